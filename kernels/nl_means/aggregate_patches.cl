@@ -1,0 +1,49 @@
+// Joins the estimates of overlapping patches: every pixel gathers those that cover it, with tent weights.
+//
+// Reference: Davy and Ehret 2020, section 4.3.5 (no atomic additions: the order is fixed, so repeated runs are
+//   bitwise equal at no cost).
+// Grid: (nx, ny, frames) of the region written.
+// Constants: PATCH, STEP.
+// Shapes: estimates (frames, rows, columns, PATCH, PATCH); tile (t, tile_nz, tile_ny, tile_nx), the noisy pixels; out
+//   (frames = nt * nz, ny, nx), whose first pixel is (t0, z0, y0, x0) of the tile.
+// Values are taken relative to the noisy pixel: a constant image comes back to the last bit.
+
+#include "common/patch_grid.h"
+
+inline float tent(int i)
+{
+    return (float)min(i + 1, PATCH - i);
+}
+
+__kernel void aggregate_patches(__global const float *estimates,
+                                int first_y, int last_y, int rows,
+                                int first_x, int last_x, int columns,
+                                __global const float *tile, int tile_nz, int tile_ny, int tile_nx,
+                                int t0, int z0, int y0, int x0, int nz, int ny, int nx,
+                                __global float *out)
+{
+    const int x = get_global_id(0);
+    const int y = get_global_id(1);
+    const int frame = get_global_id(2);
+    if (x >= nx || y >= ny)
+        return;
+    const int ty = y + y0;
+    const int tx = x + x0;
+    const size_t tile_frame = (size_t)(frame / nz + t0) * tile_nz + frame % nz + z0;
+    const float level = tile[(tile_frame * tile_ny + ty) * tile_nx + tx];
+    const int row_stop = grid_last_covering(ty, first_y, last_y, rows);
+    const int column_stop = grid_last_covering(tx, first_x, last_x, columns);
+    float total = 0.0f;
+    float weights = 0.0f;
+    for (int r = grid_first_covering(ty, first_y); r <= row_stop; ++r) {
+        const int i = ty - grid_position(r, first_y, last_y);
+        for (int c = grid_first_covering(tx, first_x); c <= column_stop; ++c) {
+            const int j = tx - grid_position(c, first_x, last_x);
+            const float w = tent(i) * tent(j);
+            const size_t patch = ((size_t)frame * rows + r) * columns + c;
+            total = fma(w, estimates[patch * (PATCH * PATCH) + i * PATCH + j] - level, total);
+            weights += w;
+        }
+    }
+    out[((size_t)frame * ny + y) * nx + x] = level + total / weights;
+}

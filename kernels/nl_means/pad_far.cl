@@ -1,0 +1,27 @@
+// Copies a tile into the middle of a larger one whose margin is FAR, so that searches need no border tests.
+//
+// Grid: one work-item a padded pixel (pitch, pny, pnt * pnz).
+// Shapes: tile (nt, nz, ny, nx); padded (pnt, pnz, pny, pitch), the tile's origin at (t0, z0, y0, x0).
+// Constants: SPLIT = 1 for the plain layout; SPLIT = STEP stores, in each row, first all columns with x % SPLIT = 0,
+//   then 1, ...: reference patches STEP apart then lie side by side for vector loads.
+
+#include "common/match_key.h"
+
+__kernel void pad_far(__global const float *tile, int nt, int nz, int ny, int nx,
+                      __global float *padded, int pnz, int pny, int pitch,
+                      int t0, int z0, int y0, int x0)
+{
+    const int px = get_global_id(0);
+    const int py = get_global_id(1);
+    const int frame = get_global_id(2);
+    if (px >= pitch || py >= pny)
+        return;
+    const int t = frame / pnz - t0;
+    const int z = frame % pnz - z0;
+    const int y = py - y0;
+    const int x = px - x0;
+    const bool inside = t >= 0 && t < nt && z >= 0 && z < nz && y >= 0 && y < ny && x >= 0 && x < nx;
+    const float value = inside ? tile[((size_t)(t * nz + z) * ny + y) * nx + x] : FAR;
+    const int column = (px % SPLIT) * (pitch / SPLIT) + px / SPLIT;
+    padded[((size_t)frame * pny + py) * pitch + column] = value;
+}

@@ -1,0 +1,107 @@
+// Finds, for every reference patch, the NEIGHBOURS most similar patches of its search window.
+//
+// Reference: Davy and Ehret 2020, section 4.1.2: one work-item keeps the best list of its reference patches. Here a
+//   work-item serves LANES neighbouring references at once, one a vector lane: the form a CPU wants. With LANES = 1 it
+//   is the plainest search there is, and the one the faster kernels are checked against.
+// Grid: (groups of LANES references in x, rows of references, frames); one more group a row serves the last reference
+//   where the grid is not regular there.
+// Constants: PATCH, STEP, NEIGHBOURS, INDEX_BITS, LANES (1, 4, 8, 16), SPLIT (1 if LANES = 1, else STEP).
+// Shapes: padded as pad_far leaves it, its pixel (t0, z0, y0, x0) the origin of the reference frames; offsets (n_offsets) as (dt, dz, dy, dx), nearest first, the first one zero;
+//   keys (frames, rows, NEIGHBOURS, references), sorted by key.
+// Cost: n_offsets * PATCH^2 * 2 operations a reference, and 2 * NEIGHBOURS for each candidate that enters the list.
+
+#include "common/patch_grid.h"
+#include "common/match_key.h"
+
+#if LANES == 1
+typedef float REAL;
+typedef uint KEY;
+#define LOAD(pointer) (*(pointer))
+#define AS_KEY(v) as_uint(v)
+#define ANY(condition) (condition)
+#else
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+typedef JOIN(float, LANES) REAL;
+typedef JOIN(uint, LANES) KEY;
+#define LOAD(pointer) JOIN(vload, LANES)(0, pointer)
+#define AS_KEY(v) JOIN(as_uint, LANES)(v)
+#define ANY(condition) any(condition)
+#endif
+
+__kernel void search_lanes(__global const float *padded, int pnz, int pny, int pitch,
+                           int t0, int z0, int y0, int x0, int nz,
+                           int first_y, int last_y, int rows,
+                           int first_x, int last_x, int columns, int regular_groups,
+                           __global const int4 *offsets, int n_offsets,
+                           __global uint *keys)
+{
+    const int group = get_global_id(0);
+    const int row = get_global_id(1);
+    const int frame = get_global_id(2);
+    const int t = frame / nz;
+    const int z = frame % nz;
+
+    // The group after the regular ones is laid so that its last lane is the last reference of the row.
+    const bool regular = group < regular_groups;
+    const int x = x0 + (regular ? first_x + group * LANES * STEP : last_x - (LANES - 1) * STEP);
+    const int y = y0 + grid_position(row, first_y, last_y);
+    const size_t plane = (size_t)pny * pitch;
+    const int phase_pitch = pitch / SPLIT;
+    __global const float *frame0 = padded + ((size_t)(t + t0) * pnz + (z + z0)) * plane;
+
+    int reference_column[PATCH];
+    for (int j = 0; j < PATCH; ++j)
+        reference_column[j] = ((x + j) % SPLIT) * phase_pitch + (x + j) / SPLIT;
+
+    KEY best[NEIGHBOURS];
+    for (int k = 0; k < NEIGHBOURS; ++k)
+        best[k] = (KEY)NO_MATCH;
+
+    for (int m = 0; m < n_offsets; ++m) {
+        const int4 offset = offsets[m];
+        __global const float *a = frame0 + (size_t)y * pitch;
+        __global const float *b = frame0 + ((long)offset.x * pnz + offset.y) * (long)plane
+                                  + (long)(y + offset.z) * pitch;
+        REAL sum = (REAL)0.0f;
+        for (int j = 0; j < PATCH; ++j) {
+            const int bx = x + offset.w + j;
+            __global const float *column = b + (bx % SPLIT) * phase_pitch + bx / SPLIT;
+            REAL column_sum = (REAL)0.0f;
+            #pragma unroll
+            for (int i = 0; i < PATCH; ++i) {
+                const REAL d = LOAD(a + reference_column[j] + i * pitch) - LOAD(column + i * pitch);
+                column_sum = fma(d, d, column_sum);
+            }
+            sum += column_sum;
+        }
+        KEY key = (AS_KEY(sum) & ~INDEX_MASK) | (uint)m;
+        if (ANY(key < best[NEIGHBOURS - 1])) {
+            #pragma unroll
+            for (int k = 0; k < NEIGHBOURS; ++k) {
+                const KEY kept = min(best[k], key);
+                key = max(best[k], key);
+                best[k] = kept;
+            }
+        }
+    }
+
+    __global uint *out = keys + ((size_t)frame * rows + row) * NEIGHBOURS * columns;
+#if LANES == 1
+    const int column = regular ? group : columns - 1;
+    for (int k = 0; k < NEIGHBOURS; ++k)
+        out[k * columns + column] = best[k];
+#else
+    for (int k = 0; k < NEIGHBOURS; ++k) {
+        uint lanes[LANES];
+        JOIN(vstore, LANES)(best[k], 0, lanes);
+        if (regular) {
+            for (int l = 0; l < LANES; ++l)
+                if (first_x + (group * LANES + l) * STEP <= last_x)
+                    out[k * columns + group * LANES + l] = lanes[l];
+        } else {
+            out[k * columns + columns - 1] = lanes[LANES - 1];
+        }
+    }
+#endif
+}

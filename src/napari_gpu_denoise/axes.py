@@ -1,0 +1,281 @@
+"""Named axes, and any array of numbers to float32 frames and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
+
+UNNAMED = "."
+CHANNEL_AXES = "CS"
+
+
+def check_axes(axes: str | None, shape: Sequence[int]) -> str:
+    """Check axis names against a shape.
+
+    Parameters
+    ----------
+    axes : str or None
+        One letter an axis, any case: T (time), Z (slice), Y, X, C (channel), S (colour sample);
+        any other letter, or ``.``, is an independent axis. Y and X are needed. None: the last two
+        axes are Y and X, the rest independent planes; nothing is ever guessed to be colour or time.
+    shape : sequence of int
+        Shape of the array.
+
+    Returns
+    -------
+    str
+        Upper-case names, one an axis.
+
+    Raises
+    ------
+    AxesError
+        If the names do not fit.
+    """
+    ndim = len(shape)
+    if ndim < 2:
+        raise AxesError(f"An image needs at least two axes, Y and X, but this array has {ndim}.")
+    if axes is None:
+        return UNNAMED * (ndim - 2) + "YX"
+    names = axes.strip().upper()
+    if len(names) != ndim:
+        raise AxesError(
+            f"axes={axes!r} names {len(names)} axes, but the array has {ndim}, of lengths "
+            f"{tuple(shape)}: give one letter an axis, such as 'TZYX'."
+        )
+    wrong = [a for a in names if not (a == UNNAMED or (a.isascii() and a.isalpha()))]
+    if wrong:
+        raise AxesError(f"axes={axes!r} holds {wrong[0]!r}: use letters, such as 'TZYX'.")
+    for letter in names:
+        if letter != UNNAMED and names.count(letter) > 1:
+            raise AxesError(f"axes={axes!r} names {letter} twice: each axis needs its own letter.")
+    for letter in "YX":
+        if letter not in names:
+            raise AxesError(f"axes={axes!r} has no {letter}: both Y and X are needed.")
+    return names
+
+
+@dataclass(frozen=True)
+class Frames:
+    """An array seen as sequences of frames (nz, ny, nx): axes in the order the kernels use.
+
+    Attributes
+    ----------
+    view : ndarray
+        The array with its axes in the order (independent …, t, z, y, x); no copy. t has length 1
+        when time is not searched: every time point is then an independent frame.
+    channel : tuple of int
+        For each entry of `sequence_index`, which channel it belongs to (all 0 without channels).
+    """
+
+    view: np.ndarray
+    joint: str
+    channel_axis: int | None
+
+    @property
+    def independent(self) -> tuple[int, ...]:
+        """Lengths of the independent axes."""
+        return self.view.shape[:-4]
+
+    @property
+    def shape(self) -> tuple[int, int, int, int, int]:
+        """(sequences, nt, nz, ny, nx); independent frames stand side by side along nt."""
+        _, nz, ny, nx = self.view.shape[-4:]
+        count = math.prod(self.independent)
+        if "T" in self.joint:
+            return count, self.view.shape[-4], nz, ny, nx
+        return 1, count, nz, ny, nx
+
+    @property
+    def channels(self) -> int:
+        """Number of channels; 1 when no axis is named C or S."""
+        return 1 if self.channel_axis is None else self.view.shape[self.channel_axis]
+
+    def _index(self, sequence: int, t: int) -> tuple:
+        if "T" in self.joint:
+            return (*np.unravel_index(sequence, self.independent), t) if self.independent else (t,)
+        return (*np.unravel_index(t, self.independent), 0) if self.independent else (0,)
+
+    def frame(self, sequence: int, t: int) -> np.ndarray:
+        """Return one frame, (nz, ny, nx), as a view."""
+        return self.view[self._index(sequence, t)]
+
+    def channel(self, sequence: int, t: int) -> int:
+        """Return the channel that a frame belongs to."""
+        return 0 if self.channel_axis is None else int(self._index(sequence, t)[self.channel_axis])
+
+
+def arrange(array: np.ndarray, axes: str, joint: str = "") -> Frames:
+    """See an array as frames.
+
+    Parameters
+    ----------
+    array : ndarray
+        Any array.
+    axes : str
+        Its axes, as `check_axes` returns them.
+    joint : str
+        Which of T and Z a filter joins to Y and X; the others are independent.
+
+    Returns
+    -------
+    Frames
+    """
+    inner = [a for a in "TZ" if a in joint and a in axes]
+    outer = [i for i, a in enumerate(axes) if a not in "YX" and a not in inner]
+    order = outer + [axes.index(a) for a in (*inner, "Y", "X")]
+    view = np.transpose(array, order)
+    missing = [len(outer) + i for i, a in enumerate("TZ") if a not in inner]
+    view = np.expand_dims(view, tuple(missing))
+    channel = next((k for k, i in enumerate(outer) if axes[i] in CHANNEL_AXES), None)
+    return Frames(view, "".join(inner), channel)
+
+
+# Values within these bounds square and add up in float32 without loss; others are scaled first.
+_LARGEST = 2.0**20
+_SMALLEST_RANGE = 2.0**-20
+
+
+@dataclass(frozen=True)
+class Levels:
+    """How grey levels map to the float32 values the kernels see: value = (level - offset) / scale.
+
+    8- and 16-bit integers and ordinary float32 data pass unchanged (offset 0, scale 1). float64,
+    wide integers and extreme float32 ranges have their offset and a power-of-two scale removed, so
+    that small differences on a large level keep their precision.
+    """
+
+    offset: int | float
+    scale: float
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> Levels:
+        """Choose the mapping from the values of an array.
+
+        Raises
+        ------
+        ImageError
+            If the array is empty or not of real numbers.
+        NonFiniteError
+            If it holds NaN or infinity.
+        """
+        check_numbers(array)
+        if array.dtype.itemsize <= 2 and array.dtype.kind in "iu":
+            return cls(0, 1.0)
+        low, high = array.min(), array.max()
+        if array.dtype.kind == "f" and not (np.isfinite(low) and np.isfinite(high)):
+            count = array.size - int(np.count_nonzero(np.isfinite(array)))
+            raise NonFiniteError(
+                f"{count} of {array.size} pixels are NaN or infinite: pass nonfinite='keep' "
+                "(--nonfinite keep) to leave them as they are and filter the others."
+            )
+        if array.dtype.kind in "iu":
+            offset: int | float = int(low)
+            spread = float(int(high) - int(low))
+        else:
+            low, high = float(low), float(high)
+            spread = high / 2 - low / 2  # half the range: the whole may overflow
+            wide = array.dtype.itemsize > 4 or max(abs(low), abs(high)) > 64 * spread > 0
+            offset = low + spread if wide and spread > 0 else 0.0
+            if spread == 0:
+                offset = low
+            spread *= 2
+        scale = 1.0
+        if spread > _LARGEST or 0 < spread < _SMALLEST_RANGE:
+            scale = math.ldexp(1.0, min(max(math.frexp(spread)[1], -1000), 1000))
+        return cls(offset, scale)
+
+    @property
+    def plain(self) -> bool:
+        """Whether values pass unchanged."""
+        return self.offset == 0 and self.scale == 1.0
+
+    def load(self, levels: np.ndarray, out: np.ndarray) -> None:
+        """Write grey levels into a float32 array of the same shape as kernel values."""
+        if self.plain:
+            np.copyto(out, levels, casting="unsafe")
+        elif levels.dtype.kind in "iu":
+            # Modulo 2**64 the difference is right even where a signed one would overflow.
+            shifted = levels.astype(np.uint64) - np.uint64(self.offset % 2**64)
+            np.multiply(shifted, 1.0 / self.scale, out=out, casting="unsafe")
+        else:
+            shifted = levels.astype(np.float64) - self.offset
+            np.multiply(shifted, 1.0 / self.scale, out=out, casting="unsafe")
+
+    def store(self, values: np.ndarray, out: np.ndarray) -> int:
+        """Write kernel values into `out` as grey levels; return how many were clipped to its range.
+
+        Integer results are rounded to nearest and saturated.
+        """
+        if out.dtype.kind == "f":
+            if self.plain:
+                np.copyto(out, values, casting="same_kind")
+            else:
+                np.copyto(
+                    out, values.astype(np.float64) * self.scale + self.offset, casting="same_kind"
+                )
+            return 0
+        limits = np.iinfo(out.dtype)
+        if out.dtype.itemsize <= 4 and abs(self.offset) < 2**32:
+            levels = np.rint(values.astype(np.float64) * self.scale + self.offset)
+            clipped = int(np.count_nonzero((levels < limits.min) | (levels > limits.max)))
+            np.copyto(out, np.clip(levels, limits.min, limits.max), casting="unsafe")
+            return clipped
+        # 64 bit: the offset is added in integers, where it is exact.
+        offset = round(self.offset)
+        steps = np.rint(values.astype(np.float64) * self.scale + (self.offset - offset))
+        low, high = float(limits.min - offset), float(limits.max - offset)
+        below, above = steps < low, steps >= high
+        inner = np.where(below | above, 0.0, steps)
+        whole = inner.astype(np.int64).astype(np.uint64) if low < 0 else inner.astype(np.uint64)
+        np.copyto(out, (whole + np.uint64(offset % 2**64)).astype(out.dtype), casting="unsafe")
+        out[below] = limits.min
+        out[above] = limits.max
+        return int(np.count_nonzero(below | (steps > high)))
+
+
+def check_numbers(array: np.ndarray) -> None:
+    """Refuse arrays that are empty or not of real numbers.
+
+    Raises
+    ------
+    ImageError
+    """
+    if array.size == 0:
+        raise ImageError(f"The array of shape {array.shape} has no pixels: give one that has.")
+    if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
+        raise ImageError(
+            f"Arrays of type {array.dtype} are not filtered: convert to an integer type of up to "
+            "64 bits, float32 or float64 first."
+        )
+
+
+def output_dtype(dtype, default: np.dtype) -> np.dtype:
+    """Return the type of a result.
+
+    Parameters
+    ----------
+    dtype : data type, str or None
+        What the caller asked for; None or ``"same"`` means the type of the input.
+    default : dtype
+        Type of the input.
+
+    Raises
+    ------
+    ImageError
+        If it is not a type of real numbers.
+    """
+    if dtype is None or (isinstance(dtype, str) and dtype == "same"):
+        # Native byte order: files store their own, memory needs none but the machine's.
+        return default.newbyteorder("=")
+    try:
+        wanted = np.dtype(dtype)
+    except TypeError as error:
+        raise ImageError(f"dtype={dtype!r} is not a data type: use 'same' or 'float32'.") from error
+    if wanted.kind not in "iuf" or wanted.itemsize > 8:
+        raise ImageError(f"dtype={dtype!r} cannot hold grey levels: use 'same' or 'float32'.")
+    return wanted

@@ -1,0 +1,5 @@
+"""The filters, one a file; `FILTERS` is the list that every front end reads."""
+
+from napari_gpu_denoise.filters.nl_means import NLMeans
+
+FILTERS = (NLMeans,)

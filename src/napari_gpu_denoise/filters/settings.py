@@ -1,0 +1,105 @@
+"""How a filter's settings are declared and checked: once, for the form, the command line and the docs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from napari_gpu_denoise.errors import SettingsError
+
+
+def setting(
+    default: Any,
+    help: str,
+    *,
+    bounds: tuple[float, float] | None = None,
+    choices: tuple | None = None,
+    unit: str = "",
+    advanced: bool = False,
+    needs_axis: str | None = None,
+) -> Any:
+    """Declare one setting of a filter, a field of its frozen dataclass.
+
+    Parameters
+    ----------
+    default : int, float, str or bool
+        Written here and nowhere else.
+    help : str
+        One line, with the unit.
+    bounds : tuple of float, optional
+        Smallest and largest value allowed.
+    choices : tuple, optional
+        Values allowed.
+    unit : str, optional
+        Unit of the value, as ``"pixels"``.
+    advanced : bool, optional
+        Whether a form may fold it away.
+    needs_axis : str, optional
+        Axis that must be named for any value but the default.
+    """
+    metadata = {
+        "help": help,
+        "bounds": bounds,
+        "choices": choices,
+        "unit": unit,
+        "advanced": advanced,
+        "needs_axis": needs_axis,
+    }
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+class Settings:
+    """Base of the settings dataclasses: every field is checked when one is made."""
+
+    def __post_init__(self) -> None:
+        for spec in dataclasses.fields(self):
+            value = _checked(spec, getattr(self, spec.name))
+            object.__setattr__(self, spec.name, value)
+
+    @classmethod
+    def of(cls, settings=None, **changes):
+        """Return settings: the given ones, or the defaults, with some fields changed.
+
+        Raises
+        ------
+        SettingsError
+            If a field is unknown or a value out of bounds.
+        """
+        known = {spec.name for spec in dataclasses.fields(cls)}
+        for name in changes:
+            if name not in known:
+                raise SettingsError(
+                    f"{cls.__name__} has no setting {name!r}: it has {', '.join(sorted(known))}."
+                )
+        if settings is None:
+            return cls(**changes)
+        if not isinstance(settings, cls):
+            raise SettingsError(f"settings must be a {cls.__name__} object, not {settings!r}.")
+        return dataclasses.replace(settings, **changes)
+
+
+def _checked(spec: dataclasses.Field, value: Any) -> Any:
+    kind = type(spec.default)
+    try:
+        if kind is bool:
+            fits = value in (True, False)
+            converted = bool(value)
+        else:
+            converted = kind(value)
+            # 8.0 is a whole number and passes for one, 8.5 is not; nan equals nothing.
+            fits = not isinstance(value, bool) and (kind is str or converted == value)
+    except (TypeError, ValueError, OverflowError):
+        fits = False
+    if not fits:
+        names = {int: "a whole number", float: "a number", str: "a word", bool: "true or false"}
+        raise SettingsError(f"{spec.name}={value!r} is not {names[kind]}.")
+    bounds, choices = spec.metadata["bounds"], spec.metadata["choices"]
+    if bounds is not None and not bounds[0] <= converted <= bounds[1]:
+        raise SettingsError(
+            f"{spec.name}={value!r} is out of bounds: choose from {bounds[0]} to {bounds[1]}."
+        )
+    if choices is not None and converted not in choices:
+        raise SettingsError(
+            f"{spec.name}={value!r} is unknown: choose from {', '.join(map(str, choices))}."
+        )
+    return converted

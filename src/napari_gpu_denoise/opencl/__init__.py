@@ -1,0 +1,1 @@
+"""Devices, kernel sources, programs and memory: everything that talks to OpenCL."""

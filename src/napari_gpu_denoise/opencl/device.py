@@ -1,0 +1,246 @@
+"""Which OpenCL devices there are, and which one to use."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import warnings
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from napari_gpu_denoise.errors import NoDeviceError
+
+ENVIRONMENT_VARIABLE = "GPU_DENOISE_DEVICE"
+
+ADVICE = (
+    "On any Linux or Windows PC the CPU can be used: pip install 'napari-gpu-denoise[cpu]' "
+    "(Linux on Arm: apt-get install pocl-opencl-icd, or conda install -c conda-forge pocl). "
+    "For a GPU install its driver; on Linux also the OpenCL part of it: nvidia-opencl-icd, "
+    "rocm-opencl-icd or mesa-opencl-icd (AMD), intel-opencl-icd. macOS brings OpenCL with it."
+)
+
+# Preferred first. A simulator checks kernels; it is never chosen unless asked for by name or number.
+KINDS = ("discrete GPU", "integrated GPU", "CPU", "other", "simulator")
+
+
+@dataclass(frozen=True)
+class Device:
+    """One OpenCL device.
+
+    Attributes
+    ----------
+    index : int
+        Its number in `devices()`; what ``--device N`` and ``device=N`` mean.
+    name, platform, vendor, version, driver : str
+        As the driver tells them.
+    kind : str
+        One of `KINDS`.
+    memory, max_alloc, local_memory : int
+        Global memory, largest single buffer, and memory of a work-group, in bytes.
+    compute_units, clock, max_group : int
+        Compute units, clock in MHz, largest work-group.
+    float_lanes : int
+        Width of the native float vector: 1 on a GPU, 8 or 16 on a CPU.
+    problem : str
+        Why the device cannot be used; empty when it can.
+    """
+
+    index: int
+    name: str
+    platform: str
+    vendor: str
+    version: str
+    driver: str
+    kind: str
+    memory: int
+    max_alloc: int
+    local_memory: int
+    compute_units: int
+    clock: int
+    max_group: int
+    float_lanes: int
+    problem: str
+    handle: Any = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.kind}, {self.platform})"
+
+    def __reduce__(self):
+        # A handle is worth nothing in another process: there the device is looked up again.
+        return find, (self.name, self.platform)
+
+
+def find(name: str, platform: str) -> Device:
+    """Return the device of this name and platform, as after a move to another process."""
+    for device in devices():
+        if (device.name, device.platform) == (name, platform):
+            return device
+    raise NoDeviceError(
+        f"The OpenCL device {name!r} ({platform}) is not on this machine: choose another."
+    )
+
+
+@lru_cache(maxsize=1)
+def devices() -> tuple[Device, ...]:
+    """List every usable OpenCL device of this machine, in the order the drivers give them.
+
+    Returns
+    -------
+    tuple of Device
+        Empty when there is none; never raises. A platform that fails to answer is left out.
+    """
+    _show_intel_runtime()
+    try:
+        import pyopencl as cl
+    except ImportError:
+        return ()
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error:
+        return ()
+    handles = []
+    for platform in platforms:
+        try:
+            handles += platform.get_devices()
+        except cl.Error:
+            # One broken driver must not hide the others.
+            continue
+    return tuple(
+        device for index, handle in enumerate(handles) if (device := _describe(index, handle))
+    )
+
+
+def choose(device: Device | int | str | None = None) -> Device:
+    """Choose the device to run on.
+
+    Parameters
+    ----------
+    device : Device, int, str or None
+        A device; its number in `devices()`; a part of its name or platform, or ``"gpu"`` or
+        ``"cpu"``; or None for the environment variable ``GPU_DENOISE_DEVICE`` if it is set,
+        else the best there is: discrete GPU, integrated GPU, CPU, in that order.
+
+    Returns
+    -------
+    Device
+
+    Raises
+    ------
+    NoDeviceError
+        If there is no device, or none that fits.
+    """
+    return _choose(device)[0]
+
+
+def why(device: Device | int | str | None = None) -> str:
+    """Say in one sentence which device `choose` gives, and why."""
+    chosen, reason = _choose(device)
+    return f"{chosen} is used: {reason}."
+
+
+def _choose(wanted: Device | int | str | None) -> tuple[Device, str]:
+    if isinstance(wanted, Device):
+        return wanted, "it was asked for"
+    reason = "it was asked for"
+    if wanted is None or wanted == "":
+        wanted = os.environ.get(ENVIRONMENT_VARIABLE, "").strip() or None
+        reason = f"the environment variable {ENVIRONMENT_VARIABLE} names it"
+    available = devices()
+    if not available:
+        raise NoDeviceError(f"No OpenCL device was found. {ADVICE}")
+    if wanted is None:
+        usable = [d for d in available if d.kind != "simulator" and not d.problem]
+        if not usable:
+            found = "; ".join(f"{d}: {d.problem or 'only for checks'}" for d in available)
+            raise NoDeviceError(f"No usable OpenCL device was found ({found}). {ADVICE}")
+        best = min(usable, key=_rank)
+        if len(usable) == 1:
+            return best, "it is the only usable OpenCL device"
+        return best, f"it is the fastest {best.kind} (order: discrete GPU, integrated GPU, CPU)"
+    if isinstance(wanted, int) or wanted.isdecimal():
+        for candidate in available:
+            if candidate.index == int(wanted):
+                return candidate, reason
+    else:
+        fitting = [d for d in available if _fits(d, wanted.lower())]
+        if fitting:
+            return min(fitting, key=_rank), reason
+    names = "; ".join(f"{d.index}: {d.name}" for d in available)
+    raise NoDeviceError(f"No OpenCL device fits {wanted!r}: choose one of {names}.")
+
+
+def _rank(device: Device) -> tuple:
+    return (
+        bool(device.problem),
+        KINDS.index(device.kind),
+        -device.compute_units * device.clock,
+        device.index,
+    )
+
+
+def _fits(device: Device, text: str) -> bool:
+    if text in ("gpu", "cpu"):
+        return text in device.kind.lower()
+    return text in device.name.lower() or text in device.platform.lower()
+
+
+def _describe(index: int, handle) -> Device | None:
+    import pyopencl as cl
+
+    try:
+        if not (handle.available and handle.compiler_available):
+            return None
+        platform = handle.platform.name.strip()
+        if "oclgrind" in platform.lower():
+            kind = "simulator"
+        elif handle.type & cl.device_type.GPU:
+            kind = "integrated GPU" if handle.host_unified_memory else "discrete GPU"
+        elif handle.type & cl.device_type.CPU:
+            kind = "CPU"
+        else:
+            kind = "other"
+        return Device(
+            index=index,
+            name=handle.name.strip(),
+            platform=platform,
+            vendor=handle.vendor.strip(),
+            version=handle.version.strip(),
+            driver=handle.driver_version.strip(),
+            kind=kind,
+            memory=handle.global_mem_size,
+            max_alloc=handle.max_mem_alloc_size,
+            local_memory=handle.local_mem_size,
+            compute_units=handle.max_compute_units,
+            clock=handle.max_clock_frequency,
+            max_group=handle.max_work_group_size,
+            float_lanes=handle.native_vector_width_float if kind == "CPU" else 1,
+            problem=_problem(platform, handle),
+            handle=handle,
+        )
+    except cl.Error as error:
+        warnings.warn(f"An OpenCL device does not answer and is left out: {error}", stacklevel=3)
+        return None
+
+
+def _problem(platform: str, handle) -> str:
+    # PoCL 3.0, the one pip brings, compiles for processors that LLVM 14 knows; where it does not,
+    # it names the processor "generic" and then refuses that name in every build.
+    if platform == "Portable Computing Language" and handle.version.strip().endswith("-generic"):
+        return (
+            "this PoCL is older than the processor and cannot compile for it; install a newer one "
+            "beside it (Debian, Ubuntu: apt-get install pocl-opencl-icd)"
+        )
+    return ""
+
+
+def _show_intel_runtime() -> None:
+    """Let the loader find Intel's CPU runtime where pip put it (Windows; Linux finds PoCL)."""
+    if os.name != "nt" or "OCL_ICD_FILENAMES" in os.environ:
+        return
+    import sys
+    from pathlib import Path
+
+    library = Path(sys.prefix, "Library", "bin", "intelocl64.dll")
+    if library.exists() and importlib.util.find_spec("pyopencl"):
+        os.environ["OCL_ICD_FILENAMES"] = str(library)

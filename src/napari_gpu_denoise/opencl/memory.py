@@ -1,0 +1,137 @@
+"""Device buffers and pinned host memory, kept between runs and given back on request."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from contextlib import contextmanager
+
+import numpy as np
+
+from napari_gpu_denoise.errors import DeviceMemoryError, KernelError
+from napari_gpu_denoise.opencl.program import Session
+
+_ALLOCATION_FAILURES = frozenset(
+    ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY")
+)
+_INVALID_SIZE = "INVALID_BUFFER_SIZE"
+
+
+@contextmanager
+def device_errors(session: Session):
+    """Turn OpenCL errors into `DeviceMemoryError` (too little memory) or `KernelError`."""
+    import pyopencl as cl
+
+    try:
+        yield
+    except cl.Error as error:
+        text = str(error)
+        if any(name in text for name in (*_ALLOCATION_FAILURES, _INVALID_SIZE)):
+            raise DeviceMemoryError(
+                f"{session.device} has too little free memory for this tile: close other programs "
+                f"or choose another device ({text})."
+            ) from error
+        raise KernelError(
+            f"{session.device} failed while running a kernel: update its driver or choose "
+            f"another device ({text})."
+        ) from error
+
+
+class Arena:
+    """Buffers of one run on one device, by name; grown when asked for more, freed together.
+
+    One run owns an arena at a time (see `borrow`), so nothing here is locked.
+    """
+
+    def __init__(self, session: Session):
+        self.session = session
+        self._buffers: dict[str, object] = {}
+        self._pinned: dict[str, tuple] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory held."""
+        return sum(buffer.size for buffer in self._buffers.values())
+
+    def buffer(self, name: str, nbytes: int):
+        """Return a device buffer of at least `nbytes` bytes, contents undefined."""
+        import pyopencl as cl
+
+        held = self._buffers.get(name)
+        if held is None or held.size < nbytes:
+            if held is not None:
+                self._buffers.pop(name).release()
+            flags = cl.mem_flags.READ_WRITE
+            held = cl.Buffer(self.session.context, flags, size=max(int(nbytes), 4))
+            self._buffers[name] = held
+        return held
+
+    def pinned(self, name: str, count: int, queue) -> np.ndarray:
+        """Return a float32 host array of `count` values that the device copies from at full speed.
+
+        On a CPU device plain memory does as well and is given instead.
+        """
+        import pyopencl as cl
+
+        if self.session.device.kind in ("CPU", "simulator"):
+            held = self._pinned.get(name)
+            if held is None or held[0].size < count:
+                self._pinned[name] = held = (np.empty(count, np.float32), None, None)
+            return held[0][:count]
+        held = self._pinned.get(name)
+        if held is None or held[0].size < count:
+            self._unpin(name)
+            flags = cl.mem_flags
+            buffer = cl.Buffer(
+                self.session.context, flags.READ_WRITE | flags.ALLOC_HOST_PTR, size=4 * count
+            )
+            access = cl.map_flags.READ | cl.map_flags.WRITE
+            array, _ = cl.enqueue_map_buffer(queue, buffer, access, 0, (count,), np.float32)
+            self._pinned[name] = held = (array, buffer, queue)
+        return held[0][:count]
+
+    def free(self) -> None:
+        """Give every buffer back to the device."""
+        for name in list(self._pinned):
+            self._unpin(name)
+        while self._buffers:
+            self._buffers.popitem()[1].release()
+
+    def _unpin(self, name: str) -> None:
+        array, buffer, queue = self._pinned.pop(name, (None, None, None))
+        if buffer is not None:
+            array.base.release(queue)
+            buffer.release()
+
+
+# An idle arena keeps its buffers for the next run of the same kind: pinned memory is slow to get.
+_KEEP_BYTES = 1 << 30
+_idle: dict[int, list[Arena]] = defaultdict(list)
+_lock = threading.Lock()
+
+
+@contextmanager
+def borrow(session: Session):
+    """Borrow an arena for one run; it is freed on an error and kept for the next run otherwise."""
+    with _lock:
+        waiting = _idle[id(session)]
+        arena = waiting.pop() if waiting else Arena(session)
+    try:
+        yield arena
+    except BaseException:
+        arena.free()
+        raise
+    if arena.nbytes > _KEEP_BYTES:
+        arena.free()
+        return
+    with _lock:
+        _idle[id(session)].append(arena)
+
+
+def release_memory() -> None:
+    """Give back the device and pinned memory kept between runs."""
+    with _lock:
+        arenas = [arena for waiting in _idle.values() for arena in waiting]
+        _idle.clear()
+    for arena in arenas:
+        arena.free()

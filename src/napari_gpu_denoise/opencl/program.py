@@ -1,0 +1,89 @@
+"""Contexts, queues and programs: built once per process and kept."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from napari_gpu_denoise.errors import KernelError
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.source import expand
+
+# No relaxed mathematics: unsafe flags have given coloured blocks on some drivers.
+_OPTIONS = ("-cl-std=CL1.2",)
+
+_lock = threading.RLock()
+_sessions: dict[tuple[str, str, int], Session] = {}
+
+
+@dataclass
+class Session:
+    """The context of one device, with the programs built in it.
+
+    Programs are shared between threads; kernel objects, which are not safe to share, are made
+    anew by `kernel` for each plan.
+    """
+
+    device: Device
+    context: Any
+    programs: dict[tuple, Any] = field(default_factory=dict)
+
+    def queue(self, profiling: bool = False):
+        """Return a new in-order command queue."""
+        import pyopencl as cl
+
+        properties = cl.command_queue_properties.PROFILING_ENABLE if profiling else 0
+        return cl.CommandQueue(self.context, properties=properties)
+
+    def kernel(self, name: str, constants: Mapping[str, int]):
+        """Return a new kernel object; its program is built once per process.
+
+        Parameters
+        ----------
+        name : str
+            Path of the kernel file without its ending; the last part names the kernel.
+        constants : mapping of str to int
+            Build constants (``-D``), those that change the structure of loops.
+
+        Raises
+        ------
+        KernelError
+            If the device's compiler refuses the source.
+        """
+        import pyopencl as cl
+
+        key = (name, tuple(sorted(constants.items())))
+        with _lock:
+            program = self.programs.get(key)
+            if program is None:
+                program = self.programs[key] = self._build(name, constants)
+        return cl.Kernel(program, name.rsplit("/", 1)[-1])
+
+    def _build(self, name: str, constants: Mapping[str, int]):
+        import pyopencl as cl
+
+        options = [*_OPTIONS, *(f"-D{key}={value}" for key, value in constants.items())]
+        with warnings.catch_warnings():
+            # Compilers chat; what they say is shown when a build fails.
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            try:
+                return cl.Program(self.context, expand(name + ".cl")).build(options=options)
+            except cl.Error as error:
+                raise KernelError(
+                    f"{self.device} cannot build the kernel {name}: update its driver or choose "
+                    f"another device. The compiler says: {error}"
+                ) from error
+
+
+def session(device: Device) -> Session:
+    """Return the session of a device, made on first use."""
+    import pyopencl as cl
+
+    key = (device.platform, device.name, device.index)
+    with _lock:
+        if key not in _sessions:
+            _sessions[key] = Session(device, cl.Context([device.handle]))
+        return _sessions[key]

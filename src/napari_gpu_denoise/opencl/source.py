@@ -1,0 +1,49 @@
+"""Find kernel files and expand their includes."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+
+_INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"\s*$')
+
+
+@lru_cache(maxsize=1)
+def kernel_folder() -> Path:
+    """Return the folder of the OpenCL C files: in the installed package, else in the checkout."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "kernels"
+    return installed if installed.is_dir() else package.parents[1] / "kernels"
+
+
+@lru_cache(maxsize=64)
+def expand(name: str) -> str:
+    """Return the source of a kernel file with each include expanded once.
+
+    Parameters
+    ----------
+    name : str
+        Path inside the kernel folder, as ``"nl_means/pad_far.cl"``.
+
+    Returns
+    -------
+    str
+        OpenCL C with ``#line`` marks, so that a compiler names the real file and line.
+    """
+    return _expand(name, seen=set())
+
+
+def _expand(name: str, seen: set[str]) -> str:
+    seen.add(name)
+    lines = [f'#line 1 "{name}"']
+    text = (kernel_folder() / name).read_text(encoding="utf-8")
+    for number, line in enumerate(text.splitlines(), start=1):
+        include = _INCLUDE.match(line)
+        if not include:
+            lines.append(line)
+        elif include[1] not in seen:
+            lines += [_expand(include[1], seen), f'#line {number + 1} "{name}"']
+        else:
+            lines.append("")
+    return "\n".join(lines)

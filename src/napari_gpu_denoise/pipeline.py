@@ -1,0 +1,290 @@
+"""Move frames tile by tile through a device: upload, compute and download overlap."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from napari_gpu_denoise.axes import Frames, Levels
+from napari_gpu_denoise.errors import DeviceMemoryError
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors
+from napari_gpu_denoise.opencl.program import Session
+from napari_gpu_denoise.tiles import Reach, Tile, split
+
+
+class Plan(Protocol):
+    """Programs and buffers of one filter on one device; belongs to one thread."""
+
+    def enqueue(self, queue, tile: Tile, source, out, sigma) -> list[tuple[str, Any]]:
+        """Enqueue the filter for one tile; return the launches by name."""
+
+
+class Filter(Protocol):
+    """What a settings dataclass in `FILTERS` offers to be run.
+
+    Attributes
+    ----------
+    name, title, summary : str
+        For programs, for people, and one line more.
+    joint : str
+        Which of the axes T and Z are filtered together with Y and X.
+    smallest : int
+        Least height and width; shorter frames are extended by mirroring.
+    reach : Reach
+        How far around a pixel the filter looks.
+    bytes_per_pixel, operations_per_pixel : float
+        Device memory and arithmetic a pixel of a tile needs.
+    """
+
+    name: str
+    title: str
+    summary: str
+    joint: str
+    smallest: int
+    reach: Reach
+    bytes_per_pixel: float
+    operations_per_pixel: float
+
+    def plan(self, arena: Arena) -> Plan:
+        """Return a plan that keeps its buffers in `arena`."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How many tiles of how many are done."""
+
+    done: int
+    total: int
+
+
+# Pixels a tile reads at most. On a GPU a few tiles an image let transfers overlap with compute; on
+# a CPU a tile is also how often progress moves and a cancel is heard.
+_LARGEST_TILE = {"CPU": 1 << 18, "simulator": 1 << 16}
+_LARGEST_GPU_TILE = 1 << 22
+_SMALLEST_TILE = 1 << 12
+
+# Seconds a launch may take, far below what makes a display driver kill it.
+_LAUNCH_SECONDS = 0.05
+
+
+def tile_pixels(
+    settings: Filter, device: Device, pixels: int, memory_limit: int | None = None
+) -> int:
+    """Return how many pixels a tile may read.
+
+    Parameters
+    ----------
+    settings : Filter
+        Tells memory and operations a pixel.
+    device : Device
+        Its kind, speed and memory.
+    pixels : int
+        Size of the whole array: small work is not given large buffers.
+    memory_limit : int, optional
+        Bytes of device memory to stay within.
+    """
+    each = settings.bytes_per_pixel + 16
+    # Six images' worth of float32 beside the two copies in flight, and never a large share of the
+    # device: other programs, the display first of all, live there too.
+    budget = min(device.memory // 2, max(24 * pixels, 1 << 26))
+    if memory_limit is not None:
+        budget = min(budget, memory_limit)
+    limit = min(budget / each, device.max_alloc / max(settings.bytes_per_pixel, 4.0))
+    limit = min(limit, _LARGEST_TILE.get(device.kind, _LARGEST_GPU_TILE))
+    if device.kind not in _LARGEST_TILE:
+        # A tenth of the peak is what a poor driver reaches; Intel counts small units.
+        per_clock = 16 if "intel" in device.vendor.lower() else 128
+        speed = 0.1 * per_clock * device.compute_units * max(device.clock, 500) * 1e6
+        limit = min(limit, _LAUNCH_SECONDS * speed / settings.operations_per_pixel)
+    return max(int(limit), 1)
+
+
+@dataclass
+class _Slot:
+    """One tile in flight."""
+
+    number: int
+    tile: Tile | None = None
+    host_out: np.ndarray | None = None
+    done: Any = None
+
+
+class Pipeline:
+    """Runs a filter over frames on one device, from one thread.
+
+    Parameters
+    ----------
+    session : Session
+        Device to run on.
+    arena : Arena
+        Keeps the buffers.
+    settings : Filter
+        What to run.
+    profiling : bool, optional
+        Whether to keep the events of every launch in `events`.
+    """
+
+    def __init__(self, session: Session, arena: Arena, settings: Filter, profiling: bool = False):
+        self.arena = arena
+        self.plan = settings.plan(arena)
+        # On a CPU transfers and compute share the same cores: one queue does as well.
+        alone = session.device.kind in ("CPU", "simulator")
+        self.compute = session.queue(profiling)
+        self.up = self.compute if alone else session.queue(profiling)
+        self.down = self.compute if alone else session.queue(profiling)
+        self.slots = [_Slot(k) for k in range(1 if alone else 2)]
+        self.profiling = profiling
+        self.events: list[tuple[str, Any]] = []
+
+    def run(
+        self, tiles: list[Tile], source: Frames, out: Frames, levels: Levels, sigmas: np.ndarray
+    ) -> Generator[int, None, int]:
+        """Filter `source` into `out`, tile by tile.
+
+        Yields
+        ------
+        int
+            Number of tiles done, after each.
+
+        Returns
+        -------
+        int
+            Number of values clipped to the range of the output.
+        """
+        saturated = 0
+        flying: deque[_Slot] = deque()
+        waiting = deque(self.slots)
+        done = 0
+        for tile in tiles:
+            if not waiting:
+                slot = flying.popleft()
+                saturated += self._finish(slot, out, levels)
+                waiting.append(slot)
+                done += 1
+                yield done
+            slot = waiting.popleft()
+            self._start(slot, tile, source, levels, sigmas)
+            flying.append(slot)
+        while flying:
+            saturated += self._finish(flying.popleft(), out, levels)
+            done += 1
+            yield done
+        return saturated
+
+    def drain(self) -> None:
+        """Wait until the device is idle, so that buffers may go."""
+        for queue in {self.up, self.compute, self.down}:
+            queue.finish()
+
+    def _start(self, slot, tile: Tile, source: Frames, levels: Levels, sigmas) -> None:
+        import pyopencl as cl
+
+        count, size = math.prod(tile.source_shape), math.prod(tile.shape)
+        name = f"slot {slot.number} "
+        host = self.arena.pinned(name + "in", count, self.up).reshape(tile.source_shape)
+        slot.host_out = self.arena.pinned(name + "out", size, self.up).reshape(tile.shape)
+        region = tuple(slice(s.source_start, s.source_stop) for s in (tile.z, tile.y, tile.x))
+        for k, t in enumerate(range(tile.t.source_start, tile.t.source_stop)):
+            levels.load(source.frame(tile.sequence, t)[region], host[k])
+        # One sigma a frame yielded, in the units the kernels see.
+        per_frame = [
+            sigmas[source.channel(tile.sequence, t)] for t in range(tile.t.start, tile.t.stop)
+        ]
+        sigma = np.repeat(np.asarray(per_frame, np.float32) / levels.scale, tile.z.size)
+        slot.sigma = np.ascontiguousarray(sigma, np.float32)
+
+        buffer_in = self.arena.buffer(name + "in", 4 * count)
+        buffer_out = self.arena.buffer(name + "out", 4 * size)
+        buffer_sigma = self.arena.buffer(name + "sigma", slot.sigma.nbytes)
+        uploads = [
+            cl.enqueue_copy(self.up, buffer_in, host, is_blocking=False),
+            cl.enqueue_copy(self.up, buffer_sigma, slot.sigma, is_blocking=False),
+        ]
+        if self.up is not self.compute:
+            self.up.flush()
+            cl.enqueue_barrier(self.compute, wait_for=uploads)
+        launches = self.plan.enqueue(self.compute, tile, buffer_in, buffer_out, buffer_sigma)
+        self.compute.flush()
+        slot.done = cl.enqueue_copy(
+            self.down, slot.host_out, buffer_out, wait_for=[launches[-1][1]], is_blocking=False
+        )
+        self.down.flush()
+        slot.tile = tile
+        if self.profiling:
+            self.events += [("upload", uploads[0]), *launches, ("download", slot.done)]
+
+    def _finish(self, slot: _Slot, out: Frames, levels: Levels) -> int:
+        slot.done.wait()
+        tile, saturated = slot.tile, 0
+        _, _, nz, ny, nx = out.shape
+        # What was added by mirroring lies beyond the end and is dropped.
+        y_stop, x_stop = min(tile.y.stop, ny), min(tile.x.stop, nx)
+        if tile.y.start >= ny or tile.x.start >= nx:
+            return 0
+        region = (
+            slice(tile.z.start, tile.z.stop),
+            slice(tile.y.start, y_stop),
+            slice(tile.x.start, x_stop),
+        )
+        kept = slot.host_out[..., : y_stop - tile.y.start, : x_stop - tile.x.start]
+        for k, t in enumerate(range(tile.t.start, tile.t.stop)):
+            saturated += levels.store(kept[k], out.frame(tile.sequence, t)[region])
+        return saturated
+
+
+def execute(
+    source: Frames,
+    out: Frames,
+    levels: Levels,
+    settings: Filter,
+    sigmas: tuple[float, ...],
+    session: Session,
+    memory_limit: int | None = None,
+) -> Generator[Progress, None, int]:
+    """Filter `source` into `out`; when the device runs out of memory, again with smaller tiles.
+
+    Yields
+    ------
+    Progress
+        Before the first tile and after each.
+
+    Returns
+    -------
+    int
+        Number of values clipped to the range of the output.
+
+    Raises
+    ------
+    DeviceMemoryError
+        If even the smallest tile does not fit.
+    """
+    per_channel = np.asarray(sigmas if len(sigmas) > 1 else sigmas * source.channels, np.float64)
+    shape = source.shape
+    pixels = tile_pixels(settings, session.device, math.prod(shape), memory_limit)
+    while True:
+        tiles = split(shape, settings.reach, pixels)
+        yield Progress(0, len(tiles))
+        try:
+            with device_errors(session), borrow(session) as arena:
+                pipeline = Pipeline(session, arena, settings)
+                run = pipeline.run(tiles, source, out, levels, per_channel)
+                try:
+                    while True:
+                        yield Progress(next(run), len(tiles))
+                except StopIteration as end:
+                    return end.value
+                finally:
+                    pipeline.drain()
+        except DeviceMemoryError as error:
+            if pixels <= _SMALLEST_TILE or split(shape, settings.reach, pixels // 2) == tiles:
+                raise DeviceMemoryError(
+                    f"{session.device} has too little free memory even for tiles of {pixels} "
+                    "pixels: close other programs, use a smaller window, or choose another device."
+                ) from error
+            pixels //= 2

@@ -1,0 +1,121 @@
+"""Split frames into tiles with the margin a filter needs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far around a pixel a filter looks, as (before, after) along each axis, in pixels."""
+
+    t: tuple[int, int] = (0, 0)
+    z: tuple[int, int] = (0, 0)
+    y: tuple[int, int] = (0, 0)
+    x: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class Span:
+    """One tile along one axis: what it yields, and what it reads, of an axis of a given length."""
+
+    start: int
+    stop: int
+    source_start: int
+    source_stop: int
+    length: int
+
+    @property
+    def size(self) -> int:
+        """Number of pixels yielded."""
+        return self.stop - self.start
+
+    @property
+    def source_size(self) -> int:
+        """Number of pixels read."""
+        return self.source_stop - self.source_start
+
+    @property
+    def margin(self) -> int:
+        """Pixels read before the first one yielded."""
+        return self.start - self.source_start
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A part of one sequence of frames."""
+
+    sequence: int
+    t: Span
+    z: Span
+    y: Span
+    x: Span
+
+    @property
+    def source_shape(self) -> tuple[int, int, int, int]:
+        """Shape read, (t, z, y, x)."""
+        return tuple(span.source_size for span in (self.t, self.z, self.y, self.x))
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Shape yielded, (t, z, y, x)."""
+        return tuple(span.size for span in (self.t, self.z, self.y, self.x))
+
+
+def split_axis(length: int, size: int, reach: tuple[int, int]) -> Iterator[Span]:
+    """Cut an axis into spans of nearly equal size, none above `size`."""
+    count = ceil(length / size)
+    for k in range(count):
+        start, stop = length * k // count, length * (k + 1) // count
+        yield Span(start, stop, max(start - reach[0], 0), min(stop + reach[1], length), length)
+
+
+def split(shape: tuple[int, int, int, int, int], reach: Reach, max_pixels: int) -> list[Tile]:
+    """Cut sequences of frames into tiles that read at most `max_pixels` pixels each.
+
+    Frames are parted first, then rows, then columns, then slices, so that tiles stay as compact in
+    memory as they can. Where even the smallest tile with its margin is larger, it is given all the
+    same.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (sequences, nt, nz, ny, nx).
+    reach : Reach
+        Margin the filter needs.
+    max_pixels : int
+        Largest number of pixels a tile may read.
+
+    Returns
+    -------
+    list of Tile
+        Together they yield every pixel once.
+    """
+    sequences, *lengths = shape
+    reaches = (reach.t, reach.z, reach.y, reach.x)
+    parts = [1, 1, 1, 1]
+
+    def pixels() -> int:
+        total = 1
+        for length, count, (before, after) in zip(lengths, parts, reaches, strict=True):
+            total *= min(ceil(length / count) + before + after, length)
+        return total
+
+    # A part smaller than its margin would be read many times over: such cuts come last.
+    smallest = (2 * sum(reach.t), 4 * sum(reach.y), 4 * sum(reach.x), 2 * sum(reach.z), 1, 1, 1)
+    for axis, size in zip((0, 2, 3, 1, 0, 2, 3), smallest, strict=True):
+        while pixels() > max_pixels:
+            more = parts[axis] + max(1, parts[axis] // 8)
+            if ceil(lengths[axis] / more) < max(size, 1) or more > lengths[axis]:
+                break
+            parts[axis] = more
+    spans = [
+        list(split_axis(length, ceil(length / count), one))
+        for length, count, one in zip(lengths, parts, reaches, strict=True)
+    ]
+    return [
+        Tile(sequence, *tile) for sequence in range(sequences) for tile in itertools.product(*spans)
+    ]
