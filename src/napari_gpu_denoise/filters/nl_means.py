@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from napari_gpu_denoise.errors import SaturationWarning, SettingsError
-from napari_gpu_denoise.filters.patches import Grid, offset_table
+from napari_gpu_denoise.filters.patch_search import PatchSearch, SearchSettings, Variant
 from napari_gpu_denoise.filters.settings import Settings, setting
+from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run import denoise
 from napari_gpu_denoise.tiles import Reach, Tile
@@ -29,9 +30,7 @@ class NLMeans(Settings):
 
     name: ClassVar[str] = "nl_means"
     title: ClassVar[str] = "NL-means"
-    summary: ClassVar[str] = (
-        "Patchwise non-local means: fast, keeps edges and texture, few artefacts."
-    )
+    summary: ClassVar[str] = "Patchwise non-local means: fast, keeps edges and texture"
 
     patch: int = setting(8, "Width of a patch", bounds=(1, 32), unit="pixels")
     step: int = setting(
@@ -74,8 +73,8 @@ class NLMeans(Settings):
             raise SettingsError(f"window={self.window} has no centre: choose an odd width.")
         if self.offsets > LARGEST_TABLE:
             raise SettingsError(
-                f"The search window holds {self.offsets} patches, more than {LARGEST_TABLE}: choose a "
-                "smaller window, fewer frames or fewer slices."
+                f"The search window holds {self.offsets} patches, more than {LARGEST_TABLE}: "
+                "choose a smaller window, fewer frames or fewer slices."
             )
 
     @property
@@ -232,48 +231,39 @@ def nl_means(
 
 
 class Plan:
-    """Kernels and buffers of NL-means on one device; belongs to one thread."""
+    """Kernels and buffers of NL-means on one device; belongs to one thread.
 
-    def __init__(self, settings: NLMeans, arena: Arena):
-        import pyopencl as cl
+    Parameters
+    ----------
+    settings : NLMeans
+        What to run.
+    arena : Arena
+        Keeps the buffers.
+    variant : Variant, optional
+        The search kernel to use, by default the one that fits the device.
+    """
 
+    def __init__(self, settings: NLMeans, arena: Arena, variant: Variant | None = None):
         self.settings = settings
         self.arena = arena
         session = arena.session
-        self.device = session.device
-        frames = (settings.frames_before, settings.frames_after)
-        offsets = offset_table(settings.window, frames, settings.slices)
-        lanes = max(w for w in (1, 4, 8, 16) if w <= max(self.device.float_lanes, 1))
-        self.lanes = lanes
-        self.split = settings.step if lanes > 1 else 1
-        constants = {
-            "PATCH": settings.patch,
-            "STEP": settings.step,
-            "NEIGHBOURS": settings.neighbours,
-            "INDEX_BITS": max(1, (settings.offsets - 1).bit_length()),
-        }
-        self.group = self._group()
-        grid = {key: constants[key] for key in ("PATCH", "STEP")}
-        self.pad = session.kernel("nl_means/pad_far", {"SPLIT": 1})
-        self.pad_split = session.kernel("nl_means/pad_far", {"SPLIT": self.split})
-        self.search = session.kernel(
-            "nl_means/search_lanes", {**constants, "LANES": lanes, "SPLIT": self.split}
+        wanted = SearchSettings(
+            settings.patch,
+            settings.step,
+            settings.window,
+            settings.neighbours,
+            (settings.frames_before, settings.frames_after),
+            settings.slices,
         )
-        self.average = session.kernel(
+        self.search = PatchSearch(wanted, arena, variant)
+        self.group = _references_a_group(settings, session.device)
+        constants = self.search.constants
+        self._average = session.kernel(
             "nl_means/average_patches", {**constants, "GROUP": self.group}
         )
-        self.aggregate = session.kernel("nl_means/aggregate_patches", grid)
-        flags = cl.mem_flags
-        self.offset_buffer = cl.Buffer(
-            session.context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=offsets
+        self._aggregate = session.kernel(
+            "nl_means/aggregate_patches", {key: constants[key] for key in ("PATCH", "STEP")}
         )
-
-    def _group(self) -> int:
-        """References a work-group averages: as many as its local memory and size allow."""
-        patch, neighbours = self.settings.patch, self.settings.neighbours
-        each = 4 * neighbours * patch + 12 * neighbours + 8 * patch
-        limit = min(self.device.local_memory, 32768) // each
-        return max(1, min(limit, 128 // patch, self.device.max_group // patch))
 
     def enqueue(self, queue, tile: Tile, source, out, sigma) -> list:
         """Enqueue the filter for one tile.
@@ -294,137 +284,34 @@ class Plan:
         list of (str, pyopencl.Event)
             The launches, by name, for whoever times them.
         """
-        i32, f32 = np.int32, np.float32
-        settings, events = self.settings, []
-        rows = Grid.of(tile.y, settings.patch, settings.step)
-        columns = Grid.of(tile.x, settings.patch, settings.step)
-        snt, snz, sny, snx = tile.source_shape
+        i32, f32, settings = np.int32, np.float32, self.settings
+        matches = self.search.enqueue(queue, tile, source)
         nt, nz, ny, nx = tile.shape
-        radius, patch, step = settings.window // 2, settings.patch, settings.step
+        frames, references = nt * nz, matches.rows.count * matches.columns.count
+        estimates = self.arena.buffer("estimates", 4 * frames * references * settings.patch**2)
+        average = self._average(
+            queue,
+            (settings.patch, -(-references // self.group) * self.group, frames),
+            (settings.patch, self.group, 1),
+            *(matches.padded, *matches.layout, *matches.grid, matches.offsets, matches.keys),
+            *(sigma, f32(settings.strength), f32(settings.flat), estimates),
+        )
+        _, snz, sny, snx = tile.source_shape
+        margins = (tile.t.margin, tile.z.margin, tile.y.margin, tile.x.margin)
+        aggregate = self._aggregate(
+            queue,
+            (nx, ny, frames),
+            None,
+            *(estimates, *matches.grid, source, i32(snz), i32(sny), i32(snx)),
+            *map(i32, margins),
+            *(i32(nz), i32(ny), i32(nx), out),
+        )
+        return [*matches.events, ("average", average), ("aggregate", aggregate)]
 
-        # Margins: what a window may reach beyond the tile, at true ends of an axis only.
-        far_t = max(settings.frames_before - tile.t.margin, 0)
-        far_z = max(settings.slices - tile.z.margin, 0)
-        after_t = max(settings.frames_after - (tile.t.source_stop - tile.t.stop), 0)
-        after_z = max(settings.slices - (tile.z.source_stop - tile.z.stop), 0)
-        groups = -(-columns.regular // self.lanes)
-        lane_span = (self.lanes - 1) * step
-        extra = columns.count > columns.regular
-        left = radius + (max(lane_span - columns.last, 0) if extra else 0)
-        width = left + max(snx, columns.first + groups * self.lanes * step + patch) + radius
-        quantum = max(16, self.split * 4)
-        pitch = -(-width // quantum) * quantum
-        if pitch % self.split:
-            pitch = -(-pitch // (16 * self.split)) * 16 * self.split
-        pny, pnz, pnt = sny + 2 * radius, snz + far_z + after_z, snt + far_t + after_t
-        padded_bytes = 4 * pitch * pny * pnz * pnt
 
-        def padded(kernel, name):
-            buffer = self.arena.buffer(name, padded_bytes)
-            events.append(
-                (
-                    "pad",
-                    kernel(
-                        queue,
-                        (pitch, pny, pnt * pnz),
-                        None,
-                        source,
-                        i32(snt),
-                        i32(snz),
-                        i32(sny),
-                        i32(snx),
-                        buffer,
-                        i32(pnz),
-                        i32(pny),
-                        i32(pitch),
-                        i32(far_t),
-                        i32(far_z),
-                        i32(radius),
-                        i32(left),
-                    ),
-                )
-            )
-            return buffer
-
-        plain = padded(self.pad, "padded")
-        searched = plain if self.split == 1 else padded(self.pad_split, "split")
-        frames = nt * nz
-        origin = (
-            i32(pnz),
-            i32(pny),
-            i32(pitch),
-            i32(tile.t.margin + far_t),
-            i32(tile.z.margin + far_z),
-            i32(radius),
-            i32(left),
-            i32(nz),
-            i32(rows.first),
-            i32(rows.last),
-            i32(rows.count),
-            i32(columns.first),
-            i32(columns.last),
-            i32(columns.count),
-        )
-        references = frames * rows.count * columns.count
-        keys = self.arena.buffer("keys", 4 * references * settings.neighbours)
-        events.append(
-            (
-                "search",
-                self.search(
-                    queue,
-                    (groups + extra, rows.count, frames),
-                    None,
-                    searched,
-                    *origin,
-                    i32(groups),
-                    self.offset_buffer,
-                    i32(settings.offsets),
-                    keys,
-                ),
-            )
-        )
-        estimates = self.arena.buffer("estimates", 4 * references * patch**2)
-        padded_references = -(-rows.count * columns.count // self.group) * self.group
-        events.append(
-            (
-                "average",
-                self.average(
-                    queue,
-                    (patch, padded_references, frames),
-                    (patch, self.group, 1),
-                    plain,
-                    *origin,
-                    self.offset_buffer,
-                    keys,
-                    sigma,
-                    f32(settings.strength),
-                    f32(settings.flat),
-                    estimates,
-                ),
-            )
-        )
-        events.append(
-            (
-                "aggregate",
-                self.aggregate(
-                    queue,
-                    (nx, ny, frames),
-                    None,
-                    estimates,
-                    *origin[8:],
-                    source,
-                    i32(snz),
-                    i32(sny),
-                    i32(snx),
-                    i32(tile.t.margin),
-                    i32(tile.z.margin),
-                    i32(tile.y.margin),
-                    i32(tile.x.margin),
-                    i32(nz),
-                    i32(ny),
-                    i32(nx),
-                    out,
-                ),
-            )
-        )
-        return events
+def _references_a_group(settings: NLMeans, device: Device) -> int:
+    """References a work-group averages: as many as its local memory and size allow."""
+    patch, neighbours = settings.patch, settings.neighbours
+    each = 4 * neighbours * patch + 12 * neighbours + 8 * patch
+    limit = min(device.local_memory, 32768) // each
+    return max(1, min(limit, 128 // patch, device.max_group // patch))

@@ -68,3 +68,7 @@ class Grid:
         last = end if highest == end else covered
         shift = span.source_start
         return cls(lowest - shift, last - shift, regular + (last > covered), regular)
+
+    def groups(self, size: int) -> int:
+        """Groups of `size` references: the regular ones, and one more that ends with the last."""
+        return -(-self.regular // size) + (self.count > self.regular)

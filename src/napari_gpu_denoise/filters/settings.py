@@ -1,4 +1,4 @@
-"""How a filter's settings are declared and checked: once, for the form, the command line and the docs."""
+"""How settings are declared and checked: once, for the form, the command line and the docs."""
 
 from __future__ import annotations
 

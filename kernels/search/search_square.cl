@@ -1,0 +1,157 @@
+// Finds the NEIGHBOURS most similar patches where patches are made of whole STEP x STEP squares.
+//
+// Reference: Davy and Ehret 2020, section 4.1.4. A work-item compares one square of the image with its shifted copies;
+//   the distance of a patch is the sum over its squares, which neighbouring patches share through local memory.
+//   Beyond the paper: the shifted rows stay in registers from one row of offsets to the next, and good candidates
+//   are inserted in batches (common/best_matches.h).
+// Grid: groups of (GROUP_X, GROUP_Y) squares, frames in z; see common/search_group.h.
+// Constants: PATCH (a multiple of STEP), STEP, WINDOW, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y, CHUNK (offsets
+//   compared between two barriers; a multiple of 4 where STEP is).
+// Shapes: padded as pad_far leaves it with SPLIT = 1; ranks (frames searched, slices searched, WINDOW, WINDOW), the place
+//   of each offset in the table; keys (frames, rows, NEIGHBOURS, columns).
+// Cost a square and offset: 2 STEP^2 operations, (PATCH / STEP)^2 + 1 + (STEP + CHUNK) / CHUNK words of local memory.
+
+#include "common/patch_grid.h"
+#include "common/match_key.h"
+#define GROUP_SIZE (GROUP_X * GROUP_Y)
+#include "common/best_matches.h"
+#include "common/search_group.h"
+
+#define SQUARES (PATCH / STEP)
+#define REFERENCES_X (GROUP_X - SQUARES + 1)
+#define REFERENCES_Y (GROUP_Y - SQUARES + 1)
+#define CHUNKS ((WINDOW + CHUNK - 1) / CHUNK)
+#define TILE_X (GROUP_X * STEP + CHUNKS * CHUNK)
+#define TILE_Y (GROUP_Y * STEP + WINDOW - 1)
+#define RUN (STEP + CHUNK)
+
+inline void load_run(float *run, __local const float *from)
+{
+#if STEP % 4 == 0 && CHUNK % 4 == 0
+    #pragma unroll
+    for (int k = 0; k < RUN / 4; ++k) {
+        const float4 four = ((__local const float4 *)from)[k];
+        run[4 * k] = four.x;
+        run[4 * k + 1] = four.y;
+        run[4 * k + 2] = four.z;
+        run[4 * k + 3] = four.w;
+    }
+#else
+    #pragma unroll
+    for (int k = 0; k < RUN; ++k)
+        run[k] = from[k];
+#endif
+}
+
+__kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, 1)))
+void search_square(__global const float *padded, int pnz, int pny, int pitch,
+                   int t0, int z0, int y0, int x0, int nz,
+                   int first_y, int last_y, int rows, int first_x, int last_x, int columns,
+                   int regular_y, int regular_x,
+                   int frames_before, int frames_after, int slices,
+                   __global const int *ranks, __global uint *keys)
+{
+    __local float tile[TILE_Y * TILE_X] __attribute__((aligned(16)));
+    __local float partial[CHUNK][GROUP_Y][GROUP_X];
+    __local uint pending[PENDING * GROUP_SIZE];
+
+    const int lx = get_local_id(0);
+    const int ly = get_local_id(1);
+    const int item = ly * GROUP_X + lx;
+    const int frame = get_global_id(2);
+    const int row = group_reference(get_group_id(1), ly, REFERENCES_Y, regular_y, rows);
+    const int column = group_reference(get_group_id(0), lx, REFERENCES_X, regular_x, columns);
+    const bool mine = row >= 0 && column >= 0;
+    const int top = y0 + group_origin(get_group_id(1), REFERENCES_Y, regular_y, first_y, last_y);
+    const int left = x0 + group_origin(get_group_id(0), REFERENCES_X, regular_x, first_x, last_x);
+    const size_t plane = (size_t)pny * pitch;
+    __global const float *here = padded + ((size_t)(frame / nz + t0) * pnz + frame % nz + z0) * plane;
+
+    float square[STEP][STEP];
+    #pragma unroll
+    for (int i = 0; i < STEP; ++i) {
+        #pragma unroll
+        for (int j = 0; j < STEP; ++j)
+            square[i][j] = padded_pixel(here, pny, pitch, top + ly * STEP + i, left + lx * STEP + j);
+    }
+
+    uint best[NEIGHBOURS];
+    #pragma unroll
+    for (int k = 0; k < NEIGHBOURS; ++k)
+        best[k] = NO_MATCH;
+    int count = 0;
+    int seen = 0;
+    int next = 1;
+
+    for (int dt = -frames_before; dt <= frames_after; ++dt)
+    for (int dz = -slices; dz <= slices; ++dz) {
+        __global const float *there = here + ((long)dt * pnz + dz) * (long)plane;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int k = item; k < TILE_Y * TILE_X; k += GROUP_SIZE)
+            tile[k] = padded_pixel(there, pny, pitch, top - WINDOW / 2 + k / TILE_X,
+                                   left - WINDOW / 2 + k % TILE_X);
+        barrier(CLK_LOCAL_MEM_FENCE);
+
+        for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+            __local const float *corner = tile + ly * STEP * TILE_X + lx * STEP + chunk * CHUNK;
+            const int offsets = min(CHUNK, WINDOW - chunk * CHUNK);
+            float run[STEP][RUN];
+            #pragma unroll
+            for (int i = 0; i < STEP - 1; ++i)
+                load_run(run[i], corner + i * TILE_X);
+            for (int dy0 = 0; dy0 < WINDOW; dy0 += STEP) {
+                #pragma unroll
+                for (int turn = 0; turn < STEP; ++turn) {
+                    const int dy = dy0 + turn;
+                    if (dy < WINDOW) {
+                        // Row i of the shifted square is run[(turn + i) % STEP]: only the last one is new.
+                        load_run(run[(turn + STEP - 1) % STEP], corner + (dy + STEP - 1) * TILE_X);
+                        #pragma unroll
+                        for (int d = 0; d < CHUNK; ++d) {
+                            float sum = 0.0f;
+                            #pragma unroll
+                            for (int i = 0; i < STEP; ++i) {
+                                #pragma unroll
+                                for (int j = 0; j < STEP; ++j) {
+                                    const float e = square[i][j] - run[(turn + i) % STEP][j + d];
+                                    sum = fma(e, e, sum);
+                                }
+                            }
+                            partial[d][ly][lx] = sum;
+                        }
+                        barrier(CLK_LOCAL_MEM_FENCE);
+                        if (mine) {
+                            __global const int *rank = ranks + chunk * CHUNK
+                                + (((dt + frames_before) * (2 * slices + 1) + dz + slices) * WINDOW + dy) * WINDOW;
+                            #pragma unroll
+                            for (int d = 0; d < CHUNK; ++d) {
+                                float sum = 0.0f;
+                                #pragma unroll
+                                for (int i = 0; i < SQUARES; ++i) {
+                                    #pragma unroll
+                                    for (int j = 0; j < SQUARES; ++j)
+                                        sum += partial[d][ly + i][lx + j];
+                                }
+                                if (d < offsets) {
+                                    const uint key = (as_uint(sum) & ~INDEX_MASK) | (uint)rank[d];
+                                    offer_key(best, pending + item, &count, key);
+                                }
+                            }
+                            seen += offsets;
+                            keep_pending(best, pending + item, &count, seen, &next);
+                        }
+                        barrier(CLK_LOCAL_MEM_FENCE);
+                    }
+                }
+            }
+        }
+    }
+    if (mine) {
+        for (int k = 0; k < count; ++k)
+            insert_key(best, pending[k * GROUP_SIZE + item]);
+        __global uint *out = keys + ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;
+        #pragma unroll
+        for (int k = 0; k < NEIGHBOURS; ++k)
+            out[k * columns] = best[k];
+    }
+}
