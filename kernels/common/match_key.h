@@ -2,10 +2,17 @@
 // the table of offsets. Non-negative floats order like unsigned integers, so one comparison orders by distance
 // and settles ties by the place in the table, nearest first; the result never depends on the order of the search.
 
+// The distance read back is the middle of what was cut off: within 2^(INDEX_BITS - 24) of the true one, 3e-5 for a
+// window of 21 x 21.
+
 #define INDEX_MASK ((1u << INDEX_BITS) - 1u)
 #define NO_MATCH 0xffffffffu
 
-// Pixels outside the image hold FAR: a patch that reaches them has a distance above FAR_KEY and is no match. Finite,
-// so that no NaN can arise; its square still fits a float.
-#define FAR 1.0e17f
+#include "common/far.h"
 #define FAR_KEY 0x70000000u
+
+inline float key_distance(uint key)
+{
+    const uint cut = key & ~INDEX_MASK;
+    return as_float(cut == 0u ? 0u : cut | ((INDEX_MASK + 1u) >> 1));
+}

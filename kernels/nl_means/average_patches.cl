@@ -2,7 +2,7 @@
 // but noise.
 //
 // Reference: Davy and Ehret 2020, equations 4 and 5, algorithm 4, section 4.3.3: PATCH work-items a reference, one a
-//   column. Weights come from exact distances, summed anew here: the keys only choose.
+//   column, and one pass over the matches. Weights come from the distances in the keys (common/match_key.h).
 // Grid: (PATCH, references rounded up to GROUP, frames); group (PATCH, GROUP, 1).
 // Constants: PATCH, STEP, NEIGHBOURS, INDEX_BITS, GROUP.
 // Shapes: padded, offsets, keys as in search_lanes; sigma (frames); estimates (frames, rows, columns, PATCH, PATCH).
@@ -20,7 +20,6 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
                      __global const float *sigma, float strength, float flat,
                      __global float *estimates)
 {
-    __local float distance[GROUP][NEIGHBOURS][PATCH];
     __local float weight[GROUP][NEIGHBOURS];
     __local long source[GROUP][NEIGHBOURS];
     __local float sums[GROUP][PATCH];
@@ -38,10 +37,14 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
                       + x0 + grid_position(column, first_x, last_x);
     const float level = padded[here];
 
+    const float s = sigma[frame];
+    const float h = strength * s;
+
     __global const uint *matches = keys + ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;
     for (int k = j; k < NEIGHBOURS; k += PATCH) {
         const uint key = matches[(size_t)k * columns];
         const int4 offset = offsets[key & INDEX_MASK];
+        weight[g][k] = exp(-fmax(key_distance(key) / (PATCH * PATCH) - 2.0f * s * s, 0.0f) / (h * h));
         source[g][k] = key >= FAR_KEY ? -1
                        : here + ((long)offset.x * pnz + offset.y) * (long)plane + (long)offset.z * pitch + offset.w;
     }
@@ -49,41 +52,31 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
 
     float sum = 0.0f;
     float square = 0.0f;
+    float total = 0.0f;
+    int found = 0;
+    float values[PATCH];
+    #pragma unroll
+    for (int i = 0; i < PATCH; ++i)
+        values[i] = 0.0f;
     for (int k = 0; k < NEIGHBOURS; ++k) {
         const long there = source[g][k];
-        float d2 = 0.0f;
         if (there >= 0) {
+            const float w = weight[g][k];
+            total += w;
+            ++found;
+            #pragma unroll
             for (int i = 0; i < PATCH; ++i) {
-                const float a = padded[here + i * pitch + j] - level;
                 const float b = padded[there + i * pitch + j] - level;
-                d2 = fma(a - b, a - b, d2);
                 sum += b;
                 square = fma(b, b, square);
+                values[i] = fma(w, b, values[i]);
             }
         }
-        distance[g][k][j] = d2;
     }
     sums[g][j] = sum;
     squares[g][j] = square;
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    const float s = sigma[frame];
-    const float h = strength * s;
-    for (int k = j; k < NEIGHBOURS; k += PATCH) {
-        float d2 = 0.0f;
-        for (int i = 0; i < PATCH; ++i)
-            d2 += distance[g][k][i];
-        d2 /= PATCH * PATCH;
-        weight[g][k] = source[g][k] < 0 ? 0.0f : exp(-fmax(d2 - 2.0f * s * s, 0.0f) / (h * h));
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-
-    float total = 0.0f;
-    int found = 0;
-    for (int k = 0; k < NEIGHBOURS; ++k) {
-        total += weight[g][k];
-        found += source[g][k] >= 0;
-    }
     float mean = 0.0f;
     float mean_square = 0.0f;
     for (int i = 0; i < PATCH; ++i) {
@@ -95,16 +88,9 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
     const bool is_flat = mean_square - mean * mean <= flat * s * s;
 
     __global float *estimate = estimates + ((size_t)frame * rows * columns + index) * (PATCH * PATCH);
-    for (int i = 0; i < PATCH; ++i) {
-        float value = mean;
-        if (!is_flat) {
-            value = 0.0f;
-            for (int k = 0; k < NEIGHBOURS; ++k)
-                if (source[g][k] >= 0)
-                    value = fma(weight[g][k], padded[source[g][k] + i * pitch + j] - level, value);
-            value /= total;
-        }
-        if (get_global_id(1) < rows * columns)
-            estimate[i * PATCH + j] = level + value;
+    if (get_global_id(1) < rows * columns) {
+        #pragma unroll
+        for (int i = 0; i < PATCH; ++i)
+            estimate[i * PATCH + j] = level + (is_flat ? mean : values[i] / total);
     }
 }

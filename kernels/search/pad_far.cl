@@ -5,7 +5,7 @@
 // Constants: SPLIT = 1 for the plain layout; SPLIT = STEP stores, in each row, first all columns with x % SPLIT = 0,
 //   then 1, ...: reference patches STEP apart then lie side by side for vector loads.
 
-#include "common/match_key.h"
+#include "common/far.h"
 
 __kernel void pad_far(__global const float *tile, int nt, int nz, int ny, int nx,
                       __global float *padded, int pnz, int pny, int pitch,

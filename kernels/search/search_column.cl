@@ -145,8 +145,7 @@ void search_column(__global const float *padded, int pnz, int pny, int pitch,
         }
     }
     if (mine) {
-        for (int k = 0; k < count; ++k)
-            insert_key(best, pending[k * GROUP_SIZE + item]);
+        insert_pending(best, pending + item, count);
         __global uint *out = keys + ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;
         #pragma unroll
         for (int k = 0; k < NEIGHBOURS; ++k)

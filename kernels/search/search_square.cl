@@ -24,6 +24,7 @@
 #define TILE_X (GROUP_X * STEP + CHUNKS * CHUNK)
 #define TILE_Y (GROUP_Y * STEP + WINDOW - 1)
 #define RUN (STEP + CHUNK)
+#define LAST_CHUNK (WINDOW - (CHUNKS - 1) * CHUNK)
 
 inline void load_run(float *run, __local const float *from)
 {
@@ -108,16 +109,18 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
                         load_run(run[(turn + STEP - 1) % STEP], corner + (dy + STEP - 1) * TILE_X);
                         #pragma unroll
                         for (int d = 0; d < CHUNK; ++d) {
-                            float sum = 0.0f;
-                            #pragma unroll
-                            for (int i = 0; i < STEP; ++i) {
+                            if (d < LAST_CHUNK || offsets == CHUNK) {
+                                float sum = 0.0f;
                                 #pragma unroll
-                                for (int j = 0; j < STEP; ++j) {
-                                    const float e = square[i][j] - run[(turn + i) % STEP][j + d];
-                                    sum = fma(e, e, sum);
+                                for (int i = 0; i < STEP; ++i) {
+                                    #pragma unroll
+                                    for (int j = 0; j < STEP; ++j) {
+                                        const float e = square[i][j] - run[(turn + i) % STEP][j + d];
+                                        sum = fma(e, e, sum);
+                                    }
                                 }
+                                partial[d][ly][lx] = sum;
                             }
-                            partial[d][ly][lx] = sum;
                         }
                         barrier(CLK_LOCAL_MEM_FENCE);
                         if (mine) {
@@ -125,14 +128,14 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
                                 + (((dt + frames_before) * (2 * slices + 1) + dz + slices) * WINDOW + dy) * WINDOW;
                             #pragma unroll
                             for (int d = 0; d < CHUNK; ++d) {
-                                float sum = 0.0f;
-                                #pragma unroll
-                                for (int i = 0; i < SQUARES; ++i) {
+                                if (d < LAST_CHUNK || offsets == CHUNK) {
+                                    float sum = 0.0f;
                                     #pragma unroll
-                                    for (int j = 0; j < SQUARES; ++j)
-                                        sum += partial[d][ly + i][lx + j];
-                                }
-                                if (d < offsets) {
+                                    for (int i = 0; i < SQUARES; ++i) {
+                                        #pragma unroll
+                                        for (int j = 0; j < SQUARES; ++j)
+                                            sum += partial[d][ly + i][lx + j];
+                                    }
                                     const uint key = (as_uint(sum) & ~INDEX_MASK) | (uint)rank[d];
                                     offer_key(best, pending + item, &count, key);
                                 }
@@ -147,8 +150,7 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
         }
     }
     if (mine) {
-        for (int k = 0; k < count; ++k)
-            insert_key(best, pending[k * GROUP_SIZE + item]);
+        insert_pending(best, pending + item, count);
         __global uint *out = keys + ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;
         #pragma unroll
         for (int k = 0; k < NEIGHBOURS; ++k)

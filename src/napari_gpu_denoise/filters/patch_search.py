@@ -65,7 +65,7 @@ def _squares(settings: SearchSettings):
     if patch % step or step not in (2, 3, 4) or patch // step > 4:
         return
     chunk = 8
-    for group_x, group_y in ((16, 12), (16, 8), (8, 8)):
+    for group_x, group_y in ((16, 8), (8, 8)):
         tile_x = group_x * step + -(-window // chunk) * chunk
         tile_y = group_y * step + window - 1
         nbytes = 4 * (tile_x * tile_y + (2 * chunk + 8) * group_x * group_y)

@@ -1,0 +1,51 @@
+"""Large host arrays worked on by several threads: one thread cannot fill a memory bus."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+_LEAST_BYTES = 1 << 21
+_MOST_THREADS = 8
+
+
+@lru_cache(maxsize=1)
+def _pool() -> ThreadPoolExecutor:
+    threads = min(_MOST_THREADS, os.cpu_count() or 1)
+    return ThreadPoolExecutor(threads, thread_name_prefix="gpu-denoise-copy")
+
+
+def in_bands(function: Callable[..., Any], *arrays: np.ndarray) -> list:
+    """Call a function on bands of arrays of the same shape, in several threads.
+
+    Parameters
+    ----------
+    function : callable
+        Takes one band of each array. NumPy lets go of the interpreter while it copies, so that
+        bands really run side by side.
+    *arrays : ndarray
+        Arrays of one shape. Small ones are passed whole, in this thread.
+
+    Returns
+    -------
+    list
+        What the calls returned, in order.
+    """
+    shape = arrays[0].shape
+    threads = min(_MOST_THREADS, os.cpu_count() or 1)
+    if arrays[0].nbytes < _LEAST_BYTES or threads == 1 or len(shape) < 2:
+        return [function(*arrays)]
+    axis = int(np.argmax(shape[:-1]))
+    cuts = [shape[axis] * k // threads for k in range(threads + 1)]
+    bands = [
+        tuple(array[(slice(None),) * axis + (slice(start, stop),)] for array in arrays)
+        for start, stop in itertools.pairwise(cuts)
+        if stop > start
+    ]
+    return list(_pool().map(lambda band: function(*band), bands))
