@@ -75,12 +75,15 @@ inline void offer_key(const uint *best, __local uint *pending, int *count, uint 
     }
 }
 
-// To be called after every chunk of offers; `seen` counts candidates, `next` is when the next insertion is due.
-inline void keep_pending(uint *best, __local uint *pending, int *count, int seen, int *next)
+// Candidates after which pending keys are inserted again, once `seen` have been offered.
+inline int next_insertion(int seen)
 {
-    const bool due = seen >= *next;
-    if (due)
-        *next = seen + max(seen / 6, 1);
+    return seen + max(seen / 6, 1);
+}
+
+// To be called after every chunk of offers.
+inline void keep_pending(uint *best, __local uint *pending, int *count, bool due)
+{
     if (due || *count > PENDING - CHUNK) {
         insert_pending(best, pending, *count);
         *count = 0;

@@ -3,39 +3,70 @@
 //
 // Reference: Davy and Ehret 2020, equations 4 and 5, algorithm 4, section 4.3.3: PATCH work-items a reference, one a
 //   column, and one pass over the matches. Weights come from the distances in the keys (common/match_key.h).
-// Grid: (PATCH, references rounded up to GROUP, frames); group (PATCH, GROUP, 1).
-// Constants: PATCH, STEP, NEIGHBOURS, INDEX_BITS, GROUP.
+//   On a GPU the pixels a group can reach are first copied to local memory: matches lie anywhere, and a cache would
+//   look up a line for each patch that a warp reads.
+// Grid: (PATCH, GROUP_X * GROUP_Y * groups, frames); a group serves GROUP_X times GROUP_Y neighbouring references, and
+//   `groups_x` groups stand side by side.
+// Constants: PATCH, STEP, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y, WINDOW; LOCAL_TILE = 1 copies (one frame searched only).
 // Shapes: padded, offsets, keys as in search_lanes; sigma (frames); estimates (frames, rows, columns, PATCH, PATCH).
 // Values are taken relative to the first pixel of the reference patch, so that a large level costs no precision.
 
 #include "common/patch_grid.h"
 #include "common/match_key.h"
+#include "common/search_group.h"
+
+#if LOCAL_TILE
+#define OFFSET int
+#else
+#define OFFSET long
+#endif
+#define GROUP (GROUP_X * GROUP_Y)
+#define TILE_X ((GROUP_X - 1) * STEP + PATCH + WINDOW - 1)
+#define TILE_Y ((GROUP_Y - 1) * STEP + PATCH + WINDOW - 1)
 
 __kernel __attribute__((reqd_work_group_size(PATCH, GROUP, 1)))
 void average_patches(__global const float *padded, int pnz, int pny, int pitch,
                      int t0, int z0, int y0, int x0, int nz,
                      int first_y, int last_y, int rows,
-                     int first_x, int last_x, int columns,
+                     int first_x, int last_x, int columns, int groups_x,
                      __global const int4 *offsets, __global const uint *keys,
                      __global const float *sigma, float strength, float flat,
                      __global float *estimates)
 {
     __local float weight[GROUP][NEIGHBOURS];
-    __local long source[GROUP][NEIGHBOURS];
+    __local OFFSET source[GROUP][NEIGHBOURS];
     __local float sums[GROUP][PATCH];
     __local float squares[GROUP][PATCH];
 
     const int j = get_local_id(0);
     const int g = get_local_id(1);
     const int frame = get_global_id(2);
-    const int index = min((int)get_global_id(1), rows * columns - 1);
-    const int row = index / columns;
-    const int column = index % columns;
+    const int group = get_group_id(1);
+    const int row0 = group / groups_x * GROUP_Y;
+    const int column0 = group % groups_x * GROUP_X;
+    const bool mine = row0 + g / GROUP_X < rows && column0 + g % GROUP_X < columns;
+    const int row = min(row0 + g / GROUP_X, rows - 1);
+    const int column = min(column0 + g % GROUP_X, columns - 1);
     const size_t plane = (size_t)pny * pitch;
-    const long here = ((long)(frame / nz + t0) * pnz + (frame % nz + z0)) * (long)plane
-                      + (long)(y0 + grid_position(row, first_y, last_y)) * pitch
-                      + x0 + grid_position(column, first_x, last_x);
-    const float level = padded[here];
+    const size_t first = ((size_t)(frame / nz + t0) * pnz + (frame % nz + z0)) * plane;
+    const int y = y0 + grid_position(row, first_y, last_y);
+    const int x = x0 + grid_position(column, first_x, last_x);
+
+#if LOCAL_TILE
+    __local float pixels[TILE_Y * TILE_X];
+    const int line = TILE_X;
+    const int top = y0 + grid_position(row0, first_y, last_y) - WINDOW / 2;
+    const int left = x0 + grid_position(column0, first_x, last_x) - WINDOW / 2;
+    for (int k = g * PATCH + j; k < TILE_Y * TILE_X; k += GROUP * PATCH)
+        pixels[k] = padded_pixel(padded + first, pny, pitch, top + k / TILE_X, left + k % TILE_X);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const int here = (y - top) * TILE_X + x - left;
+#else
+    __global const float *pixels = padded;
+    const int line = pitch;
+    const long here = first + (size_t)y * pitch + x;
+#endif
+    const float level = pixels[here];
 
     const float s = sigma[frame];
     const float h = strength * s;
@@ -45,8 +76,12 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
         const uint key = matches[(size_t)k * columns];
         const int4 offset = offsets[key & INDEX_MASK];
         weight[g][k] = exp(-fmax(key_distance(key) / (PATCH * PATCH) - 2.0f * s * s, 0.0f) / (h * h));
-        source[g][k] = key >= FAR_KEY ? -1
-                       : here + ((long)offset.x * pnz + offset.y) * (long)plane + (long)offset.z * pitch + offset.w;
+#if LOCAL_TILE
+        const int there = here + offset.z * TILE_X + offset.w;
+#else
+        const long there = here + ((long)offset.x * pnz + offset.y) * (long)plane + (long)offset.z * pitch + offset.w;
+#endif
+        source[g][k] = key >= FAR_KEY ? -1 : there;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -59,14 +94,14 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
     for (int i = 0; i < PATCH; ++i)
         values[i] = 0.0f;
     for (int k = 0; k < NEIGHBOURS; ++k) {
-        const long there = source[g][k];
+        const OFFSET there = source[g][k];
         if (there >= 0) {
             const float w = weight[g][k];
             total += w;
             ++found;
             #pragma unroll
             for (int i = 0; i < PATCH; ++i) {
-                const float b = padded[there + i * pitch + j] - level;
+                const float b = pixels[there + i * line + j] - level;
                 sum += b;
                 square = fma(b, b, square);
                 values[i] = fma(w, b, values[i]);
@@ -87,8 +122,8 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
     mean_square /= found * PATCH * PATCH;
     const bool is_flat = mean_square - mean * mean <= flat * s * s;
 
-    __global float *estimate = estimates + ((size_t)frame * rows * columns + index) * (PATCH * PATCH);
-    if (get_global_id(1) < rows * columns) {
+    __global float *estimate = estimates + (((size_t)frame * rows + row) * columns + column) * (PATCH * PATCH);
+    if (mine) {
         #pragma unroll
         for (int i = 0; i < PATCH; ++i)
             estimate[i * PATCH + j] = level + (is_flat ? mean : values[i] / total);

@@ -138,7 +138,9 @@ void search_column(__global const float *padded, int pnz, int pny, int pitch,
                         }
                     }
                     seen += offsets;
-                    keep_pending(best, pending + item, &count, seen, &next);
+                    keep_pending(best, pending + item, &count, seen >= next);
+                    if (seen >= next)
+                        next = next_insertion(seen);
                 }
                 barrier(CLK_LOCAL_MEM_FENCE);
             }

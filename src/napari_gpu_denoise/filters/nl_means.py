@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from typing import ClassVar
@@ -256,10 +257,11 @@ class Plan:
             settings.slices,
         )
         self.search = PatchSearch(wanted, arena, variant)
-        self.group = _references_a_group(settings, session.device)
         constants = self.search.constants
+        self.group = _average_group(settings, session.device)
         self._average = session.kernel(
-            "nl_means/average_patches", {**constants, "GROUP": self.group}
+            "nl_means/average_patches",
+            {**constants, "WINDOW": settings.window, **self.group},
         )
         self._aggregate = session.kernel(
             "nl_means/aggregate_patches", {key: constants[key] for key in ("PATCH", "STEP")}
@@ -289,11 +291,14 @@ class Plan:
         nt, nz, ny, nx = tile.shape
         frames, references = nt * nz, matches.rows.count * matches.columns.count
         estimates = self.arena.buffer("estimates", 4 * frames * references * settings.patch**2)
+        group_x, group_y = self.group["GROUP_X"], self.group["GROUP_Y"]
+        across, down = -(-matches.columns.count // group_x), -(-matches.rows.count // group_y)
         average = self._average(
             queue,
-            (settings.patch, -(-references // self.group) * self.group, frames),
-            (settings.patch, self.group, 1),
-            *(matches.padded, *matches.layout, *matches.grid, matches.offsets, matches.keys),
+            (settings.patch, across * down * group_x * group_y, frames),
+            (settings.patch, group_x * group_y, 1),
+            *(matches.padded, *matches.layout, *matches.grid, i32(across)),
+            *(matches.offsets, matches.keys),
             *(sigma, f32(settings.strength), f32(settings.flat), estimates),
         )
         _, snz, sny, snx = tile.source_shape
@@ -309,9 +314,20 @@ class Plan:
         return [*matches.events, ("average", average), ("aggregate", aggregate)]
 
 
-def _references_a_group(settings: NLMeans, device: Device) -> int:
-    """References a work-group averages: as many as its local memory and size allow."""
-    patch, neighbours = settings.patch, settings.neighbours
-    each = 4 * neighbours * patch + 12 * neighbours + 8 * patch
-    limit = min(device.local_memory, 32768) // each
-    return max(1, min(limit, 128 // patch, device.max_group // patch))
+def _average_group(settings: NLMeans, device: Device) -> dict[str, int]:
+    """Return the build constants of the averaging kernel: the references a work-group serves.
+
+    A GPU copies what they can reach to local memory, unless the search spans several frames.
+    """
+    patch, step, neighbours = settings.patch, settings.step, settings.neighbours
+    copies = device.float_lanes == 1 and not settings.joint
+    limit = min(device.local_memory, 32768)
+    for items in (128, 64, 32, 1):
+        side = max(1, math.isqrt(items // patch))
+        width = (side - 1) * step + patch + settings.window - 1
+        nbytes = side**2 * (12 * neighbours + 8 * patch)
+        if copies and nbytes + 4 * width**2 <= limit and patch * side**2 <= device.max_group:
+            return {"GROUP_X": side, "GROUP_Y": side, "LOCAL_TILE": 1}
+    each = 12 * neighbours + 8 * patch
+    count = max(1, min(limit // each, 128 // patch, device.max_group // patch))
+    return {"GROUP_X": count, "GROUP_Y": 1, "LOCAL_TILE": 0}

@@ -77,13 +77,13 @@ def _columns(settings: SearchSettings):
     patch, step, window = settings.patch, settings.step, settings.window
     for group_x, group_y in ((32, 8), (32, 4), (16, 8), (16, 4), (8, 8)):
         columns, height = (group_x - 1) * step + patch, (group_y - 1) * step + patch
-        chunk = min(group_x * group_y // columns, 8, window)
-        if chunk < 1 or height > 40:
+        items = group_x * group_y
+        if columns > items or height > 40:
             continue
+        chunk = min(items // columns, 8, window)
         tile_x = columns + -(-window // chunk) * chunk
         tile_y = height + window - 1
-        group = group_x * group_y
-        nbytes = 4 * (tile_x * tile_y + chunk * group_y * columns + (chunk + 8) * group)
+        nbytes = 4 * (tile_x * tile_y + chunk * group_y * columns + (chunk + 8) * items)
         constants = {"WINDOW": window, "CHUNK": chunk, "GROUP_X": group_x, "GROUP_Y": group_y}
         yield Variant("search_column", constants), nbytes
 
@@ -226,12 +226,12 @@ class PatchSearch:
             )
         else:
             constants = self.variant.constants
-            shared = 1
-            if self.variant.kernel == "search_square":
-                shared = settings.patch // settings.step
             group = (constants["GROUP_X"], constants["GROUP_Y"], 1)
-            across = columns.groups(group[0] - shared + 1)
-            down = rows.groups(group[1] - shared + 1)
+            squares = 1
+            if self.variant.kernel == "search_square":
+                squares = settings.patch // settings.step
+            across = columns.groups(group[0] - squares + 1)
+            down = rows.groups(group[1] - squares + 1)
             launch = self._search(
                 queue,
                 (across * group[0], down * group[1], nt * nz),

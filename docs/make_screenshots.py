@@ -1,0 +1,198 @@
+"""Make the pictures of the documentation: napari with the panel, and the head of the README.
+
+    python docs/make_screenshots.py              # needs a display; on a server:
+    xvfb-run -a -s "-screen 0 1600x1000x24" python docs/make_screenshots.py
+
+Writes into ``docs/images``. Needs napari, matplotlib and an OpenCL device. The settings that napari
+keeps for the user are neither read nor changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+
+# Before napari is imported: its settings, such as the theme, come from an empty folder.
+os.environ["NAPARI_CONFIG"] = str(Path(tempfile.mkdtemp()) / "settings.yaml")
+
+import napari
+import numpy as np
+import tifffile
+from qtpy.QtCore import QPoint
+from qtpy.QtWidgets import QApplication, QMenu
+
+from napari_gpu_denoise import NLMeans, denoise, samples
+
+IMAGES = Path(__file__).resolve().parent / "images"
+PLUGIN = "napari-gpu-denoise"
+SIZE = (1280, 800)
+
+
+def settle(seconds: float = 0.5) -> None:
+    """Let Qt draw for a while."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        QApplication.processEvents()
+        time.sleep(0.01)
+
+
+def wait_for(condition, seconds: float = 300) -> None:
+    """Let Qt work until a condition holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError("napari did not get there in time")
+        settle(0.02)
+
+
+def save(widget, name: str) -> None:
+    """Save a picture of a widget as it is now."""
+    widget.grab().save(str(IMAGES / f"{name}.png"))
+
+
+def item(menu: QMenu, title: str):
+    """Return the entry of a menu that has a title."""
+    return next(a for a in menu.actions() if a.text().replace("&", "") == title)
+
+
+def open_menus(start: QMenu, at: QPoint, titles: list[str]) -> list[QMenu]:
+    """Open a menu and its submenus as a mouse would; returns those that are open."""
+    opened = [start]
+    start.popup(at)
+    settle(0.3)
+    for depth, title in enumerate(titles):
+        menu = opened[-1]
+        menu.aboutToShow.emit()
+        entry = item(menu, title)
+        menu.setActiveAction(entry)
+        if depth < len(titles) - 1:
+            corner = menu.actionGeometry(entry).topRight()
+            entry.menu().popup(menu.mapToGlobal(corner))
+            opened.append(entry.menu())
+        settle(0.3)
+    return opened
+
+
+def picture_of_menu(window, start: QMenu, titles: list[str], name: str) -> None:
+    """Save the part of the screen where nested menus are open."""
+    bar = window.menuBar()
+    at = bar.mapToGlobal(bar.actionGeometry(start.menuAction()).bottomLeft())
+    opened = open_menus(start, at, titles)
+    origin = window.mapToGlobal(QPoint(0, 0))
+    screen = window.screen().grabWindow(0)
+    right = max(menu.geometry().right() for menu in opened) + 24
+    bottom = max(menu.geometry().bottom() for menu in opened) + 24
+    screen.copy(origin.x(), origin.y(), right - origin.x(), bottom - origin.y()).save(
+        str(IMAGES / f"{name}.png")
+    )
+    for menu in reversed(opened):
+        menu.close()
+    settle(0.2)
+
+
+def napari_pictures() -> None:
+    """Open a sample, run NL-means from the panel, and save what is seen on the way."""
+    viewer = napari.Viewer(show=False)
+    window = viewer.window._qt_window
+    window.resize(*SIZE)
+    window.show()
+    viewer.open_sample(PLUGIN, "fluorescence")
+    viewer.dims.set_current_step(0, 8)
+    settle(1)
+    picture_of_menu(
+        window,
+        viewer.window.layers_menu,
+        ["Filter", "Denoise (GPU)", "NL-means (GPU Denoise)"],
+        "napari_menu",
+    )
+    picture_of_menu(
+        window,
+        viewer.window.file_menu,
+        ["Open Sample", "GPU Denoise", samples.title("fluorescence")],
+        "napari_samples",
+    )
+    item(
+        item(item(viewer.window.layers_menu, "Filter").menu(), "Denoise (GPU)").menu(),
+        "NL-means (GPU Denoise)",
+    ).trigger()
+    panel = viewer.window.dock_widgets["NL-means (GPU Denoise)"]
+    wait_for(lambda: panel.device.caption.text())
+    settle(1)
+    viewer.reset_view()
+    settle(1)
+    save(window, "napari_before")
+
+    panel.form.controls["step"].value = 1
+    panel.form.controls["frames_before"].value = 2
+    panel.form.controls["frames_after"].value = 2
+    panel.run_button.click()
+    # Half way where there are tiles enough; after the first where the device is too fast.
+    wait_for(lambda: panel.progress.value() * 2 >= panel.progress.maximum() > 0)
+    save(window, "napari_running")
+    wait_for(panel.run_button.isEnabled)
+    settle(1)
+    save(window, "napari_after")
+
+    # napari 0.9 moved it; older ones have it on the viewer
+    grid = viewer.canvas.grid if hasattr(viewer, "canvas") else viewer.grid
+    grid.stride = 1
+    grid.enabled = True
+    viewer.reset_view()
+    settle(1.5)
+    save(window, "napari_side_by_side")
+    grid.enabled = False
+
+    for section in panel.sections():
+        section.expand(animate=False)
+    window.resize(SIZE[0], SIZE[1] + 150)
+    settle(1)
+    save(panel, "panel")
+    viewer.close()
+
+
+def readme_picture() -> None:
+    """Save noisy, denoised and residual side by side, at one grey scale each pair."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    noisy = tifffile.imread(samples.path("fluorescence"))
+    settings = NLMeans(step=1, frames_before=2, frames_after=2)
+    result = denoise(noisy, settings, axes="TYX", dtype="float32")
+    frame = 8
+    low, high = np.percentile(noisy[frame], (0.5, 99.7))
+    sigma = result.record.sigma[0]
+    pictures = {
+        "noisy": (noisy[frame], low, high),
+        "denoised": (result.image[frame], low, high),
+        "noisy minus denoised": (noisy[frame] - result.image[frame], -4 * sigma, 4 * sigma),
+    }
+    ny, nx = noisy.shape[1:]
+    figure, axes = plt.subplots(1, 3, figsize=(12, 12 * ny / nx / 3 + 0.35), facecolor="white")
+    for place, (title, (image, bottom, top)) in zip(axes, pictures.items(), strict=True):
+        place.imshow(image, cmap="gray", vmin=bottom, vmax=top, interpolation="nearest")
+        place.set_title(title, fontsize=12)
+        place.axis("off")
+    figure.subplots_adjust(left=0.005, right=0.995, bottom=0.01, top=0.92, wspace=0.02)
+    figure.savefig(IMAGES / "noisy_denoised_residual.png", dpi=100)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Make all pictures, or only some."""
+    parser = argparse.ArgumentParser(description="Make the pictures of the documentation.")
+    parser.add_argument("--only", choices=("napari", "readme"), help="make only these")
+    given = parser.parse_args()
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    if given.only != "readme":
+        napari_pictures()
+    if given.only != "napari":
+        readme_picture()
+
+
+if __name__ == "__main__":
+    main()
