@@ -51,13 +51,20 @@ def choose_variant(settings: SearchSettings, device: Device) -> Variant:
     if device.float_lanes >= 4:
         lanes = max(width for width in (4, 8, 16) if width <= device.float_lanes)
         return Variant("search_lanes", {"LANES": lanes, "SPLIT": settings.step})
+    return next(
+        iter(fitting_variants(settings, device)), Variant("search_lanes", {"LANES": 1, "SPLIT": 1})
+    )
+
+
+def fitting_variants(settings: SearchSettings, device: Device) -> list[Variant]:
+    """Return the kernels that share distances in local memory and fit a device, best first."""
     limit = min(device.local_memory, _LOCAL_MEMORY)
-    variants = [*_squares(settings), *_columns(settings)]
-    for variant, nbytes in variants:
-        group = variant.constants["GROUP_X"] * variant.constants["GROUP_Y"]
-        if nbytes <= limit and group <= device.max_group:
-            return variant
-    return Variant("search_lanes", {"LANES": 1, "SPLIT": 1})
+    return [
+        variant
+        for variant, nbytes in (*_squares(settings), *_columns(settings))
+        if nbytes <= limit
+        and variant.constants["GROUP_X"] * variant.constants["GROUP_Y"] <= device.max_group
+    ]
 
 
 def _squares(settings: SearchSettings):
