@@ -116,6 +116,7 @@ def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: i
             for name, event in pipeline.events:
                 sums[name] += (event.profile.end - event.profile.start) * 1e-9
             runs.append(dict(sums))
+        arena.trim()
         memory = arena.nbytes
     calls = []
     for _ in range(repeats + 1):

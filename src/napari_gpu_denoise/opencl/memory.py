@@ -47,6 +47,7 @@ class Arena:
         self.session = session
         self._buffers: dict[str, object] = {}
         self._pinned: dict[str, tuple] = {}
+        self._asked: set[str] = set()
 
     @property
     def nbytes(self) -> int:
@@ -58,7 +59,10 @@ class Arena:
         import pyopencl as cl
 
         held = self._buffers.get(name)
-        if held is None or held.size < nbytes:
+        # What an earlier run left is reused unless it is far too large.
+        wasteful = held is not None and name not in self._asked and held.size > 2 * nbytes
+        self._asked.add(name)
+        if held is None or held.size < nbytes or wasteful:
             if held is not None:
                 self._buffers.pop(name).release()
             flags = cl.mem_flags.READ_WRITE
@@ -89,6 +93,12 @@ class Arena:
             array, _ = cl.enqueue_map_buffer(queue, buffer, access, 0, (count,), np.float32)
             self._pinned[name] = held = (array, buffer, queue)
         return held[0][:count]
+
+    def trim(self) -> None:
+        """Give back the buffers that were not asked for since the last call."""
+        for name in self._buffers.keys() - self._asked:
+            self._buffers.pop(name).release()
+        self._asked.clear()
 
     def free(self) -> None:
         """Give every buffer back to the device."""
@@ -121,6 +131,7 @@ def borrow(session: Session):
     except BaseException:
         arena.free()
         raise
+    arena.trim()
     if arena.nbytes > _KEEP_BYTES:
         arena.free()
         return
