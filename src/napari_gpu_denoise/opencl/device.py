@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from napari_gpu_denoise.errors import NoDeviceError
+from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 
 ENVIRONMENT_VARIABLE = "GPU_DENOISE_DEVICE"
 
@@ -20,7 +21,7 @@ ADVICE = (
     "rocm-opencl-icd or mesa-opencl-icd (AMD), intel-opencl-icd. macOS brings OpenCL with it."
 )
 
-# Preferred first. A simulator checks kernels; it is never chosen unless asked for by name or number.
+# Preferred first. A simulator is for checks: it is never chosen unless asked for.
 KINDS = ("discrete GPU", "integrated GPU", "CPU", "other", "simulator")
 
 
@@ -91,6 +92,7 @@ def devices() -> tuple[Device, ...]:
         Empty when there is none; never raises. A platform that fails to answer is left out.
     """
     _show_intel_runtime()
+    load_bundled_drivers()
     try:
         import pyopencl as cl
     except ImportError:

@@ -1,0 +1,1 @@
+"""The napari plugin: a panel for each filter, and the sample stacks."""

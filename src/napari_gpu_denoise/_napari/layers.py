@@ -1,0 +1,191 @@
+"""Which layers can be filtered, what is taken from them, and the layer that comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from napari_gpu_denoise import samples
+from napari_gpu_denoise.axes import check_axes
+from napari_gpu_denoise.errors import LayerError
+
+if TYPE_CHECKING:
+    import napari.layers
+    import napari.viewer
+    import numpy as np
+
+METADATA_KEY = "napari-gpu-denoise"
+
+# What a result takes over from its source; all of it is still right when only the noise is gone.
+INHERITED = (
+    "scale",
+    "translate",
+    "rotate",
+    "shear",
+    "affine",
+    "units",
+    "axis_labels",
+    "rgb",
+    "colormap",
+    "contrast_limits",
+    "gamma",
+    "blending",
+    "opacity",
+    "interpolation2d",
+    "interpolation3d",
+    "rendering",
+    "depiction",
+    "iso_threshold",
+    "attenuation",
+    "projection_mode",
+)
+
+_ROLES = {
+    "t": "T",
+    "time": "T",
+    "frame": "T",
+    "z": "Z",
+    "slice": "Z",
+    "depth": "Z",
+    "y": "Y",
+    "row": "Y",
+    "x": "X",
+    "column": "X",
+    "c": "C",
+    "channel": "C",
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A layer as it was when the run began; later changes to the layer do not reach it.
+
+    Attributes
+    ----------
+    name : str
+        Name of the layer.
+    data : array-like
+        Its finest level: NumPy, dask or whatever the layer holds. Not copied.
+    attributes : dict
+        Keyword arguments of ``viewer.add_image`` for the result.
+    """
+
+    name: str
+    data: Any = field(repr=False)
+    attributes: dict[str, Any] = field(repr=False)
+
+
+def refusal(layer: napari.layers.Layer) -> str | None:
+    """Say why a layer cannot be filtered, in one sentence; None if it can."""
+    from napari.layers import Image
+
+    if isinstance(layer, Image):
+        return None
+    kind = type(layer).__name__.lower()
+    return f"{layer.name!r} is a {kind} layer: only image layers can be denoised."
+
+
+def finest(layer: napari.layers.Image) -> Any:
+    """Return the data of an image layer, of a multiscale one its finest level."""
+    return layer.data[0] if layer.multiscale else layer.data
+
+
+def file_of(layer: napari.layers.Layer) -> str | None:
+    """Return the path of the file a layer was read from, if there is one."""
+    if layer.source.path:
+        return str(layer.source.path)
+    plugin, name = layer.source.sample or (None, None)
+    if plugin == METADATA_KEY and name in samples.names():
+        return str(samples.path(name))
+    return None
+
+
+def capture(layer: napari.layers.Layer | None) -> Source:
+    """Take from a layer all that a run and its result need.
+
+    Parameters
+    ----------
+    layer : napari layer or None
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    LayerError
+        If there is no layer, or it is not an image.
+    """
+    if layer is None:
+        raise LayerError(
+            "There is no image layer to denoise: open an image first, "
+            "or one of File > Open Sample > GPU Denoise."
+        )
+    if (reason := refusal(layer)) is not None:
+        raise LayerError(reason)
+    _, attributes, _ = layer.as_layer_data_tuple()
+    kept = {key: attributes[key] for key in INHERITED if key in attributes}
+    if layer.rgb:
+        # An RGB layer has neither; napari warns or fails when given them.
+        kept.pop("contrast_limits", None)
+        kept.pop("colormap", None)
+    kept["metadata"] = dict(layer.metadata)
+    return Source(layer.name, finest(layer), kept)
+
+
+def add_result(
+    viewer: napari.viewer.Viewer,
+    source: Source,
+    image: np.ndarray,
+    title: str,
+    provenance: dict[str, Any],
+) -> napari.layers.Image:
+    """Add a filtered image to the viewer, looking and lying like its source.
+
+    Parameters
+    ----------
+    viewer : napari.viewer.Viewer
+    source : Source
+        The layer as captured at the start.
+    image : ndarray
+        Same shape as the source's data.
+    title : str
+        What is put after the source's name, in brackets; napari numbers a name that is taken.
+    provenance : dict
+        Stored under `METADATA_KEY` in the layer's metadata.
+
+    Returns
+    -------
+    napari.layers.Image
+    """
+    metadata = {**source.attributes["metadata"], METADATA_KEY: provenance}
+    attributes = {**source.attributes, "metadata": metadata, "name": f"{source.name} ({title})"}
+    # multiscale=False: napari would otherwise guess from the shape.
+    return viewer.add_image(image, multiscale=False, **attributes)
+
+
+def suggest_axes(layer: napari.layers.Image, dims_labels: Sequence[str] = ()) -> str:
+    """Read the axes of a layer from its labels where they are clear.
+
+    Colour and time are never guessed from lengths: without clear labels the last two axes are Y
+    and X and all others independent planes; the last axis of an RGB layer is C.
+
+    Parameters
+    ----------
+    layer : napari.layers.Image
+    dims_labels : sequence of str, optional
+        The viewer's own axis labels, read when the layer's say nothing.
+
+    Returns
+    -------
+    str
+        One letter an axis of the layer's data, ``.`` for an independent one.
+    """
+    colour = "C" if layer.rgb else ""
+    for labels in (getattr(layer, "axis_labels", ()), dims_labels):
+        roles = "".join(_ROLES.get(str(label).strip().lower(), ".") for label in labels)
+        known = roles.replace(".", "") + colour
+        if len(roles) == layer.ndim and {"Y", "X"} <= set(known) and len(set(known)) == len(known):
+            return roles + colour
+    return check_axes(None, (1,) * layer.ndim) + colour

@@ -1,0 +1,261 @@
+"""What the panel of a filter does: run, watch, cancel, tell; what it looks like is in `view`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from napari.utils.notifications import notification_manager, show_error
+from qtpy.QtCore import QEvent, QTimer
+from qtpy.QtWidgets import QApplication
+
+from napari_gpu_denoise._napari import layers, preferences
+from napari_gpu_denoise._napari.snippets import Choices, command_line, python_call
+from napari_gpu_denoise._napari.view import PanelView
+from napari_gpu_denoise._napari.worker import Job, Outcome, Request, Stage
+from napari_gpu_denoise.errors import DenoiseError, NonFiniteError
+
+if TYPE_CHECKING:
+    import napari.viewer
+
+
+class DenoisePanel(PanelView):
+    """The panel of one filter: takes a layer, runs, adds the result, tells what went on.
+
+    A subclass with `filter` set serves each entry of FILTERS; nothing here is about a particular
+    one.
+
+    Parameters
+    ----------
+    viewer : napari.viewer.Viewer
+        Where layers are taken from and results go.
+    """
+
+    def __init__(self, viewer: napari.viewer.Viewer):
+        super().__init__(viewer)
+        self._viewer = viewer
+        self._source: layers.Source | None = None
+        # At most one; a list of its own, so that it can be reached when the panel is gone.
+        self._jobs: list[Job] = []
+        self.destroyed.connect(lambda _=None, jobs=self._jobs: _abandon(jobs))
+
+        self._connect()
+        self._take_layer()
+        # The drivers are loaded when the panel is on the screen, not while it is being built.
+        QTimer.singleShot(0, self.device.fill)
+
+    def _connect(self) -> None:
+        self.layer.chosen.connect(self._take_layer)
+        self.axes.changed.connect(lambda: self.form.set_axes(self.axes.letters()))
+        self.form.changed.connect(self._check)
+        self.run_button.clicked.connect(lambda: self.run())
+        self.cancel_button.clicked.connect(lambda: self.cancel())
+        self.reset_button.clicked.connect(lambda: self.reset())
+        self.python_button.clicked.connect(lambda: self.copy_python())
+        self.command_button.clicked.connect(lambda: self.copy_command())
+
+    # napari calls this whenever layers come, go, move or are renamed
+    def reset_choices(self, event: object = None) -> None:
+        """Follow the viewer's layers."""
+        self.layer.refresh()
+
+    def choices(self) -> Choices:
+        """Return what the panel is set to.
+
+        Raises
+        ------
+        DenoiseError
+            If something typed does not fit.
+        """
+        return Choices(
+            settings=self.form.settings(),
+            sigma=self.sigma.sigma(),
+            axes=self.axes.axes(),
+            dtype=self.dtype.currentData(),
+            nonfinite=self.nonfinite.currentData(),
+            device=self.device.device(),
+        )
+
+    def run(self) -> None:
+        """Start a run with what the panel is set to; errors are told in the panel."""
+        if self._jobs:
+            return
+        try:
+            source = layers.capture(self.layer.layer())
+            if tuple(source.data.shape) != self.axes.shape:
+                self._take_layer()
+            choices = self.choices()
+        except DenoiseError as error:
+            self._refuse(error)
+            return
+        request = Request(
+            data=source.data,
+            settings=choices.settings,
+            sigma=choices.sigma,
+            axes=choices.axes,
+            dtype=choices.dtype,
+            nonfinite=choices.nonfinite,
+            device=choices.device,
+            memory_limit=preferences.read().memory_limit,
+        )
+        job = Job(request, f"{self.filter.title} of {source.name}")
+        self._source = source
+        self._jobs.append(job)
+        job.worker.yielded.connect(self._on_stage)
+        job.worker.returned.connect(self._on_outcome)
+        job.worker.finished.connect(self._on_finished)
+        self.show_running()
+        job.start()
+
+    def cancel(self) -> None:
+        """Ask a run in progress to stop; no layer will be added."""
+        for job in self._jobs:
+            job.stop()
+            self.cancel_button.setEnabled(False)
+            self.say("Stopping after this tile …")
+
+    def reset(self) -> None:
+        """Set everything but the layer to its default."""
+        self.form.reset()
+        self.sigma.reset()
+        self.device.reset()
+        self.dtype.setCurrentIndex(0)
+        self.nonfinite.setCurrentIndex(0)
+        self._take_layer()
+
+    def copy_python(self) -> None:
+        """Put the Python lines that do the same on the clipboard."""
+        layer = self.layer.layer()
+        try:
+            layers.capture(layer)
+            text = python_call(self.choices(), layer.name, layer.multiscale)
+        except DenoiseError as error:
+            self._refuse(error)
+            return
+        QApplication.clipboard().setText(text)
+        self.say("Python call copied: paste it into napari's console.")
+
+    def copy_command(self) -> None:
+        """Put the command line that does the same on the clipboard."""
+        layer = self.layer.layer()
+        try:
+            layers.capture(layer)
+            path = layers.file_of(layer)
+            text = command_line(self.choices(), path)
+        except DenoiseError as error:
+            self._refuse(error)
+            return
+        QApplication.clipboard().setText(text)
+        hint = "." if path else ": put the name of the image's file for INPUT.tif."
+        self.say(f"Command line copied{hint}")
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Stop the run when the panel is taken out of its dock, which is how napari closes it."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.ParentChange and self.parent() is None:
+            _abandon(self._jobs)
+
+    def _take_layer(self) -> None:
+        layer = self.layer.layer()
+        self.sigma.forget()
+        if layer is None:
+            self.axes.offer("", ())
+            return
+        labels = self._viewer.dims.axis_labels
+        self.axes.offer(layers.suggest_axes(layer, labels), layers.finest(layer).shape)
+
+    def _check(self) -> None:
+        if self._jobs:
+            return
+        try:
+            self.form.settings()
+        except DenoiseError as error:
+            self.say(str(error), "Not ready.")
+        else:
+            self.say("")
+
+    def _on_stage(self, stage: Stage) -> None:
+        if not self._jobs:
+            return
+        self.progress.setRange(0, stage.total)
+        self.progress.setValue(stage.done)
+        if self.cancel_button.isEnabled():
+            part = f"{stage.done} of {stage.total}" if stage.total else "…"
+            self.say(f"{stage.text} {part}")
+        self._jobs[0].show(stage)
+
+    def _on_outcome(self, outcome: Outcome) -> None:
+        if not self._jobs:
+            return
+        if outcome.result is None:
+            self._refuse(outcome.error)
+            return
+        record = outcome.result.record
+        try:
+            layers.add_result(
+                self._viewer,
+                self._source,
+                outcome.result.image,
+                self.filter.title,
+                record.as_dict(),
+            )
+        except Exception as error:
+            self._refuse(error)
+            return
+        self.sigma.show_used(record.sigma)
+        self.say(told(record, outcome.seconds))
+
+    def _on_finished(self) -> None:
+        stopped = any(job.worker.abort_requested for job in self._jobs)
+        _abandon(self._jobs)
+        self._source = None
+        self.show_idle()
+        if stopped:
+            self.say("Cancelled: no layer was added.")
+
+    def _refuse(self, error: Exception) -> None:
+        """Tell of an error: expected ones in a sentence, a fault of ours with its traceback too."""
+        if isinstance(error, DenoiseError):
+            sentence = str(error)
+            if isinstance(error, NonFiniteError):
+                sentence += " Here: Result and device > NaN, infinity."
+            self.say(sentence, "Not done.")
+            show_error(sentence)
+        elif isinstance(error, MemoryError):
+            text = "There is not enough memory for this image: crop it, or filter the file with "
+            self.say(f"{text}gpu-denoise.", "Not done.")
+            show_error(f"{text}gpu-denoise.")
+        else:
+            self.say(f"A fault in the program: {error!r}. Please report it.", "Not done.")
+            notification_manager.receive_error(type(error), error, error.__traceback__)
+
+
+def told(record: Any, seconds: float) -> str:
+    """Say what a run did, in words.
+
+    Parameters
+    ----------
+    record : run.Record
+    seconds : float
+        How long it took.
+
+    Returns
+    -------
+    str
+    """
+    sigma = ", ".join(f"{value:.4g}" for value in record.sigma)
+    how = "given" if record.sigma_source == "given" else "estimated"
+    sentences = [
+        f"Done in {seconds:.2g} s." if seconds < 9.5 else f"Done in {seconds:.0f} s.",
+        f"Noise {sigma} grey levels ({how}).",
+        f"Device: {record.device}.",
+    ]
+    if record.saturated:
+        sentences.append(f"{record.saturated} values were clipped to {record.output_dtype}.")
+    if record.nonfinite:
+        sentences.append(f"{record.nonfinite} NaN or infinite pixels were left in place.")
+    return " ".join([*sentences, *record.notes])
+
+
+def _abandon(jobs: list[Job]) -> None:
+    while jobs:
+        jobs.pop().abandon()

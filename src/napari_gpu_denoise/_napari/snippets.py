@@ -1,0 +1,126 @@
+"""A run as text: the Python call and the command line that do the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+import subprocess
+from typing import Any
+
+from napari_gpu_denoise.axes import check_axes
+
+COMMAND = "gpu-denoise"
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """What the panel is set to; the same names and meanings as the arguments of a filter.
+
+    Attributes
+    ----------
+    settings : dataclass instance
+        An entry of FILTERS, filled in.
+    sigma : float, tuple of float or None
+        None to estimate.
+    axes : str
+        One letter an axis.
+    dtype : str or None
+        None for that of the input.
+    nonfinite : str
+        ``"raise"`` or ``"keep"``.
+    device : int, str or None
+        None for the best there is.
+    """
+
+    settings: Any
+    sigma: float | tuple[float, ...] | None
+    axes: str
+    dtype: str | None = None
+    nonfinite: str = "raise"
+    device: int | str | None = None
+
+    def changed_settings(self) -> dict[str, Any]:
+        """Return the settings that are not at their default, by name."""
+        return {
+            field.name: value
+            for field in dataclasses.fields(self.settings)
+            if (value := getattr(self.settings, field.name)) != field.default
+        }
+
+
+def python_call(choices: Choices, layer_name: str, multiscale: bool = False) -> str:
+    """Return Python lines that filter a layer as the panel does.
+
+    Parameters
+    ----------
+    choices : Choices
+    layer_name : str
+        The layer the lines take from ``viewer``.
+    multiscale : bool, optional
+        Whether the layer has levels; the first is filtered.
+
+    Returns
+    -------
+    str
+        Lines for napari's console; `denoised` holds the result.
+    """
+    level = "[0]" if multiscale else ""
+    arguments = {"sigma": choices.sigma}
+    if choices.axes != check_axes(None, (1,) * len(choices.axes)):
+        arguments["axes"] = choices.axes
+    arguments |= choices.changed_settings()
+    defaults = {field.name: field.default for field in dataclasses.fields(Choices)}
+    for name in ("dtype", "nonfinite", "device"):
+        if (value := getattr(choices, name)) != defaults[name]:
+            arguments[name] = value
+    given = "".join(f", {name}={value!r}" for name, value in arguments.items())
+    return (
+        "import napari_gpu_denoise as gd\n"
+        "\n"
+        f"image = viewer.layers[{layer_name!r}].data{level}\n"
+        f"denoised = gd.{choices.settings.name}(image{given})\n"
+    )
+
+
+def command_line(choices: Choices, path: str | None) -> str:
+    """Return the shell command that filters a file as the panel filters its layer.
+
+    Parameters
+    ----------
+    choices : Choices
+    path : str or None
+        File the layer was read from; None leaves ``INPUT.tif`` to be filled in.
+
+    Returns
+    -------
+    str
+    """
+    source = path or "INPUT.tif"
+    stem = source
+    for ending in (".ome.tiff", ".ome.tif", ".tiff", ".tif"):
+        stem = stem.removesuffix(ending)
+    name = choices.settings.name.replace("_", "-")
+    words = [COMMAND, name, source, "-o", f"{stem}_{name}.tif"]
+    words += ["--sigma", "auto" if choices.sigma is None else _numbers(choices.sigma)]
+    words += ["--axes", choices.axes]
+    for setting, value in choices.changed_settings().items():
+        words += _option(setting, value)
+    if choices.dtype is not None:
+        words += ["--dtype", choices.dtype]
+    if choices.nonfinite != "raise":
+        words += ["--nonfinite", choices.nonfinite]
+    if choices.device is not None:
+        words += ["--device", str(choices.device)]
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+
+
+def _option(name: str, value: Any) -> list[str]:
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", str(value)]
+
+
+def _numbers(sigma: float | tuple[float, ...]) -> str:
+    return ",".join(map(str, sigma)) if isinstance(sigma, tuple) else str(sigma)

@@ -1,0 +1,142 @@
+"""What the panel of a filter looks like; what it does is in `panel`."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import (
+    QGridLayout,
+    QProgressBar,
+    QPushButton,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
+from superqt import QCollapsible
+
+from napari_gpu_denoise._napari import preferences
+from napari_gpu_denoise._napari.form import SettingsForm
+from napari_gpu_denoise._napari.inputs import AxesInput, DeviceInput, LayerInput, SigmaInput
+from napari_gpu_denoise._napari.parts import (
+    Scrolled,
+    caption,
+    choice,
+    folded,
+    form_layout,
+    ruler,
+    wrapped,
+)
+
+if TYPE_CHECKING:
+    import napari.viewer
+
+
+class PanelView(QWidget):
+    """Controls of one filter, Run and Cancel, progress and a status line, and their layout.
+
+    Parameters
+    ----------
+    viewer : napari.viewer.Viewer
+        Where layers are taken from.
+    """
+
+    #: An entry of FILTERS; set by the subclass.
+    filter: ClassVar[Any]
+
+    def __init__(self, viewer: napari.viewer.Viewer):
+        super().__init__()
+        self.layer = LayerInput(viewer)
+        self.axes = AxesInput()
+        self.sigma = SigmaInput()
+        self.form = SettingsForm(self.filter)
+        self.dtype = choice(
+            {"Same as the layer": None, "float32 (keeps fractions)": "float32"},
+            "Number type of the result. Values that do not fit the layer's type are clipped to its "
+            "range, and their number is told.",
+        )
+        self.nonfinite = choice(
+            {"Stop and say so": "raise", "Leave them in place": "keep"},
+            "What to do when the image holds NaN or infinity.",
+        )
+        self.device = DeviceInput(preferences.read().device)
+        self.run_button = QPushButton("Run")
+        self.cancel_button = QPushButton("Cancel")
+        self.reset_button = QPushButton("Reset to defaults")
+        self.python_button = QPushButton("Copy Python call")
+        self.command_button = QPushButton("Copy command line")
+        self.progress = QProgressBar()
+        self.status = caption()
+        self._arrange()
+        self.show_idle()
+
+    def _arrange(self) -> None:
+        what = caption()
+        what.setText(self.filter.summary)
+        top = form_layout()
+        top.addRow("Image", self.layer)
+        top.addRow("Axes", self.axes)
+        top.addRow("Noise sigma", self.sigma)
+        output = form_layout()
+        output.addRow("Result type", self.dtype)
+        output.addRow("NaN, infinity", self.nonfinite)
+        output.addRow("Device", self.device)
+
+        inside = QWidget()
+        rows = QVBoxLayout(inside)
+        rows.setContentsMargins(0, 0, 4, 0)
+        rows.setSpacing(8)
+        rows.addWidget(what)
+        rows.addLayout(top)
+        rows.addWidget(ruler())
+        rows.addWidget(self.form)
+        rows.addWidget(folded("Result and device", output))
+        rows.addWidget(self.reset_button, alignment=Qt.AlignmentFlag.AlignRight)
+        rows.addStretch(1)
+        scrolled = Scrolled(inside)
+
+        buttons = QGridLayout()
+        buttons.setSpacing(6)
+        buttons.addWidget(self.run_button, 0, 0)
+        buttons.addWidget(self.cancel_button, 0, 1)
+        buttons.addWidget(self.progress, 1, 0, 1, 2)
+        buttons.addWidget(self.status, 2, 0, 1, 2)
+        buttons.addWidget(self.python_button, 3, 0)
+        buttons.addWidget(self.command_button, 3, 1)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 8, 8, 8)
+        layout.addWidget(scrolled, 1)
+        layout.addLayout(buttons)
+
+        keep_room = self.progress.sizePolicy()
+        keep_room.setRetainSizeWhenHidden(True)
+        self.progress.setSizePolicy(keep_room)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
+        self.run_button.setToolTip(wrapped("Denoise the layer; the result is a new layer."))
+        self.cancel_button.setToolTip(wrapped("Stop at the next tile; no layer is added."))
+        self.python_button.setToolTip(wrapped("Copy the Python lines that do what Run does."))
+        self.command_button.setToolTip(wrapped("Copy the shell command that does what Run does."))
+
+    def sections(self) -> list[QCollapsible]:
+        """Return the parts of the panel that can be folded away."""
+        return self.findChildren(QCollapsible)
+
+    def say(self, text: str, stressed: str = "") -> None:
+        """Show a sentence in the status line, a word of it in bold before it."""
+        lead = f"<b>{stressed}</b> " if stressed else ""
+        self.status.setText(lead + html.escape(text))
+
+    def show_running(self) -> None:
+        """Look as in a run: it can be cancelled, not started."""
+        self.run_button.setEnabled(False)
+        self.cancel_button.setEnabled(True)
+        self.progress.setRange(0, 0)
+        self.progress.setVisible(True)
+        self.say("Starting …")
+
+    def show_idle(self) -> None:
+        """Look ready for the next run."""
+        self.run_button.setEnabled(True)
+        self.cancel_button.setEnabled(False)
+        self.progress.setVisible(False)

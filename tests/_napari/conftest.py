@@ -1,0 +1,115 @@
+"""Fixtures that open napari with this plugin, its preferences in a folder of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import numpy as np
+import pytest
+
+pytest.importorskip("napari", reason="napari is not installed")
+
+from napari.utils.notifications import notification_manager
+from npe2 import PluginManifest
+
+PLUGIN = "napari-gpu-denoise"
+WAIT = 60_000  # milliseconds; kernels may have to be built first
+
+
+@pytest.fixture
+def plugin(npe2pm, request):
+    """The plugin as installed, and no other."""
+    # napari before 0.9 keeps no settings of plugins, and has no such fixture
+    with contextlib.suppress(pytest.FixtureLookupError):
+        request.getfixturevalue("plugin_settings")
+    npe2pm.register(PluginManifest.from_distribution(PLUGIN))
+    return npe2pm
+
+
+@pytest.fixture
+def viewer(plugin, make_napari_viewer):
+    """A napari window."""
+    return make_napari_viewer()
+
+
+@pytest.fixture
+def open_panel(viewer, qtbot):
+    """Open the NL-means panel in the window as the Plugins menu does."""
+
+    def open_it():
+        _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, "NL-means")
+        qtbot.waitUntil(lambda: panel.device.caption.text() != "", timeout=WAIT)
+        return panel
+
+    return open_it
+
+
+@pytest.fixture
+def click(qtbot):
+    """Click a button with the mouse."""
+    from qtpy.QtCore import Qt
+
+    return lambda button: qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+@pytest.fixture
+def finish(qtbot):
+    """Wait for a panel's run to end; returns its status line."""
+
+    def wait(panel):
+        qtbot.waitUntil(lambda: panel.run_button.isEnabled(), timeout=WAIT)
+        return panel.status.text()
+
+    return wait
+
+
+@pytest.fixture
+def run(click, finish):
+    """Click Run and wait for the end; returns the status line."""
+
+    def run_it(panel):
+        click(panel.run_button)
+        return finish(panel)
+
+    return run_it
+
+
+@pytest.fixture
+def told():
+    """The notifications napari has shown."""
+    notification_manager.records.clear()
+    yield lambda: [str(record.message) for record in notification_manager.records]
+    notification_manager.records.clear()
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Hold every run back after its first tile, until the gate is opened."""
+    from napari_gpu_denoise import run as runs
+
+    real = runs.denoise_steps
+    gate = threading.Event()
+
+    def slow(*args, **kwargs):
+        steps = real(*args, **kwargs)
+        try:
+            yield next(steps)
+            yield next(steps)
+            gate.wait(WAIT / 1000)
+            return (yield from steps)
+        finally:
+            steps.close()
+
+    monkeypatch.setattr(runs, "denoise_steps", slow)
+    yield gate
+    gate.set()
+
+
+@pytest.fixture
+def noisy():
+    """A smooth picture with noise of standard deviation 10, uint8, (64, 80)."""
+    rng = np.random.default_rng(7)
+    y, x = np.mgrid[:64, :80]
+    clean = 110 + 60 * np.sin(y / 9) * np.cos(x / 11)
+    return np.clip(np.rint(clean + rng.normal(0, 10, clean.shape)), 0, 255).astype(np.uint8)

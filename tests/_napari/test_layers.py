@@ -1,0 +1,75 @@
+"""What is read from a layer; no window needed."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from napari.layers import Image, Labels, Points
+
+from napari_gpu_denoise._napari import layers
+from napari_gpu_denoise.errors import LayerError
+
+pytestmark = pytest.mark.gui
+
+
+@pytest.mark.parametrize(
+    ("labels", "axes"),
+    [
+        (None, "..YX"),
+        (("t", "z", "y", "x"), "TZYX"),
+        (("Time", "Channel", "Y", "X"), "TCYX"),
+        (("z", "position", "y", "x"), "Z.YX"),
+        (("x", "y", "z", "t"), "XYZT"),
+        (("t", "t", "y", "x"), "..YX"),
+        (("t", "z", "a", "b"), "..YX"),
+    ],
+)
+def test_axes_from_labels(labels, axes):
+    assert layers.suggest_axes(Image(np.zeros((2, 3, 4, 5)), axis_labels=labels)) == axes
+
+
+def test_axes_from_the_viewer_when_the_layer_says_nothing():
+    layer = Image(np.zeros((2, 4, 5)))
+    assert layers.suggest_axes(layer, ("t", "y", "x")) == "TYX"
+    assert layers.suggest_axes(layer, ("0", "1", "2")) == ".YX"
+    assert layers.suggest_axes(layer, ("t", "z", "y", "x")) == ".YX"
+
+
+def test_rgb_has_c_last():
+    assert layers.suggest_axes(Image(np.zeros((7, 4, 5, 3), np.uint8), rgb=True)) == ".YXC"
+    labelled = Image(np.zeros((7, 4, 5, 3), np.uint8), rgb=True, axis_labels=("t", "y", "x"))
+    assert layers.suggest_axes(labelled) == "TYXC"
+
+
+@pytest.mark.parametrize(
+    ("layer", "kind"),
+    [(Labels(np.zeros((4, 4), np.uint8), name="a"), "labels"), (Points(name="a"), "points")],
+)
+def test_other_layers_are_refused(layer, kind):
+    with pytest.raises(LayerError, match=f"'a' is a {kind} layer: only image layers"):
+        layers.capture(layer)
+
+
+def test_no_layer_is_refused():
+    with pytest.raises(LayerError, match="open an image first"):
+        layers.capture(None)
+
+
+def test_capture_is_not_changed_by_what_happens_to_the_layer():
+    layer = Image(np.zeros((4, 5)), scale=(2, 3), metadata={"a": 1})
+    source = layers.capture(layer)
+    layer.scale = (7, 7)
+    layer.metadata["b"] = 2
+    layer.data = np.ones((3, 3))
+    np.testing.assert_array_equal(source.attributes["scale"], (2, 3))
+    assert source.attributes["metadata"] == {"a": 1}
+    assert source.data.shape == (4, 5)
+
+
+def test_capture_does_not_compute_dask():
+    def read(block):
+        raise AssertionError("computed")
+
+    lazy = da.zeros((3, 4, 5), chunks=1).map_blocks(read, dtype=float, meta=np.empty((0, 0, 0)))
+    layer = Image(np.zeros((3, 4, 5)), contrast_limits=(0, 1))
+    layer._data = lazy  # setting it properly reads the plane shown
+    assert layers.capture(layer).data is lazy

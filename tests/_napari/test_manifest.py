@@ -1,0 +1,54 @@
+"""The manifest: valid, complete, and leading to things that exist."""
+
+import inspect
+
+import pytest
+
+from napari_gpu_denoise import samples
+from napari_gpu_denoise.filters import FILTERS
+
+npe2 = pytest.importorskip("npe2", reason="napari is not installed")
+
+pytestmark = pytest.mark.gui
+PLUGIN = "napari-gpu-denoise"
+
+
+@pytest.fixture(scope="module")
+def manifest():
+    return npe2.PluginManifest.from_distribution(PLUGIN)
+
+
+def test_entry_point_leads_to_a_valid_manifest(manifest):
+    assert manifest.name == PLUGIN
+    assert manifest.is_visible
+    manifest.validate_imports()
+
+
+def test_every_filter_has_a_widget_and_a_menu_entry(manifest):
+    widgets = {widget.command: widget.display_name for widget in manifest.contributions.widgets}
+    assert widgets == {f"{PLUGIN}.{kind.name}": kind.title for kind in FILTERS}
+    submenus = [item.submenu for item in manifest.contributions.menus["napari/layers/filter"]]
+    (submenu,) = manifest.contributions.submenus
+    assert submenus == [submenu.id]
+    entries = {item.command for item in manifest.contributions.menus[submenu.id]}
+    assert entries == set(widgets)
+
+
+def test_widget_commands_take_a_viewer(manifest):
+    for widget in manifest.contributions.widgets:
+        (command,) = [c for c in manifest.contributions.commands if c.id == widget.command]
+        found = npe2.manifest.utils.import_python_name(command.python_name)
+        parameters = inspect.signature(found.__init__).parameters.values()
+        assert "napari.viewer.Viewer" in [p.annotation for p in parameters]
+
+
+def test_unknown_widget_names_are_refused():
+    from napari_gpu_denoise._napari import commands
+
+    with pytest.raises(AttributeError, match="no filter 'no_such'"):
+        _ = commands.no_such
+
+
+def test_every_sample_is_offered(manifest):
+    offered = {sample.key: sample.display_name for sample in manifest.contributions.sample_data}
+    assert offered == {name: samples.title(name) for name in samples.names()}

@@ -1,0 +1,62 @@
+"""Copied commands: the program's own parser reads them back as the panel was set."""
+
+import shlex
+import sys
+
+import pytest
+
+from napari_gpu_denoise._napari.snippets import Choices, command_line, python_call
+from napari_gpu_denoise.cli.arguments import build_parser
+from napari_gpu_denoise.filters import NLMeans
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="shlex reads POSIX quoting only")
+
+
+def parsed(line):
+    words = shlex.split(line)
+    assert words[0] == "gpu-denoise"
+    return build_parser(words[1:]).parse_args(words[1:])
+
+
+@posix
+def test_everything_set_is_read_back():
+    choices = Choices(
+        settings=NLMeans(patch=5, step=1, frames_before=2, strength=0.75),
+        sigma=(3.5, 4.0),
+        axes="TYXC",
+        dtype="float32",
+        nonfinite="keep",
+        device="NVIDIA H200",
+    )
+    given = parsed(command_line(choices, "/data/my cells' movie.ome.tif"))
+    assert given.inputs == ["/data/my cells' movie.ome.tif"]
+    assert given.output == "/data/my cells' movie_nl-means.tif"
+    assert list(given.sigma) == [3.5, 4.0]
+    assert (given.axes, given.dtype, given.nonfinite) == ("TYXC", "float32", "keep")
+    assert given.device == "NVIDIA H200"
+    assert (given.patch, given.step, given.frames_before, given.strength) == (5, 1, 2, 0.75)
+    assert given.window == NLMeans().window
+
+
+@posix
+def test_defaults_are_left_out():
+    line = command_line(Choices(NLMeans(), None, ".YX"), None)
+    assert line == "gpu-denoise nl-means INPUT.tif -o INPUT_nl-means.tif --sigma auto --axes .YX"
+    given = parsed(line)
+    assert given.sigma is None and given.device is None
+
+
+def test_python_call():
+    assert python_call(Choices(NLMeans(), None, ".YX"), "cells") == (
+        "import napari_gpu_denoise as gd\n\n"
+        "image = viewer.layers['cells'].data\n"
+        "denoised = gd.nl_means(image, sigma=None)\n"
+    )
+    full = python_call(
+        Choices(NLMeans(step=2), 4.0, "ZYX", "float32", "keep", 1), "it's", multiscale=True
+    )
+    assert full.splitlines()[2:] == [
+        'image = viewer.layers["it\'s"].data[0]',
+        "denoised = gd.nl_means(image, sigma=4.0, axes='ZYX', step=2, dtype='float32', "
+        "nonfinite='keep', device=1)",
+    ]
