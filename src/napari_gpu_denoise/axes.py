@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from napari_gpu_denoise.bands import in_bands
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
 
 UNNAMED = "."
@@ -68,13 +69,18 @@ class Frames:
     view : ndarray
         The array with its axes in the order (independent …, t, z, y, x); no copy. t has length 1
         when time is not searched: every time point is then an independent frame.
-    channel : tuple of int
-        For each entry of `sequence_index`, which channel it belongs to (all 0 without channels).
+    joint : str
+        Which of T and Z a filter joins to Y and X.
+    channel_axis : int or None
+        Which axis of `view` holds channels.
+    origin : tuple of int
+        Where the first pixel lies along the whole axes (t, z, y, x), when the array is a part.
     """
 
     view: np.ndarray
     joint: str
     channel_axis: int | None
+    origin: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     @property
     def independent(self) -> tuple[int, ...]:
@@ -96,6 +102,7 @@ class Frames:
         return 1 if self.channel_axis is None else self.view.shape[self.channel_axis]
 
     def _index(self, sequence: int, t: int) -> tuple:
+        t -= self.origin[0]
         if "T" in self.joint:
             return (*np.unravel_index(sequence, self.independent), t) if self.independent else (t,)
         return (*np.unravel_index(t, self.independent), 0) if self.independent else (0,)
@@ -104,12 +111,24 @@ class Frames:
         """Return one frame, (nz, ny, nx), as a view."""
         return self.view[self._index(sequence, t)]
 
+    def region(self, z: slice, y: slice, x: slice) -> tuple[slice, ...]:
+        """Return positions along the whole axes as an index into a frame."""
+        return tuple(
+            slice(part.start - first, part.stop - first)
+            for part, first in zip((z, y, x), self.origin[1:], strict=True)
+        )
+
     def channel(self, sequence: int, t: int) -> int:
         """Return the channel that a frame belongs to."""
         return 0 if self.channel_axis is None else int(self._index(sequence, t)[self.channel_axis])
 
 
-def arrange(array: np.ndarray, axes: str, joint: str = "") -> Frames:
+def arrange(
+    array: np.ndarray,
+    axes: str,
+    joint: str = "",
+    origin: tuple[int, int, int, int] = (0, 0, 0, 0),
+) -> Frames:
     """See an array as frames.
 
     Parameters
@@ -120,6 +139,8 @@ def arrange(array: np.ndarray, axes: str, joint: str = "") -> Frames:
         Its axes, as `check_axes` returns them.
     joint : str
         Which of T and Z a filter joins to Y and X; the others are independent.
+    origin : tuple of int, optional
+        Where the first pixel lies along the whole axes (t, z, y, x), when the array is a part.
 
     Returns
     -------
@@ -132,7 +153,7 @@ def arrange(array: np.ndarray, axes: str, joint: str = "") -> Frames:
     missing = [len(outer) + i for i, a in enumerate("TZ") if a not in inner]
     view = np.expand_dims(view, tuple(missing))
     channel = next((k for k, i in enumerate(outer) if axes[i] in CHANNEL_AXES), None)
-    return Frames(view, "".join(inner), channel)
+    return Frames(view, "".join(inner), channel, origin)
 
 
 # Values within these bounds square and add up in float32 without loss; others are scaled first.
@@ -166,7 +187,8 @@ class Levels:
         check_numbers(array)
         if array.dtype.itemsize <= 2 and array.dtype.kind in "iu":
             return cls(0, 1.0)
-        low, high = array.min(), array.max()
+        ends = in_bands(lambda band: (band.min(), band.max()), array)
+        low, high = np.min([low for low, _ in ends]), np.max([high for _, high in ends])
         if array.dtype.kind == "f" and not (np.isfinite(low) and np.isfinite(high)):
             count = array.size - int(np.count_nonzero(np.isfinite(array)))
             raise NonFiniteError(
@@ -175,18 +197,17 @@ class Levels:
             )
         if array.dtype.kind in "iu":
             offset: int | float = int(low)
-            spread = float(int(high) - int(low))
+            half = (int(high) - int(low)) / 2
         else:
             low, high = float(low), float(high)
-            spread = high / 2 - low / 2  # half the range: the whole may overflow
-            wide = array.dtype.itemsize > 4 or max(abs(low), abs(high)) > 64 * spread > 0
-            offset = low + spread if wide and spread > 0 else 0.0
-            if spread == 0:
+            half = high / 2 - low / 2  # the whole range may overflow
+            wide = array.dtype.itemsize > 4 or max(abs(low), abs(high)) > 64 * half > 0
+            offset = low + half if wide and half > 0 else 0.0
+            if half == 0:
                 offset = low
-            spread *= 2
         scale = 1.0
-        if spread > _LARGEST or 0 < spread < _SMALLEST_RANGE:
-            scale = math.ldexp(1.0, min(max(math.frexp(spread)[1], -1000), 1000))
+        if half > _LARGEST / 2 or 0 < half < _SMALLEST_RANGE / 2:
+            scale = math.ldexp(1.0, min(max(math.frexp(half)[1] + 1, -1000), 1000))
         return cls(offset, scale)
 
     @property
@@ -231,8 +252,10 @@ class Levels:
         low, high = float(limits.min - offset), float(limits.max - offset)
         below, above = steps < low, steps >= high
         inner = np.where(below | above, 0.0, steps)
-        whole = inner.astype(np.int64).astype(np.uint64) if low < 0 else inner.astype(np.uint64)
-        np.copyto(out, (whole + np.uint64(offset % 2**64)).astype(out.dtype), casting="unsafe")
+        # Modulo 2**64 the sum is right, be it of a signed or of an unsigned type.
+        size = np.abs(inner).astype(np.uint64)
+        whole = np.where(inner < 0, np.uint64(0) - size, size) + np.uint64(offset % 2**64)
+        np.copyto(out, whole.astype(out.dtype), casting="unsafe")
         out[below] = limits.min
         out[above] = limits.max
         return int(np.count_nonzero(below | (steps > high)))

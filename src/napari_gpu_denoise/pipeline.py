@@ -11,11 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from napari_gpu_denoise.axes import Frames, Levels
+from napari_gpu_denoise.bands import in_bands
 from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors
 from napari_gpu_denoise.opencl.program import Session
-from napari_gpu_denoise.tiles import Reach, Tile, split
+from napari_gpu_denoise.tiles import Reach, Span, Tile, split
 
 
 class Plan(Protocol):
@@ -72,6 +73,9 @@ _SMALLEST_TILE = 1 << 12
 # Seconds a launch may take, far below what makes a display driver kill it.
 _LAUNCH_SECONDS = 0.05
 
+# Seconds a tile may take on a CPU: how long a cancel may go unheard.
+_TILE_SECONDS = 0.25
+
 
 def tile_pixels(
     settings: Filter, device: Device, pixels: int, memory_limit: int | None = None
@@ -97,11 +101,13 @@ def tile_pixels(
         budget = min(budget, memory_limit)
     limit = min(budget / each, device.max_alloc / max(settings.bytes_per_pixel, 4.0))
     limit = min(limit, _LARGEST_TILE.get(device.kind, _LARGEST_GPU_TILE))
-    if device.kind not in _LARGEST_TILE:
-        # A tenth of the peak is what a poor driver reaches; Intel counts small units.
-        per_clock = 16 if "intel" in device.vendor.lower() else 128
-        speed = 0.1 * per_clock * device.compute_units * max(device.clock, 500) * 1e6
-        limit = min(limit, _LAUNCH_SECONDS * speed / settings.operations_per_pixel)
+    # Operations a clock and unit: a tenth of the peak, what a poor driver reaches; Intel's GPUs count
+    # small units. On a CPU, where no display waits, what is reached.
+    seconds, per_clock = _LAUNCH_SECONDS, 1.6 if "intel" in device.vendor.lower() else 12.8
+    if device.kind in _LARGEST_TILE:
+        seconds, per_clock = _TILE_SECONDS, 4.0
+    speed = per_clock * device.compute_units * max(device.clock, 500) * 1e6
+    limit = min(limit, seconds * speed / settings.operations_per_pixel)
     return max(int(limit), 1)
 
 
@@ -112,6 +118,7 @@ class _Slot:
     number: int
     tile: Tile | None = None
     host_out: np.ndarray | None = None
+    sigma: np.ndarray | None = None
     done: Any = None
 
 
@@ -189,14 +196,16 @@ class Pipeline:
         name = f"slot {slot.number} "
         host = self.arena.pinned(name + "in", count, self.up).reshape(tile.source_shape)
         slot.host_out = self.arena.pinned(name + "out", size, self.up).reshape(tile.shape)
-        region = tuple(slice(s.source_start, s.source_stop) for s in (tile.z, tile.y, tile.x))
+        region = source.region(
+            *(slice(s.source_start, s.source_stop) for s in (tile.z, tile.y, tile.x))
+        )
         for k, t in enumerate(range(tile.t.source_start, tile.t.source_stop)):
-            levels.load(source.frame(tile.sequence, t)[region], host[k])
+            in_bands(levels.load, source.frame(tile.sequence, t)[region], host[k])
         # One sigma a frame yielded, in the units the kernels see.
         per_frame = [
             sigmas[source.channel(tile.sequence, t)] for t in range(tile.t.start, tile.t.stop)
         ]
-        sigma = np.repeat(np.asarray(per_frame, np.float32) / levels.scale, tile.z.size)
+        sigma = np.repeat(np.asarray(per_frame, np.float64) / levels.scale, tile.z.size)
         slot.sigma = np.ascontiguousarray(sigma, np.float32)
 
         buffer_in = self.arena.buffer(name + "in", 4 * count)
@@ -222,19 +231,20 @@ class Pipeline:
     def _finish(self, slot: _Slot, out: Frames, levels: Levels) -> int:
         slot.done.wait()
         tile, saturated = slot.tile, 0
-        _, _, nz, ny, nx = out.shape
         # What was added by mirroring lies beyond the end and is dropped.
-        y_stop, x_stop = min(tile.y.stop, ny), min(tile.x.stop, nx)
-        if tile.y.start >= ny or tile.x.start >= nx:
+        y_stop = min(tile.y.stop, out.origin[2] + out.shape[-2])
+        x_stop = min(tile.x.stop, out.origin[3] + out.shape[-1])
+        if tile.y.start >= y_stop or tile.x.start >= x_stop:
             return 0
-        region = (
+        region = out.region(
             slice(tile.z.start, tile.z.stop),
             slice(tile.y.start, y_stop),
             slice(tile.x.start, x_stop),
         )
         kept = slot.host_out[..., : y_stop - tile.y.start, : x_stop - tile.x.start]
         for k, t in enumerate(range(tile.t.start, tile.t.stop)):
-            saturated += levels.store(kept[k], out.frame(tile.sequence, t)[region])
+            frame = out.frame(tile.sequence, t)[region]
+            saturated += sum(in_bands(levels.store, kept[k], frame))
         return saturated
 
 
@@ -246,8 +256,11 @@ def execute(
     sigmas: tuple[float, ...],
     session: Session,
     memory_limit: int | None = None,
+    part: tuple[Span, Span, Span, Span] | None = None,
 ) -> Generator[Progress, None, int]:
     """Filter `source` into `out`; when the device runs out of memory, again with smaller tiles.
+
+    With `part` given, `source` and `out` are that part of larger arrays.
 
     Yields
     ------
@@ -262,13 +275,20 @@ def execute(
     Raises
     ------
     DeviceMemoryError
-        If even the smallest tile does not fit.
+        If even the smallest tile does not fit, or `memory_limit` is too little for it.
     """
     per_channel = np.asarray(sigmas if len(sigmas) > 1 else sigmas * source.channels, np.float64)
     shape = source.shape
-    pixels = tile_pixels(settings, session.device, math.prod(shape), memory_limit)
+    whole = math.prod(shape)
+    needed = math.ceil(min(_SMALLEST_TILE, whole) * (settings.bytes_per_pixel + 16))
+    if memory_limit is not None and memory_limit < needed:
+        raise DeviceMemoryError(
+            f"A memory limit of {memory_limit} bytes is too little for a tile of this work: "
+            f"allow at least {needed}."
+        )
+    pixels = min(tile_pixels(settings, session.device, whole, memory_limit), whole)
     while True:
-        tiles = split(shape, settings.reach, pixels)
+        tiles = split(shape, settings.reach, pixels, part)
         yield Progress(0, len(tiles))
         try:
             with device_errors(session), borrow(session) as arena:
@@ -282,9 +302,12 @@ def execute(
                 finally:
                     pipeline.drain()
         except DeviceMemoryError as error:
-            if pixels <= _SMALLEST_TILE or split(shape, settings.reach, pixels // 2) == tiles:
+            smaller = tiles
+            while smaller == tiles and pixels > _SMALLEST_TILE:
+                pixels //= 2
+                smaller = split(shape, settings.reach, pixels, part)
+            if smaller == tiles:
                 raise DeviceMemoryError(
                     f"{session.device} has too little free memory even for tiles of {pixels} "
                     "pixels: close other programs, use a smaller window, or choose another device."
                 ) from error
-            pixels //= 2

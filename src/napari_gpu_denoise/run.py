@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.axes import (
-    CHANNEL_AXES,
-    Levels,
-    arrange,
-    check_axes,
-    check_numbers,
-    output_dtype,
-)
-from napari_gpu_denoise.errors import (
-    AxesError,
-    Cancelled,
-    ImageError,
-    NonFiniteError,
-    SigmaError,
-)
-from napari_gpu_denoise.noise.estimate import estimate_noise
+from napari_gpu_denoise.axes import Levels, arrange, check_axes, check_numbers, output_dtype
+from napari_gpu_denoise.errors import Cancelled, NonFiniteError
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.pipeline import Filter, Progress, execute
+from napari_gpu_denoise.prepare import (
+    convert,
+    extend,
+    fill_nonfinite,
+    keep_noiseless,
+    resolve_sigma,
+    settings_for,
+)
 
 
 @dataclass(frozen=True)
@@ -198,33 +192,39 @@ def denoise_steps(
     array = np.asarray(image)
     names = check_axes(axes, array.shape)
     check_numbers(array)
-    _check_needed_axes(settings, names)
+    applied = settings_for(settings, names, array.shape)
     out = np.empty(array.shape, output_dtype(dtype, array.dtype))
     chosen = choose(device)
-    array, odd = _fill_nonfinite(array, names, nonfinite)
+    array, odd = fill_nonfinite(array, names, nonfinite)
     if odd is not None and out.dtype.kind != "f":
         raise NonFiniteError(
             f"NaN and infinity cannot be kept in a result of type {out.dtype}: use dtype='float32'."
         )
     levels = Levels.of(array)
-    sigmas, source = _sigma(sigma, array, names)
+    sigmas, source = resolve_sigma(sigma, array, names)
     notes: list[str] = []
 
     if any(sigmas):
-        wide = _extended(array, names, settings.smallest, notes)
+        wide = extend(array, names, array.shape, applied.smallest)
+        if wide is not array:
+            notes.append(
+                f"extended by mirroring to at least {applied.smallest} pixels in Y and X, "
+                "then cropped"
+            )
         saturated = yield from execute(
-            arrange(wide, names, settings.joint),
-            arrange(out, names, settings.joint),
+            arrange(wide, names, applied.joint),
+            arrange(out, names, applied.joint),
             levels,
-            settings,
+            applied,
             sigmas,
             session(chosen),
             memory_limit,
         )
+        keep_noiseless(array, out, names, sigmas)
     else:
         yield Progress(0, 1)
         notes.append("sigma is 0: the image is returned unchanged")
-        saturated = _convert(array, out)
+        saturated = convert(array, out)
         yield Progress(1, 1)
     if odd is not None:
         out[odd] = np.asarray(image)[odd]
@@ -252,87 +252,3 @@ def package_version() -> str:
         return version("napari-gpu-denoise")
     except PackageNotFoundError:
         return "unknown"
-
-
-def _check_needed_axes(settings: Filter, names: str) -> None:
-    for spec in fields(settings):
-        axis = spec.metadata["needs_axis"]
-        if axis and axis not in names and getattr(settings, spec.name) != spec.default:
-            raise AxesError(
-                f"{spec.name}={getattr(settings, spec.name)} needs an axis {axis}, but the axes are "
-                f"{names!r}: name them, as axes='{axis}YX'."
-            )
-
-
-def _sigma(sigma, array: np.ndarray, names: str) -> tuple[tuple[float, ...], str]:
-    """Return sigma a channel, or one for all, and where it comes from."""
-    if sigma is None:
-        estimate = estimate_noise(array, names)
-        return tuple(estimate.sigma), f"estimated: {estimate.method}"
-    try:
-        values = tuple(float(s) for s in np.atleast_1d(np.asarray(sigma, dtype=np.float64)))
-    except (TypeError, ValueError) as error:
-        raise SigmaError(f"sigma={sigma!r} is not a number: give one, or None for auto.") from error
-    for value in values:
-        if not (np.isfinite(value) and value >= 0):
-            raise SigmaError(
-                f"sigma={value:g} is no standard deviation: give 0 or a positive number in grey "
-                "levels, or None to estimate it."
-            )
-    channels = next((array.shape[i] for i, a in enumerate(names) if a in CHANNEL_AXES), 1)
-    if len(values) not in (1, channels):
-        raise SigmaError(
-            f"{len(values)} values of sigma were given for {channels} channels: give one for all "
-            "or one for each."
-        )
-    return values, "given"
-
-
-def _fill_nonfinite(array: np.ndarray, names: str, policy: str):
-    """Return the array with NaN and infinity replaced by the nearest finite pixel, and where.
-
-    The second value is None when all pixels are finite. A plane with no finite pixel becomes 0.
-    """
-    if policy not in ("raise", "keep"):
-        raise ImageError(f"nonfinite={policy!r} is unknown: choose 'raise' or 'keep'.")
-    if policy == "raise" or array.dtype.kind != "f":
-        return array, None
-    odd = ~np.isfinite(array)
-    if not odd.any():
-        return array, None
-    from scipy.ndimage import distance_transform_edt
-
-    filled = array.copy()
-    planes, holes = arrange(filled, names), arrange(odd, names)
-    for t in range(planes.shape[1]):
-        plane, hole = planes.frame(0, t)[0], holes.frame(0, t)[0]
-        if hole.all():
-            plane[...] = 0
-        elif hole.any():
-            nearest = distance_transform_edt(hole, return_distances=False, return_indices=True)
-            plane[hole] = plane[tuple(nearest)][hole]
-    return filled, odd
-
-
-def _extended(array: np.ndarray, names: str, smallest: int, notes: list[str]) -> np.ndarray:
-    """Mirror the end of Y and X where they are shorter than the filter can work on."""
-    missing = [
-        (0, max(smallest - n, 0) if a in "YX" else 0)
-        for a, n in zip(names, array.shape, strict=True)
-    ]
-    if not any(after for _, after in missing):
-        return array
-    notes.append(f"extended by mirroring to at least {smallest} pixels in Y and X, then cropped")
-    return np.pad(array, missing, mode="symmetric")
-
-
-def _convert(array: np.ndarray, out: np.ndarray) -> int:
-    """Copy unfiltered pixels to the output type; return how many were clipped."""
-    if array.dtype.newbyteorder("=") == out.dtype or out.dtype.kind == "f":
-        np.copyto(out, array, casting="unsafe")
-        return 0
-    limits = np.iinfo(out.dtype)
-    whole = np.rint(array) if array.dtype.kind == "f" else array
-    clipped = int(np.count_nonzero((whole < limits.min) | (whole > limits.max)))
-    np.copyto(out, np.clip(whole, limits.min, limits.max), casting="unsafe")
-    return clipped

@@ -28,6 +28,11 @@ class Span:
     source_stop: int
     length: int
 
+    @classmethod
+    def whole(cls, length: int) -> Span:
+        """Return the span of a whole axis."""
+        return cls(0, length, 0, length, length)
+
     @property
     def size(self) -> int:
         """Number of pixels yielded."""
@@ -65,15 +70,23 @@ class Tile:
         return tuple(span.size for span in (self.t, self.z, self.y, self.x))
 
 
-def split_axis(length: int, size: int, reach: tuple[int, int]) -> Iterator[Span]:
-    """Cut an axis into spans of nearly equal size, none above `size`."""
-    count = ceil(length / size)
+def split_span(whole: Span, size: int, reach: tuple[int, int]) -> Iterator[Span]:
+    """Cut a span into nearly equal ones, none above `size`, that read no more than it does."""
+    count = ceil(whole.size / size)
     for k in range(count):
-        start, stop = length * k // count, length * (k + 1) // count
-        yield Span(start, stop, max(start - reach[0], 0), min(stop + reach[1], length), length)
+        start = whole.start + whole.size * k // count
+        stop = whole.start + whole.size * (k + 1) // count
+        source_start = max(start - reach[0], whole.source_start)
+        source_stop = min(stop + reach[1], whole.source_stop)
+        yield Span(start, stop, source_start, source_stop, whole.length)
 
 
-def split(shape: tuple[int, int, int, int, int], reach: Reach, max_pixels: int) -> list[Tile]:
+def split(
+    shape: tuple[int, int, int, int, int],
+    reach: Reach,
+    max_pixels: int,
+    part: tuple[Span, Span, Span, Span] | None = None,
+) -> list[Tile]:
     """Cut sequences of frames into tiles that read at most `max_pixels` pixels each.
 
     Frames are parted first, then rows, then columns, then slices, so that tiles stay as compact in
@@ -88,20 +101,24 @@ def split(shape: tuple[int, int, int, int, int], reach: Reach, max_pixels: int) 
         Margin the filter needs.
     max_pixels : int
         Largest number of pixels a tile may read.
+    part : tuple of Span, optional
+        What to yield along t, z, y, x, and what there is to read; by default the whole axes.
 
     Returns
     -------
     list of Tile
         Together they yield every pixel once.
     """
-    sequences, *lengths = shape
+    sequences = shape[0]
+    wholes = part or tuple(Span.whole(length) for length in shape[1:])
+    lengths = [whole.size for whole in wholes]
     reaches = (reach.t, reach.z, reach.y, reach.x)
     parts = [1, 1, 1, 1]
 
     def pixels() -> int:
         total = 1
-        for length, count, (before, after) in zip(lengths, parts, reaches, strict=True):
-            total *= min(ceil(length / count) + before + after, length)
+        for whole, count, (before, after) in zip(wholes, parts, reaches, strict=True):
+            total *= min(ceil(whole.size / count) + before + after, whole.source_size)
         return total
 
     # A part smaller than its margin would be read many times over: such cuts come last.
@@ -113,8 +130,8 @@ def split(shape: tuple[int, int, int, int, int], reach: Reach, max_pixels: int) 
                 break
             parts[axis] = more
     spans = [
-        list(split_axis(length, ceil(length / count), one))
-        for length, count, one in zip(lengths, parts, reaches, strict=True)
+        list(split_span(whole, ceil(whole.size / count), one))
+        for whole, count, one in zip(wholes, parts, reaches, strict=True)
     ]
     return [
         Tile(sequence, *tile) for sequence in range(sequences) for tile in itertools.product(*spans)

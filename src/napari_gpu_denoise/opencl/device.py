@@ -91,6 +91,45 @@ def devices() -> tuple[Device, ...]:
     tuple of Device
         Empty when there is none; never raises. A platform that fails to answer is left out.
     """
+    handles = [handle for _, found in _platforms() for handle in found]
+    return tuple(
+        device for index, handle in enumerate(handles) if (device := _describe(index, handle))
+    )
+
+
+@dataclass(frozen=True)
+class Platform:
+    """One OpenCL driver.
+
+    Attributes
+    ----------
+    name, version : str
+        As the driver tells them.
+    devices : tuple of Device
+        What it offers; empty for a driver without a device that it can use.
+    """
+
+    name: str
+    version: str
+    devices: tuple[Device, ...]
+
+
+def platforms() -> tuple[Platform, ...]:
+    """List every OpenCL driver of this machine, also those that offer no device."""
+    known = {id(device.handle): device for device in devices()}
+    return tuple(
+        Platform(
+            platform.name.strip(),
+            platform.version.strip(),
+            tuple(known[id(handle)] for handle in handles if id(handle) in known),
+        )
+        for platform, handles in _platforms()
+    )
+
+
+@lru_cache(maxsize=1)
+def _platforms() -> tuple[tuple[Any, tuple], ...]:
+    """Return every platform with the handles of its devices."""
     _show_intel_runtime()
     load_bundled_drivers()
     try:
@@ -98,19 +137,18 @@ def devices() -> tuple[Device, ...]:
     except ImportError:
         return ()
     try:
-        platforms = cl.get_platforms()
+        found = cl.get_platforms()
     except cl.Error:
         return ()
-    handles = []
-    for platform in platforms:
+    listed = []
+    for platform in found:
         try:
-            handles += platform.get_devices()
+            handles = tuple(platform.get_devices())
         except cl.Error:
-            # One broken driver must not hide the others.
-            continue
-    return tuple(
-        device for index, handle in enumerate(handles) if (device := _describe(index, handle))
-    )
+            # A driver without a device, or a broken one, must not hide the others.
+            handles = ()
+        listed.append((platform, handles))
+    return tuple(listed)
 
 
 def choose(device: Device | int | str | None = None) -> Device:

@@ -1,0 +1,58 @@
+"""The command line ``gpu-denoise``; its filter commands are generated from `FILTERS`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from napari_gpu_denoise import errors
+from napari_gpu_denoise.cli.arguments import build_parser, package_version
+from napari_gpu_denoise.cli.failures import complain, exit_code
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments without the program's name, by default those of the process.
+
+    Returns
+    -------
+    int
+        Exit code, see `EXIT_CODES` in `failures`.
+    """
+    argv = list(sys.argv[1:] if argv is None else argv)
+    if argv == ["--version"]:  # before anything is imported
+        print(f"gpu-denoise {package_version()}")
+        return 0
+    try:
+        args = build_parser(argv).parse_args(argv)
+        return args.run(args)
+    except SystemExit as end:  # argparse has said what is wrong
+        return int(end.code or 0)
+    except BrokenPipeError:
+        return 0
+    except (errors.DenoiseError, MemoryError) as error:
+        complain(error)
+        return exit_code(error)
+    except KeyboardInterrupt as error:
+        complain(errors.Cancelled("Stopped: no file was left half written."))
+        return exit_code(error)
+    except Exception as error:
+        traceback.print_exc()
+        complain("This should not happen: please report it with the lines above.")
+        return exit_code(error)
+
+
+def entry() -> None:
+    """Entry point of the command."""
+    code = main()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads us, such as head, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)

@@ -1,0 +1,197 @@
+"""The options of every command; those of the filters come from their settings dataclasses."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from napari_gpu_denoise.cli import commands
+from napari_gpu_denoise.cli.failures import EXIT_TEXTS
+
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+
+
+def package_version() -> str:
+    """Return the version of this package, without importing what does the work."""
+    try:
+        return version("napari-gpu-denoise")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def build_parser(argv: list[str]) -> argparse.ArgumentParser:
+    """Return the parser of all commands.
+
+    Parameters
+    ----------
+    argv : list of str
+        What will be parsed: a command that is not in it is only listed.
+
+    Returns
+    -------
+    ArgumentParser
+        Its namespace holds ``run``, the function that does the work.
+    """
+    from napari_gpu_denoise.filters import FILTERS
+
+    codes = "\n".join(f"  {code:3}  {text}" for code, text in EXIT_TEXTS)
+    parser = argparse.ArgumentParser(
+        prog="gpu-denoise",
+        description="Denoise TIFF images, volumes and time-lapses on any OpenCL device.",
+        epilog=f"exit codes:\n{codes}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"gpu-denoise {package_version()}")
+    added = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for settings in FILTERS:
+        _add_filter(added, settings)
+
+    devices = added.add_parser("devices", help="list the OpenCL devices and say which is used")
+    _add_json(devices)
+    devices.set_defaults(run=commands.devices)
+
+    estimate = added.add_parser("estimate", help="measure the noise of images")
+    _add_inputs(estimate)
+    _add_axes(estimate)
+    _add_json(estimate)
+    estimate.set_defaults(run=commands.estimate)
+
+    sample = added.add_parser("sample", help="write a noisy sample stack as TIFF, to try on")
+    sample.add_argument("name", nargs="?", help="which one; without a name they are listed")
+    sample.add_argument(
+        "-o", "--output", metavar="OUT", help="file or folder to write to; default: here"
+    )
+    sample.add_argument("--overwrite", action="store_true", help="replace a file of that name")
+    sample.set_defaults(run=commands.sample)
+
+    bench = added.add_parser("bench", help="time the filters on a device")
+    if "bench" in argv:
+        from napari_gpu_denoise import bench as benchmark
+
+        benchmark.add_arguments(bench)
+        bench.set_defaults(run=benchmark.run)
+    return parser
+
+
+def _add_filter(added: Any, settings: type) -> None:
+    parser = added.add_parser(
+        settings.name.replace("_", "-"),
+        help=settings.summary,
+        description=settings.summary,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="Exit codes: see gpu-denoise --help.",
+    )
+    _add_inputs(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        required=True,
+        help="TIFF file for one input; folder for several (made if need be)",
+    )
+    parser.add_argument(
+        "--sigma",
+        type=_sigma,
+        default=None,
+        metavar="auto|NUMBER[,NUMBER...]",
+        help="noise standard deviation in grey levels of the input, for all channels or for each "
+        "(default: auto, measured in each file)",
+    )
+    _add_axes(parser)
+    parser.add_argument(
+        "--dtype",
+        default="same",
+        metavar="TYPE",
+        help="type of the results: same, float32 (keeps fractions), uint16, ... (default: same)",
+    )
+    parser.add_argument(
+        "--nonfinite",
+        choices=("raise", "keep"),
+        default="raise",
+        help="refuse NaN and infinity, or keep them in place (default: raise)",
+    )
+    parser.add_argument(
+        "--device",
+        metavar="N|NAME",
+        help="number or part of the name (see 'gpu-denoise devices'), or gpu, cpu "
+        "(default: the best)",
+    )
+    parser.add_argument(
+        "--memory-limit",
+        type=_bytes,
+        metavar="SIZE",
+        help="largest device memory to use, as 512M or 2G (default: what the device allows)",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace results that exist")
+    parser.add_argument("--stop-on-error", action="store_true", help="stop at the first bad file")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
+    _add_json(parser)
+    groups = {
+        False: parser.add_argument_group("settings of the filter"),
+        True: parser.add_argument_group("advanced settings of the filter"),
+    }
+    for spec in dataclasses.fields(settings):
+        _add_setting(groups[spec.metadata["advanced"]], spec)
+    parser.set_defaults(run=commands.denoise, settings=settings)
+
+
+def _add_setting(group: Any, spec: dataclasses.Field) -> None:
+    """One field of a settings dataclass as an option; its bounds are checked by the dataclass."""
+    option = "--" + spec.name.replace("_", "-")
+    kind, told = type(spec.default), spec.metadata
+    parts = [f"default {spec.default}"]
+    if told["bounds"] is not None:
+        parts.insert(0, "{:g} to {:g}".format(*told["bounds"]))
+    if told["unit"]:
+        parts.insert(0, told["unit"])
+    text = f"{told['help']} [{', '.join(parts)}]".replace("%", "%%")
+    if kind is bool:
+        action = argparse.BooleanOptionalAction
+        group.add_argument(option, action=action, default=spec.default, help=text)
+    else:
+        shown = "|".join(map(str, told["choices"])) if told["choices"] else kind.__name__.upper()
+        group.add_argument(option, type=kind, default=spec.default, metavar=shown, help=text)
+
+
+def _add_inputs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "inputs", nargs="+", metavar="IN", help="TIFF files, patterns such as 'raw/*.tif', folders"
+    )
+
+
+def _add_axes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--axes",
+        metavar="AXES",
+        help="one letter an axis: T Z Y X C S, any other is independent, as TZYX "
+        "(default: what the file says)",
+    )
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def _sigma(text: str) -> list[float] | None:
+    if text.strip().lower() == "auto":
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither auto nor a number nor numbers with commas between"
+        ) from None
+
+
+def _bytes(text: str) -> int:
+    number = text.strip().lower().removesuffix("b").removesuffix("i")
+    unit = number[-1:] if number[-1:] in _UNITS else ""
+    try:
+        size = int(float(number.removesuffix(unit)) * _UNITS[unit])
+    except (ValueError, OverflowError):
+        size = 0
+    if size <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size: give one as 512M or 2G")
+    return size

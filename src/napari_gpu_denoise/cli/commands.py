@@ -1,0 +1,245 @@
+"""What each command does. Heavy modules are imported by the command that needs them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from napari_gpu_denoise import errors
+from napari_gpu_denoise.cli.failures import complain, exit_code
+
+_EXPECTED = (errors.DenoiseError, MemoryError)
+
+
+def denoise(args: argparse.Namespace) -> int:
+    """Run one filter over all inputs."""
+    names = [spec.name for spec in dataclasses.fields(args.settings)]
+    settings = args.settings(**{name: getattr(args, name) for name in names})
+    from napari_gpu_denoise.batch import run_batch
+
+    with _interruptible() as cancel, _Bar(args.quiet) as bar:
+        report = run_batch(
+            args.inputs,
+            settings,
+            args.sigma,
+            output=args.output,
+            axes=args.axes,
+            dtype=None if args.dtype == "same" else args.dtype,
+            nonfinite=args.nonfinite,
+            device=args.device,
+            memory_limit=args.memory_limit,
+            overwrite=args.overwrite,
+            stop_on_error=args.stop_on_error,
+            progress=bar,
+            cancel=cancel,
+        )
+    if args.json:
+        print(json.dumps(report.as_dict(), indent=2))
+    elif not args.quiet:
+        for file in report.done:
+            _print_done(file)
+    for file in report.skipped:
+        if not args.quiet:
+            complain(file.skipped)
+    for file in report.failed:
+        complain(_sentence(file))
+    strange = [file.error for file in report.failed if not isinstance(file.error, _EXPECTED)]
+    if strange:
+        traceback.print_exception(strange[0])
+        complain("This should not happen: please report it with the lines above.")
+    if len(report.files) > 1 and not args.quiet and not args.json:
+        done, failed, skipped = map(len, (report.done, report.failed, report.skipped))
+        print(f"{done} denoised, {failed} failed, {skipped} skipped.")
+    if report.cancelled:
+        raise errors.Cancelled("Stopped: no file was left half written.")
+    if report.failed:
+        return exit_code(report.failed[0].error)
+    if not report.done:
+        raise errors.FileError("None of the inputs is a TIFF file: nothing was denoised.")
+    return 0
+
+
+def _sentence(file: Any) -> str:
+    """The error of a file, with the file's name, which errors of the filter do not know."""
+    text = str(file.error) or "There is not enough memory."
+    if not isinstance(file.error, _EXPECTED):
+        text = f"{type(file.error).__name__}: {text}"
+    return text if str(file.input) in text else f"{file.input}: {text}"
+
+
+def _print_done(file: Any) -> None:
+    record = file.record
+    sigma = ", ".join(f"{value:.4g}" for value in record.sigma)
+    print(file.output)
+    print(f"  sigma       {sigma} ({record.sigma_source})")
+    print(f"  saturated   {record.saturated} values")
+    if record.nonfinite:
+        print(f"  non-finite  {record.nonfinite} values, left as they were")
+    print(f"  device      {record.device}")
+    for note in (*record.notes, *file.notes):
+        print(f"  note        {note}")
+
+
+def devices(args: argparse.Namespace) -> int:
+    """List the OpenCL devices, and which one is used."""
+    from napari_gpu_denoise.opencl import device as opencl
+
+    found = opencl.devices()
+    chosen, problem = None, None
+    try:
+        chosen, reason = opencl.choose(), opencl.why()
+    except errors.NoDeviceError as error:
+        problem, reason = error, str(error)
+    if args.json:
+        plain = [
+            {f.name: getattr(d, f.name) for f in dataclasses.fields(d) if f.name != "handle"}
+            for d in found
+        ]
+        used = None if chosen is None else chosen.index
+        drivers = [
+            {"name": p.name, "version": p.version, "devices": [d.index for d in p.devices]}
+            for p in opencl.platforms()
+        ]
+        report = {
+            "platforms": drivers,
+            "devices": plain,
+            "used": used,
+            "why": reason,
+            "advice": opencl.ADVICE,
+        }
+        print(json.dumps(report, indent=2))
+    else:
+        for platform in opencl.platforms():
+            print(f"{platform.name} ({platform.version})")
+            for device in platform.devices:
+                _print_device(device, "*" if device == chosen else " ")
+            if not platform.devices:
+                print("      no device that it can use")
+        if problem is None:
+            print(f"* {reason}")
+    if problem is not None:
+        complain(problem)
+        return exit_code(problem)
+    return 0
+
+
+def _print_device(device: Any, mark: str) -> None:
+    memory, largest = device.memory / 2**30, device.max_alloc / 2**30
+    print(f"{mark} {device.index:2}  {device.name}")
+    print(
+        f"      {device.kind}, {memory:.1f} GiB (largest buffer {largest:.1f} GiB), "
+        f"{device.compute_units} compute units, {device.version}"
+    )
+    if device.problem:
+        print(f"      not usable: {device.problem}")
+
+
+def estimate(args: argparse.Namespace) -> int:
+    """Measure the noise of each input."""
+    from napari_gpu_denoise import io
+    from napari_gpu_denoise.batch import find_files
+    from napari_gpu_denoise.noise.estimate import estimate_noise
+
+    failed, found = [], []
+    for path in find_files(args.inputs):
+        try:
+            picture = io.read(path)
+            axes = picture.filter_axes if args.axes is None else args.axes
+            noise = estimate_noise(picture.data, axes)
+        except errors.DenoiseError as error:
+            failed.append(error)
+            text = str(error)
+            complain(text if str(path) in text else f"{path}: {text}")
+            continue
+        shape = " x ".join(map(str, picture.data.shape))
+        found.append({"input": str(path), "axes": axes, **noise.as_dict()})
+        if not args.json:
+            print(f"{path} ({axes}, {shape}, {picture.data.dtype})")
+            print(f"  sigma       {noise.summary()}")
+            for note in picture.notes:
+                print(f"  note        {note}")
+    if args.json:
+        print(json.dumps(found, indent=2))
+    return exit_code(failed[0]) if failed else 0
+
+
+def sample(args: argparse.Namespace) -> int:
+    """Write a sample stack, or list them."""
+    from napari_gpu_denoise import samples
+    from napari_gpu_denoise.io.output import new_file
+
+    if args.name is None:
+        for name in samples.names():
+            print(f"{name:14}  {samples.title(name)}")
+        return 0
+    source = samples.path(args.name)
+    target = args.output or source.name
+    if os.path.isdir(target):
+        target = os.path.join(target, source.name)
+    with (
+        open(source, "rb") as original,
+        new_file(target, overwrite=args.overwrite, keep=[source]) as file,
+    ):
+        shutil.copyfileobj(original, file)
+    print(f"{target}: {samples.title(args.name)}")
+    return 0
+
+
+class _Bar:
+    """A progress bar on a terminal, nothing elsewhere."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._shown = not quiet and sys.stderr is not None and sys.stderr.isatty()
+        self._bar: Any = None
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def __call__(self, state: Any) -> None:
+        if not self._shown or not state.total:
+            return
+        if self._bar is None:
+            from tqdm import tqdm
+
+            options = {"unit": "tile", "leave": False, "dynamic_ncols": True, "mininterval": 0}
+            self._bar = tqdm(total=state.total, **options)
+        if state.done == 0:
+            number = f" ({state.index + 1}/{state.count})" if state.count > 1 else ""
+            self._bar.set_description(f"{state.path.name}{number}", refresh=False)
+            self._bar.reset(total=state.total)
+        self._bar.update(state.done - self._bar.n)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C (or a polite kill) sets; a second Ctrl-C stops at once."""
+    cancel = threading.Event()
+
+    def stop(number: int, _: object) -> None:
+        if cancel.is_set():
+            raise KeyboardInterrupt
+        cancel.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield cancel  # signals belong to the main thread
+        return
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield cancel
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,22 @@
+"""TIFF in and out: pixels replaced, everything else about the image kept.
+
+A file is read into a `Picture`, which carries the tags and text that describe it as they stand in
+the file. `write` puts new pixels under the same description, so that axes, voxel size, units, time
+interval and channel names need no translation between formats and none of them can get lost in one.
+"""
+
+from napari_gpu_denoise.io.output import check_output, new_file
+from napari_gpu_denoise.io.picture import SUFFIXES, Picture, is_tiff
+from napari_gpu_denoise.io.reading import read
+from napari_gpu_denoise.io.writing import check_dtype, write
+
+__all__ = [
+    "SUFFIXES",
+    "Picture",
+    "check_dtype",
+    "check_output",
+    "is_tiff",
+    "new_file",
+    "read",
+    "write",
+]
