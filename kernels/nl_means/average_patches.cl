@@ -75,7 +75,9 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
     for (int k = j; k < NEIGHBOURS; k += PATCH) {
         const uint key = matches[(size_t)k * columns];
         const int4 offset = offsets[key & INDEX_MASK];
-        weight[g][k] = exp(-fmax(key_distance(key) / (PATCH * PATCH) - 2.0f * s * s, 0.0f) / (h * h));
+        // Not exp(0 / h^2): where sigma is so small that its square is 0, that is no number.
+        const float excess = key_distance(key) / (PATCH * PATCH) - 2.0f * s * s;
+        weight[g][k] = excess > 0.0f ? exp(-excess / (h * h)) : 1.0f;
 #if LOCAL_TILE
         const int there = here + offset.z * TILE_X + offset.w;
 #else
