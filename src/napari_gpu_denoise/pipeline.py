@@ -101,8 +101,8 @@ def tile_pixels(
         budget = min(budget, memory_limit)
     limit = min(budget / each, device.max_alloc / max(settings.bytes_per_pixel, 4.0))
     limit = min(limit, _LARGEST_TILE.get(device.kind, _LARGEST_GPU_TILE))
-    # Operations a clock and unit: a tenth of the peak, what a poor driver reaches; Intel's GPUs count
-    # small units. On a CPU, where no display waits, what is reached.
+    # Operations a clock and unit: a tenth of the peak, what a poor driver reaches (Intel's GPUs
+    # count small units); on a CPU, where no display waits, what is reached.
     seconds, per_clock = _LAUNCH_SECONDS, 1.6 if "intel" in device.vendor.lower() else 12.8
     if device.kind in _LARGEST_TILE:
         seconds, per_clock = _TILE_SECONDS, 4.0
@@ -140,8 +140,10 @@ class Pipeline:
     def __init__(self, session: Session, arena: Arena, settings: Filter, profiling: bool = False):
         self.arena = arena
         self.plan = settings.plan(arena)
-        # On a CPU transfers and compute share the same cores: one queue does as well.
-        alone = session.device.kind in ("CPU", "simulator")
+        # On a CPU transfers and compute share the same cores: one queue does as well. It has no
+        # core to spare for a second run, and PoCL aborts when 16 threads enqueue at once.
+        alone = self.alone = session.device.kind in ("CPU", "simulator")
+        self.turn = session.turn
         self.compute = session.queue(profiling)
         self.up = self.compute if alone else session.queue(profiling)
         self.down = self.compute if alone else session.queue(profiling)
@@ -164,18 +166,21 @@ class Pipeline:
         int
             Number of values clipped to the range of the output.
         """
-        saturated = 0
+        saturated, done = 0, 0
         flying: deque[_Slot] = deque()
-        waiting = deque(self.slots)
-        done = 0
-        for tile in tiles:
-            if not waiting:
-                slot = flying.popleft()
-                saturated += self._finish(slot, out, levels)
-                waiting.append(slot)
+        for number, tile in enumerate(tiles):
+            if self.alone:
+                with self.turn:
+                    self._start(self.slots[0], tile, source, levels, sigmas)
+                    saturated += self._finish(self.slots[0], out, levels)
                 done += 1
                 yield done
-            slot = waiting.popleft()
+                continue
+            if len(flying) == len(self.slots):
+                saturated += self._finish(flying.popleft(), out, levels)
+                done += 1
+                yield done
+            slot = self.slots[number % len(self.slots)]
             self._start(slot, tile, source, levels, sigmas)
             flying.append(slot)
         while flying:

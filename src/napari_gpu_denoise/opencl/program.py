@@ -24,12 +24,13 @@ class Session:
     """The context of one device, with the programs built in it.
 
     Programs are shared between threads; kernel objects, which are not safe to share, are made
-    anew by `kernel` for each plan.
+    anew by `kernel` for each plan. `turn` is for devices that one thread should use at a time.
     """
 
     device: Device
     context: Any
     programs: dict[tuple, Any] = field(default_factory=dict)
+    turn: Any = field(default_factory=threading.Lock)
 
     def queue(self, profiling: bool = False):
         """Return a new in-order command queue."""

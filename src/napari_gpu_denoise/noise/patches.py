@@ -1,0 +1,85 @@
+"""Patches of a plane as rows of numbers, and which of them are clipped."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+CLIPPING_SAMPLE = 250_000  # pixels looked at to find clipped values
+CLIPPED_PIXELS = 16  # an extreme value found in fewer of them is left alone
+
+
+def read_patches(
+    plane: np.ndarray, size: int, limit: int
+) -> tuple[np.ndarray, tuple[int, int], float]:
+    """Read patches evenly spread over a plane; those that are not all finite are left out.
+
+    Parameters
+    ----------
+    plane : ndarray, (ny, nx)
+    size : int
+        Width and height of a patch, in pixels; an axis of the plane that is shorter limits it.
+    limit : int
+        About how many patches to read at most.
+
+    Returns
+    -------
+    patches : ndarray, (number, height * width)
+        In the dtype of the plane.
+    shape : tuple of int
+        Height and width of a patch.
+    overlap : float
+        How many patches share a pixel, at least 1.
+    """
+    shape = (min(size, plane.shape[0]), min(size, plane.shape[1]))
+    windows = sliding_window_view(plane, shape)
+    rows, columns = windows.shape[:2]
+    down = min(rows, math.ceil(math.sqrt(rows * columns / limit)))
+    across = math.ceil(math.ceil(rows / down) * columns / limit)
+    patches = windows[::down, ::across].reshape(-1, shape[0] * shape[1])
+    if plane.dtype.kind == "f":
+        patches = patches[np.isfinite(patches).all(axis=1)]
+    return patches, shape, max(1.0, shape[0] / down) * max(1.0, shape[1] / across)
+
+
+def clipping_levels(plane: np.ndarray) -> list:
+    """Return the extreme values of a plane at which its values seem to be clipped, or filled."""
+    step = math.ceil(math.sqrt(plane.size / CLIPPING_SAMPLE))
+    values = plane[::step, ::step]
+    if plane.dtype.kind == "f":
+        values = values[np.isfinite(values)]
+    if values.size == 0:
+        return []
+    ends = np.iinfo(plane.dtype) if plane.dtype.kind in "iu" else None
+    levels = []
+    for level, inner in ((values.min(), np.min), (values.max(), np.max)):
+        others = values[values != level]
+        count = values.size - others.size
+        if count < CLIPPED_PIXELS or others.size == 0:
+            continue
+        at_end = ends is not None and level in (ends.min, ends.max)
+        # The tail of a distribution falls towards its end: a last value that is found more often
+        # than the one before it is where values were cut off.
+        if at_end or count > 2 * np.count_nonzero(others == inner(others)):
+            levels.append(level)
+    return levels
+
+
+def as_floats(patches: np.ndarray, levels: list) -> tuple[np.ndarray, list[float], float]:
+    """Return patches and levels as float64, less a common origin where needed, and their unit."""
+    if patches.dtype.kind in "iu" and patches.dtype.itemsize == 8:
+        # Large 64-bit integers do not fit float64; their distance to the smallest mostly does,
+        # and modulo 2**64 it is right even where a signed difference would overflow.
+        origin = patches.min()
+        levels = [float(int(level) - int(origin)) for level in levels]
+        patches = patches.astype(np.uint64) - origin.astype(np.uint64)
+    values = patches.astype(np.float64)
+    levels = [float(level) for level in levels]
+    largest = float(np.abs(values).max())
+    if largest == 0 or 2.0**-400 < largest < 2.0**400:
+        return values, levels, 1.0
+    # Squares of such values would overflow or vanish; a power of two scales without rounding.
+    unit = 2.0**600 if largest > 1 else 2.0**-600
+    return values / unit, [level / unit for level in levels], unit

@@ -1,0 +1,9 @@
+// Fault: half of local memory is never written.
+__kernel void broken(__global const float *in, __global float *out)
+{
+    __local float shared[16];
+    const int i = get_global_id(0);
+    shared[get_local_id(0)] = in[i];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    out[i] = shared[get_local_id(0) + 8] > 0.5f ? in[i] : 2.0f * in[i];
+}

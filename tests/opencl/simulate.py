@@ -1,0 +1,134 @@
+"""Run filters, or single kernel files, on Oclgrind with all its checks; called by test_simulator.
+
+    python simulate.py filter NAME FOLDER     every case of a filter; results go to FOLDER
+    python simulate.py kernel FILE            one kernel: (global const float *, global float *)
+
+Oclgrind writes what it finds to the file that the environment variable OCLGRIND_LOG names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from napari_gpu_denoise.axes import Levels, arrange
+from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.opencl.device import devices
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.program import Session
+from napari_gpu_denoise.pipeline import Pipeline
+from napari_gpu_denoise.tiles import split
+from scenes import joining, noisy
+
+# Oclgrind's checks for uninitialised values do not know an instruction of optimised code.
+CHECKS = {
+    "OCLGRIND_DATA_RACES": "1",
+    "OCLGRIND_UNINITIALIZED": "1",
+    "OCLGRIND_MAX_ERRORS": "20",
+    "PYOPENCL_BUILD_OPTIONS": "-cl-opt-disable",
+    "PYOPENCL_NO_CACHE": "1",
+}
+
+# What filters look at when they choose their kernels.
+PROFILES = {
+    "plain": {"float_lanes": 1, "local_memory": 1, "max_group": 64},
+    "CPU": {"float_lanes": 4, "local_memory": 1 << 15, "max_group": 256},
+    "GPU": {"float_lanes": 1, "local_memory": 1 << 15, "max_group": 256},
+}
+SETTINGS = (
+    {"patch": 4, "step": 2, "window": 5},
+    {"patch": 5, "step": 1, "window": 3, "neighbours": 6},
+    {"patch": 3, "step": 3, "window": 5, "neighbours": 1},
+)
+SHAPES = {"YX": (22, 27), "TYX": (3, 13, 16), "ZYX": (3, 13, 16)}
+TILE_PIXELS = 400
+
+
+def cases(filter_class) -> Iterator[tuple[str, str, object, np.ndarray, str]]:
+    """Yield (name, profile, settings, image, axes) of all cases of a filter."""
+    for (number, changes), (axes, shape) in itertools.product(enumerate(SETTINGS), SHAPES.items()):
+        settings = joining(filter_class, axes, **changes)
+        image = noisy(*shape, seed=number)
+        for profile in PROFILES:
+            yield f"{profile} {number} {axes}", profile, settings, image, axes
+
+
+def simulator():
+    return next(device for device in devices() if device.kind == "simulator")
+
+
+def keep_all_buffers() -> None:
+    """Let no buffer take the place of a released one: Oclgrind would check it as if it were that."""
+    import pyopencl as cl
+
+    make, held = cl.Buffer, []
+
+    def buffer(*arguments, **options):
+        held.append(make(*arguments, **options))
+        return held[-1]
+
+    make.release = lambda self: None
+    cl.Buffer = buffer
+
+
+def run_filter(name: str, folder: Path) -> None:
+    import pyopencl as cl
+
+    keep_all_buffers()
+    (filter_class,) = (one for one in FILTERS if one.name == name)
+    log = os.environ["OCLGRIND_LOG"]
+    results, faults, kernels = {}, {}, set()
+    seen = 0
+    for case, profile, settings, image, axes in cases(filter_class):
+        device = dataclasses.replace(simulator(), **PROFILES[profile])
+        session = Session(device, cl.Context([device.handle]))
+        out = np.empty_like(image)
+        source, target = (arrange(a, axes, settings.joint) for a in (image, out))
+        pipeline = Pipeline(session, Arena(session), settings)
+        tiles = split(source.shape, settings.reach, TILE_PIXELS)
+        for _ in pipeline.run(tiles, source, target, Levels.of(image), np.array([20.0])):
+            pass
+        pipeline.drain()
+        results[case] = out
+        kernels |= {name for name, _ in session.programs}
+        text = Path(log).read_text() if Path(log).exists() else ""
+        if text[seen:].strip():
+            faults[case] = text[seen:]
+        seen = len(text)
+    np.savez(folder / "results.npz", **results)
+    (folder / "report.json").write_text(
+        json.dumps({"faults": faults, "kernels": sorted(kernels), "cases": len(results)})
+    )
+
+
+def run_kernel(file: str) -> None:
+    import pyopencl as cl
+
+    device = simulator()
+    context = cl.Context([device.handle])
+    queue = cl.CommandQueue(context)
+    program = cl.Program(context, Path(file).read_text()).build()
+    flags = cl.mem_flags
+    source = cl.Buffer(
+        context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=np.ones(16, np.float32)
+    )
+    out = cl.Buffer(context, flags.READ_WRITE, 4 * 16)
+    (kernel,) = program.all_kernels()
+    kernel(queue, (16,), (8,), source, out)
+    queue.finish()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "filter":
+        run_filter(sys.argv[2], Path(sys.argv[3]))
+    else:
+        run_kernel(sys.argv[2])

@@ -1,0 +1,1 @@
+"""Each method once more in slow NumPy, written to be read, and the pictures to try them on."""

@@ -1,0 +1,99 @@
+"""Pictures for tests and benchmarks that are too large, or not free, to be in the project."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import imageio.v3 as imageio
+import numpy as np
+import tifffile
+
+VARIABLE = "GPU_DENOISE_DATA"
+REASON = f"the data folder is not there: set {VARIABLE} to it"
+
+
+def data_folder() -> Path | None:
+    """Return the folder of shared data, or None where there is none.
+
+    It is the one named by the environment variable ``GPU_DENOISE_DATA``, else ``shared/data``
+    beside the checkout.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the variable is set, but names no folder.
+    """
+    named = os.environ.get(VARIABLE)
+    if named:
+        if not Path(named).is_dir():
+            raise FileNotFoundError(f"{VARIABLE} names {named}, which is not a folder.")
+        return Path(named)
+    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
+    return beside if beside.is_dir() else None
+
+
+def pictures(name: str) -> dict[str, np.ndarray]:
+    """Read a set of grey pictures.
+
+    Parameters
+    ----------
+    name : str
+        ``"bsd68"``, ``"set12"`` or ``"denoiselab13"``: photographs; ``"tractor"``: the luminance of
+        ten video frames; ``"colin27"``: slices of a head, 0 to 255.
+
+    Returns
+    -------
+    dict of ndarray, (ny, nx), uint8 or float32
+        By file or slice, in order.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the data folder, or that set, is not there.
+    """
+    if name == "colin27":
+        import nibabel
+
+        head = np.asarray(nibabel.load(_existing("mri/colin27.nii.gz")).dataobj, np.float32)
+        head *= 255 / head.max()
+        return {f"slice {z}": np.ascontiguousarray(head[:, :, z].T) for z in range(30, 131, 10)}
+    if name == "tractor":
+        luminance = np.array([0.299, 0.587, 0.114], np.float32)
+        return {k: frame @ luminance for k, frame in _pngs("video/tractor_clean").items()}
+    return _pngs(f"images/{name}")
+
+
+def microscopy_pairs() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Read fluorescence images with their own noise, each with the mean of 400 such images.
+
+    Each file is scaled and clipped to 8 bits on its own, so the two agree up to an affine map.
+
+    Returns
+    -------
+    dict of (noisy, mean), both (ny, nx), uint8
+
+    Raises
+    ------
+    FileNotFoundError
+        If the data folder, or that set, is not there.
+    """
+    files = sorted(_existing("microscopy/w2s").glob("input_avg1_*.tif"))
+    means = [file.with_name(file.name.replace("input_avg1", "target_avg400")) for file in files]
+    return {
+        file.stem: (tifffile.imread(file), tifffile.imread(mean))
+        for file, mean in zip(files, means, strict=True)
+    }
+
+
+def _pngs(folder: str) -> dict[str, np.ndarray]:
+    return {file.stem: imageio.imread(file) for file in sorted(_existing(folder).glob("*.png"))}
+
+
+def _existing(place: str) -> Path:
+    folder = data_folder()
+    if folder is None:
+        raise FileNotFoundError(f"No pictures: {REASON}.")
+    if not (folder / place).exists():
+        raise FileNotFoundError(f"{folder / place} is not there.")
+    return folder / place

@@ -1,0 +1,52 @@
+"""Synthetic images, and small settings of any filter, for the tests."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+
+# Settings small enough for quick tests, by the names that filters share; others keep defaults.
+SMALL = {"patch": 4, "step": 2, "window": 7, "neighbours": 4}
+
+
+def small(filter_class, **changes):
+    """Return settings of a filter that need little work."""
+    known = {spec.name for spec in fields(filter_class)}
+    chosen = {**SMALL, **changes}
+    return filter_class(**{name: value for name, value in chosen.items() if name in known})
+
+
+def joining(filter_class, axes: str, **changes):
+    """Return small settings that look one frame or slice to each side along the axes named."""
+    wanted = {s.name: 1 for s in fields(filter_class) if (s.metadata["needs_axis"] or " ") in axes}
+    return small(filter_class, **wanted, **changes)
+
+
+def scene(*shape: int) -> np.ndarray:
+    """Return a clean image, 30 to 220: shading, edges, texture; it moves from plane to plane."""
+    *outer, ny, nx = shape
+    y, x = np.mgrid[:ny, :nx].astype(np.float64)
+    planes = []
+    for k in range(int(np.prod(outer, dtype=int))):
+        clean = 110 + 30 * np.sin((x + k) / 17) * np.cos(y / 13)
+        clean += 40 * (((x + k) // 19 + y // 14) % 2)
+        clean += 20 * np.sin(0.9 * x + 0.4 * y) * (y > 0.6 * ny)
+        planes.append(clean)
+    return np.reshape(planes, shape)
+
+
+def noisy(*shape: int, sigma: float = 20.0, seed: int = 0, dtype="float32") -> np.ndarray:
+    """Return the scene with white Gaussian noise; integers are rounded and clipped."""
+    noise = np.random.default_rng(seed).normal(0, sigma, shape)
+    image = scene(*shape) + noise
+    if np.dtype(dtype).kind in "iu":
+        limits = np.iinfo(dtype)
+        image = np.clip(np.rint(image), max(limits.min, 0), min(limits.max, 255))
+    return image.astype(dtype)
+
+
+def psnr(image: np.ndarray, clean: np.ndarray, peak: float = 255.0) -> float:
+    """Return the peak signal-to-noise ratio in dB."""
+    error = np.mean((np.asarray(image, np.float64) - clean) ** 2)
+    return float(10 * np.log10(peak**2 / error))

@@ -1,0 +1,599 @@
+"""What every filter promises, checked for each entry of FILTERS on each OpenCL device."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+
+import dask.array as da
+import numpy as np
+import pytest
+import tifffile
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise import cli, errors
+from napari_gpu_denoise.filters import FILTERS
+from scenes import joining, noisy, psnr, scene, small
+
+DTYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
+DTYPES += ["float16", "float32", "float64"]
+
+
+@pytest.fixture(params=FILTERS, ids=lambda one: one.name)
+def kind(request):
+    """Each filter: the class of its settings."""
+    return request.param
+
+
+def run(image, settings, sigma=20.0, **options) -> np.ndarray:
+    return gd.denoise(image, settings, sigma, **options).image
+
+
+def cut(settings, pixels: int = 4096) -> int:
+    """Return a memory limit that makes tiles of about so many pixels."""
+    return math.ceil(pixels * (settings.bytes_per_pixel + 16))
+
+
+def needed_axes(kind) -> str:
+    return "".join(a for a in "TZ" if any(s.metadata["needs_axis"] == a for s in fields(kind)))
+
+
+def fields(kind):
+    return dataclasses.fields(kind)
+
+
+# What goes in and what comes out
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (0, "float32"),
+        (0.1, "float32"),
+        (-3.3e20, "float32"),
+        (1e-30, "float32"),
+        (7, "uint8"),
+        (255, "uint8"),
+        (41234, "uint16"),
+        (-12345, "int16"),
+        (2**63 + 12345, "uint64"),
+        (-(2**62) - 1, "int64"),
+        (1e9 + 1 / 3, "float64"),
+        (-1e300, "float64"),
+    ],
+)
+def test_a_constant_image_is_unchanged_to_the_last_bit(kind, device, value, dtype):
+    image = np.full((3, 2, 33, 41), value, dtype)
+    settings = joining(kind, "TZ")
+    for sigma in (0.5, 20):
+        out = run(image, settings, sigma, axes="TZYX", device=device)
+        assert out.dtype == image.dtype
+        assert out.tobytes() == image.tobytes()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((31, 37), None),
+        ((3, 31, 37), None),
+        ((2, 3, 31, 37), None),
+        ((2, 3, 31, 37), "TZYX"),
+        ((31, 37, 3), "YXS"),
+        ((3, 31, 37, 2), "CYXT"),
+    ],
+)
+def test_shape_and_dtype_are_kept(kind, device, shape, axes, dtype):
+    image = np.resize(noisy(31, 37, dtype="uint8") // 2, shape).astype(dtype)
+    result = gd.denoise(image, small(kind), 10, axes=axes, device=device)
+    assert result.image.shape == shape
+    assert result.image.dtype == np.dtype(dtype)
+    assert result.record.input_dtype == result.record.output_dtype == dtype
+    assert not np.array_equal(result.image, image)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "int32"])
+def test_another_dtype_can_be_asked_for(kind, device, dtype):
+    image = noisy(31, 37, dtype="uint16")
+    fine = run(image, small(kind), device=device, dtype="float32")
+    out = run(image, small(kind), device=device, dtype=dtype)
+    assert out.dtype == np.dtype(dtype)
+    assert np.any(fine != np.rint(fine))
+    np.testing.assert_array_equal(out, fine if out.dtype.kind == "f" else np.rint(fine))
+
+
+def memory_layouts(image: np.ndarray):
+    wide = np.zeros((2 * image.shape[0], 3 * image.shape[1]), image.dtype)
+    wide[::2, ::3] = image
+    frozen = image.copy()
+    frozen.setflags(write=False)
+    return {
+        "plain": image,
+        "read-only": frozen,
+        "strided": wide[::2, ::3],
+        "backwards": image[::-1, ::-1].copy()[::-1, ::-1],
+        "Fortran order": np.asfortranarray(image),
+        "big-endian": image.astype(image.dtype.newbyteorder(">")),
+        "little-endian": image.astype(image.dtype.newbyteorder("<")),
+    }
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32", "float64"])
+def test_input_is_untouched_whatever_its_memory_layout(kind, device, dtype):
+    image = noisy(33, 41, dtype=dtype)
+    expected = run(image, small(kind), device=device)
+    for name, given in memory_layouts(image).items():
+        before = given.tobytes()
+        out = run(given, small(kind), device=device)
+        assert given.tobytes() == before, name
+        np.testing.assert_array_equal(out, expected, err_msg=name)
+        assert out.dtype.isnative
+        assert not np.shares_memory(out, given)
+
+
+def test_lists_work_as_arrays_do(kind, device):
+    image = noisy(12, 12, dtype="float64")
+    np.testing.assert_array_equal(
+        run(image.tolist(), small(kind), device=device), run(image, small(kind), device=device)
+    )
+
+
+# The same result, however it is got
+
+
+@pytest.mark.parametrize("axes", ["YX", "TYX", "ZYX", "TZYX", "CYX"])
+def test_tiled_equals_whole(kind, device, axes):
+    shape = {"T": 4, "Z": 5, "C": 2, "Y": 93, "X": 71}
+    image = noisy(*(shape[a] for a in axes))
+    settings = joining(kind, axes)
+    totals = []
+    options = {"axes": axes, "device": device}
+    whole = run(image, settings, **options)
+    tiled = run(
+        image,
+        settings,
+        **options,
+        memory_limit=cut(settings),
+        progress=lambda done, total: totals.append(total),
+    )
+    assert totals[-1] >= 3
+    np.testing.assert_array_equal(tiled, whole)
+
+
+def test_repeated_runs_are_bitwise_equal(kind, device):
+    image = noisy(3, 61, 67)
+    first = run(image, joining(kind, "T"), axes="TYX", device=device)
+    for _ in range(4):
+        again = run(image, joining(kind, "T"), axes="TYX", device=device)
+        assert again.tobytes() == first.tobytes()
+
+
+def test_two_threads_at_once_give_what_one_after_the_other_gives(kind, device):
+    images = [noisy(90, 70, seed=k) for k in range(6)]
+    settings = small(kind)
+    expected = [run(image, settings, device=device) for image in images]
+    results, failures = {}, []
+    start = threading.Barrier(2)
+
+    def work(numbers):
+        try:
+            start.wait()
+            for k in numbers:
+                results[k] = run(images[k], settings, device=device, memory_limit=cut(settings))
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(range(k, 6, 2),)) for k in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    for k, image in enumerate(expected):
+        np.testing.assert_array_equal(results[k], image)
+
+
+def test_axes_of_length_one_change_nothing(kind, device):
+    image = noisy(45, 52)
+    flat = run(image, small(kind), device=device)
+    joined = joining(kind, "TZ")
+    deep = run(image[None, None], joined, axes="TZYX", device=device)
+    np.testing.assert_array_equal(deep[0, 0], flat)
+    column = run(image[:, None, :, None], joined, axes="YTXZ", device=device)
+    np.testing.assert_array_equal(column[:, 0, :, 0], flat)
+
+
+@pytest.mark.parametrize(
+    ("axes", "order"), [("XY", (1, 0)), ("YXT", (1, 2, 0)), ("YTX", (1, 0, 2))]
+)
+def test_the_order_of_axes_does_not_matter(kind, device, axes, order):
+    image = noisy(*((3,) * (len(axes) - 2)), 45, 52)
+    usual = "TYX"[-len(axes) :]
+    settings = joining(kind, usual)
+    expected = run(image, settings, axes=usual, device=device)
+    out = run(np.transpose(image, order), settings, axes=axes, device=device)
+    np.testing.assert_array_equal(out, np.transpose(expected, order))
+
+
+@pytest.mark.parametrize("axes", [None, "QRYX", "TZYX", "CSYX"])
+def test_planes_are_independent_unless_joined(kind, device, axes):
+    image = noisy(2, 3, 40, 44)
+    out = run(image, small(kind), axes=axes, device=device)
+    for t in range(2):
+        for z in range(3):
+            alone = run(image[t, z], small(kind), device=device)
+            np.testing.assert_array_equal(out[t, z], alone)
+
+
+def test_joined_axes_are_used(kind, device):
+    for axis in needed_axes(kind):
+        image = noisy(5, 40, 44)
+        alone = run(image, small(kind), axes=axis + "YX", device=device)
+        joined = run(image, joining(kind, axis), axes=axis + "YX", device=device)
+        assert not np.array_equal(joined[2], alone[2])
+        # Plane 0 sees plane 1 and not plane 2.
+        changed = image.copy()
+        changed[2] = 255 - changed[2]
+        far = run(changed, joining(kind, axis), axes=axis + "YX", device=device)
+        np.testing.assert_array_equal(far[0], joined[0])
+        assert not np.array_equal(far[1], joined[1])
+
+
+def test_sigma_for_each_channel(kind, device):
+    image = noisy(2, 40, 44)
+    out = run(image, small(kind), (10, 30), axes="CYX", device=device)
+    np.testing.assert_array_equal(out[0], run(image[0], small(kind), 10, device=device))
+    np.testing.assert_array_equal(out[1], run(image[1], small(kind), 30, device=device))
+    last = run(np.moveaxis(image, 0, -1), small(kind), (10, 30), axes="YXS", device=device)
+    np.testing.assert_array_equal(np.moveaxis(last, -1, 0), out)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
+@pytest.mark.parametrize("axes", ["YX", "TYX", "TZYX", "TCYX"])
+def test_dask_equals_numpy(kind, device, axes, dtype):
+    shape = {"T": 4, "Z": 3, "C": 2, "Y": 61, "X": 57}
+    image = noisy(*(shape[a] for a in axes), dtype=dtype)
+    sigma = (20, 10) if "C" in axes else 20
+    chunks = tuple({"T": 1, "Z": 2, "C": 1, "Y": 20, "X": 33}[a] for a in axes)
+    settings = joining(kind, axes)
+    options = {"axes": axes, "device": device}
+    lazy = gd.denoise_lazy(da.from_array(image, chunks=chunks), settings, sigma, **options)
+    assert isinstance(lazy, da.Array)
+    assert lazy.dtype == image.dtype
+    assert lazy.npartitions > 4
+    np.testing.assert_array_equal(lazy.compute(), run(image, settings, sigma, **options))
+
+
+def test_the_command_line_gives_what_python_gives(kind, device, tmp_path):
+    image = noisy(3, 45, 52, dtype="uint16")
+    settings = joining(kind, "T")
+    source, target = tmp_path / "in.tif", tmp_path / "out.tif"
+    tifffile.imwrite(source, image, metadata={"axes": "TYX"}, imagej=True)
+    options = [
+        f"--{spec.name.replace('_', '-')}={getattr(settings, spec.name)}"
+        for spec in fields(kind)
+        if not isinstance(spec.default, bool)
+    ]
+    code = cli.main(
+        [
+            kind.name.replace("_", "-"),
+            *(str(source), "-o", str(target), "--sigma", "20", "--axes", "TYX"),
+            *("--device", str(device.index), "--quiet", *options),
+        ]
+    )
+    assert code == 0
+    expected = run(image, settings, 20, axes="TYX", device=device)
+    written = tifffile.imread(target)
+    assert written.dtype == expected.dtype
+    np.testing.assert_array_equal(written, expected)
+
+
+def test_the_function_gives_what_the_settings_give(kind, device):
+    image = noisy(45, 52)
+    function = getattr(gd, kind.name)
+    settings = small(kind)
+    expected = run(image, settings, 20, device=device)
+    given = function(image, 20, settings=settings, device=device)
+    np.testing.assert_array_equal(given, expected)
+    spelled = function(image, 20, device=device, **dataclasses.asdict(settings))
+    np.testing.assert_array_equal(spelled, expected)
+
+
+# It denoises
+
+
+@pytest.mark.parametrize(("sigma", "gain"), [(5, 2.5), (20, 6.0), (50, 8.0)])
+def test_psnr_rises(kind, device, sigma, gain):
+    clean = scene(128, 160)
+    image = clean + np.random.default_rng(1).normal(0, sigma, clean.shape)
+    before = psnr(image, clean)
+    for given in (sigma, None):
+        out = run(image, kind(), given, device=device)
+        assert psnr(out, clean) >= before + gain
+
+
+@pytest.mark.parametrize("axes", ["T", "Z"])
+def test_joining_still_frames_helps(kind, device, axes):
+    if axes not in needed_axes(kind):
+        pytest.skip(f"{kind.title} does not join {axes}")
+    clean = np.broadcast_to(scene(96, 96), (5, 96, 96))
+    image = clean + np.random.default_rng(2).normal(0, 20, clean.shape)
+    names = axes + "YX"
+    alone = run(image, kind(), axes=names, device=device)
+    joined = run(image, joining(kind, axes, window=15, neighbours=24), axes=names, device=device)
+    assert psnr(joined[2], clean[2]) >= psnr(alone[2], clean[2]) + 0.5
+
+
+# Hard cases
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (1, 50), (50, 1), (2, 3), (7, 7), (8, 8), (9, 9), (9, 300), (300, 9)]
+)
+def test_images_smaller_than_a_patch(kind, device, shape):
+    for settings in (small(kind), kind()):
+        result = gd.denoise(noisy(*shape), settings, 20, device=device)
+        assert result.image.shape == shape
+        assert np.all(np.isfinite(result.image))
+        extended = min(shape) < settings.smallest
+        assert any("mirror" in note for note in result.record.notes) == extended
+
+
+def test_a_large_offset_costs_no_precision(kind, device):
+    image = np.rint(noisy(45, 52, dtype="float64"))
+    expected = run(image, small(kind), device=device)
+    out = run(image + 1e9, small(kind), device=device)
+    assert np.max(np.abs((out - 1e9) - expected)) < 1e-4
+    tiny = run(image * 1e-9, small(kind), 20e-9, device=device)
+    np.testing.assert_allclose(tiny * 1e9, expected, rtol=0, atol=1e-3)
+    huge = run(image * 1e200, small(kind), 20e200, device=device)
+    np.testing.assert_allclose(huge * 1e-200, expected, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "offset"),
+    [
+        ("int32", -(2**31)),
+        ("int32", 2**31 - 400),
+        ("uint32", 2**32 - 400),
+        ("int64", -(2**63)),
+        ("int64", 2**63 - 400),
+        ("uint64", 2**63 - 100),
+        ("uint64", 2**64 - 400),
+    ],
+)
+def test_wide_integers_keep_their_levels(kind, device, dtype, offset):
+    image = noisy(45, 52, dtype="uint8")
+    expected = run(image, small(kind), device=device).astype(int)
+    wide = np.array([offset + int(v) for v in image.ravel()], dtype).reshape(image.shape)
+    out = run(wide, small(kind), device=device)
+    assert out.dtype == wide.dtype
+    back = np.array([int(v) - offset for v in out.ravel()]).reshape(image.shape)
+    assert np.max(np.abs(back - expected)) <= 1
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64"])
+def test_the_full_range_of_wide_integers(kind, device, dtype):
+    limits = np.iinfo(dtype)
+    span = float(limits.max) - float(limits.min)
+    clean = limits.min + (0.05 + 0.9 * (scene(64, 72) - 30) / 190) * span
+    noise = np.random.default_rng(0).normal(0, 0.02 * span, clean.shape)
+    top = np.nextafter(float(limits.max), 0)
+    image = np.clip(clean + noise, float(limits.min), top).astype(dtype)
+    out = run(image, kind(), 0.02 * span, device=device).astype(np.float64)
+    assert psnr(out, clean, span) > psnr(image.astype(np.float64), clean, span) + 1
+
+
+def test_saturated_values_are_counted(kind, device):
+    image = noisy(45, 52, dtype="float32") + 90
+    fine = run(image, small(kind), device=device)
+    result = gd.denoise(image, small(kind), 20, dtype="uint8", device=device)
+    over = int(np.count_nonzero(np.rint(fine) > 255))
+    assert over > 10
+    assert result.record.saturated == over
+    np.testing.assert_array_equal(result.image, np.clip(np.rint(fine), 0, 255))
+    with pytest.warns(errors.SaturationWarning, match=str(over)):
+        getattr(gd, kind.name)(image, 20, settings=small(kind), dtype="uint8", device=device)
+
+
+def test_sigma_zero_returns_the_image(kind, device):
+    for dtype in ("uint8", "uint16", "float32", "float64"):
+        image = noisy(3, 20, 22, dtype=dtype)
+        result = gd.denoise(image, small(kind), 0, device=device)
+        np.testing.assert_array_equal(result.image, image)
+        assert not np.shares_memory(result.image, image)
+        assert any("sigma is 0" in note for note in result.record.notes)
+    image = noisy(2, 20, 22)
+    mixed = run(image, small(kind), (0, 20), axes="CYX", device=device)
+    np.testing.assert_array_equal(mixed[0], image[0])
+    np.testing.assert_array_equal(mixed[1], run(image[1], small(kind), 20, device=device))
+    assert run(noisy(9, 9, dtype="uint8"), small(kind), 0, dtype="int32").dtype == np.int32
+
+
+@pytest.mark.parametrize("sigma", [1e-30, 1e-12, 1e12, 1e30])
+def test_extreme_sigma_gives_finite_results_within_the_range_of_the_image(kind, device, sigma):
+    image = noisy(30, 34)
+    out = run(image, small(kind), sigma, device=device)
+    assert np.all(np.isfinite(out))
+    assert image.min() - 1e-3 <= out.min() <= out.max() <= image.max() + 1e-3
+    if sigma < 1e-9:
+        np.testing.assert_allclose(out, image, rtol=1e-5)
+
+
+# NaN and infinity
+
+
+def test_nonfinite_pixels_stay_and_do_not_spread(kind, device):
+    clean = noisy(3, 80, 84)
+    image = clean.copy()
+    image[1, 40, 41] = np.nan
+    image[1, 42, 41] = np.inf
+    image[1, 39:41, 43:45] = -np.inf
+    odd = ~np.isfinite(image)
+    settings = joining(kind, "T")
+    result = gd.denoise(image, settings, 20, axes="TYX", nonfinite="keep", device=device)
+    out = result.image
+    np.testing.assert_array_equal(out[odd], image[odd])
+    assert np.all(np.isfinite(out[~odd]))
+    assert result.record.nonfinite == np.count_nonzero(odd) == 6
+    # Pixels that cannot see the odd ones are as if those were not there.
+    expected = run(clean, settings, axes="TYX", device=device)
+    y, x = np.mgrid[:80, :84]
+    reach = settings.reach
+    near = (np.abs(y - 40.5) <= max(reach.y) + 2) & (np.abs(x - 42.5) <= max(reach.x) + 3)
+    np.testing.assert_array_equal(out[:, ~near], expected[:, ~near])
+    # Those that can are still close.
+    change = np.abs(out - expected)[~odd]
+    assert 0 < change.max() < 3 * 20
+    assert np.sqrt(np.mean(change**2)) < 2
+
+
+def test_planes_of_nothing_but_nan_stay(kind, device):
+    image = noisy(2, 30, 34)
+    image[0] = np.nan
+    out = run(image, small(kind), nonfinite="keep", device=device)
+    assert np.all(np.isnan(out[0]))
+    np.testing.assert_array_equal(out[1], run(image[1], small(kind), device=device))
+    everywhere = run(image[0], small(kind), nonfinite="keep", device=device)
+    assert np.all(np.isnan(everywhere))
+
+
+def test_nonfinite_pixels_need_a_float_result(kind, device):
+    image = noisy(30, 34)
+    image[3, 4] = np.nan
+    with pytest.raises(errors.NonFiniteError, match="float32"):
+        run(image, small(kind), nonfinite="keep", dtype="uint8", device=device)
+
+
+# Bad input gets a sentence
+
+
+BAD = {
+    "negative sigma": ({"sigma": -1}, errors.SigmaError, "-1.*positive"),
+    "NaN sigma": ({"sigma": math.nan}, errors.SigmaError, "nan.*positive"),
+    "infinite sigma": ({"sigma": math.inf}, errors.SigmaError, "inf.*positive"),
+    "sigma is a word": ({"sigma": "much"}, errors.SigmaError, "much.*number"),
+    "too many sigmas": ({"sigma": (1, 2)}, errors.SigmaError, "2 values.*1 channel"),
+    "too many axes": ({"axes": "TYX"}, errors.AxesError, "TYX.*letter"),
+    "no Y": ({"axes": "ZX"}, errors.AxesError, "no Y"),
+    "an axis twice": ({"axes": "YY"}, errors.AxesError, "twice"),
+    "no letter": ({"axes": "Y1"}, errors.AxesError, "'1'.*letters"),
+    "one dimension": ({"image": np.ones(5)}, errors.AxesError, "two axes"),
+    "no pixels": ({"image": np.ones((0, 5))}, errors.ImageError, "no pixels"),
+    "complex": ({"image": np.ones((5, 5), complex)}, errors.ImageError, "complex128.*convert"),
+    "bool": ({"image": np.ones((5, 5), bool)}, errors.ImageError, "bool.*convert"),
+    "text": ({"image": np.array([["a", "b"]])}, errors.ImageError, "convert"),
+    "NaN": ({"image": np.full((5, 5), np.nan)}, errors.NonFiniteError, "25 of 25.*keep"),
+    "infinity": ({"image": np.full((5, 5), np.inf)}, errors.NonFiniteError, "25 of 25.*keep"),
+    "unknown policy": ({"nonfinite": "drop"}, errors.ImageError, "drop.*keep"),
+    "unknown dtype": ({"dtype": "float33"}, errors.ImageError, "float33"),
+    "complex result": ({"dtype": "complex64"}, errors.ImageError, "complex64"),
+    "no such device": ({"device": 99}, errors.NoDeviceError, "99.*choose one of"),
+    "no such name": ({"device": "abacus"}, errors.NoDeviceError, "abacus.*choose one of"),
+    "no memory": ({"memory_limit": 1}, errors.DeviceMemoryError, "at least"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_raises_a_named_error_with_a_sentence(kind, device, case):
+    changes, error, sentence = BAD[case]
+    options = {"image": np.ones((20, 20), np.float32), "sigma": 1.0, "device": device, **changes}
+    with pytest.raises(error, match=sentence) as caught:
+        gd.denoise(settings=small(kind), **options)
+    text = str(caught.value)
+    assert isinstance(caught.value, errors.DenoiseError)
+    assert text.endswith(".") or "choose" in text
+    assert len(text) > 30
+
+
+def test_settings_that_need_an_axis_say_so(kind, device):
+    for axis in needed_axes(kind):
+        with pytest.raises(errors.AxesError, match=f"needs an axis {axis}"):
+            run(np.ones((3, 20, 20)), joining(kind, axis), device=device)
+
+
+def test_settings_out_of_bounds_say_so(kind):
+    for spec in fields(kind):
+        bounds = spec.metadata["bounds"]
+        if bounds is not None:
+            for value in (bounds[0] - 1, bounds[1] + 1):
+                with pytest.raises(errors.SettingsError, match=f"{spec.name}=.*out of bounds"):
+                    kind(**{spec.name: value})
+        for value in ("many", math.nan, None, [1]):
+            if not isinstance(spec.default, str):
+                with pytest.raises(errors.SettingsError, match=spec.name):
+                    kind(**{spec.name: value})
+    with pytest.raises(errors.SettingsError, match="no setting 'wrong'"):
+        kind.of(None, wrong=1)
+
+
+# While it runs
+
+
+def test_progress_goes_from_nothing_to_all(kind, device):
+    settings = small(kind)
+    steps = []
+    image = noisy(3, 90, 70)
+    run(
+        image,
+        settings,
+        device=device,
+        memory_limit=cut(settings),
+        progress=lambda done, total: steps.append((done, total, threading.get_ident())),
+    )
+    total = steps[0][1]
+    assert total >= 5
+    assert steps == [(k, total, threading.get_ident()) for k in range(total + 1)]
+
+
+@pytest.mark.parametrize("when", [0, 1, 3])
+def test_cancel_stops_at_the_next_tile(kind, device, when):
+    settings = small(kind)
+    image, event, steps = noisy(3, 90, 70), threading.Event(), []
+    before = image.tobytes()
+
+    def progress(done, total):
+        steps.append((done, total))
+        if done == when:
+            event.set()
+
+    with pytest.raises(errors.Cancelled, match="cancelled"):
+        run(
+            image,
+            settings,
+            device=device,
+            memory_limit=cut(settings),
+            progress=progress,
+            cancel=event,
+        )
+    assert steps[-1][0] == when < steps[-1][1]
+    assert image.tobytes() == before
+    # The device is free for the next run.
+    run(image, settings, device=device, cancel=threading.Event())
+
+
+def test_steps_can_be_left_at_any_time(kind, device):
+    settings = small(kind)
+    image = noisy(3, 90, 70)
+    expected = run(image, settings, device=device)
+    steps = gd.denoise_steps(image, settings, 20, device=device, memory_limit=cut(settings))
+    first, second = next(steps), next(steps)
+    assert (first.done, second.done) == (0, 1)
+    assert second.total == first.total > 1
+    steps.close()
+    np.testing.assert_array_equal(run(image, settings, device=device), expected)
+
+
+def test_the_record_tells_where_a_result_comes_from(kind, device):
+    image = noisy(2, 45, 52, dtype="uint8")
+    record = gd.denoise(image, small(kind), None, axes="TYX", device=device).record
+    assert record.version == gd.__version__
+    assert record.filter == kind.name
+    assert record.settings == dataclasses.asdict(small(kind))
+    assert record.sigma_source.startswith("estimated: ")
+    assert record.sigma == gd.estimate_noise(image, "TYX").sigma
+    assert record.axes == "TYX"
+    assert record.device == str(device)
+    assert record.as_dict()["sigma"] == list(record.sigma)
+    assert gd.denoise(image, small(kind), 3, device=device).record.sigma_source == "given"
