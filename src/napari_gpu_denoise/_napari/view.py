@@ -68,6 +68,8 @@ class PanelView(QWidget):
         self.command_button = QPushButton("Copy command line")
         self.progress = QProgressBar()
         self.status = caption()
+        # Not left to Qt's guess, which takes escaped text without tags for plain text.
+        self.status.setTextFormat(Qt.TextFormat.RichText)
         self._arrange()
         self.show_idle()
 

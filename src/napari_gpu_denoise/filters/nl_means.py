@@ -194,8 +194,8 @@ def nl_means(
     Notes
     -----
     The weights are ``exp(-max(d2 - 2 sigma**2, 0) / h**2)`` with ``h = strength * sigma`` and d2
-    the mean squared difference of two patches. ``patch=5, step=1`` gives about 0.35 dB more than the
-    defaults on photographs and takes about five times as long. Work grows as
+    the mean squared difference of two patches. ``patch=5, step=1`` gives about 0.35 dB more than
+    the defaults on photographs and takes about eight times as long. Work grows as
     ``pixels * (patch / step)**2 * window**2``. Repeated runs on one device are bitwise equal: no
     atomic additions are used.
 
