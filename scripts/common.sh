@@ -1,0 +1,54 @@
+# Shared by first_light.sh and test.sh: system packages and a virtual environment. Sourced, not run.
+
+say() { printf '%s\n' "$*" >&2; }
+
+fail() {
+    say "$*"
+    exit 1
+}
+
+# Install Debian packages that are missing; elsewhere the user's system is trusted to have them.
+system_packages() {
+    if ! command -v apt-get >/dev/null; then
+        say "No apt-get here: these packages of Debian, or yours of the like, are taken as installed: $*"
+        return
+    fi
+    missing=
+    for package in "$@"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
+    done
+    [ -n "$missing" ] || return 0
+    root=
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null || fail "Root is needed to install$missing: run this as root, or install sudo."
+        root=sudo
+    fi
+    say "Installing$missing"
+    # A list that cannot be refreshed may still do.
+    $root apt-get update -qq || say "The package lists could not be refreshed; going on with those at hand."
+    # shellcheck disable=SC2086
+    $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null ||
+        fail "apt-get could not install$missing: see above."
+}
+
+find_python() {
+    for python in python3.11 python3.12 python3.13 python3; do
+        if command -v "$python" >/dev/null && "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+            echo "$python"
+            return
+        fi
+    done
+    fail "Python 3.11 or newer is needed: install it first."
+}
+
+# Make the virtual environment .venv, if it is not there, and install this checkout with the given extra.
+install_with_extra() {
+    python=$(find_python)
+    if [ ! -x .venv/bin/python ]; then
+        "$python" -c 'import ensurepip' 2>/dev/null || system_packages python3-venv
+        "$python" -m venv .venv || fail "$python could not make a virtual environment in .venv."
+    fi
+    say "Installing napari-gpu-denoise[$1] into .venv"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[$1]" ||
+        fail "pip could not install napari-gpu-denoise[$1]: see above."
+}

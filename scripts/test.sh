@@ -1,0 +1,16 @@
+#!/bin/sh
+# Install what the tests need, system packages included, and run them all. Arguments go to pytest.
+set -eu
+cd "$(dirname "$0")/.."
+. scripts/common.sh
+
+# An OpenCL for the CPU, and a screen and OpenGL for napari.
+system_packages pocl-opencl-icd xvfb xauth libegl1 libgl1 libgl1-mesa-dri libglx-mesa0 \
+    libxkbcommon-x11-0 libxcb-cursor0 libxcb-icccm4 libxcb-keysyms1 libxcb-shape0 \
+    libxcb-render-util0 libxcb-image0 libdbus-1-3 libfontconfig1
+install_with_extra test
+
+.venv/bin/ruff check .
+.venv/bin/ruff format --check .
+.venv/bin/lint-imports
+xvfb-run -a -s "-screen 0 1600x1000x24" .venv/bin/python -m pytest "$@"
