@@ -43,12 +43,17 @@ find_python() {
 
 # Make the virtual environment .venv, if it is not there, and install this checkout with the given extra.
 install_with_extra() {
-    python=$(find_python)
-    if [ ! -x .venv/bin/python ]; then
+    if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+        python=$(find_python)
         "$python" -c 'import ensurepip' 2>/dev/null || system_packages python3-venv
-        "$python" -m venv .venv || fail "$python could not make a virtual environment in .venv."
+        "$python" -m venv --clear .venv || fail "$python could not make a virtual environment in .venv."
     fi
     say "Installing napari-gpu-denoise[$1] into .venv"
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[$1]" ||
         fail "pip could not install napari-gpu-denoise[$1]: see above."
+}
+
+# Whether there is an OpenCL device to run on.
+has_device() {
+    .venv/bin/python -c 'import napari_gpu_denoise as gd; gd.choose()' 2>/dev/null
 }

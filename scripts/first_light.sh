@@ -4,9 +4,9 @@ set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
 
-# An OpenCL for the CPU. Debian's is newer than the one that pip brings, which newer processors need.
-system_packages pocl-opencl-icd
 install_with_extra cpu
+# The OpenCL that pip brings for the CPU is too old for newer processors; Debian's is not. Root is asked for only then.
+has_device || system_packages pocl-opencl-icd
 
 .venv/bin/gpu-denoise devices
 .venv/bin/gpu-denoise sample fluorescence -o first_light_noisy.tif --overwrite

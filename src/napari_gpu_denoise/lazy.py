@@ -101,6 +101,8 @@ def denoise_lazy(
     wanted = output_dtype(dtype, array.dtype)
     sigmas, _ = resolve_sigma(sigma, array, names)
 
+    # What a driver gives is worth nothing in another process: the names of the device are sent.
+    sent = (device.name, device.platform, device.index) if isinstance(device, Device) else device
     reach = _reach(settings, names) if any(sigmas) else {}
     extra = _FILL_MARGIN if nonfinite == "keep" and array.dtype.kind == "f" and reach else 0
     margins = {
@@ -122,8 +124,7 @@ def denoise_lazy(
         margins=margins,
         nonfinite=nonfinite,
         out_dtype=wanted,
-        # What a driver gives is worth nothing in another process: the device's names are sent.
-        device=(device.name, device.platform) if isinstance(device, Device) else device,
+        device=sent,
         dtype=wanted,
         chunks=array.chunks,
         meta=np.empty((0,) * array.ndim, wanted),

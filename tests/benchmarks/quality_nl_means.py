@@ -121,7 +121,7 @@ def methods(device: str | None, slow: bool) -> list[Method]:
     if slow:
         grid = {"patch": (5,), "h": (0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4)}
         run = lambda *a, **k: scikit_image(*a, fast=False, **k)  # noqa: E731
-        found.insert(4, Method("scikit-image slow", run, grid))
+        found.insert(5, Method("scikit-image slow", run, grid))
     return found
 
 

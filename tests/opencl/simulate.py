@@ -3,15 +3,13 @@
     python simulate.py filter NAME FOLDER     every case of a filter; results go to FOLDER
     python simulate.py kernel FILE            one kernel: (global const float *, global float *)
 
-Oclgrind writes what it finds to the file that the environment variable OCLGRIND_LOG names.
+Oclgrind writes what it finds to the standard error, where a line ``== case`` goes before each case.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,22 +40,23 @@ CHECKS = {
 PROFILES = {
     "plain": {"float_lanes": 1, "local_memory": 1, "max_group": 64},
     "CPU": {"float_lanes": 4, "local_memory": 1 << 15, "max_group": 256},
-    "GPU": {"float_lanes": 1, "local_memory": 1 << 15, "max_group": 256},
+    "GPU": {"float_lanes": 1, "local_memory": 1 << 15, "max_group": 64},
 }
 SETTINGS = (
     {"patch": 4, "step": 2, "window": 5},
     {"patch": 5, "step": 1, "window": 3, "neighbours": 6},
     {"patch": 3, "step": 3, "window": 5, "neighbours": 1},
 )
-SHAPES = {"YX": (22, 27), "TYX": (3, 13, 16), "ZYX": (3, 13, 16)}
-TILE_PIXELS = 400
+# Shape, and pixels of a tile: images are cut in three, sequences are filtered whole.
+SHAPES = {"YX": ((22, 27), 500), "TYX": ((2, 11, 14), 1000), "ZYX": ((2, 11, 14), 1000)}
+CASES = ((0, "YX"), (0, "TYX"), (0, "ZYX"), (1, "YX"), (1, "TYX"), (2, "YX"))
 
 
 def cases(filter_class) -> Iterator[tuple[str, str, object, np.ndarray, str]]:
     """Yield (name, profile, settings, image, axes) of all cases of a filter."""
-    for (number, changes), (axes, shape) in itertools.product(enumerate(SETTINGS), SHAPES.items()):
-        settings = joining(filter_class, axes, **changes)
-        image = noisy(*shape, seed=number)
+    for number, axes in CASES:
+        settings = joining(filter_class, axes, **SETTINGS[number])
+        image = noisy(*SHAPES[axes][0], seed=number)
         for profile in PROFILES:
             yield f"{profile} {number} {axes}", profile, settings, image, axes
 
@@ -67,7 +66,7 @@ def simulator():
 
 
 def keep_all_buffers() -> None:
-    """Let no buffer take the place of a released one: Oclgrind would check it as if it were that."""
+    """Let no buffer take the place of a released one: Oclgrind would take it for that one."""
     import pyopencl as cl
 
     make, held = cl.Buffer, []
@@ -85,29 +84,22 @@ def run_filter(name: str, folder: Path) -> None:
 
     keep_all_buffers()
     (filter_class,) = (one for one in FILTERS if one.name == name)
-    log = os.environ["OCLGRIND_LOG"]
-    results, faults, kernels = {}, {}, set()
-    seen = 0
+    results, kernels = {}, set()
     for case, profile, settings, image, axes in cases(filter_class):
+        print(f"== {case}", file=sys.stderr, flush=True)
         device = dataclasses.replace(simulator(), **PROFILES[profile])
         session = Session(device, cl.Context([device.handle]))
         out = np.empty_like(image)
         source, target = (arrange(a, axes, settings.joint) for a in (image, out))
         pipeline = Pipeline(session, Arena(session), settings)
-        tiles = split(source.shape, settings.reach, TILE_PIXELS)
+        tiles = split(source.shape, settings.reach, SHAPES[axes][1])
         for _ in pipeline.run(tiles, source, target, Levels.of(image), np.array([20.0])):
             pass
         pipeline.drain()
         results[case] = out
         kernels |= {name for name, _ in session.programs}
-        text = Path(log).read_text() if Path(log).exists() else ""
-        if text[seen:].strip():
-            faults[case] = text[seen:]
-        seen = len(text)
     np.savez(folder / "results.npz", **results)
-    (folder / "report.json").write_text(
-        json.dumps({"faults": faults, "kernels": sorted(kernels), "cases": len(results)})
-    )
+    (folder / "kernels.json").write_text(json.dumps(sorted(kernels)))
 
 
 def run_kernel(file: str) -> None:

@@ -226,7 +226,9 @@ class PatchSearch:
             launch = self._search(
                 queue,
                 (groups, rows.count, nt * nz),
-                None,
+                # PoCL keeps the lists of a whole group on the stack of a thread, and overflows
+                # it with the large groups that it would choose.
+                (1, 1, 1) if self.variant.constants["LANES"] > 1 else None,
                 *(searched, *layout, *matches.grid),
                 i32(-(-columns.regular // self.variant.constants["LANES"])),
                 *(self._offsets, i32(self._count), keys),

@@ -69,14 +69,17 @@ class Device:
 
     def __reduce__(self):
         # A handle is worth nothing in another process: there the device is looked up again.
-        return find, (self.name, self.platform)
+        return find, (self.name, self.platform, self.index)
 
 
-def find(name: str, platform: str) -> Device:
-    """Return the device of this name and platform, as after a move to another process."""
-    for device in devices():
-        if (device.name, device.platform) == (name, platform):
-            return device
+def find(name: str, platform: str, index: int) -> Device:
+    """Return the device of this name and platform, as after a move to another process.
+
+    Of several equal ones it is that of the same number, where there is one.
+    """
+    fitting = [d for d in devices() if (d.name, d.platform) == (name, platform)]
+    if fitting:
+        return min(fitting, key=lambda device: device.index != index)
     raise NoDeviceError(
         f"The OpenCL device {name!r} ({platform}) is not on this machine: choose another."
     )

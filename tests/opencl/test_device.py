@@ -1,0 +1,184 @@
+"""Which devices there are, which one is used, and why."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from napari_gpu_denoise.errors import NoDeviceError
+from napari_gpu_denoise.opencl import device as module
+from napari_gpu_denoise.opencl.device import ADVICE, Device, choose, devices, find, why
+
+
+def made(index: int, kind: str, **changes) -> Device:
+    values = {
+        "index": index,
+        "name": f"{kind} {index}",
+        "platform": "Acme OpenCL",
+        "vendor": "Acme",
+        "version": "OpenCL 3.0",
+        "driver": "1",
+        "kind": kind,
+        "memory": 1 << 30,
+        "max_alloc": 1 << 28,
+        "local_memory": 1 << 15,
+        "compute_units": 8,
+        "clock": 1000,
+        "max_group": 256,
+        "float_lanes": 1,
+        "problem": "",
+        "handle": None,
+    }
+    return Device(**{**values, **changes})
+
+
+def output_of(script: str) -> str:
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Put devices into the machine."""
+    monkeypatch.delenv("GPU_DENOISE_DEVICE", raising=False)
+
+    def put(*found):
+        monkeypatch.setattr(module, "devices", lambda: found)
+        return found
+
+    return put
+
+
+def test_devices_of_this_machine_are_listed_in_order():
+    found = devices()
+    assert [device.index for device in found] == list(range(len(found)))
+    assert all(device.kind in module.KINDS for device in found)
+    assert all(device.memory >= device.max_alloc > 1 << 20 for device in found)
+
+
+def test_the_order_is_discrete_then_integrated_then_cpu(machine):
+    order = ["simulator", "other", "CPU", "integrated GPU", "discrete GPU"]
+    found = machine(*(made(k, kind) for k, kind in enumerate(order)))
+    for count in range(5, 1, -1):
+        machine(*found[:count])
+        assert choose() is found[count - 1]
+        assert why().startswith(str(found[count - 1]))
+
+
+def test_the_faster_of_two_is_chosen(machine):
+    slow, fast = made(0, "discrete GPU"), made(1, "discrete GPU", compute_units=80)
+    machine(slow, fast)
+    assert choose() is fast
+    assert "fastest discrete GPU" in why()
+
+
+def test_a_simulator_is_never_chosen_unless_asked_for(machine):
+    simulator, broken = made(0, "simulator"), made(1, "CPU", problem="it is too old")
+    machine(simulator, broken)
+    with pytest.raises(NoDeviceError, match=r"only for checks.*it is too old.*cpu"):
+        choose()
+    assert choose(0) is simulator
+    assert choose("simulator") is simulator
+
+
+def test_a_device_with_a_problem_comes_last(machine):
+    broken = made(0, "CPU", name="AMD EPYC", problem="it is too old")
+    sound = made(1, "CPU", name="AMD EPYC", compute_units=1)
+    machine(broken, sound)
+    assert choose() is choose("cpu") is choose("epyc") is sound
+    assert "only usable" in why()
+
+
+def test_a_device_can_be_named(machine):
+    cpu, gpu = machine(made(3, "CPU", name="Ryzen 9"), made(7, "discrete GPU", name="Radeon"))
+    for wanted in (cpu, 3, "3", "cpu", "CPU", "ryz"):
+        assert choose(wanted) is cpu
+    assert choose("gpu") is choose("radeon") is gpu
+    assert choose("acme") is gpu
+    assert "asked for" in why("cpu")
+
+
+@pytest.mark.parametrize("wanted", [5, "5", "-1", "abacus", "²"])
+def test_a_device_that_is_not_there_is_an_error(machine, wanted):
+    machine(made(3, "CPU", name="Ryzen 9"))
+    with pytest.raises(NoDeviceError, match="choose one of 3: Ryzen 9"):
+        choose(wanted)
+
+
+def test_the_environment_variable_is_the_default(machine, monkeypatch):
+    cpu, gpu = machine(made(0, "CPU"), made(1, "discrete GPU"))
+    monkeypatch.setenv("GPU_DENOISE_DEVICE", "cpu")
+    assert choose() is cpu
+    assert "GPU_DENOISE_DEVICE" in why()
+    assert choose("gpu") is gpu
+    monkeypatch.setenv("GPU_DENOISE_DEVICE", "  ")
+    assert choose() is gpu
+    monkeypatch.setenv("GPU_DENOISE_DEVICE", "abacus")
+    with pytest.raises(NoDeviceError, match="abacus"):
+        choose()
+
+
+def test_without_any_device_the_error_says_what_to_install(machine):
+    machine()
+    for wanted in (None, 0, "gpu"):
+        with pytest.raises(NoDeviceError) as caught:
+            choose(wanted)
+        assert ADVICE in str(caught.value)
+    for word in ("[cpu]", "pocl-opencl-icd", "nvidia", "macOS"):
+        assert word in ADVICE
+
+
+def test_a_device_moves_to_another_process_by_name(device):
+    again = pickle.loads(pickle.dumps(device))
+    assert again is device
+    assert copy.deepcopy(device) is device
+    assert b"pyopencl" not in pickle.dumps(device)
+    with pytest.raises(NoDeviceError, match="not on this machine"):
+        find("Abacus", "Acme", 0)
+
+
+def test_of_two_equal_devices_the_same_one_is_found(machine):
+    twins = machine(made(0, "discrete GPU", name="H200"), made(1, "discrete GPU", name="H200"))
+    for twin in twins:
+        assert pickle.loads(pickle.dumps(twin)).index == twin.index
+
+
+def test_a_label_names_kind_and_platform():
+    assert str(made(2, "CPU", name="Ryzen 9")) == "Ryzen 9 (CPU, Acme OpenCL)"
+    assert made(2, "CPU") == dataclasses.replace(made(2, "CPU"), handle=object())
+
+
+def test_a_machine_without_a_driver_has_no_devices():
+    """No ICD: the list is empty, and nothing is raised."""
+    script = (
+        "import pyopencl\n"
+        "pyopencl.get_platforms = lambda: (_ for _ in ()).throw(\n"
+        "    pyopencl.LogicError('clGetPlatformIDs failed: PLATFORM_NOT_FOUND_KHR'))\n"
+        "import napari_gpu_denoise as gd\n"
+        "assert gd.devices() == ()\n"
+        "try:\n"
+        "    gd.choose()\n"
+        "except gd.errors.NoDeviceError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == f"No OpenCL device was found. {ADVICE}"
+
+
+def test_without_pyopencl_there_are_no_devices():
+    script = (
+        "import sys; sys.modules['pyopencl'] = None\n"
+        "import napari_gpu_denoise as gd\n"
+        "print(gd.devices())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "()"

@@ -1,0 +1,125 @@
+"""Kernel files: found, their includes expanded once, built once, errors named by file and line."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from napari_gpu_denoise.errors import KernelError
+from napari_gpu_denoise.opencl import source
+from napari_gpu_denoise.opencl.program import Session, session
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Use kernel files of the test's own."""
+    monkeypatch.setattr(source, "kernel_folder", lambda: tmp_path)
+    source.expand.cache_clear()
+    (tmp_path / "common").mkdir()
+    yield tmp_path
+    source.expand.cache_clear()
+
+
+@pytest.fixture
+def fresh(device):
+    """A session that has built nothing yet."""
+    return Session(device, session(device).context)
+
+
+def test_each_include_is_expanded_once_with_line_marks(folder):
+    (folder / "common" / "a.h").write_text("// a\n")
+    (folder / "common" / "b.h").write_text('// b\n#include "common/a.h"\n// end of b\n')
+    (folder / "k.cl").write_text(
+        '// k\n#include "common/a.h"\n  #include "common/b.h"\n#include "common/a.h"\n// last\n'
+    )
+    assert source.expand("k.cl").splitlines() == [
+        '#line 1 "k.cl"',
+        "// k",
+        '#line 1 "common/a.h"',
+        "// a",
+        '#line 3 "k.cl"',
+        '#line 1 "common/b.h"',
+        "// b",
+        "",
+        "// end of b",
+        '#line 4 "k.cl"',
+        "",
+        "// last",
+    ]
+
+
+def test_a_missing_include_is_an_error(folder):
+    (folder / "k.cl").write_text('#include "common/none.h"\n')
+    with pytest.raises(FileNotFoundError, match=r"none\.h"):
+        source.expand("k.cl")
+
+
+def test_every_kernel_file_names_its_kernel_and_tells_its_grid():
+    files = sorted(source.kernel_folder().rglob("*.cl"))
+    assert len(files) >= 4
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        assert text.count("__kernel") == 1, file
+        assert f" {file.stem}(" in text, file
+        assert text.startswith("// "), file
+        for word in ("Grid:", "Constants:", "Shapes:"):
+            assert word in text.split("__kernel")[0], (file, word)
+
+
+def test_a_compiler_message_names_file_and_line(folder, fresh):
+    (folder / "common" / "a.h").write_text("#define ONE 1\n#define TWO (2 +\n")
+    (folder / "k.cl").write_text(
+        '#include "common/a.h"\n\n__kernel void k(__global int *out)\n{\n    out[0] = nothing;\n}\n'
+    )
+    with pytest.raises(KernelError, match=r"cannot build the kernel k[\s\S]*k\.cl.?:5") as caught:
+        fresh.kernel("k", {})
+    assert str(fresh.device) in str(caught.value)
+
+
+def test_a_program_is_built_once_and_each_kernel_is_its_own(folder, fresh, monkeypatch):
+    (folder / "k.cl").write_text(
+        "__kernel void k(__global int *out) { out[get_global_id(0)] = VALUE; }\n"
+    )
+    built = []
+    plain = Session._build
+
+    def build(self, name, constants):
+        built.append((name, dict(constants)))
+        return plain(self, name, constants)
+
+    monkeypatch.setattr(Session, "_build", build)
+    kernels = []
+    threads = [
+        threading.Thread(target=lambda: kernels.append(fresh.kernel("k", {"VALUE": 3})))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(kernel) for kernel in kernels}) == 4
+    assert built == [("k", {"VALUE": 3})]
+    fresh.kernel("k", {"VALUE": 4})
+    assert len(built) == 2
+
+
+def test_a_built_kernel_runs(folder, fresh):
+    import pyopencl as cl
+
+    (folder / "k.cl").write_text(
+        "__kernel void k(__global int *out) { out[get_global_id(0)] = VALUE; }\n"
+    )
+    out = np.zeros(10, np.int32)
+    queue = fresh.queue()
+    buffer = cl.Buffer(fresh.context, cl.mem_flags.READ_WRITE, out.nbytes)
+    fresh.kernel("k", {"VALUE": 7})(queue, (10,), None, buffer)
+    cl.enqueue_copy(queue, out, buffer)
+    queue.finish()
+    assert out.tolist() == [7] * 10
+
+
+def test_there_is_one_session_a_device(device):
+    assert session(device) is session(device)
+    assert session(device).device == device

@@ -1,0 +1,255 @@
+"""The documentation: its code and commands run and print what it says, its links lead somewhere."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import io
+import re
+import shlex
+import sys
+import textwrap
+import tomllib
+import types
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise import errors
+from napari_gpu_denoise.cli import main
+from napari_gpu_denoise.cli.arguments import build_parser
+from napari_gpu_denoise.cli.failures import EXIT_TEXTS, exit_code
+from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.opencl import source
+from scenes import noisy, psnr, scene
+
+ROOT = Path(__file__).resolve().parents[1]
+GUIDE = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "kernels" / "README.md",
+    ROOT / "sample_data" / "README.md",
+]
+NOT_RUN = "<!-- not run: "
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+
+
+class Block(NamedTuple):
+    """A fenced block of a page; `runs` is False when a comment before it says so."""
+
+    kind: str
+    text: str
+    line: int
+    runs: bool
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return the fenced blocks of a page, in order."""
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for fence in _FENCE.finditer(text):
+        before = text[: fence.start()].rstrip().rsplit("\n", 1)[-1]
+        line = text.count("\n", 0, fence.start()) + 1
+        found.append(Block(fence[1], fence[2], line, not before.startswith(NOT_RUN)))
+    return found
+
+
+def with_blocks(pages: list[Path], kind: str) -> list:
+    """Return the pages that hold a block of a kind that runs, as test parameters."""
+    return [
+        pytest.param(page, id=_name(page))
+        for page in pages
+        if any(block.kind == kind and block.runs for block in blocks(page))
+    ]
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def assert_printed(printed: str, said: str, where: str) -> None:
+    """Compare what was printed with what a page says; "…" there stands for anything."""
+    pattern = ".*".join(re.escape(part) for part in said.rstrip().split("…"))
+    fits = re.fullmatch(pattern, printed.rstrip(), re.DOTALL)
+    assert fits, f"{where} says\n{said}\nbut this was printed:\n{printed}"
+
+
+@pytest.mark.parametrize("page", with_blocks(GUIDE, "python"))
+def test_python_blocks_run_and_print_what_is_said(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace: dict = {"__name__": "guide"}
+    listed = blocks(page)
+    for block, following in zip(listed, [*listed[1:], None], strict=True):
+        if block.kind != "python" or not block.runs:
+            continue
+        printed = io.StringIO()
+        # As many lines down as it stands in the page, for the traceback.
+        code = compile("\n" * block.line + block.text, _name(page), "exec")
+        with contextlib.redirect_stdout(printed):
+            exec(code, namespace)
+        said = following.text if following is not None and following.kind == "text" else ""
+        assert_printed(printed.getvalue(), said, f"{_name(page)}, line {block.line},")
+
+
+@pytest.mark.parametrize("page", with_blocks(GUIDE, "console"))
+def test_commands_run_and_print_what_is_said(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for block in blocks(page):
+        if block.kind != "console" or not block.runs:
+            continue
+        for session in block.text.split("$ ")[1:]:
+            command, _, said = session.partition("\n")
+            words = shlex.split(command)
+            assert words[0] == "gpu-denoise", f"{_name(page)}: {command} is not ours to run"
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+                main(words[1:])
+            # What was complained of comes last here; a terminal mixes the two as they come.
+            assert_printed(printed.getvalue(), said, f"{_name(page)}: {command}")
+
+
+def options() -> dict[str, set[str]]:
+    """Return the options of each command of the command line."""
+    parser = build_parser(["bench"])
+    (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    found = {"": set(parser._option_string_actions)}
+    for name, command in commands.choices.items():
+        found[name] = set(command._option_string_actions)
+    return found
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=_name(page)) for page in PAGES])
+def test_options_named_exist(page):
+    known = options()
+    every = set().union(*known.values())
+    text = page.read_text(encoding="utf-8")
+    for command in re.findall(r"gpu-denoise ([^`\n]*)", text):
+        words = command.split()
+        given = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+        name = next((word for word in words if word in known), "")
+        assert given <= known[name], f"{_name(page)}: gpu-denoise {command}"
+    for code in re.findall(r"`(-[^`\n]*)`", text) if page in GUIDE else ():
+        assert code.split()[0].split("=")[0] in every, f"{_name(page)}: {code}"
+
+
+def test_every_setting_has_its_option_in_the_guide():
+    text = (ROOT / "docs" / "guide" / "command_line.md").read_text(encoding="utf-8")
+    for kind in FILTERS:
+        for option in options()[kind.name.replace("_", "-")] - {"-h", "--help", "--output"}:
+            assert re.search(rf"{option}\b", text), f"{option} is not in the guide"
+
+
+def anchors(page: Path) -> set[str]:
+    """Return what can be linked to in a page: its headings as the usual readers name them."""
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=_name(page)) for page in PAGES])
+def test_relative_links_lead_somewhere(page):
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    for link in _LINK.findall(text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{_name(page)} links to {link}, which is not there"
+        assert not anchor or anchor in anchors(target), f"{_name(page)}: no heading for {link}"
+
+
+def test_every_page_is_in_the_index():
+    index = ROOT / "docs" / "README.md"
+    linked = {
+        (index.parent / link.partition("#")[0]).resolve()
+        for link in _LINK.findall(index.read_text(encoding="utf-8"))
+    }
+    missing = set((ROOT / "docs").rglob("*.md")) - linked - {index}
+    assert not missing
+
+
+def rows(page: Path, heading: str) -> list[list[str]]:
+    """Return the cells of the first table after a heading, without its head."""
+    text = page.read_text(encoding="utf-8").split(f"\n## {heading}\n", 1)[1]
+    table = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)[0]
+    return [
+        [cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]
+    ]
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+def test_settings_of_the_methods_page(kind):
+    page = ROOT / "docs" / "methods" / f"{kind.name}.md"
+    said = {}
+    for names, defaults, *_ in rows(page, "Settings"):
+        names = re.findall(r"`(\w+)`", names)
+        said |= dict(zip(names, map(str.strip, defaults.split(",")), strict=True))
+    assert said == {field.name: str(field.default) for field in dataclasses.fields(kind)}
+
+
+def test_exit_codes_of_the_guide():
+    found = rows(ROOT / "docs" / "guide" / "troubleshooting.md", "Exit codes")
+    assert [(int(code), text) for code, text in found] == list(EXIT_TEXTS)
+
+
+def test_errors_of_the_guide():
+    found = rows(ROOT / "docs" / "guide" / "troubleshooting.md", "Error names")
+    kinds = {
+        name: kind
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, errors.DenoiseError)
+    }
+    said = {name.strip("`"): (base.strip("`"), code) for name, base, _, code in found}
+    assert said.keys() == kinds.keys() - {"DenoiseError"}
+    for name, (base, code) in said.items():
+        assert base in {parent.__name__ for parent in kinds[name].__bases__}
+        if code:
+            assert int(code) == exit_code(kinds[name]("…"))
+    # Layers are napari's, which no command meets.
+    assert [name for name, (_, code) in said.items() if not code] == ["LayerError"]
+
+
+def test_modules_and_layers_of_the_architecture_page():
+    tree, layers = (
+        block.text for block in blocks(ROOT / "docs" / "develop" / "architecture.md")[:2]
+    )
+    package = ROOT / "src" / "napari_gpu_denoise"
+    there = {
+        path.name + "/" * path.is_dir()
+        for path in package.iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").is_file()
+    }
+    assert set(re.findall(r"^  (\S+)", tree, re.MULTILINE)) == there
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    checked = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    said = [layer.split("|") for layer in layers.split("→")]
+    assert [[name.strip() for name in layer] for layer in said] == [
+        re.findall(r"napari_gpu_denoise\.(\w+)", layer) for layer in checked
+    ]
+
+
+def test_the_example_of_add_a_filter_is_a_filter(tmp_path, monkeypatch):
+    text = (ROOT / "docs" / "develop" / "add_a_filter.md").read_text(encoding="utf-8")
+    parts = dict(re.findall(r"^ +```(c|python)\n(.*?)^ +```$", text, re.MULTILINE | re.DOTALL))
+    kernel = tmp_path / "yaroslavsky" / "yaroslavsky.cl"
+    kernel.parent.mkdir()
+    kernel.write_text(textwrap.dedent(parts["c"]), encoding="utf-8")
+    monkeypatch.setattr(source, "kernel_folder", lambda: tmp_path)
+    example = types.ModuleType("yaroslavsky")
+    monkeypatch.setitem(sys.modules, "yaroslavsky", example)  # dataclasses look there
+    exec(textwrap.dedent(parts["python"]), vars(example))
+
+    settings = example.Yaroslavsky()
+    image, clean = noisy(2, 90, 70), scene(2, 90, 70)
+    result = gd.denoise(image, settings, 20)
+    assert psnr(result.image, clean) > psnr(image, clean) + 4
+    tiled = gd.denoise(image, settings, 20, memory_limit=1 << 17)
+    np.testing.assert_array_equal(tiled.image, result.image)
+    assert result.record.filter == "yaroslavsky"

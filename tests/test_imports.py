@@ -1,0 +1,92 @@
+"""What importing the package brings in, and who may import whom."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import napari_gpu_denoise as gd
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+HEAVY = {
+    *("numpy", "scipy", "dask", "zarr", "tifffile", "imagecodecs", "pyopencl", "tqdm"),
+    *("napari", "qtpy", "magicgui", "superqt", "PySide6", "PyQt5", "PyQt6", "npe2"),
+}
+
+
+def imported_by(statement: str) -> set[str]:
+    """Return the top-level modules that a fresh process holds after a statement."""
+    script = f"{statement}\nimport json, sys\nprint(json.dumps(list(sys.modules)))"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {name.split(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    assert not imported_by("import napari_gpu_denoise") & HEAVY
+
+
+@pytest.mark.parametrize(
+    "module", ["filters", "cli", "batch", "bench", "io", "samples", "noise", "run", "opencl.device"]
+)
+def test_importing_a_module_touches_no_device_and_no_gui(module):
+    allowed = {"numpy", "tifffile", "imagecodecs", "scipy"}
+    assert not imported_by(f"import napari_gpu_denoise.{module}") & (HEAVY - allowed)
+
+
+def test_the_plugin_lists_its_commands_without_qt_or_opencl():
+    found = imported_by("import napari_gpu_denoise._napari")
+    assert not found & {"pyopencl", "PySide6", "PyQt5", "PyQt6", "dask"}
+
+
+@pytest.mark.parametrize("name", gd.__all__)
+def test_every_public_name_is_there(name):
+    value = getattr(gd, name)
+    assert name in dir(gd)
+    if name != "__version__":
+        assert (value.__doc__ or "").strip(), name
+
+
+def test_every_filter_has_a_function_and_a_class_in_the_package():
+    for settings in gd.FILTERS:
+        assert getattr(gd, settings.__name__) is settings
+        assert callable(getattr(gd, settings.name))
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'bm5d'"):
+        _ = gd.bm5d
+
+
+def test_the_version_is_that_of_the_project():
+    assert gd.__version__ == PROJECT["project"]["version"]
+
+
+def test_imports_go_in_one_direction(monkeypatch):
+    from importlinter.cli import lint_imports
+
+    monkeypatch.chdir(ROOT)
+    assert lint_imports(no_cache=True) == 0
+
+
+def test_every_module_has_its_place_in_the_contracts():
+    contracts = PROJECT["tool"]["importlinter"]["contracts"]
+    package = ROOT / "src" / "napari_gpu_denoise"
+    modules = {
+        path.stem
+        for path in package.iterdir()
+        if (path.suffix == ".py" or (path / "__init__.py").exists()) and path.stem != "__init__"
+    }
+    layers = next(c for c in contracts if c["type"] == "layers")["layers"]
+    placed = {name.strip().split(".")[-1] for layer in layers for name in layer.split("|")}
+    assert placed == modules
+    for contract in contracts:
+        if contract["type"] == "forbidden" and "napari" in contract["forbidden_modules"]:
+            free = {name.split(".")[-1] for name in contract["source_modules"]}
+            assert free == modules - {"_napari"}
