@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 # An OpenCL for the CPU, and a screen and OpenGL for napari.
 system_packages pocl-opencl-icd xvfb xauth libegl1 libgl1 libgl1-mesa-dri libglx-mesa0 \
     libxkbcommon-x11-0 libxcb-cursor0 libxcb-icccm4 libxcb-keysyms1 libxcb-shape0 \
-    libxcb-render-util0 libxcb-image0 libdbus-1-3 libfontconfig1
+    libxcb-render-util0 libxcb-image0 libdbus-1-3 libfontconfig1 libglib2.0-0
 install_with_extra test
 
 .venv/bin/ruff check .

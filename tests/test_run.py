@@ -29,7 +29,7 @@ KIND = FILTERS[0]
     [(3, (3.0,)), (np.float32(2.5), (2.5,)), ([1, 2], (1.0, 2.0)), (np.array([4]), (4.0,))],
 )
 def test_sigma_is_one_number_or_one_a_channel(sigma, values):
-    assert resolve_sigma(sigma, np.ones((2, 5, 5)), "CYX") == (values, "given")
+    assert resolve_sigma(sigma, np.ones((2, 5, 5)), "CYX") == (values, "given", ())
 
 
 @pytest.mark.parametrize("sigma", [[], [1, 2, 3], [[1, 2]] * 2])
@@ -47,10 +47,19 @@ def test_planes_that_are_no_channels_share_one_sigma(sigma):
 def test_an_estimate_names_its_method():
     image = noisy(2, 64, 64)
     image[1] += noisy(64, 64, sigma=40, seed=1) - 110
-    sigma, source = resolve_sigma(None, image, "CYX")
+    sigma, source, notes = resolve_sigma(None, image, "CYX")
     assert len(sigma) == 2
     assert sigma[0] < sigma[1]
     assert source == f"estimated: {gd.estimate_noise(image, 'CYX').method}"
+    assert notes == ()
+
+
+def test_the_record_says_that_noise_grows_with_brightness():
+    level = np.linspace(20, 400, 128) * np.ones((128, 1))
+    image = np.random.default_rng(0).poisson(level).astype(np.float32)
+    (note,) = gd.denoise(image, small(KIND)).record.notes
+    assert note == gd.estimate_noise(image).notes[0]
+    assert gd.denoise(image, small(KIND), 10).record.notes == ()
 
 
 def test_settings_along_an_axis_of_length_one_do_not_apply():

@@ -99,7 +99,7 @@ def denoise_lazy(
     settings = settings_for(settings, names, array.shape)
     check_policy(nonfinite)
     wanted = output_dtype(dtype, array.dtype)
-    sigmas, _ = resolve_sigma(sigma, array, names)
+    sigmas = resolve_sigma(sigma, array, names).values
 
     # What a driver gives is worth nothing in another process: the names of the device are sent.
     sent = (device.name, device.platform, device.index) if isinstance(device, Device) else device

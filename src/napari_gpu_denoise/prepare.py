@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,8 +40,16 @@ def settings_for(settings: Filter, names: str, shape: tuple[int, ...]) -> Filter
     return replace(settings, **unused)
 
 
-def resolve_sigma(sigma, array, names: str) -> tuple[tuple[float, ...], str]:
-    """Return sigma a channel, or one for all, and where it comes from.
+class ResolvedSigma(NamedTuple):
+    """Sigma a channel, or one for all, where it comes from, and what the user should know of it."""
+
+    values: tuple[float, ...]
+    source: str
+    notes: tuple[str, ...] = ()
+
+
+def resolve_sigma(sigma, array, names: str) -> ResolvedSigma:
+    """Check the sigma that was given, or estimate it where it is None.
 
     Raises
     ------
@@ -49,7 +58,7 @@ def resolve_sigma(sigma, array, names: str) -> tuple[tuple[float, ...], str]:
     """
     if sigma is None:
         estimate = estimate_noise(array, names)
-        return tuple(estimate.sigma), f"estimated: {estimate.method}"
+        return ResolvedSigma(estimate.sigma, f"estimated: {estimate.method}", estimate.notes)
     try:
         values = tuple(float(s) for s in np.atleast_1d(np.asarray(sigma, dtype=np.float64)))
     except (TypeError, ValueError) as error:
@@ -66,7 +75,7 @@ def resolve_sigma(sigma, array, names: str) -> tuple[tuple[float, ...], str]:
             f"{len(values)} values of sigma were given for {channels} channels: give one for all "
             "or one for each."
         )
-    return values, "given"
+    return ResolvedSigma(values, "given")
 
 
 def check_policy(nonfinite: str) -> None:

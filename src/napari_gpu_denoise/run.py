@@ -201,8 +201,8 @@ def denoise_steps(
             f"NaN and infinity cannot be kept in a result of type {out.dtype}: use dtype='float32'."
         )
     levels = Levels.of(array)
-    sigmas, source = resolve_sigma(sigma, array, names)
-    notes: list[str] = []
+    sigmas, source, found = resolve_sigma(sigma, array, names)
+    notes = list(found)
 
     if any(sigmas):
         wide = extend(array, names, array.shape, applied.smallest)

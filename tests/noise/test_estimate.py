@@ -10,7 +10,7 @@ import pytest
 
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
 from napari_gpu_denoise.noise import NoiseEstimate, estimate_noise
-from reference.data import REASON, data_folder, pictures
+from reference.data import REASON, data_folder, microscopy_pairs, pictures
 
 
 def noise(shape, sigma=10.0, seed=0):
@@ -24,6 +24,22 @@ def scene(ny=256, nx=256):
     picture[(y - 70) ** 2 + (x - 80) ** 2 < 2500] += 50
     stripes = 25 * np.sin(2.1 * x) * np.sin(1.7 * y)
     return picture + np.where(y > ny // 2, stripes, 0)
+
+
+def cells(ny=256, nx=256, background=20.0):
+    """Bright discs of several levels with soft edges, on a dark ground: a sixth of the picture."""
+    y, x = np.mgrid[:ny, :nx]
+    picture = np.full((ny, nx), background)
+    for i, (cy, cx) in enumerate(np.random.default_rng(5).uniform(20, 236, (18, 2))):
+        picture += (60 + 25 * i) / (1 + np.exp((np.hypot(y - cy, x - cx) - 14) / 2))
+    return picture
+
+
+def photons(picture, gain=1.0, read=0.0, seed=0):
+    """Return a picture with photon and read noise, and the overall deviation of that noise."""
+    rng = np.random.default_rng(seed)
+    noisy = gain * rng.poisson(picture / gain) + rng.normal(0, read, picture.shape)
+    return noisy, np.sqrt(np.mean(gain * picture + read**2))
 
 
 def one(image, axes=None):
@@ -267,6 +283,89 @@ def test_summary_and_dict():
     assert again["planes"] == 2
 
 
+@pytest.mark.parametrize("gain", [0.3, 1, 3])
+@pytest.mark.parametrize("read", [0, 3])
+def test_photon_noise(gain, read):
+    """One sigma is the root of the mean variance, and the estimate says what that hides."""
+    _, x = np.mgrid[:256, :256]
+    for picture in (cells(), 20 + 1.5 * x + 10 * np.sin(x / 9)):
+        image, overall = photons(picture, gain, read)
+        result = estimate_noise(image)
+        assert result.sigma == pytest.approx((overall,), rel=0.1)
+        assert "brightness" in result.method
+        (note,) = result.notes
+        assert "grows with brightness" in note
+        dark, bright = (float(part.split()[0]) for part in note.split(" from ")[1].split(" to "))
+        low, high, top = np.sqrt(gain * np.quantile(picture, [0.04, 0.9, 1]) + read**2)
+        assert dark == pytest.approx(low, rel=0.15)
+        assert 0.95 * high < bright < 1.05 * top
+        assert note in result.summary()
+        assert json.loads(json.dumps(result.as_dict()))["notes"] == [note]
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-3, 1e300])
+def test_photon_noise_in_other_units(scale):
+    image, overall = photons(cells())
+    assert one(scale * image) == pytest.approx(scale * overall, rel=0.1)
+
+
+def test_standard_error_of_photon_noise():
+    found = [estimate_noise(photons(cells(128, 128), seed=seed)[0]) for seed in range(30)]
+    assert all(each.notes for each in found)
+    spread = np.std([each.sigma[0] for each in found], ddof=1)
+    predicted = np.sqrt(np.mean([each.standard_error[0] ** 2 for each in found]))
+    assert 0.5 < predicted / spread < 2
+
+
+@pytest.mark.parametrize("sigma", [1, 2, 5, 10, 30])
+def test_texture_is_no_trend(sigma):
+    """The brighter, the more texture; but the noise is the same everywhere."""
+    y, x = np.mgrid[:256, :256]
+    grass = np.sin(2.1 * x) * np.sin(1.7 * y) + np.sin(0.9 * x + 1.3 * y)
+    for picture in (scene(), 40 + 0.6 * x + 0.08 * x * grass, cells()):
+        result = estimate_noise(picture + noise(picture.shape, sigma))
+        assert result.notes == ()
+        assert "brightness" not in result.method
+
+
+def test_noise_that_hardly_grows_is_one_noise():
+    _, x = np.mgrid[:256, :256]
+    image, overall = photons(300.0 + 0.9 * x)
+    result = estimate_noise(image)
+    assert result.notes == ()
+    assert result.sigma == pytest.approx((overall,), rel=0.15)
+
+
+def test_noise_cut_at_zero_is_no_trend():
+    _, x = np.mgrid[:300, :300]
+    image = np.rint(0.5 * x + noise((300, 300), 12)).clip(0, 255)
+    for dtype in (np.uint8, np.float32):
+        result = estimate_noise(image.astype(dtype))
+        assert result.notes == ()
+        assert result.sigma == pytest.approx((12,), rel=0.05)
+
+
+def test_a_note_names_its_channel():
+    image, overall = photons(cells())
+    stack = np.stack([100 + noise(image.shape, 5), image])
+    result = estimate_noise(stack, "CYX")
+    assert result.sigma == pytest.approx((5, overall), rel=0.1)
+    (note,) = result.notes
+    assert "channel 1" in note
+    assert " or " in result.method
+    assert "channel" not in estimate_noise(image[None], "CYX").notes[0]
+
+
+@pytest.mark.parametrize(("grows", "told"), [(1, False), (3, True), (4, True)])
+def test_most_planes_decide(grows, told):
+    stack = np.array(
+        [photons(cells(), seed=t)[0] if t < grows else 100 + noise((256, 256)) for t in range(4)]
+    )
+    result = estimate_noise(stack, "TYX")
+    assert bool(result.notes) == told
+    assert ("brightness" in result.method) == told
+
+
 def test_same_answer_each_time():
     image = scene() + noise((256, 256))
     assert estimate_noise(image) == estimate_noise(image.copy())
@@ -277,12 +376,24 @@ def test_photographs():
     """The accuracy the documentation claims, on the 68 pictures of the Berkeley set."""
     clean = [picture.astype(np.float32) for picture in pictures("bsd68").values()]
     assert len(clean) == 68
+    noted = 0
     for sigma in (5, 10, 20, 30, 50):
-        errors = np.array(
-            [
-                abs(one(picture + noise(picture.shape, sigma, seed)) / sigma - 1)
-                for seed, picture in enumerate(clean)
-            ]
-        )
+        noisy = [picture + noise(picture.shape, sigma, i) for i, picture in enumerate(clean)]
+        found = [estimate_noise(picture) for picture in noisy]
+        noted += sum(bool(each.notes) for each in found)
+        errors = np.array([abs(each.sigma[0] / sigma - 1) for each in found])
         assert errors.mean() <= 0.03, sigma
         assert errors.max() <= (0.25 if sigma < 10 else 0.15), sigma
+    assert noted <= 6, "noise that is the same everywhere, of 340 pictures"
+
+
+@pytest.mark.skipif(data_folder() is None, reason=REASON)
+def test_fluorescence():
+    """Measured images: the noise is known from the mean of 400."""
+    for noisy, mean in microscopy_pairs().values():
+        slope, offset = np.polyfit(mean.ravel(), noisy.ravel(), 1)
+        overall = np.std(noisy - slope * mean - offset)
+        for dtype in (np.uint8, np.float32):
+            result = estimate_noise(noisy.astype(dtype))
+            assert result.sigma == pytest.approx((overall,), rel=0.1)
+            assert len(result.notes) == 1

@@ -6,17 +6,20 @@ are ranked by their energy at the low frequencies and the noise is read at the h
 the smoothest ones: ranking and reading use independent numbers, so that preferring smooth patches
 does not favour patches whose noise happens to be weak. Fine regular texture fills a few of the high
 frequencies, so where their mean is above their median, the median counts. How many patches are used
-follows from the image (`_pooled_variance`): few where texture is everywhere, all where there is
+follows from the image (`pooled_variance`): few where texture is everywhere, all where there is
 none.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from napari_gpu_denoise.noise.patches import as_floats, clipping_levels, read_patches
+from napari_gpu_denoise.noise.pooling import FIRST_PATCHES, pooled_variance
+from napari_gpu_denoise.noise.strata import Trend, brightness_trend
 
 METHOD = "high frequencies of the smoothest patches"
 
@@ -25,13 +28,20 @@ PATCH = 8
 # A coefficient (j, k) of an n x m patch counts as high where (j + 1/2)/n + (k + 1/2)/m is above
 # this: the upper 28 of the 64 of an 8 x 8 patch, and at least one of any patch above one pixel.
 HIGH_FREQUENCY = 1.125
-FIRST_PATCHES = 64  # the smallest set of patches a variance is read from
-SIGNIFICANT = 1.5  # standard errors by which more patches may raise the variance
+UPPER_FREQUENCY = 1.4  # the same sum, above which lies the upper half of those
 CLIPPED_SHARE = 0.5  # patches with more clipped pixels than this say nothing
 MARGIN = 3  # noise standard deviations that keep nearly all pixels from a clipping level
 
 
-def plane_noise(plane: np.ndarray) -> tuple[float, float] | None:
+class PlaneNoise(NamedTuple):
+    """Noise of a plane in grey levels: standard deviation, its standard error, and its trend."""
+
+    sigma: float
+    error: float
+    trend: Trend | None = None
+
+
+def plane_noise(plane: np.ndarray) -> PlaneNoise | None:
     """Estimate the noise of one plane.
 
     Parameters
@@ -41,9 +51,8 @@ def plane_noise(plane: np.ndarray) -> tuple[float, float] | None:
 
     Returns
     -------
-    tuple of float or None
-        Standard deviation of the noise and its standard error, in grey levels; None where no pixel
-        is finite.
+    PlaneNoise or None
+        None where no pixel is finite.
     """
     # Scattered non-finite pixels may leave no large patch whole, but still smaller ones.
     for size in (PATCH, PATCH // 2, PATCH // 4, 1):
@@ -52,18 +61,20 @@ def plane_noise(plane: np.ndarray) -> tuple[float, float] | None:
             break
     else:
         return None
-    low, high = _frequencies(shape)
+    low, high, upper = _frequencies(shape)
     if not len(high):
-        return 0.0, 0.0  # single pixels: nothing to compare them with
+        return PlaneNoise(0.0, 0.0)  # single pixels: nothing to compare them with
 
     levels = clipping_levels(plane)
     clean = np.ones(len(patches), bool)
+    share = np.zeros(len(patches))  # of clipped pixels
     if levels:
         share = np.mean([patches == level for level in levels], axis=(0, 2)) * len(levels)
         last = min(FIRST_PATCHES, len(share)) - 1
         least = np.partition(share, last)[last]
         if least > CLIPPED_SHARE:
-            levels = []  # a mask, a drawing, a blank plane: its extremes are what there is
+            # A mask, a drawing, a blank plane: its extremes are what there is.
+            levels, share = [], np.zeros(len(patches))
         else:
             clean = share <= least
 
@@ -72,26 +83,30 @@ def plane_noise(plane: np.ndarray) -> tuple[float, float] | None:
     spectrum = np.square(differences @ np.concatenate([low, high]).T)
     rank = spectrum[:, : len(low)].sum(axis=1)
     energy = spectrum[:, len(low) :]
-    variance, error = _pooled_variance(rank[clean], energy[clean], overlap)
+    mean = values @ np.full(values.shape[1], 1 / values.shape[1])
+    variance, error, _ = pooled_variance(rank, energy, overlap, np.flatnonzero(clean))
     if levels:
         # Patches that show few clipped pixels are those whose noise happened to spare them, so it
         # is too weak near a clipping level. Chosen by their mean they are free of that: it says
         # nothing on the high frequencies. A better estimate moves the choice, hence twice.
-        mean = values.mean(axis=1)
         distance = np.min([np.abs(mean - level) for level in levels], axis=0)
         for _ in range(2):
-            far = distance > MARGIN * math.sqrt(variance)
-            if np.count_nonzero(far) < FIRST_PATCHES:
+            far = np.flatnonzero(distance > MARGIN * math.sqrt(variance))
+            if len(far) < FIRST_PATCHES:
                 break
-            variance, error = _pooled_variance(rank[far], energy[far], overlap)
+            variance, error, _ = pooled_variance(rank, energy, overlap, far)
+    trend = brightness_trend(mean, rank, energy, share, upper, overlap)
+    if trend is not None:
+        trend = Trend(*(unit * value for value in trend))
     sigma = math.sqrt(variance) * unit
-    return sigma, sigma * error
+    return PlaneNoise(sigma, sigma * error, trend)
 
 
-def _frequencies(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+def _frequencies(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the cosine transform of a patch as two matrices: low frequencies, high ones.
 
-    Rows are orthonormal; the mean of the patch belongs to neither.
+    Rows are orthonormal; the mean of the patch belongs to neither. The third array tells which of
+    the high frequencies are the upper ones.
     """
     transforms, frequencies = [], []
     for n in shape:
@@ -103,34 +118,4 @@ def _frequencies(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     matrix = np.kron(*transforms)
     frequency = np.add.outer(*frequencies).ravel()
     high = frequency > HIGH_FREQUENCY
-    return matrix[~high][1:], matrix[high]
-
-
-def _pooled_variance(rank: np.ndarray, energy: np.ndarray, overlap: float) -> tuple[float, float]:
-    """Return the noise variance and the relative standard error of its square root.
-
-    `rank` orders the patches from smooth to textured, `energy` (patch, frequency) holds their
-    squared high-frequency coefficients, `overlap` is how many patches share a pixel. Of sets of
-    the smoothest 64, 128, 256 ... patches the largest is taken whose variance exceeds that of no
-    smaller set by more than its standard error allows: where it does, texture has come in.
-    """
-    energy = energy[np.argsort(rank, kind="stable")]
-    patches, frequencies = energy.shape
-    power = np.zeros(frequencies)
-    variance, error, bound = 0.0, 0.0, math.inf
-    start, stop = 0, min(FIRST_PATCHES, patches)
-    while True:
-        power += energy[start:stop].sum(axis=0)
-        # Overlapping patches share pixels, so they count as fewer independent numbers.
-        independent = max(stop / overlap, 1.0)
-        # The median of chi-squared variables is below their mean, by nearly this factor.
-        median = float(np.median(power)) / (1 - 2 / (9 * independent)) ** 3
-        found = min(float(power.mean()), median) / stop
-        relative = math.sqrt(0.5 / (independent * frequencies))
-        if found <= bound:
-            variance, error = found, relative
-        # The variance varies twice as much as its square root.
-        bound = min(bound, found * (1 + SIGNIFICANT * 2 * relative))
-        if stop == patches:
-            return variance, error
-        start, stop = stop, min(2 * stop, patches)
+    return matrix[~high][1:], matrix[high], frequency[high] > UPPER_FREQUENCY

@@ -10,7 +10,7 @@ from typing import Any
 
 from napari_gpu_denoise.errors import KernelError
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.opencl.source import expand
+from napari_gpu_denoise.opencl.source import expand, name_lines
 
 # No relaxed mathematics: unsafe flags have given coloured blocks on some drivers.
 _OPTIONS = ("-cl-std=CL1.2",)
@@ -73,9 +73,10 @@ class Session:
             try:
                 return cl.Program(self.context, expand(name + ".cl")).build(options=options)
             except cl.Error as error:
+                told = name_lines(str(error), name + ".cl")
                 raise KernelError(
                     f"{self.device} cannot build the kernel {name}: update its driver or choose "
-                    f"another device. The compiler says: {error}"
+                    f"another device. The compiler says: {told}"
                 ) from error
 
 

@@ -7,6 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 
 _INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"\s*$')
+_MARK = re.compile(r'^#line (\d+) "(.+)"$')
+_NAMELESS = re.compile(r"<kernel>:(\d+)")
 
 
 @lru_cache(maxsize=1)
@@ -47,3 +49,25 @@ def _expand(name: str, seen: set[str]) -> str:
         else:
             lines.append("")
     return "\n".join(lines)
+
+
+def name_lines(message: str, name: str) -> str:
+    """Return a compiler's message with real places in it.
+
+    NVIDIA's compiler knows no ``#line`` marks: it calls the expanded source ``<kernel>`` and counts
+    its lines.
+    """
+    places, file, number = [], name, 0
+    for line in expand(name).splitlines():
+        mark = _MARK.match(line)
+        if mark:
+            number, file = int(mark[1]) - 1, mark[2]
+        else:
+            number += 1
+        places.append(f"{file}:{number}")
+
+    def place(found: re.Match) -> str:
+        line = int(found[1])
+        return places[line - 1] if 0 < line <= len(places) else found[0]
+
+    return _NAMELESS.sub(place, message)
