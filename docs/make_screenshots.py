@@ -147,7 +147,7 @@ def napari_pictures() -> None:
 
     for section in panel.sections():
         section.expand(animate=False)
-    window.resize(SIZE[0], SIZE[1] + 150)
+    window.resize(SIZE[0], SIZE[1] + 250)
     settle(1)
     save(panel, "panel")
     viewer.close()
@@ -162,7 +162,7 @@ def readme_picture() -> None:
 
     noisy = tifffile.imread(samples.path("fluorescence"))
     settings = NLMeans(step=1, frames_before=2, frames_after=2)
-    # The noise grows with the signal: an estimate is that of the background, 10.
+    # The noise grows with the signal, and most of the object lies above the estimate, 12.
     result = denoise(noisy, settings, 15, axes="TYX", dtype="float32")
     frame = 8
     low, high = np.percentile(noisy[frame], (0.5, 99.7))

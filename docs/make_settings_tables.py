@@ -101,7 +101,7 @@ def picture(samples: dict) -> None:
     part = np.s_[8, 30:126, 20:116]
     low, high = np.percentile(noisy[8], (0.5, 99.7))
     shown = {"noisy": noisy[part]}
-    for sigma, words in ((5, "too low"), (10, "as estimated"), (15, "right"), (45, "too high")):
+    for sigma, words in ((6, "too low"), (12, "as estimated"), (15, "right"), (45, "too high")):
         shown[f"sigma {sigma}: {words}"] = denoise(noisy, "TYX", sigma)[part]
     figure, places = plt.subplots(1, len(shown), figsize=(12, 2.75), facecolor="white")
     for place, (title, image) in zip(places, shown.items(), strict=True):

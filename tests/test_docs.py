@@ -74,9 +74,15 @@ def _name(page: Path) -> str:
 
 
 def assert_printed(printed: str, said: str, where: str) -> None:
-    """Compare what was printed with what a page says; "…" there stands for anything."""
-    pattern = ".*".join(re.escape(part) for part in said.rstrip().split("…"))
-    fits = re.fullmatch(pattern, printed.rstrip(), re.DOTALL)
+    """Compare what was printed with what a page says.
+
+    There "…" stands for anything in a line, alone in its line for any number of lines.
+    """
+    lines = [
+        r"[\s\S]*" if line == "…" else ".*".join(map(re.escape, line.split("…")))
+        for line in said.rstrip().splitlines()
+    ]
+    fits = re.fullmatch("\n".join(lines), printed.rstrip())
     assert fits, f"{where} says\n{said}\nbut this was printed:\n{printed}"
 
 

@@ -74,7 +74,9 @@ def main() -> None:
             settings.patch, settings.step, settings.window, settings.neighbours, (0, 0), 0
         )
         variants = [Variant("search_lanes", {"LANES": 1, "SPLIT": 1})]
-        variants += [Variant("search_lanes", {"LANES": n, "SPLIT": settings.step}) for n in (8, 16)]
+        if device.float_lanes > 1:
+            for lanes in (8, 16):
+                variants.append(Variant("search_lanes", {"LANES": lanes, "SPLIT": settings.step}))
         variants += fitting_variants(wanted, device)
         image = synthetic(shape).astype(np.float32)
         for variant in variants:

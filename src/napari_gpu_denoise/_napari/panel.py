@@ -253,7 +253,9 @@ def told(record: Any, seconds: float) -> str:
         sentences.append(f"{record.saturated} values were clipped to {record.output_dtype}.")
     if record.nonfinite:
         sentences.append(f"{record.nonfinite} NaN or infinite pixels were left in place.")
-    return " ".join([*sentences, *record.notes])
+    # Notes stand alone elsewhere; here they become sentences.
+    sentences += [note[:1].upper() + note[1:].rstrip(".") + "." for note in record.notes]
+    return " ".join(sentences)
 
 
 def _abandon(jobs: list[Job]) -> None:

@@ -80,7 +80,7 @@ def brightness_trend(
     white = np.array([_is_white(each, upper) for each in pooled])
     if np.count_nonzero(white) < LEAST_STRATA:
         return None
-    x, counts = np.array(level), np.array(share, float)
+    x, counts = np.array(level) - level[0], np.array(share, float)
     y = np.array([each.variance for each in pooled])
     error = 2 * np.array([each.error for each in pooled])  # relative, of the variance
     fit = _line(x[white], y[white])
@@ -88,7 +88,8 @@ def brightness_trend(
         return None
     line = np.maximum(np.polyval(fit, x), y[white].min())
     spread = float(np.hypot(*error[white][[0, -1]]))
-    if line[white][-1] < line[white][0] * max(RELEVANT, math.exp(SIGNIFICANT * spread)):
+    factor = max(RELEVANT, math.exp(SIGNIFICANT * spread))
+    if not line[white][-1] >= factor * line[white][0]:
         return None
     # Texture may have raised the strata that are not white, but never lowered one.
     variance = np.where(white, y, np.minimum(y, line))
@@ -112,7 +113,7 @@ def _strata(mean: np.ndarray) -> list[np.ndarray]:
     ordered = mean[order]
     steps = np.arange(1, STRATA) / STRATA
     numbers = ordered[(steps * len(mean)).astype(int)]
-    first, last = ordered[0], ordered[-1 - FIRST_PATCHES]
+    first, last = ordered[FIRST_PATCHES], ordered[-FIRST_PATCHES]
     limits = (numbers + first + steps * (last - first)) / 2
     return np.split(order, np.searchsorted(ordered, limits))
 
