@@ -30,6 +30,14 @@ def pytest_sessionstart(session) -> None:
         )
 
 
+def pytest_sessionfinish(session) -> None:
+    # Qt ends the process by a crash where the context last drawn with is still the current one.
+    gui = sys.modules.get("PySide6.QtGui")
+    context = gui and gui.QOpenGLContext.currentContext()
+    if context:
+        context.doneCurrent()
+
+
 def pytest_report_header(config) -> list[str]:
     return [f"OpenCL device {device.index}: {device} {device.problem}" for device in devices()]
 

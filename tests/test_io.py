@@ -672,6 +672,21 @@ def test_cut_short(tmp_path, layout):
     assert refusals > 50
 
 
+def test_cut_short_where_the_log_is_muted(tmp_path):
+    """A program may mute the log of tifffile, which alone tells of a broken chain of pages."""
+    whole, path = tmp_path / "whole.tif", tmp_path / "cut.tif"
+    tifffile.imwrite(whole, noise(6, 40, 48), photometric="minisblack", metadata=None)
+    path.write_bytes(whole.read_bytes()[:9000])
+    logger = logging.getLogger("tifffile")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        refused(path)
+        assert logger.level == logging.CRITICAL
+    finally:
+        logger.setLevel(level)
+
+
 def test_cut_short_where_the_decoder_does_not_mind(tmp_path):
     """A JPEG decoder fills what is missing with grey."""
     path = tmp_path / "in.tif"

@@ -92,11 +92,38 @@ class _Collect(logging.Handler):
 def _log_of_tifffile() -> Iterator[list[str]]:
     """Collect what tifffile only logs: much of what is wrong with a file."""
     logger, handler = logging.getLogger("tifffile"), _Collect()
-    logger.addHandler(handler)
+    with _heard(logger):
+        logger.addHandler(handler)
+        try:
+            yield handler.messages
+        finally:
+            logger.removeHandler(handler)
+
+
+_hearing = threading.Lock()
+_muted: list[tuple[int, bool, bool]] = []
+_listeners = 0
+
+
+@contextlib.contextmanager
+def _heard(logger: logging.Logger) -> Iterator[None]:
+    """Undo the muting of a logger while it is listened to: a program may have muted tifffile's."""
+    global _listeners
+    with _hearing:
+        _listeners += 1
+        if _listeners == 1 and not logger.isEnabledFor(logging.WARNING):
+            _muted.append((logger.level, logger.disabled, logger.propagate))
+            logger.setLevel(logging.WARNING)
+            # Others are still not to be told.
+            logger.disabled, logger.propagate = False, False
     try:
-        yield handler.messages
+        yield
     finally:
-        logger.removeHandler(handler)
+        with _hearing:
+            _listeners -= 1
+            if _listeners == 0 and _muted:
+                level, logger.disabled, logger.propagate = _muted.pop()
+                logger.setLevel(level)
 
 
 def _brief(error: BaseException) -> str:
