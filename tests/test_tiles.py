@@ -101,6 +101,15 @@ def test_frames_are_parted_before_rows_and_rows_before_columns():
     assert {tile.t.size for tile in rows} == {1}
 
 
+def test_a_limit_on_what_is_yielded_is_not_eaten_by_margins():
+    reach = Reach(t=(2, 2), y=(17, 17), x=(17, 17))
+    tiles = split((1, 16, 1, 192, 208), reach, 1 << 18, max_yield=18000)
+    yields = [math.prod(tile.shape) for tile in tiles]
+    assert sum(yields) == 16 * 192 * 208
+    assert max(yields) <= 18000
+    assert len(tiles) < 2 * 16 * 192 * 208 / 18000
+
+
 def test_a_limit_of_one_pixel_still_ends():
     tiles = split((1, 1, 1, 20, 20), Reach(y=(3, 3), x=(3, 3)), 1)
     assert len(tiles) == 400

@@ -17,7 +17,7 @@ from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.pipeline import Filter, Pipeline, tile_pixels
+from napari_gpu_denoise.pipeline import Filter, Pipeline, tile_pixels, tile_yield
 from napari_gpu_denoise.run import denoise
 from napari_gpu_denoise.tiles import split
 
@@ -102,7 +102,8 @@ def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: i
     names = "." * (len(shape) - 2) + "YX"
     source, out = arrange(image, names), arrange(np.empty_like(image), names)
     pixels = tile_pixels(settings, device, image.size)
-    tiles = split(source.shape, settings.reach, pixels)
+    most = tile_yield(settings, device)
+    tiles = split(source.shape, settings.reach, pixels, max_yield=most)
     levels = Levels.of(image)
     runs = []
     with device_errors(chosen), borrow(chosen) as arena:

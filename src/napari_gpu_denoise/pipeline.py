@@ -101,14 +101,26 @@ def tile_pixels(
         budget = min(budget, memory_limit)
     limit = min(budget / each, device.max_alloc / max(settings.bytes_per_pixel, 4.0))
     limit = min(limit, _LARGEST_TILE.get(device.kind, _LARGEST_GPU_TILE))
+    return max(int(limit), 1)
+
+
+def tile_yield(settings: Filter, device: Device) -> int:
+    """Return how many pixels a tile may yield, so that its launches take no longer than they may.
+
+    Parameters
+    ----------
+    settings : Filter
+        Tells operations a pixel.
+    device : Device
+        Its kind and speed.
+    """
     # Operations a clock and unit: a tenth of the peak, what a poor driver reaches (Intel's GPUs
     # count small units); on a CPU, where no display waits, what is reached.
     seconds, per_clock = _LAUNCH_SECONDS, 1.6 if "intel" in device.vendor.lower() else 12.8
     if device.kind in _LARGEST_TILE:
         seconds, per_clock = _TILE_SECONDS, 4.0
     speed = per_clock * device.compute_units * max(device.clock, 500) * 1e6
-    limit = min(limit, seconds * speed / settings.operations_per_pixel)
-    return max(int(limit), 1)
+    return max(int(seconds * speed / settings.operations_per_pixel), _SMALLEST_TILE)
 
 
 @dataclass
@@ -292,8 +304,9 @@ def execute(
             f"allow at least {needed}."
         )
     pixels = min(tile_pixels(settings, session.device, whole, memory_limit), whole)
+    most = tile_yield(settings, session.device)
     while True:
-        tiles = split(shape, settings.reach, pixels, part)
+        tiles = split(shape, settings.reach, pixels, part, most)
         yield Progress(0, len(tiles))
         try:
             with device_errors(session), borrow(session) as arena:
@@ -310,7 +323,7 @@ def execute(
             smaller = tiles
             while smaller == tiles and pixels > _SMALLEST_TILE:
                 pixels //= 2
-                smaller = split(shape, settings.reach, pixels, part)
+                smaller = split(shape, settings.reach, pixels, part, most)
             if smaller == tiles:
                 raise DeviceMemoryError(
                     f"{session.device} has too little free memory even for tiles of {pixels} "

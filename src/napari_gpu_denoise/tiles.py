@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ def split(
     reach: Reach,
     max_pixels: int,
     part: tuple[Span, Span, Span, Span] | None = None,
+    max_yield: int | None = None,
 ) -> list[Tile]:
     """Cut sequences of frames into tiles that read at most `max_pixels` pixels each.
 
@@ -103,6 +104,8 @@ def split(
         Largest number of pixels a tile may read.
     part : tuple of Span, optional
         What to yield along t, z, y, x, and what there is to read; by default the whole axes.
+    max_yield : int, optional
+        Largest number of pixels a tile may yield, which is what its time goes with.
 
     Returns
     -------
@@ -121,10 +124,13 @@ def split(
             total *= min(ceil(whole.size / count) + before + after, whole.source_size)
         return total
 
+    def yielded() -> int:
+        return prod(ceil(length / count) for length, count in zip(lengths, parts, strict=True))
+
     # A part smaller than its margin would be read many times over: such cuts come last.
     smallest = (2 * sum(reach.t), 4 * sum(reach.y), 4 * sum(reach.x), 2 * sum(reach.z), 1, 1, 1)
     for axis, size in zip((0, 2, 3, 1, 0, 2, 3), smallest, strict=True):
-        while pixels() > max_pixels:
+        while pixels() > max_pixels or (max_yield is not None and yielded() > max_yield):
             more = parts[axis] + max(1, parts[axis] // 8)
             if ceil(lengths[axis] / more) < max(size, 1) or more > lengths[axis]:
                 break
