@@ -189,3 +189,18 @@ def test_tiles_suit_the_device(device):
     assert tile_yield(settings, slow) < tile_yield(settings, gpu)
     hard = dataclasses.replace(KIND(), **({"window": 41} if hasattr(settings, "window") else {}))
     assert tile_yield(hard, slow) < tile_yield(settings, slow)
+
+
+@pytest.mark.parametrize("axes", ["YX", "TYX", "ZYX"])
+def test_heavy_work_on_a_slow_device_is_not_cut_to_crumbs(device, axes):
+    slow = dataclasses.replace(
+        device, kind="integrated GPU", compute_units=2, clock=600, memory=2 << 30, vendor="Intel"
+    )
+    heavy = joining(KIND, axes, patch=8, step=1, window=51)
+    shape = (1, 10 if "T" in axes else 1, 10 if "Z" in axes else 1, 700, 800)
+    pixels = tile_pixels(heavy, slow, math.prod(shape))
+    tiles = split(shape, heavy.reach, pixels, max_yield=tile_yield(heavy, slow))
+    assert max(math.prod(tile.shape) for tile in tiles) <= tile_yield(heavy, slow)
+    assert min(math.prod(tile.shape) for tile in tiles) > 1000
+    # What is read beside what is yielded costs far less than the search itself.
+    assert sum(math.prod(tile.source_shape) for tile in tiles) < 100 * math.prod(shape)

@@ -202,13 +202,14 @@ def _choose(wanted: Device | int | str | None) -> tuple[Device, str]:
             return best, "it is the only usable OpenCL device"
         return best, f"it is the fastest {best.kind} (order: discrete GPU, integrated GPU, CPU)"
     if isinstance(wanted, int) or wanted.isdecimal():
-        for candidate in available:
-            if candidate.index == int(wanted):
-                return candidate, reason
+        fitting = [d for d in available if d.index == int(wanted)]
     else:
         fitting = [d for d in available if _fits(d, wanted.lower())]
-        if fitting:
-            return min(fitting, key=_rank), reason
+    if fitting:
+        best = min(fitting, key=_rank)
+        if best.problem:
+            raise NoDeviceError(f"{best} cannot be used: {best.problem}.")
+        return best, reason
     names = "; ".join(f"{d.index}: {d.name}" for d in available)
     raise NoDeviceError(f"No OpenCL device fits {wanted!r}: choose one of {names}.")
 
