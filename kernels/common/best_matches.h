@@ -89,3 +89,12 @@ inline void keep_pending(uint *best, __local uint *pending, int *count, bool due
         *count = 0;
     }
 }
+
+// Inserts what is still pending and writes the list, one row of `columns` values a rank.
+inline void store_matches(uint *best, __local const uint *pending, int count, __global uint *out, int columns)
+{
+    insert_pending(best, pending, count);
+    #pragma unroll
+    for (int k = 0; k < NEIGHBOURS; ++k)
+        out[k * columns] = best[k];
+}

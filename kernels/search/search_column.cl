@@ -146,11 +146,7 @@ void search_column(__global const float *padded, int pnz, int pny, int pitch,
             }
         }
     }
-    if (mine) {
-        insert_pending(best, pending + item, count);
-        __global uint *out = keys + ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;
-        #pragma unroll
-        for (int k = 0; k < NEIGHBOURS; ++k)
-            out[k * columns] = best[k];
-    }
+    if (mine)
+        store_matches(best, pending + item, count,
+                      keys + ((size_t)frame * rows + row) * NEIGHBOURS * columns + column, columns);
 }
