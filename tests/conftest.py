@@ -31,7 +31,8 @@ def pytest_sessionstart(session) -> None:
 
 
 def pytest_sessionfinish(session) -> None:
-    # Qt ends the process by a crash where the context last drawn with is still the current one.
+    # Without this look, every second run or so crashed after its last test: Qt's clean-up at exit
+    # let go of an OpenGL context (QOpenGLContext::doneCurrent) when the screen was gone already.
     gui = sys.modules.get("PySide6.QtGui")
     context = gui and gui.QOpenGLContext.currentContext()
     if context:
