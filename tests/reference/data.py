@@ -34,17 +34,17 @@ def data_folder() -> Path | None:
 
 
 def pictures(name: str) -> dict[str, np.ndarray]:
-    """Read a set of grey pictures.
+    """Read a set of pictures.
 
     Parameters
     ----------
     name : str
         ``"bsd68"``, ``"set12"`` or ``"denoiselab13"``: photographs; ``"tractor"``: the luminance of
-        ten video frames; ``"colin27"``: slices of a head, 0 to 255.
+        ten video frames; ``"colin27"``: slices of a head, 0 to 255; ``"colour"``: photographs.
 
     Returns
     -------
-    dict of ndarray, (ny, nx), uint8 or float32
+    dict of ndarray, (ny, nx) or in colour (ny, nx, 3), uint8 or float32
         By file or slice, in order.
 
     Raises

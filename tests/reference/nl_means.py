@@ -14,7 +14,7 @@ import numpy as np
 
 def nl_means(
     image: np.ndarray,
-    sigma: float,
+    sigma: float | np.ndarray,
     *,
     patch: int = 8,
     step: int = 4,
@@ -28,14 +28,17 @@ def nl_means(
 ) -> np.ndarray:
     """Denoise an image (t, z, y, x), or (y, x), of noise with standard deviation `sigma`.
 
+    `sigma` is one number, or a map (y, x) for all planes. Convention: that of a group is the map
+    in the middle of its reference patch; pixels whose sigma is 0 are left as they are.
+
     Returns
     -------
     ndarray of float64, of the shape of `image`
     """
     image = np.asarray(image, dtype=np.float64)
-    if sigma == 0:
-        return image.copy()
     *_, ny, nx = image.shape
+    noise = np.broadcast_to(np.asarray(sigma, dtype=np.float64), (ny, nx))
+    wide = extend(noise[None, None], patch)[0, 0]
     extended = extend(image if image.ndim == 4 else image[None, None], patch)
     nt, nz = extended.shape[:2]
     offsets = offset_table(window, frames_before, frames_after, slices)
@@ -48,9 +51,10 @@ def nl_means(
     ):
         matches = search(extended, position, offsets, patch, neighbours)
         positions.append(position)
-        estimates.append(estimate(extended, matches, patch, sigma, strength * sigma, flat))
+        here = wide[position[2] + patch // 2, position[3] + patch // 2]
+        estimates.append(estimate(extended, matches, patch, here, strength * here, flat))
     result = aggregate(extended.shape, positions, estimates)[:, :, :ny, :nx]
-    return result.reshape(image.shape)
+    return np.where(noise == 0, image, result.reshape(image.shape))
 
 
 def extend(image: np.ndarray, patch: int) -> np.ndarray:
@@ -126,6 +130,8 @@ def estimate(
 ) -> np.ndarray:
     """Return the denoised patch (patch, patch) at ``matches[0]``."""
     similar = read(image, matches, patch)
+    if sigma == 0:
+        return similar[0]
     if similar.var() <= flat * sigma**2:
         return np.full((patch, patch), similar.mean())
     distances = np.square(similar - similar[0]).mean(axis=(1, 2))

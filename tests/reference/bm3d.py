@@ -1,0 +1,246 @@
+"""BM3D, slow and plain: what the kernels have to compute, in float64.
+
+K. Dabov et al., "Image denoising by sparse 3-D transform-domain collaborative filtering", 2007;
+A. Davy, T. Ehret, "GPU acceleration of NL-means, BM3D and VBM3D", 2020, section 2.2. A group is a
+stack of similar patches of 8 x 8 pixels. Its spectrum is in units of sigma, so that noise has the
+standard deviation 1 in every coefficient. What the papers leave open is marked "convention".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reference.block_matching import find_matches, reference_positions
+from reference.transforms import PATCH, stack_matrix, transform_matrix
+
+MIDDLE = PATCH // 2  # convention: a sigma map is read at this pixel of a patch
+SMALLEST_SIGMA = 1e-18
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one pass needs to know; a pass with a basic estimate needs no threshold."""
+
+    step: int = 3
+    window: int = 39
+    neighbours: int = 16
+    transform: str = "bior1.5"
+    stack: str = "haar"
+    similar: float = 6.25
+    threshold: float = 2.7
+    kaiser: float = 2.0
+
+    @classmethod
+    def of(cls, settings, stage: str) -> Pass:
+        """Return the pass ``"basic"`` or ``"final"`` of settings with the attributes of BM3D."""
+        names = ("step", "window", "neighbours", "transform", "stack", "similar")
+        chosen = {name: getattr(settings, f"{name}_{stage}") for name in names}
+        return cls(**chosen, threshold=settings.threshold, kaiser=settings.kaiser)
+
+    @classmethod
+    def alone(cls, settings, step: int = 2) -> Pass:
+        """Return the prefilter: every patch is a group of its own."""
+        return cls(
+            step=step,
+            window=1,
+            neighbours=1,
+            transform=settings.transform_basic,
+            stack=settings.stack_basic,
+            similar=0.0,
+            threshold=settings.prefilter_threshold,
+            kaiser=settings.kaiser,
+        )
+
+
+@dataclass(frozen=True)
+class Group:
+    """One reference patch, the patches found for it, and what is removed from them."""
+
+    position: tuple[int, int]  # (y, x) of the first pixel of the reference
+    matches: list[tuple]  # (y, x, d2) of each patch, nearest first
+    level: float  # subtracted from the patches
+    sigma: float
+    spectrum: np.ndarray  # (m, 8, 8), in sigma
+    guide: np.ndarray | None  # the spectrum of the basic estimate
+    removed: np.ndarray  # (m, 8, 8), the part of the spectrum that is taken for noise
+    weight: float
+
+
+def bm3d(
+    image: np.ndarray,
+    sigma,
+    settings,
+    *,
+    prefilter: bool | None = None,
+    prefilter_step: int = 2,
+    exact: bool = True,
+) -> np.ndarray:
+    """Denoise an image (y, x) of noise with standard deviation `sigma`.
+
+    Parameters
+    ----------
+    image : array (y, x)
+    sigma : float, or array (y, x)
+    settings : object with the attributes of ``filters.bm3d.BM3D``
+    prefilter : bool, optional
+        Match on smoothed patches in the first pass; by default if ``settings.prefilter`` is "on".
+    prefilter_step : int, optional
+        Spacing of the patches that are smoothed for it.
+    exact : bool, optional
+        As for `find_matches`.
+
+    Returns
+    -------
+    ndarray of float64, of the shape of `image`
+    """
+    options = {"prefilter": prefilter, "prefilter_step": prefilter_step, "exact": exact}
+    return filter_together(np.asarray(image)[None], [sigma], [1.0], settings, **options)[0]
+
+
+def filter_together(
+    planes: np.ndarray,
+    sigmas: Sequence,
+    weights: Sequence[float],
+    settings,
+    *,
+    prefilter: bool | None = None,
+    prefilter_step: int = 2,
+    exact: bool = True,
+) -> np.ndarray:
+    """Denoise planes (c, y, x) with the matches of one search, on their sum with the `weights`."""
+    planes = np.asarray(planes, dtype=np.float64)
+    *_, ny, nx = planes.shape
+    sigmas = [np.broadcast_to(np.asarray(sigma, np.float64), (ny, nx)) for sigma in sigmas]
+    planes, sigmas = extend(planes), extend(np.array(sigmas))
+    weights = np.asarray(weights, np.float64)
+    search_sigma = np.sqrt(np.tensordot(weights**2, sigmas**2, axes=1))
+
+    def run(stage: Pass, search: np.ndarray, basics: Iterable) -> np.ndarray:
+        found = {"search": search, "search_sigma": search_sigma, "exact": exact}
+        channels = zip(planes, sigmas, basics, strict=True)
+        return np.array([one_pass(z, s, stage, basic=b, **found) for z, s, b in channels])
+
+    search = np.tensordot(weights, planes, axes=1)
+    if prefilter or (prefilter is None and settings.prefilter == "on"):
+        search = one_pass(search, search_sigma, Pass.alone(settings, prefilter_step))
+    result = run(Pass.of(settings, "basic"), search, [None] * len(planes))
+    if settings.stages == "both":
+        search = np.tensordot(weights, result, axes=1)
+        result = run(Pass.of(settings, "final"), search, result)
+    return result[:, :ny, :nx]
+
+
+def one_pass(noisy, sigma, settings: Pass, *, search=None, basic=None, **options) -> np.ndarray:
+    """Filter an image (y, x), of 8 x 8 pixels or more, once.
+
+    It is a Wiener pass if a `basic` estimate is given. Patches are compared on `search`; by default
+    on the basic estimate, or else on `noisy`. `options` as in `filter_groups`.
+    """
+    noisy = np.asarray(noisy, dtype=np.float64)
+    if search is None:
+        search = noisy if basic is None else basic
+    groups = filter_groups(noisy, search, sigma, settings, basic, **options)
+    return aggregate(noisy, groups, settings)
+
+
+def filter_groups(
+    noisy: np.ndarray,
+    search: np.ndarray,
+    sigma,
+    settings: Pass,
+    basic: np.ndarray | None = None,
+    *,
+    search_sigma=None,
+    exact: bool = True,
+) -> Iterator[Group]:
+    """Yield the filtered group of every reference patch, row by row."""
+    search_sigma = np.broadcast_to(sigma if search_sigma is None else search_sigma, search.shape)
+    for y in reference_positions(noisy.shape[0], settings.step):
+        for x in reference_positions(noisy.shape[1], settings.step):
+            limit = settings.similar * search_sigma[y + MIDDLE, x + MIDDLE] ** 2
+            matches = find_matches(
+                search, y, x, settings.window, settings.neighbours, limit, exact=exact
+            )
+            yield filter_group(noisy, matches, sigma, settings, basic)
+
+
+def filter_group(
+    noisy: np.ndarray, matches: list[tuple], sigma, settings: Pass, basic: np.ndarray | None = None
+) -> Group:
+    """Return the group of the patches at `matches`, or of as many as are a power of two.
+
+    The first one is the reference. Convention: where a map says that there is no noise, units are
+    so small that every coefficient but 0 is kept.
+    """
+    matches = matches[: 2 ** (len(matches).bit_length() - 1)]
+    y, x = matches[0][:2]
+    level = noisy[y, x]
+    sigmas = np.broadcast_to(sigma, noisy.shape)
+    sigma = np.sqrt(np.mean([sigmas[m[0] + MIDDLE, m[1] + MIDDLE] ** 2 for m in matches]))
+    how = level, max(sigma, SMALLEST_SIGMA), settings.transform, settings.stack
+    spectrum = group_spectrum(noisy, matches, *how)
+    guide = None if basic is None else group_spectrum(basic, matches, *how)
+    if guide is None:
+        removed, weight = shrink_hard(spectrum, settings.threshold)
+    else:
+        removed, weight = shrink_wiener(spectrum, guide)
+    return Group((y, x), matches, level, sigma, spectrum, guide, removed, weight)
+
+
+def aggregate(noisy: np.ndarray, groups: Iterable[Group], settings: Pass) -> np.ndarray:
+    """Return the image less the weighted mean, pixel by pixel, of what the groups remove."""
+    total, weight = np.zeros(noisy.shape), np.zeros(noisy.shape)
+    kaiser = np.kaiser(PATCH, settings.kaiser)
+    for group in groups:
+        window = group.weight * np.outer(kaiser, kaiser)
+        removed = removed_patches(group.removed, settings.transform, settings.stack)
+        for (y, x, *_), patch in zip(group.matches, removed, strict=True):
+            place = slice(y, y + PATCH), slice(x, x + PATCH)
+            total[place] += group.sigma * window * patch
+            weight[place] += window
+    return noisy - total / weight
+
+
+def group_spectrum(
+    image: np.ndarray, places: list[tuple], level: float, sigma: float, transform: str, stack: str
+) -> np.ndarray:
+    """Return the 3D spectrum (m, 8, 8), in sigma, of the patches at `places` (y, x, ...)."""
+    patches = np.array([image[y : y + PATCH, x : x + PATCH] for y, x, *_ in places])
+    matrix = transform_matrix(transform)
+    flat = matrix @ ((patches - level) / sigma) @ matrix.T
+    return np.tensordot(stack_matrix(stack, len(places)), flat, axes=1)
+
+
+def removed_patches(removed: np.ndarray, transform: str, stack: str) -> np.ndarray:
+    """Return the patches (m, 8, 8), in sigma, of a spectrum: the inverse transform."""
+    inverse = np.linalg.inv(transform_matrix(transform))
+    return inverse @ np.tensordot(stack_matrix(stack, len(removed)).T, removed, axes=1) @ inverse.T
+
+
+def shrink_hard(spectrum: np.ndarray, threshold: float) -> tuple[np.ndarray, float]:
+    """Return the coefficients below the threshold, and 1 / number of the others.
+
+    Convention: the first coefficient, which belongs to the mean, always stays.
+    """
+    kept = np.abs(spectrum) >= threshold
+    kept[0, 0, 0] = True
+    return np.where(kept, 0.0, spectrum), 1 / int(kept.sum())
+
+
+def shrink_wiener(spectrum: np.ndarray, guide: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return what a Wiener filter removes, told by the spectrum `guide`, and the weight.
+
+    Convention: the first coefficient, which belongs to the mean, always stays.
+    """
+    gain = guide**2 / (guide**2 + 1)
+    gain[0, 0, 0] = 1.0
+    return spectrum * (1 - gain), 1 / float(np.sum(gain**2))
+
+
+def extend(planes: np.ndarray) -> np.ndarray:
+    """Extend axes y and x that are shorter than a patch at their end, mirrored beyond the last."""
+    missing = [(0, max(0, PATCH - length)) for length in planes.shape[1:]]
+    return np.pad(planes, [(0, 0), *missing], mode="symmetric")
