@@ -6,15 +6,19 @@ from dataclasses import fields
 
 import numpy as np
 
-# Settings small enough for quick tests, by the names that filters share; others keep defaults.
-SMALL = {"patch": 4, "step": 2, "window": 7, "neighbours": 4}
+# Settings small enough for quick tests; those of a filter that is not listed keep their defaults.
+SMALL = {
+    "nl_means": {"patch": 4, "step": 2, "window": 7, "neighbours": 4},
+    "bm3d": {
+        **{"step_basic": 4, "window_basic": 9, "neighbours_basic": 4},
+        **{"step_final": 4, "window_final": 7, "neighbours_final": 4},
+    },
+}
 
 
 def small(filter_class, **changes):
     """Return settings of a filter that need little work."""
-    known = {spec.name for spec in fields(filter_class)}
-    chosen = {**SMALL, **changes}
-    return filter_class(**{name: value for name, value in chosen.items() if name in known})
+    return filter_class(**{**SMALL.get(filter_class.name, {}), **changes})
 
 
 def joining(filter_class, axes: str, **changes):

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from napari_gpu_denoise.axes import Levels, arrange, check_axes, check_numbers, output_dtype
+from napari_gpu_denoise.axes import (
+    Levels,
+    arrange,
+    channel_axis,
+    check_axes,
+    check_numbers,
+    output_dtype,
+)
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
 
 # Names
@@ -80,26 +87,51 @@ def test_frames_are_views_at_the_right_place():
         for c in range(4):
             for t in range(2):
                 np.testing.assert_array_equal(both.frame(c, t), usual[c, t])
-                assert both.channel(c, t) == c
         single = arrange(array, axes, "Z")
-        assert single.channels == 4
+        assert single.joined == both.joined == 1
         seen = {}
         for t in range(8):
             frame = single.frame(0, t)
             assert np.shares_memory(frame, array)
             where = np.argwhere(usual == frame[0, 0, 0])[0]
             np.testing.assert_array_equal(frame, usual[where[0], where[1]])
-            assert single.channel(0, t) == where[0]
             seen[tuple(where[:2])] = t
         assert len(seen) == 8
 
 
-def test_samples_are_channels_and_other_letters_are_not():
-    array = np.zeros((2, 5, 6, 3))
-    assert arrange(array, "TYXS").channels == 3
-    assert arrange(array, "TYXC", "T").channels == 3
-    assert arrange(array, "TYXQ").channels == 1
-    assert arrange(array, "TYXQ").channel(0, 4) == 0
+def test_channels_are_the_first_axis_named_c_or_s():
+    assert channel_axis("TYXS") == 3
+    assert channel_axis("YCSX") == 1
+    assert channel_axis("TZQYX") is None
+
+
+@pytest.mark.parametrize("axes", ["TZCYX", "XSYZT", "ZXTYC"])
+def test_joined_channels_lie_side_by_side(axes):
+    lengths = {"T": 2, "Z": 3, "C": 4, "S": 4, "Y": 5, "X": 6}
+    array = np.arange(720).reshape([lengths[a] for a in axes])
+    names = axes.replace("S", "C")
+    usual = np.transpose(array, [names.index(a) for a in "CTZYX"])
+    together = arrange(array, axes, "CTZ")
+    assert together.joined == 4
+    assert together.shape == (1, 2, 3, 5, 6)
+    alone = arrange(array, axes, "C")
+    assert alone.joined == 4
+    assert alone.shape == (1, 6, 1, 5, 6)
+    order = [a for a in names if a in "TZ"]
+    for c, t, z in np.ndindex(4, 2, 3):
+        frame = together.frame(0, t, c)
+        assert np.shares_memory(frame, array)
+        np.testing.assert_array_equal(frame, usual[c, t])
+        number = 3 * t + z if order == ["T", "Z"] else 2 * z + t
+        np.testing.assert_array_equal(alone.frame(0, number, c)[0], usual[c, t, z])
+
+
+def test_of_two_axes_of_channels_the_first_is_joined():
+    array = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
+    frames = arrange(array, "SCYX", "C")
+    assert (frames.joined, frames.shape) == (2, (1, 3, 1, 4, 5))
+    np.testing.assert_array_equal(frames.frame(0, 2, 1)[0], array[1, 2])
+    assert arrange(array, "TZYX", "C").joined == 1
 
 
 def test_a_part_is_indexed_by_where_it_lies_in_the_whole():

@@ -135,6 +135,81 @@ def test_arguments_reach_the_run(here, capsys, calls):
     assert (calls[1]["sigma"], calls[1]["dtype"], calls[1]["axes"]) == (None, None, "YX")
 
 
+@pytest.mark.parametrize("settings", gd.FILTERS, ids=lambda settings: settings.name)
+def test_profiles(here, capsys, calls, settings):
+    """Each can be started from; what is given beside it wins, before it or after it."""
+    command = settings.name.replace("_", "-")
+    code, text, _ = run(capsys, command, "--help")
+    assert ("--profile" in text) == (len(settings.presets) > 1)
+    if len(settings.presets) == 1:
+        return
+    out = (command, "in.tif", "-o", "out.tif", "--overwrite")
+    spec = next(s for s in dataclasses.fields(settings) if type(s.default) is int)
+    for profile, changes in settings.presets.items():
+        told = [f"--{name.replace('_', '-')}={value}" for name, value in changes.items()]
+        assert f"{profile} {' '.join(told) or 'the defaults'}" in " ".join(text.split())
+        code, said, err = run(capsys, *out, "--profile", profile)
+        assert (code, err) == (0, "")
+        assert f"  profile     {profile}\n" in said
+        assert calls[-1]["settings"] == settings.of(profile=profile)
+        # An option wins also where it sets something back to the default.
+        for name in {**changes, spec.name: None}:
+            default = getattr(settings(), name)
+            wanted = settings.of(profile=profile, **{name: default})
+            options = [f"--profile={profile}", f"--{name.replace('_', '-')}={default}"]
+            for order in (options, options[::-1]):
+                code, said, err = run(capsys, *out, "--json", *order)
+                assert (code, err) == (0, "")
+                assert calls[-1]["settings"] == wanted
+                assert json.loads(said)["profile"] == wanted.profile_name()
+    code, _, err = run(capsys, *out, "--profile", "best")
+    assert (code, "'best'" in err) == (2, True)
+
+
+def test_what_a_profile_lacks_is_printed(here, capsys, calls):
+    arguments = ("--patch", "5", "--window", "11", "--step", "1")
+    _, out, _ = run(capsys, "nl-means", "in.tif", "-o", "out.tif", *arguments)
+    assert "  profile     fine, window=11\n" in out
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+def test_a_map_of_sigma_reaches_the_run(here, capsys, calls, dtype):
+    noise = image(3, (12, 14), dtype)
+    tifffile.imwrite("noise.tif", noise[None], metadata={"axes": "ZYX"}, imagej=True)
+    arguments = ("in.tif", "-o", "out.tif", "--sigma-map", "noise.tif")
+    assert run(capsys, "nl-means", *arguments)[0] == 0
+    np.testing.assert_array_equal(calls[0]["sigma"], noise)
+    # Both cannot be meant.
+    assert run(capsys, "nl-means", *arguments, "--overwrite", "--sigma", "3")[0] == 2
+
+
+def test_a_map_of_sigma_gives_what_the_function_gives(here, capsys, device):
+    noise = np.linspace(5, 40, 12 * 14, dtype=np.float32).reshape(12, 14)
+    tifffile.imwrite("noise.tif", noise)
+    arguments = ("in.tif", "-o", "out.tif", "--device", device.index, "--sigma-map")
+    code, out, err = run(capsys, "nl-means", *arguments, "noise.tif")
+    assert (code, err) == (0, "")
+    assert "given as a map" in out
+    expected = gd.nl_means(image(), noise, device=device)
+    np.testing.assert_array_equal(tifffile.imread("out.tif"), expected)
+    tifffile.imwrite("wide.tif", noise[:, :-1])
+    code, _, err = run(capsys, "nl-means", *arguments, "wide.tif", "--overwrite")
+    assert (code, "(12, 13)" in one_sentence(err)) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "name, code, text",
+    [("stack.tif", 2, "one image"), ("none.tif", 4, "none.tif"), ("in.tif.txt", 4, "not a TIFF")],
+)
+def test_maps_of_sigma_that_are_none(here, capsys, calls, name, code, text):
+    tifffile.imwrite("stack.tif", image(0, (3, 12, 14)), photometric="minisblack")
+    Path("in.tif.txt").write_text("no image")
+    got, out, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif", "--sigma-map", name)
+    assert (got, out) == (code, "")
+    assert text in one_sentence(err)
+    assert not calls and not Path("out.tif").exists()
+
+
 @pytest.mark.parametrize(
     "text, size",
     [

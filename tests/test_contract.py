@@ -14,6 +14,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import cli, errors
 from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.tile_sizes import bytes_per_pixel
 from scenes import joining, noisy, psnr, scene, small
 
 DTYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
@@ -30,9 +31,25 @@ def run(image, settings, sigma=20.0, **options) -> np.ndarray:
     return gd.denoise(image, settings, sigma, **options).image
 
 
-def cut(settings, pixels: int = 4096) -> int:
-    """Return a memory limit that makes tiles of about so many pixels."""
-    return math.ceil(pixels * (settings.bytes_per_pixel + 16))
+def frame(settings) -> tuple[int, int]:
+    """Return a height and width of which `cut` makes tiles, however far the filter looks."""
+    return 57 + 3 * sum(settings.reach.y), 71
+
+
+def cut(settings, is_map: bool = False) -> int:
+    """Return a memory limit that cuts a `frame` in three or more."""
+    rows, columns = frame(settings)
+    pixels = (math.ceil(rows / 3) + sum(settings.reach.y)) * columns
+    return math.ceil(max(pixels, 4096) * bytes_per_pixel(settings, is_map))
+
+
+def sigma_map(ny: int, nx: int) -> np.ndarray:
+    """Return a map of sigma from 0 to 30: slopes, jumps and a hole."""
+    y, x = np.mgrid[:ny, :nx]
+    values = 5 + 10 * x / nx + 15 * (y > ny // 3)
+    values[ny // 2 : ny // 2 + 5, nx // 4 : nx // 4 + 7] = 0
+    values[-1, 0] = 0
+    return values
 
 
 def needed_axes(kind) -> str:
@@ -144,9 +161,10 @@ def test_lists_work_as_arrays_do(kind, device):
 
 @pytest.mark.parametrize("axes", ["YX", "TYX", "ZYX", "TZYX", "CYX"])
 def test_tiled_equals_whole(kind, device, axes):
-    shape = {"T": 4, "Z": 5, "C": 2, "Y": 93, "X": 71}
-    image = noisy(*(shape[a] for a in axes))
     settings = joining(kind, axes)
+    rows, columns = frame(settings)
+    shape = {"T": 4, "Z": 5, "C": 2, "Y": rows, "X": columns}
+    image = noisy(*(shape[a] for a in axes))
     totals = []
     options = {"axes": axes, "device": device}
     whole = run(image, settings, **options)
@@ -170,8 +188,8 @@ def test_repeated_runs_are_bitwise_equal(kind, device):
 
 
 def test_two_threads_at_once_give_what_one_after_the_other_gives(kind, device):
-    images = [noisy(90, 70, seed=k) for k in range(6)]
     settings = small(kind)
+    images = [noisy(*frame(settings), seed=k) for k in range(6)]
     expected = [run(image, settings, device=device) for image in images]
     results, failures = {}, []
     start = threading.Barrier(2)
@@ -216,7 +234,7 @@ def test_the_order_of_axes_does_not_matter(kind, device, axes, order):
     np.testing.assert_array_equal(out, np.transpose(expected, order))
 
 
-@pytest.mark.parametrize("axes", [None, "QRYX", "TZYX", "CSYX"])
+@pytest.mark.parametrize("axes", [None, "QRYX", "TZYX", "SCYX"])
 def test_planes_are_independent_unless_joined(kind, device, axes):
     image = noisy(2, 3, 40, 44)
     out = run(image, small(kind), axes=axes, device=device)
@@ -249,14 +267,117 @@ def test_sigma_for_each_channel(kind, device):
     np.testing.assert_array_equal(np.moveaxis(last, -1, 0), out)
 
 
+def test_sigma_for_each_plane(kind, device):
+    image = noisy(2, 3, 40, 44)
+    sigma = np.array([[10, 0, 30], [15, 20, 5.5]])
+    result = gd.denoise(image, small(kind), sigma, axes="TZYX", device=device)
+    for t, z in np.ndindex(2, 3):
+        alone = run(image[t, z], small(kind), sigma[t, z], device=device)
+        np.testing.assert_array_equal(result.image[t, z], alone)
+    np.testing.assert_array_equal(result.image[0, 1], image[0, 1])
+    assert result.record.sigma == (10, 0, 30, 15, 20, 5.5)
+    assert result.record.sigma_source == "given"
+    turned = np.transpose(image, (2, 1, 3, 0))
+    last = run(turned, small(kind), sigma.T, axes="YZXT", device=device)
+    np.testing.assert_array_equal(np.transpose(last, (3, 1, 0, 2)), result.image)
+    row = run(image[0], small(kind), sigma[0], device=device)
+    np.testing.assert_array_equal(row, result.image[0])
+
+
+@pytest.mark.parametrize("axes", ["TYX", "TZYX", "TCYX"])
+def test_sigma_for_each_plane_of_joined_frames(kind, device, axes):
+    shape = {"T": 4, "Z": 3, "C": 2, "Y": 61, "X": 57}
+    image = noisy(*(shape[a] for a in axes))
+    sigma = 5.0 + 3 * np.arange(math.prod(image.shape[:-2])).reshape(image.shape[:-2])
+    sigma[(1,) * sigma.ndim] = 0
+    settings, options = joining(kind, axes), {"axes": axes, "device": device}
+    whole = run(image, settings, sigma, **options)
+    np.testing.assert_array_equal(whole[sigma == 0], image[sigma == 0])
+    assert not np.any(np.all(whole == image, axis=(-2, -1)) & (sigma > 0))
+    tiled = run(image, settings, sigma, **options, memory_limit=cut(settings))
+    np.testing.assert_array_equal(tiled, whole)
+    for chunks in ((1, 20, 33), (2, 61, 57)):
+        chunks = (1,) * (image.ndim - 3) + chunks
+        lazy = gd.denoise_lazy(da.from_array(image, chunks=chunks), settings, sigma, **options)
+        np.testing.assert_array_equal(lazy.compute(), whole)
+
+
+@pytest.mark.parametrize("shape", [(45, 52), (3, 40), (3, 2, 33, 36)])
+def test_a_constant_map_is_as_its_number(kind, device, shape):
+    image = noisy(*shape)
+    axes = "TZYX"[-len(shape) :]
+    settings = joining(kind, axes)
+    result = gd.denoise(image, settings, np.full(shape[-2:], 17.3), axes=axes, device=device)
+    expected = run(image, settings, 17.3, axes=axes, device=device)
+    np.testing.assert_array_equal(result.image, expected)
+    assert result.record.sigma == pytest.approx((17.3,))
+    assert result.record.sigma_source == "given as a map from 17.3 to 17.3"
+
+
+def test_a_map_counts_where_it_is(kind, device):
+    settings = small(kind)
+    reach = settings.reach
+    width = reach.x[0] + 12
+    image = noisy(24, 2 * width)
+    sigma = np.broadcast_to(np.where(np.arange(2 * width) < width, 10.0, 20.0), image.shape)
+    out = run(image, settings, sigma, device=device)
+    # Sums in fixed point are as fine as the largest sigma lets them be.
+    sides = ((slice(0, 12), 10, 0.02), (slice(-12, None), 20, 0))
+    for side, value, rounding in sides:
+        expected = run(image, settings, value, device=device)
+        np.testing.assert_allclose(out[:, side], expected[:, side], rtol=0, atol=rounding)
+    assert not np.array_equal(out, run(image, settings, 20, device=device))
+    across = run(image.T, settings, sigma.T, device=device)
+    turned = run(image.T, settings, sigma, axes="XY", device=device)
+    np.testing.assert_array_equal(turned.T, out)
+    for side, value, rounding in sides:
+        expected = run(image.T, settings, value, device=device)
+        np.testing.assert_allclose(across[side], expected[side], rtol=0, atol=rounding)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+@pytest.mark.parametrize("axes", ["YX", "TYX", "ZYX", "TCYX"])
+def test_a_map_gives_the_same_however_the_image_is_cut(kind, device, axes, dtype):
+    settings, totals = joining(kind, axes), []
+    rows, columns = frame(settings)
+    shape = {"T": 3, "Z": 3, "C": 2, "Y": rows, "X": columns}
+    image = noisy(*(shape[a] for a in axes), dtype=dtype)
+    sigma = sigma_map(rows, columns)
+    options = {"axes": axes, "device": device}
+    whole = run(image, settings, sigma, **options)
+    assert np.all(np.isfinite(whole))
+    np.testing.assert_array_equal(whole[..., sigma == 0], image[..., sigma == 0])
+    tiled = run(
+        image,
+        settings,
+        sigma,
+        **options,
+        memory_limit=cut(settings, is_map=True),
+        progress=lambda done, total: totals.append(total),
+    )
+    assert totals[-1] >= 2
+    np.testing.assert_array_equal(tiled, whole)
+    chunks = (1,) * (image.ndim - 2) + (20, 33)
+    lazy = gd.denoise_lazy(da.from_array(image, chunks=chunks), settings, sigma, **options)
+    np.testing.assert_array_equal(lazy.compute(), whole)
+
+
+def test_a_map_of_zero_returns_the_image(kind, device):
+    image = noisy(2, 20, 22)
+    result = gd.denoise(image, small(kind), np.zeros((20, 22)), device=device)
+    np.testing.assert_array_equal(result.image, image)
+    assert any("sigma is 0" in note for note in result.record.notes)
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
 @pytest.mark.parametrize("axes", ["YX", "TYX", "TZYX", "TCYX"])
 def test_dask_equals_numpy(kind, device, axes, dtype):
-    shape = {"T": 4, "Z": 3, "C": 2, "Y": 61, "X": 57}
+    settings = joining(kind, axes)
+    high, wide = max(settings.reach.y) + 14, max(settings.reach.x) + 27
+    shape = {"T": 4, "Z": 3, "C": 2, "Y": 3 * high + 1, "X": 2 * wide - 9}
     image = noisy(*(shape[a] for a in axes), dtype=dtype)
     sigma = (20, 10) if "C" in axes else 20
-    chunks = tuple({"T": 1, "Z": 2, "C": 1, "Y": 20, "X": 33}[a] for a in axes)
-    settings = joining(kind, axes)
+    chunks = tuple({"T": 1, "Z": 2, "C": 1, "Y": high, "X": wide}[a] for a in axes)
     options = {"axes": axes, "device": device}
     lazy = gd.denoise_lazy(da.from_array(image, chunks=chunks), settings, sigma, **options)
     assert isinstance(lazy, da.Array)
@@ -345,10 +466,10 @@ def test_a_large_offset_costs_no_precision(kind, device):
     expected = run(image, small(kind), device=device)
     out = run(image + 1e9, small(kind), device=device)
     assert np.max(np.abs((out - 1e9) - expected)) < 1e-4
-    tiny = run(image * 1e-9, small(kind), 20e-9, device=device)
-    np.testing.assert_allclose(tiny * 1e9, expected, rtol=0, atol=1e-3)
-    huge = run(image * 1e200, small(kind), 20e200, device=device)
-    np.testing.assert_allclose(huge * 1e-200, expected, rtol=0, atol=1e-3)
+    # Powers of two, about 1e-9 and 1e200: others round, and a threshold shows that.
+    for scale in (2.0**-30, 2.0**664):
+        scaled = run(image * scale, small(kind), 20 * scale, device=device)
+        np.testing.assert_allclose(scaled / scale, expected, rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -425,13 +546,15 @@ def test_extreme_sigma_gives_finite_results_within_the_range_of_the_image(kind, 
 
 
 def test_nonfinite_pixels_stay_and_do_not_spread(kind, device):
-    clean = noisy(3, 80, 84)
-    image = clean.copy()
-    image[1, 40, 41] = np.nan
-    image[1, 42, 41] = np.inf
-    image[1, 39:41, 43:45] = -np.inf
-    odd = ~np.isfinite(image)
     settings = joining(kind, "T")
+    reach = settings.reach
+    up, left = max(reach.y) + 24, max(reach.x) + 24
+    clean = noisy(3, 2 * up + 20, 2 * left + 24)
+    image = clean.copy()
+    image[1, up + 10, left + 11] = np.nan
+    image[1, up + 12, left + 11] = np.inf
+    image[1, up + 9 : up + 11, left + 13 : left + 15] = -np.inf
+    odd = ~np.isfinite(image)
     result = gd.denoise(image, settings, 20, axes="TYX", nonfinite="keep", device=device)
     out = result.image
     np.testing.assert_array_equal(out[odd], image[odd])
@@ -439,9 +562,10 @@ def test_nonfinite_pixels_stay_and_do_not_spread(kind, device):
     assert result.record.nonfinite == np.count_nonzero(odd) == 6
     # Pixels that cannot see the odd ones are as if those were not there.
     expected = run(clean, settings, axes="TYX", device=device)
-    y, x = np.mgrid[:80, :84]
-    reach = settings.reach
-    near = (np.abs(y - 40.5) <= max(reach.y) + 2) & (np.abs(x - 42.5) <= max(reach.x) + 3)
+    y, x = np.mgrid[: clean.shape[1], : clean.shape[2]]
+    near = np.abs(y - up - 10.5) <= max(reach.y) + 2
+    near &= np.abs(x - left - 12.5) <= max(reach.x) + 3
+    assert not near.all()
     np.testing.assert_array_equal(out[:, ~near], expected[:, ~near])
     # Those that can are still close.
     change = np.abs(out - expected)[~odd]
@@ -475,6 +599,11 @@ BAD = {
     "infinite sigma": ({"sigma": math.inf}, errors.SigmaError, "inf.*positive"),
     "sigma is a word": ({"sigma": "much"}, errors.SigmaError, "much.*number"),
     "too many sigmas": ({"sigma": (1, 2)}, errors.SigmaError, "2 values.*1 channel"),
+    "two meanings": (
+        {"image": np.ones((9, 8, 9, 8)), "sigma": np.ones((9, 8))},
+        errors.SigmaError,
+        "plane or a map",
+    ),
     "too many axes": ({"axes": "TYX"}, errors.AxesError, "TYX.*letter"),
     "no Y": ({"axes": "ZX"}, errors.AxesError, "no Y"),
     "an axis twice": ({"axes": "YY"}, errors.AxesError, "twice"),
@@ -534,7 +663,7 @@ def test_settings_out_of_bounds_say_so(kind):
 def test_progress_goes_from_nothing_to_all(kind, device):
     settings = small(kind)
     steps = []
-    image = noisy(3, 90, 70)
+    image = noisy(3, *frame(settings))
     run(
         image,
         settings,
@@ -550,7 +679,7 @@ def test_progress_goes_from_nothing_to_all(kind, device):
 @pytest.mark.parametrize("when", [0, 1, 3])
 def test_cancel_stops_at_the_next_tile(kind, device, when):
     settings = small(kind)
-    image, event, steps = noisy(3, 90, 70), threading.Event(), []
+    image, event, steps = noisy(3, *frame(settings)), threading.Event(), []
     before = image.tobytes()
 
     def progress(done, total):
@@ -575,7 +704,7 @@ def test_cancel_stops_at_the_next_tile(kind, device, when):
 
 def test_steps_can_be_left_at_any_time(kind, device):
     settings = small(kind)
-    image = noisy(3, 90, 70)
+    image = noisy(3, *frame(settings))
     expected = run(image, settings, device=device)
     steps = gd.denoise_steps(image, settings, 20, device=device, memory_limit=cut(settings))
     first, second = next(steps), next(steps)

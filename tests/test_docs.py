@@ -258,4 +258,10 @@ def test_the_example_of_add_a_filter_is_a_filter(tmp_path, monkeypatch):
     assert psnr(result.image, clean) > psnr(image, clean) + 4
     tiled = gd.denoise(image, settings, 20, memory_limit=1 << 17)
     np.testing.assert_array_equal(tiled.image, result.image)
+    sigma = np.full((90, 70), 20.0)
+    np.testing.assert_array_equal(gd.denoise(image, settings, sigma).image, result.image)
+    sigma[:, :35] = 0
+    half = gd.denoise(image, settings, sigma).image
+    np.testing.assert_array_equal(half[..., :35], image[..., :35])
+    np.testing.assert_array_equal(half[..., 35:], result.image[..., 35:])
     assert result.record.filter == "yaroslavsky"

@@ -14,8 +14,9 @@ from napari_gpu_denoise.errors import DeviceMemoryError, KernelError
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl import memory
 from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors, release_memory
-from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.pipeline import Pipeline, Progress, execute, tile_pixels, tile_yield
+from napari_gpu_denoise.opencl.program import Session, session
+from napari_gpu_denoise.pipeline import Pipeline, Progress, execute
+from napari_gpu_denoise.sigma import FrameSigma
 from napari_gpu_denoise.tiles import Span, split
 from scenes import joining, noisy, small
 
@@ -25,7 +26,8 @@ KIND = FILTERS[0]
 def steps_of(image, settings, device, out=None, **options):
     out = np.empty_like(image) if out is None else out
     source, target = arrange(image, "YX"), arrange(out, "YX")
-    steps = execute(source, target, Levels.of(image), settings, (20.0,), session(device), **options)
+    sigma = FrameSigma.of(20.0, image.shape, "YX")
+    steps = execute(source, target, Levels.of(image), settings, sigma, session(device), **options)
     return out, list(steps)
 
 
@@ -105,17 +107,45 @@ def test_a_part_comes_out_as_in_the_whole(device):
         x.source_start : x.source_stop,
     ]
     out = np.empty((2, 24, 33), np.float32)
+    first = (t.source_start, 0, y.source_start, x.source_start)
     steps = execute(
-        arrange(held, "TYX", "T", (t.source_start, 0, y.source_start, x.source_start)),
+        arrange(held, "TYX", "T", first),
         arrange(out, "TYX", "T", (t.start, 0, y.start, x.start)),
         Levels.of(image),
         settings,
-        (20.0,),
+        FrameSigma.of(20.0, held.shape, "TYX", "T", first),
         session(device),
         part=(t, Span.whole(1), y, x),
     )
     list(steps)
     np.testing.assert_array_equal(out, expected[1:3, 13:37, 31:64])
+
+
+@pytest.mark.parametrize("sigma", [20.0, "planes", "map"])
+def test_two_tiles_in_flight_have_each_their_own_sigma(device, sigma):
+    import pyopencl as cl
+
+    # A device that is taken for a GPU gets three queues and two slots.
+    posing = dataclasses.replace(device, kind="discrete GPU")
+    chosen = Session(posing, cl.Context([device.handle]))
+    image, settings = noisy(3, 93, 71), small(KIND)
+    if sigma == "planes":
+        sigma = np.array([5.0, 20.0, 40.0])[:, None, None]
+    elif sigma == "map":
+        sigma = np.linspace(1, 30, 93)[:, None] * np.ones((93, 71))
+    out = np.empty_like(image)
+    source, target = arrange(image, "TYX"), arrange(out, "TYX")
+    tiles = split(source.shape, settings.reach, 3000)
+    assert len(tiles) > 5
+    with borrow(chosen) as arena:
+        pipeline = Pipeline(chosen, arena, settings)
+        spread = FrameSigma.of(sigma, image.shape, "TYX")
+        for _ in pipeline.run(tiles, source, target, Levels.of(image), spread):
+            pass
+        pipeline.drain()
+    given = np.squeeze(sigma)
+    expected = denoise(image, settings, given, axes="TYX", device=device).image
+    np.testing.assert_array_equal(out, expected)
 
 
 def test_profiling_names_every_launch(device):
@@ -125,9 +155,9 @@ def test_profiling_names_every_launch(device):
     tiles = split((1, 1, 1, 50, 60), settings.reach, 1500)
     with borrow(chosen) as arena:
         pipeline = Pipeline(chosen, arena, settings, profiling=True)
-        run = pipeline.run(
-            tiles, arrange(image, "YX"), arrange(out, "YX"), Levels.of(image), np.array([20.0])
-        )
+        source, target = arrange(image, "YX"), arrange(out, "YX")
+        sigma = FrameSigma.of(20.0, image.shape, "YX")
+        run = pipeline.run(tiles, source, target, Levels.of(image), sigma)
         assert list(run) == list(range(1, len(tiles) + 1))
         pipeline.drain()
         names = [name for name, _ in pipeline.events]
@@ -166,41 +196,3 @@ def test_large_buffers_are_not_kept(device, monkeypatch):
     with borrow(session(device)) as arena:
         arena.buffer("one", 5000)
     assert arena.nbytes == 0
-
-
-def test_tiles_suit_the_device(device):
-    settings = KIND()
-    gpu = dataclasses.replace(
-        device,
-        kind="discrete GPU",
-        memory=16 << 30,
-        max_alloc=4 << 30,
-        compute_units=100,
-        clock=1500,
-        vendor="NVIDIA",
-    )
-    pixels = 4608 * 3456
-    each = settings.bytes_per_pixel + 16
-    assert tile_pixels(settings, gpu, pixels) * each <= 24 * pixels
-    assert tile_pixels(settings, gpu, pixels, 1 << 20) * each <= 1 << 20
-    little = dataclasses.replace(gpu, memory=256 << 20, max_alloc=64 << 20)
-    assert tile_pixels(settings, little, pixels) * each <= 128 << 20
-    slow = dataclasses.replace(gpu, compute_units=2, clock=600)
-    assert tile_yield(settings, slow) < tile_yield(settings, gpu)
-    hard = dataclasses.replace(KIND(), **({"window": 41} if hasattr(settings, "window") else {}))
-    assert tile_yield(hard, slow) < tile_yield(settings, slow)
-
-
-@pytest.mark.parametrize("axes", ["YX", "TYX", "ZYX"])
-def test_heavy_work_on_a_slow_device_is_not_cut_to_crumbs(device, axes):
-    slow = dataclasses.replace(
-        device, kind="integrated GPU", compute_units=2, clock=600, memory=2 << 30, vendor="Intel"
-    )
-    heavy = joining(KIND, axes, patch=8, step=1, window=51)
-    shape = (1, 10 if "T" in axes else 1, 10 if "Z" in axes else 1, 700, 800)
-    pixels = tile_pixels(heavy, slow, math.prod(shape))
-    tiles = split(shape, heavy.reach, pixels, max_yield=tile_yield(heavy, slow))
-    assert max(math.prod(tile.shape) for tile in tiles) <= tile_yield(heavy, slow)
-    assert min(math.prod(tile.shape) for tile in tiles) > 1000
-    # What is read beside what is yielded costs far less than the search itself.
-    assert sum(math.prod(tile.source_shape) for tile in tiles) < 100 * math.prod(shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 
@@ -9,49 +10,19 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.errors import AxesError, Cancelled, ImageError, SigmaError
+from napari_gpu_denoise.errors import AxesError, Cancelled, ImageError
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.prepare import (
     convert,
     extend,
+    extend_sigma,
     fill_nonfinite,
     keep_noiseless,
-    resolve_sigma,
     settings_for,
 )
 from scenes import joining, noisy, small
 
 KIND = FILTERS[0]
-
-
-@pytest.mark.parametrize(
-    ("sigma", "values"),
-    [(3, (3.0,)), (np.float32(2.5), (2.5,)), ([1, 2], (1.0, 2.0)), (np.array([4]), (4.0,))],
-)
-def test_sigma_is_one_number_or_one_a_channel(sigma, values):
-    assert resolve_sigma(sigma, np.ones((2, 5, 5)), "CYX") == (values, "given", ())
-
-
-@pytest.mark.parametrize("sigma", [[], [1, 2, 3], [[1, 2]] * 2])
-def test_sigma_of_another_length_is_refused(sigma):
-    with pytest.raises(SigmaError):
-        resolve_sigma(sigma, np.ones((2, 5, 5)), "CYX")
-
-
-@pytest.mark.parametrize("sigma", [(1, 2), (1, 2, 3)])
-def test_planes_that_are_no_channels_share_one_sigma(sigma):
-    with pytest.raises(SigmaError, match="1 channels"):
-        resolve_sigma(sigma, np.ones((3, 5, 5)), "..YX"[1:])
-
-
-def test_an_estimate_names_its_method():
-    image = noisy(2, 64, 64)
-    image[1] += noisy(64, 64, sigma=40, seed=1) - 110
-    sigma, source, notes = resolve_sigma(None, image, "CYX")
-    assert len(sigma) == 2
-    assert sigma[0] < sigma[1]
-    assert source == f"estimated: {gd.estimate_noise(image, 'CYX').method}"
-    assert notes == ()
 
 
 def test_the_record_says_that_noise_grows_with_brightness():
@@ -129,11 +100,68 @@ def test_unfiltered_pixels_are_rounded_clipped_and_counted(given, dtype, expecte
     assert out.tolist() == expected
 
 
-def test_channels_without_noise_are_kept():
-    image, out = noisy(2, 5, 6), np.zeros((2, 5, 6), np.float32)
-    keep_noiseless(image, out, "CYX", (0.0, 3.0))
-    np.testing.assert_array_equal(out[0], image[0])
-    np.testing.assert_array_equal(out[1], 0)
+def test_planes_without_noise_are_kept():
+    image, out = noisy(2, 3, 5, 6), np.zeros((2, 3, 5, 6), np.float32)
+    sigma = np.array([[1, 2, 0], [0, 3, 4.0]])
+    keep_noiseless(image, out, "TCYX", sigma[..., None, None])
+    np.testing.assert_array_equal(out[sigma == 0], image[sigma == 0])
+    np.testing.assert_array_equal(out[sigma > 0], 0)
+    last = np.zeros((5, 2, 6, 3), np.float32)
+    turned = np.transpose(image, (2, 0, 3, 1))
+    keep_noiseless(turned, last, "YTXC", np.array([0, 1, 1.0])[None, None, None])
+    np.testing.assert_array_equal(last[..., 0], turned[..., 0])
+    np.testing.assert_array_equal(last[..., 1:], 0)
+
+
+@pytest.mark.parametrize(
+    ("axes", "order"), [("TCYX", (0, 1, 2, 3)), ("XTYC", (3, 0, 2, 1)), ("YXTC", (2, 3, 0, 1))]
+)
+def test_pixels_without_noise_are_kept(axes, order):
+    sigma = np.ones((5, 6))
+    sigma[1, 2:4] = sigma[4, 5] = 0
+    image, out = noisy(2, 3, 5, 6) + 0.3, np.zeros((2, 3, 5, 6), np.uint8)
+    keep_noiseless(
+        np.transpose(image, order),
+        np.transpose(out, order),
+        axes,
+        np.transpose(sigma[None, None], order),
+    )
+    np.testing.assert_array_equal(out[..., sigma == 0], np.rint(image[..., sigma == 0]))
+    np.testing.assert_array_equal(out[..., sigma > 0], 0)
+
+
+def test_a_map_is_mirrored_as_the_pixels_are():
+    image = np.arange(12.0).reshape(1, 2, 6)
+    wide = extend(image, "TYX", image.shape, 4)
+    np.testing.assert_array_equal(extend_sigma(image, "TYX", image.shape, 4), wide)
+    for sigma in (np.ones((1, 1, 1)), np.ones((3, 1, 1))):
+        assert extend_sigma(sigma, "TYX", (3, 2, 6), 4) is sigma
+
+
+def test_a_filter_may_depend_on_the_array():
+    @dataclasses.dataclass(frozen=True)
+    class Colours(KIND):
+        def for_array(self, names, shape):
+            return dataclasses.replace(self, neighbours=shape[names.index("C")])
+
+    settings = small(Colours, frames_after=1)
+    applied = settings_for(settings, "TCYX", (1, 3, 5, 6))
+    assert applied == small(Colours, neighbours=3)
+
+
+def test_the_record_tells_the_settings_as_they_were_given(device):
+    @dataclasses.dataclass(frozen=True)
+    class Doubled(KIND):
+        def for_array(self, names, shape):
+            return dataclasses.replace(self, window=11)
+
+    image = noisy(40, 44)
+    result = gd.denoise(image, small(Doubled, window=5), 20, device=device)
+    assert result.record.settings["window"] == 5
+    expected = gd.denoise(image, small(KIND, window=11), 20, device=device).image
+    np.testing.assert_array_equal(result.image, expected)
+    lazy = gd.denoise_lazy(image, small(Doubled, window=5), 20, device=device)
+    np.testing.assert_array_equal(lazy.compute(scheduler="synchronous"), expected)
 
 
 def test_a_record_is_plain_json(device):

@@ -92,6 +92,15 @@ def test_one_tile_where_it_fits():
     assert len(split((3, 1, 1, 100, 100), reach, 10000)) == 3
 
 
+def test_joined_channels_count_and_stay_together():
+    reach = Reach(y=(5, 5), x=(5, 5))
+    assert len(split((1, 1, 1, 100, 100), reach, 30000, channels=3)) == 1
+    for limits in ({"max_pixels": 29999}, {"max_pixels": 10**9, "max_yield": 29999}):
+        tiles = split((1, 1, 1, 100, 100), reach, channels=3, **limits)
+        assert [tile.shape for tile in tiles] == [(1, 1, 50, 100)] * 2
+        assert {tile.channels for tile in tiles} == {3}
+
+
 def test_frames_are_parted_before_rows_and_rows_before_columns():
     reach = Reach(y=(5, 5), x=(5, 5))
     frames = split((1, 12, 1, 100, 100), reach, 30000)

@@ -25,9 +25,9 @@ inline void order_keys(uint *keys, int a, int b)
     keys[a] = low;
 }
 
-// Joins eight pending keys to a list of 16 at once: Batcher's network for 8, then a bitonic merge. 110 minima and
+// Joins eight pending keys to a list of 8, 16 or 32 at once: Batcher's network for 8, then a bitonic merge. For 16, 110 minima and
 // maxima instead of 32 for each key.
-#define MERGES (NEIGHBOURS == 16)
+#define MERGES (NEIGHBOURS == 8 || NEIGHBOURS == 16 || NEIGHBOURS == 32)
 
 inline void merge_eight(uint *best, uint *eight)
 {

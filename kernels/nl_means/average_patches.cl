@@ -7,8 +7,10 @@
 //   look up a line for each patch that a warp reads.
 // Grid: (PATCH, GROUP_X * GROUP_Y * groups, frames); a group serves GROUP_X times GROUP_Y neighbouring references, and
 //   `groups_x` groups stand side by side.
-// Constants: PATCH, STEP, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y, WINDOW; LOCAL_TILE = 1 copies (one frame searched only).
-// Shapes: padded, offsets, keys as in search_lanes; sigma (frames); estimates (frames, rows, columns, PATCH, PATCH).
+// Constants: PATCH, STEP, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y, WINDOW; LOCAL_TILE = 1 copies (one frame searched only);
+//   SIGMA_MAP = 1 for a sigma that varies within a frame: that of a group is taken in the middle of its reference patch.
+// Shapes: padded, offsets, keys as in search_lanes; sigma (frames); estimates (frames, rows, columns, PATCH, PATCH);
+//   variation (rows of the tile, map_pitch), whose first pixel is the tile's, as positions of the grid are.
 // Values are taken relative to the first pixel of the reference patch, so that a large level costs no precision.
 
 #include "common/patch_grid.h"
@@ -31,7 +33,11 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
                      int first_x, int last_x, int columns, int groups_x,
                      __global const int4 *offsets, __global const uint *keys,
                      __global const float *sigma, float strength, float flat,
-                     __global float *estimates)
+                     __global float *estimates
+#if SIGMA_MAP
+                     , __global const float *variation, int map_pitch
+#endif
+                     )
 {
     __local float weight[GROUP][NEIGHBOURS];
     __local OFFSET source[GROUP][NEIGHBOURS];
@@ -68,7 +74,11 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
 #endif
     const float level = pixels[here];
 
+#if SIGMA_MAP
+    const float s = sigma[frame] * variation[(size_t)(y - y0 + PATCH / 2) * map_pitch + x - x0 + PATCH / 2];
+#else
     const float s = sigma[frame];
+#endif
     const float h = strength * s;
 
     __global const uint *matches = keys + ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;

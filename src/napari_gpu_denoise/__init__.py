@@ -16,6 +16,8 @@ import importlib
 _NAMES = {
     "NLMeans": "filters.nl_means",
     "nl_means": "filters.nl_means",
+    "BM3D": "filters.bm3d",
+    "bm3d": "filters.bm3d",
     "FILTERS": "filters",
     "denoise": "run",
     "denoise_steps": "run",

@@ -60,6 +60,11 @@ def check_axes(axes: str | None, shape: Sequence[int]) -> str:
     return names
 
 
+def channel_axis(names: str) -> int | None:
+    """Return which axis holds channels: the first one named C or S; None if there is none."""
+    return next((i for i, a in enumerate(names) if a in CHANNEL_AXES), None)
+
+
 @dataclass(frozen=True)
 class Frames:
     """An array seen as sequences of frames (nz, ny, nx): axes in the order the kernels use.
@@ -67,25 +72,27 @@ class Frames:
     Attributes
     ----------
     view : ndarray
-        The array with its axes in the order (independent …, t, z, y, x); no copy. t has length 1
-        when time is not searched: every time point is then an independent frame.
+        The array with its axes in the order (independent …, channel, t, z, y, x); no copy. An axis
+        that is not joined has length 1 there: its positions are then independent frames.
     joint : str
-        Which of T and Z a filter joins to Y and X.
-    channel_axis : int or None
-        Which axis of `view` holds channels.
+        Which of C, T and Z a filter joins to Y and X.
     origin : tuple of int
         Where the first pixel lies along the whole axes (t, z, y, x), when the array is a part.
     """
 
     view: np.ndarray
     joint: str
-    channel_axis: int | None
     origin: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     @property
     def independent(self) -> tuple[int, ...]:
         """Lengths of the independent axes."""
-        return self.view.shape[:-4]
+        return self.view.shape[:-5]
+
+    @property
+    def joined(self) -> int:
+        """Number of channels filtered together: those of a tile; 1 where none are."""
+        return self.view.shape[-5]
 
     @property
     def shape(self) -> tuple[int, int, int, int, int]:
@@ -96,20 +103,12 @@ class Frames:
             return count, self.view.shape[-4], nz, ny, nx
         return 1, count, nz, ny, nx
 
-    @property
-    def channels(self) -> int:
-        """Number of channels; 1 when no axis is named C or S."""
-        return 1 if self.channel_axis is None else self.view.shape[self.channel_axis]
-
-    def _index(self, sequence: int, t: int) -> tuple:
+    def frame(self, sequence: int, t: int, channel: int = 0) -> np.ndarray:
+        """Return one frame, (nz, ny, nx), as a view; `channel` counts those that are joined."""
         t -= self.origin[0]
-        if "T" in self.joint:
-            return (*np.unravel_index(sequence, self.independent), t) if self.independent else (t,)
-        return (*np.unravel_index(t, self.independent), 0) if self.independent else (0,)
-
-    def frame(self, sequence: int, t: int) -> np.ndarray:
-        """Return one frame, (nz, ny, nx), as a view."""
-        return self.view[self._index(sequence, t)]
+        number, inner = (sequence, t) if "T" in self.joint else (t, 0)
+        where = np.unravel_index(number, self.independent) if self.independent else ()
+        return self.view[(*where, channel, inner)]
 
     def region(self, z: slice, y: slice, x: slice) -> tuple[slice, ...]:
         """Return positions along the whole axes as an index into a frame."""
@@ -117,10 +116,6 @@ class Frames:
             slice(part.start - first, part.stop - first)
             for part, first in zip((z, y, x), self.origin[1:], strict=True)
         )
-
-    def channel(self, sequence: int, t: int) -> int:
-        """Return the channel that a frame belongs to."""
-        return 0 if self.channel_axis is None else int(self._index(sequence, t)[self.channel_axis])
 
 
 def arrange(
@@ -138,7 +133,8 @@ def arrange(
     axes : str
         Its axes, as `check_axes` returns them.
     joint : str
-        Which of T and Z a filter joins to Y and X; the others are independent.
+        Which of C, T and Z a filter joins to Y and X; the others are independent. C stands for
+        the channel axis, be it named C or S.
     origin : tuple of int, optional
         Where the first pixel lies along the whole axes (t, z, y, x), when the array is a part.
 
@@ -146,14 +142,13 @@ def arrange(
     -------
     Frames
     """
-    inner = [a for a in "TZ" if a in joint and a in axes]
-    outer = [i for i, a in enumerate(axes) if a not in "YX" and a not in inner]
-    order = outer + [axes.index(a) for a in (*inner, "Y", "X")]
-    view = np.transpose(array, order)
-    missing = [len(outer) + i for i, a in enumerate("TZ") if a not in inner]
-    view = np.expand_dims(view, tuple(missing))
-    channel = next((k for k, i in enumerate(outer) if axes[i] in CHANNEL_AXES), None)
-    return Frames(view, "".join(inner), channel, origin)
+    places = {"C": channel_axis(axes), "T": axes.find("T"), "Z": axes.find("Z")}
+    inner = {a: i for a, i in places.items() if a in joint and i not in (None, -1)}
+    fixed = [*inner.values(), axes.index("Y"), axes.index("X")]
+    outer = [i for i in range(len(axes)) if i not in fixed]
+    view = np.transpose(array, outer + fixed)
+    missing = [len(outer) + i for i, a in enumerate(places) if a not in inner]
+    return Frames(np.expand_dims(view, tuple(missing)), "".join(inner), origin)
 
 
 # Values within these bounds square and add up in float32 without loss; others are scaled first.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from numpy.typing import ArrayLike
 
 from napari_gpu_denoise import io
 from napari_gpu_denoise.axes import check_numbers, output_dtype
@@ -116,7 +118,7 @@ class BatchProgress:
 def run_batch(
     inputs: str | os.PathLike | Iterable[str | os.PathLike],
     settings: Filter,
-    sigma: float | Sequence[float] | None = None,
+    sigma: ArrayLike | None = None,
     *,
     output: str | os.PathLike,
     axes: str | None = None,
@@ -138,9 +140,9 @@ def run_batch(
         all TIFF files are taken.
     settings : filter settings
         An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``.
-    sigma : float, sequence of float or None, default None
-        Noise standard deviation in grey levels: one value, or one a channel. None estimates it,
-        for each file.
+    sigma : float, array_like or None, default None
+        Noise standard deviation in grey levels: one value, one a channel, one a plane, or a map,
+        as `denoise` takes them. None estimates it, for each file.
     output : path-like
         A TIFF file, when there is one input; or a folder, made if need be, in which each result
         gets the name of its input.

@@ -17,8 +17,11 @@ from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.pipeline import Filter, Pipeline, tile_pixels, tile_yield
+from napari_gpu_denoise.pipeline import Filter, Pipeline
+from napari_gpu_denoise.prepare import settings_for
 from napari_gpu_denoise.run import denoise
+from napari_gpu_denoise.sigma import FrameSigma
+from napari_gpu_denoise.tile_sizes import tile_pixels, tile_yield
 from napari_gpu_denoise.tiles import split
 
 SIGMA = 20.0
@@ -100,17 +103,18 @@ def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: i
     image = synthetic(shape)
     chosen = session(device)
     names = "." * (len(shape) - 2) + "YX"
-    source, out = arrange(image, names), arrange(np.empty_like(image), names)
-    pixels = tile_pixels(settings, device, image.size)
-    most = tile_yield(settings, device)
-    tiles = split(source.shape, settings.reach, pixels, max_yield=most)
+    applied = settings_for(settings, names, shape)
+    source, out = (arrange(a, names, applied.joint) for a in (image, np.empty_like(image)))
+    sigma = FrameSigma.of(SIGMA, shape, names, applied.joint)
+    pixels = tile_pixels(applied, device, image.size)
+    tiles = split(source.shape, applied.reach, pixels, max_yield=tile_yield(applied, device))
     levels = Levels.of(image)
     runs = []
     with device_errors(chosen), borrow(chosen) as arena:
-        pipeline = Pipeline(chosen, arena, settings, profiling=True)
+        pipeline = Pipeline(chosen, arena, applied, profiling=True)
         for _ in range(repeats + 1):
             pipeline.events.clear()
-            for _ in pipeline.run(tiles, source, out, levels, np.array([SIGMA])):
+            for _ in pipeline.run(tiles, source, out, levels, sigma):
                 pass
             pipeline.drain()
             sums: dict[str, float] = defaultdict(float)

@@ -9,9 +9,9 @@ import numpy as np
 from dask.array.overlap import ensure_minimum_chunksize, overlap
 
 from napari_gpu_denoise.axes import (
-    CHANNEL_AXES,
     Levels,
     arrange,
+    channel_axis,
     check_axes,
     check_numbers,
     output_dtype,
@@ -24,11 +24,12 @@ from napari_gpu_denoise.prepare import (
     check_policy,
     convert,
     extend,
+    extend_sigma,
     fill_nonfinite,
     keep_noiseless,
-    resolve_sigma,
     settings_for,
 )
+from napari_gpu_denoise.sigma import FrameSigma, resolve_sigma, varies_within
 from napari_gpu_denoise.tiles import Span
 
 # NaN and infinity are replaced by the nearest finite pixel of a chunk and this margin around it:
@@ -54,10 +55,12 @@ def denoise_lazy(
         Pixels of any real type, two or more axes, of known shape.
     settings : filter settings
         An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``.
-    sigma : float, sequence of float or None, optional
-        Noise standard deviation in grey levels: one value, or one a channel (axis C or S). None
-        estimates it at once, from at most 8 planes of each channel, which are computed for it; all
-        chunks share the estimate. 0 returns the image unchanged.
+    sigma : float, array_like or None, optional
+        Noise standard deviation in grey levels: one value; one a channel (axis C or S); one a
+        plane, an array of the shape of the axes other than Y and X; or a map of shape (ny, nx),
+        for all planes. None estimates it at once, from at most 8 planes of each channel, which are
+        computed for it; all chunks share the estimate. Where it is 0 the image comes back
+        unchanged.
     axes : str, optional
         Names of the axes, as ``"TZYX"``; by default the last two are Y and X and the others
         independent planes.
@@ -72,7 +75,8 @@ def denoise_lazy(
     -------
     dask array
         Of the same shape; its chunks are those of `array`, but for chunks smaller than the margin
-        the filter needs, which are joined with their neighbours.
+        the filter needs, which are joined with their neighbours, and for channels that it filters
+        together, which are all in one chunk.
 
     Raises
     ------
@@ -99,17 +103,18 @@ def denoise_lazy(
     settings = settings_for(settings, names, array.shape)
     check_policy(nonfinite)
     wanted = output_dtype(dtype, array.dtype)
-    sigmas = resolve_sigma(sigma, array, names).values
+    spread = resolve_sigma(sigma, array, names).array
 
     # What a driver gives is worth nothing in another process: the names of the device are sent.
     sent = (device.name, device.platform, device.index) if isinstance(device, Device) else device
-    reach = _reach(settings, names) if any(sigmas) else {}
+    reach = _reach(settings, names) if spread.any() else {}
     extra = _FILL_MARGIN if nonfinite == "keep" and array.dtype.kind == "f" and reach else 0
     margins = {
         a: (before + extra * (a in "YX"), after + extra * (a in "YX"))
         for a, (before, after) in reach.items()
     }
-    array = array.rechunk(_chunks(array, names, margins, settings.smallest))
+    together = channel_axis(names) if "C" in settings.joint else None
+    array = array.rechunk(_chunks(array, names, margins, settings.smallest, together))
     depth = {
         i: margins[a]
         for i, a in enumerate(names)
@@ -118,7 +123,7 @@ def denoise_lazy(
     return overlap(array, depth, "none", allow_rechunk=False).map_blocks(
         _denoise_block,
         settings=settings,
-        sigmas=sigmas,
+        sigma=spread,
         names=names,
         reach=reach,
         margins=margins,
@@ -134,16 +139,21 @@ def denoise_lazy(
 
 def _reach(settings: Filter, names: str) -> dict[str, tuple[int, int]]:
     """Return how far the filter looks along each axis that it joins."""
-    joined = [a for a in names if a in "YX" or a in settings.joint]
+    joined = [a for a in names if a in "YX" or (a in "TZ" and a in settings.joint)]
     return {a: getattr(settings.reach, a.lower()) for a in joined}
 
 
-def _chunks(array: da.Array, names: str, margins: dict, smallest: int) -> tuple:
-    """Return chunks that hold their neighbours' margins: those of the array where they do."""
+def _chunks(
+    array: da.Array, names: str, margins: dict, smallest: int, together: int | None
+) -> tuple:
+    """Return chunks that hold their neighbours' margins: those of the array where they do.
+
+    The axis `together` is left whole.
+    """
     chunks = []
-    for a, length, own in zip(names, array.shape, array.chunks, strict=True):
+    for i, (a, length, own) in enumerate(zip(names, array.shape, array.chunks, strict=True)):
         margin = max(margins.get(a, (0, 0)))
-        short = length < max(margin, smallest if a in "YX" else 0)
+        short = i == together or length < max(margin, smallest if a in "YX" else 0)
         chunks.append((length,) if short else ensure_minimum_chunksize(max(margin, 1), own))
     return tuple(chunks)
 
@@ -157,7 +167,7 @@ def _denoise_block(
     block: np.ndarray,
     *,
     settings: Filter,
-    sigmas: tuple[float, ...],
+    sigma: np.ndarray,
     names: str,
     reach: dict[str, tuple[int, int]],
     margins: dict[str, tuple[int, int]],
@@ -168,29 +178,31 @@ def _denoise_block(
 ) -> np.ndarray:
     """Denoise one chunk, given with its margin."""
     where, shape = block_info[None]["array-location"], block_info[None]["shape"]
-    if len(sigmas) > 1:
-        channels = next(where[i] for i, a in enumerate(names) if a in CHANNEL_AXES)
-        sigmas = sigmas[slice(*channels)]
     finite, odd = fill_nonfinite(block, names, nonfinite)
     out = np.empty([stop - start for start, stop in where], out_dtype)
     if odd is not None and out_dtype.kind != "f":
         raise NonFiniteError(
             f"NaN and infinity cannot be kept in a result of type {out_dtype}: use dtype='float32'."
         )
-    spans, needed, inner = {}, [], []
+    spans, needed, inner, read = {}, [], [], []
     for i, a in enumerate(names):
         if a not in reach:
             needed.append(slice(None))
             inner.append(slice(None))
+            read.append(slice(*where[i]))
             continue
         held = _span(where[i], margins[a], shape[i])
         spans[a] = span = _span(where[i], reach[a], shape[i])
         first = held.source_start
         needed.append(slice(span.source_start - first, span.source_stop - first))
         inner.append(slice(span.start - first, span.stop - first))
-    if any(sigmas):
-        _filter_part(finite[tuple(needed)], out, settings, sigmas, names, spans, device)
-        keep_noiseless(finite[tuple(inner)], out, names, sigmas)
+        read.append(slice(span.source_start, span.source_stop))
+    here = _part(sigma, [slice(*ends) for ends in where])
+    if here.any():
+        level = float(sigma.max()) if varies_within(sigma, names) else None
+        seen = _part(sigma, read)
+        _filter_part(finite[tuple(needed)], out, seen, level, settings, names, spans, device)
+        keep_noiseless(finite[tuple(inner)], out, names, here)
     else:
         Levels.of(finite)  # refuses NaN and infinity
         convert(finite[tuple(inner)], out)
@@ -200,21 +212,33 @@ def _denoise_block(
     return out
 
 
+def _part(sigma: np.ndarray, region: list[slice]) -> np.ndarray:
+    """Return sigma over a region of the whole; axes along which it does not vary stay."""
+    return sigma[
+        tuple(part if n > 1 else slice(None) for part, n in zip(region, sigma.shape, strict=True))
+    ]
+
+
 def _filter_part(
     array: np.ndarray,
     out: np.ndarray,
+    sigma: np.ndarray,
+    level: float | None,
     settings: Filter,
-    sigmas: tuple[float, ...],
     names: str,
     spans: dict[str, Span],
     device,
 ) -> None:
-    """Filter a part of a larger array; `spans` tells where it lies along the axes it is cut in."""
+    """Filter a part of a larger array; `spans` tells where it lies along the axes it is cut in.
+
+    `level` is the largest sigma of the whole, where it is a map.
+    """
     lengths = [
         spans[a].length if a in spans else n for a, n in zip(names, array.shape, strict=True)
     ]
     # An axis too short for the filter is never cut, and is extended as a whole.
     wide = extend(array, names, lengths, settings.smallest)
+    sigma = extend_sigma(sigma, names, lengths, settings.smallest)
     for i, a in enumerate(names):
         if a in "YX" and lengths[i] < settings.smallest:
             spans = {**spans, a: Span.whole(wide.shape[i])}
@@ -229,7 +253,7 @@ def _filter_part(
         arrange(out, names, settings.joint, written),
         Levels.of(array),
         settings,
-        sigmas,
+        FrameSigma.of(sigma, wide.shape, names, settings.joint, read, level),
         session(chosen),
         part=tuple(spans.get(a, span) for a, span in zip("TZYX", rest, strict=True)),
     )

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields, replace
-from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.axes import CHANNEL_AXES, arrange
-from napari_gpu_denoise.errors import AxesError, ImageError, SigmaError
-from napari_gpu_denoise.noise.estimate import estimate_noise
+from napari_gpu_denoise.axes import arrange
+from napari_gpu_denoise.errors import AxesError, ImageError
 from napari_gpu_denoise.pipeline import Filter
+from napari_gpu_denoise.sigma import varies_within
 
 
 def settings_for(settings: Filter, names: str, shape: tuple[int, ...]) -> Filter:
     """Return the settings that apply to an array.
 
     Those that look along an axis are set to their defaults where that axis has length 1: the
-    result is the same as without the axis, to the last bit.
+    result is the same as without the axis, to the last bit. A filter that has a method
+    ``for_array(names, shape)`` then decides what depends on the array, as which axes are joined.
 
     Raises
     ------
@@ -37,45 +37,9 @@ def settings_for(settings: Filter, names: str, shape: tuple[int, ...]) -> Filter
             )
         if shape[names.index(axis)] == 1:
             unused[spec.name] = spec.default
-    return replace(settings, **unused)
-
-
-class ResolvedSigma(NamedTuple):
-    """Sigma a channel, or one for all, where it comes from, and what the user should know of it."""
-
-    values: tuple[float, ...]
-    source: str
-    notes: tuple[str, ...] = ()
-
-
-def resolve_sigma(sigma, array, names: str) -> ResolvedSigma:
-    """Check the sigma that was given, or estimate it where it is None.
-
-    Raises
-    ------
-    SigmaError
-        If it is negative, not finite, or of the wrong length.
-    """
-    if sigma is None:
-        estimate = estimate_noise(array, names)
-        return ResolvedSigma(estimate.sigma, f"estimated: {estimate.method}", estimate.notes)
-    try:
-        values = tuple(float(s) for s in np.atleast_1d(np.asarray(sigma, dtype=np.float64)))
-    except (TypeError, ValueError) as error:
-        raise SigmaError(f"sigma={sigma!r} is not a number: give one, or None for auto.") from error
-    for value in values:
-        if not (np.isfinite(value) and value >= 0):
-            raise SigmaError(
-                f"sigma={value:g} is no standard deviation: give 0 or a positive number in grey "
-                "levels, or None to estimate it."
-            )
-    channels = next((array.shape[i] for i, a in enumerate(names) if a in CHANNEL_AXES), 1)
-    if len(values) not in (1, channels):
-        raise SigmaError(
-            f"{len(values)} values of sigma were given for {channels} channels: give one for all "
-            "or one for each."
-        )
-    return ResolvedSigma(values, "given")
+    applied = replace(settings, **unused)
+    for_array = getattr(applied, "for_array", None)
+    return applied if for_array is None else for_array(names, shape)
 
 
 def check_policy(nonfinite: str) -> None:
@@ -140,10 +104,34 @@ def convert(array: np.ndarray, out: np.ndarray) -> int:
     return int(np.count_nonzero(below | above))
 
 
-def keep_noiseless(array: np.ndarray, out: np.ndarray, names: str, sigmas: tuple[float, ...]):
-    """Copy the channels whose sigma is 0 to the output: there is nothing to filter in them."""
-    for channel, sigma in enumerate(sigmas):
-        if sigma == 0:
-            axis = next(i for i, a in enumerate(names) if a in CHANNEL_AXES)
-            index = (slice(None),) * axis + (channel,)
-            convert(array[index], out[index])
+def extend_sigma(
+    sigma: np.ndarray, names: str, lengths: Iterable[int], smallest: int
+) -> np.ndarray:
+    """Mirror a map of sigma as `extend` does the pixels; what does not vary is left as it is."""
+    held = [n if m > 1 else smallest for n, m in zip(lengths, sigma.shape, strict=True)]
+    return extend(sigma, names, held, smallest)
+
+
+def keep_noiseless(image: np.ndarray, out: np.ndarray, names: str, sigma: np.ndarray) -> None:
+    """Copy the pixels whose sigma is 0 to the output: there is nothing to filter in them.
+
+    `sigma` has the axes of the image, each of its length there or of length 1.
+    """
+    if sigma.all():
+        return
+    if not varies_within(sigma, names):
+        for place in np.argwhere(sigma == 0):
+            index = tuple(
+                k if n > 1 else slice(None) for k, n in zip(place, sigma.shape, strict=True)
+            )
+            convert(image[index], out[index])
+        return
+    planes = [i for i, a in enumerate(names) if a not in "YX"]
+    order = [*planes, names.index("Y"), names.index("X")]
+    image, out, sigma = (np.transpose(a, order) for a in (image, out, sigma))
+    plane = sigma[(0,) * len(planes)]
+    still = np.broadcast_to(plane == 0, image.shape[-2:])
+    kept = image[..., still]
+    values = np.empty(kept.shape, out.dtype)
+    convert(kept, values)
+    out[..., still] = values

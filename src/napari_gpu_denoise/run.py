@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.axes import Levels, arrange, check_axes, check_numbers, output_dtype
 from napari_gpu_denoise.errors import Cancelled, NonFiniteError
@@ -18,11 +19,12 @@ from napari_gpu_denoise.pipeline import Filter, Progress, execute
 from napari_gpu_denoise.prepare import (
     convert,
     extend,
+    extend_sigma,
     fill_nonfinite,
     keep_noiseless,
-    resolve_sigma,
     settings_for,
 )
+from napari_gpu_denoise.sigma import FrameSigma, resolve_sigma
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,10 @@ class Record:
     settings : dict
         Every setting by name.
     sigma : tuple of float
-        Noise standard deviation used, in grey levels: one value, or one a channel.
+        Noise standard deviation used, in grey levels: one value, one a channel, or one a plane;
+        of a map its root mean square.
     sigma_source : str
-        ``"given"``, or how it was estimated.
+        ``"given"``, ``"given as a map from … to …"``, or how it was estimated.
     axes : str
         Axes of the array.
     input_dtype, output_dtype : str
@@ -90,7 +93,7 @@ class Result:
 def denoise(
     image,
     settings: Filter,
-    sigma: float | Iterable[float] | None = None,
+    sigma: ArrayLike | None = None,
     *,
     axes: str | None = None,
     dtype=None,
@@ -108,9 +111,11 @@ def denoise(
         Pixels of any real type, two or more axes. Never modified.
     settings : filter settings
         An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``.
-    sigma : float, sequence of float or None, optional
-        Noise standard deviation in grey levels of the image: one value, or one a channel (axis C
-        or S). None estimates it. 0 returns the image unchanged.
+    sigma : float, array_like or None, optional
+        Noise standard deviation in grey levels of the image. One value; one a channel (axis C or
+        S); one a plane, an array of the shape of the axes other than Y and X; or a map of shape
+        (ny, nx), for all planes. None estimates it, one value a channel. Where it is 0 the image
+        comes back unchanged.
     axes : str, optional
         Names of the axes, as ``"TZYX"``; by default the last two are Y and X and the others
         independent planes.
@@ -169,7 +174,7 @@ def denoise(
 def denoise_steps(
     image,
     settings: Filter,
-    sigma: float | Iterable[float] | None = None,
+    sigma: ArrayLike | None = None,
     *,
     axes: str | None = None,
     dtype=None,
@@ -201,26 +206,27 @@ def denoise_steps(
             f"NaN and infinity cannot be kept in a result of type {out.dtype}: use dtype='float32'."
         )
     levels = Levels.of(array)
-    sigmas, source, found = resolve_sigma(sigma, array, names)
-    notes = list(found)
+    found = resolve_sigma(sigma, array, names)
+    notes = list(found.notes)
 
-    if any(sigmas):
+    if found.array.any():
         wide = extend(array, names, array.shape, applied.smallest)
         if wide is not array:
             notes.append(
                 f"extended by mirroring to at least {applied.smallest} pixels in Y and X, "
                 "then cropped"
             )
+        spread = extend_sigma(found.array, names, array.shape, applied.smallest)
         saturated = yield from execute(
             arrange(wide, names, applied.joint),
             arrange(out, names, applied.joint),
             levels,
             applied,
-            sigmas,
+            FrameSigma.of(spread, wide.shape, names, applied.joint),
             session(chosen),
             memory_limit,
         )
-        keep_noiseless(array, out, names, sigmas)
+        keep_noiseless(array, out, names, found.array)
     else:
         yield Progress(0, 1)
         notes.append("sigma is 0: the image is returned unchanged")
@@ -232,8 +238,8 @@ def denoise_steps(
         version=package_version(),
         filter=settings.name,
         settings=asdict(settings),
-        sigma=sigmas,
-        sigma_source=source,
+        sigma=found.values,
+        sigma_source=found.source,
         axes=names,
         input_dtype=str(array.dtype),
         output_dtype=str(out.dtype),

@@ -51,22 +51,23 @@ class Span:
 
 @dataclass(frozen=True)
 class Tile:
-    """A part of one sequence of frames."""
+    """A part of one sequence of frames; where channels are joined, the same part of all of them."""
 
     sequence: int
     t: Span
     z: Span
     y: Span
     x: Span
+    channels: int = 1
 
     @property
     def source_shape(self) -> tuple[int, int, int, int]:
-        """Shape read, (t, z, y, x)."""
+        """Shape read of each channel, (t, z, y, x)."""
         return tuple(span.source_size for span in (self.t, self.z, self.y, self.x))
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Shape yielded, (t, z, y, x)."""
+        """Shape yielded of each channel, (t, z, y, x)."""
         return tuple(span.size for span in (self.t, self.z, self.y, self.x))
 
 
@@ -87,6 +88,7 @@ def split(
     max_pixels: int,
     part: tuple[Span, Span, Span, Span] | None = None,
     max_yield: int | None = None,
+    channels: int = 1,
 ) -> list[Tile]:
     """Cut sequences of frames into tiles that read at most `max_pixels` pixels each.
 
@@ -101,11 +103,14 @@ def split(
     reach : Reach
         Margin the filter needs.
     max_pixels : int
-        Largest number of pixels a tile may read.
+        Largest number of pixels a tile may read, over all channels it holds.
     part : tuple of Span, optional
         What to yield along t, z, y, x, and what there is to read; by default the whole axes.
     max_yield : int, optional
-        Largest number of pixels a tile may yield, which is what its time goes with.
+        Largest number of pixels a tile may yield, over all channels, which is what its time goes
+        with.
+    channels : int, optional
+        Joined channels, which every tile holds together.
 
     Returns
     -------
@@ -119,13 +124,14 @@ def split(
     parts = [1, 1, 1, 1]
 
     def pixels() -> int:
-        total = 1
+        total = channels
         for whole, count, (before, after) in zip(wholes, parts, reaches, strict=True):
             total *= min(ceil(whole.size / count) + before + after, whole.source_size)
         return total
 
     def yielded() -> int:
-        return prod(ceil(length / count) for length, count in zip(lengths, parts, strict=True))
+        sizes = (ceil(length / count) for length, count in zip(lengths, parts, strict=True))
+        return channels * prod(sizes)
 
     # A part smaller than its margin would be read many times over: such cuts come last.
     smallest = (2 * sum(reach.t), 4 * sum(reach.y), 4 * sum(reach.x), 2 * sum(reach.z), 1, 1, 1)
@@ -140,5 +146,7 @@ def split(
         for whole, count, one in zip(wholes, parts, reaches, strict=True)
     ]
     return [
-        Tile(sequence, *tile) for sequence in range(sequences) for tile in itertools.product(*spans)
+        Tile(sequence, *tile, channels)
+        for sequence in range(sequences)
+        for tile in itertools.product(*spans)
     ]

@@ -16,6 +16,7 @@ from napari_gpu_denoise.filters.patch_search import SearchSettings, Variant, fit
 from napari_gpu_denoise.filters.patches import offset_table
 from napari_gpu_denoise.opencl.memory import borrow
 from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.pipeline import TileSigma
 from napari_gpu_denoise.tiles import Span, Tile
 from reference import nl_means as reference
 from scenes import noisy, scene
@@ -23,7 +24,7 @@ from scenes import noisy, scene
 SIGMA = 20.0
 
 
-def slow(image, settings: NLMeans, sigma=SIGMA) -> np.ndarray:
+def slow(image, settings: NLMeans, sigma: float | np.ndarray = SIGMA) -> np.ndarray:
     return reference.nl_means(image, sigma, **dataclasses.asdict(settings))
 
 
@@ -65,7 +66,7 @@ class Stages:
             frames, rows, columns = len(volume), found.rows.count, found.columns.count
             self.keys = np.empty((frames, rows, settings.neighbours, columns), np.uint32)
             cl.enqueue_copy(queue, self.keys, found.keys)
-            plan.enqueue(queue, tile, source, out, sigma)
+            plan.enqueue(queue, tile, source, out, TileSigma(sigma))
             self.estimates = np.empty(
                 (frames, rows, columns, settings.patch, settings.patch), np.float32
             )
@@ -233,6 +234,32 @@ def test_images_smaller_than_a_patch(device, shape):
     image = grey(*shape)
     out = gd.denoise(image, NLMeans(), SIGMA, device=device).image
     np.testing.assert_allclose(out, slow(image, NLMeans()), rtol=0, atol=bound(NLMeans()))
+
+
+@pytest.mark.parametrize(
+    ("shape", "changes"),
+    [
+        ((35, 42), {}),
+        ((33, 37), {"patch": 5, "step": 1, "window": 9}),
+        ((33, 37), {"patch": 7, "step": 3}),
+        ((30, 31), {"patch": 1, "step": 1, "window": 5}),
+        ((5, 40), {}),
+        ((40, 6), {}),
+        ((2, 9), {}),
+    ],
+    ids=str,
+)
+def test_a_map_of_sigma_is_that_of_the_reference(device, shape, changes):
+    settings = NLMeans(**{"window": 11, **changes})
+    image = grey(*shape)
+    y, x = np.indices(shape)
+    # Powers of two: the device has the same sigma, to the last bit, and is flat where this is.
+    sigma = np.where((y // 9 + x // 7) % 3 == 0, 0, 2.0 ** ((y // 5 + x // 11) % 4 + 2))
+    assert len(np.unique(sigma)) > 1
+    out = gd.denoise(image, settings, sigma, device=device).image
+    expected = slow(image, settings, sigma)
+    np.testing.assert_allclose(out, expected, rtol=0, atol=bound(settings, sigma.max()))
+    np.testing.assert_array_equal(out[sigma == 0], image[sigma == 0])
 
 
 def test_images_that_are_no_whole_numbers(device):

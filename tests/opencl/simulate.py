@@ -24,6 +24,8 @@ from napari_gpu_denoise.opencl.device import devices
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.pipeline import Pipeline
+from napari_gpu_denoise.prepare import settings_for
+from napari_gpu_denoise.sigma import FrameSigma
 from napari_gpu_denoise.tiles import split
 from scenes import joining, noisy
 
@@ -50,15 +52,20 @@ SETTINGS = (
 # Shape, and pixels of a tile: images are cut in three, sequences are filtered whole.
 SHAPES = {"YX": ((22, 27), 500), "TYX": ((2, 11, 14), 1000), "ZYX": ((2, 11, 14), 1000)}
 CASES = ((0, "YX"), (0, "TYX"), (0, "ZYX"), (1, "YX"), (1, "TYX"), (2, "YX"))
+MAPPED = {(0, "YX")}  # cases that are run with a map of sigma as well
 
 
-def cases(filter_class) -> Iterator[tuple[str, str, object, np.ndarray, str]]:
-    """Yield (name, profile, settings, image, axes) of all cases of a filter."""
+def cases(filter_class) -> Iterator[tuple[str, str, object, np.ndarray, str, float | np.ndarray]]:
+    """Yield (name, profile, settings, image, axes, sigma) of all cases of a filter."""
     for number, axes in CASES:
-        settings = joining(filter_class, axes, **SETTINGS[number])
         image = noisy(*SHAPES[axes][0], seed=number)
+        settings = joining(filter_class, axes, **SETTINGS[number])
+        settings = settings_for(settings, axes, image.shape)
         for profile in PROFILES:
-            yield f"{profile} {number} {axes}", profile, settings, image, axes
+            yield f"{profile} {number} {axes}", profile, settings, image, axes, 20.0
+            if (number, axes) in MAPPED:
+                sigma = np.broadcast_to(np.linspace(0, 30, image.shape[-1]), image.shape[-2:])
+                yield f"{profile} {number} {axes} map", profile, settings, image, axes, sigma
 
 
 def simulator():
@@ -85,15 +92,17 @@ def run_filter(name: str, folder: Path) -> None:
     keep_all_buffers()
     (filter_class,) = (one for one in FILTERS if one.name == name)
     results, kernels = {}, set()
-    for case, profile, settings, image, axes in cases(filter_class):
+    for case, profile, settings, image, axes, sigma in cases(filter_class):
         print(f"== {case}", file=sys.stderr, flush=True)
         device = dataclasses.replace(simulator(), **PROFILES[profile])
         session = Session(device, cl.Context([device.handle]))
         out = np.empty_like(image)
         source, target = (arrange(a, axes, settings.joint) for a in (image, out))
         pipeline = Pipeline(session, Arena(session), settings)
-        tiles = split(source.shape, settings.reach, SHAPES[axes][1])
-        for _ in pipeline.run(tiles, source, target, Levels.of(image), np.array([20.0])):
+        most = source.joined * SHAPES[axes][1]
+        tiles = split(source.shape, settings.reach, most, channels=source.joined)
+        spread = FrameSigma.of(sigma, image.shape, axes, settings.joint)
+        for _ in pipeline.run(tiles, source, target, Levels.of(image), spread):
             pass
         pipeline.drain()
         results[case] = out

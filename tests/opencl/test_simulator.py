@@ -77,9 +77,11 @@ def test_kernels_are_free_of_faults(simulated):
 
 def test_simulated_results_are_those_of_a_device(simulated, device):
     kind, _, results, _ = simulated
-    for case, _, settings, image, axes in cases(kind):
-        expected = gd.denoise(image, settings, 20, axes=axes, device=device).image
-        np.testing.assert_allclose(results[case], expected, rtol=0, atol=1e-3, err_msg=case)
+    for case, _, settings, image, axes, sigma in cases(kind):
+        expected = gd.denoise(image, settings, sigma, axes=axes, device=device).image
+        seen = np.broadcast_to(sigma, image.shape) > 0  # the others are put back after the run
+        error = np.abs(results[case] - expected)[seen]
+        assert error.max() <= 1e-3, case
 
 
 def test_every_kernel_file_is_simulated(simulated):

@@ -1,5 +1,6 @@
 """The filters, one a file; `FILTERS` is the list that every front end reads."""
 
+from napari_gpu_denoise.filters.bm3d import BM3D
 from napari_gpu_denoise.filters.nl_means import NLMeans
 
-FILTERS = (NLMeans,)
+FILTERS = (NLMeans, BM3D)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from napari_gpu_denoise.filters.patch_search import PatchSearch, SearchSettings,
 from napari_gpu_denoise.filters.settings import Settings, setting
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.pipeline import TileSigma
 from napari_gpu_denoise.run import denoise
 from napari_gpu_denoise.tiles import Reach, Tile
 
@@ -32,6 +33,7 @@ class NLMeans(Settings):
     name: ClassVar[str] = "nl_means"
     title: ClassVar[str] = "NL-means"
     summary: ClassVar[str] = "Patchwise non-local means: fast, keeps edges and texture"
+    presets: ClassVar[dict[str, dict]] = {"normal": {}, "fine": {"patch": 5, "step": 1}}
 
     patch: int = setting(8, "Width of a patch", bounds=(1, 32), unit="pixels")
     step: int = setting(
@@ -128,6 +130,7 @@ def nl_means(
     *,
     axes: str | None = None,
     settings: NLMeans | None = None,
+    profile: str | None = None,
     dtype=None,
     nonfinite: str = "raise",
     device=None,
@@ -142,15 +145,19 @@ def nl_means(
     ----------
     image : array_like
         Pixels of any real type, two or more axes. Never modified.
-    sigma : float, sequence of float or None, optional
-        Standard deviation of the noise in grey levels of the image: one value, or one a channel.
-        None estimates it; 0 returns the image unchanged.
+    sigma : float, array_like or None, optional
+        Standard deviation of the noise in grey levels of the image: one value, one a channel, one
+        a plane, or a map of shape (ny, nx); see `denoise`. None estimates it; where it is 0 the
+        image comes back unchanged.
     axes : str, optional
         Names of the axes, such as ``"TZYX"``, ``"CYX"`` or ``"YXC"``. Y and X are filtered; T and
         Z join the search only with `frames_before`, `frames_after` or `slices`; every other axis
         is independent. By default the last two are Y and X, the rest independent planes.
     settings : NLMeans, optional
         Settings to start from; single ones can be given as keywords.
+    profile : {"normal", "fine"}, optional
+        Settings to start from instead: ``"normal"`` is the defaults, ``"fine"`` is ``patch=5,
+        step=1``, better and slower. Single ones given as keywords win.
     dtype : data type, optional
         Type of the result, by default that of the image. Integers are rounded and saturated.
     nonfinite : {"raise", "keep"}, optional
@@ -194,7 +201,7 @@ def nl_means(
     Notes
     -----
     The weights are ``exp(-max(d2 - 2 sigma**2, 0) / h**2)`` with ``h = strength * sigma`` and d2
-    the mean squared difference of two patches. ``patch=5, step=1`` gives about 0.35 dB more than
+    the mean squared difference of two patches. ``profile="fine"`` gives about 0.35 dB more than
     the defaults on photographs and takes about eight times as long. Work grows as
     ``pixels * (patch / step)**2 * window**2``. Repeated runs on one device are bitwise equal: no
     atomic additions are used.
@@ -207,11 +214,11 @@ def nl_means(
     Examples
     --------
     >>> out = nl_means(image, sigma=20)                              # doctest: +SKIP
-    >>> out = nl_means(stack, axes="TYX", patch=5, step=1)           # doctest: +SKIP
+    >>> out = nl_means(stack, axes="TYX", profile="fine")            # doctest: +SKIP
     """
     result = denoise(
         image,
-        NLMeans.of(settings, **changes),
+        NLMeans.of(settings, profile=profile, **changes),
         sigma,
         axes=axes,
         dtype=dtype,
@@ -259,15 +266,21 @@ class Plan:
         self.search = PatchSearch(wanted, arena, variant)
         constants = self.search.constants
         self.group = _average_group(settings, session.device)
-        self._average = session.kernel(
-            "nl_means/average_patches",
-            {**constants, "WINDOW": settings.window, **self.group},
-        )
+        self._average: dict[bool, Any] = {}  # with and without a map of sigma
         self._aggregate = session.kernel(
             "nl_means/aggregate_patches", {key: constants[key] for key in ("PATCH", "STEP")}
         )
 
-    def enqueue(self, queue, tile: Tile, source, out, sigma) -> list:
+    def _averaging(self, is_map: bool):
+        """Return the averaging kernel, made when it is first needed."""
+        if is_map not in self._average:
+            own = {"WINDOW": self.settings.window, "SIGMA_MAP": int(is_map)}
+            self._average[is_map] = self.arena.session.kernel(
+                "nl_means/average_patches", {**self.search.constants, **own, **self.group}
+            )
+        return self._average[is_map]
+
+    def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> list:
         """Enqueue the filter for one tile.
 
         Parameters
@@ -278,8 +291,8 @@ class Plan:
             What is read and what is yielded.
         source, out : pyopencl.Buffer
             float32, of shape ``tile.source_shape`` and ``tile.shape``.
-        sigma : pyopencl.Buffer
-            float32, one value a frame (t, z) yielded.
+        sigma : TileSigma
+            Noise of the frames, or of every pixel.
 
         Returns
         -------
@@ -289,19 +302,21 @@ class Plan:
         i32, f32, settings = np.int32, np.float32, self.settings
         matches = self.search.enqueue(queue, tile, source)
         nt, nz, ny, nx = tile.shape
+        _, snz, sny, snx = tile.source_shape
         frames, references = nt * nz, matches.rows.count * matches.columns.count
         estimates = self.arena.buffer("estimates", 4 * frames * references * settings.patch**2)
         group_x, group_y = self.group["GROUP_X"], self.group["GROUP_Y"]
         across, down = -(-matches.columns.count // group_x), -(-matches.rows.count // group_y)
-        average = self._average(
+        is_map = sigma.variation is not None
+        average = self._averaging(is_map)(
             queue,
             (settings.patch, across * down * group_x * group_y, frames),
             (settings.patch, group_x * group_y, 1),
             *(matches.padded, *matches.layout, *matches.grid, i32(across)),
             *(matches.offsets, matches.keys),
-            *(sigma, f32(settings.strength), f32(settings.flat), estimates),
+            *(sigma.levels, f32(settings.strength), f32(settings.flat), estimates),
+            *((sigma.variation, i32(snx)) if is_map else ()),
         )
-        _, snz, sny, snx = tile.source_shape
         margins = (tile.t.margin, tile.z.margin, tile.y.margin, tile.x.margin)
         aggregate = self._aggregate(
             queue,

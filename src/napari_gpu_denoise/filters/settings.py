@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 from napari_gpu_denoise.errors import SettingsError
 
@@ -49,7 +49,15 @@ def setting(
 
 
 class Settings:
-    """Base of the settings dataclasses: every field is checked when one is made."""
+    """Base of the settings dataclasses: every field is checked when one is made.
+
+    Attributes
+    ----------
+    presets : dict
+        Profiles: what each changes of the defaults. The first one, the default, changes nothing.
+    """
+
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"normal": {}}
 
     def __post_init__(self) -> None:
         for spec in dataclasses.fields(self):
@@ -57,13 +65,23 @@ class Settings:
             object.__setattr__(self, spec.name, value)
 
     @classmethod
-    def of(cls, settings=None, **changes):
-        """Return settings: the given ones, or the defaults, with some fields changed.
+    def of(cls, settings=None, *, profile: str | None = None, **changes):
+        """Return settings: those given, those of a profile, or the defaults, with some changed.
+
+        Parameters
+        ----------
+        settings : Settings, optional
+            Where to start from.
+        profile : str, optional
+            Where to start from instead: one of `presets`.
+        **changes
+            Fields by name; they win over the profile.
 
         Raises
         ------
         SettingsError
-            If a field is unknown or a value out of bounds.
+            If a field or the profile is unknown, a value is out of bounds, or both `settings` and
+            `profile` are given.
         """
         known = {spec.name for spec in dataclasses.fields(cls)}
         for name in changes:
@@ -72,10 +90,49 @@ class Settings:
                     f"{cls.__name__} has no setting {name!r}: it has {', '.join(sorted(known))}."
                 )
         if settings is None:
-            return cls(**changes)
+            return cls(**{**cls._preset(profile), **changes})
+        if profile is not None:
+            raise SettingsError(
+                f"Both settings and profile={profile!r} were given: choose one to start from."
+            )
         if not isinstance(settings, cls):
             raise SettingsError(f"settings must be a {cls.__name__} object, not {settings!r}.")
         return dataclasses.replace(settings, **changes)
+
+    @classmethod
+    def _preset(cls, profile: str | None) -> dict[str, Any]:
+        if profile is None:
+            return {}
+        try:
+            return cls.presets[profile]
+        except (KeyError, TypeError):
+            raise SettingsError(
+                f"{cls.__name__} has no profile {profile!r}: it has {', '.join(cls.presets)}."
+            ) from None
+
+    def profile_name(self) -> str:
+        """Return the name of the profile that these settings are, or ``"custom"``."""
+        profile, changes = self.nearest_profile()
+        return "custom" if changes else profile
+
+    def nearest_profile(self) -> tuple[str, dict[str, Any]]:
+        """Return the shortest way to say these settings: a profile, and what it lacks, by name."""
+        default, found = next(iter(self.presets)), {}
+        for name in self.presets:
+            start = type(self).of(profile=name)
+            fields = (spec.name for spec in dataclasses.fields(self))
+            found[name] = {
+                field: getattr(self, field)
+                for field in fields
+                if getattr(self, field) != getattr(start, field)
+            }
+
+        def words(name: str) -> int:
+            # The default profile need not be named; one that fits as it is comes first.
+            return len(found[name]) + (name != default) if found[name] else 0
+
+        nearest = min(found, key=words)
+        return nearest, found[nearest]
 
 
 def _checked(spec: dataclasses.Field, value: Any) -> Any:

@@ -1,0 +1,106 @@
+// Gathers what the groups take away from each pixel: out = noisy - sigma * sum(w kappa r) / sum(w kappa).
+//
+// Reference: Davy and Ehret 2020, section 4.4.3. The numerator is gathered from the slabs that cover the pixel; the sums are
+//   of whole numbers, so that neither the order nor the tiles matter. The denominator needs no sums of its own:
+//   it is the weight of every patch, convolved with the Kaiser window.
+// Grid: groups of (GROUP_X, GROUP_Y) pixels of the region written, frames in z.
+// Constants: PATCH, STEP, WINDOW; GROUP_X, GROUP_Y; SLAB_X, SLAB_Y (references a slab serves along each axis); FLOAT_SUMS.
+// Shapes: slabs as shrink_shared leaves them, `groups_y` times `groups_x` a frame, or with FLOAT_SUMS one sum a pixel of the
+//   padded layout; weights, noisy (padded layout); out (frames, ny, nx), whose first pixel is (y, x) = (top, left) of the tile.
+
+#include "common/patch_grid.h"
+
+#define SLAB_WIDTH ((SLAB_X - 1) * STEP + PATCH + WINDOW - 1)
+#define SLAB_HEIGHT ((SLAB_Y - 1) * STEP + PATCH + WINDOW - 1)
+#if FLOAT_SUMS
+#define SUM float
+#else
+#define SUM int
+#endif
+#define AREA_X (GROUP_X + PATCH - 1)
+#define AREA_Y (GROUP_Y + PATCH - 1)
+
+#if !FLOAT_SUMS
+// First and last slab along an axis that may hold position `at` of the tile.
+inline int first_slab(int at, int first, int references, int length)
+{
+    const int reach = at - first + WINDOW / 2 - length;
+    return reach < 0 ? 0 : reach / (references * STEP) + 1;
+}
+
+inline int last_slab(int at, int first, int references, int slabs)
+{
+    // One more: the last slab lies before its place on the grid where the last reference does.
+    return min((at - first + WINDOW / 2) / (references * STEP) + 1, slabs - 1);
+}
+#endif
+
+__kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, 1)))
+void join_slabs(__global const float *noisy, int pnz, int pny, int pitch, int t0, int z0, int y0, int x0, int nz,
+                int first_y, int last_y, int first_x, int last_x, int groups_y, int groups_x,
+                __global const SUM *slabs, __global const int *weights,
+                __global const float *levels, __global const float *kaiser, float scale, float units,
+                int top, int left, int ny, int nx, __global float *out)
+{
+    __local float area[AREA_Y][AREA_X];
+    __local float rows[AREA_Y][GROUP_X];
+
+    const int lx = get_local_id(0);
+    const int ly = get_local_id(1);
+    const int frame = get_global_id(2);
+    const int x = get_global_id(0);
+    const int y = get_global_id(1);
+    const size_t plane = (size_t)pny * pitch;
+
+    // A patch that covers a pixel has its corner up to PATCH - 1 pixels before it.
+    __global const int *corners = weights + frame * plane;
+    const int corner_y = y0 + top + (int)get_group_id(1) * GROUP_Y - PATCH + 1;
+    const int corner_x = x0 + left + (int)get_group_id(0) * GROUP_X - PATCH + 1;
+    for (int k = ly * GROUP_X + lx; k < AREA_Y * AREA_X; k += GROUP_X * GROUP_Y) {
+        const int cy = corner_y + k / AREA_X;
+        const int cx = corner_x + k % AREA_X;
+        const bool inside = cy >= 0 && cy < pny && cx >= 0 && cx < pitch;
+        area[k / AREA_X][k % AREA_X] = inside ? convert_float(corners[(size_t)cy * pitch + cx]) : 0.0f;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int k = ly; k < AREA_Y; k += GROUP_Y) {
+        float sum = 0.0f;
+        #pragma unroll
+        for (int j = 0; j < PATCH; ++j)
+            sum = fma(kaiser[PATCH - 1 - j], area[k][lx + j], sum);
+        rows[k][lx] = sum;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (x >= nx || y >= ny)
+        return;
+    float denominator = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < PATCH; ++i)
+        denominator = fma(kaiser[PATCH - 1 - i], rows[ly + i][lx], denominator);
+
+    const int ty = top + y;
+    const int tx = left + x;
+#if FLOAT_SUMS
+    const float numerator = slabs[frame * plane + (size_t)(y0 + ty) * pitch + x0 + tx];
+#else
+    long total = 0;
+    const int row_stop = last_slab(ty, first_y, SLAB_Y, groups_y);
+    const int column_stop = last_slab(tx, first_x, SLAB_X, groups_x);
+    const int row_start = first_slab(ty, first_y, SLAB_Y, SLAB_HEIGHT);
+    const int column_start = first_slab(tx, first_x, SLAB_X, SLAB_WIDTH);
+    for (int r = row_start; r <= row_stop; ++r) {
+        const int sy = ty - grid_position(r * SLAB_Y, first_y, last_y) + WINDOW / 2;
+        for (int c = column_start; c <= column_stop; ++c) {
+            const int sx = tx - grid_position(c * SLAB_X, first_x, last_x) + WINDOW / 2;
+            const size_t slab = ((size_t)frame * groups_y + r) * groups_x + c;
+            if (sy < SLAB_HEIGHT && sx < SLAB_WIDTH && sy >= 0 && sx >= 0)
+                total += slabs[slab * (SLAB_HEIGHT * SLAB_WIDTH) + sy * SLAB_WIDTH + sx];
+        }
+    }
+    const float numerator = convert_float(total);
+#endif
+    const size_t padded_frame = (size_t)(frame / nz + t0) * pnz + frame % nz + z0;
+    const float level = noisy[padded_frame * plane + (size_t)(y0 + ty) * pitch + x0 + tx];
+    const float removed = numerator * (units / scale) / denominator;
+    out[((size_t)frame * ny + y) * nx + x] = level - levels[frame] * removed;
+}

@@ -1,0 +1,188 @@
+// Filters groups of similar patches, as shrink_shared does, in the form a CPU wants: one work-item takes a whole group, row by
+// row of eight pixels as vectors, and adds straight to its slab.
+//
+// Reference: Davy and Ehret 2020, section 4.4. The transform along y works on vectors as they are; a transposition in
+//   registers brings x there.
+// Grid: (groups of GROUP_X references in x, of GROUP_Y in y, frames).
+// Constants: PATCH = 8, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, GROUP_X, GROUP_Y, SIGMA_MAP.
+// Shapes: as in shrink_shared.
+// Cost a group of n: (3 with WIENER, else 2) * 16 n transforms of eight values, as many of n; 64 n additions.
+
+#include "common/patch_grid.h"
+#include "common/match_key.h"
+typedef float8 REAL;
+#include "bm3d/patch_transform.h"
+#include "bm3d/stack_transform.h"
+#include "bm3d/shrinkage.h"
+
+#define TILE_X ((GROUP_X - 1) * STEP + PATCH + WINDOW - 1)
+#define TILE_Y ((GROUP_Y - 1) * STEP + PATCH + WINDOW - 1)
+
+// One unaligned access: PoCL takes vload apart into pairs.
+typedef float8 UNALIGNED __attribute__((aligned(4)));
+typedef int8 UNALIGNED_INT __attribute__((aligned(4)));
+#define ROW(pointer) (*(__global const UNALIGNED *)(pointer))
+
+// Three perfect shuffles of the rows' values transpose eight rows.
+inline void transpose(float8 *v)
+{
+    #pragma unroll
+    for (int stage = 0; stage < 3; ++stage) {
+        float8 w[8];
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const float8 a = v[i], b = v[i + 4];
+            w[2 * i] = (float8)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3);
+            w[2 * i + 1] = (float8)(a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7);
+        }
+        #pragma unroll
+        for (int i = 0; i < 8; ++i)
+            v[i] = w[i];
+    }
+}
+
+inline float lanes_sum(float8 v)
+{
+    const float4 four = v.lo + v.hi;
+    const float2 two = four.lo + four.hi;
+    return two.x + two.y;
+}
+
+// v holds [row of the spectrum][patch].
+inline void load_spectra(float8 *v, __global const float *pixels, const int *there, int pitch, float level, float inverse,
+                         int size)
+{
+    for (int k = 0; k < size; ++k) {
+        float8 patch[8];
+        #pragma unroll
+        for (int i = 0; i < 8; ++i)
+            patch[i] = (ROW(pixels + there[k] + i * pitch) - level) * inverse;
+        transform_forward(patch);
+        transpose(patch);
+        transform_forward(patch);
+        #pragma unroll
+        for (int i = 0; i < 8; ++i)
+            v[i * NEIGHBOURS + k] = patch[i];
+    }
+    #pragma unroll
+    for (int i = 0; i < 8; ++i)
+        for (int k = size; k < NEIGHBOURS; ++k)
+            v[i * NEIGHBOURS + k] = (float8)0.0f;
+}
+
+__kernel void shrink_lanes(__global const float *noisy,
+#if WIENER
+                           __global const float *basic,
+#endif
+                           int pnz, int pny, int pitch, int t0, int z0, int y0, int x0, int nz,
+                           int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
+                           __global const int4 *offsets, __global const uint *keys, int matched,
+                           __global const float *levels, __global const float *matched_levels,
+#if SIGMA_MAP
+                           __global const float *variation, int map_pitch, int map_y, int map_x,
+#endif
+                           float similar, float threshold, __global const float *kaiser,
+                           float scale, float largest, float units,
+                           __global int *slabs, __global int *weights)
+{
+    const int frame = get_global_id(2);
+    const int row0 = get_global_id(1) * GROUP_Y;
+    const int column0 = get_global_id(0) * GROUP_X;
+    const int group = get_global_id(1) * groups_x + get_global_id(0);
+    const size_t plane = (size_t)pny * pitch;
+    const size_t first = ((size_t)(frame / nz + t0) * pnz + frame % nz + z0) * plane;
+    const int top = y0 + grid_position(row0, first_y, last_y) - WINDOW / 2;
+    const int left = x0 + grid_position(column0, first_x, last_x) - WINDOW / 2;
+    const int groups = get_global_size(1) * groups_x;
+    __global int *slab = slabs + ((size_t)frame * groups + group) * (TILE_Y * TILE_X);
+    for (int k = 0; k < TILE_Y * TILE_X; ++k)
+        slab[k] = 0;
+    const float8 window = ROW(kaiser);
+    const float level_sigma = levels[frame];
+    const float matched_sigma = matched_levels[frame % matched];
+
+    for (int reference = 0; reference < GROUP_X * GROUP_Y; ++reference) {
+        const int row = row0 + reference / GROUP_X;
+        const int column = column0 + reference % GROUP_X;
+        if (row >= rows || column >= columns)
+            continue;
+        const int y = y0 + grid_position(row, first_y, last_y);
+        const int x = x0 + grid_position(column, first_x, last_x);
+        __global const float *here = noisy + first + (size_t)y * pitch + x;
+        __global const uint *matches = keys + ((size_t)(frame % matched) * rows + row) * NEIGHBOURS * columns + column;
+        float limit = similar * matched_sigma * matched_sigma;
+#if SIGMA_MAP
+        __global const float *centre = variation + (y + map_y + PATCH / 2) * map_pitch + x + map_x + PATCH / 2;
+        limit *= *centre * *centre;
+#endif
+        int4 place[NEIGHBOURS];
+        int there[NEIGHBOURS];
+        int found = 0;
+        for (; found < NEIGHBOURS; ++found) {
+            const uint key = matches[(size_t)found * columns];
+            if (key >= FAR_KEY || (found > 0 && key_distance(key) > limit))
+                break;
+            place[found] = offsets[key & INDEX_MASK];
+            there[found] = place[found].z * pitch + place[found].w;
+        }
+        const int size = 1 << (31 - clz(found));
+        float sigma = level_sigma;
+#if SIGMA_MAP
+        float variance = 0.0f;
+        for (int k = 0; k < size; ++k) {
+            const float s = centre[place[k].z * map_pitch + place[k].w];
+            variance += s * s;
+        }
+        sigma *= sqrt(variance / size);
+#endif
+        const float level = *here;
+        const float inverse = 1.0f / max(sigma, SMALLEST_SIGMA);
+        const float gain = stack_gain(size);
+        float8 v[8 * NEIGHBOURS];
+        load_spectra(v, here, there, pitch, level, inverse, size);
+#if WIENER
+        float8 b[8 * NEIGHBOURS];
+        load_spectra(b, basic + first + (size_t)y * pitch + x, there, pitch, level, inverse, size);
+#endif
+        float8 sum = (float8)0.0f;
+        for (int i = 0; i < 8; ++i) {
+            float8 *stack = v + i * NEIGHBOURS;
+            stack_forward(stack, size);
+#if WIENER
+            float8 *told = b + i * NEIGHBOURS;
+            stack_forward(told, size);
+            // The mean of the group is kept whatever it is: a grey level is no signal to be shrunk.
+            if (i == 0)
+                told[0].s0 = INFINITY;
+            for (int k = 0; k < size; ++k)
+                stack[k] = removed_wiener(stack[k], told[k], gain, &sum);
+#else
+            if (i == 0) {
+                stack[0].s0 = 0.0f;
+                sum.s0 += threshold > 0.0f ? 1.0f : 0.0f;
+            }
+            for (int k = 0; k < size; ++k)
+                stack[k] = removed_hard(stack[k], threshold * gain, &sum);
+#endif
+            stack_inverse(stack, size);
+        }
+        const int weight = group_units(lanes_sum(sum), units);
+        const float8 factor = weight / units * (SIGMA_MAP ? sigma / level_sigma : 1.0f) * scale / gain * window;
+        for (int k = 0; k < size; ++k) {
+            float8 patch[8];
+            #pragma unroll
+            for (int i = 0; i < 8; ++i)
+                patch[i] = v[i * NEIGHBOURS + k];
+            transform_inverse(patch);
+            transpose(patch);
+            transform_inverse(patch);
+            __global int *sums = slab + (y - top + place[k].z) * TILE_X + x - left + place[k].w;
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                const float8 taken = clamp(patch[i] * factor * kaiser[i], -largest, largest);
+                *(__global UNALIGNED_INT *)(sums + i * TILE_X) += convert_int8_rte(taken);
+            }
+            atomic_add(weights + frame * plane + (size_t)(y + place[k].z) * pitch + x + place[k].w, weight);
+        }
+    }
+}

@@ -1,0 +1,343 @@
+// Filters groups of similar patches: transforms, shrinks, transforms back, and adds up what is to be taken away.
+//
+// Reference: Davy and Ehret 2020, section 4.4, algorithm 6. A team of work-items holds a group in registers, each a
+//   column of DEPTH patches, later a row of their spectra; they transpose through local memory. Beyond the paper: the
+//   third dimension is brought into one item by exchanges in halves, and estimates are added up as whole
+//   numbers in local memory, in a tile of the work-group's own (a slab), which `join_slabs` gathers.
+// Grid: (TEAM, TEAMS * groups, frames), `groups_x` groups side by side; a group serves GROUP_X times GROUP_Y neighbouring
+//   references, TEAMS of them at once.
+// Constants: PATCH = 8, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER; DEPTH (patches an item holds, a
+//   divisor of NEIGHBOURS, at least NEIGHBOURS / 4), GROUP_X, GROUP_Y, TEAMS (a divisor of their product); LOCAL_TILE (copies
+//   the noisy pixels to local memory), WARP_SYNC (a warp holds whole teams, NVIDIA), FLOAT_SUMS (adds floats to global memory,
+//   faster or slower by the device, not repeatable), SIGMA_MAP.
+// Shapes: noisy, basic (frames, padded layout, see search/pad_far); offsets, keys (matched frames) as in search_lanes, which
+//   all channels share: frame f has the matches of frame f % matched; levels (frames), sigma in grey levels, and the same
+//   of what was matched; variation (map_ny, map_pitch), whose pixel (map_y, map_x) is the padded origin; kaiser (8); slabs (frames,
+//   groups, TILE_Y, TILE_X) in units of sigma / scale; weights (frames, pny, pitch), by the corner of a patch.
+// Cost a group of n: (3 with WIENER, else 2) * 16 n transforms of eight values, as many of n; 64 n additions.
+
+#include "common/patch_grid.h"
+#include "common/match_key.h"
+#include "common/search_group.h"
+#include "common/atomic_float.h"
+typedef float REAL;
+#if LOCAL_TILE
+#define NOISY_SPACE __local
+#define NOISY_LINE TILE_X
+#else
+#define NOISY_SPACE __global
+#define NOISY_LINE pitch
+#endif
+#if LOCAL_TILE > 1
+#define BASIC_SPACE __local
+#define BASIC_LINE TILE_X
+#else
+#define BASIC_SPACE __global
+#define BASIC_LINE pitch
+#endif
+#include "bm3d/patch_transform.h"
+#include "bm3d/stack_transform.h"
+#include "bm3d/shrinkage.h"
+
+#define REFERENCES (GROUP_X * GROUP_Y)
+#define PARTS (NEIGHBOURS / DEPTH)
+#define TEAM (8 * PARTS)
+#define ITEMS (TEAM * TEAMS)
+#if FLOAT_SUMS
+#define SUM float
+#else
+#define SUM int
+#endif
+#define TILE_X ((GROUP_X - 1) * STEP + PATCH + WINDOW - 1)
+#define TILE_Y ((GROUP_Y - 1) * STEP + PATCH + WINDOW - 1)
+// Rows of 8 + 1 values: neither writing nor reading meets a bank twice.
+#define LINE 9
+#define SCRATCH (8 * LINE)
+
+#if WARP_SYNC
+#define TEAM_SYNC() asm volatile("bar.warp.sync 0xffffffff;" ::: "memory")
+#else
+#define TEAM_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
+#endif
+
+// Columns to rows and back, among the eight items of a part (algorithm 9).
+inline void transpose(float *v, __local float *scratch, int lane)
+{
+    TEAM_SYNC();
+    #pragma unroll
+    for (int i = 0; i < 8; ++i)
+        scratch[i * LINE + lane] = v[i];
+    TEAM_SYNC();
+    #pragma unroll
+    for (int i = 0; i < 8; ++i)
+        v[i] = scratch[lane * LINE + i];
+}
+
+#define VALUES (DEPTH * 8)
+
+// Swaps halves of what two parts hold: the lower part keeps its first half and gets the other's first half.
+inline void swap_halves(float *v, __local float *scratch, int item, int other, bool lower)
+{
+    #pragma unroll
+    for (int start = 0; start < VALUES / 2; start += 8) {
+        TEAM_SYNC();
+        #pragma unroll
+        for (int i = start; i < start + 8; ++i)
+            scratch[(i - start) * TEAM + item] = lower ? v[VALUES / 2 + i] : v[i];
+        TEAM_SYNC();
+        #pragma unroll
+        for (int i = start; i < start + 8; ++i) {
+            const float got = scratch[(i - start) * TEAM + other];
+            v[VALUES / 2 + i] = lower ? got : v[VALUES / 2 + i];
+            v[i] = lower ? v[i] : got;
+        }
+    }
+}
+
+// After `count` patches of each of two parts have come together, they lie [part][coefficient][patch]; wanted is
+// [coefficient][part][patch]. Indices are constants: nothing moves but names of registers.
+#define REGROUP(count, from, to)                                                          \
+    {                                                                                     \
+        float w[VALUES];                                                                  \
+        _Pragma("unroll") for (int i = 0; i < VALUES; ++i) w[i] = v[i];                   \
+        _Pragma("unroll") for (int i = 0; i < VALUES; ++i) {                              \
+            const int apart = (i / (count) % 2 * (VALUES / 2)) + i / (2 * (count)) * (count) + i % (count); \
+            const int together = i;                                                       \
+            v[to] = w[from];                                                              \
+        }                                                                                 \
+    }
+
+// From DEPTH patches with 8 coefficients each to NEIGHBOURS patches with 8 / PARTS each, and back (algorithm 10): v holds
+// [coefficient][patch].
+inline void gather_stack(float *v, __local float *scratch, int item)
+{
+#if PARTS > 1
+    swap_halves(v, scratch, item, item ^ 8, !(item & 8));
+    REGROUP(DEPTH, apart, together);
+#endif
+#if PARTS > 2
+    swap_halves(v, scratch, item, item ^ 16, !(item & 16));
+    REGROUP(2 * DEPTH, apart, together);
+#endif
+}
+
+inline void scatter_stack(float *v, __local float *scratch, int item)
+{
+#if PARTS > 2
+    REGROUP(2 * DEPTH, together, apart);
+    swap_halves(v, scratch, item, item ^ 16, !(item & 16));
+#endif
+#if PARTS > 1
+    REGROUP(DEPTH, together, apart);
+    swap_halves(v, scratch, item, item ^ 8, !(item & 8));
+#endif
+}
+
+// Loads column `lane` of the patches of this part and transforms them: v holds [coefficient][patch]. A macro, since the
+// pixels may be in local or in global memory.
+#define LOAD_SPECTRA(v, pixels, line)                                                                        \
+    _Pragma("unroll") for (int d = 0; d < DEPTH; ++d) {                                                      \
+        float column[8];                                                                                     \
+        const int corner = (y - top + dy[d]) * (line) + x - left + dx[d] + lane;                             \
+        _Pragma("unroll") for (int i = 0; i < 8; ++i)                                                        \
+            column[i] = part * DEPTH + d < size ? (pixels[corner + i * (line)] - level) * inverse : 0.0f;    \
+        transform_forward(column);                                                                           \
+        transpose(column, my_scratch, lane);                                                                 \
+        transform_forward(column);                                                                           \
+        _Pragma("unroll") for (int i = 0; i < 8; ++i) v[i * DEPTH + d] = column[i];                          \
+    }
+
+__kernel __attribute__((reqd_work_group_size(TEAM, TEAMS, 1)))
+void shrink_shared(__global const float *noisy,
+#if WIENER
+                   __global const float *basic,
+#endif
+                   int pnz, int pny, int pitch, int t0, int z0, int y0, int x0, int nz,
+                   int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
+                   __global const int4 *offsets, __global const uint *keys, int matched,
+                   __global const float *levels, __global const float *matched_levels,
+#if SIGMA_MAP
+                   __global const float *variation, int map_pitch, int map_y, int map_x,
+#endif
+                   float similar, float threshold, __global const float *kaiser,
+                   float scale, float largest, float units,
+                   __global SUM *slabs, __global int *weights)
+{
+    __local float scratch[TEAMS * PARTS * SCRATCH];
+    __local int places[TEAMS][NEIGHBOURS];
+#if SIGMA_MAP
+    __local float variances[TEAMS][NEIGHBOURS];
+#endif
+#if !FLOAT_SUMS
+    __local int tile[TILE_Y * TILE_X];
+#endif
+
+    const int member = get_local_id(0);
+    const int lane = member % 8;
+    const int part = member / 8;
+    const int team = get_local_id(1);
+    const int item = team * TEAM + member;
+    const int frame = get_global_id(2);
+    const int group = get_group_id(1);
+    const int row0 = group / groups_x * GROUP_Y;
+    const int column0 = group % groups_x * GROUP_X;
+    const size_t plane = (size_t)pny * pitch;
+    const size_t first = ((size_t)(frame / nz + t0) * pnz + frame % nz + z0) * plane;
+    const int top = y0 + grid_position(row0, first_y, last_y) - WINDOW / 2;
+    const int left = x0 + grid_position(column0, first_x, last_x) - WINDOW / 2;
+
+#if LOCAL_TILE
+    __local float noisy_tile[TILE_Y * TILE_X];
+    for (int k = item; k < TILE_Y * TILE_X; k += ITEMS)
+        noisy_tile[k] = padded_pixel(noisy + first, pny, pitch, top + k / TILE_X, left + k % TILE_X);
+#if WIENER && LOCAL_TILE > 1
+    __local float basic_tile[TILE_Y * TILE_X];
+    for (int k = item; k < TILE_Y * TILE_X; k += ITEMS)
+        basic_tile[k] = padded_pixel(basic + first, pny, pitch, top + k / TILE_X, left + k % TILE_X);
+#endif
+    NOISY_SPACE const float *noisy_pixels = noisy_tile;
+#else
+    NOISY_SPACE const float *noisy_pixels = noisy + first + (long)top * pitch + left;
+#endif
+#if WIENER && LOCAL_TILE > 1
+    BASIC_SPACE const float *basic_pixels = basic_tile;
+#elif WIENER
+    BASIC_SPACE const float *basic_pixels = basic + first + (long)top * pitch + left;
+#endif
+#if !FLOAT_SUMS
+    for (int k = item; k < TILE_Y * TILE_X; k += ITEMS)
+        tile[k] = 0;
+#endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    __local float *my_scratch = scratch + (team * PARTS + part) * SCRATCH;
+    __local float *team_scratch = scratch + team * PARTS * SCRATCH;
+    const float level_sigma = levels[frame];
+    const float matched_sigma = matched_levels[frame % matched];
+
+    for (int turn = 0; turn < REFERENCES / TEAMS; ++turn) {
+        const int reference = turn * TEAMS + team;
+        const bool mine = row0 + reference / GROUP_X < rows && column0 + reference % GROUP_X < columns;
+        const int row = min(row0 + reference / GROUP_X, rows - 1);
+        const int column = min(column0 + reference % GROUP_X, columns - 1);
+        const int y = y0 + grid_position(row, first_y, last_y);
+        const int x = x0 + grid_position(column, first_x, last_x);
+        __global const uint *matches = keys + ((size_t)(frame % matched) * rows + row) * NEIGHBOURS * columns + column;
+        float limit = similar * matched_sigma * matched_sigma;
+#if SIGMA_MAP
+        __global const float *centre = variation + (y + map_y + PATCH / 2) * map_pitch + x + map_x + PATCH / 2;
+        limit *= *centre * *centre;
+#endif
+        TEAM_SYNC();
+        for (int k = member; k < NEIGHBOURS; k += TEAM) {
+            const uint key = matches[(size_t)k * columns];
+            const int4 offset = offsets[key & INDEX_MASK];
+            const bool found = mine && key < FAR_KEY && (k == 0 || key_distance(key) <= limit);
+            places[team][k] = found ? (offset.z << 16) | (offset.w & 0xffff) : INT_MIN;
+#if SIGMA_MAP
+            const float s = found ? centre[offset.z * map_pitch + offset.w] : 0.0f;
+            variances[team][k] = s * s;
+#endif
+        }
+        TEAM_SYNC();
+        int found = 0;
+        #pragma unroll
+        for (int k = 0; k < NEIGHBOURS; ++k)
+            found += places[team][k] != INT_MIN;
+        const int size = found > 0 ? 1 << (31 - clz(found)) : 0;
+        float sigma = level_sigma;
+#if SIGMA_MAP
+        float variance = 0.0f;
+        for (int k = 0; k < size; ++k)
+            variance += variances[team][k];
+        sigma *= sqrt(variance / max(size, 1));
+#endif
+        int dy[DEPTH];
+        int dx[DEPTH];
+        #pragma unroll
+        for (int d = 0; d < DEPTH; ++d) {
+            const int place = places[team][part * DEPTH + d];
+            dy[d] = place >> 16;
+            dx[d] = (short)(place & 0xffff);
+        }
+        const float level = noisy_pixels[(y - top) * NOISY_LINE + x - left];
+        const float inverse = 1.0f / max(sigma, SMALLEST_SIGMA);
+        const float gain = stack_gain(size);
+        float v[DEPTH * 8];
+        LOAD_SPECTRA(v, noisy_pixels, NOISY_LINE);
+        gather_stack(v, team_scratch, member);
+        float sum = 0.0f;
+#if WIENER
+        float b[DEPTH * 8];
+        LOAD_SPECTRA(b, basic_pixels, BASIC_LINE);
+        gather_stack(b, team_scratch, member);
+#endif
+        #pragma unroll
+        for (int i = 0; i < 8 / PARTS; ++i) {
+            float *stack = v + i * NEIGHBOURS;
+            stack_forward(stack, size);
+#if WIENER
+            float *told = b + i * NEIGHBOURS;
+            stack_forward(told, size);
+#endif
+            #pragma unroll
+            for (int k = 0; k < NEIGHBOURS; ++k) {
+                // The mean of the group is kept whatever it is: a grey level is no signal to be shrunk.
+                const bool mean = i == 0 && k == 0 && member == 0;
+#if WIENER
+                const float told_by = mean ? INFINITY : told[k];
+                stack[k] = removed_wiener(stack[k], told_by, gain, &sum);
+#else
+                const float removed = removed_hard(stack[k], mean ? 0.0f : threshold * gain, &sum);
+                stack[k] = removed;
+#endif
+            }
+            stack_inverse(stack, size);
+        }
+        TEAM_SYNC();
+        team_scratch[member] = sum;
+        TEAM_SYNC();
+        float total = 0.0f;
+        #pragma unroll
+        for (int k = 0; k < TEAM; ++k)
+            total += team_scratch[k];
+        scatter_stack(v, team_scratch, member);
+        const int weight = group_units(min(total, 64.0f * size), units);
+
+        // A weighted estimate in units of the sum; kaiser is the window of one axis.
+        const float factor = weight / units * (SIGMA_MAP ? sigma / level_sigma : 1.0f) * scale / gain * kaiser[lane];
+        #pragma unroll
+        for (int d = 0; d < DEPTH; ++d) {
+            float column[8];
+            #pragma unroll
+            for (int i = 0; i < 8; ++i)
+                column[i] = v[i * DEPTH + d];
+            transform_inverse(column);
+            transpose(column, my_scratch, lane);
+            transform_inverse(column);
+            if (part * DEPTH + d < size) {
+                const size_t corner = (size_t)(y + dy[d]) * pitch + x + dx[d];
+#if FLOAT_SUMS
+                __global float *sums = slabs + frame * plane + corner + lane;
+                #pragma unroll
+                for (int i = 0; i < 8; ++i)
+                    atomic_add_float(sums + i * pitch, column[i] * factor * kaiser[i]);
+#else
+                __local int *sums = tile + (y - top + dy[d]) * TILE_X + x - left + dx[d] + lane;
+                #pragma unroll
+                for (int i = 0; i < 8; ++i)
+                    atomic_add(sums + i * TILE_X,
+                               convert_int_rte(clamp(column[i] * factor * kaiser[i], -largest, largest)));
+#endif
+                if (lane == d % 8)
+                    atomic_add(weights + frame * plane + corner, weight);
+            }
+        }
+    }
+#if !FLOAT_SUMS
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __global int *slab = slabs + ((size_t)frame * get_num_groups(1) + group) * (TILE_Y * TILE_X);
+    for (int k = item; k < TILE_Y * TILE_X; k += ITEMS)
+        slab[k] = tile[k];
+#endif
+}

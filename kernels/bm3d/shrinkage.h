@@ -1,0 +1,31 @@
+// What is taken away from the spectrum of a group, and what the group weighs. Values are in units of sigma; `gain` is
+// what the stack transform made of the variance of the noise.
+//
+// The inverse transform is applied to what is taken away, not to what is left: its precision does not depend on the
+// grey level, and a group that loses nothing adds exactly nothing.
+
+// A sigma below is taken as this: its inverse times any pixel is still a number.
+#define SMALLEST_SIGMA 1.0e-18f
+
+// Hard threshold: the coefficients below it; counts the others.
+inline REAL removed_hard(REAL c, float limit, REAL *kept)
+{
+    const REAL large = select((REAL)0.0f, (REAL)1.0f, c * c >= limit);
+    *kept += large;
+    return c - large * c;
+}
+
+// Wiener filter told by the coefficient b of the basic estimate; adds up the squares of its factors.
+inline REAL removed_wiener(REAL c, REAL b, float gain, REAL *squares)
+{
+    const REAL noise = gain / (b * b + gain);
+    const REAL factor = 1.0f - noise;
+    *squares += factor * factor;
+    return c * noise;
+}
+
+// Weight of a group as a whole number of `units`, so that numerator and denominator are made from the same one.
+inline int group_units(float sum, float units)
+{
+    return max(convert_int_rte(units / max(sum, 1.0f)), 1);
+}

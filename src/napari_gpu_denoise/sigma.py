@@ -1,0 +1,224 @@
+"""The noise of an array: sigma as it is given, and as tiles of frames need it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.axes import Frames, arrange, channel_axis
+from napari_gpu_denoise.errors import SigmaError
+from napari_gpu_denoise.noise.estimate import estimate_noise
+from napari_gpu_denoise.tiles import Tile
+
+
+@dataclass(frozen=True)
+class Sigma:
+    """Noise standard deviation of an array, in its grey levels.
+
+    Attributes
+    ----------
+    array : ndarray of float64
+        Has the axes of the image, each of its length there or of length 1: it broadcasts to the
+        image. Varies along Y and X (a map, the same in all planes), or along others, not both.
+    values : tuple of float
+        For people and records: one value, one a channel, one a plane; of a map the root mean
+        square.
+    source : str
+        Where it comes from.
+    notes : tuple of str
+        What the user should know of it.
+    """
+
+    array: np.ndarray
+    values: tuple[float, ...]
+    source: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FrameSigma:
+    """Noise standard deviation of frames, in grey levels, for those who cut them into tiles.
+
+    Attributes
+    ----------
+    frames : Frames
+        Sigma of every pixel, float64, arranged as the pixels are; nothing is copied.
+    level : float or None
+        Of a map, what it is told relative to: its largest value over the whole array, be the
+        frames a part of it or not, so that rounding does not depend on how the array is cut. None
+        where sigma does not vary within a plane.
+    """
+
+    frames: Frames
+    level: float | None
+
+    @classmethod
+    def of(
+        cls,
+        sigma: Any,
+        shape: tuple[int, ...],
+        axes: str,
+        joint: str = "",
+        origin: tuple[int, int, int, int] = (0, 0, 0, 0),
+        level: float | None = None,
+    ) -> FrameSigma:
+        """Arrange sigma as the array it belongs to.
+
+        Parameters
+        ----------
+        sigma : array_like
+            Grey levels; broadcasts to `shape`, as ``Sigma.array`` does.
+        shape, axes, joint, origin
+            Shape of the array, and what `arrange` was given for it.
+        level : float, optional
+            Where this is a part of a map, the largest value of the whole.
+        """
+        sigma = np.asarray(sigma, np.float64)
+        frames = arrange(np.broadcast_to(sigma, shape), axes, joint, origin)
+        lengths, strides = frames.view.shape[-2:], frames.view.strides[-2:]
+        if level is None and any(n > 1 and s for n, s in zip(lengths, strides, strict=True)):
+            level = float(sigma.max())
+        return cls(frames, level)
+
+    @property
+    def is_map(self) -> bool:
+        """Whether sigma varies within a plane; it is then the same in all planes."""
+        return self.level is not None
+
+    def levels(self, tile: Tile, scale: float) -> np.ndarray:
+        """Return sigma of the frames a tile yields, in units of `scale` grey levels.
+
+        Returns
+        -------
+        ndarray of float32, shape (channels, nt * nz)
+            Of a map, `level` for each frame.
+        """
+        shape = (tile.channels, tile.t.size, tile.z.size)
+        values = np.full(shape, self.level or 0.0)
+        if not self.is_map:
+            first = self.frames.origin[1]
+            slices = slice(tile.z.start - first, tile.z.stop - first)
+            for c in range(tile.channels):
+                for k, t in enumerate(range(tile.t.start, tile.t.stop)):
+                    values[c, k] = self.frames.frame(tile.sequence, t, c)[slices, 0, 0]
+        return (values / scale).astype(np.float32).reshape(tile.channels, -1)
+
+    def variation(self, tile: Tile) -> np.ndarray | None:
+        """Return the map over what a tile reads, relative to `level`; None where sigma is no map.
+
+        Returns
+        -------
+        ndarray of float32, shape (source ny, source nx), or None
+            From 0 to 1.
+        """
+        if not self.is_map:
+            return None
+        spans = (tile.z, tile.y, tile.x)
+        region = self.frames.region(*(slice(s.source_start, s.source_stop) for s in spans))
+        plane = self.frames.frame(tile.sequence, tile.t.source_start)[region][0]
+        return np.ascontiguousarray(plane / self.level, np.float32)
+
+
+def varies_within(sigma: np.ndarray, names: str) -> bool:
+    """Return whether sigma, as ``Sigma.array``, varies within a plane: whether it is a map."""
+    return sigma.shape[names.index("Y")] * sigma.shape[names.index("X")] > 1
+
+
+def resolve_sigma(sigma: Any, image: Any, names: str) -> Sigma:
+    """Check the sigma that was given, or estimate it where it is None.
+
+    Parameters
+    ----------
+    sigma : float, array_like or None
+        One value; one a channel; one a plane, of the shape of the axes other than Y and X; or a
+        map of shape (ny, nx) for all planes. Or, for an image of more than two axes, any of these
+        with as many axes as the image, of length 1 where it does not vary.
+    image : array
+        What it belongs to.
+    names : str
+        Axes of the image, as `check_axes` returns them.
+
+    Raises
+    ------
+    SigmaError
+        If it is negative, not finite, or of a shape that does not fit or may mean two things.
+    """
+    if sigma is None:
+        estimate = estimate_noise(image, names)
+        placed = _place(np.asarray(estimate.sigma, np.float64), image.shape, names)
+        return Sigma(placed, estimate.sigma, f"estimated: {estimate.method}", estimate.notes)
+    try:
+        given = np.array(sigma, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise SigmaError(f"sigma={sigma!r} is not a number: give one, or None for auto.") from error
+    wrong = given[~(np.isfinite(given) & (given >= 0))]
+    if wrong.size:
+        raise SigmaError(
+            f"sigma={wrong[0]:g} is no standard deviation: give 0 or a positive number in grey "
+            "levels, or None to estimate it."
+        )
+    placed = _place(given, image.shape, names)
+    if not varies_within(placed, names):
+        return Sigma(placed, tuple(given.ravel().tolist()), "given")
+    low, high = given.min(), given.max()
+    # Relative to the largest value, whose square may be beyond the range of float64.
+    mean = high * math.sqrt(np.mean((given / high) ** 2)) if high > 0 else 0.0
+    return Sigma(placed, (float(mean),), f"given as a map from {low:.4g} to {high:.4g}")
+
+
+def _place(given: np.ndarray, shape: tuple[int, ...], names: str) -> np.ndarray:
+    """Return sigma with the axes of the image, each of its length there or of length 1."""
+    if given.size == 1:
+        return given.reshape((1,) * len(shape))
+    planes = [i for i, a in enumerate(names) if a not in "YX"]
+    plane_shape = tuple(shape[i] for i in planes)
+    map_shape = (shape[names.index("Y")], shape[names.index("X")])
+    found = []
+    if given.ndim == 1:
+        channel = channel_axis(names)
+        longer = [i for i in planes if shape[i] > 1] if channel is None else [channel]
+        if len(longer) == 1 and len(given) == shape[longer[0]]:
+            found.append(_spread(given, [longer[0]], len(shape)))
+    elif given.shape == plane_shape:
+        found.append(_spread(given, planes, len(shape)))
+    if given.shape == map_shape:
+        upright = given if names.index("Y") < names.index("X") else given.T
+        found.append(_spread(upright, sorted(map(names.index, "YX")), len(shape)))
+    if given.ndim == len(shape) > 2:
+        varying = "".join(a for n, a in zip(given.shape, names, strict=True) if n > 1)
+        one_kind = all(a in "YX" for a in varying) or not set("YX") & set(varying)
+        if one_kind and all(n in (1, m) for n, m in zip(given.shape, shape, strict=True)):
+            found.append(given)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ones = (1,) * 2
+        raise SigmaError(
+            f"sigma of shape {given.shape} may be one value for each plane or a map of Y and X, "
+            f"for axes {names!r} of lengths {shape}: reshape it to as many axes as the image has, "
+            f"as {plane_shape + ones} for planes or {ones + map_shape} for a map where Y and X "
+            "are the last ones."
+        )
+    raise SigmaError(_misfit(given, shape, names, plane_shape, map_shape))
+
+
+def _spread(values: np.ndarray, where: list[int], ndim: int) -> np.ndarray:
+    """Return an array of `ndim` axes, those of `values` at the places `where`, which ascend."""
+    return np.expand_dims(values, tuple(i for i in range(ndim) if i not in where))
+
+
+def _misfit(given, shape, names, plane_shape, map_shape) -> str:
+    """Say which shapes of sigma would fit."""
+    channel = channel_axis(names)
+    count = 1 if channel is None else shape[channel]
+    what = f"sigma of shape {given.shape} does not fit" if given.ndim != 1 else ""
+    what = what or f"{len(given)} values of sigma were given for {count} channels"
+    planes = f", {plane_shape} for one a plane" if len(plane_shape) > (channel is not None) else ""
+    return (
+        f"{what}, axes {names!r} of lengths {shape}: give one number"
+        f"{', one for each channel' if channel is not None else ''}{planes}, or a map of shape "
+        f"{map_shape}."
+    )
