@@ -1,16 +1,19 @@
 """Print the tables of docs/guide/choosing_settings.md and make its picture.
 
     python docs/make_settings_tables.py
+    python docs/make_settings_tables.py --filter bm3d   # the table of one filter, and no picture
 
-Runs NL-means on the built-in samples, whose truth is known, with one setting changed at a time. The
-error is the root mean square of the difference to the truth, in grey levels, after removing the
+Runs the filters on the built-in samples, whose truth is known, with one setting changed at a time.
+The error is the root mean square of the difference to the truth, in grey levels, after removing the
 mean of that difference. Needs matplotlib and an OpenCL device.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -23,21 +26,38 @@ import make_samples  # noqa: E402
 
 AXES = {"fluorescence": "TYX", "mri": "ZYX", "ultrasound": "TYX"}
 SIGMA = {"fluorescence": 15.0, "mri": 36.0, "ultrasound": 22.0}
-CHANGES = (
-    {},
-    {"strength": 0.7},
-    {"strength": 1.4},
-    {"patch": 5},
-    {"step": 2},
-    {"patch": 5, "step": 1},
-    {"neighbours": 8},
-    {"neighbours": 32},
-    {"window": 11},
-    {"window": 35},
-)
-ALONG = {
-    "T": ({"frames_before": 1, "frames_after": 1}, {"frames_before": 2, "frames_after": 2}),
-    "Z": ({"slices": 1}, {"slices": 2}),
+# Of each filter: its profiles come first, and need not be listed.
+CHANGES = {
+    "nl_means": (
+        {"strength": 0.7},
+        {"strength": 1.4},
+        {"patch": 5},
+        {"step": 2},
+        {"neighbours": 8},
+        {"neighbours": 32},
+        {"window": 11},
+        {"window": 35},
+        {"frames_before": 1, "frames_after": 1},
+        {"frames_before": 2, "frames_after": 2},
+        {"slices": 1},
+        {"slices": 2},
+    ),
+    "bm3d": (
+        {"stages": "basic"},
+        {"threshold": 2.4},
+        {"threshold": 3.0},
+        {"window_basic": 21, "window_final": 21},
+        {"neighbours_basic": 8, "neighbours_final": 16},
+        {"neighbours_basic": 32},
+        {"similar_basic": 3.0},
+        {"similar_basic": 12.0},
+        {"similar_final": 0.5},
+        {"similar_final": 2.0},
+        {"transform_basic": "dct"},
+        {"transform_basic": "haar"},
+        {"stack_basic": "hadamard", "stack_final": "hadamard"},
+        {"prefilter": "on"},
+    ),
 }
 
 
@@ -46,9 +66,9 @@ def error(image: np.ndarray, truth: np.ndarray) -> float:
     return float(np.std(image.astype(np.float64) - truth))
 
 
-def denoise(noisy: np.ndarray, axes: str, sigma: float, **changes) -> np.ndarray:
-    """Denoise and keep the fractions."""
-    return gd.nl_means(noisy, sigma, axes=axes, dtype="float32", **changes)
+def denoise(noisy: np.ndarray, axes: str, sigma: float, settings=None) -> np.ndarray:
+    """Denoise, by default by NL-means, and keep the fractions."""
+    return gd.denoise(noisy, settings or gd.NLMeans(), sigma, axes=axes, dtype="float32").image
 
 
 def row(cells: Iterable[object]) -> str:
@@ -69,24 +89,25 @@ def sigma_table(samples: dict) -> None:
         print(row([name, *cells]))
 
 
-def settings_table(samples: dict) -> None:
+def settings_table(kind: type, samples: dict) -> None:
     """Print the error against the settings, changed one at a time, and what they cost."""
-    print(row(["setting", "work", *samples]))
+    print(row([kind.title, "work", *samples]))
     print(row(["---"] + ["---:"] * (len(samples) + 1)))
-    changes = [*CHANGES, *ALONG["T"], *ALONG["Z"]]
-    base = gd.NLMeans().operations_per_pixel
-    for change in changes:
+    _, *others = kind.presets
+    profiles = [{"profile": name} for name in others]
+    needs = {spec.name: spec.metadata["needs_axis"] for spec in fields(kind)}
+    for change in ({}, *profiles, *CHANGES[kind.name]):
+        settings = kind.of(**change)
+        along = {needs.get(name) for name in change} - {None}
         cells = []
         for name, (truth, noisy) in samples.items():
-            axes, settings = AXES[name], {*change}
-            if (settings & {"slices"} and "Z" not in axes) or (
-                settings & {"frames_before"} and "T" not in axes
-            ):
-                cells.append("")
+            if along <= {*AXES[name]}:
+                found = error(denoise(noisy, AXES[name], SIGMA[name], settings), truth)
+                cells.append(f"{found:.1f}")
             else:
-                cells.append(f"{error(denoise(noisy, axes, SIGMA[name], **change), truth):.1f}")
+                cells.append("")
         label = ", ".join(f"`{key}={value}`" for key, value in change.items()) or "defaults"
-        work = gd.NLMeans(**change).operations_per_pixel / base
+        work = settings.operations_per_pixel / kind().operations_per_pixel
         print(row([label, f"{work:.2g}", *cells]))
 
 
@@ -114,12 +135,20 @@ def picture(samples: dict) -> None:
 
 
 def main() -> None:
-    """Print both tables and make the picture."""
+    """Print all tables and make the picture, or print one."""
+    parser = argparse.ArgumentParser(description="Make the tables of choosing settings.")
+    names = [kind.name for kind in gd.FILTERS]
+    parser.add_argument("--filter", choices=names, help="print the table of this filter only")
+    only = parser.parse_args().filter
     samples = {name: getattr(make_samples, name)() for name in AXES}
-    sigma_table(samples)
-    print()
-    settings_table(samples)
-    picture(samples)
+    if only is None:
+        sigma_table(samples)
+    for kind in gd.FILTERS:
+        if only in (None, kind.name):
+            print()
+            settings_table(kind, samples)
+    if only is None:
+        picture(samples)
 
 
 if __name__ == "__main__":

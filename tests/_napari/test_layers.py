@@ -34,10 +34,17 @@ def test_axes_from_the_viewer_when_the_layer_says_nothing():
     assert layers.suggest_axes(layer, ("t", "z", "y", "x")) == ".YX"
 
 
-def test_rgb_has_c_last():
-    assert layers.suggest_axes(Image(np.zeros((7, 4, 5, 3), np.uint8), rgb=True)) == ".YXC"
-    labelled = Image(np.zeros((7, 4, 5, 3), np.uint8), rgb=True, axis_labels=("t", "y", "x"))
-    assert layers.suggest_axes(labelled) == "TYXC"
+@pytest.mark.parametrize("samples", [3, 4])
+def test_rgb_has_its_colours_last(samples):
+    data = np.zeros((7, 4, 5, samples), np.uint8)
+    assert layers.suggest_axes(Image(data, rgb=True)) == ".YXS"
+    labelled = Image(data, rgb=True, axis_labels=("t", "y", "x"))
+    assert layers.suggest_axes(labelled) == "TYXS"
+    assert layers.capture(labelled).alpha == (samples == 4)
+
+
+def test_four_channels_are_no_alpha():
+    assert not layers.capture(Image(np.zeros((4, 5, 4), np.uint8), rgb=False)).alpha
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise import samples
+from napari_gpu_denoise.filters import FILTERS
 
 pytestmark = pytest.mark.gui
 
@@ -17,17 +18,24 @@ def find(menu, path):
     return action
 
 
-def test_filter_menu_opens_the_panel(viewer, qtbot):
+@pytest.mark.parametrize("kind", FILTERS)
+def test_filter_menu_opens_the_panel(viewer, qtbot, kind):
     viewer.add_image(np.zeros((20, 20)))
-    entry = find(viewer.window.layers_menu, ["Filter", "Denoise (GPU)", "NL-means (GPU Denoise)"])
-    entry.trigger()
-    panel = viewer.window.dock_widgets["NL-means (GPU Denoise)"]
+    name = f"{kind.title} (GPU Denoise)"
+    find(viewer.window.layers_menu, ["Filter", "Denoise (GPU)", name]).trigger()
+    panel = viewer.window.dock_widgets[name]
     qtbot.waitUntil(lambda: panel.device.caption.text() != "", timeout=30_000)
+    assert panel.filter is kind
     assert panel.layer.layer().name == viewer.layers[0].name
+    assert panel.choices().settings == kind()
 
 
-def test_plugins_menu_has_the_panel(viewer):
-    assert find(viewer.window.plugins_menu, ["NL-means (GPU Denoise)"]) is not None
+@pytest.mark.parametrize("kind", FILTERS)
+def test_plugins_menu_has_the_panel(viewer, kind):
+    # napari gives a plugin with several panels a menu of its own.
+    menu = ["GPU Denoise"] if len(FILTERS) > 1 else []
+    find(viewer.window.plugins_menu, [*menu, f"{kind.title} (GPU Denoise)"]).trigger()
+    assert viewer.window.dock_widgets[f"{kind.title} (GPU Denoise)"].filter is kind
 
 
 @pytest.mark.parametrize("name", samples.names())

@@ -79,6 +79,15 @@ def test_typed_values_reach_the_filter(viewer, open_panel, run, noisy, qtbot):
     assert "Noise 25 grey levels (given)." in status
 
 
+def test_a_profile_chosen_reaches_the_filter(viewer, open_panel, run, noisy):
+    viewer.add_image(noisy)
+    panel = open_panel()
+    panel.form.profile.setCurrentText("fine")
+    run(panel)
+    expected = runs.denoise(noisy, NLMeans(patch=5, step=1))
+    np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
+
+
 def test_names_stay_unique_and_the_choice_stays(viewer, open_panel, run, noisy):
     source = viewer.add_image(noisy, name="a")
     panel = open_panel()
@@ -94,13 +103,49 @@ def test_rgb(viewer, open_panel, run, noisy):
     colour = np.stack([noisy, noisy // 2, 255 - noisy], axis=-1)
     viewer.add_image(colour, rgb=True, name="rgb")
     panel = open_panel()
-    assert panel.axes.axes() == "YXC"
+    assert panel.axes.axes() == "YXS"
+    assert panel.axes.caption.text() == "3 colour samples, 64 by 80 pixels"
     run(panel)
     result = viewer.layers["rgb (NL-means)"]
     assert result.rgb
     assert result.data.shape == colour.shape
-    np.testing.assert_array_equal(result.data, runs.denoise(colour, NLMeans(), axes="YXC").image)
+    np.testing.assert_array_equal(result.data, runs.denoise(colour, NLMeans(), axes="YXS").image)
     assert len(result.metadata[METADATA_KEY]["sigma"]) == 3
+    assert result.metadata[METADATA_KEY]["axes"] == "YXS"
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_alpha_passes_as_it_is(viewer, open_panel, run, click, noisy, lazy):
+    from qtpy.QtWidgets import QApplication
+
+    alpha = np.random.default_rng(5).integers(0, 256, noisy.shape).astype(np.uint8)
+    colour = np.stack([noisy, noisy // 2, 255 - noisy, alpha], axis=-1)
+    before = colour.copy()
+    viewer.add_image(da.from_array(colour, chunks=40) if lazy else colour, rgb=True, name="rgba")
+    panel = open_panel()
+    run(panel)
+    result = viewer.layers["rgba (NL-means)"]
+    assert result.rgb
+    assert result.data.dtype == np.uint8
+    np.testing.assert_array_equal(result.data[..., 3], alpha)
+    expected = runs.denoise(colour[..., :3], NLMeans(), axes="YXS")
+    np.testing.assert_array_equal(result.data[..., :3], expected.image)
+    assert result.metadata[METADATA_KEY]["sigma"] == list(expected.record.sigma)
+    np.testing.assert_array_equal(colour, before)
+    # The copied lines do the same.
+    click(panel.python_button)
+    scope = {"viewer": viewer}
+    exec(QApplication.clipboard().text(), scope)
+    np.testing.assert_array_equal(scope["denoised"], result.data)
+    click(panel.command_button)
+    assert "filters alpha" in panel.status.text()
+    # Fractions of the colours are kept; alpha has none.
+    panel.dtype.setCurrentIndex(1)
+    run(panel)
+    fine = viewer.layers[-1].data
+    assert fine.dtype == np.float32
+    np.testing.assert_array_equal(fine[..., 3], alpha)
+    assert (fine[..., :3] % 1).any()
 
 
 def test_multiscale_filters_the_finest_level(viewer, open_panel, run, noisy):
@@ -210,12 +255,14 @@ def test_reset_to_defaults(viewer, open_panel, click, noisy):
     panel.axes.edit.setText("ZYX")
     panel.form.controls["slices"].value = 1
     panel.form.controls["patch"].value = 6
+    assert panel.form.profile.currentText() == "custom"
     panel.sigma.automatic.setChecked(False)
     panel.dtype.setCurrentIndex(1)
     panel.device.box.setCurrentIndex(1)
     click(panel.reset_button)
     choices = panel.choices()
     assert choices.settings == NLMeans()
+    assert panel.form.profile.currentText() == "normal"
     assert (choices.sigma, choices.axes, choices.dtype, choices.device) == (None, ".YX", None, None)
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from napari_gpu_denoise._napari.snippets import Choices, command_line, python_call
 from napari_gpu_denoise.cli.arguments import build_parser
-from napari_gpu_denoise.filters import NLMeans
+from napari_gpu_denoise.cli.commands import chosen_settings
+from napari_gpu_denoise.filters import FILTERS, NLMeans
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="shlex reads POSIX quoting only")
 
@@ -21,7 +22,7 @@ def parsed(line):
 @posix
 def test_everything_set_is_read_back():
     choices = Choices(
-        settings=NLMeans(patch=5, step=1, frames_before=2, strength=0.75),
+        settings=NLMeans(patch=6, step=1, frames_before=2, strength=0.75),
         sigma=(3.5, 4.0),
         axes="TYXC",
         dtype="float32",
@@ -34,8 +35,29 @@ def test_everything_set_is_read_back():
     assert list(given.sigma) == [3.5, 4.0]
     assert (given.axes, given.dtype, given.nonfinite) == ("TYXC", "float32", "keep")
     assert given.device == "NVIDIA H200"
-    assert (given.patch, given.step, given.frames_before, given.strength) == (5, 1, 2, 0.75)
-    assert given.window == NLMeans().window
+    assert chosen_settings(given) == choices.settings
+
+
+@posix
+@pytest.mark.parametrize("kind", FILTERS)
+def test_profiles_are_read_back(kind):
+    name = kind.name.replace("_", "-")
+    start = f"gpu-denoise {name} INPUT.tif -o INPUT_{name}.tif --sigma auto --axes YX"
+    for profile in kind.presets:
+        option = "" if kind.of(profile=profile) == kind() else f" --profile {profile}"
+        line = command_line(Choices(kind.of(profile=profile), None, "YX"), None)
+        assert line == start + option
+        assert chosen_settings(parsed(line)) == kind.of(profile=profile)
+
+
+@posix
+def test_a_profile_and_what_it_lacks():
+    choices = Choices(NLMeans(patch=5, step=1, window=11), 3.0, "YX")
+    line = command_line(choices, "a.tif")
+    assert line.endswith("--sigma 3.0 --axes YX --profile fine --window 11")
+    assert chosen_settings(parsed(line)) == choices.settings
+    call = python_call(choices, "a")
+    assert "gd.nl_means(image, sigma=3.0, profile='fine', window=11)" in call
 
 
 @posix

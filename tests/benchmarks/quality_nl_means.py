@@ -25,34 +25,14 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+from cases import Case, cases
 from skimage.restoration import denoise_nl_means
 
 import napari_gpu_denoise as gd
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from reference.data import microscopy_pairs, pictures
-
 PHOTOGRAPHS = ("bsd68", "set12", "denoiselab13", "tractor", "colin27")
 SETS = (*PHOTOGRAPHS, "w2s")
 Filter = Callable[..., np.ndarray]
-
-
-@dataclass(frozen=True)
-class Case:
-    """A noisy picture and what it should become."""
-
-    name: str
-    noisy: np.ndarray
-    clean: np.ndarray
-    sigma: float
-    affine: bool = False
-
-    def score(self, result: np.ndarray) -> float:
-        """Return the PSNR of a result in dB."""
-        result = result.astype(np.float64)
-        if self.affine:
-            result = affine_fit(result, self.clean)
-        return float(10 * np.log10(255**2 / np.mean((result - self.clean) ** 2)))
 
 
 @dataclass(frozen=True)
@@ -67,13 +47,6 @@ class Method:
         """Yield every combination of settings."""
         for values in itertools.product(*self.grid.values()):
             yield dict(zip(self.grid, values, strict=True))
-
-
-def affine_fit(image: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Return ``a * image + b``, as near to the target as can be."""
-    terms = np.stack([image.ravel(), np.ones(image.size)], axis=1).astype(np.float64)
-    fit, *_ = np.linalg.lstsq(terms, target.ravel().astype(np.float64), rcond=None)
-    return (terms @ fit).reshape(image.shape)
 
 
 def ours(**settings) -> Filter:
@@ -123,18 +96,6 @@ def methods(device: str | None, slow: bool) -> list[Method]:
         run = lambda *a, **k: scikit_image(*a, fast=False, **k)  # noqa: E731
         found.insert(5, Method("scikit-image slow", run, grid))
     return found
-
-
-def cases(name: str, sigma: float, seed: int, stride: int) -> Iterator[Case]:
-    """Yield the pictures of a set with noise."""
-    if name == "w2s":
-        for stem, (noisy, clean) in list(microscopy_pairs().items())[::stride]:
-            sigma = float(np.std(noisy - affine_fit(clean, noisy)))
-            yield Case(stem, noisy.astype(np.float32), clean, sigma, affine=True)
-        return
-    for stem, clean in list(pictures(name).items())[::stride]:
-        noise = np.random.default_rng(seed).normal(0, sigma, clean.shape)
-        yield Case(stem, (clean + noise).astype(np.float32), clean, sigma)
 
 
 def tune(method: Method, examples: list[Case]) -> dict:

@@ -8,16 +8,20 @@ from typing import Any
 
 from magicgui.widgets import CheckBox, ComboBox, FloatSpinBox, LineEdit, SpinBox
 from magicgui.widgets.bases import ValueWidget
-from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QFormLayout, QLabel, QVBoxLayout, QWidget
+from qtpy.QtCore import Qt, Signal
+from qtpy.QtWidgets import QComboBox, QFormLayout, QLabel, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari.parts import WheelGuard, folded, form_layout, wrapped
+from napari_gpu_denoise.errors import SettingsError
 
 _NO_BOUNDS = {int: (-(2**31), 2**31 - 1), float: (-1e12, 1e12)}
 
 
 class SettingsForm(QWidget):
     """One control a setting, with its help as tooltip; settings marked advanced are folded away.
+
+    Where the filter has more than one profile, a list of them stands on top; it follows what is
+    changed below.
 
     Parameters
     ----------
@@ -34,7 +38,15 @@ class SettingsForm(QWidget):
         self.controls: dict[str, ValueWidget] = {}
         self._labels: dict[str, QLabel] = {}
         self._scrolling = WheelGuard(self)
+        self._filling = False
         plain, advanced = form_layout(), form_layout()
+        self.profile = ProfileInput(kind, self)
+        if len(kind.presets) > 1:
+            plain.addRow("Profile", self.profile)
+        else:
+            self.profile.hide()
+        self._scrolling.watch(self.profile)
+        self.profile.chosen.connect(lambda name: self.show_settings(kind.of(profile=name)))
         for field in dataclasses.fields(kind):
             self._add(field, advanced if field.metadata["advanced"] else plain)
         layout = QVBoxLayout(self)
@@ -51,7 +63,7 @@ class SettingsForm(QWidget):
         label.setBuddy(control.native)
         control.native.setAccessibleName(label.text())
         self._scrolling.watch(control.native)
-        control.changed.connect(lambda _: self.changed.emit())
+        control.changed.connect(lambda _: self._tell())
         layout.addRow(label, control.native)
         self.controls[field.name] = control
         self._labels[field.name] = label
@@ -84,12 +96,64 @@ class SettingsForm(QWidget):
             for widget in (label, control.native):
                 widget.setEnabled(usable)
                 widget.setToolTip(wrapped(help_text))
-        self.changed.emit()
+        self._tell()
+
+    def show_settings(self, settings: Any) -> None:
+        """Set every control; one change is told when all are set."""
+        self._filling = True
+        try:
+            for name, control in self.controls.items():
+                control.value = getattr(settings, name)
+        finally:
+            self._filling = False
+        self._tell()
 
     def reset(self) -> None:
         """Set every control to its default."""
-        for field in dataclasses.fields(self.kind):
-            self.controls[field.name].value = field.default
+        self.show_settings(self.kind())
+
+    def _tell(self) -> None:
+        # Half a profile may be settings that do not go together.
+        if self._filling:
+            return
+        try:
+            self.profile.show_name(self.settings().profile_name())
+        except SettingsError:
+            self.profile.show_name("custom")
+        self.changed.emit()
+
+
+class ProfileInput(QComboBox):
+    """The profiles of a filter; "custom" is shown where the settings are none, never chosen.
+
+    Parameters
+    ----------
+    kind : type
+        An entry of FILTERS.
+    parent : QWidget, optional
+    """
+
+    chosen = Signal(str)
+
+    def __init__(self, kind: type, parent: QWidget | None = None):
+        super().__init__(parent)
+        units = {field.name: field.metadata["unit"] for field in dataclasses.fields(kind)}
+        for name, changes in kind.presets.items():
+            said = [f"{spoken(field, units[field])}: {value}" for field, value in changes.items()]
+            self.addItem(name)
+            tip = wrapped("; ".join(said) or "The defaults")
+            self.setItemData(self.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
+        self.addItem("custom")
+        self.model().item(self.count() - 1).setEnabled(False)
+        self.setToolTip(wrapped("Sets all settings below; each can be changed then."))
+        self.setAccessibleName("Profile")
+        self.currentTextChanged.connect(self.chosen)
+
+    def show_name(self, name: str) -> None:
+        """Show what the settings are called, without choosing it."""
+        self.blockSignals(True)
+        self.setCurrentText(name)
+        self.blockSignals(False)
 
 
 def make_control(field: dataclasses.Field) -> ValueWidget:

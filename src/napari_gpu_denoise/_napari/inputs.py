@@ -28,7 +28,7 @@ _SPOKEN_AXES = {
     "T": ("time point", "time points"),
     "Z": ("slice", "slices"),
     "C": ("channel", "channels"),
-    "S": ("sample", "samples"),
+    "S": ("colour sample", "colour samples"),
 }
 
 
@@ -99,9 +99,9 @@ class AxesInput(QWidget):
         self.edit = QLineEdit()
         self.edit.setToolTip(
             wrapped(
-                "One letter an axis, in the order of the data: T time, Z slices, C channels, Y, X. "
-                "Any other letter, or a dot, is an axis of independent planes. Time and slices are "
-                "used only by the settings that ask for them."
+                "One letter an axis, in the order of the data: T time, Z slices, C channels, "
+                "S colours of RGB, Y, X. Any other letter, or a dot, is an axis of independent "
+                "planes. Time and slices are used only by the settings that ask for them."
             )
         )
         self.edit.setAccessibleName("Axes")

@@ -69,11 +69,14 @@ class Source:
         Its finest level: NumPy, dask or whatever the layer holds. Not copied.
     attributes : dict
         Keyword arguments of ``viewer.add_image`` for the result.
+    alpha : bool
+        Whether the last of the colour samples is no colour but alpha.
     """
 
     name: str
     data: Any = field(repr=False)
     attributes: dict[str, Any] = field(repr=False)
+    alpha: bool = False
 
 
 def refusal(layer: napari.layers.Layer) -> str | None:
@@ -89,6 +92,11 @@ def refusal(layer: napari.layers.Layer) -> str | None:
 def finest(layer: napari.layers.Image) -> Any:
     """Return the data of an image layer, of a multiscale one its finest level."""
     return layer.data[0] if layer.multiscale else layer.data
+
+
+def has_alpha(layer: napari.layers.Image) -> bool:
+    """Say whether an image layer is RGBA; its alpha holds no noise to take away."""
+    return layer.rgb and finest(layer).shape[-1] == 4
 
 
 def file_of(layer: napari.layers.Layer) -> str | None:
@@ -131,7 +139,7 @@ def capture(layer: napari.layers.Layer | None) -> Source:
         kept.pop("contrast_limits", None)
         kept.pop("colormap", None)
     kept["metadata"] = dict(layer.metadata)
-    return Source(layer.name, finest(layer), kept)
+    return Source(layer.name, finest(layer), kept, has_alpha(layer))
 
 
 def add_result(
@@ -169,7 +177,7 @@ def suggest_axes(layer: napari.layers.Image, dims_labels: Sequence[str] = ()) ->
     """Read the axes of a layer from its labels where they are clear.
 
     Colour and time are never guessed from lengths: without clear labels the last two axes are Y
-    and X and all others independent planes; the last axis of an RGB layer is C.
+    and X and all others independent planes; the last axis of an RGB layer is S.
 
     Parameters
     ----------
@@ -182,7 +190,7 @@ def suggest_axes(layer: napari.layers.Image, dims_labels: Sequence[str] = ()) ->
     str
         One letter an axis of the layer's data, ``.`` for an independent one.
     """
-    colour = "C" if layer.rgb else ""
+    colour = "S" if layer.rgb else ""
     for labels in (getattr(layer, "axis_labels", ()), dims_labels):
         roles = "".join(_ROLES.get(str(label).strip().lower(), ".") for label in labels)
         known = roles.replace(".", "") + colour

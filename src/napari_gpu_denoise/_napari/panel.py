@@ -66,6 +66,7 @@ class DenoisePanel(PanelView):
         DenoiseError
             If something typed does not fit.
         """
+        layer = self.layer.layer()
         return Choices(
             settings=self.form.settings(),
             sigma=self.sigma.sigma(),
@@ -73,6 +74,7 @@ class DenoisePanel(PanelView):
             dtype=self.dtype.currentData(),
             nonfinite=self.nonfinite.currentData(),
             device=self.device.device(),
+            alpha=layer is not None and layers.has_alpha(layer),
         )
 
     def run(self) -> None:
@@ -96,6 +98,7 @@ class DenoisePanel(PanelView):
             nonfinite=choices.nonfinite,
             device=choices.device,
             memory_limit=preferences.read().memory_limit,
+            alpha=choices.alpha,
         )
         job = Job(request, f"{self.filter.title} of {source.name}")
         self._source = source
@@ -139,13 +142,15 @@ class DenoisePanel(PanelView):
         layer = self.layer.layer()
         try:
             layers.capture(layer)
-            path = layers.file_of(layer)
-            text = command_line(self.choices(), path)
+            path, choices = layers.file_of(layer), self.choices()
+            text = command_line(choices, path)
         except DenoiseError as error:
             self._refuse(error)
             return
         QApplication.clipboard().setText(text)
         hint = "." if path else ": put the name of the image's file for INPUT.tif."
+        if choices.alpha:
+            hint += " It filters alpha like a colour, which Run does not."
         self.say(f"Command line copied{hint}")
 
     def changeEvent(self, event: QEvent) -> None:

@@ -31,6 +31,8 @@ class Choices:
         ``"raise"`` or ``"keep"``.
     device : int, str or None
         None for the best there is.
+    alpha : bool
+        Whether the image is RGBA; its alpha is not filtered.
     """
 
     settings: Any
@@ -39,14 +41,13 @@ class Choices:
     dtype: str | None = None
     nonfinite: str = "raise"
     device: int | str | None = None
+    alpha: bool = False
 
-    def changed_settings(self) -> dict[str, Any]:
-        """Return the settings that are not at their default, by name."""
-        return {
-            field.name: value
-            for field in dataclasses.fields(self.settings)
-            if (value := getattr(self.settings, field.name)) != field.default
-        }
+    def said_settings(self) -> dict[str, Any]:
+        """Return the fewest arguments that say the settings, by name; ``profile`` may be one."""
+        profile, changes = self.settings.nearest_profile()
+        default = next(iter(self.settings.presets))
+        return changes if profile == default else {"profile": profile, **changes}
 
 
 def python_call(choices: Choices, layer_name: str, multiscale: bool = False) -> str:
@@ -69,17 +70,22 @@ def python_call(choices: Choices, layer_name: str, multiscale: bool = False) -> 
     arguments = {"sigma": choices.sigma}
     if choices.axes != check_axes(None, (1,) * len(choices.axes)):
         arguments["axes"] = choices.axes
-    arguments |= choices.changed_settings()
+    arguments |= choices.said_settings()
     defaults = {field.name: field.default for field in dataclasses.fields(Choices)}
     for name in ("dtype", "nonfinite", "device"):
         if (value := getattr(choices, name)) != defaults[name]:
             arguments[name] = value
     given = "".join(f", {name}={value!r}" for name, value in arguments.items())
+    image, numpy, rest = "image", "", ""
+    if choices.alpha:
+        image, numpy = "image[..., :3]", "import numpy as np\n"
+        rest = "denoised = np.concatenate([denoised, image[..., 3:]], axis=-1)\n"
     return (
-        "import napari_gpu_denoise as gd\n"
+        f"import napari_gpu_denoise as gd\n{numpy}"
         "\n"
         f"image = viewer.layers[{layer_name!r}].data{level}\n"
-        f"denoised = gd.{choices.settings.name}(image{given})\n"
+        f"denoised = gd.{choices.settings.name}({image}{given})\n"
+        f"{rest}"
     )
 
 
@@ -104,7 +110,7 @@ def command_line(choices: Choices, path: str | None) -> str:
     words = [COMMAND, name, source, "-o", f"{stem}_{name}.tif"]
     words += ["--sigma", "auto" if choices.sigma is None else _numbers(choices.sigma)]
     words += ["--axes", choices.axes]
-    for setting, value in choices.changed_settings().items():
+    for setting, value in choices.said_settings().items():
         words += _option(setting, value)
     if choices.dtype is not None:
         words += ["--dtype", choices.dtype]

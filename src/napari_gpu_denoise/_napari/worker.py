@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -36,6 +36,8 @@ class Request:
         None to estimate.
     axes, dtype, nonfinite, device, memory_limit
         As `run.denoise_steps` takes them.
+    alpha : bool
+        Whether the last axis is RGBA: alpha then passes as it is.
     """
 
     data: Any = field(repr=False)
@@ -46,6 +48,7 @@ class Request:
     nonfinite: str
     device: Any
     memory_limit: int | None
+    alpha: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def steps(request: Request) -> Generator[Stage, None, Outcome]:
         image = yield from _load(request.data)
         yield Stage("Preparing")
         filtering = run.denoise_steps(
-            image,
+            image[..., :3] if request.alpha else image,
             request.settings,
             request.sigma,
             axes=request.axes,
@@ -89,6 +92,9 @@ def steps(request: Request) -> Generator[Stage, None, Outcome]:
         )
         with closing(filtering):
             result = yield from _stages(filtering)
+        if request.alpha:
+            whole = np.concatenate([result.image, image[..., 3:]], -1, dtype=result.image.dtype)
+            result = replace(result, image=whole)
     except Exception as error:
         return Outcome(time.perf_counter() - started, error=error)
     return Outcome(time.perf_counter() - started, result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import textwrap
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -91,13 +92,19 @@ def _add_filter(added: Any, settings: type) -> None:
         required=True,
         help="TIFF file for one input; folder for several (made if need be)",
     )
-    parser.add_argument(
+    noise = parser.add_mutually_exclusive_group()
+    noise.add_argument(
         "--sigma",
         type=_sigma,
         default=None,
         metavar="auto|NUMBER[,NUMBER...]",
         help="noise standard deviation in grey levels of the input, for all channels or for each "
         "(default: auto, measured in each file)",
+    )
+    noise.add_argument(
+        "--sigma-map",
+        metavar="TIFF",
+        help="the same, one value a pixel: a TIFF file as high and wide as the inputs",
     )
     _add_axes(parser)
     parser.add_argument(
@@ -128,6 +135,7 @@ def _add_filter(added: Any, settings: type) -> None:
     parser.add_argument("--stop-on-error", action="store_true", help="stop at the first bad file")
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
     _add_json(parser)
+    _add_profiles(parser, settings)
     groups = {
         False: parser.add_argument_group("settings of the filter"),
         True: parser.add_argument_group("advanced settings of the filter"),
@@ -137,9 +145,41 @@ def _add_filter(added: Any, settings: type) -> None:
     parser.set_defaults(run=commands.denoise, settings=settings)
 
 
+def _add_profiles(parser: argparse.ArgumentParser, settings: type) -> None:
+    """``--profile``, where there is more than one, and what each of them is."""
+    default = next(iter(settings.presets))
+    if len(settings.presets) == 1:
+        parser.set_defaults(profile=default)
+        return
+    width = max(map(len, settings.presets))
+    lines = []
+    for name, changes in settings.presets.items():
+        said = " ".join(f"{_option(field)}={value}" for field, value in changes.items())
+        lines += textwrap.wrap(
+            f"{name:{width}}  {said or 'the defaults below'}",
+            76,
+            subsequent_indent=" " * (width + 2),
+            break_on_hyphens=False,
+        )
+    group = parser.add_argument_group("profiles", "\n".join(lines))
+    group.add_argument(
+        "--profile",
+        choices=tuple(settings.presets),
+        default=default,
+        help=f"settings to start from; those given beside it win (default: {default})",
+    )
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
 def _add_setting(group: Any, spec: dataclasses.Field) -> None:
-    """One field of a settings dataclass as an option; its bounds are checked by the dataclass."""
-    option = "--" + spec.name.replace("_", "-")
+    """One field of a settings dataclass as an option; its bounds are checked by the dataclass.
+
+    What is not given stays out of the namespace, where a profile may have another default.
+    """
+    option = _option(spec.name)
     kind, told = type(spec.default), spec.metadata
     parts = [f"default {spec.default}"]
     if told["bounds"] is not None:
@@ -149,10 +189,10 @@ def _add_setting(group: Any, spec: dataclasses.Field) -> None:
     text = f"{told['help']} [{', '.join(parts)}]".replace("%", "%%")
     if kind is bool:
         action = argparse.BooleanOptionalAction
-        group.add_argument(option, action=action, default=spec.default, help=text)
+        group.add_argument(option, action=action, default=argparse.SUPPRESS, help=text)
     else:
         shown = "|".join(map(str, told["choices"])) if told["choices"] else kind.__name__.upper()
-        group.add_argument(option, type=kind, default=spec.default, metavar=shown, help=text)
+        group.add_argument(option, type=kind, default=argparse.SUPPRESS, metavar=shown, help=text)
 
 
 def _add_inputs(parser: argparse.ArgumentParser) -> None:

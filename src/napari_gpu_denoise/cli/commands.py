@@ -23,15 +23,16 @@ _EXPECTED = (errors.DenoiseError, MemoryError)
 
 def denoise(args: argparse.Namespace) -> int:
     """Run one filter over all inputs."""
-    names = [spec.name for spec in dataclasses.fields(args.settings)]
-    settings = args.settings(**{name: getattr(args, name) for name in names})
+    settings = chosen_settings(args)
     from napari_gpu_denoise.batch import run_batch
+
+    sigma = args.sigma if args.sigma_map is None else _sigma_map(args.sigma_map)
 
     with _interruptible() as cancel, _Bar(args.quiet) as bar:
         report = run_batch(
             args.inputs,
             settings,
-            args.sigma,
+            sigma,
             output=args.output,
             axes=args.axes,
             dtype=None if args.dtype == "same" else args.dtype,
@@ -44,10 +45,11 @@ def denoise(args: argparse.Namespace) -> int:
             cancel=cancel,
         )
     if args.json:
-        print(json.dumps(report.as_dict(), indent=2))
+        plain = {"profile": settings.profile_name(), **report.as_dict()}
+        print(json.dumps(plain, indent=2))
     elif not args.quiet:
         for file in report.done:
-            _print_done(file)
+            _print_done(file, settings)
     for file in report.skipped:
         if not args.quiet:
             complain(file.skipped)
@@ -69,6 +71,28 @@ def denoise(args: argparse.Namespace) -> int:
     return 0
 
 
+def chosen_settings(args: argparse.Namespace) -> Any:
+    """Return the settings of a filter command: those of the profile, but for those given."""
+    known = {spec.name for spec in dataclasses.fields(args.settings)}
+    given = {name: value for name, value in vars(args).items() if name in known}
+    return args.settings.of(profile=args.profile, **given)
+
+
+def _sigma_map(path: str) -> Any:
+    """Return the noise at each pixel, (y, x)."""
+    from napari_gpu_denoise import io
+
+    picture = io.read(path)
+    shape = zip(picture.axes, picture.data.shape, strict=True)
+    values = picture.data[tuple(0 if a not in "YX" and n == 1 else slice(None) for a, n in shape)]
+    if values.ndim != 2:
+        raise errors.SigmaError(
+            f"{path} holds {values.shape} pixels ({picture.axes}): a map of sigma is one image, as "
+            "high and wide as the inputs."
+        )
+    return values
+
+
 def _sentence(file: Any) -> str:
     """The error of a file, with the file's name, which errors of the filter do not know."""
     text = str(file.error) or "There is not enough memory."
@@ -77,10 +101,14 @@ def _sentence(file: Any) -> str:
     return text if str(file.input) in text else f"{file.input}: {text}"
 
 
-def _print_done(file: Any) -> None:
+def _print_done(file: Any, settings: Any) -> None:
     record = file.record
     sigma = ", ".join(f"{value:.4g}" for value in record.sigma)
     print(file.output)
+    if len(settings.presets) > 1:
+        profile, changes = settings.nearest_profile()
+        said = "".join(f", {name}={value}" for name, value in changes.items())
+        print(f"  profile     {profile}{said}")
     print(f"  sigma       {sigma} ({record.sigma_source})")
     print(f"  saturated   {record.saturated} values")
     if record.nonfinite:
