@@ -90,6 +90,11 @@ class Mix(Settings):
         """Arithmetic it takes."""
         return 4.0 * (2 * self.radius + 1) ** 2
 
+    @property
+    def operations_per_launch(self) -> float:
+        """The same: it is one launch."""
+        return self.operations_per_pixel
+
     def plan(self, arena):
         """Return what runs it."""
         return Plan(self, arena)

@@ -4,7 +4,7 @@
 // Reference: Davy and Ehret 2020, section 4.4. The transform along y works on vectors as they are; a transposition in
 //   registers brings x there.
 // Grid: (groups of GROUP_X references in x, of GROUP_Y in y, frames).
-// Constants: PATCH = 8, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, GROUP_X, GROUP_Y, SIGMA_MAP.
+// Constants: PATCH = 8, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, GROUP_X, GROUP_Y, SIGMA_MAP, SHARED_NOISE.
 // Shapes: as in shrink_shared.
 // Cost a group of n: (3 with WIENER, else 2) * 16 n transforms of eight values, as many of n; 64 n additions.
 
@@ -14,6 +14,9 @@ typedef float8 REAL;
 #include "bm3d/patch_transform.h"
 #include "bm3d/stack_transform.h"
 #include "bm3d/shrinkage.h"
+#if SHARED_NOISE
+#include "bm3d/shared_noise.h"
+#endif
 
 #define TILE_X ((GROUP_X - 1) * STEP + PATCH + WINDOW - 1)
 #define TILE_Y ((GROUP_Y - 1) * STEP + PATCH + WINDOW - 1)
@@ -70,6 +73,37 @@ inline void load_spectra(float8 *v, __global const float *pixels, const int *the
             v[i * NEIGHBOURS + k] = (float8)0.0f;
 }
 
+#if SHARED_NOISE
+// Sums of covariances across the halves of each block of the stack, see variances_of_sums, for all eight rows of spectra.
+inline void across_pairs(float8 *sums, const uchar *codes, __global const float *correlation, int size)
+{
+    for (int stride = 1; stride < size; stride *= 2) {
+        for (int k = 0; k < size; k += 2 * stride) {
+            __private const uchar *block = codes + pair_place(k, k + stride);
+            float8 sum[8];
+            #pragma unroll
+            for (int i = 0; i < 8; ++i)
+                sum[i] = (float8)0.0f;
+            for (int pair = 0; pair < stride * stride; ++pair) {
+                if (block[pair] != APART) {
+                    const float8 along_y = ROW(correlation + (block[pair] & ~(PATCH - 1)));
+                    __global const float *along_x = correlation + block[pair] % PATCH * PATCH;
+                    #pragma unroll
+                    for (int i = 0; i < 8; ++i)
+                        sum[i] += along_y * along_x[i];
+                }
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i)
+                sums[i * NEIGHBOURS + k + stride] = sum[i];
+        }
+    }
+}
+#define VARIANCE(k) variance[k]
+#else
+#define VARIANCE(k) ((float8)1.0f)
+#endif
+
 __kernel void shrink_lanes(__global const float *noisy,
 #if WIENER
                            __global const float *basic,
@@ -82,6 +116,7 @@ __kernel void shrink_lanes(__global const float *noisy,
                            __global const float *variation, int map_pitch, int map_y, int map_x,
 #endif
                            float similar, float threshold, __global const float *kaiser,
+                           __global const float *correlation,
                            float scale, float largest, float units,
                            __global int *slabs, __global int *weights)
 {
@@ -144,10 +179,22 @@ __kernel void shrink_lanes(__global const float *noisy,
         float8 b[8 * NEIGHBOURS];
         load_spectra(b, basic + first + (size_t)y * pitch + x, there, pitch, level, inverse, size);
 #endif
+#if SHARED_NOISE
+        uchar codes[PAIRS];
+        for (int p = 0; p < size - 1; ++p)
+            for (int q = p + 1; q < size; ++q)
+                codes[pair_place(p, q)] = pair_code(place[p].z - place[q].z, place[p].w - place[q].w);
+        float8 variances[8 * NEIGHBOURS];
+        across_pairs(variances, codes, correlation, size);
+#endif
         float8 sum = (float8)0.0f;
         for (int i = 0; i < 8; ++i) {
             float8 *stack = v + i * NEIGHBOURS;
             stack_forward(stack, size);
+#if SHARED_NOISE
+            float8 *variance = variances + i * NEIGHBOURS;
+            variances_of_sums(variance, size);
+#endif
 #if WIENER
             float8 *told = b + i * NEIGHBOURS;
             stack_forward(told, size);
@@ -155,18 +202,18 @@ __kernel void shrink_lanes(__global const float *noisy,
             if (i == 0)
                 told[0].s0 = INFINITY;
             for (int k = 0; k < size; ++k)
-                stack[k] = removed_wiener(stack[k], told[k], gain, &sum);
+                stack[k] = removed_wiener(stack[k], told[k], threshold, gain * VARIANCE(k), &sum);
 #else
             if (i == 0) {
                 stack[0].s0 = 0.0f;
-                sum.s0 += threshold > 0.0f ? 1.0f : 0.0f;
+                sum.s0 += threshold > 0.0f ? gain * VARIANCE(0).s0 : 0.0f;
             }
             for (int k = 0; k < size; ++k)
-                stack[k] = removed_hard(stack[k], threshold * gain, &sum);
+                stack[k] = removed_hard(stack[k], threshold, gain * VARIANCE(k), &sum);
 #endif
             stack_inverse(stack, size);
         }
-        const int weight = group_units(lanes_sum(sum), units);
+        const int weight = group_units(lanes_sum(sum) / gain, units);
         const float8 factor = weight / units * (SIGMA_MAP ? sigma / level_sigma : 1.0f) * scale / gain * window;
         for (int k = 0; k < size; ++k) {
             float8 patch[8];

@@ -9,7 +9,7 @@
 // Constants: PATCH = 8, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER; DEPTH (patches an item holds, a
 //   divisor of NEIGHBOURS, at least NEIGHBOURS / 4), GROUP_X, GROUP_Y, TEAMS (a divisor of their product); LOCAL_TILE (copies
 //   the noisy pixels to local memory), WARP_SYNC (a warp holds whole teams, NVIDIA), FLOAT_SUMS (adds floats to global memory,
-//   faster or slower by the device, not repeatable), SIGMA_MAP.
+//   faster or slower by the device, not repeatable), SIGMA_MAP, SHARED_NOISE.
 // Shapes: noisy, basic (frames, padded layout, see search/pad_far); offsets, keys (matched frames) as in search_lanes, which
 //   all channels share: frame f has the matches of frame f % matched; levels (frames), sigma in grey levels, and the same
 //   of what was matched; variation (map_ny, map_pitch), whose pixel (map_y, map_x) is the padded origin; kaiser (8); slabs (frames,
@@ -38,10 +38,15 @@ typedef float REAL;
 #include "bm3d/patch_transform.h"
 #include "bm3d/stack_transform.h"
 #include "bm3d/shrinkage.h"
+#if SHARED_NOISE
+#include "bm3d/shared_noise.h"
+#endif
 
 #define REFERENCES (GROUP_X * GROUP_Y)
 #define PARTS (NEIGHBOURS / DEPTH)
 #define TEAM (8 * PARTS)
+// Coefficients of a patch that an item holds while stacks are transformed.
+#define ROWS (8 / PARTS)
 #define ITEMS (TEAM * TEAMS)
 #if FLOAT_SUMS
 #define SUM float
@@ -147,6 +152,45 @@ inline void scatter_stack(float *v, __local float *scratch, int item)
         _Pragma("unroll") for (int i = 0; i < 8; ++i) v[i * DEPTH + d] = column[i];                          \
     }
 
+// First x frequency of the coefficients that a part holds of a stack.
+inline int first_coefficient(int part)
+{
+    return (part & 1) * 4 + (part & 2);
+}
+
+#if SHARED_NOISE
+// Sums of covariances across the halves of each block of the stack, see variances_of_sums, for ROWS coefficients.
+inline void across_pairs(float *sums, __local const uchar *codes, __local const float *along_y,
+                         __local const float *along_x)
+{
+    #pragma unroll
+    for (int stride = 1; stride < NEIGHBOURS; stride *= 2) {
+        #pragma unroll
+        for (int k = 0; k < NEIGHBOURS; k += 2 * stride) {
+            float sum[ROWS];
+            #pragma unroll
+            for (int i = 0; i < ROWS; ++i)
+                sum[i] = 0.0f;
+            for (int pair = 0; pair < stride * stride; ++pair) {
+                const uint code = *codes++;
+                if (code != APART) {
+                    const float y = along_y[code & ~(PATCH - 1)];
+                    #pragma unroll
+                    for (int i = 0; i < ROWS; ++i)
+                        sum[i] = fma(y, along_x[code % PATCH * PATCH + i], sum[i]);
+                }
+            }
+            #pragma unroll
+            for (int i = 0; i < ROWS; ++i)
+                sums[i * NEIGHBOURS + k + stride] = sum[i];
+        }
+    }
+}
+#define VARIANCE(k) variance[k]
+#else
+#define VARIANCE(k) 1.0f
+#endif
+
 __kernel __attribute__((reqd_work_group_size(TEAM, TEAMS, 1)))
 void shrink_shared(__global const float *noisy,
 #if WIENER
@@ -159,7 +203,7 @@ void shrink_shared(__global const float *noisy,
 #if SIGMA_MAP
                    __global const float *variation, int map_pitch, int map_y, int map_x,
 #endif
-                   float similar, float threshold, __global const float *kaiser,
+                   float similar, float threshold, __global const float *kaiser, __global const float *correlation,
                    float scale, float largest, float units,
                    __global SUM *slabs, __global int *weights)
 {
@@ -167,6 +211,12 @@ void shrink_shared(__global const float *noisy,
     __local int places[TEAMS][NEIGHBOURS];
 #if SIGMA_MAP
     __local float variances[TEAMS][NEIGHBOURS];
+#endif
+#if SHARED_NOISE
+    __local uchar codes[TEAMS][PAIRS];
+    __local float correlations[PATCH * PATCH] __attribute__((aligned(16)));
+    for (int k = get_local_id(1) * TEAM + get_local_id(0); k < PATCH * PATCH; k += ITEMS)
+        correlations[k] = correlation[k];
 #endif
 #if !FLOAT_SUMS
     __local int tile[TILE_Y * TILE_X];
@@ -263,6 +313,15 @@ void shrink_shared(__global const float *noisy,
         const float level = noisy_pixels[(y - top) * NOISY_LINE + x - left];
         const float inverse = 1.0f / max(sigma, SMALLEST_SIGMA);
         const float gain = stack_gain(size);
+#if SHARED_NOISE
+        for (int p = member; p < NEIGHBOURS - 1; p += TEAM) {
+            for (int q = p + 1; q < NEIGHBOURS; ++q) {
+                const int apart_y = (places[team][p] >> 16) - (places[team][q] >> 16);
+                const int apart_x = (short)(places[team][p] & 0xffff) - (short)(places[team][q] & 0xffff);
+                codes[team][pair_place(p, q)] = q < size ? pair_code(apart_y, apart_x) : APART;
+            }
+        }
+#endif
         float v[DEPTH * 8];
         LOAD_SPECTRA(v, noisy_pixels, NOISY_LINE);
         gather_stack(v, team_scratch, member);
@@ -272,24 +331,31 @@ void shrink_shared(__global const float *noisy,
         LOAD_SPECTRA(b, basic_pixels, BASIC_LINE);
         gather_stack(b, team_scratch, member);
 #endif
+#if SHARED_NOISE
+        float across[VALUES];
+        across_pairs(across, codes[team], correlations + lane, correlations + first_coefficient(part));
+#endif
         #pragma unroll
-        for (int i = 0; i < 8 / PARTS; ++i) {
+        for (int i = 0; i < ROWS; ++i) {
             float *stack = v + i * NEIGHBOURS;
             stack_forward(stack, size);
 #if WIENER
             float *told = b + i * NEIGHBOURS;
             stack_forward(told, size);
 #endif
+#if SHARED_NOISE
+            float *variance = across + i * NEIGHBOURS;
+            variances_of_sums(variance, size);
+#endif
             #pragma unroll
             for (int k = 0; k < NEIGHBOURS; ++k) {
                 // The mean of the group is kept whatever it is: a grey level is no signal to be shrunk.
                 const bool mean = i == 0 && k == 0 && member == 0;
+                const float noise = gain * VARIANCE(k);
 #if WIENER
-                const float told_by = mean ? INFINITY : told[k];
-                stack[k] = removed_wiener(stack[k], told_by, gain, &sum);
+                stack[k] = removed_wiener(stack[k], mean ? INFINITY : told[k], threshold, noise, &sum);
 #else
-                const float removed = removed_hard(stack[k], mean ? 0.0f : threshold * gain, &sum);
-                stack[k] = removed;
+                stack[k] = removed_hard(stack[k], mean ? 0.0f : threshold, noise, &sum);
 #endif
             }
             stack_inverse(stack, size);
@@ -302,7 +368,7 @@ void shrink_shared(__global const float *noisy,
         for (int k = 0; k < TEAM; ++k)
             total += team_scratch[k];
         scatter_stack(v, team_scratch, member);
-        const int weight = group_units(min(total, 64.0f * size), units);
+        const int weight = group_units(total / gain, units);
 
         // A weighted estimate in units of the sum; kaiser is the window of one axis.
         const float factor = weight / units * (SIGMA_MAP ? sigma / level_sigma : 1.0f) * scale / gain * kaiser[lane];

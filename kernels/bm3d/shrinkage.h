@@ -7,20 +7,21 @@
 // A sigma below is taken as this: its inverse times any pixel is still a number.
 #define SMALLEST_SIGMA 1.0e-18f
 
-// Hard threshold: the coefficients below it; counts the others.
-inline REAL removed_hard(REAL c, float limit, REAL *kept)
+// Hard threshold: removes coefficients whose square is below limit * variance; adds up the variances of the others.
+inline REAL removed_hard(REAL c, float limit, REAL variance, REAL *sum)
 {
-    const REAL large = select((REAL)0.0f, (REAL)1.0f, c * c >= limit);
-    *kept += large;
+    const REAL large = select((REAL)0.0f, (REAL)1.0f, c * c >= limit * variance);
+    *sum += large * variance;
     return c - large * c;
 }
 
-// Wiener filter told by the coefficient b of the basic estimate; adds up the squares of its factors.
-inline REAL removed_wiener(REAL c, REAL b, float gain, REAL *squares)
+// Wiener filter told by the coefficient b of the basic estimate and of noise of strength * variance; adds up the
+// variances of what is left.
+inline REAL removed_wiener(REAL c, REAL b, float strength, REAL variance, REAL *sum)
 {
-    const REAL noise = gain / (b * b + gain);
+    const REAL noise = strength * variance / (b * b + strength * variance);
     const REAL factor = 1.0f - noise;
-    *squares += factor * factor;
+    *sum += factor * factor * variance;
     return c * noise;
 }
 

@@ -14,9 +14,10 @@ _LARGEST_TILE = {"CPU": 1 << 18, "simulator": 1 << 16}
 _LARGEST_GPU_TILE = 1 << 22
 SMALLEST_TILE = 1 << 12
 
-# On a GPU a filter that looks far gets larger tiles than that, up to a limit, so that no more than
-# this share of the pixels read are margins.
-_MARGIN_SHARE = 0.1
+# A filter that looks far gets larger tiles than that, up to a limit, so that no more than this
+# share of the pixels read are margins; on a CPU, where a tile is long work, more of them may be.
+_MARGIN_SHARE = {"CPU": 0.4}
+_GPU_MARGIN_SHARE = 0.1
 _LARGEST_WIDE_TILE = 1 << 25
 
 # Seconds a launch may take, far below what makes a display driver kill it.
@@ -36,11 +37,14 @@ class Cost(Protocol):
     bytes_per_pixel, operations_per_pixel : float
         Device memory, beside input and output, and arithmetic that a pixel of a tile needs; joined
         channels count as pixels of their own.
+    operations_per_launch : float
+        The same for the longest of the launches that a tile takes.
     """
 
     reach: Reach
     bytes_per_pixel: float
     operations_per_pixel: float
+    operations_per_launch: float
 
 
 def bytes_per_pixel(settings: Cost, is_map: bool = False) -> float:
@@ -81,8 +85,9 @@ def tile_pixels(
     # Six images' worth of float32 beside the two copies in flight, and never a large share of the
     # device: other programs, the display first of all, live there too.
     budget = max(24 * pixels, 1 << 26)
-    if device.kind not in _LARGEST_TILE:
-        wide = min(_wide_tile(settings.reach, channels), _LARGEST_WIDE_TILE)
+    if device.kind != "simulator":
+        share = _MARGIN_SHARE.get(device.kind, _GPU_MARGIN_SHARE)
+        wide = min(_wide_tile(settings.reach, channels, share), _LARGEST_WIDE_TILE)
         largest = max(largest, wide)
         budget = max(budget, min(min(wide, pixels) * each, device.memory // 4))
     budget = min(budget, device.memory // 2)
@@ -92,10 +97,10 @@ def tile_pixels(
     return max(int(limit), 1)
 
 
-def _wide_tile(reach: Reach, channels: int) -> int:
-    """Return how many pixels a tile needs to read for its margins not to cost too much."""
+def _wide_tile(reach: Reach, channels: int, share: float) -> int:
+    """Return how many pixels a tile needs to read for its margins to be no more than a share."""
     # A square of this side, less its margins, holds all but the allowed share of its pixels.
-    shrink = 1 - math.sqrt(1 - _MARGIN_SHARE)
+    shrink = 1 - math.sqrt(1 - share)
     square = sum(reach.y) * sum(reach.x) / shrink**2
     return math.ceil(channels * (1 + sum(reach.t)) * (1 + sum(reach.z)) * square)
 
@@ -113,7 +118,12 @@ def tile_yield(settings: Cost, device: Device) -> int:
     # Operations a clock and unit: a tenth of the peak, what a poor driver reaches (Intel's GPUs
     # count small units); on a CPU, where no display waits, what is reached.
     seconds, per_clock = _LAUNCH_SECONDS, 1.6 if "intel" in device.vendor.lower() else 12.8
+    operations, least = settings.operations_per_launch, SMALLEST_TILE
     if device.kind in _LARGEST_TILE:
         seconds, per_clock = _TILE_SECONDS, 4.0
+        operations = settings.operations_per_pixel
+    if device.kind in _MARGIN_SHARE:
+        share = _MARGIN_SHARE[device.kind]
+        least = max(least, int(_wide_tile(settings.reach, 1, share) * (1 - share)))
     speed = per_clock * device.compute_units * max(device.clock, 500) * 1e6
-    return max(int(seconds * speed / settings.operations_per_pixel), SMALLEST_TILE)
+    return max(int(seconds * speed / operations), least)

@@ -97,11 +97,11 @@ def count(settings: BM3D, shape: tuple[int, int]) -> dict[tuple[str, str], Work]
 
 
 def work_of(event: str, work: dict[tuple[str, str], Work]) -> Work | None:
-    """Return the work of the launches with a name such as "search" or "search final"."""
+    """Return the work of the launches with a name such as "search" or "final search"."""
     parts = [
         one
         for (kernel, name), one in work.items()
-        if event.startswith(kernel)
+        if kernel in event.split()
         and (name in event or not any(other in event for other in ("basic", "final")))
     ]
     return sum(parts, Work()) if parts else None

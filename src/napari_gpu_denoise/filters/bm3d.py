@@ -97,6 +97,7 @@ class BM3D(Settings):
             "neighbours_final": 8,
             "stack_basic": "hadamard",
             "stack_final": "hadamard",
+            "wiener": 1.0,
         },
         "high": {"step_basic": 2, "step_final": 2},
     }
@@ -107,6 +108,12 @@ class BM3D(Settings):
     threshold: float = setting(
         2.7,
         "Coefficients below this are removed in the first pass",
+        bounds=(0.0, 10.0),
+        unit="sigma",
+    )
+    wiener: float = setting(
+        0.9,
+        "Noise that the Wiener filter of the second pass is told of",
         bounds=(0.0, 10.0),
         unit="sigma",
     )
@@ -132,8 +139,8 @@ class BM3D(Settings):
     transform_final: str = _transform("dct", _FINAL)
     stack_basic: str = _stack("haar", _BASIC)
     stack_final: str = _stack("haar", _FINAL)
-    similar_basic: float = _similar(6.25, _BASIC)
-    similar_final: float = _similar(1.0, _FINAL)
+    similar_basic: float = _similar(25.0, _BASIC)
+    similar_final: float = _similar(16.0, _FINAL)
     kaiser: float = setting(
         2.0,
         "Beta of the Kaiser window that estimates are joined with",
@@ -151,6 +158,11 @@ class BM3D(Settings):
         "Coefficients below this are removed by that smoothing",
         bounds=(0.0, 10.0),
         unit="sigma",
+        advanced=True,
+    )
+    shared_noise: bool = setting(
+        True,
+        "Allow for noise that overlapping patches share, in the first pass; with Haar stacks only",
         advanced=True,
     )
     reproducible: bool = setting(True, "Repeated runs agree to the last bit", advanced=True)
@@ -214,6 +226,7 @@ class BM3D(Settings):
                 kaiser=self.kaiser,
                 reproducible=self.reproducible,
             )
+        shared = self.shared_noise and self.stack_basic == "haar"
         names = ("basic", "final") if self.stages == "both" else ("basic",)
         for name in names:
             passes[name] = GroupSettings(
@@ -226,10 +239,11 @@ class BM3D(Settings):
                 getattr(self, f"transform_{name}"),
                 getattr(self, f"stack_{name}"),
                 similar=getattr(self, f"similar_{name}"),
-                threshold=self.threshold,
+                threshold=self.threshold if name == "basic" else self.wiener,
                 wiener=name == "final",
                 kaiser=self.kaiser,
                 reproducible=self.reproducible,
+                shared_noise=shared and name == "basic",
             )
         return passes
 
@@ -250,12 +264,13 @@ class BM3D(Settings):
 
     @property
     def operations_per_pixel(self) -> float:
-        """Arithmetic of the plainest search and of the transforms."""
-        return sum(
-            (2.0 * one.search.window**2 * PATCH**2 + 200.0 * PATCH**2 * one.search.neighbours)
-            / one.search.step**2
-            for one in self.passes.values()
-        )
+        """Arithmetic of the searches and of the transforms."""
+        return sum(sum(one.operations_per_pixel) for one in self.passes.values())
+
+    @property
+    def operations_per_launch(self) -> float:
+        """The longest search, or the longest filtering of groups."""
+        return max(max(one.operations_per_pixel) for one in self.passes.values())
 
     def plan(self, arena: Arena) -> Plan:
         """Return what runs this filter on one device, from one thread."""

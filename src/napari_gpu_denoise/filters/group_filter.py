@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.filters.patch_noise import correlations
 from napari_gpu_denoise.filters.patch_search import Matches, PatchSearch, SearchSettings
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
@@ -24,7 +25,10 @@ _LARGEST_SIGMAS = 128
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """One pass: what is searched, and how groups are filtered."""
+    """One pass: what is searched, and how groups are filtered.
+
+    `threshold` is in sigma: where coefficients are cut, or what noise a Wiener filter is told of.
+    """
 
     search: SearchSettings
     transform: str
@@ -34,11 +38,21 @@ class GroupSettings:
     wiener: bool = False
     kaiser: float = 2.0
     reproducible: bool = True
+    shared_noise: bool = False
 
     @property
     def reach(self) -> int:
         """How far around a pixel the pass looks: to a reference, and from there to its matches."""
         return 2 * (self.search.window // 2) + PATCH - 1
+
+    @property
+    def operations_per_pixel(self) -> tuple[float, float]:
+        """Arithmetic of the search, and of the filtering of groups."""
+        search = self.search
+        images = 3 if self.wiener else 2
+        compared = 2.0 * search.window**2 * PATCH**2
+        transformed = images * search.neighbours * PATCH**2 * (10.0 + 2 * math.log2(PATCH))
+        return compared / search.step**2, transformed / search.step**2
 
     @property
     def slab_bytes_per_pixel(self) -> float:
@@ -93,6 +107,8 @@ def local_bytes(settings: GroupSettings, variant: GroupVariant) -> int:
     search, constants = settings.search, variant.constants
     parts = search.neighbours // constants["DEPTH"]
     each = 4 * (72 * parts + 2 * search.neighbours)
+    if settings.shared_noise:
+        each += search.neighbours * (search.neighbours - 1) // 2 + 64
     images = 1 + constants["LOCAL_TILE"]
     return constants["TEAMS"] * each + 4 * images * math.prod(slab_shape(search, variant))
 
@@ -179,6 +195,7 @@ class GroupFilter:
             "TRANSFORM": TRANSFORMS.index(settings.transform),
             "STACK": STACK_TRANSFORMS.index(settings.stack),
             "WIENER": int(settings.wiener),
+            "SHARED_NOISE": int(settings.shared_noise),
             "FLOAT_SUMS": int(self._floats),
             "ATOMIC_FLOAT": int("nvidia" in device.vendor.lower()),
             **self.variant.constants,
@@ -199,9 +216,12 @@ class GroupFilter:
             },
         )
         self._pad = arena.session.kernel("search/pad_far", {"SPLIT": 1})
-        window = np.kaiser(PATCH, settings.kaiser).astype(np.float32)
         flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-        self._kaiser = cl.Buffer(arena.session.context, flags, hostbuf=window)
+        window, correlation = np.kaiser(PATCH, settings.kaiser), correlations(settings.transform)
+        self._kaiser, self._correlation = (
+            cl.Buffer(arena.session.context, flags, hostbuf=values.astype(np.float32))
+            for values in (window, correlation)
+        )
         # Fixed point: as fine as fits in 31 bits, whatever is added up.
         self._added = self.variant.references * search.neighbours
         self._scale = 2.0 ** (31 - math.ceil(math.log2(_LARGEST_SIGMAS * self._added)))
@@ -308,7 +328,8 @@ class GroupFilter:
             *(*images, *layout, *matches.grid, i32(across)),
             *(matches.offsets, matches.keys, i32(matched)),
             *(noisy.levels, found.levels or noisy.levels, *sigma_map),
-            *(f32(settings.similar * PATCH**2), f32(settings.threshold**2), self._kaiser),
+            *(f32(settings.similar * PATCH**2), f32(settings.threshold**2)),
+            *(self._kaiser, self._correlation),
             *(f32(self._scale), f32(2.0**31 / self._added), f32(self._units)),
             *(slabs, weights),
         )

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from napari_gpu_denoise.errors import SaturationWarning, SettingsError
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.filters.call import denoised
 from napari_gpu_denoise.filters.patch_search import PatchSearch, SearchSettings, Variant
 from napari_gpu_denoise.filters.settings import Settings, setting
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.pipeline import TileSigma
-from napari_gpu_denoise.run import denoise
 from napari_gpu_denoise.tiles import Reach, Tile
 
 LARGEST_TABLE = 1 << 16
@@ -119,6 +118,11 @@ class NLMeans(Settings):
         """Arithmetic of the plainest search."""
         return 2.0 * self.offsets * self.patch**2 / self.step**2
 
+    @property
+    def operations_per_launch(self) -> float:
+        """The search takes nearly all."""
+        return self.operations_per_pixel
+
     def plan(self, arena: Arena) -> Plan:
         """Return what runs this filter on one device, from one thread."""
         return Plan(self, arena)
@@ -216,7 +220,7 @@ def nl_means(
     >>> out = nl_means(image, sigma=20)                              # doctest: +SKIP
     >>> out = nl_means(stack, axes="TYX", profile="fine")            # doctest: +SKIP
     """
-    result = denoise(
+    return denoised(
         image,
         NLMeans.of(settings, profile=profile, **changes),
         sigma,
@@ -228,14 +232,6 @@ def nl_means(
         progress=progress,
         cancel=cancel,
     )
-    if result.record.saturated:
-        warnings.warn(
-            f"{result.record.saturated} values were clipped to the range of {result.image.dtype}: "
-            "use dtype='float32' to keep them.",
-            SaturationWarning,
-            stacklevel=2,
-        )
-    return result.image
 
 
 class Plan:

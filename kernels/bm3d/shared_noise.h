@@ -1,0 +1,51 @@
+// The variance of the noise in each coefficient of a stack, where patches overlap and so share some of their noise.
+//
+// Reference: Makinen, Azzari and Foi 2020, section III, for white noise. Two patches apart by (dy, dx) have, in coefficient
+//   (fy, fx) of their 2D spectra, noise of covariance correlation[dy][fy] * correlation[dx][fx], in sigma squared.
+//   Along a Haar stack a pair counts in the difference that has one of the two on either side, and in all sums above:
+//   one addition a pair does.
+// Needs: REAL, NEIGHBOURS, PATCH.
+// Shapes: correlation (PATCH, PATCH), of each displacement and frequency; codes (PAIRS): (dy * PATCH + dx) of each pair, or
+//   APART, ordered by the difference they count in.
+
+#define PAIRS (NEIGHBOURS * (NEIGHBOURS - 1) / 2)
+#define APART 255
+// A coefficient of less noise is taken to have this much: rounding must not make it none.
+#define LEAST_VARIANCE 1.0e-3f
+
+// Place of the pair p < q among the codes.
+inline int pair_place(int p, int q)
+{
+    const int stride = 1 << (31 - clz(p ^ q));
+    const int block = p & ~(2 * stride - 1);
+    const int before = NEIGHBOURS / 2 * (stride - 1) + block / (2 * stride) * stride * stride;
+    return before + (p - block) * stride + q - block - stride;
+}
+
+inline uchar pair_code(int dy, int dx)
+{
+    return abs(dy) < PATCH && abs(dx) < PATCH ? abs(dy) * PATCH + abs(dx) : APART;
+}
+
+// Turns sums of covariances across the halves of each block, at the places of the differences in a stack of `size`,
+// into variances. On entry variance[k + stride] holds the sum across block k; variance[0] is not read.
+inline void variances_of_sums(REAL *variance, int size)
+{
+    REAL total[NEIGHBOURS];
+    #pragma unroll
+    for (int k = 0; k < NEIGHBOURS; ++k)
+        total[k] = (REAL)1.0f;
+    #pragma unroll
+    for (int stride = 1; stride < NEIGHBOURS; stride *= 2) {
+        if (stride < size) {
+            #pragma unroll
+            for (int k = 0; k < NEIGHBOURS; k += 2 * stride) {
+                const REAL both = total[k] + total[k + stride];
+                const REAL across = 2.0f * variance[k + stride];
+                variance[k + stride] = fmax((both - across) / (2.0f * stride), (REAL)LEAST_VARIANCE);
+                total[k] = both + across;
+            }
+        }
+    }
+    variance[0] = fmax(total[0] / max(size, 1), (REAL)LEAST_VARIANCE);
+}
