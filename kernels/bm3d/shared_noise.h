@@ -5,11 +5,13 @@
 //   Along a Haar stack a pair counts in the difference that has one of the two on either side, and in all sums above:
 //   one addition a pair does.
 // Needs: REAL, NEIGHBOURS, PATCH.
-// Shapes: correlation (PATCH, PATCH), of each displacement and frequency; codes (PAIRS): (dy * PATCH + dx) of each pair, or
-//   APART, ordered by the difference they count in.
+// Shapes: correlation (PATCH + 1, PATCH), of each displacement and frequency, the last row 0; codes (PAIRS): (dy * PATCH + dx)
+//   of each pair, or APART, ordered by the difference they count in.
 
 #define PAIRS (NEIGHBOURS * (NEIGHBOURS - 1) / 2)
-#define APART 255
+// Points to the row of 0: pairs need no test.
+#define APART (PATCH * PATCH)
+#define FOUR_APART (0x01010101u * APART)
 // A coefficient of less noise is taken to have this much: rounding must not make it none.
 #define LEAST_VARIANCE 1.0e-3f
 
@@ -45,6 +47,11 @@ inline void variances_of_sums(REAL *variance, int size)
                 variance[k + stride] = fmax((both - across) / (2.0f * stride), (REAL)LEAST_VARIANCE);
                 total[k] = both + across;
             }
+        } else {
+            // Beyond the stack there is nothing; but no noise at all would be divided by.
+            #pragma unroll
+            for (int k = 0; k < NEIGHBOURS; k += 2 * stride)
+                variance[k + stride] = (REAL)1.0f;
         }
     }
     variance[0] = fmax(total[0] / max(size, 1), (REAL)LEAST_VARIANCE);

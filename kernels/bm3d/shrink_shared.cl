@@ -159,6 +159,14 @@ inline int first_coefficient(int part)
 }
 
 #if SHARED_NOISE
+inline void add_pair(float *sum, uint code, __local const float *along_y, __local const float *along_x)
+{
+    const float y = along_y[code & ~(PATCH - 1)];
+    #pragma unroll
+    for (int i = 0; i < ROWS; ++i)
+        sum[i] = fma(y, along_x[code % PATCH * PATCH + i], sum[i]);
+}
+
 // Sums of covariances across the halves of each block of the stack, see variances_of_sums, for ROWS coefficients.
 inline void across_pairs(float *sums, __local const uchar *codes, __local const float *along_y,
                          __local const float *along_x)
@@ -171,15 +179,22 @@ inline void across_pairs(float *sums, __local const uchar *codes, __local const 
             #pragma unroll
             for (int i = 0; i < ROWS; ++i)
                 sum[i] = 0.0f;
-            for (int pair = 0; pair < stride * stride; ++pair) {
-                const uint code = *codes++;
-                if (code != APART) {
-                    const float y = along_y[code & ~(PATCH - 1)];
+#if NEIGHBOURS >= 8
+            for (int pair = 0; pair + 3 < stride * stride; pair += 4) {
+                const uint four = *(__local const uint *)(codes + pair);
+                if (four != FOUR_APART) {
                     #pragma unroll
-                    for (int i = 0; i < ROWS; ++i)
-                        sum[i] = fma(y, along_x[code % PATCH * PATCH + i], sum[i]);
+                    for (int c = 0; c < 32; c += 8)
+                        add_pair(sum, four >> c & 255, along_y, along_x);
                 }
             }
+            if (stride == 1)
+                add_pair(sum, codes[0], along_y, along_x);
+#else
+            for (int pair = 0; pair < stride * stride; ++pair)
+                add_pair(sum, codes[pair], along_y, along_x);
+#endif
+            codes += stride * stride;
             #pragma unroll
             for (int i = 0; i < ROWS; ++i)
                 sums[i * NEIGHBOURS + k + stride] = sum[i];
@@ -213,9 +228,9 @@ void shrink_shared(__global const float *noisy,
     __local float variances[TEAMS][NEIGHBOURS];
 #endif
 #if SHARED_NOISE
-    __local uchar codes[TEAMS][PAIRS];
-    __local float correlations[PATCH * PATCH] __attribute__((aligned(16)));
-    for (int k = get_local_id(1) * TEAM + get_local_id(0); k < PATCH * PATCH; k += ITEMS)
+    __local uchar codes[TEAMS][PAIRS] __attribute__((aligned(16)));
+    __local float correlations[(PATCH + 1) * PATCH] __attribute__((aligned(16)));
+    for (int k = get_local_id(1) * TEAM + get_local_id(0); k < (PATCH + 1) * PATCH; k += ITEMS)
         correlations[k] = correlation[k];
 #endif
 #if !FLOAT_SUMS

@@ -11,7 +11,7 @@ from napari_gpu_denoise.tiles import Span
 
 PATCH = 8
 # Instructions a transform of eight values takes in its quickest common form.
-TRANSFORM_COST = {"haar": 22, "dct": 40, "dft": 34, "bior1.5": 60}
+TRANSFORM_COST = {"haar": 22, "dct": 40, "dft": 34, "bior1.5": 38}
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,9 @@ def count(settings: BM3D, shape: tuple[int, int]) -> dict[tuple[str, str], Work]
         along_stacks = times * PATCH**2 * stack_cost(own["stack"], patches)
         # Difference to the level, scaled, for what is read; a few for each coefficient shrunk.
         rest = PATCH**2 * patches * (4 * (times - 1) + 2)
+        if settings.shared_noise and own["stack"] == "haar":
+            # Every pair of patches, in every coefficient.
+            rest += PATCH**2 * patches * (patches - 1) / 2
         found["shrink", name] = Work(
             bytes=4 * pixels * (3 if final else 2) + 4 * groups * patches,
             instructions=groups * (in_patches + along_stacks + rest),

@@ -84,8 +84,9 @@ def choose_group_variant(settings: GroupSettings, device: Device) -> GroupVarian
         return GroupVariant("shrink_lanes", {"GROUP_X": 8, "GROUP_Y": 4})
     limit = min(device.local_memory, 48 * 1024)
     neighbours = settings.search.neighbours
-    # A Wiener filter holds two spectra: fewer patches an item leave registers for more of them.
-    depth = 4 if settings.wiener and neighbours == 8 else min(neighbours, 8)
+    # Two spectra, or one and its variances: fewer patches an item leave registers for more items.
+    few = neighbours == 8 if settings.wiener else neighbours == 16 and settings.shared_noise
+    depth = 4 if few else min(neighbours, 8)
     for group_x, group_y, items in ((8, 4, 128), (8, 4, 64), (4, 4, 64), (2, 2, 32), (1, 1, 8)):
         for copies in range(1 + settings.wiener, -1, -1):
             constants = {

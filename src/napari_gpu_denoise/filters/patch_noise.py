@@ -49,8 +49,9 @@ def correlations(name: str) -> np.ndarray:
 
     Returns
     -------
-    ndarray of float64, shape (8, 8)
-        By displacement of the patches along that axis, and coefficient: 1 without displacement.
+    ndarray of float64, shape (9, 8)
+        By displacement of the patches along that axis, and coefficient: 1 without displacement, 0
+        where patches lie side by side.
     """
     matrix = transform_matrix(name)
-    return np.array([np.sum(matrix[:, d:] * matrix[:, : 8 - d], axis=1) for d in range(8)])
+    return np.array([np.sum(matrix[:, d:] * matrix[:, : 8 - d], axis=1) for d in range(9)])

@@ -82,7 +82,9 @@ def _squares(settings: SearchSettings):
 
 def _columns(settings: SearchSettings):
     patch, step, window = settings.patch, settings.step, settings.window
-    for group_x, group_y in ((32, 8), (32, 4), (16, 8), (16, 4), (8, 8)):
+    shapes = ((32, 8), (16, 8), (32, 4), (16, 4), (8, 8))
+    # Long lists fill the registers: a large work-group then leaves none for a second one.
+    for group_x, group_y in shapes if settings.neighbours <= 16 else shapes[1:]:
         columns, height = (group_x - 1) * step + patch, (group_y - 1) * step + patch
         items = group_x * group_y
         if columns > items or height > 40:
