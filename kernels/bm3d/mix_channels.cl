@@ -2,6 +2,7 @@
 //
 // Reference: methods page, "colour".
 // Grid: (pixels of a frame, frames, channels made).
+// Constants: none.
 // Shapes: given (channels, frames, pixels); matrix (made, channels); levels (channels, frames); made (made, frames, pixels).
 // With `weighted` every channel is first divided by its sigma; those without noise are left out.
 

@@ -2,6 +2,7 @@
 //
 // Reference: variances of independent noise add up.
 // Grid: (frames, channels made).
+// Constants: none.
 // Shapes: as in mix_channels; made_levels (made, frames).
 
 __kernel void mix_levels(__global const float *levels, int channels, __global const float *matrix, int weighted,

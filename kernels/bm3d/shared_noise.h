@@ -5,23 +5,29 @@
 //   Along a Haar stack a pair counts in the difference that has one of the two on either side, and in all sums above:
 //   one addition a pair does.
 // Needs: REAL, NEIGHBOURS, PATCH.
-// Shapes: correlation (PATCH + 1, PATCH), of each displacement and frequency, the last row 0; codes (PAIRS): (dy * PATCH + dx)
-//   of each pair, or APART, ordered by the difference they count in.
+// Shapes: correlation (PATCH + 1, PATCH), of each displacement and frequency, the last row 0; codes (CODES): (dy * PATCH + dx)
+//   of each pair, or APART, ordered by the difference they count in; blocks of 16 and more begin at multiples of 16.
 
-#define PAIRS (NEIGHBOURS * (NEIGHBOURS - 1) / 2)
+#define CODES ((NEIGHBOURS * (NEIGHBOURS - 1) / 2 + 15) / 16 * 16)
 // Points to the row of 0: pairs need no test.
 #define APART (PATCH * PATCH)
 #define FOUR_APART (0x01010101u * APART)
 // A coefficient of less noise is taken to have this much: rounding must not make it none.
 #define LEAST_VARIANCE 1.0e-3f
 
+// Where the codes of the blocks of a stride begin.
+inline int stride_place(int stride)
+{
+    const int before = NEIGHBOURS / 2 * (stride - 1);
+    return stride < 4 ? before : (before + 15) / 16 * 16;
+}
+
 // Place of the pair p < q among the codes.
 inline int pair_place(int p, int q)
 {
     const int stride = 1 << (31 - clz(p ^ q));
     const int block = p & ~(2 * stride - 1);
-    const int before = NEIGHBOURS / 2 * (stride - 1) + block / (2 * stride) * stride * stride;
-    return before + (p - block) * stride + q - block - stride;
+    return stride_place(stride) + block / 2 * stride + (p - block) * stride + q - block - stride;
 }
 
 inline uchar pair_code(int dy, int dx)

@@ -98,6 +98,10 @@ inline void across_pairs(float8 *sums, const uchar *codes, __global const float 
                 sums[i * NEIGHBOURS + k + stride] = sum[i];
         }
     }
+    #pragma unroll
+    for (int i = 0; i < 8; ++i)
+        for (int k = size; k < NEIGHBOURS; ++k)
+            sums[i * NEIGHBOURS + k] = (float8)0.0f;
 }
 #define VARIANCE(k) variance[k]
 #else
@@ -180,7 +184,7 @@ __kernel void shrink_lanes(__global const float *noisy,
         load_spectra(b, basic + first + (size_t)y * pitch + x, there, pitch, level, inverse, size);
 #endif
 #if SHARED_NOISE
-        uchar codes[PAIRS];
+        uchar codes[CODES];
         for (int p = 0; p < size - 1; ++p)
             for (int q = p + 1; q < size; ++q)
                 codes[pair_place(p, q)] = pair_code(place[p].z - place[q].z, place[p].w - place[q].w);

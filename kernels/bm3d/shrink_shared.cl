@@ -167,6 +167,13 @@ inline void add_pair(float *sum, uint code, __local const float *along_y, __loca
         sum[i] = fma(y, along_x[code % PATCH * PATCH + i], sum[i]);
 }
 
+inline void add_four(float *sum, uint four, __local const float *along_y, __local const float *along_x)
+{
+    #pragma unroll
+    for (int shift = 0; shift < 32; shift += 8)
+        add_pair(sum, four >> shift & 255, along_y, along_x);
+}
+
 // Sums of covariances across the halves of each block of the stack, see variances_of_sums, for ROWS coefficients.
 inline void across_pairs(float *sums, __local const uchar *codes, __local const float *along_y,
                          __local const float *along_x)
@@ -175,26 +182,26 @@ inline void across_pairs(float *sums, __local const uchar *codes, __local const 
     for (int stride = 1; stride < NEIGHBOURS; stride *= 2) {
         #pragma unroll
         for (int k = 0; k < NEIGHBOURS; k += 2 * stride) {
+            __local const uchar *block = codes + stride_place(stride) + k / 2 * stride;
             float sum[ROWS];
             #pragma unroll
             for (int i = 0; i < ROWS; ++i)
                 sum[i] = 0.0f;
-#if NEIGHBOURS >= 8
-            for (int pair = 0; pair + 3 < stride * stride; pair += 4) {
-                const uint four = *(__local const uint *)(codes + pair);
-                if (four != FOUR_APART) {
-                    #pragma unroll
-                    for (int c = 0; c < 32; c += 8)
-                        add_pair(sum, four >> c & 255, along_y, along_x);
+            // Sixteen at once: their loads do not wait for each other.
+            for (int pair = 0; pair + 15 < stride * stride; pair += 16) {
+                const uint4 many = *(__local const uint4 *)(block + pair);
+                if (any(many != FOUR_APART)) {
+                    add_four(sum, many.x, along_y, along_x);
+                    add_four(sum, many.y, along_y, along_x);
+                    add_four(sum, many.z, along_y, along_x);
+                    add_four(sum, many.w, along_y, along_x);
                 }
             }
-            if (stride == 1)
-                add_pair(sum, codes[0], along_y, along_x);
-#else
-            for (int pair = 0; pair < stride * stride; ++pair)
-                add_pair(sum, codes[pair], along_y, along_x);
-#endif
-            codes += stride * stride;
+            if (stride < 4) {
+                #pragma unroll
+                for (int pair = 0; pair < stride * stride; ++pair)
+                    add_pair(sum, block[pair], along_y, along_x);
+            }
             #pragma unroll
             for (int i = 0; i < ROWS; ++i)
                 sums[i * NEIGHBOURS + k + stride] = sum[i];
@@ -228,7 +235,7 @@ void shrink_shared(__global const float *noisy,
     __local float variances[TEAMS][NEIGHBOURS];
 #endif
 #if SHARED_NOISE
-    __local uchar codes[TEAMS][PAIRS] __attribute__((aligned(16)));
+    __local uchar codes[TEAMS][CODES] __attribute__((aligned(16)));
     __local float correlations[(PATCH + 1) * PATCH] __attribute__((aligned(16)));
     for (int k = get_local_id(1) * TEAM + get_local_id(0); k < (PATCH + 1) * PATCH; k += ITEMS)
         correlations[k] = correlation[k];
@@ -296,8 +303,9 @@ void shrink_shared(__global const float *noisy,
         TEAM_SYNC();
         for (int k = member; k < NEIGHBOURS; k += TEAM) {
             const uint key = matches[(size_t)k * columns];
-            const int4 offset = offsets[key & INDEX_MASK];
             const bool found = mine && key < FAR_KEY && (k == 0 || key_distance(key) <= limit);
+            // What is no match may point beyond the table.
+            const int4 offset = offsets[found ? key & INDEX_MASK : 0u];
             places[team][k] = found ? (offset.z << 16) | (offset.w & 0xffff) : INT_MIN;
 #if SIGMA_MAP
             const float s = found ? centre[offset.z * map_pitch + offset.w] : 0.0f;

@@ -11,7 +11,8 @@ inline void atomic_add_float(__global float *sum, float value)
     atomic_fetch_add_explicit((volatile __global atomic_float *)sum, value, memory_order_relaxed, memory_scope_device);
 #else
     volatile __global uint *bits = (volatile __global uint *)sum;
-    uint seen = *bits;
+    // A guess: a plain read would race with what others write.
+    uint seen = 0u;
     uint expected;
     do {
         expected = seen;

@@ -248,7 +248,7 @@ def told(record: Any, seconds: float) -> str:
     str
     """
     sigma = ", ".join(f"{value:.4g}" for value in record.sigma)
-    how = "given" if record.sigma_source == "given" else "estimated"
+    how = "given" if record.sigma_source.startswith("given") else "estimated"
     sentences = [
         f"Done in {seconds:.2g} s." if seconds < 9.5 else f"Done in {seconds:.0f} s.",
         f"Noise {sigma} grey levels ({how}).",

@@ -40,7 +40,7 @@ def _step(default: int, of: str):
 
 def _window(default: int, of: str):
     help = f"Full width of the search window {of} (odd)"
-    return setting(default, help, bounds=(1, 101), unit="pixels", advanced=True)
+    return setting(default, help, bounds=(1, 63), unit="pixels", advanced=True)
 
 
 def _neighbours(default: int, of: str):

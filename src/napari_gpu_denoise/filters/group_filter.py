@@ -87,19 +87,24 @@ def choose_group_variant(settings: GroupSettings, device: Device) -> GroupVarian
     # Two spectra, or one and its variances: fewer patches an item leave registers for more items.
     few = neighbours == 8 if settings.wiener else neighbours == 16 and settings.shared_noise
     depth = 4 if few else min(neighbours, 8)
-    for group_x, group_y, items in ((8, 4, 128), (8, 4, 64), (4, 4, 64), (2, 2, 32), (1, 1, 8)):
+    most = 256 if few and settings.shared_noise else 128
+    # Copies pay more than many items do, and neighbouring references that share a slab most of all.
+    shapes = ((8, 4, (most, 64)), (4, 4, (64,)), (2, 2, (32,)), (1, 1, (8,)))
+    for group_x, group_y, sizes in shapes:
         for copies in range(1 + settings.wiener, -1, -1):
-            constants = {
-                "GROUP_X": group_x,
-                "GROUP_Y": group_y,
-                "DEPTH": depth,
-                "TEAMS": max(1, min(items * depth // (8 * neighbours), group_x * group_y)),
-                "LOCAL_TILE": copies,
-                "WARP_SYNC": int("nvidia" in device.vendor.lower()),
-            }
-            variant = GroupVariant("shrink_shared", constants)
-            if local_bytes(settings, variant) <= limit and items <= device.max_group:
-                return variant
+            for items in sizes:
+                teams = items * depth // (8 * neighbours)
+                constants = {
+                    "GROUP_X": group_x,
+                    "GROUP_Y": group_y,
+                    "DEPTH": depth,
+                    "TEAMS": max(1, min(teams, group_x * group_y)),
+                    "LOCAL_TILE": copies,
+                    "WARP_SYNC": int("nvidia" in device.vendor.lower()),
+                }
+                variant = GroupVariant("shrink_shared", constants)
+                if local_bytes(settings, variant) <= limit and items <= device.max_group:
+                    return variant
     return variant
 
 
@@ -109,7 +114,7 @@ def local_bytes(settings: GroupSettings, variant: GroupVariant) -> int:
     parts = search.neighbours // constants["DEPTH"]
     each = 4 * (72 * parts + 2 * search.neighbours)
     if settings.shared_noise:
-        each += search.neighbours * (search.neighbours - 1) // 2 + 64
+        each += search.neighbours * (search.neighbours - 1) // 2 + 80
     images = 1 + constants["LOCAL_TILE"]
     return constants["TEAMS"] * each + 4 * images * math.prod(slab_shape(search, variant))
 
@@ -158,6 +163,13 @@ class Found:
     levels: Any = None
 
 
+def float_atomics(device: Device) -> int:
+    """Return how a device adds floats in memory, as kernels/common/atomic_float.h numbers it."""
+    if "nvidia" in device.vendor.lower():
+        return 1
+    return 2 if "cl_ext_float_atomics" in device.handle.extensions else 0
+
+
 class GroupFilter:
     """Kernels and buffers of one pass; belongs to one thread.
 
@@ -198,7 +210,7 @@ class GroupFilter:
             "WIENER": int(settings.wiener),
             "SHARED_NOISE": int(settings.shared_noise),
             "FLOAT_SUMS": int(self._floats),
-            "ATOMIC_FLOAT": int("nvidia" in device.vendor.lower()),
+            "ATOMIC_FLOAT": float_atomics(device) if self._floats else 0,
             **self.variant.constants,
         }
         self._shrink: dict[bool, Any] = {}
@@ -371,7 +383,10 @@ class GroupFilter:
     def _kernel(self, sigma_map: bool):
         if sigma_map not in self._shrink:
             self._shrink[sigma_map] = self.arena.session.kernel(
-                f"bm3d/{self.variant.kernel}", {**self._constants, "SIGMA_MAP": int(sigma_map)}
+                f"bm3d/{self.variant.kernel}",
+                {**self._constants, "SIGMA_MAP": int(sigma_map)},
+                # Atomic floats are an extension to the atomics of OpenCL C 3.0.
+                standard="CL3.0" if self._constants["ATOMIC_FLOAT"] == 2 else "CL1.2",
             )
         return self._shrink[sigma_map]
 

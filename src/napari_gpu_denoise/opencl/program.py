@@ -12,8 +12,9 @@ from napari_gpu_denoise.errors import KernelError
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.source import expand, name_lines
 
-# No relaxed mathematics: unsafe flags have given coloured blocks on some drivers.
-_OPTIONS = ("-cl-std=CL1.2",)
+# Options of all programs. No relaxed mathematics: unsafe flags have given coloured blocks on some
+# drivers.
+_OPTIONS: tuple[str, ...] = ()
 
 _lock = threading.RLock()
 _sessions: dict[tuple[str, str, int], Session] = {}
@@ -39,7 +40,7 @@ class Session:
         properties = cl.command_queue_properties.PROFILING_ENABLE if profiling else 0
         return cl.CommandQueue(self.context, properties=properties)
 
-    def kernel(self, name: str, constants: Mapping[str, int]):
+    def kernel(self, name: str, constants: Mapping[str, int], standard: str = "CL1.2"):
         """Return a new kernel object; its program is built once per process.
 
         Parameters
@@ -48,6 +49,8 @@ class Session:
             Path of the kernel file without its ending; the last part names the kernel.
         constants : mapping of str to int
             Build constants (``-D``), those that change the structure of loops.
+        standard : str, optional
+            Version of OpenCL C.
 
         Raises
         ------
@@ -56,17 +59,17 @@ class Session:
         """
         import pyopencl as cl
 
-        key = (name, tuple(sorted(constants.items())))
+        key = (name, tuple(sorted(constants.items())), standard)
         with _lock:
             program = self.programs.get(key)
             if program is None:
-                program = self.programs[key] = self._build(name, constants)
+                program = self.programs[key] = self._build(name, constants, standard)
         return cl.Kernel(program, name.rsplit("/", 1)[-1])
 
-    def _build(self, name: str, constants: Mapping[str, int]):
+    def _build(self, name: str, constants: Mapping[str, int], standard: str):
         import pyopencl as cl
 
-        options = [*_OPTIONS, *(f"-D{key}={value}" for key, value in constants.items())]
+        options = [f"-cl-std={standard}", *_OPTIONS, *(f"-D{k}={v}" for k, v in constants.items())]
         with warnings.catch_warnings():
             # Compilers chat; what they say is shown when a build fails.
             warnings.simplefilter("ignore", cl.CompilerWarning)
