@@ -150,7 +150,25 @@ def napari_pictures() -> None:
     window.resize(SIZE[0], SIZE[1] + 250)
     settle(1)
     save(panel, "panel")
+    viewer.window.remove_dock_widget(panel)
+    window.resize(*SIZE)
+    picture_of_bm3d(viewer, window)
     viewer.close()
+
+
+def picture_of_bm3d(viewer, window) -> None:
+    """Run BM3D from its panel, and save the panel as it is then."""
+    viewer.layers.selection.active = viewer.layers["fluorescence"]
+    filters = item(item(viewer.window.layers_menu, "Filter").menu(), "Denoise (GPU)").menu()
+    item(filters, "BM3D (GPU Denoise)").trigger()
+    panel = viewer.window.dock_widgets["BM3D (GPU Denoise)"]
+    wait_for(lambda: panel.device.caption.text())
+    panel.form.profile.setCurrentText("fast")
+    panel.run_button.click()
+    wait_for(lambda: not panel.run_button.isEnabled())
+    wait_for(panel.run_button.isEnabled)
+    settle(1)
+    save(panel, "panel_bm3d")
 
 
 def readme_picture() -> None:

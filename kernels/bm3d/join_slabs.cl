@@ -22,13 +22,13 @@
 
 #if !FLOAT_SUMS
 // First and last slab along an axis that may hold position `at` of the tile.
-inline int first_slab(int at, int first, int references, int length)
+static inline int first_slab(int at, int first, int references, int length)
 {
     const int reach = at - first + WINDOW / 2 - length;
     return reach < 0 ? 0 : reach / (references * STEP) + 1;
 }
 
-inline int last_slab(int at, int first, int references, int slabs)
+static inline int last_slab(int at, int first, int references, int slabs)
 {
     // One more: the last slab lies before its place on the grid where the last reference does.
     return min((at - first + WINDOW / 2) / (references * STEP) + 1, slabs - 1);

@@ -25,7 +25,7 @@
 #define NORM3 1.0f
 #endif
 
-inline void correct_sums(REAL *s, const REAL *d, float by)
+static inline void correct_sums(REAL *s, const REAL *d, float by)
 {
     s[0] += by * (d[3] - d[1]);
     s[1] += by * (d[0] - d[2]);
@@ -33,7 +33,7 @@ inline void correct_sums(REAL *s, const REAL *d, float by)
     s[3] += by * (d[2] - d[0]);
 }
 
-inline void transform_forward(REAL *v)
+static inline void transform_forward(REAL *v)
 {
     REAL s[4], d[4];
     #pragma unroll
@@ -55,7 +55,7 @@ inline void transform_forward(REAL *v)
         v[4 + n] = d[n];
 }
 
-inline void transform_inverse(REAL *v)
+static inline void transform_inverse(REAL *v)
 {
     const REAL a = 0.5f * v[0] + (0.5f * NORM3) * v[1];
     const REAL b = 0.5f * v[0] - (0.5f * NORM3) * v[1];
@@ -88,7 +88,7 @@ inline void transform_inverse(REAL *v)
 #define C6 0.19134172f
 #define C7 0.09754516f
 
-inline void transform_forward(REAL *v)
+static inline void transform_forward(REAL *v)
 {
     const REAL s0 = v[0] + v[7], s1 = v[1] + v[6], s2 = v[2] + v[5], s3 = v[3] + v[4];
     const REAL d0 = v[0] - v[7], d1 = v[1] - v[6], d2 = v[2] - v[5], d3 = v[3] - v[4];
@@ -103,7 +103,7 @@ inline void transform_forward(REAL *v)
     v[7] = C7 * d0 - C5 * d1 + C3 * d2 - C1 * d3;
 }
 
-inline void transform_inverse(REAL *v)
+static inline void transform_inverse(REAL *v)
 {
     const REAL even = C4 * (v[0] + v[4]), odd = C4 * (v[0] - v[4]);
     const REAL p = C2 * v[2] + C6 * v[6], q = C6 * v[2] - C2 * v[6];
@@ -127,7 +127,7 @@ inline void transform_inverse(REAL *v)
 // Orthonormal: mean, cosine and sine of 1, 2, 3 turns, alternating sum.
 #define R8 0.35355339f
 
-inline void transform_forward(REAL *v)
+static inline void transform_forward(REAL *v)
 {
     const REAL a0 = v[0] + v[4], a1 = v[1] + v[5], a2 = v[2] + v[6], a3 = v[3] + v[7];
     const REAL b0 = v[0] - v[4], b1 = v[1] - v[5], b2 = v[2] - v[6], b3 = v[3] - v[7];
@@ -143,7 +143,7 @@ inline void transform_forward(REAL *v)
     v[6] = 0.5f * (s - b2);
 }
 
-inline void transform_inverse(REAL *v)
+static inline void transform_inverse(REAL *v)
 {
     const REAL even = R8 * (v[0] + v[7]), odd = R8 * (v[0] - v[7]);
     const REAL a0 = even + 0.5f * v[3], a2 = even - 0.5f * v[3];

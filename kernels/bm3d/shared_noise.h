@@ -16,28 +16,28 @@
 #define LEAST_VARIANCE 1.0e-3f
 
 // Where the codes of the blocks of a stride begin.
-inline int stride_place(int stride)
+static inline int stride_place(int stride)
 {
     const int before = NEIGHBOURS / 2 * (stride - 1);
     return stride < 4 ? before : (before + 15) / 16 * 16;
 }
 
 // Place of the pair p < q among the codes.
-inline int pair_place(int p, int q)
+static inline int pair_place(int p, int q)
 {
     const int stride = 1 << (31 - clz(p ^ q));
     const int block = p & ~(2 * stride - 1);
     return stride_place(stride) + block / 2 * stride + (p - block) * stride + q - block - stride;
 }
 
-inline uchar pair_code(int dy, int dx)
+static inline uchar pair_code(int dy, int dx)
 {
     return abs(dy) < PATCH && abs(dx) < PATCH ? abs(dy) * PATCH + abs(dx) : APART;
 }
 
 // Turns sums of covariances across the halves of each block, at the places of the differences in a stack of `size`,
 // into variances. On entry variance[k + stride] holds the sum across block k; variance[0] is not read.
-inline void variances_of_sums(REAL *variance, int size)
+static inline void variances_of_sums(REAL *variance, int size)
 {
     REAL total[NEIGHBOURS];
     #pragma unroll

@@ -27,7 +27,7 @@ typedef int8 UNALIGNED_INT __attribute__((aligned(4)));
 #define ROW(pointer) (*(__global const UNALIGNED *)(pointer))
 
 // Three perfect shuffles of the rows' values transpose eight rows.
-inline void transpose(float8 *v)
+static inline void transpose(float8 *v)
 {
     #pragma unroll
     for (int stage = 0; stage < 3; ++stage) {
@@ -44,7 +44,7 @@ inline void transpose(float8 *v)
     }
 }
 
-inline float lanes_sum(float8 v)
+static inline float lanes_sum(float8 v)
 {
     const float4 four = v.lo + v.hi;
     const float2 two = four.lo + four.hi;
@@ -52,7 +52,7 @@ inline float lanes_sum(float8 v)
 }
 
 // v holds [row of the spectrum][patch].
-inline void load_spectra(float8 *v, __global const float *pixels, const int *there, int pitch, float level, float inverse,
+static inline void load_spectra(float8 *v, __global const float *pixels, const int *there, int pitch, float level, float inverse,
                          int size)
 {
     for (int k = 0; k < size; ++k) {
@@ -75,7 +75,7 @@ inline void load_spectra(float8 *v, __global const float *pixels, const int *the
 
 #if SHARED_NOISE
 // Sums of covariances across the halves of each block of the stack, see variances_of_sums, for all eight rows of spectra.
-inline void across_pairs(float8 *sums, const uchar *codes, __global const float *correlation, int size)
+static inline void across_pairs(float8 *sums, const uchar *codes, __global const float *correlation, int size)
 {
     for (int stride = 1; stride < size; stride *= 2) {
         for (int k = 0; k < size; k += 2 * stride) {

@@ -66,7 +66,7 @@ typedef float REAL;
 #endif
 
 // Columns to rows and back, among the eight items of a part (algorithm 9).
-inline void transpose(float *v, __local float *scratch, int lane)
+static inline void transpose(float *v, __local float *scratch, int lane)
 {
     TEAM_SYNC();
     #pragma unroll
@@ -81,7 +81,7 @@ inline void transpose(float *v, __local float *scratch, int lane)
 #define VALUES (DEPTH * 8)
 
 // Swaps halves of what two parts hold: the lower part keeps its first half and gets the other's first half.
-inline void swap_halves(float *v, __local float *scratch, int item, int other, bool lower)
+static inline void swap_halves(float *v, __local float *scratch, int item, int other, bool lower)
 {
     #pragma unroll
     for (int start = 0; start < VALUES / 2; start += 8) {
@@ -114,7 +114,7 @@ inline void swap_halves(float *v, __local float *scratch, int item, int other, b
 
 // From DEPTH patches with 8 coefficients each to NEIGHBOURS patches with 8 / PARTS each, and back (algorithm 10): v holds
 // [coefficient][patch].
-inline void gather_stack(float *v, __local float *scratch, int item)
+static inline void gather_stack(float *v, __local float *scratch, int item)
 {
 #if PARTS > 1
     swap_halves(v, scratch, item, item ^ 8, !(item & 8));
@@ -126,7 +126,7 @@ inline void gather_stack(float *v, __local float *scratch, int item)
 #endif
 }
 
-inline void scatter_stack(float *v, __local float *scratch, int item)
+static inline void scatter_stack(float *v, __local float *scratch, int item)
 {
 #if PARTS > 2
     REGROUP(2 * DEPTH, together, apart);
@@ -153,13 +153,13 @@ inline void scatter_stack(float *v, __local float *scratch, int item)
     }
 
 // First x frequency of the coefficients that a part holds of a stack.
-inline int first_coefficient(int part)
+static inline int first_coefficient(int part)
 {
     return (part & 1) * 4 + (part & 2);
 }
 
 #if SHARED_NOISE
-inline void add_pair(float *sum, uint code, __local const float *along_y, __local const float *along_x)
+static inline void add_pair(float *sum, uint code, __local const float *along_y, __local const float *along_x)
 {
     const float y = along_y[code & ~(PATCH - 1)];
     #pragma unroll
@@ -167,7 +167,7 @@ inline void add_pair(float *sum, uint code, __local const float *along_y, __loca
         sum[i] = fma(y, along_x[code % PATCH * PATCH + i], sum[i]);
 }
 
-inline void add_four(float *sum, uint four, __local const float *along_y, __local const float *along_x)
+static inline void add_four(float *sum, uint four, __local const float *along_y, __local const float *along_x)
 {
     #pragma unroll
     for (int shift = 0; shift < 32; shift += 8)
@@ -175,7 +175,7 @@ inline void add_four(float *sum, uint four, __local const float *along_y, __loca
 }
 
 // Sums of covariances across the halves of each block of the stack, see variances_of_sums, for ROWS coefficients.
-inline void across_pairs(float *sums, __local const uchar *codes, __local const float *along_y,
+static inline void across_pairs(float *sums, __local const uchar *codes, __local const float *along_y,
                          __local const float *along_x)
 {
     #pragma unroll

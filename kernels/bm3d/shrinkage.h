@@ -8,7 +8,7 @@
 #define SMALLEST_SIGMA 1.0e-18f
 
 // Hard threshold: removes coefficients whose square is below limit * variance; adds up the variances of the others.
-inline REAL removed_hard(REAL c, float limit, REAL variance, REAL *sum)
+static inline REAL removed_hard(REAL c, float limit, REAL variance, REAL *sum)
 {
     const REAL large = select((REAL)0.0f, (REAL)1.0f, c * c >= limit * variance);
     *sum += large * variance;
@@ -17,7 +17,7 @@ inline REAL removed_hard(REAL c, float limit, REAL variance, REAL *sum)
 
 // Wiener filter told by the coefficient b of the basic estimate and of noise of strength * variance; adds up the
 // variances of what is left.
-inline REAL removed_wiener(REAL c, REAL b, float strength, REAL variance, REAL *sum)
+static inline REAL removed_wiener(REAL c, REAL b, float strength, REAL variance, REAL *sum)
 {
     const REAL noise = strength * variance / (b * b + strength * variance);
     const REAL factor = 1.0f - noise;
@@ -26,7 +26,7 @@ inline REAL removed_wiener(REAL c, REAL b, float strength, REAL variance, REAL *
 }
 
 // Weight of a group as a whole number of `units`, so that numerator and denominator are made from the same one.
-inline int group_units(float sum, float units)
+static inline int group_units(float sum, float units)
 {
     return max(convert_int_rte(units / max(sum, 1.0f)), 1);
 }

@@ -9,7 +9,7 @@
 #define HADAMARD 1
 #define DCT_STACK 2
 
-inline float stack_gain(int size)
+static inline float stack_gain(int size)
 {
 #if STACK == HADAMARD
     return (float)size;
@@ -19,7 +19,7 @@ inline float stack_gain(int size)
 }
 
 #if STACK == HADAMARD
-inline void stack_forward(REAL *v, int size)
+static inline void stack_forward(REAL *v, int size)
 {
     #pragma unroll
     for (int stride = 1; stride < NEIGHBOURS; stride *= 2) {
@@ -36,14 +36,14 @@ inline void stack_forward(REAL *v, int size)
     }
 }
 
-inline void stack_inverse(REAL *v, int size)
+static inline void stack_inverse(REAL *v, int size)
 {
     stack_forward(v, size);
 }
 #endif
 
 #if STACK == HAAR_STACK
-inline void stack_forward(REAL *v, int size)
+static inline void stack_forward(REAL *v, int size)
 {
     #pragma unroll
     for (int stride = 1; stride < NEIGHBOURS; stride *= 2) {
@@ -58,7 +58,7 @@ inline void stack_forward(REAL *v, int size)
     }
 }
 
-inline void stack_inverse(REAL *v, int size)
+static inline void stack_inverse(REAL *v, int size)
 {
     #pragma unroll
     for (int stride = NEIGHBOURS / 2; stride > 0; stride /= 2) {
@@ -84,7 +84,7 @@ __constant float QUARTER[33] = {
     0.00000000f};
 
 // cos(t pi / 64)
-inline float cosine(int t)
+static inline float cosine(int t)
 {
     const int half_turns = (t >> 6) & 1;
     const int within = t & 63;
@@ -93,13 +93,13 @@ inline float cosine(int t)
 }
 
 // Entry (k, j) of the orthonormal DCT of `size` values.
-inline float stack_cosine(int k, int j, int size)
+static inline float stack_cosine(int k, int j, int size)
 {
     const float norm = k == 0 ? rsqrt((float)size) : sqrt(2.0f / size);
     return norm * cosine(k * (2 * j + 1) * (32 / size));
 }
 
-inline void stack_forward(REAL *v, int size)
+static inline void stack_forward(REAL *v, int size)
 {
     REAL in[NEIGHBOURS];
     #pragma unroll
@@ -115,7 +115,7 @@ inline void stack_forward(REAL *v, int size)
     }
 }
 
-inline void stack_inverse(REAL *v, int size)
+static inline void stack_inverse(REAL *v, int size)
 {
     REAL in[NEIGHBOURS];
     #pragma unroll

@@ -3,7 +3,7 @@
 // ATOMIC_FLOAT: 1 for NVIDIA's instruction (OpenCL C 1.2 has none), 2 for cl_ext_float_atomics (OpenCL C 3.0), 0 for
 // compare-and-exchange, which every device has.
 
-inline void atomic_add_float(__global float *sum, float value)
+static inline void atomic_add_float(__global float *sum, float value)
 {
 #if ATOMIC_FLOAT == 1
     asm volatile("red.global.add.f32 [%0], %1;" :: "l"(sum), "f"(value) : "memory");

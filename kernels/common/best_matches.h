@@ -8,7 +8,7 @@
 
 #define PENDING (CHUNK + 8)
 
-inline void insert_key(uint *best, uint key)
+static inline void insert_key(uint *best, uint key)
 {
     #pragma unroll
     for (int k = 0; k < NEIGHBOURS; ++k) {
@@ -18,7 +18,7 @@ inline void insert_key(uint *best, uint key)
     }
 }
 
-inline void order_keys(uint *keys, int a, int b)
+static inline void order_keys(uint *keys, int a, int b)
 {
     const uint low = min(keys[a], keys[b]);
     keys[b] = max(keys[a], keys[b]);
@@ -29,7 +29,7 @@ inline void order_keys(uint *keys, int a, int b)
 // maxima instead of 32 for each key.
 #define MERGES (NEIGHBOURS == 8 || NEIGHBOURS == 16 || NEIGHBOURS == 32)
 
-inline void merge_eight(uint *best, uint *eight)
+static inline void merge_eight(uint *best, uint *eight)
 {
 #if MERGES
     order_keys(eight, 0, 1); order_keys(eight, 2, 3); order_keys(eight, 4, 5); order_keys(eight, 6, 7);
@@ -51,7 +51,7 @@ inline void merge_eight(uint *best, uint *eight)
 #endif
 }
 
-inline void insert_pending(uint *best, __local const uint *pending, int count)
+static inline void insert_pending(uint *best, __local const uint *pending, int count)
 {
 #if MERGES
     for (int start = 0; start < count; start += 8) {
@@ -67,7 +67,7 @@ inline void insert_pending(uint *best, __local const uint *pending, int count)
 #endif
 }
 
-inline void offer_key(const uint *best, __local uint *pending, int *count, uint key)
+static inline void offer_key(const uint *best, __local uint *pending, int *count, uint key)
 {
     if (key < best[NEIGHBOURS - 1]) {
         pending[*count * GROUP_SIZE] = key;
@@ -76,13 +76,13 @@ inline void offer_key(const uint *best, __local uint *pending, int *count, uint 
 }
 
 // Candidates after which pending keys are inserted again, once `seen` have been offered.
-inline int next_insertion(int seen)
+static inline int next_insertion(int seen)
 {
     return seen + max(seen / 6, 1);
 }
 
 // To be called after every chunk of offers.
-inline void keep_pending(uint *best, __local uint *pending, int *count, bool due)
+static inline void keep_pending(uint *best, __local uint *pending, int *count, bool due)
 {
     if (due || *count > PENDING - CHUNK) {
         insert_pending(best, pending, *count);
@@ -91,7 +91,7 @@ inline void keep_pending(uint *best, __local uint *pending, int *count, bool due
 }
 
 // Inserts what is still pending and writes the list, one row of `columns` values a rank.
-inline void store_matches(uint *best, __local const uint *pending, int count, __global uint *out, int columns)
+static inline void store_matches(uint *best, __local const uint *pending, int count, __global uint *out, int columns)
 {
     insert_pending(best, pending, count);
     #pragma unroll

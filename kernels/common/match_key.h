@@ -11,7 +11,7 @@
 #include "common/far.h"
 #define FAR_KEY 0x70000000u
 
-inline float key_distance(uint key)
+static inline float key_distance(uint key)
 {
     const uint cut = key & ~INDEX_MASK;
     return as_float(cut == 0u ? 0u : cut | ((INDEX_MASK + 1u) >> 1));

@@ -10,7 +10,7 @@
 
 #include "common/patch_grid.h"
 
-inline float tent(int i)
+static inline float tent(int i)
 {
     return (float)min(i + 1, PATCH - i);
 }

@@ -23,7 +23,7 @@
 #define TILE_Y (HEIGHT + WINDOW - 1)
 
 // The sum of PATCH squares from each patch row on. For STEP = 1 sums of 1, 2, 4, ... squares are built once and joined.
-inline void column_sums(float *squares, float *sums)
+static inline void column_sums(float *squares, float *sums)
 {
 #if STEP == 1
     int offset = 0;

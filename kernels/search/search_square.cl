@@ -26,7 +26,7 @@
 #define RUN (STEP + CHUNK)
 #define LAST_CHUNK (WINDOW - (CHUNKS - 1) * CHUNK)
 
-inline void load_run(float *run, __local const float *from)
+static inline void load_run(float *run, __local const float *from)
 {
 #if STEP % 4 == 0 && CHUNK % 4 == 0
     #pragma unroll

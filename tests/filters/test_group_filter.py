@@ -14,6 +14,7 @@ from filters.one_pass import (
     SEARCHED_SIGMA,
     SIGMA,
     Images,
+    Plain,
     Run,
     compare,
     lanes,
@@ -22,31 +23,20 @@ from filters.one_pass import (
     sigma_map,
 )
 from napari_gpu_denoise.filters.group_filter import STACK_TRANSFORMS, TRANSFORMS
-from napari_gpu_denoise.opencl import program
+from napari_gpu_denoise.opencl.program import session
 from reference.block_matching import find_matches
 
 HARD_OR_WIENER = pytest.mark.parametrize("wiener", [False, True], ids=["hard", "Wiener"])
 
 
-class Plain(program.Session):
-    """Programs that the compiler does not optimise: each of hundreds would take it seconds."""
-
-    def _build(self, *given):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(program, "_OPTIONS", (*program._OPTIONS, "-cl-opt-disable"))
-            return super()._build(*given)
-
-
 @pytest.fixture(scope="module")
 def plain(device):
-    import pyopencl as cl
-
-    return Plain(device, cl.Context([device.handle]))
+    return Plain.of(device)
 
 
 @pytest.fixture(scope="module")
 def optimised(device):
-    return program.session(device)
+    return session(device)
 
 
 @HARD_OR_WIENER
@@ -90,19 +80,49 @@ def test_groups_under_a_map_of_sigma(plain, variant, wiener):
     assert not np.array_equal(run.out, run.images.noisy)
 
 
+# Sizes of groups, and those of work-items that hold them, that share noise.
+SHARED_NOISE = [(n, lanes()) for n in (1, 2, 8, 32)]
+SHARED_NOISE += [(n, shared(d)) for n, d in ((1, 1), (2, 2), (4, 4), (4, 2), (8, 8), (8, 2))]
+SHARED_NOISE += [(n, shared(d)) for n, d in ((16, 8), (16, 4), (32, 32), (32, 16), (32, 8))]
+
+
+@HARD_OR_WIENER
+@pytest.mark.parametrize(("neighbours", "variant"), SHARED_NOISE, ids=str)
+def test_noise_that_overlapping_patches_share(plain, neighbours, variant, wiener):
+    transform = TRANSFORMS[neighbours.bit_length() % 4]
+    # Matches of all kinds: patches that overlap, and in the wider window some that do not.
+    given = settings(neighbours, transform, "haar", wiener, window=21, shared_noise=True)
+    run = Run(plain, given, variant, Images.of())
+    assert compare(run) >= {1, neighbours}
+    if neighbours == 8:
+        alone = Run(plain, replace(given, shared_noise=False), variant, Images.of())
+        assert not np.array_equal(run.out, alone.out)
+
+
+@HARD_OR_WIENER
+@pytest.mark.parametrize("variant", [lanes(), shared(4, 2)], ids=lambda v: v.kernel)
+def test_shared_noise_of_every_transform(plain, variant, wiener):
+    for transform in TRANSFORMS:
+        given = settings(8, transform, "haar", wiener, shared_noise=True)
+        assert compare(Run(plain, given, variant, Images.of(), sigma_map())) >= {1, 4, 8}
+
+
 @HARD_OR_WIENER
 @pytest.mark.parametrize("variant", [lanes(), shared(4)], ids=lambda v: v.kernel)
 def test_groups_as_the_compiler_optimises_them(optimised, variant, wiener):
-    run = Run(optimised, settings(8, "bior1.5", "haar", wiener), variant, Images.of(2))
+    run = Run(
+        optimised, settings(8, "bior1.5", "haar", wiener, shared_noise=True), variant, Images.of(2)
+    )
     assert compare(run) == {1, 2, 4, 8}
 
 
-@pytest.mark.parametrize("threshold", [0.0, 0.5, 10.0])
 @pytest.mark.parametrize("variant", [lanes(), shared(4)], ids=lambda v: v.kernel)
-def test_groups_that_lose_nothing_or_nearly_all(plain, variant, threshold):
-    run = Run(plain, settings(8, "dct", "dct", threshold=threshold), variant, Images.of())
-    compare(run)
-    assert np.array_equal(run.out, run.images.noisy) == (threshold == 0)
+def test_groups_that_lose_nothing_or_nearly_all(plain, variant):
+    for threshold in (0.5, 10.0):
+        run = Run(plain, settings(8, "dct", "dct", threshold=threshold), variant, Images.of())
+        assert compare(run) == {1, 2, 4, 8}
+    run = Run(plain, settings(8, "dct", "dct", threshold=0.0), variant, Images.of())
+    np.testing.assert_array_equal(run.out, run.images.noisy)
 
 
 @pytest.mark.parametrize(("window", "neighbours"), [(9, 16), (5, 8), (1, 1), (21, 32)])
@@ -120,7 +140,7 @@ def test_matches_are_those_of_the_reference(plain, window, neighbours):
 # What the groups of a frame make together
 
 
-@pytest.mark.parametrize("wiener", [False, True], ids=["hard", "Wiener"])
+@HARD_OR_WIENER
 @pytest.mark.parametrize(
     ("variant", "changes"),
     [

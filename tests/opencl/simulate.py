@@ -1,7 +1,8 @@
 """Run filters, or single kernel files, on Oclgrind with all its checks; called by test_simulator.
 
-    python simulate.py filter NAME FOLDER     every case of a filter; results go to FOLDER
-    python simulate.py kernel FILE            one kernel: (global const float *, global float *)
+    python simulate.py filter NAME FOLDER         every case of a filter; results go to FOLDER
+    python simulate.py case NAME CASE KERNELS     one case of it, with the kernels of another folder
+    python simulate.py kernel FILE                one kernel: (global const float *, global float *)
 
 Oclgrind writes what it finds to the standard error, where a line ``== case`` goes before each case.
 """
@@ -20,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from napari_gpu_denoise.axes import Levels, arrange
 from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.opencl import source
 from napari_gpu_denoise.opencl.device import devices
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
@@ -38,28 +40,56 @@ CHECKS = {
     "PYOPENCL_NO_CACHE": "1",
 }
 
-# What filters look at when they choose their kernels.
+# What filters look at when they choose their kernels. BM3D works on whole groups of references, be
+# they there or not: with less local memory it makes small ones, and is done in seconds.
 PROFILES = {
     "plain": {"float_lanes": 1, "local_memory": 1, "max_group": 64},
     "CPU": {"float_lanes": 4, "local_memory": 1 << 15, "max_group": 256},
     "GPU": {"float_lanes": 1, "local_memory": 1 << 15, "max_group": 64},
 }
-SETTINGS = (
-    {"patch": 4, "step": 2, "window": 5},
-    {"patch": 5, "step": 1, "window": 3, "neighbours": 6},
-    {"patch": 3, "step": 3, "window": 5, "neighbours": 1},
-)
-# Shape, and pixels of a tile: images are cut in three, sequences are filtered whole.
-SHAPES = {"YX": ((22, 27), 500), "TYX": ((2, 11, 14), 1000), "ZYX": ((2, 11, 14), 1000)}
-CASES = ((0, "YX"), (0, "TYX"), (0, "ZYX"), (1, "YX"), (1, "TYX"), (2, "YX"))
+LOCAL_MEMORY = {"bm3d": 5 << 10}
+SETTINGS = {
+    "nl_means": (
+        {"patch": 4, "step": 2, "window": 5},
+        {"patch": 5, "step": 1, "window": 3, "neighbours": 6},
+        {"patch": 3, "step": 3, "window": 5, "neighbours": 1},
+    ),
+    # Groups that one row of work-items holds on a GPU, and that two do; groups that are too large
+    # for their window; sums of floats.
+    "bm3d": (
+        {
+            **{"step_basic": 4, "window_basic": 3, "neighbours_basic": 4},
+            **{"step_final": 5, "window_final": 3, "neighbours_final": 8},
+        },
+        {
+            **{"step_basic": 5, "window_basic": 3, "neighbours_basic": 2},
+            **{"step_final": 8, "window_final": 5, "neighbours_final": 8},
+            **{"stack_basic": "hadamard", "stack_final": "dct", "channels": "opponent"},
+        },
+        {
+            **{"step_basic": 7, "window_basic": 3, "neighbours_basic": 4, "channels": "joint"},
+            **{"stages": "basic", "prefilter": "on", "reproducible": False},
+        },
+    ),
+}
+CASES = {
+    "nl_means": ((0, "YX"), (0, "TYX"), (0, "ZYX"), (1, "YX"), (1, "TYX"), (2, "YX")),
+    "bm3d": ((0, "YX"), (0, "TYX"), (1, "CYX"), (2, "CYX")),
+}
 MAPPED = {(0, "YX")}  # cases that are run with a map of sigma as well
+# Shape, and pixels of a tile: images of NL-means are cut in three, all others are filtered whole.
+SHAPES = {
+    "nl_means": {"YX": ((22, 27), 500), "TYX": ((2, 11, 14), 1000), "ZYX": ((2, 11, 14), 1000)},
+    "bm3d": {"YX": ((9, 12), 1000), "TYX": ((2, 8, 9), 1000), "CYX": ((3, 8, 9), 1000)},
+}
 
 
 def cases(filter_class) -> Iterator[tuple[str, str, object, np.ndarray, str, float | np.ndarray]]:
     """Yield (name, profile, settings, image, axes, sigma) of all cases of a filter."""
-    for number, axes in CASES:
-        image = noisy(*SHAPES[axes][0], seed=number)
-        settings = joining(filter_class, axes, **SETTINGS[number])
+    filter_name = filter_class.name
+    for number, axes in CASES[filter_name]:
+        image = noisy(*SHAPES[filter_name][axes][0], seed=number)
+        settings = joining(filter_class, axes, **SETTINGS[filter_name][number])
         settings = settings_for(settings, axes, image.shape)
         for profile in PROFILES:
             yield f"{profile} {number} {axes}", profile, settings, image, axes, 20.0
@@ -72,43 +102,68 @@ def simulator():
     return next(device for device in devices() if device.kind == "simulator")
 
 
-def keep_all_buffers() -> None:
-    """Let no buffer take the place of a released one: Oclgrind would take it for that one."""
+def suit_oclgrind() -> None:
+    """Work around what Oclgrind takes for faults of a kernel."""
     import pyopencl as cl
 
     make, held = cl.Buffer, []
 
+    # A buffer in the place of a released one would be taken for that one.
     def buffer(*arguments, **options):
         held.append(make(*arguments, **options))
         return held[-1]
 
+    # What a fill has written would be taken for uninitialised.
+    def fill(queue, filled, pattern, offset, size):
+        values = np.full(size // pattern.nbytes, pattern)
+        return cl.enqueue_copy(queue, filled, values, dst_offset=offset)
+
     make.release = lambda self: None
     cl.Buffer = buffer
+    cl.enqueue_fill_buffer = fill
+
+
+def run_case(case, profile, settings, image, axes, sigma) -> tuple[np.ndarray, set[str]]:
+    """Run one case; return its result and the kernels it used."""
+    import pyopencl as cl
+
+    print(f"== {case}", file=sys.stderr, flush=True)
+    device = dataclasses.replace(simulator(), **PROFILES[profile])
+    if profile == "GPU":
+        limit = LOCAL_MEMORY.get(settings.name, device.local_memory)
+        device = dataclasses.replace(device, local_memory=limit)
+    session = Session(device, cl.Context([device.handle]))
+    out = np.empty_like(image)
+    given, target = (arrange(a, axes, settings.joint) for a in (image, out))
+    pipeline = Pipeline(session, Arena(session), settings)
+    most = given.joined * SHAPES[settings.name][axes][1]
+    tiles = split(given.shape, settings.reach, most, channels=given.joined)
+    spread = FrameSigma.of(sigma, image.shape, axes, settings.joint)
+    for _ in pipeline.run(tiles, given, target, Levels.of(image), spread):
+        pass
+    pipeline.drain()
+    return out, {key[0] for key in session.programs}
+
+
+def chosen(name: str):
+    """Return the settings class of a filter."""
+    return next(one for one in FILTERS if one.name == name)
 
 
 def run_filter(name: str, folder: Path) -> None:
-    import pyopencl as cl
-
-    keep_all_buffers()
-    (filter_class,) = (one for one in FILTERS if one.name == name)
+    suit_oclgrind()
     results, kernels = {}, set()
-    for case, profile, settings, image, axes, sigma in cases(filter_class):
-        print(f"== {case}", file=sys.stderr, flush=True)
-        device = dataclasses.replace(simulator(), **PROFILES[profile])
-        session = Session(device, cl.Context([device.handle]))
-        out = np.empty_like(image)
-        source, target = (arrange(a, axes, settings.joint) for a in (image, out))
-        pipeline = Pipeline(session, Arena(session), settings)
-        most = source.joined * SHAPES[axes][1]
-        tiles = split(source.shape, settings.reach, most, channels=source.joined)
-        spread = FrameSigma.of(sigma, image.shape, axes, settings.joint)
-        for _ in pipeline.run(tiles, source, target, Levels.of(image), spread):
-            pass
-        pipeline.drain()
-        results[case] = out
-        kernels |= {name for name, _ in session.programs}
+    for case in cases(chosen(name)):
+        results[case[0]], used = run_case(*case)
+        kernels |= used
     np.savez(folder / "results.npz", **results)
     (folder / "kernels.json").write_text(json.dumps(sorted(kernels)))
+
+
+def run_one(name: str, which: str, kernels: Path) -> None:
+    suit_oclgrind()
+    source.kernel_folder = lambda: kernels
+    run_case(*next(case for case in cases(chosen(name)) if case[0] == which))
 
 
 def run_kernel(file: str) -> None:
@@ -131,5 +186,7 @@ def run_kernel(file: str) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "filter":
         run_filter(sys.argv[2], Path(sys.argv[3]))
+    elif sys.argv[1] == "case":
+        run_one(sys.argv[2], sys.argv[3], Path(sys.argv[4]))
     else:
         run_kernel(sys.argv[2])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,16 @@ FAULTS = {
     "uninitialised_global": "uninitialized",
     "uninitialised_local": "uninitialized",
     "uninitialised_private": "uninitialized",
+}
+# Grey levels that results may differ by: the whole numbers that BM3D adds up are finer in some
+# kernels than in others.
+ROUNDING = {"nl_means": 1e-3, "bm3d": 0.1}
+# A function that has barriers, and what is found when its last one is left out.
+BARRIERS = {
+    ("shrink_shared", "transpose"): "data race",
+    ("shrink_shared", "swap_halves"): "data race",
+    ("shrink_shared", "shrink_shared"): "data race",
+    ("join_slabs", "join_slabs"): "data race|uninitialized",
 }
 
 
@@ -59,6 +70,20 @@ def test_a_sound_kernel_is_not_complained_of(simulator):
     assert simulate("kernel", str(HERE / "broken" / "none.cl")) == ""
 
 
+@pytest.mark.parametrize(("file", "function"), BARRIERS)
+def test_a_barrier_that_is_missing_is_reported(simulator, tmp_path, file, function):
+    broken = tmp_path / "kernels"
+    shutil.copytree(kernel_folder(), broken)
+    path = broken / "bm3d" / f"{file}.cl"
+    text = path.read_text()
+    start = text.index(f"void {function}(")
+    body = text[start : text.index("\n}\n", start)]
+    *_, last = re.finditer(r"(TEAM_SYNC\(\)|barrier\(\w+\));", body)
+    path.write_text(text[: start + last.start()] + text[start + last.end() :])
+    found = simulate("case", "bm3d", "GPU 0 YX", str(broken))
+    assert re.search(BARRIERS[file, function], found), found
+
+
 @pytest.fixture(scope="module", params=FILTERS, ids=lambda one: one.name)
 def simulated(request, simulator, tmp_path_factory):
     """All cases of one filter: its settings class, what was found, results, kernels used."""
@@ -81,15 +106,17 @@ def test_simulated_results_are_those_of_a_device(simulated, device):
         expected = gd.denoise(image, settings, sigma, axes=axes, device=device).image
         seen = np.broadcast_to(sigma, image.shape) > 0  # the others are put back after the run
         error = np.abs(results[case] - expected)[seen]
-        assert error.max() <= 1e-3, case
+        assert error.max() <= ROUNDING[kind.name], case
 
 
 def test_every_kernel_file_is_simulated(simulated):
-    used = set(simulated[-1])
-    folders = {name.split("/")[0] for name in used}
+    kind, *_, used = simulated
+    # Of the searches that filters share, NL-means runs all.
+    folders = {kind.name, "search"} if kind.name == "nl_means" else {kind.name}
     files = {
         str(file.relative_to(kernel_folder()).with_suffix(""))
         for folder in folders
         for file in (kernel_folder() / folder).glob("*.cl")
     }
-    assert files == used
+    assert files == {name for name in used if name.split("/")[0] in folders}
+    assert {name.split("/")[0] for name in used} == {kind.name, "search"}

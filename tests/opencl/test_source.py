@@ -95,9 +95,9 @@ def test_a_program_is_built_once_and_each_kernel_is_its_own(folder, fresh, monke
     built = []
     plain = Session._build
 
-    def build(self, name, constants):
+    def build(self, name, constants, standard):
         built.append((name, dict(constants)))
-        return plain(self, name, constants)
+        return plain(self, name, constants, standard)
 
     monkeypatch.setattr(Session, "_build", build)
     kernels = []

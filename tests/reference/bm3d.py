@@ -1,9 +1,11 @@
 """BM3D, slow and plain: what the kernels have to compute, in float64.
 
 K. Dabov et al., "Image denoising by sparse 3-D transform-domain collaborative filtering", 2007;
-A. Davy, T. Ehret, "GPU acceleration of NL-means, BM3D and VBM3D", 2020, section 2.2. A group is a
-stack of similar patches of 8 x 8 pixels. Its spectrum is in units of sigma, so that noise has the
-standard deviation 1 in every coefficient. What the papers leave open is marked "convention".
+A. Davy, T. Ehret, "GPU acceleration of NL-means, BM3D and VBM3D", 2020, section 2.2;
+Y. Makinen, L. Azzari, A. Foi, "Collaborative filtering of correlated noise", 2020, section III. A
+group is a stack of similar patches of 8 x 8 pixels. Its spectrum is in units of sigma, so that
+noise has the standard deviation 1 in every coefficient, unless patches overlap and share some of
+it. What the papers leave open is marked "convention".
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ from reference.transforms import PATCH, stack_matrix, transform_matrix
 
 MIDDLE = PATCH // 2  # convention: a sigma map is read at this pixel of a patch
 SMALLEST_SIGMA = 1e-18
+LEAST_VARIANCE = 1e-3  # convention: overlapping patches leave at least so much in a coefficient
 
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass needs to know; a pass with a basic estimate needs no threshold."""
+    """What one pass needs to know: of `threshold` and `wiener` a pass uses one."""
 
     step: int = 3
     window: int = 39
@@ -32,13 +35,16 @@ class Pass:
     similar: float = 6.25
     threshold: float = 2.7
     kaiser: float = 2.0
+    wiener: float = 1.0
+    shared_noise: bool = False
 
     @classmethod
     def of(cls, settings, stage: str) -> Pass:
         """Return the pass ``"basic"`` or ``"final"`` of settings with the attributes of BM3D."""
         names = ("step", "window", "neighbours", "transform", "stack", "similar")
         chosen = {name: getattr(settings, f"{name}_{stage}") for name in names}
-        return cls(**chosen, threshold=settings.threshold, kaiser=settings.kaiser)
+        chosen |= {name: getattr(settings, name) for name in ("threshold", "wiener", "kaiser")}
+        return cls(**chosen, shared_noise=settings.shared_noise and chosen["stack"] == "haar")
 
     @classmethod
     def alone(cls, settings, step: int = 2) -> Pass:
@@ -67,6 +73,7 @@ class Group:
     guide: np.ndarray | None  # the spectrum of the basic estimate
     removed: np.ndarray  # (m, 8, 8), the part of the spectrum that is taken for noise
     weight: float
+    variance: np.ndarray | float = 1.0  # of the noise in the spectrum, in sigma squared
 
 
 def bm3d(
@@ -183,11 +190,14 @@ def filter_group(
     how = level, max(sigma, SMALLEST_SIGMA), settings.transform, settings.stack
     spectrum = group_spectrum(noisy, matches, *how)
     guide = None if basic is None else group_spectrum(basic, matches, *how)
+    variance = 1.0
+    if settings.shared_noise:
+        variance = noise_variances(matches, settings.transform, settings.stack)
     if guide is None:
-        removed, weight = shrink_hard(spectrum, settings.threshold)
+        removed, weight = shrink_hard(spectrum, settings.threshold, variance)
     else:
-        removed, weight = shrink_wiener(spectrum, guide)
-    return Group((y, x), matches, level, sigma, spectrum, guide, removed, weight)
+        removed, weight = shrink_wiener(spectrum, guide, settings.wiener**2, variance)
+    return Group((y, x), matches, level, sigma, spectrum, guide, removed, weight, variance)
 
 
 def aggregate(noisy: np.ndarray, groups: Iterable[Group], settings: Pass) -> np.ndarray:
@@ -220,24 +230,44 @@ def removed_patches(removed: np.ndarray, transform: str, stack: str) -> np.ndarr
     return inverse @ np.tensordot(stack_matrix(stack, len(removed)).T, removed, axes=1) @ inverse.T
 
 
-def shrink_hard(spectrum: np.ndarray, threshold: float) -> tuple[np.ndarray, float]:
-    """Return the coefficients below the threshold, and 1 / number of the others.
+def noise_variances(places: list[tuple], transform: str, stack: str) -> np.ndarray:
+    """Return the variance of white noise, in sigma squared, in a spectrum (m, 8, 8) of patches.
+
+    A pixel in two patches has the same noise in both: as much as they overlap, their coefficients
+    go up and down together.
+    """
+    matrix, along = transform_matrix(transform), stack_matrix(stack, len(places))
+    y, x = np.array([place[:2] for place in places]).T
+    # Coefficients that two patches have in common, by how far they are apart along one axis.
+    common = np.zeros((max(y.max() - y.min(), x.max() - x.min(), PATCH) + 1, PATCH))
+    for apart in range(PATCH):
+        common[apart] = np.sum(matrix[:, apart:] * matrix[:, : PATCH - apart], axis=1)
+    shared_y, shared_x = (common[np.abs(at[:, None] - at)] for at in (y, x))
+    shared = shared_y[..., :, None] * shared_x[..., None, :]
+    variance = np.einsum("kq,kqyx->kyx", along, np.tensordot(along, shared, axes=1))
+    return np.maximum(variance, LEAST_VARIANCE)
+
+
+def shrink_hard(spectrum: np.ndarray, threshold: float, variance=1.0) -> tuple[np.ndarray, float]:
+    """Return the coefficients below the threshold, and 1 / variance of the noise in the others.
 
     Convention: the first coefficient, which belongs to the mean, always stays.
     """
-    kept = np.abs(spectrum) >= threshold
+    kept = np.abs(spectrum) >= threshold * np.sqrt(variance)
     kept[0, 0, 0] = True
-    return np.where(kept, 0.0, spectrum), 1 / int(kept.sum())
+    return np.where(kept, 0.0, spectrum), 1 / float(np.sum(kept * variance))
 
 
-def shrink_wiener(spectrum: np.ndarray, guide: np.ndarray) -> tuple[np.ndarray, float]:
+def shrink_wiener(
+    spectrum: np.ndarray, guide: np.ndarray, strength: float = 1.0, variance=1.0
+) -> tuple[np.ndarray, float]:
     """Return what a Wiener filter removes, told by the spectrum `guide`, and the weight.
 
     Convention: the first coefficient, which belongs to the mean, always stays.
     """
-    gain = guide**2 / (guide**2 + 1)
+    gain = guide**2 / (guide**2 + strength * variance)
     gain[0, 0, 0] = 1.0
-    return spectrum * (1 - gain), 1 / float(np.sum(gain**2))
+    return spectrum * (1 - gain), 1 / float(np.sum(gain**2 * variance))
 
 
 def extend(planes: np.ndarray) -> np.ndarray:

@@ -207,6 +207,39 @@ def test_wiener_by_hand():
     assert weight == pytest.approx(1 / (1 + 1 / 4 + 81 / 100))
 
 
+@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_noise_that_overlapping_patches_share(transform, stack):
+    """Every coefficient is a sum of pixels: its variance is that of their squared weights."""
+    places = [(9, 9), (9, 10), (12, 4), (30, 30), (9, 17), (1, 16), (2, 3), (16, 2)]
+    spectra = np.zeros((40, 40, len(places), 8, 8))
+    for y, x in np.ndindex(40, 40):
+        pixel = np.zeros((40, 40))
+        pixel[y, x] = 1
+        if any(0 <= y - py < 8 and 0 <= x - px < 8 for py, px in places):
+            spectra[y, x] = reference.group_spectrum(pixel, places, 0.0, 1.0, transform, stack)
+    expected = np.maximum(np.sum(spectra**2, axis=(0, 1)), reference.LEAST_VARIANCE)
+    variance = reference.noise_variances(places, transform, stack)
+    np.testing.assert_allclose(variance, expected, rtol=1e-12)
+    assert variance[0, 0, 0] > 1.2
+    assert variance.min() < 0.8
+    np.testing.assert_allclose(reference.noise_variances(places[3:4], transform, stack), 1)
+    apart = reference.noise_variances([(0, 0), (8, 0), (0, 100), (20, 7)], transform, stack)
+    np.testing.assert_allclose(apart, 1)
+
+
+def test_variances_move_the_threshold_and_the_weight():
+    spectrum = np.array([0.1, 2.6, 2.6, -1.4]).reshape(1, 2, 2)
+    variance = np.array([4.0, 1.0, 0.81, 0.25]).reshape(1, 2, 2)
+    removed, weight = reference.shrink_hard(spectrum, 2.7, variance)
+    np.testing.assert_array_equal(removed.ravel(), [0, 2.6, 0, 0])
+    assert weight == pytest.approx(1 / (4 + 0.81 + 0.25))
+    removed, weight = reference.shrink_wiener(spectrum, np.ones((1, 2, 2)), 2.0, variance)
+    left = np.array([1, 1 / 3, 1 / 2.62, 1 / 1.5])
+    np.testing.assert_allclose(removed.ravel(), spectrum.ravel() * (1 - left))
+    assert weight == pytest.approx(1 / np.sum(left**2 * variance.ravel()))
+
+
 def test_spectrum_of_two_patches_by_hand():
     """Values 0 and 3 after subtraction and division: 8 * 3 for the second patch, and two sums."""
     image = np.repeat([[10.0, 16.0]], 8, axis=1).repeat(8, axis=0)
@@ -280,13 +313,20 @@ def test_passes_of_settings():
         stack_final="hadamard",
         similar_final=2.0,
         threshold=2.5,
+        wiener=0.75,
         kaiser=1.5,
         prefilter_threshold=1.25,
     )
-    first = reference.Pass(5, 7, 8, "dft", "dct", 4.0, 2.5, 1.5)
+    first = reference.Pass(5, 7, 8, "dft", "dct", 4.0, 2.5, 1.5, 0.75)
     assert reference.Pass.of(settings, "basic") == first
-    second = reference.Pass(1, 9, 4, "haar", "hadamard", 2.0, 2.5, 1.5)
+    second = reference.Pass(1, 9, 4, "haar", "hadamard", 2.0, 2.5, 1.5, 0.75)
     assert reference.Pass.of(settings, "final") == second
+    for stack in STACKS:
+        # Along others it would cost too much.
+        shared = reference.Pass.of(replace(settings, stack_final=stack), "final").shared_noise
+        assert shared == (stack == "haar")
+        kept = replace(settings, stack_final=stack, shared_noise=False)
+        assert not reference.Pass.of(kept, "final").shared_noise
     alone = reference.Pass.alone(settings)
     assert alone == reference.Pass(2, 1, 1, "dft", "dct", 0.0, 1.25, 1.5)
     assert reference.Pass.alone(settings, step=5).step == 5

@@ -18,9 +18,10 @@ PATCH = 8
 TRANSFORMS = ("bior1.5", "dct", "haar", "dft")
 STACK_TRANSFORMS = ("haar", "hadamard", "dct")
 
-# What the patches of a work-group take away from one pixel may add up to this many sigma each
-# before it is cut off: far more than a threshold can take.
-_LARGEST_SIGMAS = 128
+# What a patch takes away from a pixel, times its weight, is cut off at this many sigma, so that
+# sums cannot overflow. With Haar stacks a pixel that is further off, about 8 sigma, leaves some
+# coefficient above the threshold; what is taken away is then less, and weighs less.
+_LARGEST_SIGMAS = 16
 
 
 @dataclass(frozen=True)

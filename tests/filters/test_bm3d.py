@@ -1,0 +1,212 @@
+"""BM3D on a device, as a whole, against the slow one in NumPy."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from filters.one_pass import Plain
+from napari_gpu_denoise.axes import Levels, arrange
+from napari_gpu_denoise.filters.bm3d import BM3D
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.pipeline import Pipeline
+from napari_gpu_denoise.prepare import settings_for
+from napari_gpu_denoise.sigma import FrameSigma
+from napari_gpu_denoise.tiles import split
+from reference.bm3d import bm3d as slow
+from reference.bm3d_channels import bm3d_channels
+from scenes import noisy, scene
+
+SIGMA = 20.37
+
+
+def grey(*shape, seed=0) -> np.ndarray:
+    """Return a noisy image of whole numbers: the distances of its patches are exact."""
+    return np.rint(noisy(*shape, sigma=SIGMA, seed=seed)).astype(np.float32)
+
+
+def agree(out, expected, sigma=SIGMA) -> None:
+    """Check an image of the device against that of the reference.
+
+    Groups add up in whole numbers of 2^-14 sigma or finer (32 references with 32 patches each), and
+    are divided by a weight that is 1 / 500 or so where there is texture: some 1e-3 sigma, which the
+    second pass is told by. Now and then the last bit of a float decides what is kept, or which of
+    two patches is the last of a group: that is worth up to sigma / 10 in a few pixels.
+    """
+    error = np.abs(out - expected) / sigma
+    assert error.mean() < 2e-3
+    assert np.mean(error > 1e-2) < 0.04
+    assert error.max() < 0.25
+
+
+@pytest.mark.parametrize("stages", ["basic", "both"])
+@pytest.mark.parametrize("profile", ["normal", "fast", "high"])
+def test_profiles_are_those_of_the_reference(device, profile, stages):
+    image = grey(40, 45)
+    out = gd.bm3d(image, SIGMA, profile=profile, stages=stages, device=device)
+    agree(out, slow(image, SIGMA, BM3D.of(profile=profile, stages=stages), exact=False))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"prefilter": "on", "prefilter_threshold": 1.5, "step_basic": 4},
+        {"transform_basic": "dct", "stack_basic": "dct", "neighbours_basic": 32},
+        {"transform_final": "dft", "stack_final": "hadamard", "neighbours_final": 8},
+        {"transform_basic": "haar", "stack_basic": "hadamard", "window_basic": 9},
+        {"transform_final": "bior1.5", "stack_final": "dct", "window_final": 9},
+        {"threshold": 4.0, "similar_basic": 2.0, "similar_final": 0.2},
+        {"step_basic": 1, "window_basic": 5, "step_final": 7, "window_final": 3},
+        {"neighbours_basic": 1, "neighbours_final": 1, "step_basic": 8, "step_final": 8},
+        {"window_basic": 1, "window_final": 1, "kaiser": 0.0},
+        {"shared_noise": False},
+        {"wiener": 0.5, "kaiser": 3.0},
+    ],
+    ids=str,
+)
+def test_every_setting_does_what_it_does_in_the_reference(device, changes):
+    image, settings = grey(40, 45), BM3D(**changes)
+    out = gd.denoise(image, settings, SIGMA, device=device).image
+    agree(out, slow(image, SIGMA, settings, exact=False))
+
+
+@pytest.mark.parametrize(("stages", "prefilter"), [("basic", "on"), ("both", "off")])
+def test_a_map_of_sigma_is_that_of_the_reference(device, stages, prefilter):
+    image, settings = grey(40, 45), BM3D(stages=stages, prefilter=prefilter)
+    y, x = np.indices(image.shape)
+    # No round numbers: spectra of whole numbers would meet the threshold.
+    sigma = 12.3717 + 0.2113 * x + 9.1339 * (y > 22)
+    sigma[5:17, 20:40] = 0
+    out = gd.denoise(image, settings, sigma, device=device).image
+    seen = sigma > 0
+    agree(out[seen], slow(image, sigma, settings, exact=False)[seen], sigma[seen])
+    np.testing.assert_array_equal(out[~seen], image[~seen])
+
+
+# Channels
+
+SIGMAS = (12.4, 20.37, 31.1)
+KINDS = [
+    ({"channels": "opponent"}, "CYX"),
+    ({"channels": "joint"}, "CYX"),
+    ({"channels": "joint", "guide": 0}, "CYX"),
+    ({"channels": "joint", "guide": 2, "stages": "basic"}, "CYX"),
+    ({"channels": "joint", "prefilter": "on"}, "CYX"),
+    ({"channels": "opponent", "prefilter": "on"}, "CYX"),
+    ({"channels": "separate"}, "CYX"),
+    ({"channels": "auto"}, "SYX"),
+]
+
+
+def colours(seed: int = 0) -> np.ndarray:
+    """Return whole numbers, three channels first: shades of one scene, and hues."""
+    y, x = np.indices((34, 39))
+    shades = np.multiply.outer((1.0, 0.8, 0.6), scene(34, 39))
+    hues = np.multiply.outer((20, 0, -20), (x // 13 + y // 11) % 2)
+    noise = np.random.default_rng(seed).normal(0, 1, shades.shape)
+    return np.rint(shades + hues + np.reshape(SIGMAS, (3, 1, 1)) * noise).astype(np.float32)
+
+
+@pytest.mark.parametrize(("changes", "axes"), KINDS, ids=str)
+def test_channels_are_those_of_the_reference(device, changes, axes):
+    image, settings = colours(), BM3D(window_basic=15, window_final=15, **changes)
+    out = gd.denoise(image, settings, SIGMAS, axes=axes, device=device).image
+    expected = bm3d_channels(image, SIGMAS, settings, exact=False)
+    for one, told, sigma in zip(out, expected, SIGMAS, strict=True):
+        agree(one, told, sigma)
+    last = np.moveaxis(image, 0, -1)
+    turned = gd.denoise(last, settings, SIGMAS, axes="YX" + axes[0], device=device).image
+    np.testing.assert_array_equal(np.moveaxis(turned, -1, 0), out)
+
+
+def test_what_channels_are_by_themselves(device):
+    """Colour is what the axis says, not what has three planes."""
+    image, options = colours(), {"window_basic": 7, "window_final": 7, "device": device}
+
+    def run(channels, axes, planes=image):
+        return gd.bm3d(planes, SIGMA, channels=channels, axes=axes, **options)
+
+    np.testing.assert_array_equal(run("auto", "SYX"), run("opponent", "CYX"))
+    np.testing.assert_array_equal(run("auto", "CYX"), run("separate", "SYX"))
+    np.testing.assert_array_equal(run("auto", "SYX", image[:2]), run("separate", "SYX", image[:2]))
+    np.testing.assert_array_equal(run("joint", "CYX", image[:1]), run("separate", "CYX", image[:1]))
+    assert not np.array_equal(run("joint", "SYX"), run("opponent", "SYX"))
+
+
+@pytest.mark.parametrize("channels", ["joint", "opponent"])
+def test_channels_under_one_map(device, channels):
+    image, settings = colours(), BM3D(window_basic=9, window_final=9, channels=channels)
+    sigma = 10 + 20 * np.random.default_rng(0).random(image.shape[1:])
+    out = gd.denoise(image, settings, sigma, axes="CYX", device=device).image
+    agree(out, bm3d_channels(image, [sigma] * 3, settings, exact=False), sigma)
+
+
+def test_channels_without_noise_guide_the_others(device):
+    image, settings = colours(), BM3D(window_basic=9, window_final=9, channels="joint", guide=0)
+    sigmas = (0.0, 20.37, 31.1)
+    out = gd.denoise(image, settings, sigmas, axes="CYX", device=device).image
+    expected = bm3d_channels(image, sigmas, settings, exact=False)
+    np.testing.assert_array_equal(out[0], image[0])
+    for one, told, sigma in zip(out[1:], expected[1:], sigmas[1:], strict=True):
+        agree(one, told, sigma)
+
+
+def test_frames_share_nothing_channels_share_matches(device):
+    """Joint channels of a time-lapse: every frame has matches of its own."""
+    image = np.stack([colours(k) for k in range(3)], axis=1)
+    options = {"channels": "joint", "window_basic": 9, "window_final": 9, "device": device}
+    sigma = 10.0 + 5.137 * np.arange(9).reshape(3, 3)
+    out = gd.bm3d(image, sigma, axes="CTYX", **options)
+    for t in range(3):
+        alone = gd.bm3d(image[:, t], sigma[:, t], axes="CYX", **options)
+        np.testing.assert_array_equal(out[:, t], alone)
+
+
+# The kernels that a GPU gets, also where there is none
+
+
+def as_a_gpu(device, image, settings, sigma, axes="YX", pixels=10**6):
+    """Filter in tiles of some pixels with the kernels that a GPU would be given."""
+    gpu = dataclasses.replace(device, float_lanes=1, local_memory=1 << 15, max_group=256)
+    session = Plain.of(gpu)
+    settings = settings_for(settings, axes, image.shape)
+    out = np.empty_like(image)
+    source, target = (arrange(a, axes, settings.joint) for a in (image, out))
+    tiles = split(source.shape, settings.reach, pixels, channels=source.joined)
+    pipeline = Pipeline(session, Arena(session), settings)
+    spread = FrameSigma.of(sigma, image.shape, axes, settings.joint)
+    done = list(pipeline.run(tiles, source, target, Levels.of(image), spread))
+    pipeline.drain()
+    used = {key[0] for key in session.programs}
+    assert "bm3d/shrink_shared" in used
+    assert not {"bm3d/shrink_lanes", "search/search_lanes"} & used
+    return out, len(done)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"reproducible": False}, {"prefilter": "on", "stages": "basic"}], ids=str
+)
+def test_kernels_of_a_gpu(device, changes):
+    image, settings = grey(40, 45), BM3D(**changes)
+    out, _ = as_a_gpu(device, image, settings, SIGMA)
+    agree(out, slow(image, SIGMA, settings, exact=False))
+
+
+@pytest.mark.parametrize("channels", ["opponent", "joint"])
+def test_channels_with_kernels_of_a_gpu(device, channels):
+    image, settings = colours(), BM3D.of(profile="fast", window_final=9, channels=channels)
+    out, _ = as_a_gpu(device, image, settings, np.reshape(SIGMAS, (3, 1, 1)), "CYX")
+    for one, told in zip(out, bm3d_channels(image, SIGMAS, settings, exact=False), strict=True):
+        agree(one, told)
+
+
+def test_tiles_with_kernels_of_a_gpu(device):
+    image, changes = grey(2, 97, 33), {"neighbours_basic": 8, "neighbours_final": 4}
+    settings = BM3D(window_basic=7, window_final=5, step_final=4, channels="joint", **changes)
+    whole, one = as_a_gpu(device, image, settings, SIGMA, "CYX")
+    tiled, several = as_a_gpu(device, image, settings, SIGMA, "CYX", pixels=2 * 80 * 33)
+    assert (one, several) == (1, 4)
+    np.testing.assert_array_equal(tiled, whole)
