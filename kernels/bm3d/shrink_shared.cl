@@ -6,14 +6,15 @@
 //   numbers in local memory, in a tile of the work-group's own (a slab), which `join_slabs` gathers.
 // Grid: (TEAM, TEAMS * groups, frames), `groups_x` groups side by side; a group serves GROUP_X times GROUP_Y neighbouring
 //   references, TEAMS of them at once.
-// Constants: PATCH = 8, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER; DEPTH (patches an item holds, a
-//   divisor of NEIGHBOURS, at least NEIGHBOURS / 4), GROUP_X, GROUP_Y, TEAMS (a divisor of their product); LOCAL_TILE (copies
-//   the noisy pixels to local memory), WARP_SYNC (a warp holds whole teams, NVIDIA), FLOAT_SUMS (adds floats to global memory,
-//   faster or slower by the device, not repeatable), SIGMA_MAP, SHARED_NOISE.
+// Constants: PATCH = 8, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER; DEPTH (patches an item holds: a
+//   divisor of NEIGHBOURS, at least a quarter of it, and at least 2 where it is not all), GROUP_X, GROUP_Y, TEAMS (a divisor
+//   of their product); LOCAL_TILE (how many images are copied to local memory, the noisy one first), WARP_SYNC (a warp
+//   holds whole teams, NVIDIA), FLOAT_SUMS (adds floats to global memory, not repeatable), SIGMA_MAP, SHARED_NOISE.
 // Shapes: noisy, basic (frames, padded layout, see search/pad_far); offsets, keys (matched frames) as in search_lanes, which
-//   all channels share: frame f has the matches of frame f % matched; levels (frames), sigma in grey levels, and the same
-//   of what was matched; variation (map_ny, map_pitch), whose pixel (map_y, map_x) is the padded origin; kaiser (8); slabs (frames,
-//   groups, TILE_Y, TILE_X) in units of sigma / scale; weights (frames, pny, pitch), by the corner of a patch.
+//   all channels share: frame f has the matches of frame f % matched; levels (frames), sigma in grey levels, and the
+//   same of what was matched; variation (map_ny, map_pitch), whose pixel (map_y, map_x) is the padded origin; kaiser (8);
+//   correlation as in shared_noise.h; slabs (frames, groups, TILE_Y, TILE_X) in units of sigma / scale; weights (frames,
+//   pny, pitch), by the corner of a patch.
 // Cost a group of n: (3 with WIENER, else 2) * 16 n transforms of eight values, as many of n; 64 n additions.
 
 #include "common/patch_grid.h"
