@@ -9,7 +9,8 @@
 // Constants: PATCH = 8, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER; DEPTH (patches an item holds: a
 //   divisor of NEIGHBOURS, at least a quarter of it, and at least 2 where it is not all), GROUP_X, GROUP_Y, TEAMS (a divisor
 //   of their product); LOCAL_TILE (how many images are copied to local memory, the noisy one first), WARP_SYNC (a warp
-//   holds whole teams, NVIDIA), FLOAT_SUMS (adds floats to global memory, not repeatable), SIGMA_MAP, SHARED_NOISE.
+//   holds whole teams, NVIDIA), LINE (values from row to row of a transposition: with 9, neither writing nor reading meets
+//   one of 32 banks twice), FLOAT_SUMS (adds floats to global memory, not repeatable), SIGMA_MAP, SHARED_NOISE.
 // Shapes: noisy, basic (frames, padded layout, see search/pad_far); offsets, keys (matched frames) as in search_lanes, which
 //   all channels share: frame f has the matches of frame f % matched; levels (frames), sigma in grey levels, and the
 //   same of what was matched; variation (map_ny, map_pitch), whose pixel (map_y, map_x) is the padded origin; kaiser (8);
@@ -56,8 +57,6 @@ typedef float REAL;
 #endif
 #define TILE_X ((GROUP_X - 1) * STEP + PATCH + WINDOW - 1)
 #define TILE_Y ((GROUP_Y - 1) * STEP + PATCH + WINDOW - 1)
-// Rows of 8 + 1 values: neither writing nor reading meets a bank twice.
-#define LINE 9
 #define SCRATCH (8 * LINE)
 
 #if WARP_SYNC

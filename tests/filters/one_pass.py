@@ -89,7 +89,8 @@ def lanes(x: int = 1, y: int = 1) -> GroupVariant:
 def shared(depth: int, tile: int = 0, x: int = 1, y: int = 1, teams: int = 1) -> GroupVariant:
     # Without WARP_SYNC teams may have any shape; every device can compare and exchange.
     constants = {"GROUP_X": x, "GROUP_Y": y, "DEPTH": depth, "TEAMS": teams, "LOCAL_TILE": tile}
-    return GroupVariant("shrink_shared", {**constants, "WARP_SYNC": 0, "ATOMIC_FLOAT": 0})
+    constants |= {"WARP_SYNC": 0, "ATOMIC_FLOAT": 0, "LINE": 9}
+    return GroupVariant("shrink_shared", constants)
 
 
 class Run:

@@ -15,6 +15,9 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.tiles import Span, Tile
 
 PATCH = 8
+# Padded rows of a transposition in local memory: right for 32 banks, and what a device with others
+# was measured to want may stand in a variant.
+LINE = 9
 TRANSFORMS = ("bior1.5", "dct", "haar", "dft")
 STACK_TRANSFORMS = ("haar", "hadamard", "dct")
 
@@ -102,6 +105,7 @@ def choose_group_variant(settings: GroupSettings, device: Device) -> GroupVarian
                     "TEAMS": max(1, min(teams, group_x * group_y)),
                     "LOCAL_TILE": copies,
                     "WARP_SYNC": int("nvidia" in device.vendor.lower()),
+                    "LINE": LINE,
                 }
                 variant = GroupVariant("shrink_shared", constants)
                 if local_bytes(settings, variant) <= limit and items <= device.max_group:
@@ -113,7 +117,7 @@ def local_bytes(settings: GroupSettings, variant: GroupVariant) -> int:
     """Return the local memory that a work-group of `shrink_shared` needs, with a sigma map."""
     search, constants = settings.search, variant.constants
     parts = search.neighbours // constants["DEPTH"]
-    each = 4 * (72 * parts + 2 * search.neighbours)
+    each = 4 * (8 * constants["LINE"] * parts + 2 * search.neighbours)
     if settings.shared_noise:
         each += search.neighbours * (search.neighbours - 1) // 2 + 80
     images = 1 + constants["LOCAL_TILE"]
