@@ -7,7 +7,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SigmaError
-from napari_gpu_denoise.sigma import FrameSigma, resolve_sigma
+from napari_gpu_denoise.sigma import FrameSigma, no_more_than_matters, resolve_sigma
 from napari_gpu_denoise.tiles import Reach, Span, split
 from scenes import noisy
 
@@ -237,3 +237,16 @@ def test_a_part_of_a_map_keeps_the_level_of_the_whole():
         (Span.whole(1), Span.whole(1), Span(4, 5, 4, 5, 20), Span(3, 4, 3, 4, 22)),
     )
     np.testing.assert_array_equal(pixel.variation(tile), whole.variation(tile))
+
+
+def test_sigma_is_cut_off_far_above_the_range_of_the_image():
+    image = np.zeros((300, 400), np.float32)
+    sigma = np.array([[20.0]])
+    assert no_more_than_matters(sigma, image) is sigma  # nothing to measure it by
+    image[1, 1] = 2  # a step through the image misses it
+    np.testing.assert_array_equal(no_more_than_matters(sigma, image), sigma)
+    np.testing.assert_array_equal(no_more_than_matters(100 * sigma, image), [[64.0]])
+    spread = np.linspace(0, 100, 400)[None, :]
+    np.testing.assert_array_equal(no_more_than_matters(spread, image), np.minimum(spread, 64))
+    whole = np.array([[0, 255]], np.uint8).repeat(100, axis=0)
+    assert no_more_than_matters(sigma, whole) is sigma

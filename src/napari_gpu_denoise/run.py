@@ -24,7 +24,7 @@ from napari_gpu_denoise.prepare import (
     keep_noiseless,
     settings_for,
 )
-from napari_gpu_denoise.sigma import FrameSigma, resolve_sigma
+from napari_gpu_denoise.sigma import FrameSigma, no_more_than_matters, resolve_sigma
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def denoise(
         Noise standard deviation in grey levels of the image. One value; one a channel (axis C or
         S); one a plane, an array of the shape of the axes other than Y and X; or a map of shape
         (ny, nx), for all planes. None estimates it, one value a channel. Where it is 0 the image
-        comes back unchanged.
+        comes back unchanged; above 32 times the range of the image it is taken as that.
     axes : str, optional
         Names of the axes, as ``"TZYX"``; by default the last two are Y and X and the others
         independent planes.
@@ -216,7 +216,8 @@ def denoise_steps(
                 f"extended by mirroring to at least {applied.smallest} pixels in Y and X, "
                 "then cropped"
             )
-        spread = extend_sigma(found.array, names, array.shape, applied.smallest)
+        usable = no_more_than_matters(found.array, array)
+        spread = extend_sigma(usable, names, array.shape, applied.smallest)
         saturated = yield from execute(
             arrange(wide, names, applied.joint),
             arrange(out, names, applied.joint),

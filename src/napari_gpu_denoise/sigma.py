@@ -13,6 +13,9 @@ from napari_gpu_denoise.errors import SigmaError
 from napari_gpu_denoise.noise.estimate import estimate_noise
 from napari_gpu_denoise.tiles import Tile
 
+# A sigma of more than so many ranges of an image is taken as that.
+_RANGES = 32.0
+
 
 @dataclass(frozen=True)
 class Sigma:
@@ -167,6 +170,32 @@ def resolve_sigma(sigma: Any, image: Any, names: str) -> Sigma:
     # Relative to the largest value, whose square may be beyond the range of float64.
     mean = high * math.sqrt(np.mean((given / high) ** 2)) if high > 0 else 0.0
     return Sigma(placed, (float(mean),), f"given as a map from {low:.4g} to {high:.4g}")
+
+
+def no_more_than_matters(sigma: np.ndarray, image: np.ndarray) -> np.ndarray:
+    """Return sigma, cut off at a multiple of the range of the image.
+
+    Beyond it a filter takes all there is for noise, whatever sigma is exactly; but what it adds up
+    in fixed point is as coarse as sigma is large.
+
+    Parameters
+    ----------
+    sigma : ndarray
+        As ``Sigma.array``.
+    image : ndarray
+        Finite pixels.
+    """
+
+    def highest(pixels: np.ndarray) -> float:
+        return _RANGES * (float(pixels.max()) - float(pixels.min()))
+
+    # A few pixels show that nearly every sigma is far below.
+    step = max(1, round((image.size / 65536) ** (1 / image.ndim)))
+    some = image[(slice(None, None, step),) * image.ndim]
+    if sigma.max() <= highest(some):
+        return sigma
+    most = highest(image)
+    return np.minimum(sigma, most) if most > 0 else sigma
 
 
 def _place(given: np.ndarray, shape: tuple[int, ...], names: str) -> np.ndarray:

@@ -99,6 +99,15 @@ def test_far_too_little_and_far_too_much_noise(device, sigma):
         assert out.std() < 25 < image.std()
 
 
+@pytest.mark.parametrize("sigma", [1e6, 1e30])
+def test_any_more_noise_makes_no_difference(device, sigma):
+    image = grey(40, 45)
+    out = gd.bm3d(image, sigma, device=device)
+    np.testing.assert_array_equal(out, gd.bm3d(image, 32 * np.ptp(image), device=device))
+    expected = slow(image, sigma, BM3D(), exact=False)
+    assert np.sqrt(np.mean((out - expected) ** 2)) < 0.01 * image.std()
+
+
 @pytest.mark.parametrize("stages", ["basic", "both"])
 def test_steps_and_lines_of_a_clean_image_stay(device, stages):
     image = np.zeros((48, 64), np.float32)
