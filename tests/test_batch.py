@@ -323,3 +323,32 @@ def test_report_is_plain(folder, calls):
     assert [bool(file["output"]) for file in plain["files"]] == [True, True, True, False]
     assert plain["files"][0]["record"]["filter"] == "nl_means"
     assert plain["cancelled"] is False
+
+
+@pytest.mark.parametrize("kind", ["assocalpha", "unassalpha"])
+@pytest.mark.parametrize("dtype", ["same", "float32"])
+@pytest.mark.parametrize("colours", [3, 1])
+def test_alpha_passes_as_it_is(tmp_path, kind, dtype, colours):
+    pixels = image(1, (20, 30, colours + 1))
+    photometric = "rgb" if colours == 3 else "minisblack"
+    source, target = tmp_path / "in.tif", tmp_path / "out.tif"
+    tifffile.imwrite(
+        source, pixels, photometric=photometric, extrasamples=[kind], planarconfig="contig"
+    )
+    report = run_batch([source], SETTINGS, 20.0, output=target, dtype=dtype)
+    assert not report.files[0].error
+    written = gd.read(target)
+    assert written.axes == "YXS"
+    assert written.metadata["extrasamples"] == gd.read(source).metadata["extrasamples"]
+    expected = gd.denoise(pixels[..., :colours], SETTINGS, 20.0, axes="YXS", dtype=dtype).image
+    np.testing.assert_array_equal(written.data[..., :colours], expected)
+    np.testing.assert_array_equal(written.data[..., colours:], pixels[..., colours:])
+
+
+def test_a_further_sample_that_is_no_alpha_is_filtered(tmp_path):
+    source, target = tmp_path / "in.tif", tmp_path / "out.tif"
+    pixels = image(1, (20, 30, 4))
+    tifffile.imwrite(source, pixels, photometric="rgb", extrasamples=["unspecified"])
+    run_batch([source], SETTINGS, 20.0, output=target)
+    expected = gd.denoise(pixels, SETTINGS, 20.0, axes="YXS").image
+    np.testing.assert_array_equal(gd.read(target).data, expected)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from napari_gpu_denoise import io
@@ -16,6 +17,7 @@ from napari_gpu_denoise.axes import check_numbers, output_dtype
 from napari_gpu_denoise.errors import Cancelled, FileError, NoDeviceError, OutputError
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.pipeline import Filter
+from napari_gpu_denoise.prepare import convert
 from napari_gpu_denoise.run import Record, denoise
 
 
@@ -217,7 +219,7 @@ def run_batch(
             check_numbers(picture.data)
             io.check_dtype(picture, output_dtype(dtype, picture.data.dtype))
             result = denoise(
-                picture.data,
+                picture.data[picture.colours],
                 settings,
                 sigma,
                 axes=picture.filter_axes if axes is None else axes,
@@ -229,7 +231,10 @@ def run_batch(
                 cancel=cancel,
             )
             _make_folder(target)
-            notes = io.write(target, result.image, picture, result.record, overwrite=overwrite)
+            image = result.image
+            if picture.alpha is not None:
+                image = _with_alpha(image, picture)
+            notes = io.write(target, image, picture, result.record, overwrite=overwrite)
             written.add(_identity(target))
             files.append(FileReport(path, target, result.record, notes=(*picture.notes, *notes)))
         except Cancelled:
@@ -242,8 +247,16 @@ def run_batch(
             if stop_on_error:
                 break
         finally:
-            picture = result = None  # before the next file is read
+            picture = result = image = None  # before the next file is read
     return BatchReport(tuple(files))
+
+
+def _with_alpha(image: np.ndarray, picture: io.Picture) -> np.ndarray:
+    """Return filtered colours with the alpha of their picture, of the same type."""
+    whole = np.empty(picture.data.shape, image.dtype)
+    whole[picture.colours] = image
+    convert(picture.data[picture.alpha], whole[picture.alpha])
+    return whole
 
 
 def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:

@@ -142,15 +142,13 @@ class DenoisePanel(PanelView):
         layer = self.layer.layer()
         try:
             layers.capture(layer)
-            path, choices = layers.file_of(layer), self.choices()
-            text = command_line(choices, path)
+            path = layers.file_of(layer)
+            text = command_line(self.choices(), path)
         except DenoiseError as error:
             self._refuse(error)
             return
         QApplication.clipboard().setText(text)
         hint = "." if path else ": put the name of the image's file for INPUT.tif."
-        if choices.alpha:
-            hint += " It filters alpha like a colour, which Run does not."
         self.say(f"Command line copied{hint}")
 
     def changeEvent(self, event: QEvent) -> None:

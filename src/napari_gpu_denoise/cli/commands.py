@@ -183,7 +183,7 @@ def estimate(args: argparse.Namespace) -> int:
         try:
             picture = io.read(path)
             axes = picture.filter_axes if args.axes is None else args.axes
-            noise = estimate_noise(picture.data, axes)
+            noise = estimate_noise(picture.data[picture.colours], axes)
         except errors.DenoiseError as error:
             failed.append(error)
             text = str(error)

@@ -11,6 +11,7 @@ import numpy as np
 
 SUFFIXES = (".tif", ".tiff", ".btf", ".tf8")
 MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON
+_ALPHA = (1, 2)  # kinds of extra sample, premultiplied or not
 _MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 
@@ -52,6 +53,20 @@ class Picture:
     def filter_axes(self) -> str:
         """The axes with unknown ones as ``.``, which may stand more than once."""
         return "".join(a if a in "TZCSYX" else "." for a in self.axes)
+
+    @property
+    def alpha(self) -> tuple[slice, ...] | None:
+        """Where the pixels hold alpha, which has no noise to take away; None if nowhere."""
+        extra = self.metadata.get("extrasamples", ())
+        if "S" not in self.axes or len(extra) != 1 or extra[0] not in _ALPHA:
+            return None
+        return tuple(slice(-1, None) if a == "S" else slice(None) for a in self.axes)
+
+    @property
+    def colours(self) -> tuple[slice, ...]:
+        """Where the pixels hold what is to be filtered: all but alpha."""
+        kept = slice(None) if self.alpha is None else slice(-1)
+        return tuple(kept if a == "S" else slice(None) for a in self.axes)
 
 
 def is_tiff(path: str | os.PathLike) -> bool:
