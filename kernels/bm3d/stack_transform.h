@@ -43,34 +43,30 @@ static inline void stack_inverse(REAL *v, int size)
 #endif
 
 #if STACK == HAAR_STACK
+static inline void haar_stage(REAL *v, int stride)
+{
+    #pragma unroll
+    for (int k = 0; k < NEIGHBOURS; k += 2 * stride) {
+        const REAL a = v[k], b = v[k + stride];
+        v[k] = SQRT_HALF * (a + b);
+        v[k + stride] = SQRT_HALF * (a - b);
+    }
+}
+
 static inline void stack_forward(REAL *v, int size)
 {
     #pragma unroll
-    for (int stride = 1; stride < NEIGHBOURS; stride *= 2) {
-        if (stride < size) {
-            #pragma unroll
-            for (int k = 0; k < NEIGHBOURS; k += 2 * stride) {
-                const REAL a = v[k], b = v[k + stride];
-                v[k] = SQRT_HALF * (a + b);
-                v[k + stride] = SQRT_HALF * (a - b);
-            }
-        }
-    }
+    for (int stride = 1; stride < NEIGHBOURS; stride *= 2)
+        if (stride < size)
+            haar_stage(v, stride);
 }
 
 static inline void stack_inverse(REAL *v, int size)
 {
     #pragma unroll
-    for (int stride = NEIGHBOURS / 2; stride > 0; stride /= 2) {
-        if (stride < size) {
-            #pragma unroll
-            for (int k = 0; k < NEIGHBOURS; k += 2 * stride) {
-                const REAL a = v[k], b = v[k + stride];
-                v[k] = SQRT_HALF * (a + b);
-                v[k + stride] = SQRT_HALF * (a - b);
-            }
-        }
-    }
+    for (int stride = NEIGHBOURS / 2; stride > 0; stride /= 2)
+        if (stride < size)
+            haar_stage(v, stride);
 }
 #endif
 
@@ -99,7 +95,7 @@ static inline float stack_cosine(int k, int j, int size)
     return norm * cosine(k * (2 * j + 1) * (32 / size));
 }
 
-static inline void stack_forward(REAL *v, int size)
+static inline void multiply(REAL *v, int size, bool transposed)
 {
     REAL in[NEIGHBOURS];
     #pragma unroll
@@ -110,24 +106,18 @@ static inline void stack_forward(REAL *v, int size)
         REAL sum = (REAL)0.0f;
         if (k < size)
             for (int j = 0; j < size; ++j)
-                sum += stack_cosine(k, j, size) * in[j];
+                sum += (transposed ? stack_cosine(j, k, size) : stack_cosine(k, j, size)) * in[j];
         v[k] = sum;
     }
 }
 
+static inline void stack_forward(REAL *v, int size)
+{
+    multiply(v, size, false);
+}
+
 static inline void stack_inverse(REAL *v, int size)
 {
-    REAL in[NEIGHBOURS];
-    #pragma unroll
-    for (int k = 0; k < NEIGHBOURS; ++k)
-        in[k] = v[k];
-    #pragma unroll
-    for (int k = 0; k < NEIGHBOURS; ++k) {
-        REAL sum = (REAL)0.0f;
-        if (k < size)
-            for (int j = 0; j < size; ++j)
-                sum += stack_cosine(j, k, size) * in[j];
-        v[k] = sum;
-    }
+    multiply(v, size, true);
 }
 #endif
