@@ -10,8 +10,8 @@
 
 #include "common/patch_grid.h"
 
-#define SLAB_WIDTH ((SLAB_X - 1) * STEP + PATCH + WINDOW - 1)
-#define SLAB_HEIGHT ((SLAB_Y - 1) * STEP + PATCH + WINDOW - 1)
+#define SLAB_WIDTH REACHED(SLAB_X)
+#define SLAB_HEIGHT REACHED(SLAB_Y)
 #if FLOAT_SUMS
 #define SUM float
 #else

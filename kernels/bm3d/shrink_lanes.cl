@@ -18,8 +18,8 @@ typedef float8 REAL;
 #include "bm3d/shared_noise.h"
 #endif
 
-#define TILE_X ((GROUP_X - 1) * STEP + PATCH + WINDOW - 1)
-#define TILE_Y ((GROUP_Y - 1) * STEP + PATCH + WINDOW - 1)
+#define TILE_X REACHED(GROUP_X)
+#define TILE_Y REACHED(GROUP_Y)
 
 // One unaligned access: PoCL takes vload apart into pairs.
 typedef float8 UNALIGNED __attribute__((aligned(4)));

@@ -55,8 +55,8 @@ typedef float REAL;
 #else
 #define SUM int
 #endif
-#define TILE_X ((GROUP_X - 1) * STEP + PATCH + WINDOW - 1)
-#define TILE_Y ((GROUP_Y - 1) * STEP + PATCH + WINDOW - 1)
+#define TILE_X REACHED(GROUP_X)
+#define TILE_Y REACHED(GROUP_Y)
 #define SCRATCH (8 * LINE)
 
 #if WARP_SYNC

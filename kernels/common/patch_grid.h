@@ -1,6 +1,9 @@
 // The grid of reference patches along one axis: every STEP pixels from `first`, and `last` as the end, whether or
 // not it falls on the grid, so that every pixel is covered (methods page, "grid").
 
+// Pixels along one axis that `references` neighbouring ones and their matches can lie in; needs WINDOW.
+#define REACHED(references) (((references) - 1) * STEP + PATCH + WINDOW - 1)
+
 static inline int grid_position(int r, int first, int last)
 {
     return min(first + r * STEP, last);

@@ -23,8 +23,8 @@
 #define OFFSET long
 #endif
 #define GROUP (GROUP_X * GROUP_Y)
-#define TILE_X ((GROUP_X - 1) * STEP + PATCH + WINDOW - 1)
-#define TILE_Y ((GROUP_Y - 1) * STEP + PATCH + WINDOW - 1)
+#define TILE_X REACHED(GROUP_X)
+#define TILE_Y REACHED(GROUP_Y)
 
 __kernel __attribute__((reqd_work_group_size(PATCH, GROUP, 1)))
 void average_patches(__global const float *padded, int pnz, int pny, int pitch,
