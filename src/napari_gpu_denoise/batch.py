@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from napari_gpu_denoise import io
@@ -17,7 +16,7 @@ from napari_gpu_denoise.axes import check_numbers, output_dtype
 from napari_gpu_denoise.errors import Cancelled, FileError, NoDeviceError, OutputError
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.pipeline import Filter
-from napari_gpu_denoise.prepare import convert
+from napari_gpu_denoise.prepare import put_together
 from napari_gpu_denoise.run import Record, denoise
 
 
@@ -233,7 +232,7 @@ def run_batch(
             _make_folder(target)
             image = result.image
             if picture.alpha is not None:
-                image = _with_alpha(image, picture)
+                image = put_together(image, picture.colours, picture.data, picture.alpha)
             notes = io.write(target, image, picture, result.record, overwrite=overwrite)
             written.add(_identity(target))
             files.append(FileReport(path, target, result.record, notes=(*picture.notes, *notes)))
@@ -249,14 +248,6 @@ def run_batch(
         finally:
             picture = result = image = None  # before the next file is read
     return BatchReport(tuple(files))
-
-
-def _with_alpha(image: np.ndarray, picture: io.Picture) -> np.ndarray:
-    """Return filtered colours with the alpha of their picture, of the same type."""
-    whole = np.empty(picture.data.shape, image.dtype)
-    whole[picture.colours] = image
-    convert(picture.data[picture.alpha], whole[picture.alpha])
-    return whole
 
 
 def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:

@@ -112,6 +112,24 @@ def extend_sigma(
     return extend(sigma, names, held, smallest)
 
 
+def put_together(filtered: np.ndarray, where: tuple, given: np.ndarray, rest: tuple) -> np.ndarray:
+    """Return an array of which one part was filtered and the rest, as alpha, is as it was given.
+
+    Parameters
+    ----------
+    filtered : ndarray
+        What was made of ``given[where]``; its type is that of the result.
+    where, rest : tuple
+        Indices of both parts.
+    given : ndarray
+        The whole.
+    """
+    whole = np.empty(given.shape, filtered.dtype)
+    whole[where] = filtered
+    convert(given[rest], whole[rest])
+    return whole
+
+
 def keep_noiseless(image: np.ndarray, out: np.ndarray, names: str, sigma: np.ndarray) -> None:
     """Copy the pixels whose sigma is 0 to the output: there is nothing to filter in them.
 

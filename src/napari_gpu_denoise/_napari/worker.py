@@ -17,6 +17,7 @@ from napari.utils.progress import cancelable_progress
 
 from napari_gpu_denoise import run
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
+from napari_gpu_denoise.prepare import put_together
 
 _SLAB = 16_000_000  # bytes read at a time from arrays without chunks
 _BAR_INTERVAL = 0.1  # seconds between two updates of napari's activity bar
@@ -93,7 +94,7 @@ def steps(request: Request) -> Generator[Stage, None, Outcome]:
         with closing(filtering):
             result = yield from _stages(filtering)
         if request.alpha:
-            whole = np.concatenate([result.image, image[..., 3:]], -1, dtype=result.image.dtype)
+            whole = put_together(result.image, np.s_[..., :3], image, np.s_[..., 3:])
             result = replace(result, image=whole)
     except Exception as error:
         return Outcome(time.perf_counter() - started, error=error)
