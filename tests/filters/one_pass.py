@@ -10,13 +10,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from napari_gpu_denoise.filters.group_filter import (
+from napari_gpu_denoise.filters.group_filter import GroupFilter, Noisy, Pixels
+from napari_gpu_denoise.filters.group_settings import (
     PATCH,
-    GroupFilter,
     GroupSettings,
     GroupVariant,
-    Noisy,
-    Pixels,
     slab_shape,
 )
 from napari_gpu_denoise.filters.patch_search import SearchSettings

@@ -22,7 +22,7 @@ from filters.one_pass import (
     shared,
     sigma_map,
 )
-from napari_gpu_denoise.filters.group_filter import STACK_TRANSFORMS, TRANSFORMS
+from napari_gpu_denoise.filters.group_settings import STACK_TRANSFORMS, TRANSFORMS
 from napari_gpu_denoise.opencl.program import session
 from reference.block_matching import find_matches
 

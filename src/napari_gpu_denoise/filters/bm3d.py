@@ -11,7 +11,7 @@ from napari_gpu_denoise.axes import channel_axis
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d_plan import Plan
 from napari_gpu_denoise.filters.call import denoised
-from napari_gpu_denoise.filters.group_filter import (
+from napari_gpu_denoise.filters.group_settings import (
     PATCH,
     STACK_TRANSFORMS,
     TRANSFORMS,
