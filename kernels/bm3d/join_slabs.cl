@@ -5,6 +5,7 @@
 //   it is the weight of every patch, convolved with the Kaiser window.
 // Grid: groups of (GROUP_X, GROUP_Y) pixels of the region written, frames in z.
 // Constants: PATCH, STEP, WINDOW; GROUP_X, GROUP_Y; SLAB_X, SLAB_Y (references a slab serves along each axis); FLOAT_SUMS.
+//   VIDEO: sums and weights in a ring, as shrink_shared leaves them.
 // Shapes: slabs as shrink_shared leaves them, `groups_y` times `groups_x` a frame, or with FLOAT_SUMS one sum a pixel of the
 //   padded layout; weights, noisy (padded layout); out (frames, ny, nx), whose first pixel is (y, x) = (top, left) of the tile.
 
@@ -17,10 +18,13 @@
 #else
 #define SUM int
 #endif
+#if VIDEO
+#include "common/frame_ring.h"
+#endif
 #define AREA_X (GROUP_X + PATCH - 1)
 #define AREA_Y (GROUP_Y + PATCH - 1)
 
-#if !FLOAT_SUMS
+#if !FLOAT_SUMS && !VIDEO
 // First and last slab along an axis that may hold position `at` of the tile.
 static inline int first_slab(int at, int first, int references, int length)
 {
@@ -36,9 +40,13 @@ static inline int last_slab(int at, int first, int references, int slabs)
 #endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, 1)))
-void join_slabs(__global const float *noisy, int pnz, int pny, int pitch, int t0, int z0, int y0, int x0, int nz,
+void join_slabs(__global const float *noisy, int pny, int pitch, int y0, int x0,
+#if VIDEO
+                int ring, int first_slot, int sum_ring, int first_sum, int frames, __global const SUM *slabs,
+#else
                 int first_y, int last_y, int first_x, int last_x, int groups_y, int groups_x,
                 __global const SUM *slabs, __global const int *weights,
+#endif
                 __global const float *levels, __global const float *kaiser, float scale, float units,
                 int top, int left, int ny, int nx, __global float *out)
 {
@@ -52,8 +60,16 @@ void join_slabs(__global const float *noisy, int pnz, int pny, int pitch, int t0
     const int y = get_global_id(1);
     const size_t plane = (size_t)pny * pitch;
 
-    // A patch that covers a pixel has its corner up to PATCH - 1 pixels before it.
+#if VIDEO
+    const int channel = frame / frames;
+    const size_t sum_slot = (size_t)channel * sum_ring + ring_slot(first_sum, frame % frames, sum_ring);
+    __global const int *corners = slabs + (2 * sum_slot + 1) * plane;
+    const size_t padded_frame = (size_t)channel * ring + ring_slot(first_slot, frame % frames, ring);
+#else
     __global const int *corners = weights + frame * plane;
+    const size_t padded_frame = frame;
+#endif
+    // A patch that covers a pixel has its corner up to PATCH - 1 pixels before it.
     const int corner_y = y0 + top + (int)get_group_id(1) * GROUP_Y - PATCH + 1;
     const int corner_x = x0 + left + (int)get_group_id(0) * GROUP_X - PATCH + 1;
     for (int k = ly * GROUP_X + lx; k < AREA_Y * AREA_X; k += GROUP_X * GROUP_Y) {
@@ -80,7 +96,9 @@ void join_slabs(__global const float *noisy, int pnz, int pny, int pitch, int t0
 
     const int ty = top + y;
     const int tx = left + x;
-#if FLOAT_SUMS
+#if VIDEO
+    const float numerator = convert_float(slabs[2 * sum_slot * plane + (size_t)(y0 + ty) * pitch + x0 + tx]);
+#elif FLOAT_SUMS
     const float numerator = slabs[frame * plane + (size_t)(y0 + ty) * pitch + x0 + tx];
 #else
     long total = 0;
@@ -99,8 +117,8 @@ void join_slabs(__global const float *noisy, int pnz, int pny, int pitch, int t0
     }
     const float numerator = convert_float(total);
 #endif
-    const size_t padded_frame = (size_t)(frame / nz + t0) * pnz + frame % nz + z0;
     const float level = noisy[padded_frame * plane + (size_t)(y0 + ty) * pitch + x0 + tx];
-    const float removed = numerator * (units / scale) / denominator;
+    // A frame that is left as it is has no sums.
+    const float removed = denominator > 0.0f ? numerator * (units / scale) / denominator : 0.0f;
     out[((size_t)frame * ny + y) * nx + x] = level - levels[frame] * removed;
 }

@@ -4,12 +4,18 @@
 // Reference: Davy and Ehret 2020, section 4.4. The transform along y works on vectors as they are; a transposition in
 //   registers brings x there.
 // Grid: (groups of GROUP_X references in x, of GROUP_Y in y, frames).
-// Constants: PATCH = 8, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, GROUP_X, GROUP_Y, SIGMA_MAP, SHARED_NOISE.
+// Constants: PATCH = 8, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, GROUP_X, GROUP_Y, SIGMA_MAP, SHARED_NOISE,
+//   VIDEO: one reference frame a launch, `only`, and of its groups every second one along each axis: groups so far apart, GROUP_X
+//   and GROUP_Y large enough, share no pixel, and add to the sums as they are.
 // Shapes: as in shrink_shared.
 // Cost a group of n: (3 with WIENER, else 2) * 16 n transforms of eight values, as many of n; 64 n additions.
 
 #include "common/patch_grid.h"
 #include "common/match_key.h"
+#if VIDEO
+#include "common/frame_ring.h"
+#include "common/place_code.h"
+#endif
 typedef float8 REAL;
 #include "bm3d/patch_transform.h"
 #include "bm3d/stack_transform.h"
@@ -51,15 +57,24 @@ static inline float lanes_sum(float8 v)
     return two.x + two.y;
 }
 
+// Pixels of a patch in the grey levels of the reference's frame.
+#if VIDEO
+typedef Link Alike;
+#define ALIKE(link, pixels) ((pixels) * (link).scale + (link).shift)
+#else
+typedef int Alike;
+#define ALIKE(link, pixels) (pixels)
+#endif
+
 // v holds [row of the spectrum][patch].
-static inline void load_spectra(float8 *v, __global const float *pixels, const int *there, int pitch, float level, float inverse,
-                         int size)
+static inline void load_spectra(float8 *v, __global const float *pixels, const int *there, const Alike *alike, int pitch,
+                                float level, float inverse, int size)
 {
     for (int k = 0; k < size; ++k) {
         float8 patch[8];
         #pragma unroll
         for (int i = 0; i < 8; ++i)
-            patch[i] = (ROW(pixels + there[k] + i * pitch) - level) * inverse;
+            patch[i] = (ALIKE(alike[k], ROW(pixels + there[k] + i * pitch)) - level) * inverse;
         transform_forward(patch);
         transpose(patch);
         transform_forward(patch);
@@ -112,9 +127,15 @@ __kernel void shrink_lanes(__global const float *noisy,
 #if WIENER
                            __global const float *basic,
 #endif
-                           int pnz, int pny, int pitch, int t0, int z0, int y0, int x0, int nz,
+                           int pny, int pitch, int y0, int x0,
                            int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
-                           __global const int4 *offsets, __global const uint *keys, int matched,
+#if VIDEO
+                           int ring, int first_slot, int sum_ring, int first_sum, int frames_before, int frames_after,
+                           int earliest, int only, int parity_y, int parity_x, __global const uint *codes_found,
+#else
+                           __global const int4 *offsets,
+#endif
+                           __global const uint *keys, int matched,
                            __global const float *levels, __global const float *matched_levels,
 #if SIGMA_MAP
                            __global const float *variation, int map_pitch, int map_y, int map_x,
@@ -122,23 +143,42 @@ __kernel void shrink_lanes(__global const float *noisy,
                            float similar, float threshold, __global const float *kaiser,
                            __global const float *correlation,
                            float scale, float largest, float units,
-                           __global int *slabs, __global int *weights)
+                           __global int *slabs
+#if !VIDEO
+                           , __global int *weights
+#endif
+                           )
 {
+    const size_t plane = (size_t)pny * pitch;
+#if VIDEO
+    const int frame = get_global_id(2) * matched + only;
+    const int row0 = (2 * get_global_id(1) + parity_y) * GROUP_Y;
+    const int column0 = (2 * get_global_id(0) + parity_x) * GROUP_X;
+    const int slot = ring_slot(first_slot, only, ring);
+    const int sum_slot = ring_slot(first_sum, only, sum_ring);
+    const size_t first = ((size_t)get_global_id(2) * ring + slot) * plane;
+    const int links_a_frame = frames_before + 1 + frames_after;
+    const int centre_link = frame * links_a_frame + frames_before;
+    const float level_sigma = frame_link(levels, centre_link).noise;
+    const float matched_sigma = frame_link(matched_levels, only * links_a_frame + frames_before).noise;
+    if (matched_sigma <= 0.0f)
+        return;  // nothing to filter in this frame
+#else
     const int frame = get_global_id(2);
     const int row0 = get_global_id(1) * GROUP_Y;
     const int column0 = get_global_id(0) * GROUP_X;
     const int group = get_global_id(1) * groups_x + get_global_id(0);
-    const size_t plane = (size_t)pny * pitch;
-    const size_t first = ((size_t)(frame / nz + t0) * pnz + frame % nz + z0) * plane;
+    const size_t first = frame * plane;
+    const float level_sigma = levels[frame];
+    const float matched_sigma = matched_levels[frame % matched];
     const int top = y0 + grid_position(row0, first_y, last_y) - WINDOW / 2;
     const int left = x0 + grid_position(column0, first_x, last_x) - WINDOW / 2;
     const int groups = get_global_size(1) * groups_x;
     __global int *slab = slabs + ((size_t)frame * groups + group) * (TILE_Y * TILE_X);
     for (int k = 0; k < TILE_Y * TILE_X; ++k)
         slab[k] = 0;
+#endif
     const float8 window = ROW(kaiser);
-    const float level_sigma = levels[frame];
-    const float matched_sigma = matched_levels[frame % matched];
 
     for (int reference = 0; reference < GROUP_X * GROUP_Y; ++reference) {
         const int row = row0 + reference / GROUP_X;
@@ -156,38 +196,55 @@ __kernel void shrink_lanes(__global const float *noisy,
 #endif
         int4 place[NEIGHBOURS];
         int there[NEIGHBOURS];
+        Alike alike[NEIGHBOURS];
         int found = 0;
         for (; found < NEIGHBOURS; ++found) {
             const uint key = matches[(size_t)found * columns];
             if (key >= FAR_KEY || (found > 0 && key_distance(key) > limit))
                 break;
+#if VIDEO
+            const uint code = codes_found[matches - keys + (size_t)found * columns];
+            place[found] = (int4)(place_t(code), 0, place_y(code), place_x(code));
+            alike[found] = frame_link(levels, centre_link + place[found].x);
+            there[found] = (ring_slot(slot, place[found].x, ring) - slot) * (int)plane + place[found].z * pitch + place[found].w;
+#else
             place[found] = offsets[key & INDEX_MASK];
             there[found] = place[found].z * pitch + place[found].w;
+#endif
         }
         const int size = 1 << (31 - clz(found));
         float sigma = level_sigma;
-#if SIGMA_MAP
+#if SIGMA_MAP || VIDEO
         float variance = 0.0f;
         for (int k = 0; k < size; ++k) {
+#if SIGMA_MAP
             const float s = centre[place[k].z * map_pitch + place[k].w];
+#else
+            const float s = 1.0f;
+#endif
+#if VIDEO
+            variance += s * s * alike[k].noise * alike[k].noise;
+#else
             variance += s * s;
+#endif
         }
-        sigma *= sqrt(variance / size);
+        sigma = (VIDEO ? 1.0f : level_sigma) * sqrt(variance / size);
 #endif
         const float level = *here;
         const float inverse = 1.0f / max(sigma, SMALLEST_SIGMA);
         const float gain = stack_gain(size);
         float8 v[8 * NEIGHBOURS];
-        load_spectra(v, here, there, pitch, level, inverse, size);
+        load_spectra(v, here, there, alike, pitch, level, inverse, size);
 #if WIENER
         float8 b[8 * NEIGHBOURS];
-        load_spectra(b, basic + first + (size_t)y * pitch + x, there, pitch, level, inverse, size);
+        load_spectra(b, basic + first + (size_t)y * pitch + x, there, alike, pitch, level, inverse, size);
 #endif
 #if SHARED_NOISE
         uchar codes[CODES];
         for (int p = 0; p < size - 1; ++p)
             for (int q = p + 1; q < size; ++q)
-                codes[pair_place(p, q)] = pair_code(place[p].z - place[q].z, place[p].w - place[q].w);
+                codes[pair_place(p, q)] = place[p].x == place[q].x
+                    ? pair_code(place[p].z - place[q].z, place[p].w - place[q].w) : APART;
         float8 variances[8 * NEIGHBOURS];
         across_pairs(variances, codes, correlation, size);
 #endif
@@ -218,8 +275,24 @@ __kernel void shrink_lanes(__global const float *noisy,
             stack_inverse(stack, size);
         }
         const int weight = group_units(lanes_sum(sum) / gain, units);
-        const float8 factor = weight / units * (SIGMA_MAP ? sigma / level_sigma : 1.0f) * scale / gain * window;
+        const float in_levels = SIGMA_MAP && !VIDEO ? sigma / level_sigma : 1.0f;
+        const float8 factor = weight / units * in_levels * scale / gain * window;
         for (int k = 0; k < size; ++k) {
+#if VIDEO
+            if (place[k].x < earliest)
+                continue;
+            const float8 here_factor = factor * sigma / alike[k].noise;
+            const long corner = (((long)get_global_id(2) * sum_ring + ring_slot(sum_slot, place[k].x, sum_ring)) * 2 * pny
+                                 + y + place[k].z) * pitch + x + place[k].w;
+            __global int *sums = slabs + corner;
+            const int line = pitch;
+            slabs[corner + plane] += weight;
+#else
+            const float8 here_factor = factor;
+            __global int *sums = slab + (y - top + place[k].z) * TILE_X + x - left + place[k].w;
+            const int line = TILE_X;
+            atomic_add(weights + frame * plane + (size_t)(y + place[k].z) * pitch + x + place[k].w, weight);
+#endif
             float8 patch[8];
             #pragma unroll
             for (int i = 0; i < 8; ++i)
@@ -227,13 +300,11 @@ __kernel void shrink_lanes(__global const float *noisy,
             transform_inverse(patch);
             transpose(patch);
             transform_inverse(patch);
-            __global int *sums = slab + (y - top + place[k].z) * TILE_X + x - left + place[k].w;
             #pragma unroll
             for (int i = 0; i < 8; ++i) {
-                const float8 taken = clamp(patch[i] * factor * kaiser[i], -largest, largest);
-                *(__global UNALIGNED_INT *)(sums + i * TILE_X) += convert_int8_rte(taken);
+                const float8 taken = clamp(patch[i] * here_factor * kaiser[i], -largest, largest);
+                *(__global UNALIGNED_INT *)(sums + i * line) += convert_int8_rte(taken);
             }
-            atomic_add(weights + frame * plane + (size_t)(y + place[k].z) * pitch + x + place[k].w, weight);
         }
     }
 }

@@ -10,18 +10,25 @@
 //   divisor of NEIGHBOURS, at least a quarter of it, and at least 2 where it is not all), GROUP_X, GROUP_Y, TEAMS (a divisor
 //   of their product); LOCAL_TILE (how many images are copied to local memory, the noisy one first), WARP_SYNC (a warp
 //   holds whole teams, NVIDIA), LINE (values from row to row of a transposition: with 9, neither writing nor reading meets
-//   one of 32 banks twice), FLOAT_SUMS (adds floats to global memory, not repeatable), SIGMA_MAP, SHARED_NOISE.
+//   one of 32 banks twice), FLOAT_SUMS (adds floats to global memory, not repeatable), SIGMA_MAP, SHARED_NOISE,
+//   VIDEO (VBM3D: patches of many frames, sums in global memory).
 // Shapes: noisy, basic (frames, padded layout, see search/pad_far); offsets, keys (matched frames) as in search_lanes, which
 //   all channels share: frame f has the matches of frame f % matched; levels (frames), sigma in grey levels, and the
 //   same of what was matched; variation (map_ny, map_pitch), whose pixel (map_y, map_x) is the padded origin; kaiser (8);
 //   correlation as in shared_noise.h; slabs (frames, groups, TILE_Y, TILE_X) in units of sigma / scale; weights (frames,
-//   pny, pitch), by the corner of a patch.
+//   pny, pitch), by the corner of a patch. With VIDEO, frames lie in rings (common/frame_ring.h): noisy, basic (channels, ring,
+//   padded layout); codes_found beside keys, see common/place_code.h; levels and matched_levels are the links of every frame with
+//   those around it; slabs (channels, sum_ring, 2, padded layout), sums and weights; a patch from before `earliest` is not added.
 // Cost a group of n: (3 with WIENER, else 2) * 16 n transforms of eight values, as many of n; 64 n additions.
 
 #include "common/patch_grid.h"
 #include "common/match_key.h"
 #include "common/search_group.h"
 #include "common/atomic_float.h"
+#if VIDEO
+#include "common/frame_ring.h"
+#include "common/place_code.h"
+#endif
 typedef float REAL;
 #if LOCAL_TILE
 #define NOISY_SPACE __local
@@ -58,6 +65,8 @@ typedef float REAL;
 #define TILE_X REACHED(GROUP_X)
 #define TILE_Y REACHED(GROUP_Y)
 #define SCRATCH (8 * LINE)
+// Sums in global memory, a pixel of the padded layout each, instead of slabs.
+#define GLOBAL_SUMS (FLOAT_SUMS || VIDEO)
 
 #if WARP_SYNC
 #define TEAM_SYNC() asm volatile("bar.warp.sync 0xffffffff;" ::: "memory")
@@ -143,14 +152,23 @@ static inline void scatter_stack(float *v, __local float *scratch, int item)
 #define LOAD_SPECTRA(v, pixels, line)                                                                        \
     _Pragma("unroll") for (int d = 0; d < DEPTH; ++d) {                                                      \
         float column[8];                                                                                     \
-        const int corner = (y - top + dy[d]) * (line) + x - left + dx[d] + lane;                             \
+        const int corner = (y - top) * (line) + x - left + AHEAD(d, line) + lane;                            \
         _Pragma("unroll") for (int i = 0; i < 8; ++i)                                                        \
-            column[i] = part * DEPTH + d < size ? (pixels[corner + i * (line)] - level) * inverse : 0.0f;    \
+            column[i] = part * DEPTH + d < size ? (ALIKE(d, pixels[corner + i * (line)]) - level) * inverse : 0.0f; \
         transform_forward(column);                                                                           \
         transpose(column, my_scratch, lane);                                                                 \
         transform_forward(column);                                                                           \
         _Pragma("unroll") for (int i = 0; i < 8; ++i) v[i * DEPTH + d] = column[i];                          \
     }
+
+// How far the corner of a patch lies from that of the reference, and its pixels in the grey levels of the reference's frame.
+#if VIDEO
+#define AHEAD(d, line) aheads[team][part * DEPTH + d]
+#define ALIKE(d, pixel) fma(pixel, scales[team][part * DEPTH + d], shifts[team][part * DEPTH + d])
+#else
+#define AHEAD(d, line) dy[d] * (line) + dx[d]
+#define ALIKE(d, pixel) (pixel)
+#endif
 
 // First x frequency of the coefficients that a part holds of a stack.
 static inline int first_coefficient(int part)
@@ -218,21 +236,38 @@ void shrink_shared(__global const float *noisy,
 #if WIENER
                    __global const float *basic,
 #endif
-                   int pnz, int pny, int pitch, int t0, int z0, int y0, int x0, int nz,
+                   int pny, int pitch, int y0, int x0,
                    int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
-                   __global const int4 *offsets, __global const uint *keys, int matched,
+#if VIDEO
+                   int ring, int first_slot, int sum_ring, int first_sum, int frames_before, int frames_after, int earliest,
+                   __global const uint *codes_found,
+#else
+                   __global const int4 *offsets,
+#endif
+                   __global const uint *keys, int matched,
                    __global const float *levels, __global const float *matched_levels,
 #if SIGMA_MAP
                    __global const float *variation, int map_pitch, int map_y, int map_x,
 #endif
                    float similar, float threshold, __global const float *kaiser, __global const float *correlation,
                    float scale, float largest, float units,
-                   __global SUM *slabs, __global int *weights)
+                   __global SUM *slabs
+#if !VIDEO
+                   , __global int *weights
+#endif
+                   )
 {
     __local float scratch[TEAMS * PARTS * SCRATCH];
     __local int places[TEAMS][NEIGHBOURS];
-#if SIGMA_MAP
+#if SIGMA_MAP || VIDEO
     __local float variances[TEAMS][NEIGHBOURS];
+#endif
+#if VIDEO
+    __local int aheads[TEAMS][NEIGHBOURS];
+    __local long sum_places[TEAMS][NEIGHBOURS];
+    __local float scales[TEAMS][NEIGHBOURS];
+    __local float shifts[TEAMS][NEIGHBOURS];
+    __local float noises[TEAMS][NEIGHBOURS];
 #endif
 #if SHARED_NOISE
     __local uchar codes[TEAMS][CODES] __attribute__((aligned(16)));
@@ -240,7 +275,7 @@ void shrink_shared(__global const float *noisy,
     for (int k = get_local_id(1) * TEAM + get_local_id(0); k < (PATCH + 1) * PATCH; k += ITEMS)
         correlations[k] = correlation[k];
 #endif
-#if !FLOAT_SUMS
+#if !GLOBAL_SUMS
     __local int tile[TILE_Y * TILE_X];
 #endif
 
@@ -254,7 +289,21 @@ void shrink_shared(__global const float *noisy,
     const int row0 = group / groups_x * GROUP_Y;
     const int column0 = group % groups_x * GROUP_X;
     const size_t plane = (size_t)pny * pitch;
-    const size_t first = ((size_t)(frame / nz + t0) * pnz + frame % nz + z0) * plane;
+#if VIDEO
+    const int slot = ring_slot(first_slot, frame % matched, ring);
+    const int sum_slot = ring_slot(first_sum, frame % matched, sum_ring);
+    const size_t first = ((size_t)(frame / matched) * ring + slot) * plane;
+    const int links_a_frame = frames_before + 1 + frames_after;
+    const int centre_link = frame * links_a_frame + frames_before;
+    const float level_sigma = frame_link(levels, centre_link).noise;
+    const float matched_sigma = frame_link(matched_levels, frame % matched * links_a_frame + frames_before).noise;
+    if (matched_sigma <= 0.0f)
+        return;  // nothing to filter in this frame: the whole work-group
+#else
+    const size_t first = frame * plane;
+    const float level_sigma = levels[frame];
+    const float matched_sigma = matched_levels[frame % matched];
+#endif
     const int top = y0 + grid_position(row0, first_y, last_y) - WINDOW / 2;
     const int left = x0 + grid_position(column0, first_x, last_x) - WINDOW / 2;
 
@@ -276,7 +325,7 @@ void shrink_shared(__global const float *noisy,
 #elif WIENER
     BASIC_SPACE const float *basic_pixels = basic + first + (long)top * pitch + left;
 #endif
-#if !FLOAT_SUMS
+#if !GLOBAL_SUMS
     for (int k = item; k < TILE_Y * TILE_X; k += ITEMS)
         tile[k] = 0;
 #endif
@@ -284,8 +333,6 @@ void shrink_shared(__global const float *noisy,
 
     __local float *my_scratch = scratch + (team * PARTS + part) * SCRATCH;
     __local float *team_scratch = scratch + team * PARTS * SCRATCH;
-    const float level_sigma = levels[frame];
-    const float matched_sigma = matched_levels[frame % matched];
 
     for (int turn = 0; turn < REFERENCES / TEAMS; ++turn) {
         const int reference = turn * TEAMS + team;
@@ -304,12 +351,27 @@ void shrink_shared(__global const float *noisy,
         for (int k = member; k < NEIGHBOURS; k += TEAM) {
             const uint key = matches[(size_t)k * columns];
             const bool found = mine && key < FAR_KEY && (k == 0 || key_distance(key) <= limit);
+#if VIDEO
+            const uint code = found ? codes_found[matches - keys + (size_t)k * columns] : 0u;
+            const int4 offset = (int4)(place_t(code), 0, place_y(code), place_x(code));
+            places[team][k] = found ? (int)code : INT_MIN;
+            const Link link = frame_link(levels, centre_link + offset.x);
+            aheads[team][k] = (ring_slot(slot, offset.x, ring) - slot) * (int)plane + offset.z * pitch + offset.w;
+            sum_places[team][k] = offset.x < earliest ? -1 :
+                (((long)(frame / matched) * sum_ring + ring_slot(sum_slot, offset.x, sum_ring)) * 2 * pny + y + offset.z)
+                * pitch + x + offset.w;
+            scales[team][k] = link.scale;
+            shifts[team][k] = link.shift;
+            noises[team][k] = link.noise;
+            variances[team][k] = link.noise * link.noise;
+#else
             // What is no match may point beyond the table.
             const int4 offset = offsets[found ? key & INDEX_MASK : 0u];
             places[team][k] = found ? (offset.z << 16) | (offset.w & 0xffff) : INT_MIN;
+#endif
 #if SIGMA_MAP
             const float s = found ? centre[offset.z * map_pitch + offset.w] : 0.0f;
-            variances[team][k] = s * s;
+            variances[team][k] = (VIDEO ? variances[team][k] : 1.0f) * s * s;
 #endif
         }
         TEAM_SYNC();
@@ -319,12 +381,13 @@ void shrink_shared(__global const float *noisy,
             found += places[team][k] != INT_MIN;
         const int size = found > 0 ? 1 << (31 - clz(found)) : 0;
         float sigma = level_sigma;
-#if SIGMA_MAP
+#if SIGMA_MAP || VIDEO
         float variance = 0.0f;
         for (int k = 0; k < size; ++k)
             variance += variances[team][k];
-        sigma *= sqrt(variance / max(size, 1));
+        sigma = (VIDEO ? 1.0f : level_sigma) * sqrt(variance / max(size, 1));
 #endif
+#if !VIDEO
         int dy[DEPTH];
         int dx[DEPTH];
         #pragma unroll
@@ -333,15 +396,24 @@ void shrink_shared(__global const float *noisy,
             dy[d] = place >> 16;
             dx[d] = (short)(place & 0xffff);
         }
+#endif
         const float level = noisy_pixels[(y - top) * NOISY_LINE + x - left];
         const float inverse = 1.0f / max(sigma, SMALLEST_SIGMA);
         const float gain = stack_gain(size);
 #if SHARED_NOISE
         for (int p = member; p < NEIGHBOURS - 1; p += TEAM) {
             for (int q = p + 1; q < NEIGHBOURS; ++q) {
+#if VIDEO
+                const uint one = places[team][p], other = places[team][q];
+                const bool shared = q < size && place_t(one) == place_t(other);
+                const int apart_y = place_y(one) - place_y(other);
+                const int apart_x = place_x(one) - place_x(other);
+#else
+                const bool shared = q < size;
                 const int apart_y = (places[team][p] >> 16) - (places[team][q] >> 16);
                 const int apart_x = (short)(places[team][p] & 0xffff) - (short)(places[team][q] & 0xffff);
-                codes[team][pair_place(p, q)] = q < size ? pair_code(apart_y, apart_x) : APART;
+#endif
+                codes[team][pair_place(p, q)] = shared ? pair_code(apart_y, apart_x) : APART;
             }
         }
 #endif
@@ -394,7 +466,8 @@ void shrink_shared(__global const float *noisy,
         const int weight = group_units(total / gain, units);
 
         // A weighted estimate in units of the sum; kaiser is the window of one axis.
-        const float factor = weight / units * (SIGMA_MAP ? sigma / level_sigma : 1.0f) * scale / gain * kaiser[lane];
+        const float in_levels = SIGMA_MAP && !VIDEO ? sigma / level_sigma : 1.0f;
+        const float factor = weight / units * in_levels * scale / gain * kaiser[lane];
         #pragma unroll
         for (int d = 0; d < DEPTH; ++d) {
             float column[8];
@@ -405,6 +478,18 @@ void shrink_shared(__global const float *noisy,
             transpose(column, my_scratch, lane);
             transform_inverse(column);
             if (part * DEPTH + d < size) {
+#if VIDEO
+                const long corner = sum_places[team][part * DEPTH + d];
+                if (corner >= 0) {
+                    const float here = factor * sigma / noises[team][part * DEPTH + d];
+                    #pragma unroll
+                    for (int i = 0; i < 8; ++i)
+                        atomic_add(slabs + corner + lane + i * pitch,
+                                   convert_int_rte(clamp(column[i] * here * kaiser[i], -largest, largest)));
+                    if (lane == d % 8)
+                        atomic_add(slabs + corner + plane, weight);
+                }
+#else
                 const size_t corner = (size_t)(y + dy[d]) * pitch + x + dx[d];
 #if FLOAT_SUMS
                 __global float *sums = slabs + frame * plane + corner + lane;
@@ -420,10 +505,11 @@ void shrink_shared(__global const float *noisy,
 #endif
                 if (lane == d % 8)
                     atomic_add(weights + frame * plane + corner, weight);
+#endif
             }
         }
     }
-#if !FLOAT_SUMS
+#if !GLOBAL_SUMS
     barrier(CLK_LOCAL_MEM_FENCE);
     __global int *slab = slabs + ((size_t)frame * get_num_groups(1) + group) * (TILE_Y * TILE_X);
     for (int k = item; k < TILE_Y * TILE_X; k += ITEMS)

@@ -19,7 +19,7 @@ from napari_gpu_denoise.axes import (
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.opencl.device import Device, choose, find
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.pipeline import Filter, execute
+from napari_gpu_denoise.pipeline import Filter
 from napari_gpu_denoise.prepare import (
     check_policy,
     convert,
@@ -31,6 +31,7 @@ from napari_gpu_denoise.prepare import (
 )
 from napari_gpu_denoise.sigma import FrameSigma, resolve_sigma, varies_within
 from napari_gpu_denoise.tiles import Span
+from napari_gpu_denoise.video import execute_any
 
 # NaN and infinity are replaced by the nearest finite pixel of a chunk and this margin around it:
 # spots up to twice as wide are filled as in the whole plane.
@@ -248,7 +249,7 @@ def _filter_part(
     # Axes that are not cut: independent frames, side by side, and those the filter does not join.
     rest = map(Span.whole, source.shape[1:])
     chosen = choose(find(*device) if isinstance(device, tuple) else device)
-    steps = execute(
+    steps = execute_any(
         source,
         arrange(out, names, settings.joint, written),
         Levels.of(array),

@@ -87,10 +87,11 @@ class Filter(Cost, Protocol):
 
 @dataclass(frozen=True)
 class Progress:
-    """How many tiles of how many are done."""
+    """How many parts of how many are done: tiles, or of a filter over time frames."""
 
     done: int
     total: int
+    unit: str = "tile"
 
 
 @dataclass

@@ -15,7 +15,7 @@ from napari_gpu_denoise.axes import Levels, arrange, check_axes, check_numbers, 
 from napari_gpu_denoise.errors import Cancelled, NonFiniteError
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.pipeline import Filter, Progress, execute
+from napari_gpu_denoise.pipeline import Filter, Progress
 from napari_gpu_denoise.prepare import (
     convert,
     extend,
@@ -25,6 +25,7 @@ from napari_gpu_denoise.prepare import (
     settings_for,
 )
 from napari_gpu_denoise.sigma import FrameSigma, no_more_than_matters, resolve_sigma
+from napari_gpu_denoise.video import execute_any
 
 
 @dataclass(frozen=True)
@@ -218,7 +219,7 @@ def denoise_steps(
             )
         usable = no_more_than_matters(found.array, array)
         spread = extend_sigma(usable, names, array.shape, applied.smallest)
-        saturated = yield from execute(
+        saturated = yield from execute_any(
             arrange(wide, names, applied.joint),
             arrange(out, names, applied.joint),
             levels,

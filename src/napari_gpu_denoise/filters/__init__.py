@@ -2,5 +2,6 @@
 
 from napari_gpu_denoise.filters.bm3d import BM3D
 from napari_gpu_denoise.filters.nl_means import NLMeans
+from napari_gpu_denoise.filters.vbm3d import VBM3D
 
-FILTERS = (NLMeans, BM3D)
+FILTERS = (NLMeans, BM3D, VBM3D)

@@ -87,8 +87,6 @@ class GroupFilter:
         variant: GroupVariant | None = None,
         search_variant: Any = None,
     ):
-        import pyopencl as cl
-
         self.settings = settings
         self.arena = arena
         self.search = PatchSearch(settings.search, arena, search_variant)
@@ -99,13 +97,10 @@ class GroupFilter:
         self._floats = not settings.reproducible and self.variant.kernel == "shrink_shared"
         self._constants = {
             **self.search.constants,
-            "WINDOW": search.window,
-            "TRANSFORM": TRANSFORMS.index(settings.transform),
-            "STACK": STACK_TRANSFORMS.index(settings.stack),
-            "WIENER": int(settings.wiener),
-            "SHARED_NOISE": int(settings.shared_noise),
+            **group_constants(settings),
             "FLOAT_SUMS": int(self._floats),
             "ATOMIC_FLOAT": float_atomics(device) if self._floats else 0,
+            "VIDEO": 0,
             **self.variant.constants,
         }
         self._shrink: dict[bool, Any] = {}
@@ -115,7 +110,7 @@ class GroupFilter:
             {
                 **{
                     name: self._constants[name]
-                    for name in ("PATCH", "STEP", "WINDOW", "FLOAT_SUMS")
+                    for name in ("PATCH", "STEP", "WINDOW", "FLOAT_SUMS", "VIDEO")
                 },
                 "GROUP_X": self._join_group[0],
                 "GROUP_Y": self._join_group[1],
@@ -124,17 +119,11 @@ class GroupFilter:
             },
         )
         self._pad = arena.session.kernel("search/pad_far", {"SPLIT": 1})
-        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-        window, correlation = np.kaiser(PATCH, settings.kaiser), correlations(settings.transform)
-        self._kaiser, self._correlation = (
-            cl.Buffer(arena.session.context, flags, hostbuf=values.astype(np.float32))
-            for values in (window, correlation)
-        )
+        self._kaiser, self._correlation = group_tables(settings, arena)
         # Fixed point: as fine as fits in 31 bits, whatever is added up.
         self._added = self.variant.references * search.neighbours
-        self._scale = 2.0 ** (31 - math.ceil(math.log2(_LARGEST_SIGMAS * self._added)))
-        times_matched = ((search.window - 1) // search.step + 2) ** 2
-        self._units = 2.0 ** min(31 - math.ceil(math.log2(times_matched)), 24)
+        self._scale = fixed_point(self._added)
+        self._units = weight_units(((search.window - 1) // search.step + 2) ** 2)
 
     def find(self, queue, tile: Tile, image: Pixels) -> Found:
         """Enqueue the search for what the pixels that `tile` yields need.
@@ -202,7 +191,7 @@ class GroupFilter:
         group_x, group_y = (self.variant.constants[name] for name in ("GROUP_X", "GROUP_Y"))
         across = -(-matches.columns.count // group_x)
         down = -(-matches.rows.count // group_y)
-        layout = (*map(i32, (1, pny, pitch, 0, 0, y0, x0, 1)),)
+        layout = (*map(i32, (pny, pitch, y0, x0)),)
 
         def cleared(name: str, nbytes: int):
             import pyopencl as cl
@@ -295,3 +284,36 @@ def spread(tile: Tile, around: int) -> Tile:
         return replace(span, start=start, stop=stop)
 
     return replace(tile, y=wider(tile.y), x=wider(tile.x))
+
+
+def group_constants(settings: GroupSettings) -> dict[str, int]:
+    """Return the build constants of the kernels that filter groups that settings alone decide."""
+    return {
+        "WINDOW": settings.search.window,
+        "TRANSFORM": TRANSFORMS.index(settings.transform),
+        "STACK": STACK_TRANSFORMS.index(settings.stack),
+        "WIENER": int(settings.wiener),
+        "SHARED_NOISE": int(settings.shared_noise),
+    }
+
+
+def group_tables(settings: GroupSettings, arena: Arena) -> tuple[Any, Any]:
+    """Return, on the device, the Kaiser window, and how noise of overlapping patches correlates."""
+    import pyopencl as cl
+
+    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+    window, correlation = np.kaiser(PATCH, settings.kaiser), correlations(settings.transform)
+    return tuple(
+        cl.Buffer(arena.session.context, flags, hostbuf=values.astype(np.float32))
+        for values in (window, correlation)
+    )
+
+
+def fixed_point(added: int) -> float:
+    """Return whole numbers in a sigma, as fine as fits in 31 bits when so many are added up."""
+    return 2.0 ** (31 - math.ceil(math.log2(_LARGEST_SIGMAS * added)))
+
+
+def weight_units(matched: int) -> float:
+    """Return whole numbers in a weight of 1, where a patch is matched at most so many times."""
+    return 2.0 ** min(31 - math.ceil(math.log2(matched)), 24)

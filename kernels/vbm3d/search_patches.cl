@@ -1,0 +1,209 @@
+// Finds the NEIGHBOURS most similar patches of a video, as search_windows does, with the patch shared out instead.
+//
+// Reference: Davy and Ehret 2020, section 4.2.4: a lane holds one column of the reference patch and compares it with
+//   that of every candidate; the sums of the lanes are added up. Candidates that lie one above the other are compared
+//   together: their rows are loaded once.
+// Grid: VECTOR = 1, for CPUs: (columns, rows, frames), the lanes of a vector; VECTOR = 0: (PATCH, GROUP_X * GROUP_Y * groups,
+//   frames), PATCH work-items a reference.
+// Constants: PATCH = 8, STEP, WINDOW, NEXT, KEPT, NEIGHBOURS, VECTOR; GROUP_X, GROUP_Y, WARP_SYNC as in search_windows.
+// Shapes: as in search_windows.
+// Cost a reference: 16 vector operations a candidate, and adding up the lanes.
+
+#include "common/patch_grid.h"
+#include "common/frame_ring.h"
+#include "vbm3d/candidates.h"
+
+#define TALLEST (WINDOW > NEXT ? WINDOW : NEXT)
+#define REFERENCES (GROUP_X * GROUP_Y)
+
+#if VECTOR
+typedef float8 REAL;
+// One unaligned load: PoCL takes vload apart into pairs.
+typedef float8 UNALIGNED __attribute__((aligned(4)));
+#define LOAD(pointer) (*(__global const UNALIGNED *)(pointer))
+#define TEAM_SYNC()
+#define LANE 0
+#else
+typedef float REAL;
+#define LOAD(pointer) (*(pointer))
+#define LANE ((int)get_local_id(0))
+#if WARP_SYNC
+#define TEAM_SYNC() asm volatile("bar.warp.sync 0xffffffff;" ::: "memory")
+#else
+#define TEAM_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
+#endif
+#endif
+
+// Sums of squares of `height` candidates, the first of which has its corner at `pixels`.
+#define COMPARE_COLUMN(sums, height, pixels, scale, shift)                                           \
+    {                                                                                                \
+        _Pragma("unroll") for (int k = 0; k < (height); ++k) sums[k] = (REAL)0.0f;                   \
+        _Pragma("unroll") for (int r = 0; r < (height) + PATCH - 1; ++r) {                           \
+            const REAL line = LOAD((pixels) + r * pitch) * (scale) + (shift);                        \
+            _Pragma("unroll") for (int k = 0; k < (height); ++k) {                                   \
+                if (r >= k && r - k < PATCH) {                                                       \
+                    const REAL e = patch[(r - k) % PATCH] - line;                                    \
+                    sums[k] = fma(e, e, sums[k]);                                                    \
+                }                                                                                    \
+            }                                                                                        \
+        }                                                                                            \
+    }
+
+#if VECTOR
+static inline float lanes_sum(float8 v)
+{
+    const float4 four = v.lo + v.hi;
+    const float2 two = four.lo + four.hi;
+    return two.x + two.y;
+}
+// Offers the candidates of a column.
+#define OFFER_COLUMN(sums, height, dt, top, dx, fresh)                                               \
+    for (int k = 0; k < (height); ++k)                                                               \
+        if (fresh) {                                                                                 \
+            const CANDIDATE one = candidate(lanes_sum(sums[k]), dt, (top) + k, dx, bias);            \
+            if (one < own[KEPT - 1])                                                                 \
+                insert_candidate(own, KEPT, one);                                                    \
+        }
+#else
+// The lanes exchange their sums: each adds up those of one candidate, and offers it.
+#define OFFER_COLUMN(sums, height, dt, top, dx, fresh)                                               \
+    _Pragma("unroll") for (int base = 0; base < (height); base += PATCH) {                           \
+        TEAM_SYNC();                                                                                 \
+        _Pragma("unroll") for (int k = base; k < base + PATCH; ++k)                                  \
+            if (k < (height)) partial[reference][k - base][LANE] = sums[k];                          \
+        TEAM_SYNC();                                                                                 \
+        const int k = base + LANE;                                                                   \
+        if (k < (height) && (fresh)) {                                                               \
+            float sum = 0.0f;                                                                        \
+            _Pragma("unroll") for (int l = 0; l < PATCH; ++l) sum += partial[reference][LANE][l];    \
+            insert_candidate(own, KEPT, candidate(sum, dt, (top) + k, dx, bias));                    \
+        }                                                                                            \
+    }
+#endif
+
+// What all lanes of a reference have found together.
+#if VECTOR
+#define SHARE(best)                                                                                  \
+    for (int k = 0; k < KEPT; ++k)                                                                   \
+        best[k] = own[k];
+#else
+#define SHARE(best)                                                                                  \
+    {                                                                                                \
+        TEAM_SYNC();                                                                                 \
+        _Pragma("unroll") for (int k = 0; k < KEPT; ++k) offers[reference][LANE][k] = own[k];        \
+        TEAM_SYNC();                                                                                 \
+        _Pragma("unroll") for (int k = 0; k < KEPT; ++k) best[k] = NO_CANDIDATE;                     \
+        _Pragma("unroll") for (int l = 0; l < PATCH; ++l) {                                          \
+            _Pragma("unroll") for (int k = 0; k < KEPT; ++k)                                         \
+                insert_candidate(best, KEPT, offers[reference][l][k]);                               \
+        }                                                                                            \
+    }
+#endif
+
+#if !VECTOR
+__attribute__((reqd_work_group_size(PATCH, REFERENCES, 1)))
+#endif
+__kernel void search_patches(__global const float *images, int ring, int first, int pny, int pitch, int y0, int x0,
+                             int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
+                             __global const float *links, int frames_before, int frames_after, float still,
+                             __global uint *keys, __global uint *places)
+{
+    const int frame = get_global_id(2);
+#if VECTOR
+    const int row = get_global_id(1);
+    const int column = get_global_id(0);
+    const bool mine = true;
+#else
+    __local float partial[REFERENCES][PATCH][PATCH + 1];
+    __local CANDIDATE offers[REFERENCES][PATCH][KEPT];
+    const int reference = get_local_id(1);
+    const int group = get_group_id(1);
+    const int row = group / groups_x * GROUP_Y + reference / GROUP_X;
+    const int column = group % groups_x * GROUP_X + reference % GROUP_X;
+    const bool mine = row < rows && column < columns;
+#endif
+    const int y = y0 + grid_position(min(row, rows - 1), first_y, last_y);
+    const int x = x0 + grid_position(min(column, columns - 1), first_x, last_x);
+    const size_t plane = (size_t)pny * pitch;
+    const int slot = ring_slot(first, frame, ring);
+    __global const float *here = images + slot * plane + (size_t)y * pitch + x + LANE;
+    const int centre_link = frame * (frames_before + 1 + frames_after) + frames_before;
+    const float sigma = frame_link(links, centre_link).noise;
+    if (sigma <= 0.0f)
+        return;  // the whole work-group
+    const float bias = still * sigma * sigma;
+
+    REAL patch[PATCH];
+    #pragma unroll
+    for (int i = 0; i < PATCH; ++i)
+        patch[i] = LOAD(here + i * pitch);
+    REAL sums[TALLEST];
+    CANDIDATE own[KEPT], start[KEPT], best[NEIGHBOURS];
+    for (int k = 0; k < KEPT; ++k)
+        own[k] = NO_CANDIDATE;
+    for (int k = 0; k < NEIGHBOURS; ++k)
+        best[k] = NO_CANDIDATE;
+
+    for (int dx = -(WINDOW / 2); dx <= WINDOW / 2; ++dx) {
+        COMPARE_COLUMN(sums, WINDOW, here - WINDOW / 2 * pitch + dx, 1.0f, 0.0f);
+        OFFER_COLUMN(sums, WINDOW, 0, -(WINDOW / 2), dx, true);
+    }
+    SHARE(start);
+    for (int k = 0; k < KEPT; ++k)
+        insert_candidate(best, NEIGHBOURS, start[k]);
+
+    CANDIDATE centres[KEPT];
+    for (int turn = 0; turn < frames_before + frames_after; ++turn) {
+        const bool forward = turn < frames_after;
+        const int dt = forward ? turn + 1 : frames_after - turn - 1;
+        if (turn == 0 || turn == frames_after)
+            for (int k = 0; k < KEPT; ++k)
+                centres[k] = start[k];
+        const Link link = frame_link(links, centre_link + dt);
+        if (link.noise <= 0.0f)
+            continue;  // the whole work-group
+        __global const float *there = here + (long)(ring_slot(slot, dt, ring) - slot) * (long)plane;
+        for (int k = 0; k < KEPT; ++k)
+            own[k] = NO_CANDIDATE;
+        #pragma unroll
+        for (int window = 0; window < KEPT; ++window) {
+            // The items of a work-group go together: where there is no centre, they look at the first one again.
+            const bool known = is_candidate(centres[window]);
+            const uint place = candidate_place(known ? centres[window] : centres[0]);
+            const int top = place_y(place) - NEXT / 2;
+#if VECTOR
+            if (!known)
+                continue;
+#endif
+            for (int d = -(NEXT / 2); d <= NEXT / 2; ++d) {
+                const int dx = place_x(place) + d;
+                bool repeated[NEXT];
+                bool all_repeated = true;
+                #pragma unroll
+                for (int k = 0; k < NEXT; ++k) {
+                    repeated[k] = !known;
+                    #pragma unroll
+                    for (int i = 0; i < window; ++i)
+                        repeated[k] = repeated[k] || within(centres[i], top + k, dx);
+                    all_repeated = all_repeated && repeated[k];
+                }
+#if VECTOR
+                if (all_repeated)
+                    continue;
+#endif
+                COMPARE_COLUMN(sums, NEXT, there + top * pitch + dx, link.scale, link.shift);
+                OFFER_COLUMN(sums, NEXT, dt, top, dx, !repeated[k]);
+            }
+        }
+        SHARE(centres);
+        for (int k = 0; k < KEPT; ++k)
+            insert_candidate(best, NEIGHBOURS, centres[k]);
+    }
+    if (mine && LANE == 0) {
+        const size_t out = ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;
+        for (int k = 0; k < NEIGHBOURS; ++k) {
+            keys[out + (size_t)k * columns] = (uint)(best[k] >> 32);
+            places[out + (size_t)k * columns] = candidate_place(best[k]);
+        }
+    }
+}

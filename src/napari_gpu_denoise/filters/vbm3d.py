@@ -1,0 +1,279 @@
+"""VBM3D: BM3D for videos, whose groups are gathered along the motion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from napari_gpu_denoise.axes import UNNAMED
+from napari_gpu_denoise.errors import AxesError, SettingsError
+from napari_gpu_denoise.filters.bm3d import GROUPS, settled_channels
+from napari_gpu_denoise.filters.call import denoised
+from napari_gpu_denoise.filters.group_settings import (
+    PATCH,
+    STACK_TRANSFORMS,
+    TRANSFORMS,
+    GroupSettings,
+)
+from napari_gpu_denoise.filters.predictive_search import VideoSearch
+from napari_gpu_denoise.filters.settings import Settings, setting
+from napari_gpu_denoise.filters.vbm3d_plan import Plan
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.tiles import Reach
+
+_BASIC, _FINAL = "in the first pass", "in the second pass"
+
+
+def _step(default: int, of: str):
+    return setting(
+        default,
+        f"Spacing of the reference patches {of}; 1 is best and slowest",
+        bounds=(1, PATCH),
+        unit="pixels",
+        advanced=True,
+    )
+
+
+def _neighbours(default: int, of: str):
+    return setting(
+        default, f"Most patches in a group {of}", choices=GROUPS, unit="patches", advanced=True
+    )
+
+
+def _transform(default: str, of: str):
+    return setting(default, f"Transform of a patch {of}", choices=TRANSFORMS, advanced=True)
+
+
+def _stack(default: str, of: str):
+    help = f"Transform along the stack of patches {of}"
+    return setting(default, help, choices=STACK_TRANSFORMS, advanced=True)
+
+
+def _similar(default: float, of: str):
+    return setting(
+        default,
+        f"Largest mean squared difference of patches in a group {of}",
+        bounds=(0.0, 1000.0),
+        unit="sigma squared",
+        advanced=True,
+    )
+
+
+def _still(default: float, of: str):
+    return setting(
+        default,
+        f"Taken off the mean squared difference of a patch that has not moved {of}",
+        bounds=(0.0, 100.0),
+        unit="sigma squared",
+        advanced=True,
+    )
+
+
+@dataclass(frozen=True)
+class VBM3D(Settings):
+    """Settings of VBM3D.
+
+    Patches are followed from frame to frame, forward and backward, and filtered together: by a
+    threshold in the first pass, by a Wiener filter told by the first result in the second.
+    """
+
+    name: ClassVar[str] = "vbm3d"
+    title: ClassVar[str] = "VBM3D"
+    summary: ClassVar[str] = "BM3D for time-lapses: follows what moves; the best quality over time"
+    presets: ClassVar[dict[str, dict]] = {
+        "normal": {},
+        "fast": {"step_basic": 8, "step_final": 6, "frames_before": 2, "frames_after": 2},
+    }
+
+    frames_before: int = setting(
+        4, "Earlier frames searched as well", bounds=(0, 16), unit="frames", needs_axis="T"
+    )
+    frames_after: int = setting(
+        4,
+        "Later frames searched as well; 0 filters without delay",
+        bounds=(0, 16),
+        unit="frames",
+        needs_axis="T",
+    )
+    stages: str = setting(
+        "both", "Both passes, or the first one alone: quicker, less good", choices=("both", "basic")
+    )
+    threshold: float = setting(
+        2.75,
+        "Coefficients below this are removed in the first pass",
+        bounds=(0.0, 10.0),
+        unit="sigma",
+    )
+    wiener: float = setting(
+        0.8,
+        "Noise that the Wiener filter of the second pass is told of",
+        bounds=(0.0, 10.0),
+        unit="sigma",
+    )
+    flicker: bool = setting(
+        True, "Allow for bleaching and flicker: brightness that changes from frame to frame"
+    )
+    channels: str = setting(
+        "auto",
+        "Each channel on its own, as colours (opponent), or with shared matches (joint); auto is "
+        "opponent for RGB, separate for others",
+        choices=("auto", "separate", "opponent", "joint"),
+    )
+    guide: int = setting(
+        -1,
+        "Channel that joint matching looks at; -1 is all, weighted by their noise",
+        bounds=(-1, 1000),
+        advanced=True,
+    )
+    window: int = setting(
+        7,
+        "Full width of the search window in the frame of a reference patch (odd)",
+        bounds=(1, 39),
+        unit="pixels",
+        advanced=True,
+    )
+    window_next: int = setting(
+        5,
+        "Full width of the search windows in the other frames (odd)",
+        bounds=(1, 15),
+        unit="pixels",
+        advanced=True,
+    )
+    per_frame: int = setting(
+        2, "Most patches kept of each frame", bounds=(1, 8), unit="patches", advanced=True
+    )
+    step_basic: int = _step(6, _BASIC)
+    step_final: int = _step(4, _FINAL)
+    neighbours_basic: int = _neighbours(8, _BASIC)
+    neighbours_final: int = _neighbours(8, _FINAL)
+    transform_basic: str = _transform("bior1.5", _BASIC)
+    transform_final: str = _transform("dct", _FINAL)
+    stack_basic: str = _stack("haar", _BASIC)
+    stack_final: str = _stack("haar", _FINAL)
+    similar_basic: float = _similar(25.0, _BASIC)
+    similar_final: float = _similar(16.0, _FINAL)
+    still_basic: float = _still(0.12, _BASIC)
+    still_final: float = _still(0.02, _FINAL)
+    kaiser: float = setting(
+        2.0,
+        "Beta of the Kaiser window that estimates are joined with",
+        bounds=(0.0, 4.0),
+        advanced=True,
+    )
+    shared_noise: bool = setting(
+        True,
+        "Allow for the noise that overlapping patches of a group share; in Haar stacks only",
+        advanced=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("window", "window_next"):
+            if getattr(self, name) % 2 == 0:
+                raise SettingsError(
+                    f"{name}={getattr(self, name)} has no centre: choose an odd width."
+                )
+
+    @property
+    def smallest(self) -> int:
+        """Smallest height and width; shorter frames are extended to it by mirroring."""
+        return PATCH
+
+    @property
+    def joint(self) -> str:
+        """Which axes are filtered together with Y and X: time, and channels that share matches."""
+        return "CT" if self.channels in ("opponent", "joint") else "T"
+
+    def for_array(self, names: str, shape: tuple[int, ...]) -> VBM3D:
+        """Return the settings for an array: colour is known by its axes.
+
+        Raises
+        ------
+        AxesError
+            If there is no time, but an axis that may be.
+        SettingsError
+            If its channels do not fit the settings.
+        """
+        unnamed = [n for a, n in zip(names, shape, strict=True) if a == UNNAMED and n > 1]
+        if "T" not in names and unnamed:
+            raise AxesError(
+                "VBM3D follows what it finds through time, but no axis is named T: name the axes, "
+                "as axes='TYX'."
+            )
+        return replace(self, channels=settled_channels(self, names, shape))
+
+    @property
+    def passes(self) -> dict[str, GroupSettings]:
+        """The passes, in their order: ``"basic"``, ``"final"``."""
+        passes = {}
+        for name in ("basic", "final") if self.stages == "both" else ("basic",):
+            passes[name] = GroupSettings(
+                VideoSearch(
+                    PATCH,
+                    getattr(self, f"step_{name}"),
+                    self.window,
+                    self.window_next,
+                    self.per_frame,
+                    getattr(self, f"neighbours_{name}"),
+                    (self.frames_before, self.frames_after),
+                    getattr(self, f"still_{name}"),
+                ),
+                getattr(self, f"transform_{name}"),
+                getattr(self, f"stack_{name}"),
+                similar=getattr(self, f"similar_{name}"),
+                threshold=self.threshold if name == "basic" else self.wiener,
+                wiener=name == "final",
+                kaiser=self.kaiser,
+                shared_noise=self.shared_noise and getattr(self, f"stack_{name}") == "haar",
+            )
+        return passes
+
+    @property
+    def reach(self) -> Reach:
+        """How far around a pixel, in space and time, the filter looks."""
+        passes = self.passes.values()
+        around = sum(one.reach for one in passes)
+        before = len(passes) * (self.frames_before + self.frames_after)
+        after = len(passes) * (min(self.frames_before, self.frames_after) + self.frames_after)
+        return Reach((before, after), (0, 0), (around, around), (around, around))
+
+    def rings(self, batch: int) -> tuple[int, int]:
+        """Return how many frames the rings of images, and of sums, must hold for a batch."""
+        late = min(self.frames_before, self.frames_after)
+        sums = batch + late + self.frames_after
+        return sums + self.frames_after + self.frames_before, sums
+
+    def frame_bytes(self, batch: int) -> float:
+        """Return device bytes a pixel of a frame, beside input and output, for a batch."""
+        passes = self.passes.values()
+        images, sums = self.rings(batch)
+        matches = max(8 * one.search.neighbours / one.search.step**2 for one in passes)
+        rings = len(passes) * (4 * images + 8 * sums)
+        guide = 4 * images * len(passes) if "C" in self.joint else 0
+        return rings + guide + batch * (matches + 12)
+
+    @property
+    def bytes_per_pixel(self) -> float:
+        """Device bytes a pixel of a frame needs beside its input and output."""
+        return self.frame_bytes(1)
+
+    @property
+    def operations_per_pixel(self) -> float:
+        """Arithmetic of the searches and of the transforms."""
+        return sum(sum(self._operations(one)) for one in self.passes.values())
+
+    @property
+    def operations_per_launch(self) -> float:
+        """The longest search, or the longest filtering of groups."""
+        return max(max(self._operations(one)) for one in self.passes.values())
+
+    @staticmethod
+    def _operations(one: GroupSettings) -> tuple[float, float]:
+        compared = 2.0 * one.search.candidates * PATCH**2 / one.search.step**2
+        return compared, one.operations_per_pixel[1]
+
+    def plan(self, arena: Arena) -> Plan:
+        """Return what runs this filter on one device, from one thread."""
+        return Plan(self, arena)
