@@ -5,15 +5,22 @@
 //   together: their rows are loaded once.
 // Grid: VECTOR = 1, for CPUs: (columns, rows, frames), the lanes of a vector; VECTOR = 0: (PATCH, GROUP_X * GROUP_Y * groups,
 //   frames), PATCH work-items a reference.
-// Constants: PATCH = 8, STEP, WINDOW, NEXT, KEPT, NEIGHBOURS, VECTOR; GROUP_X, GROUP_Y, WARP_SYNC as in search_windows.
+// Constants: PATCH = 8, STEP, WINDOW, NEXT, KEPT, NEIGHBOURS, VECTOR; MOTION (1 searches as search_tracks does, 0 as
+//   search_windows), NEAREST, COARSE, FURTHEST; GROUP_X, GROUP_Y, WARP_SYNC as in search_windows.
 // Shapes: as in search_windows.
 // Cost a reference: 16 vector operations a candidate, and adding up the lanes.
 
 #include "common/patch_grid.h"
 #include "common/frame_ring.h"
 #include "vbm3d/candidates.h"
+#if MOTION
+#include "vbm3d/motion.h"
+#endif
 
-#define TALLEST (WINDOW > NEXT ? WINDOW : NEXT)
+#define TALLER (WINDOW > NEXT ? WINDOW : NEXT)
+// Candidates of a column of the widest window, and of any.
+#define COLUMN ((NEAREST - 1) / COARSE + 1)
+#define TALLEST (MOTION && COLUMN > TALLER ? COLUMN : TALLER)
 #define REFERENCES (GROUP_X * GROUP_Y)
 
 #if VECTOR
@@ -34,19 +41,19 @@ typedef float REAL;
 #endif
 #endif
 
-// Sums of squares of `height` candidates, the first of which has its corner at `pixels`.
-#define COMPARE_COLUMN(sums, height, pixels, scale, shift)                                           \
-    {                                                                                                \
-        _Pragma("unroll") for (int k = 0; k < (height); ++k) sums[k] = (REAL)0.0f;                   \
-        _Pragma("unroll") for (int r = 0; r < (height) + PATCH - 1; ++r) {                           \
-            const REAL line = LOAD((pixels) + r * pitch) * (scale) + (shift);                        \
-            _Pragma("unroll") for (int k = 0; k < (height); ++k) {                                   \
-                if (r >= k && r - k < PATCH) {                                                       \
-                    const REAL e = patch[(r - k) % PATCH] - line;                                    \
-                    sums[k] = fma(e, e, sums[k]);                                                    \
-                }                                                                                    \
-            }                                                                                        \
-        }                                                                                            \
+// Sums of squares of `height` candidates `stride` apart, the first of which has its corner at `pixels`.
+#define COMPARE_COLUMN(sums, height, stride, pixels, scale, shift)                                           \
+    {                                                                                                        \
+        _Pragma("unroll") for (int k = 0; k < (height); ++k) sums[k] = (REAL)0.0f;                           \
+        _Pragma("unroll") for (int r = 0; r < ((height) - 1) * (stride) + PATCH; ++r) {                      \
+            const REAL line = LOAD((pixels) + r * pitch) * (scale) + (shift);                                \
+            _Pragma("unroll") for (int k = 0; k < (height); ++k) {                                           \
+                if (r >= k * (stride) && r - k * (stride) < PATCH) {                                         \
+                    const REAL e = patch[(r - k * (stride)) % PATCH] - line;                                 \
+                    sums[k] = fma(e, e, sums[k]);                                                            \
+                }                                                                                            \
+            }                                                                                                \
+        }                                                                                                    \
     }
 
 #if VECTOR
@@ -56,27 +63,27 @@ static inline float lanes_sum(float8 v)
     const float2 two = four.lo + four.hi;
     return two.x + two.y;
 }
-// Offers the candidates of a column.
-#define OFFER_COLUMN(sums, height, dt, top, dx, fresh)                                               \
-    for (int k = 0; k < (height); ++k)                                                               \
-        if (fresh) {                                                                                 \
-            const CANDIDATE one = candidate(lanes_sum(sums[k]), dt, (top) + k, dx, bias);            \
-            if (one < own[KEPT - 1])                                                                 \
-                insert_candidate(own, KEPT, one);                                                    \
-        }
+// Offers the candidates of a column, those that are `fresh`.
+#define OFFER_COLUMN(sums, height, stride, dt, top, dx, fresh)                                       \
+    for (int k = 0; k < (height); ++k) {                                                             \
+        const CANDIDATE one = candidate(lanes_sum(sums[k]), dt, (top) + k * (stride), dx, bias);     \
+        if (one < own[KEPT - 1] && (fresh))                                                          \
+            insert_candidate(own, KEPT, one);                                                        \
+    }
 #else
 // The lanes exchange their sums: each adds up those of one candidate, and offers it.
-#define OFFER_COLUMN(sums, height, dt, top, dx, fresh)                                               \
+#define OFFER_COLUMN(sums, height, stride, dt, top, dx, fresh)                                       \
     _Pragma("unroll") for (int base = 0; base < (height); base += PATCH) {                           \
         TEAM_SYNC();                                                                                 \
         _Pragma("unroll") for (int k = base; k < base + PATCH; ++k)                                  \
             if (k < (height)) partial[reference][k - base][LANE] = sums[k];                          \
         TEAM_SYNC();                                                                                 \
         const int k = base + LANE;                                                                   \
-        if (k < (height) && (fresh)) {                                                               \
+        if (k < (height)) {                                                                          \
             float sum = 0.0f;                                                                        \
             _Pragma("unroll") for (int l = 0; l < PATCH; ++l) sum += partial[reference][LANE][l];    \
-            insert_candidate(own, KEPT, candidate(sum, dt, (top) + k, dx, bias));                    \
+            const CANDIDATE one = candidate(sum, dt, (top) + k * (stride), dx, bias);                \
+            insert_candidate(own, KEPT, (fresh) ? one : NO_CANDIDATE);                               \
         }                                                                                            \
     }
 #endif
@@ -104,8 +111,8 @@ static inline float lanes_sum(float8 v)
 __attribute__((reqd_work_group_size(PATCH, REFERENCES, 1)))
 #endif
 __kernel void search_patches(__global const float *images, int ring, int first, int pny, int pitch, int y0, int x0,
-                             int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
-                             __global const float *links, int frames_before, int frames_after, float still,
+                             int ny, int nx, int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
+                             __global const float *links, int frames_before, int frames_after, float still, float similar,
                              __global uint *keys, __global uint *places)
 {
     const int frame = get_global_id(2);
@@ -132,6 +139,7 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
     if (sigma <= 0.0f)
         return;  // the whole work-group
     const float bias = still * sigma * sigma;
+    const float limit = similar * sigma * sigma;
 
     REAL patch[PATCH];
     #pragma unroll
@@ -145,60 +153,121 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
         best[k] = NO_CANDIDATE;
 
     for (int dx = -(WINDOW / 2); dx <= WINDOW / 2; ++dx) {
-        COMPARE_COLUMN(sums, WINDOW, here - WINDOW / 2 * pitch + dx, 1.0f, 0.0f);
-        OFFER_COLUMN(sums, WINDOW, 0, -(WINDOW / 2), dx, true);
+        COMPARE_COLUMN(sums, WINDOW, 1, here - WINDOW / 2 * pitch + dx, 1.0f, 0.0f);
+        OFFER_COLUMN(sums, WINDOW, 1, 0, -(WINDOW / 2), dx, true);
     }
     SHARE(start);
     for (int k = 0; k < KEPT; ++k)
-        insert_candidate(best, NEIGHBOURS, start[k]);
+        insert_candidate(best, NEIGHBOURS, near_enough(start[k], limit));
 
+#if MOTION
+    Track track;
+#else
     CANDIDATE centres[KEPT];
+#endif
     for (int turn = 0; turn < frames_before + frames_after; ++turn) {
         const bool forward = turn < frames_after;
         const int dt = forward ? turn + 1 : frames_after - turn - 1;
-        if (turn == 0 || turn == frames_after)
-            for (int k = 0; k < KEPT; ++k)
-                centres[k] = start[k];
+        const bool begins = turn == 0 || turn == frames_after;
+#if MOTION
+        if (begins)
+            track = begin_track();
+        const Track was = track;
+        track = moved_on(track, y0 - y, y0 + ny - PATCH - y, x0 - x, x0 + nx - PATCH - x);
+#else
+        for (int k = 0; k < KEPT && begins; ++k)
+            centres[k] = start[k];
+#endif
         const Link link = frame_link(links, centre_link + dt);
         if (link.noise <= 0.0f)
             continue;  // the whole work-group
         __global const float *there = here + (long)(ring_slot(slot, dt, ring) - slot) * (long)plane;
         for (int k = 0; k < KEPT; ++k)
             own[k] = NO_CANDIDATE;
-        #pragma unroll
+#if MOTION
+        int width = NEXT;
+        if (!was.begun) {
+            for (int dx = -(NEAREST / 2); dx <= NEAREST / 2; dx += COARSE) {
+                COMPARE_COLUMN(sums, COLUMN, COARSE, there - NEAREST / 2 * pitch + dx, link.scale, link.shift);
+                OFFER_COLUMN(sums, COLUMN, COARSE, dt, -(NEAREST / 2), dx, true);
+            }
+            CANDIDATE coarse[KEPT];
+            SHARE(coarse);
+            track.y = place_y(candidate_place(coarse[0]));
+            track.x = place_x(candidate_place(coarse[0]));
+            for (int k = 0; k < KEPT && COARSE > 1; ++k)
+                own[k] = NO_CANDIDATE;
+            width = COARSE > 1 ? NEXT : 0;
+        }
+        for (int dx = track.x - width / 2; dx < track.x - width / 2 + width; ++dx) {
+            COMPARE_COLUMN(sums, NEXT, 1, there + (track.y - NEXT / 2) * pitch + dx, link.scale, link.shift);
+            OFFER_COLUMN(sums, NEXT, 1, dt, track.y - NEXT / 2, dx, true);
+        }
+        CANDIDATE found[KEPT];
+        SHARE(found);
+        track = found_at(was, place_y(candidate_place(found[0])), place_x(candidate_place(found[0])), abs(dt));
+#else
         for (int window = 0; window < KEPT; ++window) {
             // The items of a work-group go together: where there is no centre, they look at the first one again.
             const bool known = is_candidate(centres[window]);
-            const uint place = candidate_place(known ? centres[window] : centres[0]);
+            const uint place = candidate_place(centres[known ? window : 0]);
             const int top = place_y(place) - NEXT / 2;
-#if VECTOR
-            if (!known)
-                continue;
-#endif
             for (int d = -(NEXT / 2); d <= NEXT / 2; ++d) {
                 const int dx = place_x(place) + d;
-                bool repeated[NEXT];
-                bool all_repeated = true;
+                bool again[NEXT];
+                bool all_again = true;
                 #pragma unroll
                 for (int k = 0; k < NEXT; ++k) {
-                    repeated[k] = !known;
-                    #pragma unroll
-                    for (int i = 0; i < window; ++i)
-                        repeated[k] = repeated[k] || within(centres[i], top + k, dx);
-                    all_repeated = all_repeated && repeated[k];
+                    again[k] = !known || repeated(centres, window, top + k, dx);
+                    all_again = all_again && again[k];
                 }
-#if VECTOR
-                if (all_repeated)
+                if (VECTOR && all_again)
                     continue;
-#endif
-                COMPARE_COLUMN(sums, NEXT, there + top * pitch + dx, link.scale, link.shift);
-                OFFER_COLUMN(sums, NEXT, dt, top, dx, !repeated[k]);
+                COMPARE_COLUMN(sums, NEXT, 1, there + top * pitch + dx, link.scale, link.shift);
+                OFFER_COLUMN(sums, NEXT, 1, dt, top, dx, !again[k]);
             }
         }
-        SHARE(centres);
+        CANDIDATE found[KEPT];
+        SHARE(found);
         for (int k = 0; k < KEPT; ++k)
-            insert_candidate(best, NEIGHBOURS, centres[k]);
+            centres[k] = found[k];
+#endif
+        for (int k = 0; k < KEPT; ++k)
+            insert_candidate(best, NEIGHBOURS, near_enough(found[k], limit));
     }
+#if MOTION
+    // Where other frames are few or unlike, as at the start of a video, more of the own frame fill the group.
+    bool lacking = !is_candidate(best[NEIGHBOURS - 1]);
+#if !VECTOR
+    __local int lack;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    lack = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lacking)
+        atomic_or(&lack, 1);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const bool any_lacking = lack;
+#else
+    const bool any_lacking = lacking;
+#endif
+    CANDIDATE last = start[KEPT - 1];
+    for (int pass = 0; pass < (NEIGHBOURS - 1) / KEPT && any_lacking; ++pass) {
+        for (int k = 0; k < KEPT; ++k)
+            own[k] = NO_CANDIDATE;
+        for (int dx = -(NEAREST / 2); dx <= NEAREST / 2; ++dx) {
+            for (int top = -(NEAREST / 2); top <= NEAREST / 2; top += NEXT) {
+                COMPARE_COLUMN(sums, NEXT, 1, here + top * pitch + dx, 1.0f, 0.0f);
+                OFFER_COLUMN(sums, NEXT, 1, 0, top, dx, top + k <= NEAREST / 2 && one > last);
+            }
+        }
+        CANDIDATE found[KEPT];
+        SHARE(found);
+        for (int k = 0; k < KEPT; ++k)
+            if (!is_candidate(best[NEIGHBOURS - 1]))
+                insert_candidate(best, NEIGHBOURS, near_enough(found[k], limit));
+        last = found[KEPT - 1];
+    }
+#endif
     if (mine && LANE == 0) {
         const size_t out = ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;
         for (int k = 0; k < NEIGHBOURS; ++k) {

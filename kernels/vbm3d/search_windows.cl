@@ -4,8 +4,7 @@
 //   windows. Here a part is a strip of a window, SPAN columns wide, whose rows are loaded once for all its displacements;
 //   the patch is compared BLOCK columns at a time, which bounds the registers.
 // Grid: (ITEMS, GROUP_X * GROUP_Y * groups, frames), `groups_x` groups side by side.
-// Constants: PATCH = 8, STEP, WINDOW (in the reference's own frame), NEXT (in all others), KEPT (of each frame), NEIGHBOURS,
-//   SPAN, BLOCK (a divisor of PATCH), GROUP_X, GROUP_Y, WARP_SYNC (ITEMS divides a warp, NVIDIA).
+// Constants: PATCH = 8, STEP, WINDOW (in the reference's own frame), NEXT (in all others), KEPT (of each frame), NEIGHBOURS, SPAN, BLOCK (a divisor of PATCH), GROUP_X, GROUP_Y, WARP_SYNC (ITEMS divides a warp, NVIDIA).
 // Shapes: images (ring, pny, pitch), padded with FAR, `first` the slot of the first reference frame; links (frames,
 //   frames_before + 1 + frames_after, 3), see common/frame_ring.h; keys and places (frames, rows, NEIGHBOURS, columns),
 //   sorted by distance; those of a frame whose own link says no noise are not written.
@@ -92,8 +91,8 @@ static inline void share(CANDIDATE *best, const CANDIDATE *own, __local CANDIDAT
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, REFERENCES, 1)))
 void search_windows(__global const float *images, int ring, int first, int pny, int pitch, int y0, int x0,
-                    int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
-                    __global const float *links, int frames_before, int frames_after, float still,
+                    int ny, int nx, int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
+                    __global const float *links, int frames_before, int frames_after, float still, float similar,
                     __global uint *keys, __global uint *places)
 {
     __local CANDIDATE offers[REFERENCES][ITEMS][KEPT];
@@ -115,6 +114,7 @@ void search_windows(__global const float *images, int ring, int first, int pny, 
     if (sigma <= 0.0f)
         return;  // the whole work-group
     const float bias = still * sigma * sigma;
+    const float limit = similar * sigma * sigma;
 
     float sums[NEXT][SPAN];
     CANDIDATE own[KEPT], start[KEPT], best[NEIGHBOURS];
@@ -130,20 +130,12 @@ void search_windows(__global const float *images, int ring, int first, int pny, 
         const int top = strip / FIRST_X * NEXT - WINDOW / 2;
         const int left = strip % FIRST_X * SPAN - WINDOW / 2;
         compare_strip(sums, here, here + top * pitch + left, pitch, 1.0f, 0.0f);
-        #pragma unroll
-        for (int k = 0; k < NEXT; ++k) {
-            #pragma unroll
-            for (int d = 0; d < SPAN; ++d) {
-                const bool inside = top + k <= WINDOW / 2 && left + d <= WINDOW / 2;
-                const CANDIDATE one = candidate(sums[k][d], 0, top + k, left + d, bias);
-                insert_candidate(own, KEPT, inside ? one : NO_CANDIDATE);
-            }
-        }
+        OFFER_STRIP(own, sums, NEXT, SPAN, 1, 0, top, left, top + k <= WINDOW / 2 && left + d <= WINDOW / 2);
     }
     share(start, own, offers[reference], item);
     #pragma unroll
     for (int k = 0; k < KEPT; ++k)
-        insert_candidate(best, NEIGHBOURS, start[k]);
+        insert_candidate(best, NEIGHBOURS, near_enough(start[k], limit));
 
     const int window = item / STRIPS;
     const int shifted = item % STRIPS * SPAN - NEXT / 2;
@@ -172,23 +164,13 @@ void search_windows(__global const float *images, int ring, int first, int pny, 
             const int left = place_x(candidate_place(centre)) + shifted;
             __global const float *there = here + (long)(ring_slot(slot, dt, ring) - slot) * (long)plane;
             compare_strip(sums, here, there + top * pitch + left, pitch, link.scale, link.shift);
-            #pragma unroll
-            for (int k = 0; k < NEXT; ++k) {
-                #pragma unroll
-                for (int d = 0; d < SPAN; ++d) {
-                    bool fresh = shifted + d <= NEXT / 2;
-                    #pragma unroll
-                    for (int i = 0; i < KEPT - 1; ++i)
-                        fresh = fresh && !(i < window && within(centres[i], top + k, left + d));
-                    const CANDIDATE one = candidate(sums[k][d], dt, top + k, left + d, bias);
-                    insert_candidate(own, KEPT, fresh ? one : NO_CANDIDATE);
-                }
-            }
+            OFFER_STRIP(own, sums, NEXT, SPAN, 1, dt, top, left,
+                        shifted + d <= NEXT / 2 && !repeated(centres, window, top + k, left + d));
         }
         share(centres, own, offers[reference], item);
         #pragma unroll
         for (int k = 0; k < KEPT; ++k)
-            insert_candidate(best, NEIGHBOURS, centres[k]);
+            insert_candidate(best, NEIGHBOURS, near_enough(centres[k], limit));
     }
     if (mine && item == 0) {
         const size_t out = ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;

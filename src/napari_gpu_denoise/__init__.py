@@ -18,6 +18,8 @@ _NAMES = {
     "nl_means": "filters.nl_means",
     "BM3D": "filters.bm3d",
     "bm3d": "filters.bm3d",
+    "VBM3D": "filters.vbm3d",
+    "vbm3d": "filters.vbm3d",
     "FILTERS": "filters",
     "denoise": "run",
     "denoise_steps": "run",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,10 @@ from napari_gpu_denoise.filters.patch_search import Variant
 from napari_gpu_denoise.filters.patches import Grid
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
+
+
+# However fast things move, no match is looked for further from its reference, in pixels.
+FURTHEST = 32
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,13 @@ class VideoSearch:
         Frames before and after.
     still : float
         What is taken off the distance of a patch that has not moved, in sigma squared.
+    nearest : int
+        Width of the window in the frames beside that of the reference, from which motion is known
+        and followed on; 0 follows none.
+    coarse : int
+        Spacing of the displacements that are tried first in that window.
+    similar : float
+        Largest mean squared difference of a match, in sigma squared.
     """
 
     patch: int
@@ -41,10 +53,20 @@ class VideoSearch:
     neighbours: int
     frames: tuple[int, int]
     still: float = 0.0
+    nearest: int = 0
+    coarse: int = 1
+    similar: float = math.inf
 
     def displacement(self, frames: int) -> int:
         """Return how far a match may lie from its reference, so many frames away."""
-        return self.first // 2 + frames * (self.following // 2)
+        if not self.nearest or not frames:
+            return self.first // 2 + frames * (self.following // 2)
+        around = self.following // 2
+        far, speed = self.nearest // 2, self.nearest // 2
+        for _ in range(frames - 1):
+            far, speed = far + speed + around, speed + around
+        # Where a frame is passed over, the next one is looked at as if it were beside.
+        return max(min(far, FURTHEST), self.nearest // 2, self.first // 2)
 
     @property
     def furthest(self) -> int:
@@ -69,7 +91,11 @@ class VideoSearch:
     @property
     def candidates(self) -> int:
         """Most patches that a reference is compared with."""
-        return self.first**2 + sum(self.frames) * self.kept * self.following**2
+        others = sum(self.frames)
+        if not self.nearest:
+            return self.first**2 + others * self.kept * self.following**2
+        beside = sum(map(bool, self.frames)) * (self.nearest // self.coarse + 1) ** 2
+        return self.first**2 + beside + others * self.following**2
 
     def covering(self, width: int) -> int:
         """Return how many matches may cover one pixel, or with a width of 1 begin there."""
@@ -123,7 +149,9 @@ class RingShape:
 
 def margin_of(search: VideoSearch) -> int:
     """Return the margin that the search kernels read in, whatever the frame holds."""
-    return max(search.first, search.following) // 2 + search.following
+    widest = max(search.first, search.nearest, search.following)
+    # Strips may go beyond a window, the coarse ones by up to four of their spacings.
+    return widest // 2 + max(search.following, 4 * search.coarse)
 
 
 @dataclass(frozen=True)
@@ -138,21 +166,21 @@ def choose_video_variant(search: VideoSearch, device: Device) -> Variant:
     """Choose the search kernel for a device: lanes of a patch as a vector on a CPU."""
     if device.float_lanes >= 4:
         return Variant("search_patches", {"VECTOR": 1, "GROUP_X": 1, "GROUP_Y": 1, "WARP_SYNC": 0})
-    items = search.kept
-    side = (8, 8) if items * 64 <= min(device.max_group, 256) else (4, 4)
-    if items * side[0] * side[1] > device.max_group:
-        side = (1, 1)
-    nvidia = "nvidia" in device.vendor.lower() and 32 % items == 0
-    return Variant(
-        "search_windows",
-        {
-            "SPAN": search.following,
-            "BLOCK": 4,
-            "GROUP_X": side[0],
-            "GROUP_Y": side[1],
-            "WARP_SYNC": int(nvidia and items * side[0] * side[1] % 32 == 0),
-        },
-    )
+    if search.nearest:
+        items, constants = 1 + all(search.frames), {"CELL": 4}
+        constants["DIRECTIONS"] = items
+        kernel = "search_tracks"
+    else:
+        items, constants = search.kept, {"SPAN": search.following, "BLOCK": 8}
+        kernel = "search_windows"
+    shapes = ((16, 8), (16, 4), (8, 4), (4, 4), (2, 2), (1, 1))
+    largest = min(device.max_group, 256)
+    group_x, group_y = next((x, y) for x, y in shapes if items * x * y <= largest or x == 1)
+    # A warp holds whole teams.
+    warp = "nvidia" in device.vendor.lower() and 32 % items == 0
+    constants |= {"GROUP_X": group_x, "GROUP_Y": group_y}
+    constants["WARP_SYNC"] = int(warp and items * group_x * group_y % 32 == 0)
+    return Variant(kernel, constants)
 
 
 class PredictiveSearch:
@@ -176,7 +204,11 @@ class PredictiveSearch:
             "PATCH": settings.patch,
             "STEP": settings.step,
             "WINDOW": settings.first,
+            "NEAREST": settings.nearest,
             "NEXT": settings.following,
+            "COARSE": settings.coarse,
+            "MOTION": int(settings.nearest > 0),
+            "FURTHEST": settings.furthest,
             "KEPT": settings.kept,
             "NEIGHBOURS": settings.neighbours,
             "INDEX_BITS": 0,  # keys are distances, to the last bit
@@ -215,7 +247,7 @@ class PredictiveSearch:
         if constants.get("VECTOR"):
             over, local = (columns.count, rows.count, count), (1, 1, 1)
         else:
-            items = settings.patch
+            items = constants.get("DIRECTIONS", settings.patch)
             if self.variant.kernel == "search_windows":
                 items = settings.kept * -(-settings.following // constants["SPAN"])
             over = (items, across * down * group_x * group_y, count)
@@ -225,9 +257,10 @@ class PredictiveSearch:
             over,
             local,
             *(images, i32(shape.images), i32(first % shape.images), *shape.layout),
-            *grid_arguments(rows, columns),
+            *(i32(shape.ny), i32(shape.nx), *grid_arguments(rows, columns)),
             *(i32(across), links, *map(i32, settings.frames)),
-            *(f32(settings.still * settings.patch**2), found.keys, found.places),
+            *(f32(limit * settings.patch**2) for limit in (settings.still, settings.similar)),
+            *(found.keys, found.places),
         )
         return found, [("search", launch)]
 

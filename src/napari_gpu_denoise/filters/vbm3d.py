@@ -26,11 +26,18 @@ from napari_gpu_denoise.tiles import Reach
 _BASIC, _FINAL = "in the first pass", "in the second pass"
 
 
-def _step(default: int, of: str):
+# Without later frames a frame gets estimates from its own references alone: it takes more of them.
+_STEPS = {"basic": 6, "final": 4}
+_STEPS_ALONE = {"basic": 2, "final": 3}
+
+
+def _step(of: str):
+    name = "basic" if of == _BASIC else "final"
     return setting(
-        default,
-        f"Spacing of the reference patches {of}; 1 is best and slowest",
-        bounds=(1, PATCH),
+        0,
+        f"Spacing of the reference patches {of}; 1 is best and slowest, 0 is {_STEPS[name]}, or "
+        f"{_STEPS_ALONE[name]} without later frames",
+        bounds=(0, PATCH),
         unit="pixels",
         advanced=True,
     )
@@ -101,13 +108,13 @@ class VBM3D(Settings):
         "both", "Both passes, or the first one alone: quicker, less good", choices=("both", "basic")
     )
     threshold: float = setting(
-        2.75,
+        3.0,
         "Coefficients below this are removed in the first pass",
         bounds=(0.0, 10.0),
         unit="sigma",
     )
     wiener: float = setting(
-        0.8,
+        1.0,
         "Noise that the Wiener filter of the second pass is told of",
         bounds=(0.0, 10.0),
         unit="sigma",
@@ -128,9 +135,27 @@ class VBM3D(Settings):
         advanced=True,
     )
     window: int = setting(
-        7,
+        5,
         "Full width of the search window in the frame of a reference patch (odd)",
         bounds=(1, 39),
+        unit="pixels",
+        advanced=True,
+    )
+    motion: bool = setting(
+        True,
+        "Follow motion: look further around in the next frame, then where things move on to",
+    )
+    window_nearest: int = setting(
+        15,
+        "Full width of the search window in the frames beside it, with motion (odd)",
+        bounds=(1, 39),
+        unit="pixels",
+        advanced=True,
+    )
+    coarse: int = setting(
+        2,
+        "Spacing of the displacements tried first in that window, with motion; 1 tries all",
+        bounds=(1, 4),
         unit="pixels",
         advanced=True,
     )
@@ -144,11 +169,11 @@ class VBM3D(Settings):
     per_frame: int = setting(
         2, "Most patches kept of each frame", bounds=(1, 8), unit="patches", advanced=True
     )
-    step_basic: int = _step(6, _BASIC)
-    step_final: int = _step(4, _FINAL)
+    step_basic: int = _step(_BASIC)
+    step_final: int = _step(_FINAL)
     neighbours_basic: int = _neighbours(8, _BASIC)
     neighbours_final: int = _neighbours(8, _FINAL)
-    transform_basic: str = _transform("bior1.5", _BASIC)
+    transform_basic: str = _transform("dct", _BASIC)
     transform_final: str = _transform("dct", _FINAL)
     stack_basic: str = _stack("haar", _BASIC)
     stack_final: str = _stack("haar", _FINAL)
@@ -163,14 +188,14 @@ class VBM3D(Settings):
         advanced=True,
     )
     shared_noise: bool = setting(
-        True,
+        False,
         "Allow for the noise that overlapping patches of a group share; in Haar stacks only",
         advanced=True,
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("window", "window_next"):
+        for name in ("window", "window_nearest", "window_next"):
             if getattr(self, name) % 2 == 0:
                 raise SettingsError(
                     f"{name}={getattr(self, name)} has no centre: choose an odd width."
@@ -205,6 +230,13 @@ class VBM3D(Settings):
         return replace(self, channels=settled_channels(self, names, shape))
 
     @property
+    def steps(self) -> dict[str, int]:
+        """Spacing of the reference patches in each pass."""
+        chosen = {"basic": self.step_basic, "final": self.step_final}
+        ordinary = _STEPS if self.frames_after else _STEPS_ALONE
+        return {name: step or ordinary[name] for name, step in chosen.items()}
+
+    @property
     def passes(self) -> dict[str, GroupSettings]:
         """The passes, in their order: ``"basic"``, ``"final"``."""
         passes = {}
@@ -212,13 +244,16 @@ class VBM3D(Settings):
             passes[name] = GroupSettings(
                 VideoSearch(
                     PATCH,
-                    getattr(self, f"step_{name}"),
+                    self.steps[name],
                     self.window,
                     self.window_next,
                     self.per_frame,
                     getattr(self, f"neighbours_{name}"),
                     (self.frames_before, self.frames_after),
                     getattr(self, f"still_{name}"),
+                    self.window_nearest if self.motion else 0,
+                    self.coarse,
+                    getattr(self, f"similar_{name}"),
                 ),
                 getattr(self, f"transform_{name}"),
                 getattr(self, f"stack_{name}"),
@@ -277,3 +312,33 @@ class VBM3D(Settings):
     def plan(self, arena: Arena) -> Plan:
         """Return what runs this filter on one device, from one thread."""
         return Plan(self, arena)
+
+
+def vbm3d(
+    image,
+    sigma=None,
+    *,
+    profile: str | None = None,
+    axes: str | None = None,
+    settings: VBM3D | None = None,
+    dtype=None,
+    nonfinite: str = "raise",
+    device=None,
+    memory_limit: int | None = None,
+    progress=None,
+    cancel=None,
+    **changes,
+) -> np.ndarray:
+    """Denoise a time-lapse by VBM3D, BM3D whose groups follow what moves."""
+    return denoised(
+        image,
+        VBM3D.of(settings, profile=profile, **changes),
+        sigma,
+        axes=axes,
+        dtype=dtype,
+        nonfinite=nonfinite,
+        device=device,
+        memory_limit=memory_limit,
+        progress=progress,
+        cancel=cancel,
+    )

@@ -37,9 +37,11 @@ def choose_video_group_variant(settings: GroupSettings, device: Device) -> Group
         side = -(-(2 * search.furthest + PATCH) // search.step)
         return GroupVariant("shrink_lanes", {"GROUP_X": side, "GROUP_Y": side})
     neighbours = search.neighbours
-    depth = 4 if settings.wiener and neighbours == 8 else min(neighbours, 8)
-    items = min(128, device.max_group)
-    teams = max(1, min(items * depth // (8 * neighbours), 16))
+    depth = max(2, min(neighbours, 8) // (4 if settings.wiener else 2)) if neighbours > 1 else 1
+    # A quarter of a group an item at least.
+    depth = max(depth, neighbours // 4)
+    most = 256 if settings.wiener and neighbours == 8 else 128
+    teams = max(1, min(most, device.max_group) * depth // (8 * neighbours))
     constants = {
         "GROUP_X": 4 if teams >= 4 else teams,
         "GROUP_Y": max(1, teams // 4),

@@ -3,20 +3,27 @@
 A file is read into a `Picture`, which carries the tags and text that describe it as they stand in
 the file. `write` puts new pixels under the same description, so that axes, voxel size, units, time
 interval and channel names need no translation between formats and none of them can get lost in one.
+
+`open_stack` reads the planes of an image when they are asked for, and a `PlaneStore` keeps those of
+a result in a file until `write` gets them, so that neither need be in memory as a whole.
 """
 
 from napari_gpu_denoise.io.output import check_output, new_file
 from napari_gpu_denoise.io.picture import SUFFIXES, Picture, is_tiff
-from napari_gpu_denoise.io.reading import read
+from napari_gpu_denoise.io.reading import open_stack, read
+from napari_gpu_denoise.io.stack import Planes, PlaneStore
 from napari_gpu_denoise.io.writing import check_dtype, write
 
 __all__ = [
     "SUFFIXES",
     "Picture",
+    "PlaneStore",
+    "Planes",
     "check_dtype",
     "check_output",
     "is_tiff",
     "new_file",
+    "open_stack",
     "read",
     "write",
 ]

@@ -1,13 +1,16 @@
-"""One image in memory, with what its file says about it."""
+"""One image, with what its file says about it."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.io.stack import Planes
 
 SUFFIXES = (".tif", ".tiff", ".btf", ".tf8")
 MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON
@@ -21,9 +24,10 @@ class Picture:
 
     Attributes
     ----------
-    data : ndarray
-        The pixels, in native byte order. 16-bit signed images of ImageJ, which that program stores
-        with an offset of 32768, are int16 here.
+    data : ndarray or Planes
+        The pixels, in native byte order: in memory after `read`, in the file after `open_stack`.
+        16-bit signed images of ImageJ, which that program stores with an offset of 32768, are
+        int16 here.
     axes : str
         One letter an axis, as tifffile names them: T Z C Y X, S colour samples, Q or I unknown.
     kind : str
@@ -40,7 +44,7 @@ class Picture:
         Records of earlier denoising found in the file, oldest first.
     """
 
-    data: np.ndarray
+    data: np.ndarray | Planes
     axes: str
     kind: str
     metadata: dict[str, Any]

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import math
 import os
 import struct
-import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import tifffile
 
-from napari_gpu_denoise.errors import DenoiseError, FileError, ImageError
+from napari_gpu_denoise.errors import FileError, ImageError
 from napari_gpu_denoise.io import imagej, ome_xml
+from napari_gpu_denoise.io.messages import brief, listening
 from napari_gpu_denoise.io.picture import MARK, Picture, is_tiff
+from napari_gpu_denoise.io.stack import Planes
 
 # Tags that stand for themselves, without offsets into the file: texts, origin, ICC profile, XMP,
 # georeference. ImageDescription and Software are handled apart, they may hold records.
@@ -44,92 +46,48 @@ def read(path: str | os.PathLike) -> Picture:
     ImageError
         If it has no pixels.
     """
+    with open_stack(path) as picture:
+        return replace(picture, data=np.asarray(picture.data))
+
+
+@contextlib.contextmanager
+def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
+    """Open the first image of a TIFF file, to read its planes when they are asked for.
+
+    Parameters
+    ----------
+    path : path-like
+        A TIFF, BigTIFF, ImageJ or OME-TIFF file.
+
+    Yields
+    ------
+    Picture
+        As of `read`, but ``data`` is a `Planes`. After the block its pixels can no longer be read;
+        all else stays, so that `write` still takes it for a description.
+
+    Raises
+    ------
+    FileError
+        As `read` does; also later, when a plane is read that turns out to be damaged.
+    ImageError
+        If it has no pixels.
+    """
     path = Path(path)
     if path.is_dir():
         raise FileError(f"{path} is a folder: name a TIFF file in it.")
-    with _log_of_tifffile() as log:
-        try:
+    with contextlib.ExitStack() as held:
+        # What the caller raises later is not about this file.
+        with listening(path) as log:
             if path.stat().st_size == 0:
                 raise FileError(f"{path} is empty: copy it again from its source.")
             if not is_tiff(path):
                 path.open("rb").close()
                 raise FileError(f"{path} is not a TIFF file: only TIFF files are read.")
             # Micro-Manager files also hold OME-XML, which says more than their own index.
-            with tifffile.TiffFile(path, is_mmstack=False) as tif:
-                return _picture(tif, path, log)
-        except DenoiseError:
-            raise
-        except OSError as error:
-            reason = error.strerror or error
-            raise FileError(f"{path} cannot be read: {reason}.") from error
-        except MemoryError as error:
-            raise FileError(f"{path} does not fit into the memory of this machine.") from error
-        except Exception as error:
-            if "requires the 'imagecodecs'" in str(error):
-                raise FileError(
-                    f"{path} is compressed in a way that needs another package: "
-                    "pip install imagecodecs."
-                ) from error
-            raise FileError(
-                f"{path} is cut short or damaged ({_brief(error)}): copy it again from its source."
-            ) from error
-
-
-class _Collect(logging.Handler):
-    """Keeps what this thread is told, so that two files read at once do not mix."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.messages: list[str] = []
-        self._thread = threading.get_ident()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.thread == self._thread:
-            self.messages.append(record.getMessage())
-
-
-@contextlib.contextmanager
-def _log_of_tifffile() -> Iterator[list[str]]:
-    """Collect what tifffile only logs: much of what is wrong with a file."""
-    logger, handler = logging.getLogger("tifffile"), _Collect()
-    with _heard(logger):
-        logger.addHandler(handler)
-        try:
-            yield handler.messages
-        finally:
-            logger.removeHandler(handler)
-
-
-_hearing = threading.Lock()
-_muted: list[tuple[int, bool, bool]] = []
-_listeners = 0
-
-
-@contextlib.contextmanager
-def _heard(logger: logging.Logger) -> Iterator[None]:
-    """Undo the muting of a logger while it is listened to: a program may have muted tifffile's."""
-    global _listeners
-    with _hearing:
-        _listeners += 1
-        if _listeners == 1 and not logger.isEnabledFor(logging.WARNING):
-            _muted.append((logger.level, logger.disabled, logger.propagate))
-            logger.setLevel(logging.WARNING)
-            # Others are still not to be told.
-            logger.disabled, logger.propagate = False, False
-    try:
-        yield
-    finally:
-        with _hearing:
-            _listeners -= 1
-            if _listeners == 0 and _muted:
-                level, logger.disabled, logger.propagate = _muted.pop()
-                logger.setLevel(level)
-
-
-def _brief(error: BaseException) -> str:
-    """First line of a foreign message, short enough for a sentence."""
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:160].rstrip(". ")
+            tif = held.enter_context(tifffile.TiffFile(path, is_mmstack=False))
+            picture = _picture(tif, path, log)
+        held.callback(picture.data.close)
+        yield picture
 
 
 def _picture(tif: tifffile.TiffFile, path: Path, log: list[str]) -> Picture:
@@ -190,17 +148,12 @@ def _picture(tif: tifffile.TiffFile, path: Path, log: list[str]) -> Picture:
         )
     if len(series.levels) > 1:
         notes.append("The image is a pyramid: its finest level was used.")
-    notes += [f"tifffile says: {_brief(ValueError(m))}." for m in dict.fromkeys(log)][:3]
+    notes += [f"tifffile says: {brief(ValueError(m))}." for m in dict.fromkeys(log)][:3]
 
-    data = series.asarray()
-    if data.dtype.byteorder not in "=|":
-        data = data.astype(data.dtype.newbyteorder("="))
-    if kind == "imagej" and imagej.is_signed16(tif.imagej_metadata, data.dtype):
-        data = imagej.swap_sign16(data)
-        metadata["signed16"] = True
-    return Picture(
-        data.reshape(series.shape), series.axes, kind, metadata, path, files, tuple(notes), history
-    )
+    if kind == "imagej":
+        metadata["signed16"] = imagej.is_signed16(tif.imagej_metadata, series.dtype)
+    planes = Planes(series, path, signed16=metadata["signed16"])
+    return Picture(planes, series.axes, kind, metadata, path, files, tuple(notes), history)
 
 
 def _check_complete(

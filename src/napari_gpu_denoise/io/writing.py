@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tifffile
 
-from napari_gpu_denoise.errors import OutputError
+from napari_gpu_denoise.errors import DenoiseError, OutputError
 from napari_gpu_denoise.io import imagej, ome_xml
 from napari_gpu_denoise.io.output import new_file
 from napari_gpu_denoise.io.picture import MARK, Picture
+from napari_gpu_denoise.io.stack import Planes, PlaneStore, page_axis
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.run import Record
@@ -25,11 +28,12 @@ _DEFLATE = 8
 _MINISBLACK, _RGB, _PALETTE, _YCBCR = 1, 2, 3, 6
 _PHOTOMETRIC = {0, 1, 2, 3, 5, 8}  # those that are written as they came
 _SAMPLES = {2: 3, 5: 4, 8: 3}  # colours of a pixel, without alpha
+_ENCODED_AT_ONCE = 2**24  # bytes of pixels that are compressed in several threads
 
 
 def write(
     path: str | os.PathLike,
-    data: np.ndarray,
+    data: np.ndarray | Planes | PlaneStore,
     like: Picture,
     record: Record | None = None,
     *,
@@ -44,8 +48,9 @@ def write(
     ----------
     path : path-like
         The new file.
-    data : ndarray
-        Pixels of the same shape as ``like.data``, of any type of real numbers.
+    data : ndarray, Planes or PlaneStore
+        Pixels of the same shape as ``like.data``, of any type of real numbers. Those that are not
+        in memory are fetched page by page.
     like : Picture
         Gives axes, voxel size, units, time interval, channel names, byte order, tiles and
         compression. A lossy compression becomes deflate.
@@ -74,7 +79,8 @@ def write(
         )
     check_dtype(like, data.dtype)
     notes: list[str] = []
-    options, pixels = _prepare(data, like, record, notes)
+    options = _prepare(data.dtype, like, record, notes)
+    pages = _pages(data, like.metadata, options.get("tile"))
     with new_file(path, overwrite=overwrite, keep=(like.path, *like.files)) as file:
         try:
             with tifffile.TiffWriter(
@@ -84,8 +90,8 @@ def write(
                 ome=False,
                 imagej=False,
             ) as tif:
-                tif.write(pixels, metadata=None, **options)
-        except (OSError, MemoryError):
+                tif.write(pages, metadata=None, buffersize=_ENCODED_AT_ONCE, **options)
+        except (DenoiseError, OSError, MemoryError):
             raise
         except Exception as error:
             raise OutputError(f"{path} cannot be written as TIFF: {error}.") from error
@@ -115,34 +121,66 @@ def check_dtype(like: Picture, dtype: np.dtype) -> None:
         )
 
 
+def _pages(
+    data: np.ndarray | Planes | PlaneStore, kept: dict, tile: tuple[int, int] | None
+) -> Iterator[np.ndarray]:
+    """Yield the pages, or their tiles, as ``TiffWriter.write`` takes them one by one."""
+    outer = page_axis(data.shape, math.prod(kept["stored"]))
+    if outer is None:
+        data, outer = np.asarray(data).reshape(-1, *kept["stored"]), 1
+    for index in np.ndindex(data.shape[:outer]):
+        page = np.asarray(data[index])
+        if kept["signed16"] and page.dtype == np.int16:
+            page = imagej.swap_sign16(page)
+        page = page.reshape(kept["stored"])
+        if tile is None:
+            yield page
+        else:
+            yield from _tiles(page, tile)
+
+
+def _tiles(page: np.ndarray, tile: tuple[int, int]) -> Iterator[np.ndarray]:
+    """Cut a page (separate samples, z, y, x, joint samples) into tiles (y, x, joint samples)."""
+    ny, nx = tile
+    for plane in page.reshape(-1, *page.shape[2:]):
+        for y in range(0, plane.shape[0], ny):
+            for x in range(0, plane.shape[1], nx):
+                part = plane[y : y + ny, x : x + nx]
+                missing = (ny - part.shape[0], nx - part.shape[1])
+                if any(missing):
+                    part = np.pad(part, [*((0, n) for n in missing), (0, 0)])
+                yield part
+
+
 def _prepare(
-    data: np.ndarray, like: Picture, record: Record | None, notes: list[str]
-) -> tuple[dict[str, Any], np.ndarray]:
-    """Arguments of ``TiffWriter.write`` and the pixels laid out as pages."""
+    dtype: np.dtype, like: Picture, record: Record | None, notes: list[str]
+) -> dict[str, Any]:
+    """Arguments of ``TiffWriter.write`` for pixels of a type."""
     kept = like.metadata
     records = [] if record is None else [record.as_dict()]
     lines = [MARK + json.dumps(entry) for entry in records]
     separate, depth, y, x, contiguous = kept["stored"]
-    if kept["signed16"] and data.dtype == np.int16:
-        data = imagej.swap_sign16(data)
+    if kept["signed16"] and dtype == np.int16:
+        dtype = np.dtype(np.uint16)
     page = [n for n in (separate, depth) if n > 1] + [y, x] + [n for n in (contiguous,) if n > 1]
-    pixels = data.reshape(-1, *page)
-    options: dict[str, Any] = {"volumetric": depth > 1, "extratags": list(kept["tags"])}
+    count = math.prod(like.data.shape) // math.prod(page)
+    options: dict[str, Any] = {"shape": (count, *page), "dtype": dtype}
+    options |= {"volumetric": depth > 1, "extratags": list(kept["tags"])}
     if separate * contiguous > 1:
         options["planarconfig"] = "separate" if separate > 1 else "contig"
-    _colour(options, data.dtype, separate * contiguous, like, notes)
-    _storage(options, data, kept, notes)
+    _colour(options, dtype, separate * contiguous, like, notes)
+    _storage(options, dtype, kept, notes)
     if all(map(_is_number, kept["resolution"])):
         options["resolution"] = kept["resolution"]
         options["resolutionunit"] = kept["resolutionunit"]
 
     software = (kept["software"] or b"").rstrip(b"\0")
     if like.kind == "ome":
-        descriptions = [_ome_description(data, like, records, len(pixels))]
+        descriptions = [_ome_description(dtype, like, records, count)]
     else:
         descriptions = list(kept["descriptions"])
         if like.kind == "imagej":
-            _imagej(options, descriptions, data, like, lines, notes)
+            _imagej(options, descriptions, dtype.name, like, lines, notes)
         else:
             software = b"\n".join(filter(None, (software, *(t.encode("ascii") for t in lines))))
     options["software"] = software or False
@@ -151,17 +189,18 @@ def _prepare(
         # By name, since a second tag of the same number would be taken for a mistake.
         options["extratags"] += [("ImageDescription", 2, 0, d, True) for d in descriptions[1:]]
 
-    large = pixels.nbytes + 512 * len(pixels) + sum(map(len, descriptions)) > CLASSIC_LIMIT
+    stored = math.prod(like.data.shape) * dtype.itemsize
+    large = stored + 512 * count + sum(map(len, descriptions)) > CLASSIC_LIMIT
     options["bigtiff"] = kept["bigtiff"] or large
     options["truncate"] = kept["truncate"]
     if like.kind == "imagej" and large and not kept["bigtiff"]:
         # ImageJ opens no BigTIFF; its own large stacks have one page and all pixels behind it.
         options["bigtiff"], options["truncate"] = False, True
     if options["truncate"]:
-        stored = [options.pop(key, None) for key in ("tile", "compression", "predictor")]
-        if any(stored):
+        removed = [options.pop(key, None) for key in ("tile", "compression", "predictor")]
+        if any(removed):
             notes.append("The large ImageJ stack is stored without tiles and compression.")
-    return options, pixels
+    return options
 
 
 def _is_number(resolution: Any) -> bool:
@@ -194,7 +233,7 @@ def _colour(
         options["extrasamples"] = kept["extrasamples"]
 
 
-def _storage(options: dict[str, Any], data: np.ndarray, kept: dict, notes: list[str]) -> None:
+def _storage(options: dict[str, Any], dtype: np.dtype, kept: dict, notes: list[str]) -> None:
     if kept["tile"] and not any(length % 16 for length in kept["tile"]):
         options["tile"] = kept["tile"]
     compression = kept["compression"]
@@ -205,16 +244,16 @@ def _storage(options: dict[str, Any], data: np.ndarray, kept: dict, notes: list[
         notes.append(f"The {name} compression of the input is replaced by lossless deflate.")
         compression = _DEFLATE
     options["compression"] = compression
-    small = data.dtype.kind == "f" or data.dtype.itemsize <= 4
+    small = dtype.kind == "f" or dtype.itemsize <= 4
     if kept["predictor"] != 1 and small and compression not in _NO_PREDICTOR:
         options["predictor"] = True
 
 
-def _ome_description(data: np.ndarray, like: Picture, records: list[dict], planes: int) -> bytes:
+def _ome_description(dtype: np.dtype, like: Picture, records: list[dict], planes: int) -> bytes:
     return ome_xml.revise(
         like.metadata["xml"],
         like.metadata["image"],
-        dtype=data.dtype.name,
+        dtype=dtype.name,
         big_endian=like.metadata["byteorder"] == ">",
         planes=planes,
         records=records,
@@ -224,13 +263,13 @@ def _ome_description(data: np.ndarray, like: Picture, records: list[dict], plane
 def _imagej(
     options: dict[str, Any],
     descriptions: list[bytes],
-    data: np.ndarray,
+    dtype: str,
     like: Picture,
     lines: list[str],
     notes: list[str],
 ) -> None:
     """The parts of an ImageJ file: its description, and the tag that holds Info, labels, tables."""
-    kept, dtype = like.metadata, data.dtype.name
+    kept = like.metadata
     if dtype in imagej.CONVERTS:
         notes.append(f"ImageJ opens {dtype} as 32-bit numbers.")
     elif options["photometric"] == _RGB and dtype != "uint8":

@@ -1,0 +1,191 @@
+// Finds the NEIGHBOURS most similar patches of a video by following where things move.
+//
+// Reference: the predictive search of Davy and Ehret 2020, section 4.2, changed: the frames beside that of the reference are searched
+//   widely, every COARSE-th displacement first; from there on the best patch is expected to move on as it did, and one
+//   window around that place is searched (methods page, "motion"). A work-item searches for one reference in one
+//   direction of time: nothing is exchanged before the end.
+// Grid: (DIRECTIONS, GROUP_X * GROUP_Y * groups, frames), `groups_x` groups side by side.
+// Constants: PATCH = 8, STEP, WINDOW (in the reference's own frame), NEAREST (in the ones beside it), COARSE, NEXT (in all others),
+//   KEPT (of each frame), NEIGHBOURS, FURTHEST, CELL (displacements of a coarse strip along each axis), DIRECTIONS (1 if only
+//   one is searched, else 2), GROUP_X, GROUP_Y.
+// Shapes: as in search_windows.
+// Cost a reference: 128 operations a candidate, of which there are WINDOW^2 + DIRECTIONS * (NEAREST / COARSE)^2 + frames * NEXT^2.
+
+#include "common/patch_grid.h"
+#include "common/frame_ring.h"
+#include "vbm3d/candidates.h"
+#include "vbm3d/motion.h"
+
+#define REFERENCES (GROUP_X * GROUP_Y)
+#define CELLS(width, stride, cell) (((width) - 1) / ((stride) * (cell)) + 1)
+
+// Sums of squares of a strip of size * size patches `stride` apart, whose first one has its corner at `pixels`.
+#define COMPARE_STRIP(sums, size, stride, pixels, scale, shift)                                               \
+    {                                                                                                         \
+        _Pragma("unroll") for (int k = 0; k < (size); ++k) {                                                  \
+            _Pragma("unroll") for (int d = 0; d < (size); ++d) sums[k][d] = 0.0f;                             \
+        }                                                                                                     \
+        _Pragma("unroll") for (int r = 0; r < ((size) - 1) * (stride) + PATCH; ++r) {                         \
+            float line[((size) - 1) * (stride) + PATCH];                                                      \
+            _Pragma("unroll") for (int j = 0; j < ((size) - 1) * (stride) + PATCH; ++j)                       \
+                line[j] = fma((pixels)[r * pitch + j], scale, shift);                                         \
+            _Pragma("unroll") for (int k = 0; k < (size); ++k) {                                              \
+                if (r >= k * (stride) && r - k * (stride) < PATCH) {                                          \
+                    _Pragma("unroll") for (int d = 0; d < (size); ++d) {                                      \
+                        _Pragma("unroll") for (int j = 0; j < PATCH; ++j) {                                   \
+                            const float e = patch[(r - k * (stride)) % PATCH][j] - line[d * (stride) + j];    \
+                            sums[k][d] = fma(e, e, sums[k][d]);                                               \
+                        }                                                                                     \
+                    }                                                                                         \
+                }                                                                                             \
+            }                                                                                                 \
+        }                                                                                                     \
+    }
+
+__kernel __attribute__((reqd_work_group_size(DIRECTIONS, REFERENCES, 1)))
+void search_tracks(__global const float *images, int ring, int first, int pny, int pitch, int y0, int x0, int ny, int nx,
+                   int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
+                   __global const float *links, int frames_before, int frames_after, float still, float similar,
+                   __global uint *keys, __global uint *places)
+{
+#if DIRECTIONS > 1
+    __local CANDIDATE offers[NEIGHBOURS][REFERENCES];
+#endif
+    const int reference = get_local_id(1);
+    const int frame = get_global_id(2);
+    const int group = get_group_id(1);
+    const int row = group / groups_x * GROUP_Y + reference / GROUP_X;
+    const int column = group % groups_x * GROUP_X + reference % GROUP_X;
+    const bool mine = row < rows && column < columns;
+    const int y = y0 + grid_position(min(row, rows - 1), first_y, last_y);
+    const int x = x0 + grid_position(min(column, columns - 1), first_x, last_x);
+    const size_t plane = (size_t)pny * pitch;
+    const int slot = ring_slot(first, frame, ring);
+    __global const float *here = images + slot * plane + (size_t)y * pitch + x;
+    const int centre_link = frame * (frames_before + 1 + frames_after) + frames_before;
+    const float sigma = frame_link(links, centre_link).noise;
+    if (sigma <= 0.0f)
+        return;  // the whole work-group
+    const float bias = still * sigma * sigma;
+    const float limit = similar * sigma * sigma;
+
+    float patch[PATCH][PATCH];
+    #pragma unroll
+    for (int i = 0; i < PATCH; ++i) {
+        #pragma unroll
+        for (int j = 0; j < PATCH; ++j)
+            patch[i][j] = here[i * pitch + j];
+    }
+    CANDIDATE own[KEPT], best[NEIGHBOURS];
+    #pragma unroll
+    for (int k = 0; k < NEIGHBOURS; ++k)
+        best[k] = NO_CANDIDATE;
+
+    // Forward and backward; with one direction, whichever there is.
+    const int backward = DIRECTIONS > 1 ? get_local_id(0) : frames_after == 0;
+    const int sign = backward ? -1 : 1;
+    const int reach = backward ? frames_before : frames_after;
+    Track track = begin_track();
+    CANDIDATE last = NO_CANDIDATE;
+    #pragma unroll 1
+    for (int d = 0; d <= reach; ++d) {
+        const Track was = track;
+        track = moved_on(track, y0 - y, y0 + ny - PATCH - y, x0 - x, x0 + nx - PATCH - x);
+        const int dt = sign * d;
+        const Link link = frame_link(links, centre_link + dt);
+        if (link.noise <= 0.0f)
+            continue;
+        __global const float *there = here + (long)(ring_slot(slot, dt, ring) - slot) * (long)plane;
+        #pragma unroll
+        for (int k = 0; k < KEPT; ++k)
+            own[k] = NO_CANDIDATE;
+        int width = NEXT;
+        if (d == 0) {
+            width = WINDOW;
+        } else if (!was.begun) {
+#if COARSE > 1
+            const int across = CELLS(NEAREST, COARSE, CELL);
+            float coarse[CELL][CELL];
+            #pragma unroll 1
+            for (int strip = 0; strip < across * across; ++strip) {
+                const int top = strip / across * CELL * COARSE - NEAREST / 2;
+                const int left = strip % across * CELL * COARSE - NEAREST / 2;
+                COMPARE_STRIP(coarse, CELL, COARSE, there + top * pitch + left, link.scale, link.shift);
+                OFFER_STRIP(own, coarse, CELL, CELL, COARSE, dt, top, left,
+                            top + k * COARSE <= NEAREST / 2 && left + d * COARSE <= NEAREST / 2);
+            }
+            track.y = place_y(candidate_place(own[0]));
+            track.x = place_x(candidate_place(own[0]));
+            #pragma unroll
+            for (int k = 0; k < KEPT; ++k)
+                own[k] = NO_CANDIDATE;
+#else
+            width = NEAREST;
+#endif
+        }
+        const int across = CELLS(width, 1, NEXT);
+        float sums[NEXT][NEXT];
+        #pragma unroll 1
+        for (int strip = 0; strip < across * across; ++strip) {
+            const int top = track.y + strip / across * NEXT - width / 2;
+            const int left = track.x + strip % across * NEXT - width / 2;
+            COMPARE_STRIP(sums, NEXT, 1, there + top * pitch + left, link.scale, link.shift);
+            OFFER_STRIP(own, sums, NEXT, NEXT, 1, dt, top, left,
+                        top + k <= track.y + width / 2 && left + d <= track.x + width / 2);
+        }
+        if (d > 0)
+            track = found_at(was, place_y(candidate_place(own[0])), place_x(candidate_place(own[0])), d);
+        // Of its own frame one of the two items speaks for both.
+        if (d > 0 || DIRECTIONS == 1 || !backward) {
+            #pragma unroll
+            for (int k = 0; k < KEPT; ++k)
+                insert_candidate(best, NEIGHBOURS, near_enough(own[k], limit));
+        }
+        if (d == 0)
+            last = own[KEPT - 1];
+    }
+#if DIRECTIONS > 1
+    if (backward) {
+        #pragma unroll
+        for (int k = 0; k < NEIGHBOURS; ++k)
+            offers[k][reference] = best[k];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (backward)
+        return;
+    #pragma unroll
+    for (int k = 0; k < NEIGHBOURS; ++k)
+        insert_candidate(best, NEIGHBOURS, offers[k][reference]);
+#endif
+    // Where other frames are few or unlike, as at the start of a video, more of the own frame fill the group.
+    #pragma unroll 1
+    while (!is_candidate(best[NEIGHBOURS - 1]) && is_candidate(last)) {
+        const int across = CELLS(NEAREST, 1, NEXT);
+        float sums[NEXT][NEXT];
+        #pragma unroll
+        for (int k = 0; k < KEPT; ++k)
+            own[k] = NO_CANDIDATE;
+        #pragma unroll 1
+        for (int strip = 0; strip < across * across; ++strip) {
+            const int top = strip / across * NEXT - NEAREST / 2;
+            const int left = strip % across * NEXT - NEAREST / 2;
+            COMPARE_STRIP(sums, NEXT, 1, here + top * pitch + left, 1.0f, 0.0f);
+            OFFER_STRIP(own, sums, NEXT, NEXT, 1, 0, top, left,
+                        top + k <= NEAREST / 2 && left + d <= NEAREST / 2 && one > last);
+        }
+        #pragma unroll
+        for (int k = 0; k < KEPT; ++k)
+            if (!is_candidate(best[NEIGHBOURS - 1]))
+                insert_candidate(best, NEIGHBOURS, near_enough(own[k], limit));
+        // What follows is still less alike.
+        last = is_candidate(near_enough(own[KEPT - 1], limit)) ? own[KEPT - 1] : NO_CANDIDATE;
+    }
+    if (mine) {
+        const size_t out = ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;
+        #pragma unroll
+        for (int k = 0; k < NEIGHBOURS; ++k) {
+            keys[out + (size_t)k * columns] = (uint)(best[k] >> 32);
+            places[out + (size_t)k * columns] = candidate_place(best[k]);
+        }
+    }
+}
