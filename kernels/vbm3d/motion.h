@@ -19,7 +19,7 @@ static inline Track begin_track(void)
 // Moves on by a frame. (low, high) are the smallest and largest displacements of patches that lie in the image.
 static inline Track moved_on(Track track, int low_y, int high_y, int low_x, int high_x)
 {
-    const int most = FURTHEST - NEXT / 2;
+    const int most = max(FURTHEST - NEXT / 2, 0);
     track.y = clamp(track.y + track.vy, max(low_y, -most), min(high_y, most));
     track.x = clamp(track.x + track.vx, max(low_x, -most), min(high_x, most));
     return track;

@@ -90,7 +90,8 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
     #pragma unroll 1
     for (int d = 0; d <= reach; ++d) {
         const Track was = track;
-        track = moved_on(track, y0 - y, y0 + ny - PATCH - y, x0 - x, x0 + nx - PATCH - x);
+        if (d > 0)
+            track = moved_on(track, y0 - y, y0 + ny - PATCH - y, x0 - x, x0 + nx - PATCH - x);
         const int dt = sign * d;
         const Link link = frame_link(links, centre_link + dt);
         if (link.noise <= 0.0f)

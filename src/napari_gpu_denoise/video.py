@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections import deque
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -119,6 +120,7 @@ class _Slot:
     count: int = 0
     host: np.ndarray | None = None
     done: Any = None
+    written: Any = None
     launches: list | tuple = ()
 
 
@@ -169,9 +171,11 @@ class FrameFlow:
         self.down = self.compute if alone else session.queue(profiling)
         self.profiling = profiling
         self.events: list[tuple[str, Any]] = []
-        self._most_flying = 0 if alone or prompt else 1
+        self._most_flying = 0 if alone or prompt else 2
         self._ins = [_Slot(f"frames in {k}") for k in range(1 if alone else 2)]
-        self._outs = [_Slot(f"frames out {k}") for k in range(1 if alone else 2)]
+        self._outs = [_Slot(f"frames out {k}") for k in range(1 + self._most_flying)]
+        # Results are converted while the next frames are, by a thread of their own.
+        self._writer = None if alone else ThreadPoolExecutor(1, "frames out")
         self._variation = variation
 
     def run(
@@ -213,19 +217,19 @@ class FrameFlow:
                     known, ended = known + got, got < wanted
                 count = min(count, (known if ended else known - self.plan.ahead) - at)
                 if count > 0:
-                    flying.append(self._yield_frames(at, count, ended))
+                    flying.append(self._yield_frames(at, count, ended, write))
                     at += count
-                done = [
-                    self._finish(flying.popleft(), write)
-                    for _ in range(len(flying) - (self._most_flying if count > 0 else 0))
-                ]
-            for stop_at in done:
-                yield stop_at - start
+            while len(flying) > (self._most_flying if count > 0 else 0):
+                slot = flying.popleft()
+                slot.written()
+                yield slot.start + slot.count - start
             if count <= 0:
                 return
 
     def drain(self) -> None:
         """Wait until the device is idle, so that buffers may go."""
+        if self._writer is not None:
+            self._writer.shutdown(cancel_futures=True)
         for queue in {self.up, self.compute, self.down}:
             queue.finish()
 
@@ -270,7 +274,7 @@ class FrameFlow:
             self.events += slot.launches
         return count
 
-    def _yield_frames(self, start: int, count: int, ended: bool) -> _Slot:
+    def _yield_frames(self, start: int, count: int, ended: bool, write) -> _Slot:
         import pyopencl as cl
 
         slot = self._outs[0]
@@ -291,12 +295,22 @@ class FrameFlow:
         slot.launches = [*launches, ("download", slot.done)]
         if self.profiling:
             self.events += slot.launches
+        finish = partial(_finish, slot.done, write, start, slot.host)
+        if self._writer is None:
+            finish()
+            slot.written = _nothing
+        else:
+            slot.written = self._writer.submit(finish).result
         return slot
 
-    def _finish(self, slot: _Slot, write) -> int:
-        slot.done.wait()
-        write(slot.start, slot.host)
-        return slot.start + slot.count
+
+def _finish(done, write, start: int, host: np.ndarray) -> None:
+    done.wait()
+    write(start, host)
+
+
+def _nothing() -> None:
+    """Be what there is to wait for where nothing is."""
 
 
 def over_time(settings: Filter) -> bool:
@@ -445,9 +459,16 @@ class _Work:
 
 
 def frame_budget(
-    settings: Filter, device: Device, source: Frames, memory_limit: int | None, is_map: bool
+    settings: Filter,
+    device: Device,
+    source: Frames,
+    memory_limit: int | None,
+    is_map: bool,
+    videos: int = 1,
 ) -> tuple[int, int]:
     """Return how many bytes of device memory may be used, and for how many pixels of a frame.
+
+    `videos` are filtered at once.
 
     Raises
     ------
@@ -458,7 +479,7 @@ def frame_budget(
     each = bytes_per_pixel(settings, is_map)
     budget = device.memory // 2
     if memory_limit is not None:
-        needed = math.ceil(min(SMALLEST_TILE, frame) * each)
+        needed = math.ceil(min(SMALLEST_TILE, frame) * each) * videos
         if memory_limit < needed:
             raise DeviceMemoryError(
                 f"A memory limit of {memory_limit} bytes is too little for a part of this work: "
@@ -466,7 +487,8 @@ def frame_budget(
             )
         budget = min(budget, memory_limit)
     # No buffer holds more than half of what a filter needs.
-    return budget, int(min(budget / each, 2 * device.max_alloc / each, frame))
+    pixels = min(budget / videos / each, 2 * device.max_alloc / each, frame)
+    return budget, int(pixels)
 
 
 def spatial_tiles(

@@ -62,11 +62,12 @@ class VideoSearch:
         if not self.nearest or not frames:
             return self.first // 2 + frames * (self.following // 2)
         around = self.following // 2
-        far, speed = self.nearest // 2, self.nearest // 2
+        beside = self.nearest // 2 + (around if self.coarse > 1 else 0)
+        far, speed = beside, beside
         for _ in range(frames - 1):
             far, speed = far + speed + around, speed + around
-        # Where a frame is passed over, the next one is looked at as if it were beside.
-        return max(min(far, FURTHEST), self.nearest // 2, self.first // 2)
+        # Where a frame is passed over, the next one is searched as if it were beside.
+        return max(min(far, FURTHEST), beside, self.first // 2)
 
     @property
     def furthest(self) -> int:

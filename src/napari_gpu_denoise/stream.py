@@ -1,0 +1,359 @@
+"""Denoise frames as they come: from a camera, a file, anything that is longer than memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.axes import (
+    Levels,
+    arrange,
+    check_axes,
+    check_numbers,
+    output_dtype,
+)
+from napari_gpu_denoise.errors import DeviceMemoryError, ImageError, NonFiniteError
+from napari_gpu_denoise.opencl.device import Device, choose
+from napari_gpu_denoise.opencl.memory import borrow, device_errors
+from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.pipeline import Filter, execute
+from napari_gpu_denoise.prepare import (
+    convert,
+    extend,
+    extend_sigma,
+    fill_nonfinite,
+    keep_noiseless,
+    settings_for,
+)
+from napari_gpu_denoise.sigma import FrameSigma, Sigma, no_more_than_matters, resolve_sigma
+from napari_gpu_denoise.tiles import Span, Tile
+from napari_gpu_denoise.video import (
+    FrameFlow,
+    FrameNote,
+    frame_budget,
+    frames_at_once,
+    note_frame,
+    over_time,
+)
+
+
+def stream(
+    settings: Filter,
+    frames: Iterable[np.ndarray],
+    sigma: Any = None,
+    *,
+    axes: str | None = None,
+    dtype=None,
+    nonfinite: str = "raise",
+    live: bool = False,
+    device: Device | int | str | None = None,
+    memory_limit: int | None = None,
+) -> Generator[np.ndarray, None, None]:
+    """Denoise frames one after another, in memory that does not grow with their number.
+
+    Parameters
+    ----------
+    settings : filter settings
+        Such as ``VBM3D(frames_after=0)`` or ``NLMeans(frames_before=4)``; filters that do not look
+        along time filter each frame by itself.
+    frames : iterable of array_like
+        Frames of one shape and type, in the order of time. Never modified. One that is given may be
+        overwritten as soon as the next one is asked for.
+    sigma : float, array_like, callable or None, optional
+        Noise standard deviation in grey levels, as `denoise` takes it for one frame; or a function
+        that returns it for the number of a frame, from 0. None estimates it from the first frame,
+        for all.
+    axes : str, optional
+        Names of the axes of a frame, as ``"YX"``, ``"CYX"``, ``"YXS"`` or ``"ZYX"`` (every slice is
+        then a video of its own). By default the last two are Y and X, the rest independent planes.
+    dtype : data type, optional
+        Type of the results, by default that of the frames. Integers are rounded and saturated.
+    nonfinite : {"raise", "keep"}, optional
+        Refuse NaN and infinity, or leave them as they are without letting them spread.
+    live : bool, optional
+        Give every frame back as soon as it can be: for a camera. By default several are taken at
+        once and results come a few frames later, which keeps the device busy.
+    device : Device, int, str or None, optional
+        Where to run; by default the best device there is.
+    memory_limit : int, optional
+        Largest number of bytes of device memory to use.
+
+    Yields
+    ------
+    ndarray
+        The frames, denoised, in order; each a new array. A filter that looks at later frames yields
+        the first one when it has seen them.
+
+    Raises
+    ------
+    SettingsError, AxesError, SigmaError, ImageError, NonFiniteError
+        If a frame does not fit the settings, or the ones before it.
+    NoDeviceError, DeviceMemoryError, KernelError
+        If the device does not.
+
+    See Also
+    --------
+    vbm3d, nl_means : The same for a whole array, with the same result.
+
+    Notes
+    -----
+    Results are those of `denoise` for the stack of all frames, to the last bit, for integers of 8
+    and 16 bits; for other types they may differ by rounding, as the range of grey levels is read
+    from the first frame alone. Closing the generator stops the work and frees the device.
+
+    Examples
+    --------
+    >>> for frame in stream(VBM3D(frames_after=0), camera, 12.0, live=True):  # doctest: +SKIP
+    ...     show(frame)
+    """
+    source = iter(frames)
+    first = next(source, None)
+    if first is None:
+        return
+    work = _Stream(settings, np.asarray(first), sigma, axes, dtype, nonfinite)
+    chosen = choose(device)
+    steps = work.run(source, chosen, memory_limit, live)
+    with closing(steps):
+        yield from steps
+
+
+class _Stream:
+    """What all frames of a stream have in common.
+
+    Parameters
+    ----------
+    settings, sigma, axes, dtype, nonfinite
+        As `stream` takes them.
+    first : ndarray
+        The first frame.
+    """
+
+    def __init__(self, settings: Filter, first: np.ndarray, sigma, axes, dtype, nonfinite: str):
+        self.first = first
+        self.names = check_axes(axes, first.shape)
+        check_numbers(first)
+        # There is time, however many frames will come.
+        self.settings = settings_for(settings, "T" + self.names, (2, *first.shape))
+        self.dtype = output_dtype(dtype, first.dtype)
+        self.nonfinite = nonfinite
+        finite, _ = fill_nonfinite(first, self.names, nonfinite)
+        self.levels = Levels.of(finite)
+        self._sigma_of: Callable[[int], Any] | None = sigma if callable(sigma) else None
+        self._sigma = None if callable(sigma) else resolve_sigma(sigma, finite, self.names)
+        self.saturated = 0
+
+    @property
+    def sigma(self) -> Sigma | None:
+        """The noise of all frames; None where each has its own."""
+        return self._sigma
+
+    def run(
+        self, source: Iterator, device: Device, memory_limit: int | None, live: bool
+    ) -> Generator[np.ndarray, None, None]:
+        """Denoise the frames of `source`, which follow the first one."""
+        feed = _Feed(self, source)
+        if over_time(self.settings):
+            return self._over_time(feed, device, memory_limit, live)
+        return self._one_by_one(feed, device, memory_limit)
+
+    def take(self, number: int, given) -> _Frame:
+        """Check and prepare a frame."""
+        array = np.asarray(given)
+        if array.shape != self.first.shape or array.dtype != self.first.dtype:
+            raise ImageError(
+                f"Frame {number} has the shape {array.shape} and type {array.dtype}, the first one "
+                f"{self.first.shape} and {self.first.dtype}: give frames of one shape and type."
+            )
+        finite, odd = fill_nonfinite(array, self.names, self.nonfinite)
+        if odd is not None and self.dtype.kind != "f":
+            raise NonFiniteError(
+                f"NaN and infinity cannot be kept in a result of type {self.dtype}: use "
+                "dtype='float32'."
+            )
+        if odd is None and array.dtype.kind == "f" and not np.all(np.isfinite(array)):
+            raise NonFiniteError(
+                f"Frame {number} holds NaN or infinity: pass nonfinite='keep' to leave them as they "
+                "are and filter the others."
+            )
+        sigma = self._sigma
+        if self._sigma_of is not None:
+            sigma = resolve_sigma(self._sigma_of(number), finite, self.names)
+        return _Frame(self, array, finite, odd, sigma)
+
+    def _one_by_one(self, feed, device: Device, memory_limit) -> Generator[np.ndarray, None, None]:
+        for number in _count():
+            frame = feed.get(number)
+            if frame is None:
+                return
+            feed.forget(number + 1)
+            if frame.sigma.array.any():
+                steps = execute(
+                    frame.source,
+                    frame.result,
+                    self.levels,
+                    self.settings,
+                    frame.frame_sigma,
+                    session(device),
+                    memory_limit,
+                )
+                self.saturated += _value(steps)
+            yield frame.finished()
+
+    def _over_time(
+        self, feed, device: Device, memory_limit, live: bool
+    ) -> Generator[np.ndarray, None, None]:
+        first = feed.get(0)
+        _, videos, nz, ny, nx = first.source.shape
+        channels = first.source.joined
+        spans = tuple(map(Span.whole, (1, nz, ny, nx)))
+        tile = Tile(0, *spans, channels)
+        is_map = first.frame_sigma.is_map
+        budget, pixels = frame_budget(
+            self.settings, device, first.source, memory_limit, is_map, videos
+        )
+        if pixels < first.source.shape[-1] * first.source.shape[-2] * nz * channels:
+            raise DeviceMemoryError(
+                f"A frame of {ny} x {nx} pixels needs more than the {budget} bytes of device memory "
+                "that may be used: allow more, look at fewer frames, or denoise the whole stack."
+            )
+        batch = 1 if live else frames_at_once(self.settings, device, tile, budget // videos)
+        held = session(device)
+        ready: list[deque[int]] = [deque() for _ in range(videos)]
+        with ExitStack() as stack:
+            stack.enter_context(device_errors(held))
+            flows = []
+            for video in range(videos):
+                arena = stack.enter_context(borrow(held))
+                variation = first.frame_sigma.variation(tile)
+                flow = FrameFlow(
+                    *(held, arena, self.settings, tile, batch, variation), prompt=live
+                )
+                stack.callback(flow.drain)
+                steps = flow.run(feed.reader(video), feed.writer(video))
+                stack.enter_context(closing(steps))
+                flows.append(steps)
+            written, running = 0, True
+            while running:
+                # Every video goes on as far as the others.
+                counts = [next(steps, None) for steps in flows]
+                running = counts[0] is not None
+                upto = counts[0] if running else feed.known
+                for number in range(written, upto):
+                    frame = feed.get(number)
+                    feed.forget(number + 1)
+                    yield frame.finished()
+                written = upto
+        del ready
+
+
+class _Frame:
+    """One frame on its way: what goes to the device, and where the result goes."""
+
+    def __init__(self, stream: _Stream, given, finite, odd, sigma: Sigma):
+        settings, names = stream.settings, stream.names
+        self._stream, self._given, self._odd = stream, given, odd
+        self.sigma = sigma
+        wide = extend(finite, names, given.shape, settings.smallest)
+        self._finite = finite
+        self.out = np.empty(given.shape, stream.dtype)
+        self.source = arrange(wide, names, settings.joint)
+        self.result = arrange(self.out, names, settings.joint)
+        usable = no_more_than_matters(sigma.array, finite)
+        spread = extend_sigma(usable, names, given.shape, settings.smallest)
+        self.frame_sigma = FrameSigma.of(spread, wide.shape, names, settings.joint)
+
+    def finished(self) -> np.ndarray:
+        """Return the result, with what was not to be filtered as it was given."""
+        if not self.sigma.array.any():
+            self._stream.saturated += convert(self._finite, self.out)
+        else:
+            keep_noiseless(self._finite, self.out, self._stream.names, self.sigma.array)
+        if self._odd is not None:
+            self.out[self._odd] = self._given[self._odd]
+        return self.out
+
+
+class _Feed:
+    """The frames that came and are not yet done with; videos of one frame read them in step."""
+
+    def __init__(self, stream: _Stream, source: Iterator):
+        self._stream, self._source = stream, source
+        self._held = {0: stream.take(0, stream.first)}
+        self._ended = False
+        self.known = 1
+        self._brightness = bool(getattr(stream.settings, "flicker", False))
+
+    def get(self, number: int) -> _Frame | None:
+        """Return a frame; None beyond the last one."""
+        while number >= self.known and not self._ended:
+            given = next(self._source, None)
+            if given is None:
+                self._ended = True
+            else:
+                # What comes may be overwritten by what comes next.
+                array = np.array(given)
+                self._held[self.known] = self._stream.take(self.known, array)
+                self.known += 1
+        return self._held.get(number)
+
+    def forget(self, before: int) -> None:
+        """Let go of frames."""
+        for number in [n for n in self._held if n < before]:
+            del self._held[number]
+
+    def reader(self, video: int):
+        """Return what `FrameFlow.run` reads one of the videos by."""
+        levels = self._stream.levels
+
+        def read(first: int, host: np.ndarray) -> list[FrameNote]:
+            notes = []
+            for k in range(host.shape[1]):
+                frame = self.get(first + k)
+                if frame is None:
+                    break
+                channels = range(host.shape[0])
+                planes = [frame.source.frame(0, video, c) for c in channels]
+                for plane, values in zip(planes, host[:, k], strict=True):
+                    levels.load(plane, values)
+                at = Tile(0, Span(video, video + 1, video, video + 1, video + 1), *_ONE, len(planes))
+                sigma = frame.frame_sigma.levels(at, levels.scale)[:, 0].astype(np.float64)
+                notes.append(note_frame(planes, sigma, levels, brightness=self._brightness))
+            return notes
+
+        return read
+
+    def writer(self, video: int):
+        """Return what `FrameFlow.run` writes one of the videos by."""
+
+        def write(first: int, values: np.ndarray) -> None:
+            for k in range(values.shape[1]):
+                frame = self._held[first + k]
+                for c in range(values.shape[0]):
+                    out = frame.result.frame(0, video, c)
+                    ny, nx = out.shape[-2:]
+                    kept = values[c, k, :, :ny, :nx]
+                    self._stream.saturated += self._stream.levels.store(kept, out)
+
+        return write
+
+
+_ONE = (Span.whole(1),) * 3
+
+
+def _count() -> Iterator[int]:
+    number = 0
+    while True:
+        yield number
+        number += 1
+
+
+def _value(steps: Generator) -> int:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value

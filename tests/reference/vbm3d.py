@@ -1,0 +1,226 @@
+"""VBM3D, slow and plain: what the kernels have to compute, in float64.
+
+K. Dabov, A. Foi, K. Egiazarian, "Video denoising by sparse 3D transform-domain collaborative
+filtering", 2007; A. Davy, T. Ehret, "GPU acceleration of NL-means, BM3D and VBM3D", 2020, sections
+2.3 and 4.2. It is BM3D with another search, see `video_matching`: patches are followed from frame
+to frame. What the papers leave open is marked "convention".
+
+Convention: the grey levels of frame t mean in frame r what the link of the two says, so that the
+brightness of whole frames may change. Frames that are constant or without noise, "holes", are left
+alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from reference.block_matching import reference_positions
+from reference.bm3d import (
+    extend,
+    group_spectrum,
+    noise_variances,
+    removed_patches,
+    shrink_hard,
+    shrink_wiener,
+)
+from reference.transforms import PATCH
+from reference.video_matching import Links, find_matches, unlinked
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one pass needs to know: of `threshold` and `wiener` a pass uses one.
+
+    `per_frame_own` patches of the reference's own frame are kept, no fewer than `per_frame`.
+    """
+
+    frames_before: int = 4
+    frames_after: int = 4
+    window: int = 7
+    window_next: int = 5
+    motion: bool = True
+    window_nearest: int = 15
+    per_frame: int = 2
+    per_frame_own: int = 2
+    neighbours: int = 8
+    step: int = 6
+    transform: str = "bior1.5"
+    stack: str = "haar"
+    similar: float = 25.0
+    still: float = 0.0
+    threshold: float = 2.7
+    wiener: float = 1.0
+    kaiser: float = 2.0
+    shared_noise: bool = False
+
+    @classmethod
+    def of(cls, settings, stage: str) -> Pass:
+        """Return the pass ``"basic"`` or ``"final"`` of settings with the attributes of VBM3D."""
+        own = ("neighbours", "step", "transform", "stack", "similar", "still")
+        both = ("frames_before", "frames_after", "window", "window_nearest", "window_next")
+        both += ("motion", "per_frame", "per_frame_own", "threshold", "wiener", "kaiser")
+        chosen = {name: getattr(settings, f"{name}_{stage}") for name in own}
+        chosen |= {name: getattr(settings, name) for name in both}
+        return cls(**chosen, shared_noise=settings.shared_noise and chosen["stack"] == "haar")
+
+
+@dataclass(frozen=True)
+class Group:
+    """One reference patch, the patches found for it, and what is removed from them."""
+
+    position: tuple[int, int, int]  # (t, y, x) of the first pixel of the reference
+    matches: list[tuple]  # (t, y, x, d2) of each patch, nearest first
+    scales: np.ndarray  # (m,), from the grey levels of each patch's frame to those of frame t
+    level: float  # subtracted from the patches
+    sigma: float  # in the grey levels of frame t, like `level`
+    spectrum: np.ndarray  # (m, 8, 8), in sigma
+    guide: np.ndarray | None  # the spectrum of the basic estimate
+    removed: np.ndarray  # (m, 8, 8), the part of the spectrum that is taken for noise
+    weight: float
+    variance: np.ndarray | float = 1.0  # of the noise in the spectrum, in sigma squared
+
+
+def vbm3d(video: np.ndarray, sigma, settings, *, links: Links | None = None) -> np.ndarray:
+    """Denoise a video (t, y, x) of noise with standard deviation `sigma`.
+
+    Parameters
+    ----------
+    video : array (t, y, x)
+    sigma : float, or one for each frame
+        In the grey levels of that frame.
+    settings : object with the attributes of ``filters.vbm3d.VBM3D``
+    links : callable, optional
+        ``links(r, t)`` is the `Link` from the grey levels of frame t to those of frame r; by
+        default all frames are alike.
+
+    Returns
+    -------
+    ndarray of float64, of the shape of `video`
+    """
+    video = np.asarray(video, dtype=np.float64)
+    nt, ny, nx = video.shape
+    sigmas = np.broadcast_to(np.asarray(sigma, dtype=np.float64), nt)
+    holes = [t for t in range(nt) if sigmas[t] == 0 or np.ptp(video[t]) == 0]
+    known = {"links": links, "holes": holes}
+    noisy = extend(video)
+    result = one_pass(noisy, sigmas, Pass.of(settings, "basic"), **known)
+    if settings.stages == "both":
+        result = one_pass(noisy, sigmas, Pass.of(settings, "final"), basic=result, **known)
+    return result[:, :ny, :nx]
+
+
+def one_pass(noisy, sigmas: Sequence[float], settings: Pass, *, basic=None, **known) -> np.ndarray:
+    """Filter a video (t, y, x), frames of 8 x 8 pixels or more, once.
+
+    It is a Wiener pass if a `basic` estimate is given; patches are then compared on that. `known`
+    (links, holes, frames, positions) as in `filter_groups`. Pixels without an estimate stay.
+    """
+    noisy = np.asarray(noisy, dtype=np.float64)
+    search = noisy if basic is None else basic
+    groups = filter_groups(noisy, search, sigmas, settings, basic, **known)
+    return aggregate(noisy, groups, settings)
+
+
+def filter_groups(
+    noisy: np.ndarray,
+    search: np.ndarray,
+    sigmas: Sequence[float],
+    settings: Pass,
+    basic: np.ndarray | None = None,
+    links: Links | None = None,
+    holes: Collection[int] = (),
+    frames: Iterable[int] | None = None,
+    *,
+    positions: Iterable[tuple[int, int, int]] | None = None,
+) -> Iterator[Group]:
+    """Yield the filtered group of every reference patch, frame by frame and row by row.
+
+    `frames` are those with references, by default all but `holes`; `positions` (t, y, x) are some
+    references to do instead.
+    """
+    nt, ny, nx = noisy.shape
+    if positions is None:
+        frames = [t for t in (range(nt) if frames is None else frames) if t not in holes]
+        across = (reference_positions(length, settings.step) for length in (ny, nx))
+        positions = product(frames, *across)
+    for t, y, x in positions:
+        matches = find_matches(search, t, y, x, settings, sigmas, links, holes)
+        yield filter_group(noisy, matches, sigmas, settings, basic, links)
+
+
+def filter_group(
+    noisy: np.ndarray,
+    matches: list[tuple],
+    sigmas: Sequence[float],
+    settings: Pass,
+    basic: np.ndarray | None = None,
+    links: Links | None = None,
+) -> Group:
+    """Return the group of the patches at `matches`, or of as many as are a power of two.
+
+    The first one is the reference, and all of them are taken to its grey levels.
+    """
+    links = unlinked if links is None else links
+    matches = matches[: 2 ** (len(matches).bit_length() - 1)]
+    position = t, y, x = matches[0][:3]
+    chosen = [links(t, match[0]) for match in matches]
+    scales = np.array([link.scale for link in chosen])
+    noise = scales * [sigmas[match[0]] for match in matches]
+    sigma = np.sqrt(np.mean(noise**2))
+    level = noisy[t, y, x]
+
+    def spectrum_of(video: np.ndarray) -> np.ndarray:
+        patches = [
+            video[t, y : y + PATCH, x : x + PATCH] * link.scale + link.shift
+            for (t, y, x, _), link in zip(matches, chosen, strict=True)
+        ]
+        column = [(PATCH * k, 0) for k in range(len(patches))]  # one below the other
+        how = level, sigma, settings.transform, settings.stack
+        return group_spectrum(np.concatenate(patches), column, *how)
+
+    spectrum = spectrum_of(noisy)
+    variance = 1.0
+    if settings.shared_noise:
+        variance = shared_variances(matches, noisy.shape[1], settings)
+    if basic is None:
+        guide = None
+        removed, weight = shrink_hard(spectrum, settings.threshold, variance)
+    else:
+        guide = spectrum_of(basic)
+        removed, weight = shrink_wiener(spectrum, guide, settings.wiener**2, variance)
+    return Group(
+        position, matches, scales, level, sigma, spectrum, guide, removed, weight, variance
+    )
+
+
+def shared_variances(matches: list[tuple], ny: int, settings: Pass) -> np.ndarray:
+    """Return the variances (m, 8, 8) of noise, which patches of different frames do not share.
+
+    Convention: all patches count as equally noisy.
+    """
+    apart = [(t * (ny + PATCH) + y, x) for t, y, x, _ in matches]  # frames one below the other
+    return noise_variances(apart, settings.transform, settings.stack)
+
+
+def aggregate(noisy: np.ndarray, groups: Iterable[Group], settings: Pass) -> np.ndarray:
+    """Return the video less the weighted mean, pixel by pixel, of what the groups remove.
+
+    Convention: a group tells nothing of frames so long before its reference that they would have to
+    wait for more than `frames_after` frames. Pixels that no group tells of stay as they are.
+    """
+    total, weight = np.zeros(noisy.shape), np.zeros(noisy.shape)
+    kaiser = np.kaiser(PATCH, settings.kaiser)
+    for group in groups:
+        window = group.weight * np.outer(kaiser, kaiser)
+        removed = removed_patches(group.removed, settings.transform, settings.stack)
+        found = zip(group.matches, group.scales, removed, strict=True)
+        for (t, y, x, _), scale, patch in found:
+            if t >= group.position[0] - settings.frames_after:
+                place = t, slice(y, y + PATCH), slice(x, x + PATCH)
+                total[place] += group.sigma / scale * window * patch
+                weight[place] += window
+    return noisy - np.divide(total, weight, out=np.zeros(noisy.shape), where=weight > 0)

@@ -1,0 +1,788 @@
+"""Stacks plane by plane: the same pixels and the same files as in memory, and no more is read."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+import threading
+import time
+import uuid
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+
+from napari_gpu_denoise import io
+from napari_gpu_denoise.errors import Cancelled, FileError, OutputError
+from napari_gpu_denoise.io import imagej, stack, writing
+from napari_gpu_denoise.noise.estimate import estimate_noise
+from test_io import COLOURS, HANDMADE, ONE, RECORD, TIFFDATA, handmade, noise
+
+GREY = {"photometric": "minisblack"}
+PLAIN = GREY | {"metadata": None}
+IMAGEJ = {"imagej": True, "metadata": {"axes": "TZYX"}}
+SIGNED = {"axes": "TZYX", "cf": 0, "c0": -32768.0, "c1": 1.0}
+FILES = {
+    "plain": ((5, 20, 30), "u2", PLAIN),
+    "one page": ((20, 30), "u1", PLAIN),
+    "one compressed page": ((20, 30), "u2", PLAIN | {"compression": "zlib"}),
+    "big-endian": ((5, 20, 30), "f4", PLAIN | {"byteorder": ">"}),
+    "BigTIFF": ((5, 20, 30), "i8", PLAIN | {"bigtiff": True, "byteorder": ">"}),
+    "strips": ((5, 20, 30), "u2", PLAIN | {"rowsperstrip": 7}),
+    "LZW, predictor": ((5, 20, 30), "u2", PLAIN | {"compression": "lzw", "predictor": True}),
+    "big-endian LZW": ((5, 20, 30), "i4", PLAIN | {"compression": "lzw", "byteorder": ">"}),
+    "PackBits": ((5, 20, 30), "u1", PLAIN | {"compression": "packbits"}),
+    "tiles": ((5, 20, 50), "u2", PLAIN | {"tile": (16, 32)}),
+    "one tile a page": ((5, 16, 32), "u2", PLAIN | {"tile": (16, 32)}),
+    "tiles, Zstandard": ((2, 3, 20, 50), "f4", GREY | {"tile": (16, 32), "compression": "zstd"}),
+    "tiles, PackBits": ((5, 20, 50), "u1", PLAIN | {"tile": (16, 32), "compression": "packbits"}),
+    "named axes": ((2, 1, 3, 20, 30), "u2", GREY | {"metadata": {"axes": "TZCYX"}}),
+    "tifffile's single page": ((5, 20, 30), "u2", GREY | {"truncate": True}),
+    "ImageJ": ((2, 3, 20, 30), "u2", IMAGEJ),
+    "ImageJ, big-endian": ((2, 3, 20, 30), "f4", IMAGEJ | {"byteorder": ">"}),
+    "ImageJ, one page": ((2, 3, 20, 30), "u2", IMAGEJ | {"truncate": True, "byteorder": ">"}),
+    "ImageJ, deflate": ((2, 3, 20, 30), "u2", IMAGEJ | {"compression": "zlib"}),
+    "ImageJ, signed": ((2, 3, 20, 30), "u2", IMAGEJ | {"metadata": SIGNED}),
+    "ImageJ, signed, LZW": ((2, 3, 20, 30), "u2", IMAGEJ | {"metadata": SIGNED, "compression": 5}),
+    "ImageJ, colours": ((4, 20, 30, 3), "u1", {"imagej": True, "photometric": "rgb"}),
+    "OME": ((2, 3, 20, 30), "u2", GREY | {"ome": True, "metadata": {"axes": "TCYX"}}),
+    "OME, deflate": ((4, 20, 30), "u2", GREY | {"ome": True, "compression": "zlib"}),
+    "OME, planar colours": (
+        (3, 3, 20, 30),
+        "u1",
+        {
+            "ome": True,
+            "photometric": "rgb",
+            "planarconfig": "separate",
+            "metadata": {"axes": "TSYX"},
+        },
+    ),
+    "colour tiles": (
+        (2, 20, 50, 3),
+        "u1",
+        {"photometric": "rgb", "metadata": None, "tile": (16, 32), "compression": "zlib"},
+    ),
+    "planar colour tiles": (
+        (2, 3, 20, 50),
+        "u2",
+        {"photometric": "rgb", "planarconfig": "separate", "metadata": None, "tile": (16, 32)},
+    ),
+    "volumetric tiles": (
+        (2, 3, 20, 40),
+        "u1",
+        PLAIN | {"volumetric": True, "tile": (1, 16, 16)},
+    ),
+} | {
+    f"colours {i}": (shape, "u1", options | {"metadata": None})
+    for i, (shape, options, _) in enumerate(COLOURS)
+}
+
+
+@pytest.fixture(params=FILES)
+def path(request, tmp_path):
+    shape, dtype, options = FILES[request.param]
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(*shape, dtype=dtype), **options)
+    return path
+
+
+@pytest.fixture
+def pages(monkeypatch):
+    """Offsets of what is read from a file, one a page or part of it."""
+    read = []
+    by_page, by_array = tifffile.TiffPage.asarray, tifffile.FileHandle.read_array
+
+    def page(self, **options):
+        read.append(self.dataoffsets[0])
+        return by_page(self, **options)
+
+    def array(self, dtype, count=-1, offset=0, **options):
+        if offset:
+            read.append(offset)
+        return by_array(self, dtype, count, offset, **options)
+
+    monkeypatch.setattr(tifffile.TiffPage, "asarray", page)
+    monkeypatch.setattr(tifffile.FileHandle, "read_array", array)
+    return read
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def same(a: io.Picture, b: io.Picture) -> None:
+    """Compare all but the pixels."""
+    assert (a.axes, a.kind, a.path, a.files) == (b.axes, b.kind, b.path, b.files)
+    assert (a.notes, a.history) == (b.notes, b.history)
+    blocks = [picture.metadata.pop("imagej", imagej.Blocks(b"", (), "<")) for picture in (a, b)]
+    assert blocks[0].tags() == blocks[1].tags()
+    np.testing.assert_equal(a.metadata, b.metadata)
+
+
+def test_same_as_read(path):
+    whole = io.read(path)
+    with io.open_stack(path) as picture:
+        same(picture, whole)
+        planes = picture.data
+        assert isinstance(planes, io.Planes)
+        for name in ("shape", "dtype", "ndim", "size", "nbytes"):
+            assert getattr(planes, name) == getattr(whole.data, name)
+        assert planes.dtype.isnative
+        assert len(planes) == len(whole.data)
+        np.testing.assert_array_equal(np.asarray(planes), whole.data)
+        np.testing.assert_array_equal(planes, tifffile_says(path, whole))
+        for index in np.ndindex(planes.shape[:-2]):
+            got = planes[index]
+            np.testing.assert_array_equal(got, whole.data[index])
+            assert got.dtype == whole.data.dtype
+            assert got.dtype.isnative
+
+
+def tifffile_says(path: Path, picture: io.Picture) -> np.ndarray:
+    data = tifffile.imread(path).reshape(picture.data.shape)
+    return (data.astype(int) - 32768) if picture.metadata["signed16"] else data
+
+
+INDICES = [
+    (),
+    0,
+    -1,
+    np.int16(2),
+    slice(1, 4, 2),
+    slice(None, None, -1),
+    slice(4, 1),
+    ...,
+    (..., 3),
+    (1, ..., slice(2, 9)),
+    (slice(0, 2), 1, slice(None, None, -3), 4),
+    (slice(-2, None), slice(1, 2)),
+    (2, 1, 4, 5),
+    (0, slice(None), 3),
+    (..., slice(None), slice(None)),
+    (slice(None), slice(None), 0, ...),
+]
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_indexing(tmp_path, index, compression):
+    stored = noise(5, 3, 12, 14, dtype="uint16")
+    tifffile.imwrite(tmp_path / "a.tif", stored, compression=compression, **GREY)
+    with (
+        io.open_stack(tmp_path / "a.tif") as picture,
+        io.PlaneStore((5, 3, 12, 14), "u2", tmp_path) as s,
+    ):
+        s[...] = stored
+        for planes in (picture.data, s):
+            got = planes[index]
+            np.testing.assert_array_equal(got, stored[index])
+            assert np.shape(got) == stored[index].shape
+            assert got.dtype == stored.dtype
+
+
+@pytest.mark.parametrize(
+    "index", [5, -6, (0, 0, 0, 0, 0), (..., ...), [0, 1], None, True, np.array([0, 1]), 1.5, "a"]
+)
+def test_indexing_that_is_refused(tmp_path, index):
+    tifffile.imwrite(tmp_path / "a.tif", noise(5, 3, 12, 14), **GREY)
+    with io.open_stack(tmp_path / "a.tif") as picture, pytest.raises(IndexError):
+        picture.data[index]
+
+
+def test_what_is_read_may_be_changed(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", noise(2, 12, 14), compression="zlib", **GREY)
+    with io.open_stack(tmp_path / "a.tif") as picture:
+        picture.data[0][:] = 7
+        np.testing.assert_array_equal(picture.data[0], noise(2, 12, 14)[0])
+
+
+def test_conversion_of_the_whole(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", noise(2, 12, 14), **GREY)
+    with io.open_stack(tmp_path / "a.tif") as picture:
+        assert np.asarray(picture.data, dtype=np.float32).dtype == np.float32
+        with pytest.raises(ValueError, match="copy"):
+            picture.data.__array__(copy=False)
+
+
+@pytest.mark.parametrize("kind", ["plain", "LZW, predictor", "tiles", "tifffile's single page"])
+def test_only_pages_that_are_needed_are_read(tmp_path, pages, kind):
+    path = tmp_path / "in.tif"
+    shape, dtype, options = FILES[kind]
+    tifffile.imwrite(path, noise(*shape, dtype=dtype), **options)
+    with io.open_stack(path) as picture:
+        assert pages == []
+        picture.data[3, 4, 5]
+        assert len(pages) == 1
+        picture.data[3, 2:4]  # is still there
+        assert len(pages) == 1
+        picture.data[1:3]
+        assert len(pages) == len(set(pages)) == 3
+        np.asarray(picture.data[4])
+        assert len(pages) == len(set(pages)) == 4
+
+
+@pytest.mark.parametrize("kind", ["ImageJ", "ImageJ, one page", "ImageJ, deflate", "OME"])
+def test_pages_of_hyperstacks(tmp_path, pages, kind):
+    path = tmp_path / "in.tif"
+    shape, dtype, options = FILES[kind]
+    tifffile.imwrite(path, noise(*shape, dtype=dtype), **options)
+    with io.open_stack(path) as picture:
+        picture.data[:, 1]
+        assert len(pages) == len(set(pages)) == 2
+
+
+@pytest.mark.parametrize("shape, options", [each[:2] for each in COLOURS[:3]])
+def test_a_page_serves_all_its_channels(tmp_path, pages, shape, options):
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(*shape), **options | {"compression": "zlib", "metadata": None})
+    with io.open_stack(path) as picture:
+        axis = picture.axes.index("S")
+        index = [slice(None) if a in "YXS" else 0 for a in picture.axes]
+        for channel in range(3):
+            index[axis] = channel
+            picture.data[tuple(index)]
+        assert len(pages) == 1
+
+
+def test_few_pages_are_kept(tmp_path, pages, monkeypatch):
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(40, 20, 30), compression="zlib", **PLAIN)
+    for limit, kept in ((2**25, 4), (1300, 2), (1, 1)):
+        monkeypatch.setattr(stack, "_CACHED_BYTES", limit)
+        with io.open_stack(path) as picture:
+            for t in range(40):
+                picture.data[t]
+                assert len(picture.data._kept) == min(t + 1, kept)
+            pages.clear()
+            for t in range(39, 39 - kept, -1):
+                picture.data[t]
+            assert pages == []
+            picture.data[39 - kept]  # takes the place of the one that was used longest ago
+            assert len(pages) == 1
+            picture.data[39 - kept + 1]
+            assert len(pages) == (1 if kept > 1 else 2)
+
+
+@pytest.mark.parametrize("kind", ["ImageJ", "ImageJ, deflate", "ImageJ, signed", "colours 1"])
+def test_noise_is_estimated_from_few_pages(tmp_path, pages, kind):
+    path = tmp_path / "in.tif"
+    shape, dtype, options = FILES[kind]
+    shape = (100, *shape[1:])
+    tifffile.imwrite(path, noise(*shape, dtype=dtype), **options)
+    whole = io.read(path)
+    expected = estimate_noise(whole.data, whole.filter_axes)
+    pages.clear()
+    with io.open_stack(path) as picture:
+        assert estimate_noise(picture.data, picture.filter_axes) == expected
+    assert 1 <= len(pages) <= 3 * 8
+
+
+def test_set_of_files(tmp_path, pages):
+    path = handmade(tmp_path)
+    whole = io.read(path)
+    pages.clear()
+    with io.open_stack(path) as picture:
+        same(picture, whole)
+        for t in (3, 0, 2):
+            np.testing.assert_array_equal(picture.data[t], whole.data[t])
+        assert len(pages) == 3
+        (other,) = {
+            page.parent.filehandle
+            for page in picture.data._series
+            if page.parent.filehandle.name == "1.ome.tif"
+        }
+        assert other.closed  # a set may be of more files than may be open
+
+
+def test_missing_planes_are_0(tmp_path):
+    path = handmade(tmp_path)
+    (tmp_path / "1.ome.tif").unlink()
+    with io.open_stack(path) as picture:
+        assert any("2 of 4 planes" in note for note in picture.notes)
+        np.testing.assert_array_equal(picture.data[1], noise(2, 20, 30)[1])
+        assert not picture.data[2:].any()
+        assert picture.data[3].dtype == np.uint8
+
+
+def test_pyramid(tmp_path, pages):
+    path = tmp_path / "in.ome.tif"
+    image = noise(2, 128, 128)
+    with tifffile.TiffWriter(path, ome=True) as tif:
+        options = {"photometric": "minisblack", "tile": (64, 64)}
+        tif.write(image, subifds=1, metadata={"axes": "CYX"}, **options)
+        tif.write(image[:, ::2, ::2], subfiletype=1, **options)
+    with io.open_stack(path) as picture:
+        np.testing.assert_array_equal(picture.data[1], image[1])
+    assert len(pages) == 1
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_image_that_is_scaled_is_read_as_a_whole(tmp_path, dtype):
+    """As tifffile does for MD Gel files."""
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(3, 20, 30), **PLAIN)
+    factor = np.dtype(dtype).type(3)
+    with tifffile.TiffFile(path) as tif:
+        series = tif.series[0]
+        series.transform = lambda pixels: pixels * factor
+        series.dtype = np.dtype(dtype)
+        planes = stack.Planes(series, path, signed16=False)
+        np.testing.assert_array_equal(planes[1], noise(3, 20, 30)[1] * factor)
+        assert planes.dtype == planes[1].dtype == dtype
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_several_threads(tmp_path, monkeypatch, compression):
+    """One at a time moves the position in the file."""
+    path = tmp_path / "in.tif"
+    stored = noise(20, 40, 50, dtype="uint16")
+    tifffile.imwrite(path, stored, compression=compression, **PLAIN)
+    read, at_work, together, wrong = stack.Planes._read, [], [], []
+
+    def slow(self, series, number):
+        at_work.append(number)
+        time.sleep(0.001)
+        together.append(len(at_work))
+        try:
+            return read(self, series, number)
+        finally:
+            at_work.remove(number)
+
+    def work(seed: int) -> None:
+        for t in np.random.default_rng(seed).permutation(20):
+            if not np.array_equal(picture.data[t], stored[t]):
+                wrong.append(t)
+
+    monkeypatch.setattr(stack.Planes, "_read", slow)
+    with io.open_stack(path) as picture:
+        run_together(work, 4)
+    assert wrong == []
+    assert max(together) == 1
+    assert len(together) > 20
+
+
+def run_together(work, count: int) -> None:
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def test_refused_as_by_read(tmp_path):
+    (tmp_path / "text.tif").write_text("Dear microscope,")
+    tifffile.imwrite(tmp_path / "cut.tif", noise(6, 40, 48), **PLAIN)
+    raw = (tmp_path / "cut.tif").read_bytes()
+    (tmp_path / "cut.tif").write_bytes(raw[:9000])
+    for name in ("none.tif", "text.tif", "cut.tif", "."):
+        messages = []
+        for function in (io.read, lambda path: io.open_stack(path).__enter__()):
+            with pytest.raises(FileError) as caught:
+                function(tmp_path / name)
+            messages.append(str(caught.value))
+        assert messages[0] == messages[1]
+
+
+def test_plane_that_cannot_be_decoded(tmp_path):
+    """It is found when it is read, and the others can be."""
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(3, 40, 48), compression="zlib", **PLAIN)
+    with tifffile.TiffFile(path) as tif:
+        offset = tif.pages[1].dataoffsets[0]
+    raw = bytearray(path.read_bytes())
+    raw[offset : offset + 40] = bytes(40)
+    path.write_bytes(raw)
+    with io.open_stack(path) as picture:
+        np.testing.assert_array_equal(picture.data[0], noise(3, 40, 48)[0])
+        with pytest.raises(FileError, match=r"in\.tif is cut short or damaged \(.*\.$"):
+            picture.data[1]
+        np.testing.assert_array_equal(picture.data[2], noise(3, 40, 48)[2])
+        with pytest.raises(FileError, match="damaged"):
+            np.asarray(picture.data)
+
+
+def test_plane_too_large_for_memory(tmp_path, monkeypatch):
+    tifffile.imwrite(tmp_path / "a.tif", noise(3, 40, 48), compression="zlib", **PLAIN)
+
+    def fail(self, *args, **kwargs):
+        raise MemoryError
+
+    monkeypatch.setattr(tifffile.TiffPage, "asarray", fail)
+    with io.open_stack(tmp_path / "a.tif") as picture:
+        for read in (lambda planes: planes[0], np.asarray):
+            with pytest.raises(FileError, match="does not fit into the memory of this machine"):
+                read(picture.data)
+
+
+@pytest.mark.parametrize("error", [KeyError("mine"), OSError("mine"), MemoryError("mine")])
+def test_errors_of_the_block_are_its_own(tmp_path, error):
+    tifffile.imwrite(tmp_path / "a.tif", noise(3, 40, 48), **PLAIN)
+    with pytest.raises(type(error)) as caught, io.open_stack(tmp_path / "a.tif"):
+        raise error
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_after_the_block(tmp_path, compression):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, noise(3, 40, 48), compression=compression, **PLAIN)
+    with io.open_stack(path) as picture:
+        picture.data[0]
+    assert picture.data.shape == (3, 40, 48)
+    for read in (lambda planes: planes[0], np.asarray):
+        with pytest.raises(FileError, match=r"a\.tif is closed"):
+            read(picture.data)
+    # It still tells how to write another.
+    io.write(tmp_path / "b.tif", noise(3, 40, 48), picture)
+    assert tifffile.imread(tmp_path / "b.tif").shape == (3, 40, 48)
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_memory(monkeypatch):
+    """Let tifffile write an array in memory instead of pages one by one: what files should be."""
+    by_pages = tifffile.TiffWriter.write
+
+    def write(path: Path, data: np.ndarray, picture: io.Picture, **options) -> tuple[str, ...]:
+        def whole(self, pages, *, shape, dtype, **arguments):
+            pixels = imagej.swap_sign16(data) if data.dtype != dtype else data
+            return by_pages(self, pixels.reshape(shape), **arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(tifffile.TiffWriter, "write", whole)
+            return io.write(path, data, picture, RECORD, **options)
+
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(ONE))
+    return write
+
+
+def without_tile_lengths(path: Path, raw: bytes) -> bytes:
+    """Leave out where plain tiles' lengths stand.
+
+    From memory, tifffile lets the third page and those after it share the lengths of the second,
+    which are the same.
+    """
+    changed = bytearray(raw)
+    with tifffile.TiffFile(path) as tif:
+        tif.pages.useframes = False
+        for page in tif.pages:
+            if page.is_tiled and page.compression == 1:
+                tag = page.tags["TileByteCounts"]
+                assert len(set(tag.value)) == 1
+                size = tif.tiff.offsetsize
+                changed[tag.offset + 4 + size : tag.offset + 4 + 2 * size] = bytes(size)
+    return bytes(changed)
+
+
+def check_same_file(path: Path, in_memory, dtype: str | None = None) -> None:
+    folder = path.parent
+    with io.open_stack(path) as picture:
+        data = io.read(path).data
+        data = data if dtype is None else data.astype(dtype)
+        notes = in_memory(folder / "expected.tif", data, picture)
+        expected = (folder / "expected.tif").read_bytes()
+        expected = without_tile_lengths(folder / "expected.tif", expected)
+        with io.PlaneStore(data.shape, data.dtype, folder) as store:
+            store[...] = data
+            sources = [data, store] + ([picture.data] if dtype is None else [])
+            for source in sources:
+                assert (
+                    io.write(folder / "out.tif", source, picture, RECORD, overwrite=True) == notes
+                )
+                written = (folder / "out.tif").read_bytes()
+                assert without_tile_lengths(folder / "out.tif", written) == expected
+        np.testing.assert_array_equal(io.read(folder / "out.tif").data, data)
+    assert set(os.listdir(folder)) == {path.name, "expected.tif", "out.tif"}
+
+
+def test_same_file_as_from_memory(path, in_memory):
+    check_same_file(path, in_memory)
+
+
+@pytest.mark.parametrize("kind", ["ImageJ", "ImageJ, signed", "OME", "plain", "LZW, predictor"])
+def test_same_file_of_another_type(tmp_path, in_memory, kind):
+    shape, dtype, options = FILES[kind]
+    tifffile.imwrite(tmp_path / "in.tif", noise(*shape, dtype=dtype), **options)
+    check_same_file(tmp_path / "in.tif", in_memory, "float32")
+
+
+@pytest.mark.parametrize("kind", ["ImageJ", "ImageJ, deflate", "plain", "OME, deflate", "tiles"])
+def test_same_file_of_large_stacks(tmp_path, in_memory, monkeypatch, kind):
+    shape, dtype, options = FILES[kind]
+    tifffile.imwrite(tmp_path / "in.tif", noise(*shape, dtype=dtype), **options)
+    monkeypatch.setattr(writing, "CLASSIC_LIMIT", 1000)
+    check_same_file(tmp_path / "in.tif", in_memory)
+    with tifffile.TiffFile(tmp_path / "out.tif") as tif:
+        assert tif.is_bigtiff != kind.startswith("ImageJ")
+        assert len(tif.pages) == (1 if kind.startswith("ImageJ") else np.prod(shape[:-2]))
+
+
+def test_size_from_which_on_files_are_large(tmp_path, monkeypatch):
+    tifffile.imwrite(tmp_path / "in.tif", noise(5, 20, 30, dtype="uint16"), **PLAIN)
+    picture = io.read(tmp_path / "in.tif")
+    size = 5 * (20 * 30 * 2 + 512)
+    for limit, large in ((size, False), (size - 1, True)):
+        monkeypatch.setattr(writing, "CLASSIC_LIMIT", limit)
+        io.write(tmp_path / "out.tif", picture.data, picture, overwrite=True)
+        with tifffile.TiffFile(tmp_path / "out.tif") as tif:
+            assert tif.is_bigtiff == large
+
+
+def test_same_file_where_threads_encode(tmp_path, in_memory, monkeypatch):
+    """Many strips, of which some are encoded at once."""
+    monkeypatch.setattr(writing, "_ENCODED_AT_ONCE", 2**18)
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(8, 300, 512, dtype="uint16"), compression="zlib", **PLAIN)
+    check_same_file(path, in_memory)
+
+
+def test_same_file_of_a_set_and_missing_planes(tmp_path, in_memory):
+    xml = HANDMADE.format(
+        year="2016-06",
+        one=ONE,
+        data=TIFFDATA.format(t=0, name="in.tif", uuid=f"urn:uuid:{ONE}"),
+        frames=4,
+        refs="",
+        annotations="",
+    )
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(2, 20, 30), description=xml.encode(), **PLAIN)
+    check_same_file(path, in_memory)
+
+
+class Counted:
+    """An array that knows which of its planes were asked for, and how many at once."""
+
+    def __init__(self, data: np.ndarray) -> None:
+        self.data, self.asked = data, []
+        self.shape, self.dtype = data.shape, data.dtype
+
+    def __getitem__(self, index):
+        self.asked.append(index)
+        return self.data[index]
+
+
+@pytest.mark.parametrize("kind", [k for k, (shape, *_) in FILES.items() if len(shape) > 2])
+def test_pages_are_asked_for_one_by_one(tmp_path, kind):
+    shape, dtype, options = FILES[kind]
+    tifffile.imwrite(tmp_path / "in.tif", noise(*shape, dtype=dtype), **options)
+    picture = io.read(tmp_path / "in.tif")
+    source = Counted(picture.data)
+    io.write(tmp_path / "out.tif", source, picture)
+    size = np.prod(picture.metadata["stored"])
+    assert len(source.asked) == len(set(source.asked)) == source.data.size // size
+    assert all(source.data[index].size == size for index in source.asked)
+
+
+def test_pages_that_no_axis_ends(tmp_path):
+    """An image of another shape than its pages put together is written from memory."""
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(6, 20, 7), **PLAIN)
+    picture = io.read(path)
+    like = replace(picture, data=picture.data.reshape(7, 20, 6))
+    with io.PlaneStore((7, 20, 6), "u1", tmp_path) as store:
+        store[...] = like.data
+        io.write(tmp_path / "out.tif", store, like)
+    np.testing.assert_array_equal(tifffile.imread(tmp_path / "out.tif"), picture.data)
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_failure_of_the_source_in_the_middle(tmp_path, compression):
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(3, 40, 48), compression=compression, **PLAIN)
+    picture = io.read(path)
+
+    class Broken(Counted):
+        def __getitem__(self, index):
+            if index == (2,):
+                raise self.error
+            return super().__getitem__(index)
+
+    source = Broken(picture.data)
+    failures = [FileError("It is gone."), OutputError("The disk is full."), Cancelled("Stopped.")]
+    failures += [MemoryError(), KeyboardInterrupt()]
+    for source.error in failures:
+        with pytest.raises(type(source.error)) as caught:
+            io.write(tmp_path / "out.tif", source, picture)
+        assert caught.value is source.error
+        assert os.listdir(tmp_path) == ["in.tif"]
+
+
+# --- the store ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["without a name", "with a name"])
+def named(request, monkeypatch):
+    """Files that have no name are not to be had everywhere."""
+    if request.param == "with a name":
+        monkeypatch.setattr(tempfile, "_O_TMPFILE_WORKS", False, raising=False)
+
+
+@pytest.mark.parametrize("axes_of_plane", [0, 1, 2, 3, 4, 7])
+def test_store_is_an_array(tmp_path, named, axes_of_plane):
+    shape = (4, 3, 5, 6)
+    expected = np.zeros(shape, "int16")
+    rng = np.random.default_rng(0)
+    with io.PlaneStore(shape, "int16", tmp_path, axes_of_plane=axes_of_plane) as store:
+        assert (store.shape, store.dtype, store.ndim) == (shape, np.dtype("int16"), 4)
+        assert (store.size, store.nbytes, len(store)) == (360, 720, 4)
+        for index in (*rng.permutation(4).tolist(), *INDICES):
+            values = rng.integers(-900, 900, expected[index].shape)
+            store[index] = values
+            expected[index] = values
+            np.testing.assert_array_equal(store, expected)
+            np.testing.assert_array_equal(store[index], expected[index])
+        store[1:3] = 7.75
+        expected[1:3] = 7.75
+        store[0, ..., 1] = np.arange(5)
+        expected[0, ..., 1] = np.arange(5)
+        np.testing.assert_array_equal(store, expected)
+        with pytest.raises(IndexError):
+            store[4] = 0
+        with pytest.raises(ValueError, match="broadcast"):
+            store[0] = np.zeros((5, 7))
+    assert os.listdir(tmp_path) == []
+
+
+def test_store_of_channels_one_by_one(tmp_path):
+    image = noise(3, 20, 30, 3)
+    with io.PlaneStore(image.shape, image.dtype, tmp_path, axes_of_plane=3) as store:
+        for channel, t in product((2, 0, 1), (1, 2, 0)):
+            store[t, ..., channel] = image[t, ..., channel]
+        np.testing.assert_array_equal(store, image)
+        for channel in range(3):
+            store[..., channel] = image[..., channel] + 1
+        np.testing.assert_array_equal(store[1:], image[1:] + 1)
+
+
+def test_store_of_other_byte_order_and_memory_layout(tmp_path):
+    image = noise(3, 20, 30, dtype="uint16")
+    with io.PlaneStore(image.shape, ">u2", tmp_path) as store:
+        assert store.dtype.isnative
+        store[0] = image[0].astype(">u2")
+        store[1:] = image.transpose(0, 2, 1).copy().transpose(0, 2, 1)[1:]
+        np.testing.assert_array_equal(store, image)
+
+
+def test_store_leaves_nothing(tmp_path, named):
+    for error in (KeyboardInterrupt, ValueError, None):
+        try:
+            with io.PlaneStore((3, 20, 30), "u2", tmp_path) as store:
+                store[1] = 5
+                if os.name == "posix":
+                    assert os.listdir(tmp_path) == []
+                if error:
+                    raise error
+        except (KeyboardInterrupt, ValueError):
+            pass
+        assert os.listdir(tmp_path) == []
+        with pytest.raises(ValueError, match="closed"):
+            store[1]
+
+
+class Full:
+    """A file on a disk that gets full."""
+
+    def __init__(self, file, room: int) -> None:
+        self.file, self.room = file, room
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.file.close()
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+
+    def write(self, data) -> int:
+        if not self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        count = self.file.write(data[: self.room])
+        self.room -= count
+        return count
+
+    def readinto(self, buffer) -> int:
+        return self.file.readinto(buffer[:100])  # as the system may do
+
+
+def test_disk_that_gets_full(tmp_path, named, monkeypatch):
+    make = tempfile.TemporaryFile
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **o: Full(make(**o), room=1500))
+    with io.PlaneStore((3, 20, 30), "u1", tmp_path) as store:
+        store[1] = store[2] = 5
+        assert (store[1:] == 5).all()  # read in pieces
+        with pytest.raises(OutputError, match=r"temporary file .*No space left on device\.$"):
+            store[0] = 5
+    assert os.listdir(tmp_path) == []
+
+
+def test_disk_that_is_too_small_from_the_start(tmp_path, named, monkeypatch):
+    make = tempfile.TemporaryFile
+
+    def truncate(size):
+        raise OSError(errno.EFBIG, "File too large")
+
+    def without_room(**options):
+        file = Full(make(**options), room=0)
+        file.truncate = truncate
+        made.append(file)
+        return file
+
+    made = []
+    monkeypatch.setattr(tempfile, "TemporaryFile", without_room)
+    with pytest.raises(OutputError, match="File too large"), io.PlaneStore((3, 4), "u1", tmp_path):
+        pass
+    assert made[0].file.closed
+    assert os.listdir(tmp_path) == []
+
+
+def test_folder_that_is_not_there(tmp_path):
+    with (
+        pytest.raises(OutputError, match=r"none cannot be used: No such file or directory\.$"),
+        io.PlaneStore((3, 20, 30), "u2", tmp_path / "none"),
+    ):
+        pass
+
+
+def test_file_that_lost_its_end(tmp_path):
+    with io.PlaneStore((3, 20, 30), "u2", tmp_path) as store:
+        store._file.truncate(3000)
+        with pytest.raises(OutputError, match="shorter than what was written"):
+            store[2]
+
+
+def test_threads_that_set_channels_of_one_plane(tmp_path, monkeypatch):
+    image = noise(10, 20, 30, 4)
+    write = io.PlaneStore._write
+
+    def late(self, number, block):
+        time.sleep(0.001)  # after it was read
+        write(self, number, block)
+
+    monkeypatch.setattr(io.PlaneStore, "_write", late)
+    with io.PlaneStore(image.shape, image.dtype, tmp_path, axes_of_plane=3) as store:
+
+        def work(channel: int) -> None:
+            for t in range(10):
+                store[t, ..., channel] = image[t, ..., channel]
+
+        run_together(work, 4)
+        np.testing.assert_array_equal(store, image)
+
+
+def test_large_offsets(tmp_path):
+    """Beyond 4 GB, in a file of holes."""
+    with io.PlaneStore((5000, 1000, 1000), "u1", tmp_path) as store:
+        store[4999, 999] = 3
+        store[0] = 1
+        assert store[4999, 999, 999] == 3
+        assert not store[4998].any()
