@@ -4,11 +4,13 @@
 //   bitwise equal at no cost).
 // Grid: (nx, ny, frames) of the region written.
 // Constants: PATCH, STEP.
-// Shapes: estimates (frames, rows, columns, PATCH, PATCH); tile (t, tile_nz, tile_ny, tile_nx), the noisy pixels; out
+// Shapes: estimates (frames, rows, columns, PATCH, PATCH); tile (ring, tile_nz, tile_ny, tile_nx), the noisy pixels, the first
+//   frame in slot `first`; out
 //   (frames = nt * nz, ny, nx), whose first pixel is (t0, z0, y0, x0) of the tile.
 // Values are taken relative to the noisy pixel: a constant image comes back to the last bit.
 
 #include "common/patch_grid.h"
+#include "common/frame_ring.h"
 
 static inline float tent(int i)
 {
@@ -18,9 +20,9 @@ static inline float tent(int i)
 __kernel void aggregate_patches(__global const float *estimates,
                                 int first_y, int last_y, int rows,
                                 int first_x, int last_x, int columns,
-                                __global const float *tile, int tile_nz, int tile_ny, int tile_nx,
+                                __global const float *tile, int first, int ring, int tile_nz, int tile_ny, int tile_nx,
                                 int t0, int z0, int y0, int x0, int nz, int ny, int nx,
-                                __global float *out)
+                                int first_out, __global float *out)
 {
     const int x = get_global_id(0);
     const int y = get_global_id(1);
@@ -29,7 +31,7 @@ __kernel void aggregate_patches(__global const float *estimates,
         return;
     const int ty = y + y0;
     const int tx = x + x0;
-    const size_t tile_frame = (size_t)(frame / nz + t0) * tile_nz + frame % nz + z0;
+    const size_t tile_frame = (size_t)ring_slot(first, frame / nz + t0, ring) * tile_nz + frame % nz + z0;
     const float level = tile[(tile_frame * tile_ny + ty) * tile_nx + tx];
     const int row_stop = grid_last_covering(ty, first_y, last_y, rows);
     const int column_stop = grid_last_covering(tx, first_x, last_x, columns);
@@ -45,5 +47,5 @@ __kernel void aggregate_patches(__global const float *estimates,
             weights += w;
         }
     }
-    out[((size_t)frame * ny + y) * nx + x] = level + total / weights;
+    out[((size_t)(frame + first_out) * ny + y) * nx + x] = level + total / weights;
 }

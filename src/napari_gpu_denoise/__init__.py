@@ -24,6 +24,7 @@ _NAMES = {
     "denoise": "run",
     "denoise_steps": "run",
     "denoise_lazy": "lazy",
+    "stream": "streaming",
     "Progress": "pipeline",
     "Record": "run",
     "Result": "run",

@@ -30,7 +30,7 @@ from napari_gpu_denoise.prepare import (
     settings_for,
 )
 from napari_gpu_denoise.sigma import FrameSigma, resolve_sigma, varies_within
-from napari_gpu_denoise.tiles import Span
+from napari_gpu_denoise.tiles import Span, span_around
 from napari_gpu_denoise.video import execute_any
 
 # NaN and infinity are replaced by the nearest finite pixel of a chunk and this margin around it:
@@ -159,11 +159,6 @@ def _chunks(
     return tuple(chunks)
 
 
-def _span(location: tuple[int, int], margin: tuple[int, int], length: int) -> Span:
-    start, stop = location
-    return Span(start, stop, max(start - margin[0], 0), min(stop + margin[1], length), length)
-
-
 def _denoise_block(
     block: np.ndarray,
     *,
@@ -192,8 +187,8 @@ def _denoise_block(
             inner.append(slice(None))
             read.append(slice(*where[i]))
             continue
-        held = _span(where[i], margins[a], shape[i])
-        spans[a] = span = _span(where[i], reach[a], shape[i])
+        held = span_around(range(*where[i]), margins[a], shape[i])
+        spans[a] = span = span_around(range(*where[i]), reach[a], shape[i])
         first = held.source_start
         needed.append(slice(span.source_start - first, span.source_stop - first))
         inner.append(slice(span.start - first, span.stop - first))

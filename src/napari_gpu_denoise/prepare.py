@@ -42,6 +42,48 @@ def settings_for(settings: Filter, names: str, shape: tuple[int, ...]) -> Filter
     return applied if for_array is None else for_array(names, shape)
 
 
+def wanted_frames(frames: int | slice | None, names: str, shape: tuple[int, ...]) -> range | None:
+    """Return which frames along T are wanted; None for all.
+
+    Raises
+    ------
+    AxesError
+        If there is no axis T, or no such frames.
+    """
+    if frames is None:
+        return None
+    if "T" not in names:
+        raise AxesError(
+            f"frames={frames} needs an axis T, but the axes are {names!r}: name them, as "
+            "axes='TYX'."
+        )
+    count = shape[names.index("T")]
+    if isinstance(frames, slice):
+        found = range(*frames.indices(count))
+    else:
+        found = (
+            range(frames, frames + 1) if frames >= 0 else range(count + frames, count + frames + 1)
+        )
+    if not found or found.step != 1 or found.start < 0 or found.stop > count:
+        raise AxesError(
+            f"frames={frames} names none of the {count} frames along T, or not all between two: "
+            "give a number from 0, or a slice without a step."
+        )
+    return found
+
+
+def along_time(
+    wanted: range | None, names: str, shape: tuple[int, ...] | None = None
+) -> tuple[slice, ...]:
+    """Return the index of the frames wanted; with a `shape`, all along T if it has length 1."""
+    whole = [slice(None)] * len(names)
+    if wanted is not None:
+        t = names.index("T")
+        if shape is None or shape[t] > 1:
+            whole[t] = slice(wanted.start, wanted.stop)
+    return tuple(whole)
+
+
 def check_policy(nonfinite: str) -> None:
     """Refuse an unknown policy for NaN and infinity.
 

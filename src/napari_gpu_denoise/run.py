@@ -17,15 +17,18 @@ from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.pipeline import Filter, Progress
 from napari_gpu_denoise.prepare import (
+    along_time,
     convert,
     extend,
     extend_sigma,
     fill_nonfinite,
     keep_noiseless,
     settings_for,
+    wanted_frames,
 )
 from napari_gpu_denoise.sigma import FrameSigma, no_more_than_matters, resolve_sigma
-from napari_gpu_denoise.video import execute_any
+from napari_gpu_denoise.tiles import Span, span_around
+from napari_gpu_denoise.video import execute_any, over_time
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ def denoise(
     sigma: ArrayLike | None = None,
     *,
     axes: str | None = None,
+    frames: int | slice | None = None,
     dtype=None,
     nonfinite: str = "raise",
     device: Device | int | str | None = None,
@@ -120,6 +124,10 @@ def denoise(
     axes : str, optional
         Names of the axes, as ``"TZYX"``; by default the last two are Y and X and the others
         independent planes.
+    frames : int or slice, optional
+        Which frames along the axis T are wanted, by default all. Their pixels are those of the
+        whole result; only what the filter looks at around them is read and filtered. The axis T
+        stays, also for one frame.
     dtype : data type, optional
         Type of the result; by default that of the image. Integer results are rounded and
         saturated.
@@ -131,14 +139,16 @@ def denoise(
     memory_limit : int, optional
         Largest number of bytes of device memory to use, by default what the device allows.
     progress : callable, optional
-        Called as ``progress(done, total)`` with numbers of tiles, in this thread.
+        Called as ``progress(done, total)`` with numbers of tiles, or of frames where the filter
+        looks at several, in this thread.
     cancel : object with ``is_set()``, optional
         An event; once it is set the next tile raises `Cancelled`.
 
     Returns
     -------
     Result
-        ``image``, an array of the shape of the input, and ``record``, its provenance.
+        ``image``, an array of the shape of the input or with `frames` of these, and ``record``, its
+        provenance.
 
     Raises
     ------
@@ -154,6 +164,7 @@ def denoise(
         settings,
         sigma,
         axes=axes,
+        frames=frames,
         dtype=dtype,
         nonfinite=nonfinite,
         device=device,
@@ -178,6 +189,7 @@ def denoise_steps(
     sigma: ArrayLike | None = None,
     *,
     axes: str | None = None,
+    frames: int | slice | None = None,
     dtype=None,
     nonfinite: str = "raise",
     device: Device | int | str | None = None,
@@ -199,43 +211,63 @@ def denoise_steps(
     names = check_axes(axes, array.shape)
     check_numbers(array)
     applied = settings_for(settings, names, array.shape)
-    out = np.empty(array.shape, output_dtype(dtype, array.dtype))
+    wanted = wanted_frames(frames, names, array.shape)
+    chosen_dtype = output_dtype(dtype, array.dtype)
     chosen = choose(device)
     array, odd = fill_nonfinite(array, names, nonfinite)
-    if odd is not None and out.dtype.kind != "f":
+    if odd is not None and chosen_dtype.kind != "f":
         raise NonFiniteError(
-            f"NaN and infinity cannot be kept in a result of type {out.dtype}: use dtype='float32'."
+            f"NaN and infinity cannot be kept in a result of type {chosen_dtype}: use "
+            "dtype='float32'."
         )
     levels = Levels.of(array)
     found = resolve_sigma(sigma, array, names)
     notes = list(found.notes)
+    usable = no_more_than_matters(found.array, array)
+    # What comes out, of what goes in: the frames wanted.
+    inner = along_time(wanted, names)
+    own = found.array[along_time(wanted, names, found.array.shape)]
+    kept = array[inner]
+    out = np.empty(kept.shape, chosen_dtype)
 
-    if found.array.any():
+    if own.any():
+        if not over_time(applied):
+            # Frames do not see each other: the others are not needed.
+            array, usable = kept, usable[along_time(wanted, names, usable.shape)]
+            wanted = None
         wide = extend(array, names, array.shape, applied.smallest)
         if wide is not array:
             notes.append(
                 f"extended by mirroring to at least {applied.smallest} pixels in Y and X, "
                 "then cropped"
             )
-        usable = no_more_than_matters(found.array, array)
         spread = extend_sigma(usable, names, array.shape, applied.smallest)
+        source = arrange(wide, names, applied.joint)
+        part, origin = None, (0, 0, 0, 0)
+        if wanted is not None:
+            origin = (wanted.start, 0, 0, 0)
+            part = (
+                span_around(wanted, applied.reach.t, source.shape[1]),
+                *map(Span.whole, source.shape[2:]),
+            )
         saturated = yield from execute_any(
-            arrange(wide, names, applied.joint),
-            arrange(out, names, applied.joint),
+            source,
+            arrange(out, names, applied.joint, origin),
             levels,
             applied,
             FrameSigma.of(spread, wide.shape, names, applied.joint),
             session(chosen),
             memory_limit,
+            part,
         )
-        keep_noiseless(array, out, names, found.array)
+        keep_noiseless(kept, out, names, own)
     else:
         yield Progress(0, 1)
         notes.append("sigma is 0: the image is returned unchanged")
-        saturated = convert(array, out)
+        saturated = convert(kept, out)
         yield Progress(1, 1)
     if odd is not None:
-        out[odd] = np.asarray(image)[odd]
+        out[odd[inner]] = np.asarray(image)[inner][odd[inner]]
     record = Record(
         version=package_version(),
         filter=settings.name,
@@ -247,7 +279,7 @@ def denoise_steps(
         output_dtype=str(out.dtype),
         device=str(chosen),
         saturated=saturated,
-        nonfinite=0 if odd is None else int(np.count_nonzero(odd)),
+        nonfinite=0 if odd is None else int(np.count_nonzero(odd[inner])),
         notes=tuple(notes),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )

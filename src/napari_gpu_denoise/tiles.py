@@ -49,6 +49,12 @@ class Span:
         return self.start - self.source_start
 
 
+def span_around(yields: range, reach: tuple[int, int], length: int) -> Span:
+    """Return the span that yields what is wanted, and reads what a filter needs around it."""
+    start, stop = yields.start, yields.stop
+    return Span(start, stop, max(start - reach[0], 0), min(stop + reach[1], length), length)
+
+
 @dataclass(frozen=True)
 class Tile:
     """A part of one sequence of frames; where channels are joined, the same part of all of them."""

@@ -1,4 +1,4 @@
-"""Move the frames of a video through a device, each once and in order, as a filter over time asks."""
+"""Move the frames of a video through a device, each once and in order, for a filter over time."""
 
 from __future__ import annotations
 
@@ -39,17 +39,20 @@ class FrameNote:
 
     Attributes
     ----------
-    sigma : ndarray of float64, shape (channels,)
+    sigma : ndarray of float64, shape (channels * nz,)
         Noise standard deviation in units of the pixels; 0 where there is nothing to filter.
     means : ndarray of float64, shape (channels, blocks), or None
         Means of blocks of the frame; None where brightness is not to be compared.
     block_pixels : float
         Pixels that each mean is of.
+    first_slice : int
+        Which slice of the volume `sigma` begins with.
     """
 
     sigma: np.ndarray
     means: np.ndarray | None = None
     block_pixels: float = 1.0
+    first_slice: int = 0
 
     @property
     def empty(self) -> bool:
@@ -66,7 +69,7 @@ def note_frame(
     ----------
     planes : list of ndarray, shape (nz, ny, nx)
         Grey levels of the whole frame, one array a channel.
-    sigma : ndarray, shape (channels,)
+    sigma : ndarray, shape (channels * nz,)
         Noise standard deviation in units of the pixels.
     levels : Levels
         How grey levels become pixels.
@@ -75,7 +78,7 @@ def note_frame(
     """
     if any(map(_is_constant, planes)):
         # A frame that was dropped: no pattern, no noise, and nothing to learn from it.
-        return FrameNote(np.zeros(len(planes)))
+        return FrameNote(np.zeros(np.shape(sigma)))
     if not brightness:
         return FrameNote(sigma)
     means = np.array([block_means(plane[0]) for plane in planes], np.float64)
@@ -194,7 +197,7 @@ class FrameFlow:
             ``read(t, host)`` fills ``host`` (channels, count, nz, ny, nx) with frames from time t
             on and returns a note of each; fewer than there is room for only at the end.
         write : callable
-            ``write(t, values)`` takes frames (channels, count, nz, ny, nx) from time t on, in order.
+            ``write(t, values)`` takes frames (channels, count, nz, ny, nx) from time t on.
         first, start, stop : int
             Times of the first frame that is read, of the first one that is written, and of the
             first one that is not; without `stop` all that there are.
@@ -252,7 +255,9 @@ class FrameFlow:
             slot.done.wait()
         tile = self.tile
         shape = (tile.channels, wanted, *tile.source_shape[1:])
-        host = self.arena.pinned(slot.name, tile.channels * self.batch * math.prod(shape[2:]), self.up)
+        host = self.arena.pinned(
+            slot.name, tile.channels * self.batch * math.prod(shape[2:]), self.up
+        )
         notes = read(t, host[: math.prod(shape)].reshape(shape))
         count = len(notes)
         if not count:
@@ -343,7 +348,7 @@ def execute_frames(
     memory_limit: int | None = None,
     part: tuple[Span, Span, Span, Span] | None = None,
 ) -> Generator[Progress, None, int]:
-    """Filter `source` into `out` frame by frame; when the device runs out of memory, again in parts.
+    """Filter `source` into `out` frame by frame; when the device lacks memory, again in parts.
 
     `sigma` is arranged as `source` is. With `part` given, all are that part of larger arrays.
 
@@ -433,10 +438,12 @@ class _Work:
         key = tile.sequence, t
         if key not in self._notes:
             at = replace(tile, t=Span(t, t + 1, t, t + 1, t + 1))
-            sigma = self.sigma.levels(at, self.levels.scale)[:, 0].astype(np.float64)
-            self._notes[key] = note_frame(
-                planes, sigma, self.levels, brightness=self._brightness
-            )
+            z0 = self.source.origin[1]
+            z1 = z0 + planes[0].shape[0]
+            at = replace(at, z=Span(z0, z1, z0, z1, z1))
+            sigma = self.sigma.levels(at, self.levels.scale).ravel().astype(np.float64)
+            note = note_frame(planes, sigma, self.levels, brightness=self._brightness)
+            self._notes[key] = replace(note, first_slice=z0)
         return self._notes[key]
 
     def _write(self, tile: Tile, t: int, values: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""How the frames of a video are linked: which may be compared, and how their grey levels correspond."""
+"""How frames of a video are linked: which may be compared, and how their grey levels correspond."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class GroupFilter:
                 "SLAB_Y": self.variant.constants["GROUP_Y"],
             },
         )
-        self._pad = arena.session.kernel("search/pad_far", {"SPLIT": 1})
+        self._pad = arena.session.kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0})
         self._kaiser, self._correlation = group_tables(settings, arena)
         # Fixed point: as fine as fits in 31 bits, whatever is added up.
         self._added = self.variant.references * search.neighbours
@@ -257,7 +257,7 @@ class GroupFilter:
             queue,
             (pitch, pny, frames),
             None,
-            *(pixels.buffer, *map(i32, (frames, 1, held.y.size, held.x.size))),
+            *(pixels.buffer, *map(i32, (0, frames, frames, 1, held.y.size, held.x.size))),
             *(buffer, *map(i32, (1, pny, pitch, 0, 0))),
             i32(y0 + held.y.start - searched.y.start),
             i32(x0 + held.x.start - searched.x.start),

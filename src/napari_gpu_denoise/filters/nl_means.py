@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.call import denoised
+from napari_gpu_denoise.filters.frame_links import FrameLinks
 from napari_gpu_denoise.filters.patch_search import PatchSearch, SearchSettings, Variant
 from napari_gpu_denoise.filters.settings import Settings, setting
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.pipeline import TileSigma
-from napari_gpu_denoise.tiles import Reach, Tile
+from napari_gpu_denoise.tiles import Reach, Span, Tile
+from napari_gpu_denoise.video import FrameNote
 
 LARGEST_TABLE = 1 << 16
 
@@ -59,6 +61,12 @@ class NLMeans(Settings):
     )
     frames_after: int = setting(
         0, "Later frames searched as well", bounds=(0, 16), unit="frames", needs_axis="T"
+    )
+    flicker: bool = setting(
+        True,
+        "Allow for bleaching and flicker between frames: brightness that changes over time",
+        advanced=True,
+        needs_axis="T",
     )
     slices: int = setting(
         0, "Slices above and below searched as well", bounds=(0, 16), unit="slices", needs_axis="Z"
@@ -123,9 +131,15 @@ class NLMeans(Settings):
         """The search takes nearly all."""
         return self.operations_per_pixel
 
+    def frame_bytes(self, batch: int) -> float:
+        """Return device bytes a pixel of a frame, beside input and output, for a batch."""
+        frames = batch + self.frames_before + self.frames_after
+        per_frame = self.bytes_per_pixel - 8.0
+        return 4.0 * frames * 3 + batch * per_frame
+
     def plan(self, arena: Arena) -> Plan:
         """Return what runs this filter on one device, from one thread."""
-        return Plan(self, arena)
+        return FramePlan(self, arena) if "T" in self.joint else Plan(self, arena)
 
 
 def nl_means(
@@ -276,7 +290,17 @@ class Plan:
             )
         return self._average[is_map]
 
-    def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> list:
+    def enqueue(
+        self,
+        queue,
+        tile: Tile,
+        source,
+        out,
+        sigma: TileSigma,
+        ring: tuple[int, int] | None = None,
+        alike: Any = None,
+        first_out: int = 0,
+    ) -> list:
         """Enqueue the filter for one tile.
 
         Parameters
@@ -289,6 +313,10 @@ class Plan:
             float32, of shape ``tile.source_shape`` and ``tile.shape``.
         sigma : TileSigma
             Noise of the frames, or of every pixel.
+        ring, alike
+            As `PatchSearch.enqueue` takes them.
+        first_out : int, optional
+            Frames (t, z) in `out` before those of this tile.
 
         Returns
         -------
@@ -296,9 +324,9 @@ class Plan:
             The launches, by name, for whoever times them.
         """
         i32, f32, settings = np.int32, np.float32, self.settings
-        matches = self.search.enqueue(queue, tile, source)
+        matches = self.search.enqueue(queue, tile, source, ring, alike)
         nt, nz, ny, nx = tile.shape
-        _, snz, sny, snx = tile.source_shape
+        snt, snz, sny, snx = tile.source_shape
         frames, references = nt * nz, matches.rows.count * matches.columns.count
         estimates = self.arena.buffer("estimates", 4 * frames * references * settings.patch**2)
         group_x, group_y = self.group["GROUP_X"], self.group["GROUP_Y"]
@@ -318,11 +346,123 @@ class Plan:
             queue,
             (nx, ny, frames),
             None,
-            *(estimates, *matches.grid, source, i32(snz), i32(sny), i32(snx)),
+            *(estimates, *matches.grid, source),
+            *map(i32, (*(ring or (0, snt)), snz, sny, snx)),
             *map(i32, margins),
-            *(i32(nz), i32(ny), i32(nx), out),
+            *(i32(nz), i32(ny), i32(nx), i32(first_out), out),
         )
         return [*matches.events, ("average", average), ("aggregate", aggregate)]
+
+
+class FramePlan(Plan):
+    """The same for a time-lapse, whose frames come in order and stay in a ring while needed.
+
+    Parameters
+    ----------
+    settings : NLMeans
+        What to run.
+    arena : Arena
+        Keeps the buffers.
+    variant : Variant, optional
+        As for `Plan`.
+    """
+
+    def __init__(self, settings: NLMeans, arena: Arena, variant: Variant | None = None):
+        super().__init__(settings, arena, variant)
+        self.ahead = settings.frames_after
+
+    def begin(self, tile: Tile, batch: int, first: int, start: int, variation: Any) -> None:
+        """Prepare for the frames of a video, or of a part of each; see `video.FramePlan`."""
+        settings = self.settings
+        self._tile, self._variation = tile, variation
+        self._first = self._known = first
+        self._ring = batch + settings.frames_before + settings.frames_after
+        self._sigma: dict[int, np.ndarray] = {}
+        self._links = FrameLinks((settings.frames_before, settings.frames_after), [[1.0]], [1.0])
+
+    def take(self, queue, frames, notes: list[FrameNote]) -> list[tuple[str, Any]]:
+        """Enqueue the storing of the next frames."""
+        import pyopencl as cl
+
+        nbytes = 4 * math.prod(self._tile.source_shape[1:])
+        ring = self._held_frames(nbytes)
+        launches = []
+        for k, note in enumerate(notes):
+            slot = self._known % self._ring
+            copy = cl.enqueue_copy(
+                queue,
+                ring,
+                frames,
+                byte_count=nbytes,
+                src_offset=k * nbytes,
+                dst_offset=slot * nbytes,
+            )
+            launches.append(("store", copy))
+            begin = self._tile.z.start - note.first_slice
+            self._sigma[self._known] = note.sigma[begin : begin + self._tile.z.size]
+            # Slices of one frame may differ in noise; its brightness is one.
+            self._links.add(self._known, replace(note, sigma=note.sigma[:1]))
+            self._known += 1
+        return launches
+
+    def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> list:
+        """Enqueue what yields the next frames."""
+        filtered, _ = self._links.links(start, count)
+        plain = np.all(filtered[..., 0] == 1) and np.all(filtered[..., 1] == 0)
+        launches: list = []
+        if plain and self._alike(filtered[0], start):
+            self._enqueue_some(queue, start, count, None, 0, out, launches)
+        else:
+            # Every frame sees the others as bright as itself.
+            for k in range(count):
+                self._enqueue_some(queue, start + k, 1, filtered[0, k], k, out, launches)
+        before = start + count - self.settings.frames_before
+        for t in [t for t in self._sigma if t < before]:
+            del self._sigma[t]
+        self._links.forget(before - 1)
+        return launches
+
+    def _alike(self, links: np.ndarray, start: int) -> bool:
+        """Return whether every frame that is there may be searched from every other."""
+        before = self.settings.frames_before
+        there = np.array(
+            [
+                [self._first <= start + k + d - before < self._known for d in range(links.shape[1])]
+                for k in range(len(links))
+            ]
+        )
+        return bool(np.all(links[..., 2][there] > 0))
+
+    def _enqueue_some(self, queue, start, count, links, first_out, out, launches: list) -> None:
+        import pyopencl as cl
+
+        settings = self.settings
+        stop = start + count
+        lowest = max(start - settings.frames_before, self._first)
+        highest = min(stop + settings.frames_after, self._known)
+        tile = replace(self._tile, t=Span(start, stop, lowest, highest, highest))
+        nz = tile.z.size
+        sigma = np.concatenate([self._sigma[t] for t in range(start, stop)])
+        sent = np.ascontiguousarray(sigma, np.float32)
+        levels = self.arena.buffer("frame sigma", sent.nbytes)
+        launches.append(("tables", cl.enqueue_copy(queue, levels, sent, is_blocking=False)))
+        alike = None
+        if links is not None:
+            here = settings.frames_before
+            links = links.copy()
+            if links[here, 2] == 0:  # a frame that comes back as it is
+                links[here] = (1, 0, 1)
+            links = np.ascontiguousarray(links[here - (start - lowest) :][: highest - lowest])
+            alike = self.arena.buffer("frame links", links.nbytes)
+            launches.append(("tables", cl.enqueue_copy(queue, alike, links, is_blocking=False)))
+        ring = self._held_frames(4 * math.prod(tile.source_shape[1:]))
+        launches += self.enqueue(
+            *(queue, tile, ring, out, TileSigma(levels, self._variation)),
+            *((lowest % self._ring, self._ring), alike, first_out * nz),
+        )
+
+    def _held_frames(self, nbytes: int):
+        return self.arena.buffer("frames", self._ring * nbytes)
 
 
 def _average_group(settings: NLMeans, device: Device) -> dict[str, int]:

@@ -162,8 +162,7 @@ class PatchSearch:
             "NEIGHBOURS": settings.neighbours,
             "INDEX_BITS": max(1, (len(offsets) - 1).bit_length()),
         }
-        self._pad = session.kernel("search/pad_far", {"SPLIT": 1})
-        self._pad_split = session.kernel("search/pad_far", {"SPLIT": self.variant.split})
+        self._pads: dict[tuple[int, bool], Any] = {}  # by their SPLIT, with and without links
         self._search = session.kernel(
             f"search/{self.variant.kernel}", {**self.constants, **self.variant.constants}
         )
@@ -174,7 +173,9 @@ class PatchSearch:
         self._ranks = cl.Buffer(session.context, flags, hostbuf=ranks)
         self._count = len(offsets)
 
-    def enqueue(self, queue, tile: Tile, source) -> Matches:
+    def enqueue(
+        self, queue, tile: Tile, source, ring: tuple[int, int] | None = None, alike: Any = None
+    ) -> Matches:
         """Enqueue the search for one tile.
 
         Parameters
@@ -185,6 +186,11 @@ class PatchSearch:
             What is read and what is yielded.
         source : pyopencl.Buffer
             float32 of shape ``tile.source_shape``.
+        ring : tuple of int, optional
+            Where `source` holds frames in a ring: the slot of the first one, and how many slots.
+        alike : pyopencl.Buffer, optional
+            Links that bring the grey levels of each frame of the source to those of the one frame
+            that is searched for, float32 of shape (source nt, 3).
 
         Returns
         -------
@@ -202,21 +208,23 @@ class PatchSearch:
         pnt, pnz, pny = snt + far_t + more_t, snz + far_z + more_z, sny + 2 * radius
         events = []
 
-        def padded(kernel, name):
+        def padded(split, name):
+            kernel = self._padding(split, alike is not None)
             buffer = self.arena.buffer(name, 4 * pnt * pnz * pny * pitch)
             launch = kernel(
                 queue,
                 (pitch, pny, pnt * pnz),
                 None,
-                *(source, i32(snt), i32(snz), i32(sny), i32(snx)),
+                *(source, *map(i32, (*(ring or (0, snt)), snt, snz, sny, snx))),
                 *(buffer, i32(pnz), i32(pny), i32(pitch)),
                 *(i32(far_t), i32(far_z), i32(radius), i32(left)),
+                *(() if alike is None else (alike,)),
             )
             events.append(("pad", launch))
             return buffer
 
-        plain = padded(self._pad, "padded")
-        searched = plain if self.variant.split == 1 else padded(self._pad_split, "split")
+        plain = padded(1, "padded")
+        searched = plain if self.variant.split == 1 else padded(self.variant.split, "split")
         nt, nz, _, _ = tile.shape
         keys = self.arena.buffer(
             "keys", 4 * nt * nz * rows.count * columns.count * settings.neighbours
@@ -252,6 +260,14 @@ class PatchSearch:
             )
         events.append(("search", launch))
         return matches
+
+    def _padding(self, split: int, alike: bool):
+        """Return the padding kernel, made when it is first needed."""
+        if (split, alike) not in self._pads:
+            self._pads[split, alike] = self.arena.session.kernel(
+                "search/pad_far", {"SPLIT": split, "ALIKE": int(alike)}
+            )
+        return self._pads[split, alike]
 
     def _width(self, snx: int, columns: Grid) -> tuple[int, int, int]:
         """Return the left margin and the row length of the padded image, and groups of lanes."""

@@ -13,7 +13,6 @@ from napari_gpu_denoise.filters.patches import Grid
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 
-
 # However fast things move, no match is looked for further from its reference, in pixels.
 FURTHEST = 32
 

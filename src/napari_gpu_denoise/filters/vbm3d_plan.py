@@ -155,7 +155,7 @@ class Plan:
         return launches
 
     def _advance(self, queue, limit: int | None, launches: list) -> None:
-        """Filter what can be; with a limit, which means that all frames are there, not beyond it."""
+        """Filter what can be; with a limit all frames are there, and it is not exceeded."""
         ended, have = limit is not None, self._known
         for name in self.passes:
             complete = ended and have == self._known
@@ -240,7 +240,9 @@ class Plan:
             guide = self._mix.guide(queue, image, name, launches)
             self._store_frames(queue, f"{name} guide ring", guide.pixels, first, count, launches)
 
-    def _store_frames(self, queue, ring: str, pixels: Pixels, first: int, count: int, launches) -> None:
+    def _store_frames(
+        self, queue, ring: str, pixels: Pixels, first: int, count: int, launches
+    ) -> None:
         i32, shape, held = np.int32, self._shape, pixels.tile
         down = shape.margin + held.y.start - self._tile.y.source_start
         right = shape.margin + held.x.start - self._tile.x.source_start

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -111,7 +110,9 @@ class VideoPass:
     def grid(self, tile: Tile) -> tuple[Grid, Grid]:
         """Return the references that what a tile yields needs, along Y and X."""
         around = self.settings.search.furthest
-        return tuple(Grid.of(_wider(s, around), PATCH, self.settings.search.step) for s in (tile.y, tile.x))
+        return tuple(
+            Grid.of(_wider(s, around), PATCH, self.settings.search.step) for s in (tile.y, tile.x)
+        )
 
     def shrink(
         self,
@@ -189,7 +190,17 @@ class VideoPass:
         return launches
 
     def join(
-        self, queue, noisy, shape: RingShape, channels: int, first: int, count: int, sums, levels, region, out
+        self,
+        queue,
+        noisy,
+        shape: RingShape,
+        channels: int,
+        first: int,
+        count: int,
+        sums,
+        levels,
+        region,
+        out,
     ) -> list[tuple[str, Any]]:
         """Enqueue the estimate of some frames from their sums.
 

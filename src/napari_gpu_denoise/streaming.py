@@ -176,8 +176,8 @@ class _Stream:
             )
         if odd is None and array.dtype.kind == "f" and not np.all(np.isfinite(array)):
             raise NonFiniteError(
-                f"Frame {number} holds NaN or infinity: pass nonfinite='keep' to leave them as they "
-                "are and filter the others."
+                f"Frame {number} holds NaN or infinity: pass nonfinite='keep' to leave them as "
+                "they are and filter the others."
             )
         sigma = self._sigma
         if self._sigma_of is not None:
@@ -217,8 +217,9 @@ class _Stream:
         )
         if pixels < first.source.shape[-1] * first.source.shape[-2] * nz * channels:
             raise DeviceMemoryError(
-                f"A frame of {ny} x {nx} pixels needs more than the {budget} bytes of device memory "
-                "that may be used: allow more, look at fewer frames, or denoise the whole stack."
+                f"A frame of {ny} x {nx} pixels needs more than the {budget} bytes of device "
+                "memory that may be used: allow more, look at fewer frames, or denoise the whole "
+                "stack."
             )
         batch = 1 if live else frames_at_once(self.settings, device, tile, budget // videos)
         held = session(device)
@@ -229,9 +230,7 @@ class _Stream:
             for video in range(videos):
                 arena = stack.enter_context(borrow(held))
                 variation = first.frame_sigma.variation(tile)
-                flow = FrameFlow(
-                    *(held, arena, self.settings, tile, batch, variation), prompt=live
-                )
+                flow = FrameFlow(*(held, arena, self.settings, tile, batch, variation), prompt=live)
                 stack.callback(flow.drain)
                 steps = flow.run(feed.reader(video), feed.writer(video))
                 stack.enter_context(closing(steps))
@@ -319,8 +318,9 @@ class _Feed:
                 planes = [frame.source.frame(0, video, c) for c in channels]
                 for plane, values in zip(planes, host[:, k], strict=True):
                     levels.load(plane, values)
-                at = Tile(0, Span(video, video + 1, video, video + 1, video + 1), *_ONE, len(planes))
-                sigma = frame.frame_sigma.levels(at, levels.scale)[:, 0].astype(np.float64)
+                here = Span(video, video + 1, video, video + 1, video + 1)
+                at = Tile(0, here, Span.whole(planes[0].shape[0]), *_ONE, len(planes))
+                sigma = frame.frame_sigma.levels(at, levels.scale).ravel().astype(np.float64)
                 notes.append(note_frame(planes, sigma, levels, brightness=self._brightness))
             return notes
 
@@ -341,7 +341,7 @@ class _Feed:
         return write
 
 
-_ONE = (Span.whole(1),) * 3
+_ONE = (Span.whole(1),) * 2
 
 
 def _count() -> Iterator[int]:
