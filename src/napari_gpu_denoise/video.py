@@ -76,6 +76,9 @@ def note_frame(
     brightness : bool
         Whether its brightness is to be compared with that of other frames.
     """
+    if planes[0].shape[0] > 1:
+        # What is known of a volume must not depend on which of its slices are at hand.
+        return FrameNote(sigma)
     if any(map(_is_constant, planes)):
         # A frame that was dropped: no pattern, no noise, and nothing to learn from it.
         return FrameNote(np.zeros(np.shape(sigma)))

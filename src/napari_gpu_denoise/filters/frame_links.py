@@ -9,9 +9,6 @@ import numpy as np
 from napari_gpu_denoise.flicker import Change, brightness_change
 from napari_gpu_denoise.video import FrameNote
 
-# Frames whose noise differs by more than this factor are not filtered together.
-_UNLIKE = 2.0
-
 
 class FrameLinks:
     """Knows the frames that a video filter has seen of late.
@@ -26,13 +23,18 @@ class FrameLinks:
         What is searched.
     weighted : bool
         Whether the guide is made of channels divided by their noise.
+    unlike : float, optional
+        Frames whose noise differs by more than this factor are not used together.
     """
 
-    def __init__(self, frames: tuple[int, int], matrix, guide, weighted: bool = False):
+    def __init__(
+        self, frames: tuple[int, int], matrix, guide, weighted: bool = False, unlike: float = 2.0
+    ):
         self.frames = frames
         self._matrix = np.atleast_2d(np.asarray(matrix, np.float64))
         self._guide = np.asarray(guide, np.float64)
         self._weighted = weighted
+        self._unlike = unlike
         self._levels: dict[int, np.ndarray] = {}
         self._means: dict[int, np.ndarray | None] = {}
         self._pixels: dict[int, float] = {}
@@ -107,7 +109,7 @@ class FrameLinks:
     def _linked(self, t: int, other: int, scale: np.ndarray, shift: np.ndarray) -> np.ndarray:
         noise = self._levels[other] * scale
         ratio = noise / self._levels[t]
-        usable = np.all((ratio >= 1 / _UNLIKE) & (ratio <= _UNLIKE))
+        usable = np.all((ratio >= 1 / self._unlike) & (ratio <= self._unlike))
         return np.stack([scale, shift, noise if usable else np.zeros_like(noise)], axis=-1)
 
     def _guide_row(self, sigma: np.ndarray) -> np.ndarray:

@@ -378,7 +378,9 @@ class FramePlan(Plan):
         self._first = self._known = first
         self._ring = batch + settings.frames_before + settings.frames_after
         self._sigma: dict[int, np.ndarray] = {}
-        self._links = FrameLinks((settings.frames_before, settings.frames_after), [[1.0]], [1.0])
+        self._links = FrameLinks(
+            (settings.frames_before, settings.frames_after), [[1.0]], [1.0], unlike=math.inf
+        )
 
     def take(self, queue, frames, notes: list[FrameNote]) -> list[tuple[str, Any]]:
         """Enqueue the storing of the next frames."""
@@ -400,8 +402,9 @@ class FramePlan(Plan):
             launches.append(("store", copy))
             begin = self._tile.z.start - note.first_slice
             self._sigma[self._known] = note.sigma[begin : begin + self._tile.z.size]
-            # Slices of one frame may differ in noise; its brightness is one.
-            self._links.add(self._known, replace(note, sigma=note.sigma[:1]))
+            # A volume has no brightness to compare, and its slices may differ in noise.
+            sigma = note.sigma if len(note.sigma) == 1 else np.ones(1)
+            self._links.add(self._known, replace(note, sigma=sigma))
             self._known += 1
         return launches
 
