@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -26,7 +26,7 @@ from napari_gpu_denoise.prepare import (
     settings_for,
     wanted_frames,
 )
-from napari_gpu_denoise.sigma import FrameSigma, no_more_than_matters, resolve_sigma
+from napari_gpu_denoise.sigma import FrameSigma, Sigma, no_more_than_matters, resolve_sigma
 from napari_gpu_denoise.tiles import Span, span_around
 from napari_gpu_denoise.video import execute_any, over_time
 
@@ -268,22 +268,46 @@ def denoise_steps(
         yield Progress(1, 1)
     if odd is not None:
         out[odd[inner]] = np.asarray(image)[inner][odd[inner]]
-    record = Record(
+    record = record_of(
+        settings,
+        found,
+        names,
+        (array.dtype, out.dtype),
+        chosen,
+        saturated=saturated,
+        nonfinite=0 if odd is None else int(np.count_nonzero(odd[inner])),
+        notes=notes,
+    )
+    return Result(out, record)
+
+
+def record_of(
+    settings: Filter,
+    sigma: Sigma,
+    axes: str,
+    dtypes: tuple[np.dtype, np.dtype],
+    device: Device,
+    *,
+    saturated: int,
+    nonfinite: int,
+    notes: Iterable[str],
+) -> Record:
+    """Return the record of a run that has just ended; `dtypes` are those of input and output."""
+    return Record(
         version=package_version(),
         filter=settings.name,
         settings=asdict(settings),
-        sigma=found.values,
-        sigma_source=found.source,
-        axes=names,
-        input_dtype=str(array.dtype),
-        output_dtype=str(out.dtype),
-        device=str(chosen),
+        sigma=sigma.values,
+        sigma_source=sigma.source,
+        axes=axes,
+        input_dtype=str(dtypes[0]),
+        output_dtype=str(dtypes[1]),
+        device=str(device),
         saturated=saturated,
-        nonfinite=0 if odd is None else int(np.count_nonzero(odd[inner])),
+        nonfinite=nonfinite,
         notes=tuple(notes),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    return Result(out, record)
 
 
 def package_version() -> str:

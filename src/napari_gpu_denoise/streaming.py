@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, closing
 from typing import Any
@@ -29,6 +28,7 @@ from napari_gpu_denoise.prepare import (
     keep_noiseless,
     settings_for,
 )
+from napari_gpu_denoise.run import Record, record_of
 from napari_gpu_denoise.sigma import FrameSigma, Sigma, no_more_than_matters, resolve_sigma
 from napari_gpu_denoise.tiles import Span, Tile
 from napari_gpu_denoise.video import (
@@ -110,55 +110,90 @@ def stream(
     >>> for frame in stream(VBM3D(frames_after=0), camera, 12.0, live=True):  # doctest: +SKIP
     ...     show(frame)
     """
-    source = iter(frames)
-    first = next(source, None)
-    if first is None:
-        return
-    work = _Stream(settings, np.asarray(first), sigma, axes, dtype, nonfinite)
-    chosen = choose(device)
-    steps = work.run(source, chosen, memory_limit, live)
-    with closing(steps):
-        yield from steps
+    options = {"axes": axes, "dtype": dtype, "nonfinite": nonfinite, "live": live}
+    work = FrameStream(settings, frames, sigma, **options, device=device, memory_limit=memory_limit)
+    with closing(iter(work)) as results:
+        yield from results
 
 
-class _Stream:
-    """What all frames of a stream have in common.
+class FrameStream:
+    """A stream of frames, and after it the record of what was done; iterate over it once.
 
     Parameters
     ----------
-    settings, sigma, axes, dtype, nonfinite
+    settings, frames, sigma, axes, dtype, nonfinite, live, device, memory_limit
         As `stream` takes them.
-    first : ndarray
-        The first frame.
     """
 
-    def __init__(self, settings: Filter, first: np.ndarray, sigma, axes, dtype, nonfinite: str):
+    def __init__(
+        self,
+        settings: Filter,
+        frames: Iterable[np.ndarray],
+        sigma: Any = None,
+        *,
+        axes: str | None = None,
+        dtype=None,
+        nonfinite: str = "raise",
+        live: bool = False,
+        device: Device | int | str | None = None,
+        memory_limit: int | None = None,
+    ):
+        self.chosen = settings
+        self._frames, self._given_sigma = frames, sigma
+        self._axes, self._given_dtype, self.nonfinite = axes, dtype, nonfinite
+        self._live, self._memory_limit = live, memory_limit
+        self.device = choose(device)
+        self.saturated = 0
+        self.odd = 0
+        self.count = 0
+
+    def __iter__(self) -> Generator[np.ndarray, None, None]:
+        source = iter(self._frames)
+        first = next(source, None)
+        if first is None:
+            return
+        self._begin(np.asarray(first))
+        feed = _Feed(self, source)
+        run = self._over_time if over_time(self.settings) else self._one_by_one
+        with closing(run(feed)) as steps:
+            for frame in steps:
+                self.count += 1
+                yield frame
+
+    def record(self) -> Record:
+        """Return the record of the frames that were yielded, of which there was one at least."""
+        notes, sigma = (), self.sigma
+        if sigma is None:
+            notes = ("sigma was given for each frame",)
+            sigma = self._last_sigma
+        else:
+            notes = sigma.notes
+            if not sigma.array.any():
+                notes += ("sigma is 0: the image is returned unchanged",)
+        return record_of(
+            self.chosen,
+            sigma,
+            "T" + self.names,
+            (self.first.dtype, self.dtype),
+            self.device,
+            saturated=self.saturated,
+            nonfinite=self.odd,
+            notes=notes,
+        )
+
+    def _begin(self, first: np.ndarray) -> None:
         self.first = first
-        self.names = check_axes(axes, first.shape)
+        self.names = check_axes(self._axes, first.shape)
         check_numbers(first)
         # There is time, however many frames will come.
-        self.settings = settings_for(settings, "T" + self.names, (2, *first.shape))
-        self.dtype = output_dtype(dtype, first.dtype)
-        self.nonfinite = nonfinite
-        finite, _ = fill_nonfinite(first, self.names, nonfinite)
+        self.settings = settings_for(self.chosen, "T" + self.names, (2, *first.shape))
+        self.dtype = output_dtype(self._given_dtype, first.dtype)
+        finite, _ = fill_nonfinite(first, self.names, self.nonfinite)
         self.levels = Levels.of(finite)
-        self._sigma_of: Callable[[int], Any] | None = sigma if callable(sigma) else None
-        self._sigma = None if callable(sigma) else resolve_sigma(sigma, finite, self.names)
-        self.saturated = 0
-
-    @property
-    def sigma(self) -> Sigma | None:
-        """The noise of all frames; None where each has its own."""
-        return self._sigma
-
-    def run(
-        self, source: Iterator, device: Device, memory_limit: int | None, live: bool
-    ) -> Generator[np.ndarray, None, None]:
-        """Denoise the frames of `source`, which follow the first one."""
-        feed = _Feed(self, source)
-        if over_time(self.settings):
-            return self._over_time(feed, device, memory_limit, live)
-        return self._one_by_one(feed, device, memory_limit)
+        given = self._given_sigma
+        self._sigma_of: Callable[[int], Any] | None = given if callable(given) else None
+        self.sigma = None if callable(given) else resolve_sigma(given, finite, self.names)
+        self._last_sigma = self.sigma
 
     def take(self, number: int, given) -> _Frame:
         """Check and prepare a frame."""
@@ -179,12 +214,14 @@ class _Stream:
                 f"Frame {number} holds NaN or infinity: pass nonfinite='keep' to leave them as "
                 "they are and filter the others."
             )
-        sigma = self._sigma
+        if odd is not None:
+            self.odd += int(np.count_nonzero(odd))
+        sigma = self.sigma
         if self._sigma_of is not None:
-            sigma = resolve_sigma(self._sigma_of(number), finite, self.names)
+            sigma = self._last_sigma = resolve_sigma(self._sigma_of(number), finite, self.names)
         return _Frame(self, array, finite, odd, sigma)
 
-    def _one_by_one(self, feed, device: Device, memory_limit) -> Generator[np.ndarray, None, None]:
+    def _one_by_one(self, feed: _Feed) -> Generator[np.ndarray, None, None]:
         for number in _count():
             frame = feed.get(number)
             if frame is None:
@@ -197,15 +234,14 @@ class _Stream:
                     self.levels,
                     self.settings,
                     frame.frame_sigma,
-                    session(device),
-                    memory_limit,
+                    session(self.device),
+                    self._memory_limit,
                 )
                 self.saturated += _value(steps)
             yield frame.finished()
 
-    def _over_time(
-        self, feed, device: Device, memory_limit, live: bool
-    ) -> Generator[np.ndarray, None, None]:
+    def _over_time(self, feed: _Feed) -> Generator[np.ndarray, None, None]:
+        device, live = self.device, self._live
         first = feed.get(0)
         _, videos, nz, ny, nx = first.source.shape
         channels = first.source.joined
@@ -213,7 +249,7 @@ class _Stream:
         tile = Tile(0, *spans, channels)
         is_map = first.frame_sigma.is_map
         budget, pixels = frame_budget(
-            self.settings, device, first.source, memory_limit, is_map, videos
+            self.settings, device, first.source, self._memory_limit, is_map, videos
         )
         if pixels < first.source.shape[-1] * first.source.shape[-2] * nz * channels:
             raise DeviceMemoryError(
@@ -223,7 +259,6 @@ class _Stream:
             )
         batch = 1 if live else frames_at_once(self.settings, device, tile, budget // videos)
         held = session(device)
-        ready: list[deque[int]] = [deque() for _ in range(videos)]
         with ExitStack() as stack:
             stack.enter_context(device_errors(held))
             flows = []
@@ -246,13 +281,12 @@ class _Stream:
                     feed.forget(number + 1)
                     yield frame.finished()
                 written = upto
-        del ready
 
 
 class _Frame:
     """One frame on its way: what goes to the device, and where the result goes."""
 
-    def __init__(self, stream: _Stream, given, finite, odd, sigma: Sigma):
+    def __init__(self, stream: FrameStream, given, finite, odd, sigma: Sigma):
         settings, names = stream.settings, stream.names
         self._stream, self._given, self._odd = stream, given, odd
         self.sigma = sigma
@@ -279,7 +313,7 @@ class _Frame:
 class _Feed:
     """The frames that came and are not yet done with; videos of one frame read them in step."""
 
-    def __init__(self, stream: _Stream, source: Iterator):
+    def __init__(self, stream: FrameStream, source: Iterator):
         self._stream, self._source = stream, source
         self._held = {0: stream.take(0, stream.first)}
         self._ended = False
