@@ -180,23 +180,28 @@ class Levels:
             If it holds NaN or infinity.
         """
         check_numbers(array)
-        if array.dtype.itemsize <= 2 and array.dtype.kind in "iu":
+        if is_plain(array.dtype):
             return cls(0, 1.0)
-        ends = in_bands(lambda band: (band.min(), band.max()), array)
-        low, high = np.min([low for low, _ in ends]), np.max([high for _, high in ends])
+        low, high = value_range(array)
         if array.dtype.kind == "f" and not (np.isfinite(low) and np.isfinite(high)):
             count = array.size - int(np.count_nonzero(np.isfinite(array)))
             raise NonFiniteError(
                 f"{count} of {array.size} pixels are NaN or infinite: pass nonfinite='keep' "
                 "(--nonfinite keep) to leave them as they are and filter the others."
             )
-        if array.dtype.kind in "iu":
+        return cls.spanning(low, high)
+
+    @classmethod
+    def spanning(cls, low: np.generic, high: np.generic) -> Levels:
+        """Choose the mapping from the smallest and the largest value, of the type of all."""
+        dtype = low.dtype
+        if dtype.kind in "iu":
             offset: int | float = int(low)
             half = (int(high) - int(low)) / 2
         else:
             low, high = float(low), float(high)
             half = high / 2 - low / 2  # the whole range may overflow
-            wide = array.dtype.itemsize > 4 or max(abs(low), abs(high)) > 64 * half > 0
+            wide = dtype.itemsize > 4 or max(abs(low), abs(high)) > 64 * half > 0
             offset = low + half if wide and half > 0 else 0.0
             if half == 0:
                 offset = low
@@ -254,6 +259,17 @@ class Levels:
         out[below] = limits.min
         out[above] = limits.max
         return int(np.count_nonzero(below | (steps > high)))
+
+
+def is_plain(dtype: np.dtype) -> bool:
+    """Return whether all values of a type are passed to the kernels unchanged."""
+    return dtype.itemsize <= 2 and dtype.kind in "iu"
+
+
+def value_range(array: np.ndarray) -> tuple[np.generic, np.generic]:
+    """Return the smallest and the largest value; NaN where the array holds one."""
+    ends = in_bands(lambda band: (band.min(), band.max()), array)
+    return np.min([low for low, _ in ends]), np.max([high for _, high in ends])
 
 
 def check_numbers(array: np.ndarray) -> None:

@@ -18,6 +18,7 @@ from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.pipeline import Filter
 from napari_gpu_denoise.prepare import put_together
 from napari_gpu_denoise.run import Record, denoise
+from napari_gpu_denoise.stacks import denoise_stack, make_folder
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class BatchProgress:
     index, count : int
         Its number, from 0, of how many.
     done, total : int
-        Tiles of this file; both 0 while it is read.
+        Tiles or frames of this file; both 0 while it is read.
     """
 
     path: Path
@@ -213,6 +214,26 @@ def run_batch(
         target = jobs[path]
         try:
             _check_target(target, found, written, overwrite=overwrite)
+            streamed = denoise_stack(
+                path,
+                target,
+                settings,
+                sigma,
+                axes=axes,
+                dtype=dtype,
+                nonfinite=nonfinite,
+                device=chosen,
+                memory_limit=memory_limit,
+                overwrite=overwrite,
+                progress=tell,
+                cancel=cancel,
+            )
+            if streamed is not None:
+                picture, record, notes = streamed
+                sources.update(file.resolve() for file in picture.files)
+                written.add(_identity(target))
+                files.append(FileReport(path, target, record, notes=(*picture.notes, *notes)))
+                continue
             picture = io.read(path)
             sources.update(file.resolve() for file in picture.files)
             check_numbers(picture.data)
@@ -229,7 +250,7 @@ def run_batch(
                 progress=tell,
                 cancel=cancel,
             )
-            _make_folder(target)
+            make_folder(target)
             image = result.image
             if picture.alpha is not None:
                 image = put_together(image, picture.colours, picture.data, picture.alpha)
@@ -246,7 +267,7 @@ def run_batch(
             if stop_on_error:
                 break
         finally:
-            picture = result = image = None  # before the next file is read
+            picture = result = image = streamed = None  # before the next file is read
     return BatchReport(tuple(files))
 
 
@@ -346,12 +367,3 @@ def _check_target(
 def _identity(path: Path) -> tuple[int, int]:
     status = os.stat(path)
     return status.st_dev, status.st_ino
-
-
-def _make_folder(target: Path) -> None:
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(
-            f"The folder {target.parent} cannot be made: {error.strerror or error}."
-        ) from error

@@ -29,7 +29,7 @@ from napari_gpu_denoise.prepare import (
     settings_for,
 )
 from napari_gpu_denoise.run import Record, record_of
-from napari_gpu_denoise.sigma import FrameSigma, Sigma, no_more_than_matters, resolve_sigma
+from napari_gpu_denoise.sigma import FrameSigma, Sigma, resolve_sigma
 from napari_gpu_denoise.tiles import Span, Tile
 from napari_gpu_denoise.video import (
     FrameFlow,
@@ -123,6 +123,8 @@ class FrameStream:
     ----------
     settings, frames, sigma, axes, dtype, nonfinite, live, device, memory_limit
         As `stream` takes them.
+    levels : Levels, optional
+        How grey levels become pixels, where the range of all frames is known.
     """
 
     def __init__(
@@ -137,7 +139,9 @@ class FrameStream:
         live: bool = False,
         device: Device | int | str | None = None,
         memory_limit: int | None = None,
+        levels: Levels | None = None,
     ):
+        self._levels = levels
         self.chosen = settings
         self._frames, self._given_sigma = frames, sigma
         self._axes, self._given_dtype, self.nonfinite = axes, dtype, nonfinite
@@ -160,9 +164,17 @@ class FrameStream:
                 self.count += 1
                 yield frame
 
-    def record(self) -> Record:
-        """Return the record of the frames that were yielded, of which there was one at least."""
-        notes, sigma = (), self.sigma
+    def record(self, sigma: Sigma | None = None, axes: str | None = None) -> Record:
+        """Return the record of the frames that were yielded, of which there was one at least.
+
+        Parameters
+        ----------
+        sigma : Sigma, optional
+            What `sigma` comes from, where the frames are those of a stack.
+        axes : str, optional
+            The axes of that stack.
+        """
+        notes, sigma = (), sigma or self.sigma
         if sigma is None:
             notes = ("sigma was given for each frame",)
             sigma = self._last_sigma
@@ -173,7 +185,7 @@ class FrameStream:
         return record_of(
             self.chosen,
             sigma,
-            "T" + self.names,
+            axes or "T" + self.names,
             (self.first.dtype, self.dtype),
             self.device,
             saturated=self.saturated,
@@ -189,7 +201,7 @@ class FrameStream:
         self.settings = settings_for(self.chosen, "T" + self.names, (2, *first.shape))
         self.dtype = output_dtype(self._given_dtype, first.dtype)
         finite, _ = fill_nonfinite(first, self.names, self.nonfinite)
-        self.levels = Levels.of(finite)
+        self.levels = self._levels or Levels.of(finite)
         given = self._given_sigma
         self._sigma_of: Callable[[int], Any] | None = given if callable(given) else None
         self.sigma = None if callable(given) else resolve_sigma(given, finite, self.names)
@@ -295,8 +307,7 @@ class _Frame:
         self.out = np.empty(given.shape, stream.dtype)
         self.source = arrange(wide, names, settings.joint)
         self.result = arrange(self.out, names, settings.joint)
-        usable = no_more_than_matters(sigma.array, finite)
-        spread = extend_sigma(usable, names, given.shape, settings.smallest)
+        spread = extend_sigma(sigma.array, names, given.shape, settings.smallest)
         self.frame_sigma = FrameSigma.of(spread, wide.shape, names, settings.joint)
 
     def finished(self) -> np.ndarray:

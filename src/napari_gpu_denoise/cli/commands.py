@@ -243,7 +243,7 @@ class _Bar:
         if self._bar is None:
             from tqdm import tqdm
 
-            options = {"unit": "tile", "leave": False, "dynamic_ncols": True, "mininterval": 0}
+            options = {"unit": "part", "leave": False, "dynamic_ncols": True, "mininterval": 0}
             self._bar = tqdm(total=state.total, **options)
         if state.done == 0:
             number = f" ({state.index + 1}/{state.count})" if state.count > 1 else ""

@@ -34,7 +34,14 @@ class NLMeans(Settings):
     name: ClassVar[str] = "nl_means"
     title: ClassVar[str] = "NL-means"
     summary: ClassVar[str] = "Patchwise non-local means: fast, keeps edges and texture"
-    presets: ClassVar[dict[str, dict]] = {"normal": {}, "fine": {"patch": 5, "step": 1}}
+    presets: ClassVar[dict[str, dict]] = {
+        "normal": {},
+        "fine": {"patch": 5, "step": 1},
+        "video": {
+            **{"patch": 16, "step": 8, "neighbours": 32},
+            **{"frames_before": 4, "frames_after": 4},
+        },
+    }
 
     patch: int = setting(8, "Width of a patch", bounds=(1, 32), unit="pixels")
     step: int = setting(

@@ -92,6 +92,10 @@ class VBM3D(Settings):
     presets: ClassVar[dict[str, dict]] = {
         "normal": {},
         "fast": {"step_basic": 8, "step_final": 6, "frames_before": 2, "frames_after": 2},
+        "high": {
+            **{"step_basic": 4, "step_final": 3, "coarse": 1},
+            **{"neighbours_basic": 16, "neighbours_final": 16},
+        },
     }
 
     frames_before: int = setting(
