@@ -15,6 +15,7 @@ from napari_gpu_denoise.axes import (
     check_numbers,
     output_dtype,
 )
+from napari_gpu_denoise.bands import in_bands, side_by_side
 from napari_gpu_denoise.errors import DeviceMemoryError, ImageError, NonFiniteError
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
@@ -147,6 +148,7 @@ class FrameStream:
         self._axes, self._given_dtype, self.nonfinite = axes, dtype, nonfinite
         self._live, self._memory_limit = live, memory_limit
         self.device = choose(device)
+        self.reads_again = False
         self.saturated = 0
         self.odd = 0
         self.count = 0
@@ -206,6 +208,8 @@ class FrameStream:
         self._sigma_of: Callable[[int], Any] | None = given if callable(given) else None
         self.sigma = None if callable(given) else resolve_sigma(given, finite, self.names)
         self._last_sigma = self.sigma
+        videos = arrange(first, self.names, self.settings.joint).shape[1]
+        self.reads_again = over_time(self.settings) and videos > 1
 
     def take(self, number: int, given) -> _Frame:
         """Check and prepare a frame."""
@@ -221,7 +225,7 @@ class FrameStream:
                 f"NaN and infinity cannot be kept in a result of type {self.dtype}: use "
                 "dtype='float32'."
             )
-        if odd is None and array.dtype.kind == "f" and not np.all(np.isfinite(array)):
+        if odd is None and array.dtype.kind == "f" and not is_finite(array):
             raise NonFiniteError(
                 f"Frame {number} holds NaN or infinity: pass nonfinite='keep' to leave them as "
                 "they are and filter the others."
@@ -296,10 +300,17 @@ class FrameStream:
 
 
 class _Frame:
-    """One frame on its way: what goes to the device, and where the result goes."""
+    """One frame on its way: what goes to the device, and where the result goes.
+
+    Its pixels may be overwritten by those of the next frame. They are copied where they are wanted
+    again: by several videos, or where they come back as they are.
+    """
 
     def __init__(self, stream: FrameStream, given, finite, odd, sigma: Sigma):
         settings, names = stream.settings, stream.names
+        if stream.reads_again or odd is not None or not sigma.array.all():
+            given = np.array(given)
+            finite = given if odd is None else finite
         self._stream, self._given, self._odd = stream, given, odd
         self.sigma = sigma
         wide = extend(finite, names, given.shape, settings.smallest)
@@ -338,9 +349,7 @@ class _Feed:
             if given is None:
                 self._ended = True
             else:
-                # What comes may be overwritten by what comes next.
-                array = np.array(given)
-                self._held[self.known] = self._stream.take(self.known, array)
+                self._held[self.known] = self._stream.take(self.known, given)
                 self.known += 1
         return self._held.get(number)
 
@@ -362,7 +371,7 @@ class _Feed:
                 channels = range(host.shape[0])
                 planes = [frame.source.frame(0, video, c) for c in channels]
                 for plane, values in zip(planes, host[:, k], strict=True):
-                    levels.load(plane, values)
+                    in_bands(levels.load, plane, values)
                 here = Span(video, video + 1, video, video + 1, video + 1)
                 at = Tile(0, here, Span.whole(planes[0].shape[0]), *_ONE, len(planes))
                 sigma = frame.frame_sigma.levels(at, levels.scale).ravel().astype(np.float64)
@@ -375,18 +384,27 @@ class _Feed:
         """Return what `FrameFlow.run` writes one of the videos by."""
 
         def write(first: int, values: np.ndarray) -> None:
-            for k in range(values.shape[1]):
+            def store(k: int) -> int:
                 frame = self._held[first + k]
-                for c in range(values.shape[0]):
-                    out = frame.result.frame(0, video, c)
-                    ny, nx = out.shape[-2:]
-                    kept = values[c, k, :, :ny, :nx]
-                    self._stream.saturated += self._stream.levels.store(kept, out)
+                outs = [frame.result.frame(0, video, c) for c in range(values.shape[0])]
+                ny, nx = outs[0].shape[-2:]
+                kept = values[:, k, :, :ny, :nx]
+                return sum(map(self._stream.levels.store, kept, outs))
+
+            self._stream.saturated += sum(side_by_side(store, range(values.shape[1])))
 
         return write
 
 
 _ONE = (Span.whole(1),) * 2
+
+
+def is_finite(array: np.ndarray) -> bool:
+    """Return whether floats hold neither NaN nor infinity."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = array.sum()
+    # A sum beyond the range of its type says nothing.
+    return bool(np.isfinite(total)) or bool(np.all(np.isfinite(array)))
 
 
 def _count() -> Iterator[int]:

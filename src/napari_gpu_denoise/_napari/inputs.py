@@ -1,4 +1,4 @@
-"""The panel's controls for what is not a setting: layer, axes, noise, device."""
+"""The panel's controls for what is not a setting: layer, noise, device; axes are in `axes_input`."""
 
 from __future__ import annotations
 
@@ -16,20 +16,12 @@ from qtpy.QtWidgets import (
 
 from napari_gpu_denoise._napari import layers
 from napari_gpu_denoise._napari.parts import caption, wrapped
-from napari_gpu_denoise.axes import check_axes
-from napari_gpu_denoise.errors import AxesError, NoDeviceError, SigmaError
+from napari_gpu_denoise.errors import NoDeviceError, SigmaError
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 
 if TYPE_CHECKING:
     import napari.layers
     import napari.viewer
-
-_SPOKEN_AXES = {
-    "T": ("time point", "time points"),
-    "Z": ("slice", "slices"),
-    "C": ("channel", "channels"),
-    "S": ("colour sample", "colour samples"),
-}
 
 
 class LayerInput(QComboBox):
@@ -86,83 +78,6 @@ class LayerInput(QComboBox):
         if self.layer() != self._last:
             self._last = self.layer()
             self.chosen.emit()
-
-
-class AxesInput(QWidget):
-    """Axis letters, with a line below that says what they mean for this layer."""
-
-    changed = Signal()
-
-    def __init__(self, parent: QWidget | None = None):
-        super().__init__(parent)
-        self._shape: tuple[int, ...] = ()
-        self.edit = QLineEdit()
-        self.edit.setToolTip(
-            wrapped(
-                "One letter an axis, in the order of the data: T time, Z slices, C channels, "
-                "S colours of RGB, Y, X. Any other letter, or a dot, is an axis of independent "
-                "planes. Time and slices are used only by the settings that ask for them."
-            )
-        )
-        self.edit.setAccessibleName("Axes")
-        self.caption = caption()
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(2)
-        layout.addWidget(self.edit)
-        layout.addWidget(self.caption)
-        self.edit.textChanged.connect(lambda _: self._read())
-
-    def offer(self, axes: str, shape: tuple[int, ...]) -> None:
-        """Take a new layer: its suggested axes and its shape."""
-        # All of the shape at once with its letters: they are read together.
-        self._shape = tuple(shape)
-        self.edit.blockSignals(True)
-        self.edit.setText(axes)
-        self.edit.blockSignals(False)
-        self._read()
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape the axes are for; empty when there is no layer."""
-        return self._shape
-
-    def axes(self) -> str:
-        """Return the axes typed.
-
-        Raises
-        ------
-        AxesError
-            If they do not fit the layer.
-        """
-        return check_axes(self.edit.text(), self._shape)
-
-    def letters(self) -> str:
-        """Return the letters typed, whether they fit or not."""
-        return self.edit.text().upper()
-
-    def _read(self) -> None:
-        try:
-            self.caption.setText(describe(self.axes(), self._shape) if self._shape else "")
-        except AxesError as error:
-            self.caption.setText(str(error))
-        self.changed.emit()
-
-
-def describe(axes: str, shape: tuple[int, ...]) -> str:
-    """Say in words what axes mean, such as ``"16 time points, 192 by 208 pixels"``."""
-    lengths = dict(zip(axes, shape, strict=True))
-    independent = 1
-    words = []
-    for letter, length in zip(axes, shape, strict=True):
-        if letter in _SPOKEN_AXES:
-            words.append(f"{length} {_SPOKEN_AXES[letter][length != 1]}")
-        elif letter not in "YX":
-            independent *= length
-    if independent > 1:
-        words.append(f"{independent} independent planes")
-    size = f"{lengths['Y']} by {lengths['X']} pixels"
-    return ", ".join([*words, size])
 
 
 class SigmaInput(QWidget):

@@ -1,139 +1,18 @@
-"""One run off the GUI thread: read the data, filter it tile by tile, tell how far it is."""
+"""A run off the GUI thread, and its bar in napari's activity dock."""
 
 from __future__ import annotations
 
-import itertools
-import math
 import time
-from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
-import numpy as np
 from napari.qt.threading import GeneratorWorker, create_worker
 from napari.utils.progress import cancelable_progress
 
-from napari_gpu_denoise import run
-from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
-from napari_gpu_denoise.prepare import put_together
+from napari_gpu_denoise._napari.reading import Stage
+from napari_gpu_denoise._napari.steps import Outcome, Request, steps
 
-_SLAB = 16_000_000  # bytes read at a time from arrays without chunks
 _BAR_INTERVAL = 0.1  # seconds between two updates of napari's activity bar
-
-
-@dataclass(frozen=True)
-class Request:
-    """All that a run needs; nothing of it is a napari or Qt object.
-
-    Attributes
-    ----------
-    data : array-like
-        What to filter: NumPy, dask, zarr, anything that can be sliced.
-    settings : dataclass instance
-        An entry of FILTERS, filled in.
-    sigma : float, tuple of float or None
-        None to estimate.
-    axes, dtype, nonfinite, device, memory_limit
-        As `run.denoise_steps` takes them.
-    alpha : bool
-        Whether the last axis is RGBA: alpha then passes as it is.
-    """
-
-    data: Any = field(repr=False)
-    settings: Any
-    sigma: float | tuple[float, ...] | None
-    axes: str
-    dtype: str | None
-    nonfinite: str
-    device: Any
-    memory_limit: int | None
-    alpha: bool = False
-
-
-@dataclass(frozen=True)
-class Stage:
-    """How far a run is: what it does, `done` of `total` parts; a total of 0 is not known yet."""
-
-    text: str
-    done: int = 0
-    total: int = 0
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a run came to: a result, or the error that ended it."""
-
-    seconds: float
-    result: run.Result | None = None
-    error: Exception | None = None
-
-
-def steps(request: Request) -> Generator[Stage, None, Outcome]:
-    """Do a run; yields after every part, so that it can be stopped there.
-
-    Errors are returned, not raised: superqt takes a RuntimeError out of a generator for the
-    deletion of the worker, and would then never say that it has finished.
-    """
-    started = time.perf_counter()
-    load_bundled_drivers()
-    try:
-        image = yield from _load(request.data)
-        yield Stage("Preparing")
-        filtering = run.denoise_steps(
-            image[..., :3] if request.alpha else image,
-            request.settings,
-            request.sigma,
-            axes=request.axes,
-            dtype=request.dtype,
-            nonfinite=request.nonfinite,
-            device=request.device,
-            memory_limit=request.memory_limit,
-        )
-        with closing(filtering):
-            result = yield from _stages(filtering)
-        if request.alpha:
-            whole = put_together(result.image, np.s_[..., :3], image, np.s_[..., 3:])
-            result = replace(result, image=whole)
-    except Exception as error:
-        return Outcome(time.perf_counter() - started, error=error)
-    return Outcome(time.perf_counter() - started, result)
-
-
-def _stages(filtering: Generator) -> Generator[Stage, None, run.Result]:
-    while True:
-        try:
-            progress = next(filtering)
-        except StopIteration as end:
-            return end.value
-        yield Stage("Denoising: tile", progress.done, progress.total)
-
-
-def _load(data: Any) -> Generator[Stage, None, np.ndarray]:
-    """Bring lazy data into memory, chunk by chunk."""
-    if isinstance(data, np.ndarray):
-        return data
-    blocks = list(_blocks(data))
-    image = np.empty(data.shape, data.dtype)
-    for done, block in enumerate(blocks):
-        yield Stage("Reading: chunk", done, len(blocks))
-        image[block] = np.asarray(data[block])
-    return image
-
-
-def _blocks(data: Any) -> Iterator[tuple[slice, ...]]:
-    """Slices that follow the chunks of dask, zarr and HDF5 arrays; slabs of anything else."""
-    chunks = getattr(data, "chunks", None)
-    if chunks is None:
-        row = math.prod(data.shape[1:]) * np.dtype(data.dtype).itemsize
-        chunks = (max(1, _SLAB // max(row, 1)), *data.shape[1:])
-    along = []
-    for length, chunk in zip(data.shape, chunks, strict=True):
-        sizes = (chunk,) * -(-length // max(chunk, 1)) if isinstance(chunk, int) else chunk
-        stops = list(itertools.accumulate(sizes))
-        along.append([slice(a, min(b, length)) for a, b in itertools.pairwise([0, *stops])])
-    return itertools.product(*along)
 
 
 class DenoiseWorker(GeneratorWorker):
@@ -145,11 +24,13 @@ class DenoiseWorker(GeneratorWorker):
 
     def work(self) -> Outcome | None:
         """Run to the end, or to the first part after `quit`."""
-        with closing(steps(self._request)) as running:
+        with closing(steps(self._request, lambda: self.abort_requested)) as running:
             while not self.abort_requested:
                 try:
                     stage = next(running)
                 except StopIteration as end:
+                    if self.abort_requested:
+                        break
                     return end.value
                 self.yielded.emit(stage)
         self.aborted.emit()

@@ -37,8 +37,7 @@ class FrameLinks:
         self._unlike = unlike
         self._levels: dict[int, np.ndarray] = {}
         self._means: dict[int, np.ndarray | None] = {}
-        self._pixels: dict[int, float] = {}
-        self._changes: dict[int, np.ndarray] = {}
+        self._changed: dict[int, np.ndarray] = {}
         self._last: int | None = None
 
     def add(self, t: int, note: FrameNote) -> None:
@@ -47,8 +46,6 @@ class FrameLinks:
         empty = note.empty
         self._levels[t] = np.zeros(len(mix)) if empty else np.sqrt(mix**2 @ note.sigma**2)
         self._means[t] = None if empty or note.means is None else mix @ note.means
-        self._pixels[t] = note.block_pixels
-        self._changes[t] = np.tile([1.0, 0.0], (len(mix), 1))
         if empty:
             return
         before = self._last
@@ -57,12 +54,13 @@ class FrameLinks:
             noise = np.hypot(self._levels[t], self._levels[before]) / math.sqrt(note.block_pixels)
             pairs = zip(self._means[before], self._means[t], noise, strict=True)
             found = [brightness_change(a, b, float(n)) for a, b, n in pairs]
-            self._changes[t] = np.array([_pair(one) for one in found])
+            if not all(one.is_identity for one in found):
+                self._changed[t] = np.array([_pair(one) for one in found])
         self._last = t
 
     def forget(self, before: int) -> None:
         """Let go of what is known of frames before a time."""
-        for held in (self._levels, self._means, self._pixels, self._changes):
+        for held in (self._levels, self._means, self._changed):
             for t in [t for t in held if t < before]:
                 del held[t]
 
@@ -83,39 +81,62 @@ class FrameLinks:
             The same for what is searched.
         """
         before, after = self.frames
-        made = np.zeros((len(self._matrix) + 1, count, before + 1 + after, 3))
-        for k in range(count):
-            t = first + k
-            if not self._levels[t].all():
-                continue
-            made[:, k, before] = self._linked(t, t, np.ones(len(made)), np.zeros(len(made)))
-            for sign, reach in ((1, after), (-1, before)):
-                scale, shift = np.ones(len(made)), np.zeros(len(made))
-                for d in range(1, reach + 1):
-                    other = t + sign * d
-                    if other not in self._levels:
-                        break
-                    gain, offset = self._changes[other if sign > 0 else other + 1].T
-                    if sign > 0:
-                        scale = scale / gain
-                        shift = shift - scale * offset
-                    else:
-                        shift = shift + scale * offset
-                        scale = scale * gain
-                    made[:, k, before + sign * d] = self._linked(t, other, scale, shift)
-        made = made.astype(np.float32)
+        times = range(first - before, first + count + after)
+        nothing = np.zeros(len(self._matrix) + 1)
+        # By time, then by what is filtered or searched; no noise where there is no frame.
+        noise = np.array([self._levels.get(t, nothing) for t in times])
+        around = np.arange(count)[:, None] + np.arange(before + 1 + after)
+        own, made = noise[before : before + count, None], np.zeros((*around.shape, len(nothing), 3))
+        made[..., 0] = 1
+        if any(t in self._changed for t in times):
+            self._compose(made, times)
+        found = noise[around]
+        made[..., 2] = found * made[..., 0]
+        usable = self._alike(made[..., 2], own)
+        made[~usable] = 0
+        made = np.moveaxis(made, 2, 0).astype(np.float32)
         return np.ascontiguousarray(made[:-1]), np.ascontiguousarray(made[-1])
 
-    def _linked(self, t: int, other: int, scale: np.ndarray, shift: np.ndarray) -> np.ndarray:
-        noise = self._levels[other] * scale
-        ratio = noise / self._levels[t]
-        usable = np.all((ratio >= 1 / self._unlike) & (ratio <= self._unlike))
-        return np.stack([scale, shift, noise if usable else np.zeros_like(noise)], axis=-1)
+    def _compose(self, links: np.ndarray, times: range) -> None:
+        """Join the changes between frames to links, outwards from each frame."""
+        before, after = self.frames
+        count = len(links)
+        same = np.tile([1.0, 0.0], (links.shape[2], 1))
+        change = np.array([self._changed.get(t, same) for t in times])
+        for sign, reach in ((1, after), (-1, before)):
+            scale, shift = 1.0, 0.0
+            for d in range(1, reach + 1):
+                start = before + sign * d + (sign < 0)
+                gain, offset = np.moveaxis(change[start : start + count], -1, 0)
+                if sign > 0:
+                    scale = scale / gain
+                    shift = shift - scale * offset
+                else:
+                    shift = shift + scale * offset
+                    scale = scale * gain
+                links[:, before + sign * d, :, 0] = scale
+                links[:, before + sign * d, :, 1] = shift
+
+    def _alike(self, noise: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """Return which frames may be used for others of noise `own`: in all that is filtered."""
+        fits = (noise > 0) & (own > 0)
+        if math.isfinite(self._unlike):
+            fits &= (noise * self._unlike >= own) & (noise <= own * self._unlike)
+        return fits.all(axis=-1)
 
     def _guide_row(self, sigma: np.ndarray) -> np.ndarray:
-        if not self._weighted:
-            return self._guide
-        return np.divide(self._guide, sigma, out=np.zeros_like(self._guide), where=sigma > 0)
+        return self._guide / guide_levels(sigma) if self._weighted else self._guide
+
+
+def guide_levels(sigma: np.ndarray) -> np.ndarray:
+    """Return what channels are divided by to count by their noise, in an image of grey levels.
+
+    It is their noise, but for a factor that makes the weights of all channels 1 in the mean: the
+    image is as bright however much noise there is.
+    """
+    if not np.all(sigma > 0):
+        return np.ones_like(sigma)  # such a frame is not searched
+    return sigma * np.mean(1 / sigma)
 
 
 def _pair(change: Change) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from napari_gpu_denoise.filters.channel_mix import OPPONENT, ChannelMix
-from napari_gpu_denoise.filters.frame_links import FrameLinks
+from napari_gpu_denoise.filters.frame_links import FrameLinks, guide_levels
 from napari_gpu_denoise.filters.group_filter import Noisy, Pixels, spread
 from napari_gpu_denoise.filters.predictive_search import RingShape, margin_of
 from napari_gpu_denoise.filters.video_pass import VideoPass
@@ -116,8 +116,7 @@ class Plan:
         launches: list[tuple[str, Any]] = []
         for k, note in enumerate(notes):
             self._links.add(first + k, note)
-        given = np.array([note.sigma for note in notes], np.float32).T
-        levels = self._sent(queue, "given levels", np.ascontiguousarray(given), launches)
+        levels = self._weights(queue, [note.sigma for note in notes], launches)
         whole = replace(spread(self._tile, max(self._tile.source_shape)), t=Span.whole(count))
         noisy = Noisy(Pixels(frames, whole), levels)
         if self._mix is not None:
@@ -226,10 +225,11 @@ class Plan:
         )
         launches += [(f"{name} {step}", event) for step, event in more]
         held = replace(yields, t=Span.whole(count), channels=self._filtering)
-        image = Noisy(Pixels(made, held), levels)
         if mixed_back:
-            self._mix.end(queue, image, out, launches)
+            self._mix.end(queue, Noisy(Pixels(made, held), levels), out, launches)
         elif out is None:
+            weights = self._weights(queue, self._links.levels(first, count).T, launches)
+            image = Noisy(Pixels(made, held), weights)
             self._keep(queue, "basic", image, first, count, launches)
         self._joined[name] = stop
 
@@ -239,6 +239,11 @@ class Plan:
         if self._guided:
             guide = self._mix.guide(queue, image, name, launches)
             self._store_frames(queue, f"{name} guide ring", guide.pixels, first, count, launches)
+
+    def _weights(self, queue, sigmas, launches: list):
+        """Return what channels are divided by in the image that is searched, frame by frame."""
+        weights = np.array([guide_levels(sigma) for sigma in sigmas], np.float32).T
+        return self._sent(queue, "weights of channels", np.ascontiguousarray(weights), launches)
 
     def _store_frames(
         self, queue, ring: str, pixels: Pixels, first: int, count: int, launches

@@ -1,0 +1,188 @@
+"""The panel's control for the axes of a layer: their letters, and what they mean, in words."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from qtpy.QtCore import Qt, Signal
+from qtpy.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWidget
+
+from napari_gpu_denoise._napari.parts import caption, wrapped
+from napari_gpu_denoise.axes import UNNAMED, check_axes
+from napari_gpu_denoise.errors import AxesError
+
+_SPOKEN_AXES = {
+    "T": ("time point", "time points"),
+    "Z": ("slice", "slices"),
+    "C": ("channel", "channels"),
+    "S": ("colour sample", "colour samples"),
+}
+_MOST_READINGS = 2
+
+
+class AxesInput(QWidget):
+    """Axis letters, with a line below that says what they mean for this layer.
+
+    Where the layer does not say what an axis is, buttons beside the letters set what it may be.
+
+    Parameters
+    ----------
+    kind : type
+        The entry of FILTERS that the axes are for.
+    parent : QWidget, optional
+    """
+
+    changed = Signal()
+
+    def __init__(self, kind: Any, parent: QWidget | None = None):
+        super().__init__(parent)
+        self._kind = kind
+        self._shape: tuple[int, ...] = ()
+        self.edit = QLineEdit()
+        self.edit.setToolTip(
+            wrapped(
+                "One letter an axis, in the order of the data: T time, Z slices, C channels, "
+                "S colours of RGB, Y, X. Any other letter, or a dot, is an axis of independent "
+                "planes. Time and slices are used only by the settings that ask for them."
+            )
+        )
+        self.edit.setAccessibleName("Axes")
+        self.caption = caption()
+        self.caption.setTextFormat(Qt.TextFormat.PlainText)
+        row = QHBoxLayout()
+        row.setSpacing(4)
+        row.addWidget(self.edit, 1)
+        self.buttons = [self._add_button(row) for _ in range(_MOST_READINGS)]
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(2)
+        layout.addLayout(row)
+        layout.addWidget(self.caption)
+        self.edit.textChanged.connect(lambda _: self._read())
+
+    def _add_button(self, row: QHBoxLayout) -> QPushButton:
+        button = QPushButton()
+        button.clicked.connect(lambda: self.edit.setText(button.text()))
+        button.hide()
+        row.addWidget(button)
+        return button
+
+    def offer(self, axes: str, shape: tuple[int, ...]) -> None:
+        """Take a new layer: its suggested axes and its shape."""
+        # All of the shape at once with its letters: they are read together.
+        self._shape = tuple(shape)
+        self.edit.blockSignals(True)
+        self.edit.setText(axes)
+        self.edit.blockSignals(False)
+        self._read()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape the axes are for; empty when there is no layer."""
+        return self._shape
+
+    def axes(self) -> str:
+        """Return the axes typed.
+
+        Raises
+        ------
+        AxesError
+            If they do not fit the layer.
+        """
+        return check_axes(self.edit.text(), self._shape)
+
+    def letters(self) -> str:
+        """Return the letters typed, whether they fit or not."""
+        return self.edit.text().upper()
+
+    def _read(self) -> None:
+        found: dict[str, str] = {}
+        text = ""
+        try:
+            if self._shape:
+                axes = self.axes()
+                found = readings(axes, self._shape, self._kind)
+                text = explain(axes, self._shape, self._kind)
+        except AxesError as error:
+            text = str(error)
+        self.caption.setText(text)
+        offered = [*found.items(), *[("", "")] * _MOST_READINGS]
+        for button, (letters, meaning) in zip(self.buttons, offered, strict=False):
+            button.setText(letters)
+            button.setToolTip(wrapped(f"Take the layer for {meaning}.") if letters else "")
+            button.setVisible(bool(letters))
+        self.changed.emit()
+
+
+def follows_time(kind: Any) -> bool:
+    """Return whether a filter as it is by default looks along time."""
+    return "T" in kind().joint
+
+
+def readings(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
+    """Return what axes without clear names may be: letters, and what they mean in words.
+
+    Parameters
+    ----------
+    axes : str
+        As `check_axes` returns them.
+    shape : tuple of int
+        Lengths of the axes.
+    kind : type
+        An entry of FILTERS; only what matters to it is offered.
+    """
+    unknown = [i for i, a in enumerate(axes) if a == UNNAMED and shape[i] > 1]
+    if "T" in axes:
+        return {}
+    slices = any(spec.metadata["needs_axis"] == "Z" for spec in dataclasses.fields(kind))
+    meanings: dict[str, str] = {}
+    if len(unknown) == 1:
+        meanings = {"T": "a time-lapse", "Z": "slices of a volume"}
+        if not slices:
+            del meanings["Z"]
+    elif len(unknown) == 2:
+        meanings = {"TZ": "a time-lapse of volumes", "TC": "a time-lapse in several channels"}
+    elif not unknown and follows_time(kind) and "Z" in axes and shape[axes.index("Z")] > 1:
+        # What a file calls slices is often time.
+        unknown, axes = [axes.index("Z")], axes.replace("Z", UNNAMED)
+        meanings = {"T": "a time-lapse"}
+    found = {}
+    for letters, meaning in meanings.items():
+        if not set(letters) & set(axes):
+            named = list(axes)
+            for i, letter in zip(unknown, letters, strict=True):
+                named[i] = letter
+            found["".join(named)] = meaning
+    return found
+
+
+def explain(axes: str, shape: tuple[int, ...], kind: Any) -> str:
+    """Say in words what axes mean for a filter, and what to type where they say too little."""
+    text = describe(axes, shape)
+    found = readings(axes, shape, kind)
+    if follows_time(kind) and "T" not in axes:
+        if not found:
+            return f"{text}. Without an axis T every image is filtered by itself."
+        hint = " or ".join(found)
+        return f"{text}. {kind.title} follows time: name the axis of frames T, as {hint}."
+    if found:
+        hints = ", ".join(f"for {meaning} type {letters}" for letters, meaning in found.items())
+        text += f". {hints[0].upper()}{hints[1:]}."
+    return text
+
+
+def describe(axes: str, shape: tuple[int, ...]) -> str:
+    """Say in words what axes mean, such as ``"16 time points, 192 by 208 pixels"``."""
+    lengths = dict(zip(axes, shape, strict=True))
+    independent = 1
+    words = []
+    for letter, length in zip(axes, shape, strict=True):
+        if letter in _SPOKEN_AXES:
+            words.append(f"{length} {_SPOKEN_AXES[letter][length != 1]}")
+        elif letter not in "YX":
+            independent *= length
+    if independent > 1:
+        words.append(f"{independent} independent planes")
+    size = f"{lengths['Y']} by {lengths['X']} pixels"
+    return ", ".join([*words, size])

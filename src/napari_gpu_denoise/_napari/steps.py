@@ -1,0 +1,208 @@
+"""One run as a generator: read the data, filter it, tell how far it is; no Qt, no napari."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise import run
+from napari_gpu_denoise._napari import reading, storage
+from napari_gpu_denoise._napari.reading import Stage, at
+from napari_gpu_denoise.axes import check_axes, output_dtype
+from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
+from napari_gpu_denoise.prepare import convert, put_together, settings_for
+from napari_gpu_denoise.sigma import resolve_sigma
+from napari_gpu_denoise.streaming import FrameStream
+from napari_gpu_denoise.tiles import span_around
+from napari_gpu_denoise.video import over_time
+
+
+@dataclass(frozen=True)
+class Request:
+    """All that a run needs; nothing of it is a napari or Qt object.
+
+    Attributes
+    ----------
+    data : array-like
+        What to filter: NumPy, dask, zarr, anything that can be sliced.
+    settings : dataclass instance
+        An entry of FILTERS, filled in.
+    sigma : float, tuple of float or None
+        None to estimate.
+    axes, dtype, nonfinite, device, memory_limit
+        As `run.denoise_steps` takes them.
+    alpha : bool
+        Whether the last axis is RGBA: alpha then passes as it is.
+    frame : int or None
+        The one frame along T that is wanted; None for all there is.
+    """
+
+    data: Any = field(repr=False)
+    settings: Any
+    sigma: float | tuple[float, ...] | None
+    axes: str
+    dtype: str | None
+    nonfinite: str
+    device: Any
+    memory_limit: int | None
+    alpha: bool = False
+    frame: int | None = None
+
+    @property
+    def time(self) -> int | None:
+        """Which axis of the data is time, where it is longer than one frame."""
+        axis = check_axes(self.axes, self.data.shape).find("T")
+        return axis if axis >= 0 and self.data.shape[axis] > 1 else None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments that every way to filter takes."""
+        names = ("dtype", "nonfinite", "device", "memory_limit")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to: a result, or the error that ended it.
+
+    `folder` is where a result that is too large for memory is kept.
+    """
+
+    seconds: float
+    result: run.Result | None = None
+    error: Exception | None = None
+    folder: str | None = None
+
+
+def steps(
+    request: Request, stopped: Callable[[], bool] = lambda: False
+) -> Generator[Stage, None, Outcome]:
+    """Do a run; yields after every part, so that it can be stopped there.
+
+    Where parts are long, `stopped` is asked as well, before frames are read.
+
+    Errors are returned, not raised: superqt takes a RuntimeError out of a generator for the
+    deletion of the worker, and would then never say that it has finished.
+    """
+    started = time.perf_counter()
+    folder = None
+    load_bundled_drivers()
+    try:
+        if request.time is None or not reading.is_lazy(request.data):
+            image = yield from reading.load(request.data)
+            result = yield from _filtered(image, request)
+        elif request.frame is not None:
+            result = yield from _one_frame(request)
+        else:
+            result, folder = yield from _streamed(request, stopped)
+    except Exception as error:
+        return Outcome(time.perf_counter() - started, error=error)
+    return Outcome(time.perf_counter() - started, result, folder=folder)
+
+
+def _filtered(image: np.ndarray, request: Request) -> Generator[Stage, None, run.Result]:
+    """Filter what is in memory: all, or one frame."""
+    yield Stage("Preparing")
+    filtering = run.denoise_steps(
+        image[..., :3] if request.alpha else image,
+        request.settings,
+        request.sigma,
+        axes=request.axes,
+        frames=request.frame,
+        **request.options,
+    )
+    with closing(filtering):
+        result = yield from _stages(filtering)
+    if request.alpha:
+        if request.frame is not None:
+            image = image[at(request.axes.index("T"), slice(request.frame, request.frame + 1))]
+        whole = put_together(result.image, np.s_[..., :3], image, np.s_[..., 3:])
+        result = replace(result, image=whole)
+    return result
+
+
+def _stages(filtering: Generator) -> Generator[Stage, None, run.Result]:
+    while True:
+        try:
+            progress = next(filtering)
+        except StopIteration as end:
+            return end.value
+        yield Stage(f"Denoising: {progress.unit}", progress.done, progress.total)
+
+
+def _one_frame(request: Request) -> Generator[Stage, None, run.Result]:
+    """Filter one frame of lazy data, of which only those are read that the filter looks at."""
+    data, t = request.data, request.time
+    yield Stage("Preparing")
+    found = _noise(request)
+    applied = settings_for(request.settings, request.axes, data.shape)
+    reach = applied.reach.t if over_time(applied) else (0, 0)
+    span = span_around(range(request.frame, request.frame + 1), reach, data.shape[t])
+    start, stop = span.source_start, span.source_stop
+    if over_time(applied) and stop - start == 1:
+        # A single frame would be filtered as one without time.
+        start, stop = (start, 2) if start == 0 else (start - 1, stop)
+    image = yield from reading.load_frames(data, t, range(start, stop))
+    sigma = found.array
+    if sigma.shape[t] > 1:
+        sigma = sigma[at(t, slice(start, stop))]
+    part = replace(request, data=image, sigma=sigma, frame=request.frame - start)
+    result = yield from _filtered(image, part)
+    return replace(result, record=_of_the_whole(result.record, request, found))
+
+
+def _streamed(
+    request: Request, stopped: Callable[[], bool]
+) -> Generator[Stage, None, tuple[run.Result, str | None]]:
+    """Filter lazy data frame by frame; neither they nor a large result are held in memory."""
+    data, t, names = request.data, request.time, request.axes
+    yield Stage("Preparing")
+    found = _noise(request)
+    dtype = output_dtype(request.dtype, np.dtype(data.dtype))
+    image, folder = storage.room_for(tuple(data.shape), dtype)
+
+    def read() -> Generator[np.ndarray, None, None]:
+        for number, frame in enumerate(reading.frames_along(data, t, stopped)):
+            if request.alpha:
+                convert(frame[..., 3:], image[at(t, number)][..., 3:])
+            yield frame[..., :3] if request.alpha else frame
+
+    varies = found.array.shape[t] > 1
+    work = FrameStream(
+        request.settings,
+        read(),
+        (lambda number: found.array[at(t, number)]) if varies else found.array[at(t, 0)],
+        axes=names.replace("T", ""),
+        **request.options,
+    )
+    yield Stage("Denoising: frame", 0, data.shape[t])
+    with closing(iter(work)) as results:
+        for number, frame in enumerate(results):
+            kept = image[at(t, number)]
+            kept[..., : frame.shape[-1]] = frame
+            yield Stage("Denoising: frame", number + 1, data.shape[t])
+    record = _of_the_whole(work.record(), request, found)
+    return run.Result(image, record), folder
+
+
+def _noise(request: Request):
+    """Check or estimate sigma on all of lazy data, as it is for data in memory."""
+    data = reading.Colours(request.data) if request.alpha else request.data
+    return resolve_sigma(request.sigma, data, request.axes)
+
+
+def _of_the_whole(record: run.Record, request: Request, found) -> run.Record:
+    """Return the record of a part with what is known of the whole."""
+    own = tuple(note for note in record.notes if note != "sigma was given for each frame")
+    return replace(
+        record,
+        sigma=found.values,
+        sigma_source=found.source,
+        axes=request.axes,
+        notes=(*found.notes, *own),
+    )
