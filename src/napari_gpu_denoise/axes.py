@@ -227,10 +227,10 @@ class Levels:
             shifted = levels.astype(np.float64) - self.offset
             np.multiply(shifted, 1.0 / self.scale, out=out, casting="unsafe")
 
-    def store(self, values: np.ndarray, out: np.ndarray) -> int:
+    def store(self, values: np.ndarray, out: np.ndarray, *, spare: bool = False) -> int:
         """Write kernel values into `out` as grey levels; return how many were clipped to its range.
 
-        Integer results are rounded to nearest and saturated.
+        Integer results are rounded to nearest and saturated. `spare` values may be overwritten.
         """
         if out.dtype.kind == "f":
             if self.plain:
@@ -243,7 +243,7 @@ class Levels:
         limits = np.iinfo(out.dtype)
         if self.plain and out.dtype.itemsize <= 2:
             # In float32, where these are exact, and without a look at each value if all fit.
-            levels = np.rint(values)
+            levels = np.rint(values, out=values if spare else None)
             if limits.min <= levels.min() and levels.max() <= limits.max:
                 np.copyto(out, levels, casting="unsafe")
                 return 0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-_LEAST_BYTES = 1 << 20
+_LEAST_BYTES = 1 << 21
 _MOST_THREADS = 8
 
 
@@ -19,14 +19,6 @@ _MOST_THREADS = 8
 def _pool() -> ThreadPoolExecutor:
     threads = min(_MOST_THREADS, os.cpu_count() or 1)
     return ThreadPoolExecutor(threads, thread_name_prefix="gpu-denoise-copy")
-
-
-def side_by_side(function: Callable[[Any], Any], items: Iterable) -> list:
-    """Call a function on each of some things, in several threads; return what it returned."""
-    items = list(items)
-    if len(items) < 2 or (os.cpu_count() or 1) == 1:
-        return [function(item) for item in items]
-    return list(_pool().map(function, items))
 
 
 def in_bands(function: Callable[..., Any], *arrays: np.ndarray) -> list:

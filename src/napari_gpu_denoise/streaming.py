@@ -15,7 +15,7 @@ from napari_gpu_denoise.axes import (
     check_numbers,
     output_dtype,
 )
-from napari_gpu_denoise.bands import in_bands, side_by_side
+from napari_gpu_denoise.bands import in_bands
 from napari_gpu_denoise.errors import DeviceMemoryError, ImageError, NonFiniteError
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
@@ -149,6 +149,7 @@ class FrameStream:
         self._live, self._memory_limit = live, memory_limit
         self.device = choose(device)
         self.reads_again = False
+        self.arranged_sigma: FrameSigma | None = None  # that of the last frame
         self.saturated = 0
         self.odd = 0
         self.count = 0
@@ -225,11 +226,6 @@ class FrameStream:
                 f"NaN and infinity cannot be kept in a result of type {self.dtype}: use "
                 "dtype='float32'."
             )
-        if odd is None and array.dtype.kind == "f" and not is_finite(array):
-            raise NonFiniteError(
-                f"Frame {number} holds NaN or infinity: pass nonfinite='keep' to leave them as "
-                "they are and filter the others."
-            )
         if odd is not None:
             self.odd += int(np.count_nonzero(odd))
         sigma = self.sigma
@@ -237,12 +233,21 @@ class FrameStream:
             sigma = self._last_sigma = resolve_sigma(self._sigma_of(number), finite, self.names)
         return _Frame(self, array, finite, odd, sigma)
 
+    def check_finite(self, number: int, values: np.ndarray) -> None:
+        """Refuse a frame, as the kernels see it, if it holds NaN or infinity."""
+        if self.first.dtype.kind == "f" and not is_finite(values):
+            raise NonFiniteError(
+                f"Frame {number} holds NaN or infinity: pass nonfinite='keep' to leave them as "
+                "they are and filter the others."
+            )
+
     def _one_by_one(self, feed: _Feed) -> Generator[np.ndarray, None, None]:
         for number in _count():
             frame = feed.get(number)
             if frame is None:
                 return
             feed.forget(number + 1)
+            self.check_finite(number, frame.source.view)
             if frame.sigma.array.any():
                 steps = execute(
                     frame.source,
@@ -318,8 +323,11 @@ class _Frame:
         self.out = np.empty(given.shape, stream.dtype)
         self.source = arrange(wide, names, settings.joint)
         self.result = arrange(self.out, names, settings.joint)
-        spread = extend_sigma(sigma.array, names, given.shape, settings.smallest)
-        self.frame_sigma = FrameSigma.of(spread, wide.shape, names, settings.joint)
+        self.frame_sigma = stream.arranged_sigma
+        if self.frame_sigma is None or sigma is not stream.sigma:
+            spread = extend_sigma(sigma.array, names, given.shape, settings.smallest)
+            self.frame_sigma = FrameSigma.of(spread, wide.shape, names, settings.joint)
+            stream.arranged_sigma = self.frame_sigma
 
     def finished(self) -> np.ndarray:
         """Return the result, with what was not to be filtered as it was given."""
@@ -360,7 +368,16 @@ class _Feed:
 
     def reader(self, video: int):
         """Return what `FrameFlow.run` reads one of the videos by."""
-        levels = self._stream.levels
+        levels, told = self._stream.levels, {}
+
+        def noise(sigma: FrameSigma, channels: int, slices: int) -> np.ndarray:
+            # Nearly always that of the frame before.
+            if told.get("of") is not sigma:
+                here = Span(video, video + 1, video, video + 1, video + 1)
+                at = Tile(0, here, Span.whole(slices), *_ONE, channels)
+                values = sigma.levels(at, levels.scale).ravel().astype(np.float64)
+                told.update({"of": sigma, "values": values})
+            return told["values"]
 
         def read(first: int, host: np.ndarray) -> list[FrameNote]:
             notes = []
@@ -372,9 +389,10 @@ class _Feed:
                 planes = [frame.source.frame(0, video, c) for c in channels]
                 for plane, values in zip(planes, host[:, k], strict=True):
                     in_bands(levels.load, plane, values)
-                here = Span(video, video + 1, video, video + 1, video + 1)
-                at = Tile(0, here, Span.whole(planes[0].shape[0]), *_ONE, len(planes))
-                sigma = frame.frame_sigma.levels(at, levels.scale).ravel().astype(np.float64)
+                self._stream.check_finite(first + k, host[:, k])
+                sigma = noise(frame.frame_sigma, len(planes), planes[0].shape[0])
+                if levels.plain:
+                    planes = list(host[:, k])  # the same, and in the cache
                 notes.append(note_frame(planes, sigma, levels, brightness=self._brightness))
             return notes
 
@@ -384,14 +402,14 @@ class _Feed:
         """Return what `FrameFlow.run` writes one of the videos by."""
 
         def write(first: int, values: np.ndarray) -> None:
-            def store(k: int) -> int:
+            levels = self._stream.levels
+            for k in range(values.shape[1]):
                 frame = self._held[first + k]
-                outs = [frame.result.frame(0, video, c) for c in range(values.shape[0])]
-                ny, nx = outs[0].shape[-2:]
-                kept = values[:, k, :, :ny, :nx]
-                return sum(map(self._stream.levels.store, kept, outs))
-
-            self._stream.saturated += sum(side_by_side(store, range(values.shape[1])))
+                for c in range(values.shape[0]):
+                    out = frame.result.frame(0, video, c)
+                    ny, nx = out.shape[-2:]
+                    kept = values[c, k, :, :ny, :nx]
+                    self._stream.saturated += levels.store(kept, out, spare=True)
 
         return write
 

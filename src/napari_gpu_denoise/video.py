@@ -27,7 +27,7 @@ from napari_gpu_denoise.tiles import Reach, Span, Tile, split
 
 # Pixels that a launch should be given, for small frames not to waste it, and most frames at once.
 _BUSY = {"CPU": 1 << 16, "simulator": 1 << 14}
-_BUSY_GPU = 1 << 22
+_BUSY_GPU = 1 << 23
 _MOST_FRAMES = 16
 # Memory that is not exceeded only to take more frames at once.
 _MODEST_BYTES = 1 << 30
@@ -414,6 +414,7 @@ class _Work:
 
     def __init__(self, source: Frames, out: Frames, levels: Levels, settings: Filter, sigma):
         self.source, self.out, self.levels, self.sigma = source, out, levels, sigma
+        self._store = partial(levels.store, spare=True)
         self._brightness = bool(getattr(settings, "flicker", False))
         self._notes: dict[tuple[int, int], FrameNote] = {}
         self.saturated = 0
@@ -465,7 +466,7 @@ class _Work:
         for c in range(tile.channels):
             for k in range(kept.shape[1]):
                 frame = out.frame(tile.sequence, t + k, c)[region]
-                self.saturated += sum(in_bands(self.levels.store, kept[c, k], frame))
+                self.saturated += sum(in_bands(self._store, kept[c, k], frame))
 
 
 def frame_budget(

@@ -3,9 +3,9 @@
     python tests/benchmarks/quality_video.py [--sigmas 10 20 40] [--seeds 0 1 2] [--device N]
 
 The video is the tractor clip of the shared data: 10 frames of 540 x 800, luminance, with white
-Gaussian noise, neither rounded nor clipped. PSNR is the mean over frames, peak 255. "Flicker" is the
-standard deviation, in grey levels, of how the error of a pixel changes from one frame to the next,
-where the clean frames hardly change (the mean over 9 x 9 pixels of the difference is below 1).
+Gaussian noise, neither rounded nor clipped. PSNR is the mean over frames, peak 255. "Flicker" is
+the standard deviation, in grey levels, of how the error of a pixel changes from one frame to the
+next, where the clean frames hardly change (their mean difference over 9 x 9 pixels is below 1).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from scipy.ndimage import uniform_filter
 
 import napari_gpu_denoise as gd
 
-VIDEO = {"patch": 16, "frames_before": 4, "frames_after": 4}
 # As Davy and Ehret 2020, section 4.2, and the video paper of 2007 give them.
 PAPER = {
     **{"motion": False, "window": 7, "window_next": 5, "per_frame": 2},
@@ -29,7 +28,6 @@ PAPER = {
 FILTERS = {
     "NL-means, frame by frame": gd.NLMeans(),
     "NL-means, over time": gd.NLMeans.of(profile="video"),
-    "NL-means, over time, patch 16, step 4": gd.NLMeans(**VIDEO),
     "BM3D fast, frame by frame": gd.BM3D.of(profile="fast"),
     "BM3D normal, frame by frame": gd.BM3D(),
     "VBM3D": gd.VBM3D(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 from typing import Any
 
 from qtpy.QtCore import Qt, Signal
@@ -49,7 +50,8 @@ class AxesInput(QWidget):
         )
         self.edit.setAccessibleName("Axes")
         self.caption = caption()
-        self.caption.setTextFormat(Qt.TextFormat.PlainText)
+        # Not left to Qt's guess, which takes escaped text without tags for plain text.
+        self.caption.setTextFormat(Qt.TextFormat.RichText)
         row = QHBoxLayout()
         row.setSpacing(4)
         row.addWidget(self.edit, 1)
@@ -103,9 +105,10 @@ class AxesInput(QWidget):
             if self._shape:
                 axes = self.axes()
                 found = readings(axes, self._shape, self._kind)
-                text = explain(axes, self._shape, self._kind)
+                text = html.escape(describe(axes, self._shape), quote=False)
+                text += self._advice(axes, found)
         except AxesError as error:
-            text = str(error)
+            text = html.escape(str(error), quote=False)
         self.caption.setText(text)
         offered = [*found.items(), *[("", "")] * _MOST_READINGS]
         for button, (letters, meaning) in zip(self.buttons, offered, strict=False):
@@ -113,6 +116,17 @@ class AxesInput(QWidget):
             button.setToolTip(wrapped(f"Take the layer for {meaning}.") if letters else "")
             button.setVisible(bool(letters))
         self.changed.emit()
+
+    def _advice(self, axes: str, found: dict[str, str]) -> str:
+        """Say what to type where axes say too little; stressed where the filter needs it."""
+        if follows_time(self._kind) and "T" not in axes:
+            title = self._kind.title
+            if not found:
+                return f". {title} follows time: without an axis T every image is filtered alone."
+            hint = " or ".join(found)
+            return f". <b>{title} follows time: name the axis of frames T, as {hint}.</b>"
+        hints = ", ".join(f"for {meaning} type {letters}" for letters, meaning in found.items())
+        return f". {hints[0].upper()}{hints[1:]}." if hints else ""
 
 
 def follows_time(kind: Any) -> bool:
@@ -155,21 +169,6 @@ def readings(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
                 named[i] = letter
             found["".join(named)] = meaning
     return found
-
-
-def explain(axes: str, shape: tuple[int, ...], kind: Any) -> str:
-    """Say in words what axes mean for a filter, and what to type where they say too little."""
-    text = describe(axes, shape)
-    found = readings(axes, shape, kind)
-    if follows_time(kind) and "T" not in axes:
-        if not found:
-            return f"{text}. Without an axis T every image is filtered by itself."
-        hint = " or ".join(found)
-        return f"{text}. {kind.title} follows time: name the axis of frames T, as {hint}."
-    if found:
-        hints = ", ".join(f"for {meaning} type {letters}" for letters, meaning in found.items())
-        text += f". {hints[0].upper()}{hints[1:]}."
-    return text
 
 
 def describe(axes: str, shape: tuple[int, ...]) -> str:

@@ -1,4 +1,4 @@
-"""The panel's controls for what is not a setting: layer, noise, device; axes are in `axes_input`."""
+"""The panel's controls for what is not a setting: layer, noise, device."""
 
 from __future__ import annotations
 

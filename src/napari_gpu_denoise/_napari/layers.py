@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from napari_gpu_denoise import samples
 from napari_gpu_denoise.axes import check_axes
 from napari_gpu_denoise.errors import LayerError
 
 if TYPE_CHECKING:
+    import napari.components
     import napari.layers
     import napari.viewer
-    import numpy as np
 
 METADATA_KEY = "napari-gpu-denoise"
 
@@ -157,7 +159,7 @@ def add_result(
     source : Source
         The layer as captured at the start.
     image : ndarray
-        Same shape as the source's data.
+        Same shape as the source's data, or one frame of it.
     title : str
         What is put after the source's name, in brackets; napari numbers a name that is taken.
     provenance : dict
@@ -171,6 +173,41 @@ def add_result(
     attributes = {**source.attributes, "metadata": metadata, "name": f"{source.name} ({title})"}
     # multiscale=False: napari would otherwise guess from the shape.
     return viewer.add_image(image, multiscale=False, **attributes)
+
+
+def frame_shown(layer: napari.layers.Image, axes: str, dims: napari.components.Dims) -> int | None:
+    """Return which frame along T of a layer the viewer shows.
+
+    Parameters
+    ----------
+    layer : napari.layers.Image
+    axes : str
+        Axes of its data.
+    dims : napari.components.Dims
+        The viewer's; its world may have more axes, and other units, than the layer's data.
+
+    Returns
+    -------
+    int or None
+        From 0; None where there is no axis T, where T is drawn along the screen, and where the
+        slider stands on no frame of the layer.
+    """
+    axis = axes.find("T")
+    if not 0 <= axis < layer.ndim or axis + dims.ndim - layer.ndim in dims.displayed:
+        return None
+    # Rounded as napari does.
+    frame = int(np.round(layer.world_to_data(dims.point)[axis]))
+    return frame if 0 <= frame < finest(layer).shape[axis] else None
+
+
+def at_frame(source: Source, axis: int, frame: int) -> Source:
+    """Return a source whose attributes put one frame where it is shown in the whole stack."""
+    from napari.utils.transforms import Affine
+
+    given = {name: source.attributes[name] for name in ("scale", "translate", "rotate", "shear")}
+    first = np.zeros(len(given["scale"]))
+    first[axis] = frame
+    return replace(source, attributes={**source.attributes, "translate": Affine(**given)(first)})
 
 
 def suggest_axes(layer: napari.layers.Image, dims_labels: Sequence[str] = ()) -> str:

@@ -9,10 +9,13 @@ from qtpy.QtCore import QEvent, QTimer
 from qtpy.QtWidgets import QApplication
 
 from napari_gpu_denoise._napari import layers, preferences
+from napari_gpu_denoise._napari.reading import Stage
 from napari_gpu_denoise._napari.snippets import Choices, command_line, python_call
+from napari_gpu_denoise._napari.steps import Outcome, Request
+from napari_gpu_denoise._napari.storage import gigabytes
 from napari_gpu_denoise._napari.view import PanelView
-from napari_gpu_denoise._napari.worker import Job, Outcome, Request, Stage
-from napari_gpu_denoise.errors import DenoiseError, NonFiniteError
+from napari_gpu_denoise._napari.worker import Job
+from napari_gpu_denoise.errors import DenoiseError, LayerError, NonFiniteError
 
 if TYPE_CHECKING:
     import napari.viewer
@@ -34,6 +37,7 @@ class DenoisePanel(PanelView):
         super().__init__(viewer)
         self._viewer = viewer
         self._source: layers.Source | None = None
+        self._frame: int | None = None
         # At most one; a list of its own, so that it can be reached when the panel is gone.
         self._jobs: list[Job] = []
         self.destroyed.connect(lambda _=None, jobs=self._jobs: _abandon(jobs))
@@ -46,12 +50,50 @@ class DenoisePanel(PanelView):
     def _connect(self) -> None:
         self.layer.chosen.connect(self._take_layer)
         self.axes.changed.connect(lambda: self.form.set_axes(self.axes.letters()))
+        self.axes.changed.connect(self._follow_frame)
+        self.one_frame.toggled.connect(lambda _: self._follow_frame())
+        self._follow_slider()
         self.form.changed.connect(self._check)
         self.run_button.clicked.connect(lambda: self.run())
         self.cancel_button.clicked.connect(lambda: self.cancel())
         self.reset_button.clicked.connect(lambda: self.reset())
         self.python_button.clicked.connect(lambda: self.copy_python())
         self.command_button.clicked.connect(lambda: self.copy_command())
+
+    def _follow_slider(self) -> None:
+        dims, follow = self._viewer.dims, self._follow_frame
+        events = [getattr(dims.events, name) for name in ("current_step", "ndisplay", "order")]
+        for event in events:
+            event.connect(follow)
+
+        def leave(_: object = None) -> None:
+            for event in events:
+                event.disconnect(follow)
+
+        self.destroyed.connect(leave)
+
+    def _follow_frame(self, event: object = None) -> None:
+        """Offer the frame that the viewer shows."""
+        layer = self.layer.layer()
+        try:
+            axes = self.axes.axes() if layer is not None else ""
+        except DenoiseError:
+            axes = ""
+        if "T" not in axes:
+            self.show_frame(None, "Name an axis T above to use it.")
+        else:
+            self.show_frame(layers.frame_shown(layer, axes, self._viewer.dims))
+
+    def _chosen_frame(self, layer: Any, axes: str) -> int | None:
+        if layer is None or not (self.one_frame.isEnabled() and self.one_frame.isChecked()):
+            return None
+        frame = layers.frame_shown(layer, axes, self._viewer.dims)
+        if frame is None:
+            raise LayerError(
+                f"The viewer shows no single frame of {layer.name!r}: move the slider of T to one, "
+                "or untick Only the frame shown."
+            )
+        return frame
 
     # napari calls this whenever layers come, go, move or are renamed
     def reset_choices(self, event: object = None) -> None:
@@ -66,15 +108,16 @@ class DenoisePanel(PanelView):
         DenoiseError
             If something typed does not fit.
         """
-        layer = self.layer.layer()
+        layer, axes = self.layer.layer(), self.axes.axes()
         return Choices(
             settings=self.form.settings(),
             sigma=self.sigma.sigma(),
-            axes=self.axes.axes(),
+            axes=axes,
             dtype=self.dtype.currentData(),
             nonfinite=self.nonfinite.currentData(),
             device=self.device.device(),
             alpha=layer is not None and layers.has_alpha(layer),
+            frame=self._chosen_frame(layer, axes),
         )
 
     def run(self) -> None:
@@ -99,9 +142,12 @@ class DenoisePanel(PanelView):
             device=choices.device,
             memory_limit=preferences.read().memory_limit,
             alpha=choices.alpha,
+            frame=choices.frame,
         )
+        if choices.frame is not None:
+            source = layers.at_frame(source, choices.axes.index("T"), choices.frame)
         job = Job(request, f"{self.filter.title} of {source.name}")
-        self._source = source
+        self._source, self._frame = source, choices.frame
         self._jobs.append(job)
         job.worker.yielded.connect(self._on_stage)
         job.worker.returned.connect(self._on_outcome)
@@ -114,7 +160,7 @@ class DenoisePanel(PanelView):
         for job in self._jobs:
             job.stop()
             self.cancel_button.setEnabled(False)
-            self.say("Stopping after this tile …")
+            self.say("Stopping …")
 
     def reset(self) -> None:
         """Set everything but the layer to its default."""
@@ -123,6 +169,7 @@ class DenoisePanel(PanelView):
         self.device.reset()
         self.dtype.setCurrentIndex(0)
         self.nonfinite.setCurrentIndex(0)
+        self.one_frame.setChecked(False)
         self._take_layer()
 
     def copy_python(self) -> None:
@@ -142,14 +189,15 @@ class DenoisePanel(PanelView):
         layer = self.layer.layer()
         try:
             layers.capture(layer)
-            path = layers.file_of(layer)
-            text = command_line(self.choices(), path)
+            path, choices = layers.file_of(layer), self.choices()
+            text = command_line(choices, path)
         except DenoiseError as error:
             self._refuse(error)
             return
         QApplication.clipboard().setText(text)
         hint = "." if path else ": put the name of the image's file for INPUT.tif."
-        self.say(f"Command line copied{hint}")
+        every = "" if choices.frame is None else " It filters all frames."
+        self.say(f"Command line copied{hint}{every}")
 
     def changeEvent(self, event: QEvent) -> None:
         """Stop the run when the panel is taken out of its dock, which is how napari closes it."""
@@ -187,25 +235,36 @@ class DenoisePanel(PanelView):
         self._jobs[0].show(stage)
 
     def _on_outcome(self, outcome: Outcome) -> None:
-        if not self._jobs:
+        # Cancel may be heard when the result is already on its way here.
+        if not self._jobs or self._jobs[0].worker.abort_requested:
             return
         if outcome.result is None:
             self._refuse(outcome.error)
             return
-        record = outcome.result.record
+        record, title = outcome.result.record, self.filter.title
+        provenance = record.as_dict()
+        if self._frame is not None:
+            title, provenance["frame"] = f"{title}, frame {self._frame}", self._frame
         try:
             layers.add_result(
                 self._viewer,
                 self._source,
                 outcome.result.image,
-                self.filter.title,
-                record.as_dict(),
+                title,
+                provenance,
             )
         except Exception as error:
             self._refuse(error)
             return
         self.sigma.show_used(record.sigma)
-        self.say(told(record, outcome.seconds))
+        text = told(record, outcome.seconds)
+        if outcome.folder is not None:
+            text += (
+                f" The result, {gigabytes(outcome.result.image.nbytes)}, is kept in a temporary "
+                f"file in {outcome.folder} until its layer is removed or napari ends: save it to "
+                "keep it."
+            )
+        self.say(text)
 
     def _on_finished(self) -> None:
         stopped = any(job.worker.abort_requested for job in self._jobs)

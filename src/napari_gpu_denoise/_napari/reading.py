@@ -34,17 +34,28 @@ def is_lazy(data: Any) -> bool:
     return isinstance(base, mmap.mmap) or not isinstance(data, np.ndarray)
 
 
-class Colours:
-    """Data of RGBA without the alpha, for those that read single planes of it."""
+class Planes:
+    """Lazy data for those that read single planes of it, until they are stopped.
 
-    def __init__(self, data: Any):
-        self._data = data
-        self.shape, self.dtype = (*data.shape[:-1], 3), data.dtype
-        self.ndim, self.size = len(self.shape), math.prod(self.shape)
+    Parameters
+    ----------
+    data : array-like
+    stopped : callable
+        Once it says so, reading raises `Cancelled`.
+    alpha : bool
+        Whether the last of the colour samples is alpha, and left out.
+    """
+
+    def __init__(self, data: Any, stopped: Callable[[], bool], alpha: bool):
+        self._data, self._stopped, self._alpha = data, stopped, alpha
+        self.shape = (*data.shape[:-1], 3) if alpha else tuple(data.shape)
+        self.dtype, self.ndim, self.size = data.dtype, len(self.shape), math.prod(self.shape)
 
     def __getitem__(self, index: tuple) -> Any:
-        last = slice(3) if index[-1] == slice(None) else index[-1]
-        return self._data[(*index[:-1], last)]
+        _go_on(self._stopped)
+        if self._alpha and index[-1] == slice(None):
+            index = (*index[:-1], slice(3))
+        return self._data[index]
 
 
 def at(axis: int, where: int | slice) -> tuple[int | slice, ...]:
@@ -89,11 +100,15 @@ def frames_along(
     for part in _slabs(data, axis, range(data.shape[axis])):
         slab = None
         for number in range(part.start, part.stop):
-            if stopped():
-                raise Cancelled("The run was cancelled: no result was made.")
+            _go_on(stopped)
             if slab is None:
                 slab = np.asarray(data[at(axis, part)])
             yield slab[at(axis, number - part.start)]
+
+
+def _go_on(stopped: Callable[[], bool]) -> None:
+    if stopped():
+        raise Cancelled("The run was cancelled: no result was made.")
 
 
 def _cuts(data: Any, axis: int) -> list[slice]:

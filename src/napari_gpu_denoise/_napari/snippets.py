@@ -33,6 +33,8 @@ class Choices:
         None for the best there is.
     alpha : bool
         Whether the image is RGBA; its alpha is not filtered.
+    frame : int or None
+        The one frame along T that is wanted; None for all there is.
     """
 
     settings: Any
@@ -42,6 +44,7 @@ class Choices:
     nonfinite: str = "raise"
     device: int | str | None = None
     alpha: bool = False
+    frame: int | None = None
 
     def said_settings(self) -> dict[str, Any]:
         """Return the fewest arguments that say the settings, by name; ``profile`` may be one."""
@@ -70,7 +73,10 @@ def python_call(choices: Choices, layer_name: str, multiscale: bool = False) -> 
     arguments = {"sigma": choices.sigma}
     if choices.axes != check_axes(None, (1,) * len(choices.axes)):
         arguments["axes"] = choices.axes
-    arguments |= choices.said_settings()
+    if choices.frame is None:
+        arguments |= choices.said_settings()
+    else:
+        arguments["frames"] = choices.frame
     defaults = {field.name: field.default for field in dataclasses.fields(Choices)}
     for name in ("dtype", "nonfinite", "device"):
         if (value := getattr(choices, name)) != defaults[name]:
@@ -79,18 +85,33 @@ def python_call(choices: Choices, layer_name: str, multiscale: bool = False) -> 
     image, numpy, rest = "image", "", ""
     if choices.alpha:
         image, numpy = "image[..., :3]", "import numpy as np\n"
-        rest = "denoised = np.concatenate([denoised, image[..., 3:]], axis=-1)\n"
+        frame = ""
+        if choices.frame is not None:
+            frame = ":, " * choices.axes.index("T") + f"{choices.frame}:{choices.frame + 1}, "
+        rest = f"denoised = np.concatenate([denoised, image[{frame}..., 3:]], axis=-1)\n"
+    call = f"{choices.settings.name}({image}{given})"
+    if choices.frame is not None:
+        call = f"denoise({image}, gd.{_constructor(choices)}{given}).image"
     return (
         f"import napari_gpu_denoise as gd\n{numpy}"
         "\n"
         f"image = viewer.layers[{layer_name!r}].data{level}\n"
-        f"denoised = gd.{choices.settings.name}({image}{given})\n"
+        f"denoised = gd.{call}\n"
         f"{rest}"
     )
 
 
+def _constructor(choices: Choices) -> str:
+    said = choices.said_settings()
+    made = "of" if "profile" in said else ""
+    words = ", ".join(f"{name}={value!r}" for name, value in said.items())
+    return f"{type(choices.settings).__name__}{'.' * bool(made)}{made}({words})"
+
+
 def command_line(choices: Choices, path: str | None) -> str:
     """Return the shell command that filters a file as the panel filters its layer.
+
+    It filters all frames: there is no option for one.
 
     Parameters
     ----------

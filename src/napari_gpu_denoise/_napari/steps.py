@@ -13,10 +13,11 @@ import numpy as np
 from napari_gpu_denoise import run
 from napari_gpu_denoise._napari import reading, storage
 from napari_gpu_denoise._napari.reading import Stage, at
-from napari_gpu_denoise.axes import check_axes, output_dtype
+from napari_gpu_denoise.axes import Levels, check_axes, is_plain, output_dtype, value_range
+from napari_gpu_denoise.errors import DeviceMemoryError, NonFiniteError
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.prepare import convert, put_together, settings_for
-from napari_gpu_denoise.sigma import resolve_sigma
+from napari_gpu_denoise.sigma import Sigma, resolve_sigma
 from napari_gpu_denoise.streaming import FrameStream
 from napari_gpu_denoise.tiles import span_around
 from napari_gpu_denoise.video import over_time
@@ -97,7 +98,7 @@ def steps(
             image = yield from reading.load(request.data)
             result = yield from _filtered(image, request)
         elif request.frame is not None:
-            result = yield from _one_frame(request)
+            result = yield from _one_frame(request, stopped)
         else:
             result, folder = yield from _streamed(request, stopped)
     except Exception as error:
@@ -135,11 +136,11 @@ def _stages(filtering: Generator) -> Generator[Stage, None, run.Result]:
         yield Stage(f"Denoising: {progress.unit}", progress.done, progress.total)
 
 
-def _one_frame(request: Request) -> Generator[Stage, None, run.Result]:
+def _one_frame(request: Request, stopped: Callable[[], bool]) -> Generator[Stage, None, run.Result]:
     """Filter one frame of lazy data, of which only those are read that the filter looks at."""
     data, t = request.data, request.time
     yield Stage("Preparing")
-    found = _noise(request)
+    found = _noise(request, stopped)
     applied = settings_for(request.settings, request.axes, data.shape)
     reach = applied.reach.t if over_time(applied) else (0, 0)
     span = span_around(range(request.frame, request.frame + 1), reach, data.shape[t])
@@ -153,7 +154,13 @@ def _one_frame(request: Request) -> Generator[Stage, None, run.Result]:
         sigma = sigma[at(t, slice(start, stop))]
     part = replace(request, data=image, sigma=sigma, frame=request.frame - start)
     result = yield from _filtered(image, part)
-    return replace(result, record=_of_the_whole(result.record, request, found))
+    record = replace(
+        result.record,
+        sigma=found.values,
+        sigma_source=found.source,
+        notes=(*found.notes, *result.record.notes),
+    )
+    return replace(result, record=record)
 
 
 def _streamed(
@@ -162,7 +169,10 @@ def _streamed(
     """Filter lazy data frame by frame; neither they nor a large result are held in memory."""
     data, t, names = request.data, request.time, request.axes
     yield Stage("Preparing")
-    found = _noise(request)
+    found = _noise(request, stopped)
+    levels = None
+    if not is_plain(np.dtype(data.dtype)):
+        levels = yield from _levels(request, stopped)
     dtype = output_dtype(request.dtype, np.dtype(data.dtype))
     image, folder = storage.room_for(tuple(data.shape), dtype)
 
@@ -178,31 +188,51 @@ def _streamed(
         read(),
         (lambda number: found.array[at(t, number)]) if varies else found.array[at(t, 0)],
         axes=names.replace("T", ""),
+        levels=levels,
         **request.options,
     )
     yield Stage("Denoising: frame", 0, data.shape[t])
-    with closing(iter(work)) as results:
-        for number, frame in enumerate(results):
-            kept = image[at(t, number)]
-            kept[..., : frame.shape[-1]] = frame
-            yield Stage("Denoising: frame", number + 1, data.shape[t])
-    record = _of_the_whole(work.record(), request, found)
-    return run.Result(image, record), folder
+    try:
+        with closing(iter(work)) as results:
+            for number, frame in enumerate(results):
+                kept = image[at(t, number)]
+                kept[..., : frame.shape[-1]] = frame
+                yield Stage("Denoising: frame", number + 1, data.shape[t])
+    except DeviceMemoryError as error:
+        if work.count:
+            raise
+        if image.nbytes >= storage.LARGEST_IN_MEMORY:
+            raise DeviceMemoryError(
+                "The device has too little memory for whole frames of this size: use fewer frames "
+                "before and after, choose another device, or open a part of the stack."
+            ) from error
+        # In parts of frames it may fit.
+        whole = yield from reading.load(data)
+        return (yield from _filtered(whole, request)), None
+    return run.Result(image, work.record(found, names)), folder
 
 
-def _noise(request: Request):
+def _levels(request: Request, stopped: Callable[[], bool]) -> Generator[Stage, None, Levels]:
+    """Choose how grey levels become pixels from the range of all frames, as for data in memory."""
+    data, t = request.data, request.time
+    ends, odd = [], 0
+    for number, frame in enumerate(reading.frames_along(data, t, stopped)):
+        yield Stage("Reading: frame", number, data.shape[t])
+        values = frame[..., :3] if request.alpha else frame
+        if values.dtype.kind == "f":
+            finite = np.isfinite(values)
+            odd += values.size - int(np.count_nonzero(finite))
+            values = values[finite]
+        if values.size:
+            ends.append(value_range(values))
+    if odd and request.nonfinite == "raise":
+        raise NonFiniteError(f"{odd} pixels are NaN or infinite: they can be left in place.")
+    if not ends:
+        return Levels(0, 1.0)
+    return Levels.spanning(min(low for low, _ in ends), max(high for _, high in ends))
+
+
+def _noise(request: Request, stopped: Callable[[], bool]) -> Sigma:
     """Check or estimate sigma on all of lazy data, as it is for data in memory."""
-    data = reading.Colours(request.data) if request.alpha else request.data
-    return resolve_sigma(request.sigma, data, request.axes)
-
-
-def _of_the_whole(record: run.Record, request: Request, found) -> run.Record:
-    """Return the record of a part with what is known of the whole."""
-    own = tuple(note for note in record.notes if note != "sigma was given for each frame")
-    return replace(
-        record,
-        sigma=found.values,
-        sigma_source=found.source,
-        axes=request.axes,
-        notes=(*found.notes, *own),
-    )
+    planes = reading.Planes(request.data, stopped, request.alpha)
+    return resolve_sigma(request.sigma, planes, request.axes)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import (
+    QCheckBox,
     QGridLayout,
     QProgressBar,
     QPushButton,
@@ -17,8 +18,9 @@ from qtpy.QtWidgets import (
 from superqt import QCollapsible
 
 from napari_gpu_denoise._napari import preferences
+from napari_gpu_denoise._napari.axes_input import AxesInput
 from napari_gpu_denoise._napari.form import SettingsForm
-from napari_gpu_denoise._napari.inputs import AxesInput, DeviceInput, LayerInput, SigmaInput
+from napari_gpu_denoise._napari.inputs import DeviceInput, LayerInput, SigmaInput
 from napari_gpu_denoise._napari.parts import (
     Scrolled,
     caption,
@@ -48,7 +50,7 @@ class PanelView(QWidget):
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__()
         self.layer = LayerInput(viewer)
-        self.axes = AxesInput()
+        self.axes = AxesInput(self.filter)
         self.sigma = SigmaInput()
         self.form = SettingsForm(self.filter)
         self.dtype = choice(
@@ -61,7 +63,8 @@ class PanelView(QWidget):
             "What to do when the image holds NaN or infinity.",
         )
         self.device = DeviceInput(preferences.read().device)
-        self.run_button = QPushButton("Run")
+        self.one_frame = QCheckBox()
+        self.run_button = QPushButton()
         self.cancel_button = QPushButton("Cancel")
         self.reset_button = QPushButton("Reset to defaults")
         self.python_button = QPushButton("Copy Python call")
@@ -71,6 +74,7 @@ class PanelView(QWidget):
         # Not left to Qt's guess, which takes escaped text without tags for plain text.
         self.status.setTextFormat(Qt.TextFormat.RichText)
         self._arrange()
+        self.show_frame(None, "Name an axis T above to use it.")
         self.show_idle()
 
     def _arrange(self) -> None:
@@ -100,12 +104,13 @@ class PanelView(QWidget):
 
         buttons = QGridLayout()
         buttons.setSpacing(6)
-        buttons.addWidget(self.run_button, 0, 0)
-        buttons.addWidget(self.cancel_button, 0, 1)
-        buttons.addWidget(self.progress, 1, 0, 1, 2)
-        buttons.addWidget(self.status, 2, 0, 1, 2)
-        buttons.addWidget(self.python_button, 3, 0)
-        buttons.addWidget(self.command_button, 3, 1)
+        buttons.addWidget(self.one_frame, 0, 0, 1, 2)
+        buttons.addWidget(self.run_button, 1, 0)
+        buttons.addWidget(self.cancel_button, 1, 1)
+        buttons.addWidget(self.progress, 2, 0, 1, 2)
+        buttons.addWidget(self.status, 3, 0, 1, 2)
+        buttons.addWidget(self.python_button, 4, 0)
+        buttons.addWidget(self.command_button, 4, 1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 8)
         layout.addWidget(scrolled, 1)
@@ -116,7 +121,7 @@ class PanelView(QWidget):
         self.progress.setSizePolicy(keep_room)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
         self.run_button.setToolTip(wrapped("Denoise the layer; the result is a new layer."))
-        self.cancel_button.setToolTip(wrapped("Stop at the next tile; no layer is added."))
+        self.cancel_button.setToolTip(wrapped("Stop at the next tile or frame; no layer is added."))
         self.python_button.setToolTip(wrapped("Copy the Python lines that do what Run does."))
         self.command_button.setToolTip(wrapped("Copy the shell command that does what Run does."))
 
@@ -128,6 +133,18 @@ class PanelView(QWidget):
         """Show a sentence in the status line, a word of it in bold before it."""
         lead = f"<b>{stressed}</b> " if stressed else ""
         self.status.setText(lead + html.escape(text))
+
+    def show_frame(self, frame: int | None, reason: str = "") -> None:
+        """Offer to filter only the frame the viewer shows, or say why that cannot be."""
+        usable = not reason
+        self.one_frame.setEnabled(usable)
+        number = f": {frame}" if usable and frame is not None else ""
+        self.one_frame.setText(f"Only the frame shown{number}")
+        what = "Filters only the frame at the viewer's time slider, to try settings on. Its pixels "
+        what += "are those of the whole run."
+        self.one_frame.setToolTip(wrapped(reason or what))
+        chosen = usable and self.one_frame.isChecked()
+        self.run_button.setText(f"Run frame{number.replace(':', '')}" if chosen else "Run")
 
     def show_running(self) -> None:
         """Look as in a run: it can be cancelled, not started."""

@@ -52,10 +52,13 @@ class FrameLinks:
         near = before is not None and t - before <= max(self.frames)
         if near and self._means[t] is not None and self._means[before] is not None:
             noise = np.hypot(self._levels[t], self._levels[before]) / math.sqrt(note.block_pixels)
-            pairs = zip(self._means[before], self._means[t], noise, strict=True)
+            pairs = [*zip(self._means[before], self._means[t], noise, strict=True)]
+            if len(mix) == 2 and np.array_equal(*mix):
+                pairs = pairs[:1]  # what is filtered is what is searched
             found = [brightness_change(a, b, float(n)) for a, b, n in pairs]
             if not all(one.is_identity for one in found):
-                self._changed[t] = np.array([_pair(one) for one in found])
+                changed = np.array([_pair(one) for one in found])
+                self._changed[t] = np.broadcast_to(changed, (len(mix), 2))
         self._last = t
 
     def forget(self, before: int) -> None:

@@ -38,8 +38,7 @@ class NLMeans(Settings):
         "normal": {},
         "fine": {"patch": 5, "step": 1},
         "video": {
-            **{"patch": 16, "step": 8, "neighbours": 32},
-            **{"frames_before": 4, "frames_after": 4},
+            **{"patch": 16, "frames_before": 4, "frames_after": 4},
         },
     }
 
