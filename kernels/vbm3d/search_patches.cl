@@ -193,8 +193,11 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
             }
             CANDIDATE coarse[KEPT];
             SHARE(coarse);
-            track.y = place_y(candidate_place(coarse[0]));
-            track.x = place_x(candidate_place(coarse[0]));
+            // In small frames none of them may lie in the image.
+            if (is_candidate(coarse[0])) {
+                track.y = place_y(candidate_place(coarse[0]));
+                track.x = place_x(candidate_place(coarse[0]));
+            }
             for (int k = 0; k < KEPT && COARSE > 1; ++k)
                 own[k] = NO_CANDIDATE;
             width = COARSE > 1 ? NEXT : 0;

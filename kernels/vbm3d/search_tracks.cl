@@ -115,8 +115,11 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
                 OFFER_STRIP(own, coarse, CELL, CELL, COARSE, dt, top, left,
                             top + k * COARSE <= NEAREST / 2 && left + d * COARSE <= NEAREST / 2);
             }
-            track.y = place_y(candidate_place(own[0]));
-            track.x = place_x(candidate_place(own[0]));
+            // In small frames none of them may lie in the image.
+            if (is_candidate(own[0])) {
+                track.y = place_y(candidate_place(own[0]));
+                track.x = place_x(candidate_place(own[0]));
+            }
             #pragma unroll
             for (int k = 0; k < KEPT; ++k)
                 own[k] = NO_CANDIDATE;

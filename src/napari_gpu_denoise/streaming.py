@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -282,6 +284,8 @@ class FrameStream:
         held = session(device)
         with ExitStack() as stack:
             stack.enter_context(device_errors(held))
+            if device.kind not in ("CPU", "simulator") and not live:
+                feed.looker = stack.enter_context(ThreadPoolExecutor(1, "frames in"))
             flows = []
             for video in range(videos):
                 arena = stack.enter_context(borrow(held))
@@ -348,6 +352,8 @@ class _Feed:
         self._held = {0: stream.take(0, stream.first)}
         self._ended = False
         self.known = 1
+        # A thread that looks at frames while others are read.
+        self.looker: ThreadPoolExecutor | None = None
         self._brightness = bool(getattr(stream.settings, "flicker", False))
 
     def get(self, number: int) -> _Frame | None:
@@ -389,14 +395,18 @@ class _Feed:
                 planes = [frame.source.frame(0, video, c) for c in channels]
                 for plane, values in zip(planes, host[:, k], strict=True):
                     in_bands(levels.load, plane, values)
-                self._stream.check_finite(first + k, host[:, k])
                 sigma = noise(frame.frame_sigma, len(planes), planes[0].shape[0])
-                if levels.plain:
-                    planes = list(host[:, k])  # the same, and in the cache
-                notes.append(note_frame(planes, sigma, levels, brightness=self._brightness))
-            return notes
+                look = partial(self._look, first + k, host[:, k], sigma)
+                notes.append(look if self.looker is None else self.looker.submit(look).result)
+            return [note() for note in notes]
 
         return read
+
+    def _look(self, number: int, values: np.ndarray, sigma: np.ndarray) -> FrameNote:
+        """Take note of a frame, from what was made of it: its own pixels may be others by now."""
+        self._stream.check_finite(number, values)
+        # Pixels as the kernels see them.
+        return note_frame(list(values), sigma, Levels(0, 1.0), brightness=self._brightness)
 
     def writer(self, video: int):
         """Return what `FrameFlow.run` writes one of the videos by."""
