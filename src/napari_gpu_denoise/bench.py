@@ -8,6 +8,7 @@ import statistics
 import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 
 import numpy as np
 
@@ -22,9 +23,11 @@ from napari_gpu_denoise.prepare import settings_for
 from napari_gpu_denoise.run import denoise
 from napari_gpu_denoise.sigma import FrameSigma
 from napari_gpu_denoise.tile_sizes import tile_pixels, tile_yield
-from napari_gpu_denoise.tiles import split
+from napari_gpu_denoise.tiles import Span, Tile, split
+from napari_gpu_denoise.video import FrameFlow, FrameNote, frames_at_once, over_time
 
 SIGMA = 20.0
+_FRAMES = 16
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,16 @@ def synthetic(shape: tuple[int, ...], sigma: float = SIGMA, seed: int = 0) -> np
     return (clean + sigma * noise).astype(np.float32)
 
 
+def _read(image: np.ndarray, t: int, host: np.ndarray) -> list[FrameNote]:
+    count = min(host.shape[1], len(image) - t)
+    host[0, :count, 0] = image[t : t + count]
+    return [FrameNote(np.array([SIGMA]))] * count
+
+
+def _drop(t: int, values: np.ndarray) -> None:
+    """Take frames that nobody wants."""
+
+
 def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: int = 5) -> Timing:
     """Time a filter.
 
@@ -90,7 +103,8 @@ def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: i
     settings : Filter
         What to run.
     shape : tuple of int
-        Shape of the input, (y, x) or (planes, y, x).
+        Shape of the input, (y, x) or (planes, y, x). A filter over time takes planes for frames,
+        and of (y, x) makes 16 of them.
     device : Device
         Where to run.
     repeats : int, optional
@@ -100,25 +114,36 @@ def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: i
     -------
     Timing
     """
-    image = synthetic(shape)
     chosen = session(device)
-    names = "." * (len(shape) - 2) + "YX"
+    moving = over_time(settings)
+    if moving and len(shape) == 2:
+        shape = (_FRAMES, *shape)
+    image = synthetic(shape)
+    names = ("T" if moving else ".") * (len(shape) - 2) + "YX"
     applied = settings_for(settings, names, shape)
     source, out = (arrange(a, names, applied.joint) for a in (image, np.empty_like(image)))
     sigma = FrameSigma.of(SIGMA, shape, names, applied.joint)
     pixels = tile_pixels(applied, device, image.size)
     tiles = split(source.shape, applied.reach, pixels, max_yield=tile_yield(applied, device))
     levels = Levels.of(image)
+    if moving:
+        spans = map(Span.whole, source.shape[1:])
+        tiles = [Tile(0, *spans)]
     runs = []
     with device_errors(chosen), borrow(chosen) as arena:
-        pipeline = Pipeline(chosen, arena, applied, profiling=True)
         for _ in range(repeats + 1):
-            pipeline.events.clear()
-            for _ in pipeline.run(tiles, source, out, levels, sigma):
+            if moving:
+                batch = frames_at_once(applied, device, tiles[0], device.memory // 2)
+                flow = FrameFlow(chosen, arena, applied, tiles[0], batch, profiling=True)
+                work = flow.run(partial(_read, image), _drop, stop=len(image))
+            else:
+                flow = Pipeline(chosen, arena, applied, profiling=True)
+                work = flow.run(tiles, source, out, levels, sigma)
+            for _ in work:
                 pass
-            pipeline.drain()
+            flow.drain()
             sums: dict[str, float] = defaultdict(float)
-            for name, event in pipeline.events:
+            for name, event in flow.events:
                 sums[name] += (event.profile.end - event.profile.start) * 1e-9
             runs.append(dict(sums))
         arena.trim()
@@ -126,7 +151,7 @@ def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: i
     calls = []
     for _ in range(repeats + 1):
         start = time.perf_counter()
-        denoise(image, settings, SIGMA, device=device)
+        denoise(image, settings, SIGMA, axes=names, device=device)
         calls.append(time.perf_counter() - start)
     medians = {name: statistics.median(run[name] for run in runs[1:]) for name in runs[0]}
     upload, download = medians.pop("upload"), medians.pop("download")
