@@ -171,6 +171,29 @@ def picture_of_bm3d(viewer, window) -> None:
     save(panel, "panel_bm3d")
 
 
+def picture_of_vbm3d() -> None:
+    """Try VBM3D on the frame shown of a sample, and save what is seen then."""
+    viewer = napari.Viewer(show=False)
+    window = viewer.window._qt_window
+    window.resize(*SIZE)
+    window.show()
+    viewer.open_sample(PLUGIN, "fluorescence")
+    viewer.dims.set_current_step(0, 8)
+    filters = item(item(viewer.window.layers_menu, "Filter").menu(), "Denoise (GPU)").menu()
+    item(filters, "VBM3D (GPU Denoise)").trigger()
+    panel = viewer.window.dock_widgets["VBM3D (GPU Denoise)"]
+    wait_for(lambda: panel.device.caption.text())
+    panel.one_frame.click()
+    panel.run_button.click()
+    wait_for(lambda: not panel.run_button.isEnabled())
+    wait_for(panel.run_button.isEnabled)
+    settle(1)
+    viewer.reset_view()
+    settle(1)
+    save(window, "napari_vbm3d")
+    viewer.close()
+
+
 def readme_picture() -> None:
     """Save noisy, denoised and residual side by side, at one grey scale each pair."""
     import matplotlib
@@ -204,13 +227,13 @@ def readme_picture() -> None:
 def main() -> None:
     """Make all pictures, or only some."""
     parser = argparse.ArgumentParser(description="Make the pictures of the documentation.")
-    parser.add_argument("--only", choices=("napari", "readme"), help="make only these")
+    parser.add_argument("--only", choices=("napari", "vbm3d", "readme"), help="make only these")
     given = parser.parse_args()
     IMAGES.mkdir(parents=True, exist_ok=True)
-    if given.only != "readme":
-        napari_pictures()
-    if given.only != "napari":
-        readme_picture()
+    makers = {"napari": napari_pictures, "vbm3d": picture_of_vbm3d, "readme": readme_picture}
+    for name, make in makers.items():
+        if given.only in (None, name):
+            make()
 
 
 if __name__ == "__main__":

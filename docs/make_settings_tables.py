@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +57,24 @@ CHANGES = {
         {"stack_basic": "hadamard", "stack_final": "hadamard"},
         {"prefilter": "on"},
     ),
+    "vbm3d": (
+        {"stages": "basic"},
+        {"frames_before": 2, "frames_after": 2},
+        {"frames_before": 8, "frames_after": 8},
+        {"frames_after": 0},
+        {"flicker": False},
+        {"motion": False},
+        {"coarse": 1},
+        {"window_next": 9},
+        {"threshold": 2.7},
+        {"threshold": 3.3},
+        {"wiener": 0.8},
+        {"wiener": 1.2},
+        {"step_basic": 4, "step_final": 3},
+        {"neighbours_basic": 16, "neighbours_final": 16},
+        {"similar_basic": 25.0, "similar_final": 16.0},
+        {"shared_noise": True},
+    ),
 }
 
 
@@ -95,10 +112,9 @@ def settings_table(kind: type, samples: dict) -> None:
     print(row(["---"] + ["---:"] * (len(samples) + 1)))
     _, *others = kind.presets
     profiles = [{"profile": name} for name in others]
-    needs = {spec.name: spec.metadata["needs_axis"] for spec in fields(kind)}
     for change in ({}, *profiles, *CHANGES[kind.name]):
         settings = kind.of(**change)
-        along = {needs.get(name) for name in change} - {None}
+        along = {*settings.joint} & {*"TZ"}
         cells = []
         for name, (truth, noisy) in samples.items():
             if along <= {*AXES[name]}:
@@ -109,6 +125,36 @@ def settings_table(kind: type, samples: dict) -> None:
         label = ", ".join(f"`{key}={value}`" for key, value in change.items()) or "defaults"
         work = settings.operations_per_pixel / kind().operations_per_pixel
         print(row([label, f"{work:.2g}", *cells]))
+
+
+def time_table(samples: dict) -> None:
+    """Print the error where frames are not alike in brightness, or too much alike."""
+    truth = samples["fluorescence"][0].astype(np.float64)
+    sigma, random = SIGMA["fluorescence"], np.random.default_rng(0)
+    numbers = np.arange(len(truth))
+    gains = {
+        "as it is": np.ones(len(truth)),
+        "bleaching by 5 % a frame": 0.95**numbers,
+        "flicker of 10 % up and down": 1 + 0.1 * random.uniform(-1, 1, len(truth)),
+    }
+    filters = {
+        "BM3D": gd.BM3D(),
+        "VBM3D": gd.VBM3D(),
+        "VBM3D, `flicker=False`": gd.VBM3D(flicker=False),
+        "NL-means, 2 + 2": gd.NLMeans(frames_before=2, frames_after=2),
+        "the same, `flicker=False`": gd.NLMeans(frames_before=2, frames_after=2, flicker=False),
+    }
+    print(row(["white noise", *filters]))
+    print(row(["---"] + ["---:"] * len(filters)))
+    videos = {}
+    for name, gain in gains.items():
+        clean = 100 + (truth - 100) * gain[:, None, None]
+        noisy = clean + random.normal(0, sigma, clean.shape)
+        videos[name] = clean, noisy.astype(np.float32)
+    videos["every frame stored twice"] = tuple(np.repeat(one, 2, 0) for one in videos["as it is"])
+    for name, (clean, noisy) in videos.items():
+        errors = [error(denoise(noisy, "TYX", sigma, one), clean) for one in filters.values()]
+        print(row([name, *(f"{value:.1f}" for value in errors)]))
 
 
 def picture(samples: dict) -> None:
@@ -147,6 +193,9 @@ def main() -> None:
         if only in (None, kind.name):
             print()
             settings_table(kind, samples)
+    if only in (None, "vbm3d"):
+        print()
+        time_table(samples)
     if only is None:
         picture(samples)
 

@@ -13,6 +13,11 @@ SMALL = {
         **{"step_basic": 4, "window_basic": 9, "neighbours_basic": 4},
         **{"step_final": 4, "window_final": 7, "neighbours_final": 4},
     },
+    # Frames stay at their defaults, which alone need no axis T.
+    "vbm3d": {
+        **{"window": 3, "window_nearest": 5, "window_next": 3},
+        **{"step_basic": 4, "neighbours_basic": 4, "step_final": 4, "neighbours_final": 4},
+    },
 }
 
 
@@ -21,10 +26,19 @@ def small(filter_class, **changes):
     return filter_class(**{**SMALL.get(filter_class.name, {}), **changes})
 
 
-def joining(filter_class, axes: str, **changes):
-    """Return small settings that look one frame or slice to each side along the axes named."""
-    wanted = {s.name: 1 for s in fields(filter_class) if (s.metadata["needs_axis"] or " ") in axes}
+def joining(filter_class, axes: str, count: int = 1, **changes):
+    """Return small settings that look so many frames or slices to each side, along axes named."""
+    wanted = {
+        s.name: count
+        for s in fields(filter_class)
+        if (s.metadata["needs_axis"] or " ") in axes and type(s.default) is int
+    }
     return small(filter_class, **wanted, **changes)
+
+
+def follows_time(filter_class) -> bool:
+    """Return whether a filter looks along T whatever its settings: that axis must then be named."""
+    return "T" in filter_class().joint
 
 
 def scene(*shape: int) -> np.ndarray:

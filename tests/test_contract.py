@@ -15,7 +15,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import cli, errors
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.tile_sizes import bytes_per_pixel
-from scenes import joining, noisy, psnr, scene, small
+from scenes import follows_time, joining, noisy, psnr, scene, small
 
 DTYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 DTYPES += ["float16", "float32", "float64"]
@@ -50,6 +50,11 @@ def sigma_map(ny: int, nx: int) -> np.ndarray:
     values[ny // 2 : ny // 2 + 5, nx // 4 : nx // 4 + 7] = 0
     values[-1, 0] = 0
     return values
+
+
+def stack_axes(kind, ndim: int = 3) -> str | None:
+    """Return axes of a stack of planes: none but Y and X, unless the filter must know of time."""
+    return "QTYX"[-ndim:] if follows_time(kind) else None
 
 
 def needed_axes(kind) -> str:
@@ -103,6 +108,8 @@ def test_a_constant_image_is_unchanged_to_the_last_bit(kind, device, value, dtyp
 )
 def test_shape_and_dtype_are_kept(kind, device, shape, axes, dtype):
     image = np.resize(noisy(31, 37, dtype="uint8") // 2, shape).astype(dtype)
+    if axes is None and len(shape) > 2:
+        axes = stack_axes(kind, len(shape))
     result = gd.denoise(image, small(kind), 10, axes=axes, device=device)
     assert result.image.shape == shape
     assert result.image.dtype == np.dtype(dtype)
@@ -215,7 +222,8 @@ def test_two_threads_at_once_give_what_one_after_the_other_gives(kind, device):
 def test_axes_of_length_one_change_nothing(kind, device):
     image = noisy(45, 52)
     flat = run(image, small(kind), device=device)
-    joined = joining(kind, "TZ")
+    # One that always follows time keeps its settings; others are set to look at no other frame.
+    joined = small(kind) if follows_time(kind) else joining(kind, "TZ")
     deep = run(image[None, None], joined, axes="TZYX", device=device)
     np.testing.assert_array_equal(deep[0, 0], flat)
     column = run(image[:, None, :, None], joined, axes="YTXZ", device=device)
@@ -234,8 +242,10 @@ def test_the_order_of_axes_does_not_matter(kind, device, axes, order):
     np.testing.assert_array_equal(out, np.transpose(expected, order))
 
 
-@pytest.mark.parametrize("axes", [None, "QRYX", "TZYX", "SCYX"])
+@pytest.mark.parametrize("axes", [None, "QRYX", "TZYX", "RZYX", "SCYX"])
 def test_planes_are_independent_unless_joined(kind, device, axes):
+    if follows_time(kind) and axes in (None, "TZYX"):
+        pytest.skip(f"{kind.title} wants to know of time, and joins it: the next two tests")
     image = noisy(2, 3, 40, 44)
     out = run(image, small(kind), axes=axes, device=device)
     for t in range(2):
@@ -244,16 +254,60 @@ def test_planes_are_independent_unless_joined(kind, device, axes):
             np.testing.assert_array_equal(out[t, z], alone)
 
 
+@pytest.mark.parametrize("axes", [None, ".YX", "Y.X"])
+def test_stacks_that_may_be_time_must_be_named_where_it_matters(kind, device, axes):
+    image = noisy(31, 31, 31)[:3] if axes != "Y.X" else noisy(31, 31, 31)[:, :3]
+    options = {"axes": axes, "device": device}
+    ways = (
+        lambda: run(image, small(kind), **options),
+        lambda: getattr(gd, kind.name)(image, 20, settings=small(kind), **options),
+        lambda: gd.denoise_lazy(image, small(kind), 20, **options),
+    )
+    for way in ways:
+        if follows_time(kind):
+            with pytest.raises(
+                errors.AxesError, match="no axis is named T: name the axes, as axes='TYX'"
+            ):
+                way()
+        else:
+            assert way().shape == image.shape
+    # One plane is no time-lapse, and a letter of any kind is a name.
+    one = image[:1] if axes != "Y.X" else image[:, :1]
+    single = run(one, small(kind), **options)
+    np.testing.assert_array_equal(
+        np.squeeze(single), run(np.squeeze(one), small(kind), device=device)
+    )
+    assert run(image, small(kind), axes=(axes or ".YX").replace(".", "Q")).shape == image.shape
+
+
+@pytest.mark.parametrize("axes", ["TZYX", "TCYX", "TQYX"])
+def test_frames_that_are_not_looked_at_change_nothing(kind, device, axes):
+    image = noisy(3, 2, 40, 44)
+    settings = joining(kind, "TZ", count=0)
+    out = run(image, settings, axes=axes, device=device)
+    for k in range(2):
+        # The other axes part videos that do not know of each other.
+        alone = run(image[:, k], settings, axes="TYX", device=device)
+        np.testing.assert_array_equal(out[:, k], alone)
+    changed = image.copy()
+    changed[1] = 255 - changed[1]
+    other = run(changed, settings, axes=axes, device=device)
+    np.testing.assert_array_equal(other[::2], out[::2])
+    assert not np.array_equal(other[1], out[1])
+
+
 def test_joined_axes_are_used(kind, device):
     for axis in needed_axes(kind):
-        image = noisy(5, 40, 44)
-        alone = run(image, small(kind), axes=axis + "YX", device=device)
-        joined = run(image, joining(kind, axis), axes=axis + "YX", device=device)
+        settings, names = joining(kind, axis), axis + "YX"
+        # Plane 0 sees the last one within reach, and none beyond.
+        beyond = 1 + getattr(settings.reach, axis.lower())[1]
+        image = noisy(beyond + 3, 40, 44)
+        alone = run(image, joining(kind, axis, count=0), axes=names, device=device)
+        joined = run(image, settings, axes=names, device=device)
         assert not np.array_equal(joined[2], alone[2])
-        # Plane 0 sees plane 1 and not plane 2.
         changed = image.copy()
-        changed[2] = 255 - changed[2]
-        far = run(changed, joining(kind, axis), axes=axis + "YX", device=device)
+        changed[beyond] = 255 - changed[beyond]
+        far = run(changed, settings, axes=names, device=device)
         np.testing.assert_array_equal(far[0], joined[0])
         assert not np.array_equal(far[1], joined[1])
 
@@ -270,7 +324,8 @@ def test_sigma_for_each_channel(kind, device):
 def test_sigma_for_each_plane(kind, device):
     image = noisy(2, 3, 40, 44)
     sigma = np.array([[10, 0, 30], [15, 20, 5.5]])
-    result = gd.denoise(image, small(kind), sigma, axes="TZYX", device=device)
+    outer = "Q" if follows_time(kind) else "T"
+    result = gd.denoise(image, small(kind), sigma, axes=outer + "ZYX", device=device)
     for t, z in np.ndindex(2, 3):
         alone = run(image[t, z], small(kind), sigma[t, z], device=device)
         np.testing.assert_array_equal(result.image[t, z], alone)
@@ -278,9 +333,10 @@ def test_sigma_for_each_plane(kind, device):
     assert result.record.sigma == (10, 0, 30, 15, 20, 5.5)
     assert result.record.sigma_source == "given"
     turned = np.transpose(image, (2, 1, 3, 0))
-    last = run(turned, small(kind), sigma.T, axes="YZXT", device=device)
+    last = run(turned, small(kind), sigma.T, axes="YZX" + outer, device=device)
     np.testing.assert_array_equal(np.transpose(last, (3, 1, 0, 2)), result.image)
-    row = run(image[0], small(kind), sigma[0], device=device)
+    axes = "ZYX" if follows_time(kind) else None
+    row = run(image[0], small(kind), sigma[0], axes=axes, device=device)
     np.testing.assert_array_equal(row, result.image[0])
 
 
@@ -322,8 +378,9 @@ def test_a_map_counts_where_it_is(kind, device):
     sigma = np.broadcast_to(np.where(np.arange(2 * width) < width, 10.0, 20.0), image.shape)
     out = run(image, settings, sigma, device=device)
     # Sums in fixed point are as fine as the largest sigma lets them be: 1e-5 of it, divided by
-    # weights of 1 / 250.
-    sides = ((slice(0, 12), 10, 0.01), (slice(-12, None), 20, 0))
+    # weights of 1 / 250; ten times as coarse where patches are matched from many frames.
+    rounding = 0.1 if follows_time(kind) else 0.01
+    sides = ((slice(0, 12), 10, rounding), (slice(-12, None), 20, 0))
     for side, value, rounding in sides:
         expected = run(image, settings, value, device=device)
         np.testing.assert_allclose(out[:, side], expected[:, side], rtol=0, atol=rounding)
@@ -365,7 +422,8 @@ def test_a_map_gives_the_same_however_the_image_is_cut(kind, device, axes, dtype
 
 def test_a_map_of_zero_returns_the_image(kind, device):
     image = noisy(2, 20, 22)
-    result = gd.denoise(image, small(kind), np.zeros((20, 22)), device=device)
+    axes = stack_axes(kind)
+    result = gd.denoise(image, small(kind), np.zeros((20, 22)), axes=axes, device=device)
     np.testing.assert_array_equal(result.image, image)
     assert any("sigma is 0" in note for note in result.record.notes)
 
@@ -383,7 +441,8 @@ def test_dask_equals_numpy(kind, device, axes, dtype):
     lazy = gd.denoise_lazy(da.from_array(image, chunks=chunks), settings, sigma, **options)
     assert isinstance(lazy, da.Array)
     assert lazy.dtype == image.dtype
-    assert lazy.npartitions > 4
+    # Filters over time see frames as a whole, and cut time alone.
+    assert lazy.npartitions > 4 or "T" in settings.joint
     np.testing.assert_array_equal(lazy.compute(), run(image, settings, sigma, **options))
 
 
@@ -435,6 +494,10 @@ def test_psnr_rises(kind, device, sigma, gain):
         assert psnr(out, clean) >= before + gain
 
 
+# More than `joining` gives, for a gain that shows.
+_WIDER = {"nl_means": {"window": 15, "neighbours": 24}, "vbm3d": {"neighbours_final": 8}}
+
+
 @pytest.mark.parametrize("axes", ["T", "Z"])
 def test_joining_still_frames_helps(kind, device, axes):
     if axes not in needed_axes(kind):
@@ -442,8 +505,9 @@ def test_joining_still_frames_helps(kind, device, axes):
     clean = np.broadcast_to(scene(96, 96), (5, 96, 96))
     image = clean + np.random.default_rng(2).normal(0, 20, clean.shape)
     names = axes + "YX"
-    alone = run(image, kind(), axes=names, device=device)
-    joined = run(image, joining(kind, axes, window=15, neighbours=24), axes=names, device=device)
+    apart = {s.name: 0 for s in fields(kind) if s.name in ("frames_before", "frames_after")}
+    alone = run(image, kind(**apart if axes == "T" else {}), axes=names, device=device)
+    joined = run(image, joining(kind, axes, **_WIDER[kind.name]), axes=names, device=device)
     assert psnr(joined[2], clean[2]) >= psnr(alone[2], clean[2]) + 0.5
 
 
@@ -522,7 +586,7 @@ def test_saturated_values_are_counted(kind, device):
 def test_sigma_zero_returns_the_image(kind, device):
     for dtype in ("uint8", "uint16", "float32", "float64"):
         image = noisy(3, 20, 22, dtype=dtype)
-        result = gd.denoise(image, small(kind), 0, device=device)
+        result = gd.denoise(image, small(kind), 0, axes=stack_axes(kind), device=device)
         np.testing.assert_array_equal(result.image, image)
         assert not np.shares_memory(result.image, image)
         assert any("sigma is 0" in note for note in result.record.notes)
@@ -577,7 +641,8 @@ def test_nonfinite_pixels_stay_and_do_not_spread(kind, device):
 def test_planes_of_nothing_but_nan_stay(kind, device):
     image = noisy(2, 30, 34)
     image[0] = np.nan
-    out = run(image, small(kind), nonfinite="keep", device=device)
+    # Where frames are joined, one that is not there changes nothing in the others.
+    out = run(image, small(kind), axes=stack_axes(kind), nonfinite="keep", device=device)
     assert np.all(np.isnan(out[0]))
     np.testing.assert_array_equal(out[1], run(image[1], small(kind), device=device))
     everywhere = run(image[0], small(kind), nonfinite="keep", device=device)
@@ -629,6 +694,8 @@ BAD = {
 def test_bad_input_raises_a_named_error_with_a_sentence(kind, device, case):
     changes, error, sentence = BAD[case]
     options = {"image": np.ones((20, 20), np.float32), "sigma": 1.0, "device": device, **changes}
+    if np.ndim(options["image"]) > 2:
+        options["axes"] = stack_axes(kind, np.ndim(options["image"]))
     with pytest.raises(error, match=sentence) as caught:
         gd.denoise(settings=small(kind), **options)
     text = str(caught.value)
@@ -668,13 +735,18 @@ def test_progress_goes_from_nothing_to_all(kind, device):
     run(
         image,
         settings,
+        axes=stack_axes(kind),
         device=device,
         memory_limit=cut(settings),
         progress=lambda done, total: steps.append((done, total, threading.get_ident())),
     )
     total = steps[0][1]
     assert total >= 5
-    assert steps == [(k, total, threading.get_ident()) for k in range(total + 1)]
+    # Frames may be done several at once, tiles are not.
+    counts = [k for k, *_ in steps] if follows_time(kind) else list(range(total + 1))
+    assert counts == sorted(set(counts))
+    assert (counts[0], counts[-1]) == (0, total)
+    assert steps == [(k, total, threading.get_ident()) for k in counts]
 
 
 @pytest.mark.parametrize("when", [0, 1, 3])
@@ -685,34 +757,41 @@ def test_cancel_stops_at_the_next_tile(kind, device, when):
 
     def progress(done, total):
         steps.append((done, total))
-        if done == when:
+        if done >= when:
             event.set()
 
     with pytest.raises(errors.Cancelled, match="cancelled"):
         run(
             image,
             settings,
+            axes=stack_axes(kind),
             device=device,
             memory_limit=cut(settings),
             progress=progress,
             cancel=event,
         )
-    assert steps[-1][0] == when < steps[-1][1]
+    # Frames may be done several at once, tiles are not.
+    reached = next(done for done, _ in steps if done >= when)
+    assert reached == when or follows_time(kind)
+    assert steps[-1][0] == reached < steps[-1][1]
     assert image.tobytes() == before
     # The device is free for the next run.
-    run(image, settings, device=device, cancel=threading.Event())
+    run(image, settings, axes=stack_axes(kind), device=device, cancel=threading.Event())
 
 
 def test_steps_can_be_left_at_any_time(kind, device):
     settings = small(kind)
     image = noisy(3, *frame(settings))
-    expected = run(image, settings, device=device)
-    steps = gd.denoise_steps(image, settings, 20, device=device, memory_limit=cut(settings))
+    options = {"axes": stack_axes(kind), "device": device}
+    expected = run(image, settings, **options)
+    steps = gd.denoise_steps(image, settings, 20, **options, memory_limit=cut(settings))
     first, second = next(steps), next(steps)
-    assert (first.done, second.done) == (0, 1)
-    assert second.total == first.total > 1
+    assert first.done == 0
+    assert second.done >= 1 if follows_time(kind) else second.done == 1
+    assert first.unit == second.unit == ("frame" if follows_time(kind) else "tile")
+    assert second.total == first.total > second.done
     steps.close()
-    np.testing.assert_array_equal(run(image, settings, device=device), expected)
+    np.testing.assert_array_equal(run(image, settings, **options), expected)
 
 
 def test_the_record_tells_where_a_result_comes_from(kind, device):
@@ -726,4 +805,5 @@ def test_the_record_tells_where_a_result_comes_from(kind, device):
     assert record.axes == "TYX"
     assert record.device == str(device)
     assert record.as_dict()["sigma"] == list(record.sigma)
-    assert gd.denoise(image, small(kind), 3, device=device).record.sigma_source == "given"
+    given = gd.denoise(image, small(kind), 3, axes="TYX", device=device).record
+    assert given.sigma_source == "given"

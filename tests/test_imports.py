@@ -33,7 +33,11 @@ def test_importing_the_package_loads_nothing_heavy():
 
 
 @pytest.mark.parametrize(
-    "module", ["filters", "cli", "batch", "bench", "io", "samples", "noise", "run", "opencl.device"]
+    "module",
+    [
+        *("filters", "cli", "batch", "bench", "io", "samples", "noise", "run", "opencl.device"),
+        *("streaming", "video", "flicker"),
+    ],
 )
 def test_importing_a_module_touches_no_device_and_no_gui(module):
     allowed = {"numpy", "tifffile", "imagecodecs", "scipy"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 
 import dask
@@ -12,7 +13,7 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import lazy as module
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError, SigmaError
-from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.filters import FILTERS, VBM3D
 from scenes import joining, noisy, small
 
 KIND = FILTERS[0]
@@ -64,6 +65,38 @@ def test_one_sided_windows_in_time(device):
         settings = small(KIND, frames_before=before, frames_after=after)
         out, expected = both(image, (1, 30, 30), settings, axes="TYX", device=device)
         np.testing.assert_array_equal(out, expected)
+
+
+# Filters over time, whose frames may change in brightness or be dropped.
+OVER_TIME = {
+    "nl_means": joining(KIND, "T"),
+    "vbm3d": joining(VBM3D, "T"),
+    "vbm3d causal": small(VBM3D, frames_before=1, frames_after=0),
+}
+
+
+@pytest.mark.parametrize("chunks", [(4, 120, 130), (12, 60, 130), (3, 60, 65)], ids=str)
+@pytest.mark.parametrize("name", OVER_TIME)
+def test_brightness_that_changes_is_that_of_whole_frames(device, name, chunks):
+    gain = np.linspace(1, 0.6, 12)[:, None, None]
+    image = np.rint(noisy(12, 120, 130, sigma=10) * gain).astype(np.uint8)
+    settings, options = OVER_TIME[name], {"axes": "TYX", "device": device}
+    out, expected = both(image, chunks, settings, 10, **options)
+    plain = gd.denoise(image, dataclasses.replace(settings, flicker=False), 10, **options).image
+    assert not np.array_equal(plain, expected)
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("chunks", [(4, 120, 130), (12, 60, 130), (3, 60, 65)], ids=str)
+@pytest.mark.parametrize("part", ["a frame", "a part of a frame"])
+@pytest.mark.parametrize("name", OVER_TIME)
+def test_frames_of_one_level_are_told_by_the_whole(device, name, part, chunks):
+    image = noisy(12, 120, 130, dtype="uint8")
+    image[5, :, : None if part == "a frame" else 110] = 7
+    out, expected = both(image, chunks, OVER_TIME[name], axes="TYX", device=device)
+    np.testing.assert_array_equal(out, expected)
+    if part == "a frame":
+        np.testing.assert_array_equal(out[5], image[5])
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 40), (40, 2), (4, 4), (5, 5)])
@@ -203,13 +236,13 @@ def test_bad_input_is_refused_at_once(device):
 
 def test_memory_is_bounded_by_chunks(device, monkeypatch):
     largest = []
-    plain = module.execute
+    plain = module.execute_any
 
     def watch(source, *arguments, **options):
         largest.append(source.view.size)
         return plain(source, *arguments, **options)
 
-    monkeypatch.setattr(module, "execute", watch)
+    monkeypatch.setattr(module, "execute_any", watch)
     settings = small(KIND)
     array = da.from_array(noisy(8, 64, 64), chunks=(1, 32, 32))
     gd.denoise_lazy(array, settings, 20, device=device).compute()

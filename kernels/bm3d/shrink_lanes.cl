@@ -161,8 +161,8 @@ __kernel void shrink_lanes(__global const float *noisy,
     const int centre_link = frame * links_a_frame + frames_before;
     const float level_sigma = frame_link(levels, centre_link).noise;
     const float matched_sigma = frame_link(matched_levels, only * links_a_frame + frames_before).noise;
-    if (matched_sigma <= 0.0f)
-        return;  // nothing to filter in this frame
+    if (matched_sigma <= 0.0f || level_sigma <= 0.0f)
+        return;  // nothing to filter in this frame, or in this channel
 #else
     const int frame = get_global_id(2);
     const int row0 = get_global_id(1) * GROUP_Y;

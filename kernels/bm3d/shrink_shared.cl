@@ -297,8 +297,8 @@ void shrink_shared(__global const float *noisy,
     const int centre_link = frame * links_a_frame + frames_before;
     const float level_sigma = frame_link(levels, centre_link).noise;
     const float matched_sigma = frame_link(matched_levels, frame % matched * links_a_frame + frames_before).noise;
-    if (matched_sigma <= 0.0f)
-        return;  // nothing to filter in this frame: the whole work-group
+    if (matched_sigma <= 0.0f || level_sigma <= 0.0f)
+        return;  // nothing to filter in this frame, or in this channel: the whole work-group
 #else
     const size_t first = frame * plane;
     const float level_sigma = levels[frame];

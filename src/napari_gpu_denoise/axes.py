@@ -267,6 +267,22 @@ class Levels:
         return int(np.count_nonzero(below | (steps > high)))
 
 
+def convert(array: np.ndarray, out: np.ndarray) -> int:
+    """Copy unfiltered pixels to the output type; return how many were clipped."""
+    if array.dtype.newbyteorder("=") == out.dtype or out.dtype.kind == "f":
+        np.copyto(out, array, casting="unsafe")
+        return 0
+    limits = np.iinfo(out.dtype)
+    whole = np.rint(array.astype(np.float64)) if array.dtype.kind == "f" else array
+    # The next float above the largest 64-bit integers is the first one out of range.
+    past = whole.dtype.kind == "f" and float(limits.max) > limits.max
+    below, above = whole < limits.min, whole >= limits.max if past else whole > limits.max
+    np.copyto(out, whole, casting="unsafe", where=~(below | above))
+    out[below] = limits.min
+    out[above] = limits.max
+    return int(np.count_nonzero(below | above))
+
+
 def is_plain(dtype: np.dtype) -> bool:
     """Return whether all values of a type are passed to the kernels unchanged."""
     return dtype.itemsize <= 2 and dtype.kind in "iu"

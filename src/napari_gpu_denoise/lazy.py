@@ -14,6 +14,7 @@ from napari_gpu_denoise.axes import (
     channel_axis,
     check_axes,
     check_numbers,
+    convert,
     output_dtype,
 )
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
@@ -22,7 +23,6 @@ from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.pipeline import Filter
 from napari_gpu_denoise.prepare import (
     check_policy,
-    convert,
     extend,
     extend_sigma,
     fill_nonfinite,
@@ -31,7 +31,7 @@ from napari_gpu_denoise.prepare import (
 )
 from napari_gpu_denoise.sigma import FrameSigma, resolve_sigma, varies_within
 from napari_gpu_denoise.tiles import Span, span_around
-from napari_gpu_denoise.video import execute_any
+from napari_gpu_denoise.video import execute_any, over_time
 
 # NaN and infinity are replaced by the nearest finite pixel of a chunk and this margin around it:
 # spots up to twice as wide are filled as in the whole plane.
@@ -114,7 +114,10 @@ def denoise_lazy(
         a: (before + extra * (a in "YX"), after + extra * (a in "YX"))
         for a, (before, after) in reach.items()
     }
-    together = channel_axis(names) if "C" in settings.joint else None
+    together = {channel_axis(names)} if "C" in settings.joint else set()
+    if over_time(settings):
+        # Frames are compared as a whole: in brightness, and whether there is anything in them.
+        together |= {names.index("Y"), names.index("X")}
     array = array.rechunk(_chunks(array, names, margins, settings.smallest, together))
     depth = {
         i: margins[a]
@@ -145,16 +148,16 @@ def _reach(settings: Filter, names: str) -> dict[str, tuple[int, int]]:
 
 
 def _chunks(
-    array: da.Array, names: str, margins: dict, smallest: int, together: int | None
+    array: da.Array, names: str, margins: dict, smallest: int, together: set[int | None]
 ) -> tuple:
     """Return chunks that hold their neighbours' margins: those of the array where they do.
 
-    The axis `together` is left whole.
+    The axes `together` are left whole.
     """
     chunks = []
     for i, (a, length, own) in enumerate(zip(names, array.shape, array.chunks, strict=True)):
         margin = max(margins.get(a, (0, 0)))
-        short = i == together or length < max(margin, smallest if a in "YX" else 0)
+        short = i in together or length < max(margin, smallest if a in "YX" else 0)
         chunks.append((length,) if short else ensure_minimum_chunksize(max(margin, 1), own))
     return tuple(chunks)
 

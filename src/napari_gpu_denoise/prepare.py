@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from napari_gpu_denoise.axes import arrange
+from napari_gpu_denoise.axes import arrange, convert
 from napari_gpu_denoise.errors import AxesError, ImageError
 from napari_gpu_denoise.pipeline import Filter
 from napari_gpu_denoise.sigma import varies_within
@@ -35,7 +35,7 @@ def settings_for(settings: Filter, names: str, shape: tuple[int, ...]) -> Filter
                 f"{spec.name}={value} needs an axis {axis}, but the axes are {names!r}: name them, "
                 f"as axes='{axis}YX'."
             )
-        if shape[names.index(axis)] == 1:
+        if shape[names.index(axis)] == 1 and not spec.default:
             unused[spec.name] = spec.default
     applied = replace(settings, **unused)
     for_array = getattr(applied, "for_array", None)
@@ -128,22 +128,6 @@ def extend(array: np.ndarray, names: str, lengths: Iterable[int], smallest: int)
     if not any(after for _, after in missing):
         return array
     return np.pad(array, missing, mode="symmetric")
-
-
-def convert(array: np.ndarray, out: np.ndarray) -> int:
-    """Copy unfiltered pixels to the output type; return how many were clipped."""
-    if array.dtype.newbyteorder("=") == out.dtype or out.dtype.kind == "f":
-        np.copyto(out, array, casting="unsafe")
-        return 0
-    limits = np.iinfo(out.dtype)
-    whole = np.rint(array.astype(np.float64)) if array.dtype.kind == "f" else array
-    # The next float above the largest 64-bit integers is the first one out of range.
-    past = whole.dtype.kind == "f" and float(limits.max) > limits.max
-    below, above = whole < limits.min, whole >= limits.max if past else whole > limits.max
-    np.copyto(out, whole, casting="unsafe", where=~(below | above))
-    out[below] = limits.min
-    out[above] = limits.max
-    return int(np.count_nonzero(below | above))
 
 
 def extend_sigma(

@@ -11,14 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from napari_gpu_denoise.axes import Levels, arrange, check_axes, check_numbers, output_dtype
+from napari_gpu_denoise.axes import (
+    Levels,
+    arrange,
+    check_axes,
+    check_numbers,
+    convert,
+    output_dtype,
+)
 from napari_gpu_denoise.errors import Cancelled, NonFiniteError
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.pipeline import Filter, Progress
 from napari_gpu_denoise.prepare import (
     along_time,
-    convert,
     extend,
     extend_sigma,
     fill_nonfinite,
@@ -170,11 +176,13 @@ def denoise(
         device=device,
         memory_limit=memory_limit,
     )
+    told = None
     try:
         while True:
             step = next(steps)
-            if progress is not None:
+            if progress is not None and step != told:
                 progress(step.done, step.total)
+            told = step
             if cancel is not None and cancel.is_set():
                 raise Cancelled("The run was cancelled: no result was made.")
     except StopIteration as end:
@@ -200,7 +208,8 @@ def denoise_steps(
     Yields
     ------
     Progress
-        After each tile; the first one before any work. Closing the generator stops the work.
+        After each tile, or each part of the work on frames; the first one before any work. It may
+        say the same again. Closing the generator stops the work.
 
     Returns
     -------

@@ -15,16 +15,22 @@ from napari_gpu_denoise.axes import (
     arrange,
     check_axes,
     check_numbers,
+    convert,
     output_dtype,
 )
 from napari_gpu_denoise.bands import in_bands
-from napari_gpu_denoise.errors import DeviceMemoryError, ImageError, NonFiniteError
+from napari_gpu_denoise.errors import (
+    AxesError,
+    DeviceMemoryError,
+    ImageError,
+    NonFiniteError,
+    SigmaError,
+)
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.pipeline import Filter, execute
 from napari_gpu_denoise.prepare import (
-    convert,
     extend,
     extend_sigma,
     fill_nonfinite,
@@ -32,7 +38,7 @@ from napari_gpu_denoise.prepare import (
     settings_for,
 )
 from napari_gpu_denoise.run import Record, record_of
-from napari_gpu_denoise.sigma import FrameSigma, Sigma, resolve_sigma
+from napari_gpu_denoise.sigma import FrameSigma, Sigma, resolve_sigma, varies_within
 from napari_gpu_denoise.tiles import Span, Tile
 from napari_gpu_denoise.video import (
     FrameFlow,
@@ -152,9 +158,19 @@ class FrameStream:
         self.device = choose(device)
         self.reads_again = False
         self.arranged_sigma: FrameSigma | None = None  # that of the last frame
-        self.saturated = 0
+        self._clipped: list[int] = []  # several threads add to it
         self.odd = 0
         self.count = 0
+
+    @property
+    def saturated(self) -> int:
+        """Values so far that were clipped to the range of the output."""
+        return sum(self._clipped)
+
+    def clipped(self, count: int) -> None:
+        """Count values that were clipped."""
+        if count:
+            self._clipped.append(count)
 
     def __iter__(self) -> Generator[np.ndarray, None, None]:
         source = iter(self._frames)
@@ -201,6 +217,11 @@ class FrameStream:
     def _begin(self, first: np.ndarray) -> None:
         self.first = first
         self.names = check_axes(self._axes, first.shape)
+        if "T" in self.names:
+            raise AxesError(
+                f"axes={self._axes!r} names T within a frame: frames follow each other in time, "
+                "name the axes of one."
+            )
         check_numbers(first)
         # There is time, however many frames will come.
         self.settings = settings_for(self.chosen, "T" + self.names, (2, *first.shape))
@@ -233,6 +254,11 @@ class FrameStream:
         sigma = self.sigma
         if self._sigma_of is not None:
             sigma = self._last_sigma = resolve_sigma(self._sigma_of(number), finite, self.names)
+            if varies_within(sigma.array, self.names) and over_time(self.settings):
+                raise SigmaError(
+                    "A function that tells the sigma of each frame cannot tell a map: give one "
+                    "value or one a channel, or one map for all frames."
+                )
         return _Frame(self, array, finite, odd, sigma)
 
     def check_finite(self, number: int, values: np.ndarray) -> None:
@@ -260,7 +286,7 @@ class FrameStream:
                     session(self.device),
                     self._memory_limit,
                 )
-                self.saturated += _value(steps)
+                self.clipped(_value(steps))
             yield frame.finished()
 
     def _over_time(self, feed: _Feed) -> Generator[np.ndarray, None, None]:
@@ -322,6 +348,8 @@ class _Frame:
             finite = given if odd is None else finite
         self._stream, self._given, self._odd = stream, given, odd
         self.sigma = sigma
+        self.corners: list = []
+        self.constant: dict[int, list] = {}  # what videos are all over, in each channel
         wide = extend(finite, names, given.shape, settings.smallest)
         self._finite = finite
         self.out = np.empty(given.shape, stream.dtype)
@@ -336,7 +364,7 @@ class _Frame:
     def finished(self) -> np.ndarray:
         """Return the result, with what was not to be filtered as it was given."""
         if not self.sigma.array.any():
-            self._stream.saturated += convert(self._finite, self.out)
+            self._stream.clipped(convert(self._finite, self.out))
         else:
             keep_noiseless(self._finite, self.out, self._stream.names, self.sigma.array)
         if self._odd is not None:
@@ -386,7 +414,7 @@ class _Feed:
             return told["values"]
 
         def read(first: int, host: np.ndarray) -> list[FrameNote]:
-            notes = []
+            notes, given = [], []
             for k in range(host.shape[1]):
                 frame = self.get(first + k)
                 if frame is None:
@@ -397,8 +425,15 @@ class _Feed:
                     in_bands(levels.load, plane, values)
                 sigma = noise(frame.frame_sigma, len(planes), planes[0].shape[0])
                 look = partial(self._look, first + k, host[:, k], sigma)
+                given.append(sigma)
+                frame.corners = [plane[0, 0, 0] for plane in planes]
                 notes.append(look if self.looker is None else self.looker.submit(look).result)
-            return [note() for note in notes]
+            found = [note() for note in notes]
+            for k, note in enumerate(found):
+                if note.empty and given[k].any():
+                    frame = self._held[first + k]
+                    frame.constant[video] = frame.corners
+            return found
 
         return read
 
@@ -419,7 +454,13 @@ class _Feed:
                     out = frame.result.frame(0, video, c)
                     ny, nx = out.shape[-2:]
                     kept = values[c, k, :, :ny, :nx]
-                    self._stream.saturated += levels.store(kept, out, spare=True)
+                    if video not in frame.constant:
+                        self._stream.clipped(levels.store(kept, out, spare=True))
+                    else:
+                        # As it was given, whatever its channels were mixed to meanwhile.
+                        self._stream.clipped(
+                            convert(np.full(out.shape, frame.constant[video][c]), out)
+                        )
 
         return write
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from napari_gpu_denoise.axes import Frames, Levels
+from napari_gpu_denoise.axes import Frames, Levels, convert
 from napari_gpu_denoise.bands import in_bands
 from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.flicker import block_means, block_pixels
@@ -57,7 +57,7 @@ class FrameNote:
     @property
     def empty(self) -> bool:
         """Whether the frame comes back as it is, and serves no other."""
-        return not np.all(self.sigma > 0)
+        return not np.any(self.sigma > 0)
 
 
 def note_frame(
@@ -79,7 +79,7 @@ def note_frame(
     if planes[0].shape[0] > 1:
         # What is known of a volume must not depend on which of its slices are at hand.
         return FrameNote(sigma)
-    if any(map(_is_constant, planes)):
+    if all(map(_is_constant, planes)):
         # A frame that was dropped: no pattern, no noise, and nothing to learn from it.
         return FrameNote(np.zeros(np.shape(sigma)))
     if not brightness:
@@ -208,19 +208,20 @@ class FrameFlow:
         Yields
         ------
         int
-            Number of frames written, after some were.
+            Number of frames written so far, whenever some were read or written.
         """
         with self.turn:
             self.plan.begin(self.tile, self.batch, first, start, self._sent_variation())
         flying: deque[_Slot] = deque()
-        known, at, ended = first, start, False
+        known, at, ended, done = first, start, False, 0
         while True:
             count = self.batch if stop is None else min(self.batch, stop - at)
+            while not ended and count and known < at + count + self.plan.ahead:
+                wanted = min(self.batch, at + count + self.plan.ahead - known)
+                got = self._take(read, known, wanted)
+                known, ended = known + got, got < wanted
+                yield done  # a place to stop at, also before the first frame comes out
             with self.turn:
-                while not ended and count and known < at + count + self.plan.ahead:
-                    wanted = min(self.batch, at + count + self.plan.ahead - known)
-                    got = self._take(read, known, wanted)
-                    known, ended = known + got, got < wanted
                 count = min(count, (known if ended else known - self.plan.ahead) - at)
                 if count > 0:
                     flying.append(self._yield_frames(at, count, ended, write))
@@ -228,7 +229,8 @@ class FrameFlow:
             while len(flying) > (self._most_flying if count > 0 else 0):
                 slot = flying.popleft()
                 slot.written()
-                yield slot.start + slot.count - start
+                done = slot.start + slot.count - start
+                yield done
             if count <= 0:
                 return
 
@@ -258,9 +260,9 @@ class FrameFlow:
             slot.done.wait()
         tile = self.tile
         shape = (tile.channels, wanted, *tile.source_shape[1:])
-        host = self.arena.pinned(
-            slot.name, tile.channels * self.batch * math.prod(shape[2:]), self.up
-        )
+        most = tile.channels * self.batch * math.prod(shape[2:])
+        host = self.arena.pinned(slot.name, most, self.up)
+        # The device is not held meanwhile: what reads may use it, too.
         notes = read(t, host[: math.prod(shape)].reshape(shape))
         count = len(notes)
         if not count:
@@ -269,13 +271,14 @@ class FrameFlow:
         given = host[: math.prod(shape)].reshape(shape)
         if count < wanted and tile.channels > 1:
             host[:size] = given[:, :count].copy().ravel()
-        buffer = self.arena.buffer(slot.name, 4 * tile.channels * self.batch * math.prod(shape[2:]))
-        upload = cl.enqueue_copy(self.up, buffer, host[:size], is_blocking=False)
-        if self.up is not self.compute:
-            self.up.flush()
-            cl.enqueue_barrier(self.compute, wait_for=[upload])
-        slot.launches = [("upload", upload), *self.plan.take(self.compute, buffer, notes)]
-        self.compute.flush()
+        buffer = self.arena.buffer(slot.name, 4 * most)
+        with self.turn:
+            upload = cl.enqueue_copy(self.up, buffer, host[:size], is_blocking=False)
+            if self.up is not self.compute:
+                self.up.flush()
+                cl.enqueue_barrier(self.compute, wait_for=[upload])
+            slot.launches = [("upload", upload), *self.plan.take(self.compute, buffer, notes)]
+            self.compute.flush()
         # What reads the buffer ends before the last of the launches, as the queue is in order.
         slot.done = slot.launches[-1][1]
         if self.profiling:
@@ -378,9 +381,10 @@ def execute_frames(
         videos = [(0, Span(t, t + 1, t, t + 1, nt)) for t in range(whole[0].start, whole[0].stop)]
     budget, pixels = frame_budget(settings, session.device, source, memory_limit, sigma.is_map)
     work = _Work(source, out, levels, settings, sigma)
+    most_at_once = _MOST_FRAMES
     while True:
         tiles = spatial_tiles(settings, session.device, whole[1:], source.joined, pixels)
-        batch = frames_at_once(settings, session.device, tiles[0], budget)
+        batch = min(frames_at_once(settings, session.device, tiles[0], budget), most_at_once)
         total = len(tiles) * sum(span.size for _, span in videos)
         done = 0
         yield Progress(0, total, "frame")
@@ -400,13 +404,15 @@ def execute_frames(
             return work.saturated
         except DeviceMemoryError as error:
             work.saturated = 0
+            if batch > 1:
+                most_at_once = batch // 2
+                continue
             if pixels <= SMALLEST_TILE:
                 raise DeviceMemoryError(
                     f"{session.device} has too little free memory even for parts of {pixels} "
                     "pixels: close other programs, use fewer frames, or choose another device."
                 ) from error
             pixels = min(pixels, math.prod(tiles[0].source_shape)) // 2
-            budget //= 2
 
 
 class _Work:
@@ -466,6 +472,16 @@ class _Work:
         for c in range(tile.channels):
             for k in range(kept.shape[1]):
                 frame = out.frame(tile.sequence, t + k, c)[region]
+                if self._notes[tile.sequence, t + k].empty:
+                    # As it was given, whatever its channels were mixed to meanwhile.
+                    here = self.source.region(
+                        slice(tile.z.start, tile.z.stop),
+                        slice(tile.y.start, y_stop),
+                        slice(tile.x.start, x_stop),
+                    )
+                    given = self.source.frame(tile.sequence, t + k, c)[here]
+                    self.saturated += convert(given, frame)
+                    continue
                 self.saturated += sum(in_bands(self._store, kept[c, k], frame))
 
 

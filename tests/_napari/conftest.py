@@ -35,10 +35,10 @@ def viewer(plugin, make_napari_viewer):
 
 @pytest.fixture
 def open_panel(viewer, qtbot):
-    """Open the NL-means panel in the window as the Plugins menu does."""
+    """Open a filter's panel in the window as the Plugins menu does."""
 
-    def open_it():
-        _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, "NL-means")
+    def open_it(title="NL-means"):
+        _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, title)
         qtbot.waitUntil(lambda: panel.device.caption.text() != "", timeout=WAIT)
         return panel
 
@@ -104,6 +104,15 @@ def held(monkeypatch):
     monkeypatch.setattr(runs, "denoise_steps", slow)
     yield gate
     gate.set()
+
+
+@pytest.fixture
+def movie():
+    """A patch of texture that moves over noise of standard deviation 10, uint16, (6, 40, 48)."""
+    rng = np.random.default_rng(11)
+    y, x = np.mgrid[:40, :48]
+    frames = [500 + 80 * np.sin((x - 2 * t) / 4) * np.cos((y + t) / 5) for t in range(6)]
+    return np.rint(frames + rng.normal(0, 10, (6, 40, 48))).astype(np.uint16)
 
 
 @pytest.fixture

@@ -80,3 +80,69 @@ def test_capture_does_not_compute_dask():
     layer = Image(np.zeros((3, 4, 5)), contrast_limits=(0, 1))
     layer._data = lazy  # setting it properly reads the plane shown
     assert layers.capture(layer).data is lazy
+
+
+def shown(layer, axes, *, others=(), step=None, **dims):
+    """Which frame is shown when the first slider stands at `step`."""
+    from napari.components import ViewerModel
+
+    viewer = ViewerModel()
+    for other in (layer, *others):
+        viewer.add_layer(other)
+    for name, value in dims.items():
+        setattr(viewer.dims, name, value)
+    if step is not None:
+        viewer.dims.set_point(*step)
+    return layers.frame_shown(layer, axes, viewer.dims)
+
+
+@pytest.mark.parametrize(
+    ("changes", "point", "frame"),
+    [
+        ({}, 3, 3),
+        ({"scale": (2, 1, 1)}, 6, 3),
+        ({"scale": (2, 1, 1)}, 6.9, 3),
+        ({"translate": (10, 0, 0)}, 13, 3),
+        ({"scale": (0.5, 1, 1), "translate": (-1, 0, 0)}, 0.5, 3),
+        ({"affine": np.diag([4.0, 1, 1, 1])}, 12, 3),
+    ],
+)
+def test_the_frame_shown_follows_the_place_of_the_layer(changes, point, frame):
+    assert shown(Image(np.zeros((6, 8, 9)), **changes), "TYX", step=(0, point)) == frame
+
+
+def test_the_frame_shown_in_a_viewer_with_more_axes():
+    layer, other = Image(np.zeros((6, 8, 9))), Image(np.zeros((3, 6, 8, 9)))
+    assert shown(layer, "TYX", others=[other], step=(1, 4)) == 4
+    four = Image(np.zeros((2, 6, 8, 9)))
+    assert shown(four, "CTYX", step=(1, 5)) == 5
+    assert shown(Image(np.zeros((6, 8, 9, 3)), rgb=True), "TYXS", step=(0, 2)) == 2
+
+
+def test_no_frame_is_shown():
+    layer = Image(np.zeros((6, 8, 9)))
+    assert shown(layer, "ZYX", step=(0, 3)) is None
+    beyond = Image(np.zeros((6, 8, 9)), translate=(20, 0, 0))
+    assert shown(beyond, "TYX", others=[layer], step=(0, 3)) is None
+    layer = Image(np.zeros((6, 8, 9)))
+    assert shown(layer, "TYX", ndisplay=3) is None
+    layer = Image(np.zeros((6, 8, 9)))
+    assert shown(layer, "TYX", order=(1, 0, 2)) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"scale": (2, 3, 4), "translate": (5, 6, 7)},
+        {"rotate": [[1, 0, 0], [0, 0.6, -0.8], [0, 0.8, 0.6]], "shear": (0.1, 0.0, 0.2)},
+        {"scale": (2, 3, 4), "affine": np.eye(4)[[1, 0, 2, 3]] + np.diag([0.0, 0.5, 0.5, 0])},
+    ],
+)
+def test_a_frame_lies_where_it_lies_in_the_stack(changes):
+    stack = Image(np.zeros((6, 8, 9)), **changes)
+    moved = layers.at_frame(layers.capture(stack), 0, 4)
+    frame = Image(np.zeros((1, 8, 9)), **moved.attributes)
+    for place in [(0, 0, 0), (0, 3, 5), (0.5, 7, 8)]:
+        there = (place[0] + 4, *place[1:])
+        np.testing.assert_allclose(frame.data_to_world(place), stack.data_to_world(there))
+    np.testing.assert_allclose(stack.translate, changes.get("translate", (0, 0, 0)))

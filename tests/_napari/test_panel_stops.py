@@ -1,5 +1,7 @@
 """Progress, cancel, errors, and closing things in the middle of a run."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -273,3 +275,19 @@ def test_kernel_errors_end_the_run(viewer, open_panel, run, monkeypatch, noisy):
     panel = open_panel()
     assert run(panel) == "<b>Not done.</b> the card was pulled out"
     assert usable(panel)
+
+
+def test_cancel_when_the_result_is_on_its_way(viewer, open_panel, click, finish, noisy):
+    viewer.add_image(noisy)
+    panel = open_panel()
+    click(panel.run_button)
+    worker = panel._jobs[0].worker
+    # The worker ends, but Qt has not told the panel yet.
+    end = time.monotonic() + 60
+    while not worker.is_running and time.monotonic() < end:
+        time.sleep(0.001)
+    while worker.is_running and time.monotonic() < end:
+        time.sleep(0.01)
+    click(panel.cancel_button)
+    assert finish(panel) == "Cancelled: no layer was added."
+    assert len(viewer.layers) == 1

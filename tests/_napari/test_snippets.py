@@ -8,7 +8,7 @@ import pytest
 from napari_gpu_denoise._napari.snippets import Choices, command_line, python_call
 from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.cli.commands import chosen_settings
-from napari_gpu_denoise.filters import FILTERS, NLMeans
+from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="shlex reads POSIX quoting only")
 
@@ -82,3 +82,22 @@ def test_python_call():
         "denoised = gd.nl_means(image, sigma=4.0, axes='ZYX', step=2, dtype='float32', "
         "nonfinite='keep', device=1)",
     ]
+
+
+def test_python_call_of_one_frame():
+    call = python_call(Choices(VBM3D(), None, "TYX", frame=12), "cells")
+    assert call.splitlines()[-1] == (
+        "denoised = gd.denoise(image, gd.VBM3D(), sigma=None, axes='TYX', frames=12).image"
+    )
+    settings = VBM3D.of(profile="fast", threshold=2.5)
+    call = python_call(Choices(settings, 4.0, "ZTYX", "float32", "keep", frame=3), "cells")
+    assert call.splitlines()[-1] == (
+        "denoised = gd.denoise(image, gd.VBM3D.of(profile='fast', threshold=2.5), sigma=4.0, "
+        "axes='ZTYX', frames=3, dtype='float32', nonfinite='keep').image"
+    )
+
+
+def test_the_command_line_has_no_option_for_one_frame():
+    choices = Choices(VBM3D(), None, "TYX", frame=12)
+    whole = Choices(VBM3D(), None, "TYX")
+    assert command_line(choices, "a.tif") == command_line(whole, "a.tif")

@@ -20,6 +20,8 @@ import numpy as np
 
 from reference.block_matching import reference_positions
 from reference.bm3d import (
+    MIDDLE,
+    SMALLEST_SIGMA,
     extend,
     group_spectrum,
     noise_variances,
@@ -33,19 +35,16 @@ from reference.video_matching import Links, find_matches, unlinked
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass needs to know: of `threshold` and `wiener` a pass uses one.
-
-    `per_frame_own` patches of the reference's own frame are kept, no fewer than `per_frame`.
-    """
+    """What one pass needs to know: of `threshold` and `wiener` a pass uses one."""
 
     frames_before: int = 4
     frames_after: int = 4
-    window: int = 7
-    window_next: int = 5
+    window: int = 5
     motion: bool = True
     window_nearest: int = 15
+    coarse: int = 2
+    window_next: int = 5
     per_frame: int = 2
-    per_frame_own: int = 2
     neighbours: int = 8
     step: int = 6
     transform: str = "bior1.5"
@@ -60,11 +59,12 @@ class Pass:
     @classmethod
     def of(cls, settings, stage: str) -> Pass:
         """Return the pass ``"basic"`` or ``"final"`` of settings with the attributes of VBM3D."""
-        own = ("neighbours", "step", "transform", "stack", "similar", "still")
+        own = ("neighbours", "transform", "stack", "similar", "still")
         both = ("frames_before", "frames_after", "window", "window_nearest", "window_next")
-        both += ("motion", "per_frame", "per_frame_own", "threshold", "wiener", "kaiser")
+        both += ("motion", "coarse", "per_frame", "threshold", "wiener", "kaiser")
         chosen = {name: getattr(settings, f"{name}_{stage}") for name in own}
         chosen |= {name: getattr(settings, name) for name in both}
+        chosen["step"] = settings.steps[stage]
         return cls(**chosen, shared_noise=settings.shared_noise and chosen["stack"] == "haar")
 
 
@@ -159,10 +159,13 @@ def filter_group(
     settings: Pass,
     basic: np.ndarray | None = None,
     links: Links | None = None,
+    *,
+    variation: np.ndarray | None = None,
 ) -> Group:
     """Return the group of the patches at `matches`, or of as many as are a power of two.
 
-    The first one is the reference, and all of them are taken to its grey levels.
+    The first one is the reference, and all of them are taken to its grey levels. `variation` is a
+    map (y, x) that sigma is multiplied by.
     """
     links = unlinked if links is None else links
     matches = matches[: 2 ** (len(matches).bit_length() - 1)]
@@ -170,6 +173,8 @@ def filter_group(
     chosen = [links(t, match[0]) for match in matches]
     scales = np.array([link.scale for link in chosen])
     noise = scales * [sigmas[match[0]] for match in matches]
+    if variation is not None:
+        noise = noise * [variation[y + MIDDLE, x + MIDDLE] for _, y, x, _ in matches]
     sigma = np.sqrt(np.mean(noise**2))
     level = noisy[t, y, x]
 
@@ -179,7 +184,7 @@ def filter_group(
             for (t, y, x, _), link in zip(matches, chosen, strict=True)
         ]
         column = [(PATCH * k, 0) for k in range(len(patches))]  # one below the other
-        how = level, sigma, settings.transform, settings.stack
+        how = level, max(sigma, SMALLEST_SIGMA), settings.transform, settings.stack
         return group_spectrum(np.concatenate(patches), column, *how)
 
     spectrum = spectrum_of(noisy)

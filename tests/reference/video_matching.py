@@ -35,34 +35,25 @@ def unlinked(r: int, t: int) -> Link:
     return Link()
 
 
-@dataclass
+@dataclass(frozen=True)
 class Track:
-    """Where patches are looked for, frame by frame, on one side of the reference's frame."""
+    """Where a patch is looked for, on one side of the reference's frame."""
 
-    centres: list[tuple[int, int]]  # of the windows, that of the best match first
+    at: tuple[int, int]
     velocity: tuple[int, int] = (0, 0)  # pixels a frame
     begun: bool = False  # whether a frame told the velocity
 
-    def move(self, low: Sequence[int], high: Sequence[int]) -> None:
-        """Move the centres on by a frame, but not out of what lies from `low` to `high`."""
-        self.centres = [
-            tuple(
-                min(max(at + v, least), most)
-                for at, v, least, most in zip(centre, self.velocity, low, high, strict=True)
-            )
-            for centre in self.centres
-        ]
+    def moved(self, low: Sequence[int], high: Sequence[int]) -> Track:
+        """Return the track a frame on, but not out of what lies from `low` to `high`."""
+        bounds = zip(self.at, self.velocity, low, high, strict=True)
+        at = tuple(min(max(at + v, least), most) for at, v, least, most in bounds)
+        return Track(at, self.velocity, self.begun)
 
-    def follow(self, found: list[tuple[int, int]], before: tuple[int, int], frames: int) -> None:
-        """Take over what was found `frames` frames from the reference, the best one first.
-
-        `before` is where the best match was, or was expected, a frame ago.
-        """
+    def found(self, at: tuple[int, int], frames: int) -> Track:
+        """Return where a track that was here leads, the patch found `frames` frames away."""
         since = 1 if self.begun else frames
-        steps = zip(found[0], before, strict=True)
-        self.velocity = tuple(int((at - origin) / since) for at, origin in steps)
-        self.begun = True
-        self.centres = found
+        steps = zip(at, self.at, strict=True)
+        return Track(at, tuple(int((now - was) / since) for now, was in steps), True)
 
 
 def find_matches(
@@ -77,68 +68,88 @@ def find_matches(
 ) -> list[tuple[int, int, int, float]]:
     """Return (t, y, x, d2) of the patches most similar to the one at (t, y, x), nearest first.
 
-    d2 is the mean squared difference in the grey levels of frame t; that of patches at the same
-    place in other frames is less by `still` sigma squared, but not below 0. The best patches of a
-    frame are the centres of the windows that are searched in the next one, on both sides of frame
-    t. `settings` is a ``vbm3d.Pass``. Conventions: `per_frame` and `per_frame_own` count the
-    reference, too; a frame that is not usable is passed over, but what moves moves on.
+    d2 is the mean squared difference in the grey levels of frame t, in the group at most `similar`
+    sigma squared; that of patches at the same place in other frames is less by `still` sigma
+    squared, but not below 0. `settings` is a ``vbm3d.Pass``. On both sides of frame t the best
+    patches of a frame tell where to look in the next: with `motion` the best one, and how it moved;
+    without, around each one kept. Conventions: `per_frame` counts the reference, too; a frame that
+    is not usable is passed over, but what moves moves on.
     """
     links = unlinked if links is None else links
     shape = search.shape[1:]
 
-    def best(frame: int, centres: list[tuple], window: int, most: int) -> list[tuple]:
-        places = around(centres, window, shape)
+    def ranked(frame: int, places: np.ndarray) -> list[tuple]:
         d2 = distances(search, (t, y, x), frame, places, links(t, frame))
         same = np.all(places == (y, x), axis=1)
         d2 = np.maximum(d2 - same * settings.still * sigmas[t] ** 2, 0)
         found = zip(places.tolist(), d2.tolist(), strict=True)
-        return nearest([(frame, *place, value) for place, value in found], most)
+        return in_order([(frame, *place, value) for place, value in found])
 
-    def nearest(matches: list[tuple], most: int) -> list[tuple]:
-        return sorted(matches, key=lambda match: order(match, (t, y, x)))[:most]
+    def in_order(matches: list[tuple]) -> list[tuple]:
+        return sorted(matches, key=lambda match: order(match, (t, y, x)))
 
-    own = best(t, [(y, x)], settings.window, settings.per_frame_own)
-    kept = list(own)
-    reach = furthest(settings) - settings.window_next // 2
-    low = [max(at - reach, 0) for at in (y, x)]
-    high = [min(at + reach, size - PATCH) for at, size in zip((y, x), shape, strict=True)]
-    for side, frames in (1, settings.frames_after), (-1, settings.frames_before):
-        track = Track(places_of(own[: settings.per_frame]))
-        for distance in range(1, frames + 1):
-            frame = t + side * distance
-            before = track.centres[0]
-            if settings.motion:
-                track.move(low, high)
+    def near(matches: list[tuple]) -> list[tuple]:
+        limit = settings.similar * sigmas[t] ** 2
+        return [match for match in matches if match[3] <= limit or match[:3] == (t, y, x)]
+
+    def along_track(frames: Sequence[int]) -> list[tuple]:
+        kept = []
+        reach = max(furthest(settings) - settings.window_next // 2, 0)
+        low = [max(at - reach, 0) for at in (y, x)]
+        high = [min(at + reach, size - PATCH) for at, size in zip((y, x), shape, strict=True)]
+        track = Track((y, x))
+        for frame in frames:
+            was, track = track, track.moved(low, high)
             if not usable(t, frame, sigmas, links, holes):
                 continue
-            if settings.motion and not track.begun:
-                found = best(frame, [(y, x)], settings.window_nearest, settings.per_frame)
-            else:
-                found = best(frame, track.centres, settings.window_next, settings.per_frame)
-            track.follow(places_of(found), before, distance)
+            centre, width = track.at, settings.window_next
+            if not was.begun and settings.coarse == 1:
+                width = settings.window_nearest
+            elif not was.begun:
+                tried = around([(y, x)], settings.window_nearest, shape, settings.coarse)
+                # Convention: where none lies in the image, the window is around the same place.
+                centre = ranked(frame, tried)[0][1:3] if len(tried) else (y, x)
+            found = ranked(frame, around([centre], width, shape))[: settings.per_frame]
+            track = was.found(found[0][1:3], abs(frame - t))
             kept += found
-    limit = settings.similar * sigmas[t] ** 2
-    similar = [match for match in kept if match[3] <= limit or match[:3] == (t, y, x)]
-    return nearest(similar, settings.neighbours)
+        return kept
+
+    def around_all(frames: Sequence[int]) -> list[tuple]:
+        kept, centres = [], own
+        for frame in frames:
+            if usable(t, frame, sigmas, links, holes):
+                places = around([match[1:3] for match in centres], settings.window_next, shape)
+                centres = ranked(frame, places)[: settings.per_frame]
+                kept += centres
+        return kept
+
+    own = ranked(t, around([(y, x)], settings.window, shape))[: settings.per_frame]
+    later = range(t + 1, t + settings.frames_after + 1)
+    earlier = range(t - 1, t - settings.frames_before - 1, -1)
+    follow = along_track if settings.motion else around_all
+    matches = in_order(near(own + follow(later) + follow(earlier)))[: settings.neighbours]
+    if settings.motion and len(own) == settings.per_frame:
+        # Where other frames are few or unlike, more of the same frame fill the group.
+        last = order(own[-1], (t, y, x))
+        wider = ranked(t, around([(y, x)], settings.window_nearest, shape))
+        more = near([match for match in wider if order(match, (t, y, x)) > last])
+        matches = in_order(matches + more[: settings.neighbours - len(matches)])
+    return matches
 
 
 def furthest(settings) -> int:
-    """Return how far from its reference, along an axis, a match may lie with `motion`.
+    """Return how far from its reference, along an axis, a match in another frame may lie.
 
-    That is where the fastest movement leads that can be followed, or `FURTHEST` pixels.
+    With `motion` that is where the fastest movement leads that can be followed, or `FURTHEST`
+    pixels.
     """
     frames = max(settings.frames_before, settings.frames_after)
-    if frames == 0:
-        return settings.window // 2
-    far = speed = settings.window_nearest // 2
-    for _ in range(frames - 1):
-        speed += settings.window_next // 2
-        far += speed
-    return max(min(far, FURTHEST), settings.window_nearest // 2, settings.window // 2)
-
-
-def places_of(matches: Iterable[tuple]) -> list[tuple[int, int]]:
-    return [match[1:3] for match in matches]
+    after = settings.window_next // 2
+    if not settings.motion or frames == 0:
+        return settings.window // 2 + frames * after
+    speed = settings.window_nearest // 2 + (after if settings.coarse > 1 else 0)
+    far = [speed + (speed + after) * n + after * n * (n - 1) // 2 for n in range(frames)]
+    return max(min(far[-1], FURTHEST), far[0], settings.window // 2)
 
 
 def usable(r: int, t: int, sigmas: Sequence[float], links: Links, holes: Collection[int]) -> bool:
@@ -148,16 +159,25 @@ def usable(r: int, t: int, sigmas: Sequence[float], links: Links, holes: Collect
     return sigmas[r] / 2 <= sigmas[t] * links(r, t).scale <= sigmas[r] * 2
 
 
-def around(centres: Iterable[tuple], window: int, shape: tuple[int, int]) -> np.ndarray:
-    """Return the positions (n, 2) in the windows around centres (y, x), each once."""
+def around(
+    centres: Iterable[tuple], window: int, shape: tuple[int, int], spacing: int = 1
+) -> np.ndarray:
+    """Return the positions (n, 2) in the windows around centres (y, x), each once.
+
+    With a `spacing` only every so many of them, from the first corner of the window on.
+    """
     places = set()
     for centre in centres:
         spans = (
-            range(max(at - window // 2, 0), min(at + window // 2, length - PATCH) + 1)
+            [
+                place
+                for place in range(at - window // 2, at + window // 2 + 1, spacing)
+                if 0 <= place <= length - PATCH
+            ]
             for at, length in zip(centre, shape, strict=True)
         )
         places.update(product(*spans))
-    return np.array(sorted(places))
+    return np.array(sorted(places)).reshape(-1, 2)
 
 
 def distances(search, reference: tuple, frame: int, places: np.ndarray, link: Link) -> np.ndarray:

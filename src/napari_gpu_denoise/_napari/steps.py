@@ -145,9 +145,6 @@ def _one_frame(request: Request, stopped: Callable[[], bool]) -> Generator[Stage
     reach = applied.reach.t if over_time(applied) else (0, 0)
     span = span_around(range(request.frame, request.frame + 1), reach, data.shape[t])
     start, stop = span.source_start, span.source_stop
-    if over_time(applied) and stop - start == 1:
-        # A single frame would be filtered as one without time.
-        start, stop = (start, 2) if start == 0 else (start - 1, stop)
     image = yield from reading.load_frames(data, t, range(start, stop))
     sigma = found.array
     if sigma.shape[t] > 1:

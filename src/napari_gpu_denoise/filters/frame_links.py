@@ -123,23 +123,28 @@ class FrameLinks:
     def _alike(self, noise: np.ndarray, own: np.ndarray) -> np.ndarray:
         """Return which frames may be used for others of noise `own`: in all that is filtered."""
         fits = (noise > 0) & (own > 0)
+        searched = fits[..., -1]
         if math.isfinite(self._unlike):
             fits &= (noise * self._unlike >= own) & (noise <= own * self._unlike)
-        return fits.all(axis=-1)
+        # A channel without noise is not filtered.
+        fits |= (noise == 0) & (own == 0)
+        return searched & fits.all(axis=-1)
 
     def _guide_row(self, sigma: np.ndarray) -> np.ndarray:
-        return self._guide / guide_levels(sigma) if self._weighted else self._guide
+        if not self._weighted:
+            return self._guide
+        levels = guide_levels(sigma)
+        return np.divide(self._guide, levels, out=np.zeros_like(levels), where=levels > 0)
 
 
 def guide_levels(sigma: np.ndarray) -> np.ndarray:
     """Return what channels are divided by to count by their noise, in an image of grey levels.
 
     It is their noise, but for a factor that makes the weights of all channels 1 in the mean: the
-    image is as bright however much noise there is.
+    image is as bright however much noise there is. Channels without noise are left out, by a 0.
     """
-    if not np.all(sigma > 0):
-        return np.ones_like(sigma)  # such a frame is not searched
-    return sigma * np.mean(1 / sigma)
+    known = sigma[sigma > 0]
+    return sigma * np.mean(1 / known) if known.size else np.zeros_like(sigma)
 
 
 def _pair(change: Change) -> tuple[float, float]:

@@ -123,9 +123,13 @@ class NLMeans(Settings):
 
     @property
     def bytes_per_pixel(self) -> float:
-        """Device bytes a pixel of a tile needs beside its input and output."""
-        references = 1.0 / self.step**2
-        return 8.0 + references * (4 * self.neighbours + 4 * self.patch**2)
+        """Device bytes a pixel of a tile, over time of a frame, needs beside input and output."""
+        return self.frame_bytes(1) if "T" in self.joint else 8.0 + self._reference_bytes
+
+    @property
+    def _reference_bytes(self) -> float:
+        """Device bytes a pixel that matches and estimates of the reference patches need."""
+        return (4 * self.neighbours + 4 * self.patch**2) / self.step**2
 
     @property
     def operations_per_pixel(self) -> float:
@@ -140,8 +144,7 @@ class NLMeans(Settings):
     def frame_bytes(self, batch: int) -> float:
         """Return device bytes a pixel of a frame, beside input and output, for a batch."""
         frames = batch + self.frames_before + self.frames_after
-        per_frame = self.bytes_per_pixel - 8.0
-        return 4.0 * frames * 3 + batch * per_frame
+        return 4.0 * frames * 3 + batch * self._reference_bytes
 
     def plan(self, arena: Arena) -> Plan:
         """Return what runs this filter on one device, from one thread."""
@@ -179,9 +182,10 @@ def nl_means(
         is independent. By default the last two are Y and X, the rest independent planes.
     settings : NLMeans, optional
         Settings to start from; single ones can be given as keywords.
-    profile : {"normal", "fine"}, optional
+    profile : {"normal", "fine", "video"}, optional
         Settings to start from instead: ``"normal"`` is the defaults, ``"fine"`` is ``patch=5,
-        step=1``, better and slower. Single ones given as keywords win.
+        step=1``, better and slower, ``"video"`` is ``patch=16, frames_before=4, frames_after=4``,
+        for time-lapses (needs an axis T). Single ones given as keywords win.
     dtype : data type, optional
         Type of the result, by default that of the image. Integers are rounded and saturated.
     nonfinite : {"raise", "keep"}, optional
@@ -191,13 +195,16 @@ def nl_means(
     memory_limit : int, optional
         Largest number of bytes of device memory to use.
     progress : callable, optional
-        Called as ``progress(done, total)`` after each tile.
+        Called as ``progress(done, total)`` with numbers of tiles, or of frames where others are
+        searched too.
     cancel : object with ``is_set()``, optional
-        An event that stops the run at the next tile.
+        An event that stops the run at the next tile or frame.
     **changes
         Fields of `NLMeans`: `patch` (8 pixels), `step` (4 pixels), `window` (21 pixels),
-        `neighbours` (16), `strength` (1.0 sigma), `flat` (1.05), `frames_before` (0),
-        `frames_after` (0), `slices` (0).
+        `neighbours` (16), `strength` (1.0 sigma), `flat` (1.05), `frames_before` and
+        `frames_after` (0: earlier and later frames along T that are searched as well; with
+        ``frames_after=0`` a frame depends on earlier ones alone), `flicker` (True: allow for
+        brightness that changes from frame to frame), `slices` (0: slices along Z).
 
     Returns
     -------
@@ -220,15 +227,24 @@ def nl_means(
 
     See Also
     --------
-    denoise : The same with a record of what was done.
+    denoise : The same with a record of what was done, or for some of the frames.
+    stream : The same for frames that come one after another.
+    vbm3d : For time-lapses; follows what moves.
 
     Notes
     -----
     The weights are ``exp(-max(d2 - 2 sigma**2, 0) / h**2)`` with ``h = strength * sigma`` and d2
     the mean squared difference of two patches. ``profile="fine"`` gives about 0.35 dB more than
     the defaults on photographs and takes about eight times as long. Work grows as
-    ``pixels * (patch / step)**2 * window**2``. Repeated runs on one device are bitwise equal: no
-    atomic additions are used.
+    ``pixels * (patch / step)**2 * window**2``, times the frames and slices searched. Repeated runs
+    on one device are bitwise equal: no atomic additions are used.
+
+    Along time a patch is found again as long as it stays within the window; motion is not
+    followed. Every frame is sent to the device once. With `flicker` grey levels of other frames
+    are brought to those of the frame that is filtered, where a gain and an offset of the whole
+    frame explain the change; the result keeps its brightness. Frames of one grey level are neither
+    filtered nor used for others. A frame that is stored twice is not recognised: its noise passes
+    for signal.
 
     References
     ----------
@@ -239,6 +255,7 @@ def nl_means(
     --------
     >>> out = nl_means(image, sigma=20)                              # doctest: +SKIP
     >>> out = nl_means(stack, axes="TYX", profile="fine")            # doctest: +SKIP
+    >>> out = nl_means(stack, axes="TYX", profile="video")           # doctest: +SKIP
     """
     return denoised(
         image,

@@ -1,0 +1,105 @@
+"""What the panel says of the axes, and what it offers where a layer says too little."""
+
+import pytest
+
+from napari_gpu_denoise._napari.axes_input import AxesInput, readings
+from napari_gpu_denoise.errors import AxesError
+from napari_gpu_denoise.filters import BM3D, FILTERS, VBM3D, NLMeans
+from napari_gpu_denoise.prepare import settings_for
+
+pytestmark = pytest.mark.gui
+
+
+@pytest.mark.parametrize(
+    ("kind", "axes", "shape", "offered"),
+    [
+        (VBM3D, ".YX", (9, 50, 60), ["TYX"]),
+        (BM3D, ".YX", (9, 50, 60), ["TYX"]),
+        (NLMeans, ".YX", (9, 50, 60), ["TYX", "ZYX"]),
+        (VBM3D, ".YXS", (9, 50, 60, 3), ["TYXS"]),
+        (VBM3D, "..YX", (9, 5, 50, 60), ["TZYX", "TCYX"]),
+        (VBM3D, "..YXS", (9, 5, 50, 60, 3), ["TZYXS", "TCYXS"]),
+        (VBM3D, "C.YX", (2, 9, 50, 60), ["CTYX"]),
+        (NLMeans, "C.YX", (2, 9, 50, 60), ["CTYX", "CZYX"]),
+        (NLMeans, "Z.YX", (2, 9, 50, 60), ["ZTYX"]),
+        (VBM3D, "...YX", (2, 3, 4, 50, 60), []),
+        (VBM3D, "Z.YX", (4, 1, 50, 60), ["T.YX"]),
+        (VBM3D, "ZYX", (9, 50, 60), ["TYX"]),  # files often call frames slices
+        (NLMeans, "ZYX", (9, 50, 60), []),
+        (VBM3D, "TYX", (9, 50, 60), []),
+        (VBM3D, "T.YX", (9, 5, 50, 60), []),
+        (VBM3D, "YX", (50, 60), []),
+        (VBM3D, ".YX", (1, 50, 60), []),
+    ],
+)
+def test_what_is_offered(kind, axes, shape, offered):
+    assert list(readings(axes, shape, kind)) == offered
+
+
+@pytest.fixture
+def shown(qtbot):
+    def make(kind, axes, shape):
+        made = AxesInput(kind)
+        qtbot.addWidget(made)
+        made.show()
+        made.offer(axes, shape)
+        return made
+
+    return make
+
+
+def visible(axes_input):
+    return [button.text() for button in axes_input.buttons if button.isVisible()]
+
+
+def test_a_filter_over_time_asks_for_it_before_the_run(shown, qtbot):
+    made = shown(VBM3D, ".YX", (9, 50, 60))
+    text = made.caption.text()
+    assert text.startswith("9 independent planes, 50 by 60 pixels. <b>")
+    assert "VBM3D follows time: name the axis of frames T, as TYX." in text
+    assert visible(made) == ["TYX"]
+    with qtbot.waitSignal(made.changed):
+        made.buttons[0].click()
+    assert made.axes() == "TYX"
+    assert made.caption.text() == "9 time points, 50 by 60 pixels"
+    assert visible(made) == []
+    made.edit.setText(".yx")
+    assert visible(made) == ["TYX"]
+
+
+@pytest.mark.parametrize("axes", [".YX", "..YX", "C.YX", "QYX"])
+def test_wherever_the_settings_would_refuse_the_axes_the_caption_says_so(shown, axes):
+    shape = (3, 4, 50, 60)[-len(axes) :]
+    refused = False
+    try:
+        settings_for(VBM3D(), axes, shape)
+    except AxesError:
+        refused = True
+    text = shown(VBM3D, axes, shape).caption.text()
+    assert "VBM3D follows time" in text
+    assert ("<b>" in text) == refused
+
+
+def test_a_single_image_is_no_mistake(shown):
+    text = shown(VBM3D, "YX", (50, 60)).caption.text()
+    assert "every image is filtered alone" in text and "<b>" not in text
+
+
+def test_other_filters_hint_without_stress(shown):
+    made = shown(NLMeans, ".YX", (9, 50, 60))
+    assert made.caption.text() == (
+        "9 independent planes, 50 by 60 pixels. For a time-lapse type TYX, for slices of a volume "
+        "type ZYX."
+    )
+    assert visible(made) == ["TYX", "ZYX"]
+    made.buttons[1].click()
+    assert made.axes() == "ZYX"
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+def test_wrong_letters_are_shown_as_they_are(shown, kind):
+    made = shown(kind, "<b>", (9, 50, 60))
+    assert "&lt;" in made.caption.text()
+    assert visible(made) == []
+    made.offer("", ())
+    assert made.caption.text() == "" and made.axes is not None

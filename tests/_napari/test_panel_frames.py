@@ -1,0 +1,276 @@
+"""Time in the panel: VBM3D, one frame alone, stacks that are not in memory."""
+
+import gc
+import sys
+import weakref
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from napari_gpu_denoise import run as runs
+from napari_gpu_denoise._napari import storage
+from napari_gpu_denoise._napari.layers import METADATA_KEY
+from napari_gpu_denoise.filters import BM3D, FILTERS, VBM3D, NLMeans
+
+pytestmark = pytest.mark.gui
+
+
+def test_vbm3d_runs_the_sample(viewer, open_panel, run, click):
+    from qtpy.QtWidgets import QApplication
+
+    viewer.open_sample("napari-gpu-denoise", "fluorescence")
+    panel = open_panel("VBM3D")
+    assert panel.axes.axes() == "TYX" and "<b>" not in panel.axes.caption.text()
+    said = []
+    panel.progress.valueChanged.connect(lambda _: said.append(panel.status.text()))
+    assert run(panel).startswith("Done in ")
+    result = viewer.layers["fluorescence (VBM3D)"]
+    source = viewer.layers["fluorescence"]
+    expected = runs.denoise(source.data, VBM3D(), axes="TYX").image
+    np.testing.assert_array_equal(result.data, expected)
+    assert result.metadata[METADATA_KEY]["filter"] == "vbm3d"
+    assert "Denoising: frame 7 of 16" in said
+    click(panel.python_button)
+    scope = {"viewer": viewer}
+    exec(QApplication.clipboard().text(), scope)
+    np.testing.assert_array_equal(scope["denoised"], expected)
+    click(panel.command_button)
+    assert QApplication.clipboard().text().startswith("gpu-denoise vbm3d ")
+
+
+def test_vbm3d_of_a_layer_that_says_nothing(viewer, open_panel, run, click, movie):
+    viewer.add_image(movie, name="movie")
+    panel = open_panel("VBM3D")
+    assert "name the axis of frames T, as TYX" in panel.axes.caption.text()
+    assert "no axis is named T" in run(panel)
+    assert len(viewer.layers) == 1
+    click(panel.axes.buttons[0])
+    assert panel.form.controls["frames_before"].native.isEnabled()
+    assert run(panel).startswith("Done in ")
+    expected = runs.denoise(movie, VBM3D(), axes="TYX").image
+    np.testing.assert_array_equal(viewer.layers[-1].data, expected)
+
+
+@pytest.fixture
+def visible_at(viewer, qtbot):
+    """Return at which steps of the first slider a layer draws anything."""
+
+    def look(layer):
+        steps = []
+        for step in range(viewer.dims.nsteps[0]):
+            viewer.dims.set_current_step(0, step)
+            if np.any(layer._slice.image.raw) and not layer._slice.empty:
+                steps.append(step)
+        return steps
+
+    return look
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize("lazy", [False, True])
+def test_only_the_frame_shown(viewer, open_panel, run, click, visible_at, movie, kind, lazy):
+    from qtpy.QtWidgets import QApplication
+
+    data = da.from_array(movie, chunks=(2, 40, 48)) if lazy else movie
+    source = viewer.add_image(
+        data,
+        name="movie",
+        scale=(2, 0.5, 0.5),
+        translate=(7, 1, 2),
+        axis_labels=("t", "y", "x"),
+        contrast_limits=(300, 700),
+    )
+    viewer.dims.set_current_step(0, 3)
+    panel = open_panel(kind.title)
+    assert panel.one_frame.text() == "Only the frame shown: 3"
+    assert panel.run_button.text() == "Run"
+    if kind is NLMeans:
+        panel.form.controls["frames_before"].value = 1
+    settings = panel.form.settings()
+    panel.one_frame.click()
+    assert panel.run_button.text() == "Run frame 3"
+    viewer.dims.set_current_step(0, 4)
+    assert panel.run_button.text() == "Run frame 4"
+    assert run(panel).startswith("Done in ")
+    result = viewer.layers[-1]
+    assert result.name == f"movie ({kind.title}, frame 4)"
+    expected = runs.denoise(movie, settings, axes="TYX")
+    np.testing.assert_array_equal(result.data, expected.image[4:5])
+    assert result.metadata[METADATA_KEY]["frame"] == 4
+    assert result.metadata[METADATA_KEY]["sigma"] == list(expected.record.sigma)
+    np.testing.assert_allclose(result.translate, (7 + 2 * 4, 1, 2))
+    np.testing.assert_allclose(result.scale, source.scale)
+    assert viewer.dims.nsteps[0] == 6  # it makes the slider no longer
+    assert visible_at(result) == [4]
+    viewer.dims.set_current_step(0, 4)
+    click(panel.python_button)
+    scope = {"viewer": viewer}
+    text = QApplication.clipboard().text()
+    assert "frames=4" in text
+    exec(text, scope)
+    np.testing.assert_array_equal(scope["denoised"], result.data)
+    click(panel.command_button)
+    assert "frame" not in QApplication.clipboard().text().replace("--frames-before", "")
+    assert "It filters all frames." in panel.status.text()
+    panel.one_frame.click()
+    run(panel)
+    np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
+    assert viewer.layers[-1].name == f"movie ({kind.title})"
+
+
+def test_the_frame_of_a_layer_with_fewer_axes_than_the_viewer(
+    viewer, open_panel, run, click, movie
+):
+    viewer.add_image(np.zeros((3, 12, 40, 48)), name="other")
+    layer = viewer.add_image(movie, name="movie", translate=(4, 0, 0), contrast_limits=(0, 900))
+    panel = open_panel("BM3D")
+    panel.layer.setCurrentIndex(panel.layer.findText("movie"))
+    assert not panel.one_frame.isEnabled()
+    assert "Name an axis T" in panel.one_frame.toolTip()
+    panel.axes.edit.setText("TYX")
+    panel.one_frame.click()
+    viewer.dims.set_current_step(0, 2)
+    viewer.dims.set_current_step(1, 1)
+    assert panel.one_frame.text() == "Only the frame shown"
+    status = run(panel)
+    assert status.startswith("<b>Not done.</b> The viewer shows no single frame of")
+    viewer.dims.set_current_step(1, 6)
+    assert panel.one_frame.text() == "Only the frame shown: 2"
+    run(panel)
+    result = viewer.layers["movie (BM3D, frame 2)"]
+    np.testing.assert_array_equal(result.data, runs.denoise(movie, BM3D()).image[2:3])
+    np.testing.assert_allclose(result.translate, (6, 0, 0))
+    np.testing.assert_allclose(layer.translate, (4, 0, 0))
+    # Without time the box counts for nothing.
+    panel.axes.edit.setText(".YX")
+    assert panel.run_button.text() == "Run"
+    run(panel)
+    assert viewer.layers[-1].data.shape == movie.shape
+
+
+def test_one_frame_in_colour_with_alpha(viewer, open_panel, run, click, movie):
+    from qtpy.QtWidgets import QApplication
+
+    scaled = (movie // 4).clip(0, 255).astype(np.uint8)
+    alpha = np.arange(movie.size).reshape(movie.shape).astype(np.uint8)
+    data = np.stack([scaled, scaled // 2, 255 - scaled, alpha], axis=-1)
+    viewer.add_image(data, rgb=True, name="rgba", axis_labels=("t", "y", "x"))
+    viewer.dims.set_current_step(0, 1)
+    panel = open_panel("VBM3D")
+    assert panel.axes.axes() == "TYXS"
+    panel.one_frame.click()
+    run(panel)
+    result = viewer.layers["rgba (VBM3D, frame 1)"]
+    assert result.rgb
+    expected = runs.denoise(data[..., :3], VBM3D(), axes="TYXS").image
+    np.testing.assert_array_equal(result.data[..., :3], expected[1:2])
+    np.testing.assert_array_equal(result.data[..., 3], alpha[1:2])
+    click(panel.python_button)
+    scope = {"viewer": viewer}
+    exec(QApplication.clipboard().text(), scope)
+    np.testing.assert_array_equal(scope["denoised"], result.data)
+
+
+def test_reset_takes_the_frame_back(viewer, open_panel, click, movie):
+    viewer.add_image(movie, axis_labels=("t", "y", "x"))
+    panel = open_panel("VBM3D")
+    panel.one_frame.click()
+    assert panel.choices().frame == viewer.dims.current_step[0]
+    click(panel.reset_button)
+    assert panel.choices().frame is None
+    assert panel.run_button.text() == "Run"
+
+
+def test_a_closed_panel_follows_the_slider_no_more(viewer, open_panel, movie, told, qtbot):
+    viewer.add_image(movie, axis_labels=("t", "y", "x"))
+    before = len(viewer.dims.events.current_step.callbacks)
+    panel = open_panel("VBM3D")
+    assert len(viewer.dims.events.current_step.callbacks) == before + 1
+    viewer.window.remove_dock_widget(panel)
+    panel.deleteLater()
+    qtbot.wait(50)
+    assert len(viewer.dims.events.current_step.callbacks) == before
+    viewer.dims.set_current_step(0, 1)
+    assert not told()
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+def test_a_long_stack_is_never_whole_in_memory(viewer, open_panel, run, movie, kind):
+    held, most = [], []
+
+    def read(block):
+        made = block.copy()
+        held.append(weakref.ref(made))
+        most.append(sum(ref() is not None for ref in held))
+        return made
+
+    long = np.concatenate([movie] * 8)
+    blocks = da.from_array(long, chunks=(1, 40, 48)).map_blocks(read, dtype=long.dtype)
+    viewer.add_image(blocks, name="long", contrast_limits=(300, 700), axis_labels=("t", "y", "x"))
+    panel = open_panel(kind.title)
+    most.clear()
+    assert run(panel).startswith("Done in ")
+    expected = runs.denoise(long, kind(), axes="TYX").image
+    np.testing.assert_array_equal(viewer.layers[f"long ({kind.title})"].data, expected)
+    assert len(most) >= 48
+    assert max(most) < 16
+
+
+@pytest.mark.parametrize("source", ["zarr", "memmap"])
+def test_stacks_in_files(viewer, open_panel, run, movie, source, tmp_path):
+    if source == "zarr":
+        zarr = pytest.importorskip("zarr")
+        data = zarr.create_array(str(tmp_path / "a.zarr"), shape=movie.shape, chunks=(4, 20, 48),
+                                 dtype=movie.dtype)  # fmt: skip
+        data[:] = movie
+    else:
+        np.save(tmp_path / "a.npy", movie)
+        data = np.load(tmp_path / "a.npy", mmap_mode="r")
+    viewer.add_image(data, name="file", contrast_limits=(300, 700), axis_labels=("t", "y", "x"))
+    said = []
+    panel = open_panel("VBM3D")
+    panel.progress.valueChanged.connect(lambda _: said.append(panel.status.text()))
+    run(panel)
+    np.testing.assert_array_equal(
+        viewer.layers[-1].data, runs.denoise(movie, VBM3D(), axes="TYX").image
+    )
+    assert "Denoising: frame 2 of 6" in said
+
+
+def test_a_large_result_lives_as_long_as_its_layer(
+    viewer, open_panel, run, movie, monkeypatch, tmp_path, qtbot
+):
+    monkeypatch.setattr(storage, "LARGEST_IN_MEMORY", 1000)
+    monkeypatch.setattr(storage, "_folder", lambda: str(tmp_path))
+    viewer.add_image(
+        da.from_array(movie), contrast_limits=(300, 700), axis_labels=("t", "y", "x"), name="a"
+    )
+    panel = open_panel("VBM3D")
+    status = run(panel)
+    size = f"{movie.nbytes / 1e9:.2g} GB"
+    assert f"The result, {size}, is kept in a temporary file in {tmp_path}" in status
+    result = viewer.layers["a (VBM3D)"]
+    np.testing.assert_array_equal(result.data, runs.denoise(movie, VBM3D(), axes="TYX").image)
+    if sys.platform != "win32":
+        assert not list(tmp_path.iterdir())  # it has no name to be left behind
+    mapping = weakref.ref(result.data.base)
+    viewer.layers.remove(result)
+    del result
+
+    def gone():
+        gc.collect()
+        return mapping() is None
+
+    qtbot.waitUntil(gone, timeout=10_000)
+
+
+def test_cancel_between_frames(viewer, open_panel, click, finish, qtbot, movie):
+    long = da.from_array(np.concatenate([movie] * 40), chunks=(1, 40, 48))
+    viewer.add_image(long, contrast_limits=(300, 700), axis_labels=("t", "y", "x"))
+    panel = open_panel("VBM3D")
+    click(panel.run_button)
+    qtbot.waitUntil(lambda: panel.progress.value() >= 1, timeout=60_000)
+    click(panel.cancel_button)
+    assert finish(panel) == "Cancelled: no layer was added."
+    assert len(viewer.layers) == 1

@@ -1,0 +1,262 @@
+"""The run as a generator, driven by hand."""
+
+from dataclasses import replace
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from _napari.lazy_data import Sliced, drive
+from napari_gpu_denoise import run as runs
+from napari_gpu_denoise import streaming
+from napari_gpu_denoise._napari import reading, steps, storage
+from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, NonFiniteError
+from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans
+
+pytestmark = pytest.mark.gui
+
+
+def request(data, **changes):
+    given = {
+        "settings": NLMeans(),
+        "sigma": 5.0,
+        "axes": "." * (data.ndim - 2) + "YX",
+        "dtype": None,
+        "nonfinite": "raise",
+        "device": None,
+        "memory_limit": None,
+    }
+    return steps.Request(data=data, **{**given, **changes})
+
+
+@pytest.fixture
+def stack():
+    return np.random.default_rng(0).normal(100, 5, (5, 30, 40)).astype(np.float32)
+
+
+def test_outcome_is_that_of_the_filter(stack):
+    stages, outcome = drive(steps.steps(request(da.from_array(stack, chunks=(2, 30, 40)))))
+    np.testing.assert_array_equal(outcome.result.image, runs.denoise(stack, NLMeans(), 5.0).image)
+    assert outcome.error is None and outcome.seconds > 0
+    texts = [stage.text for stage in stages]
+    assert texts[0].startswith("Reading") and texts[-1].startswith("Denoising")
+    assert stages[-1].done == stages[-1].total > 0
+
+
+def test_errors_are_returned(stack):
+    _, outcome = drive(steps.steps(request(stack, sigma=-1.0)))
+    assert outcome.result is None
+    assert "sigma=-1" in str(outcome.error)
+
+
+def test_closing_closes_the_filter(stack, monkeypatch):
+    closed = []
+
+    def endless(*args, **kwargs):
+        try:
+            while True:
+                yield runs.Progress(0, 1)
+        finally:
+            closed.append(True)
+
+    monkeypatch.setattr(runs, "denoise_steps", endless)
+    running = steps.steps(request(stack))
+    for _ in range(4):
+        next(running)
+    running.close()
+    assert closed == [True]
+
+
+def settings_of(kind):
+    """Settings that look along time where the filter can."""
+    return NLMeans(frames_before=2, frames_after=1) if kind is NLMeans else kind()
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize("sigma", [None, 8.0])
+def test_lazy_frames_give_the_pixels_of_the_array(movie, kind, sigma):
+    settings = settings_of(kind)
+    expected = runs.denoise(movie, settings, sigma, axes="TYX")
+    data = Sliced(movie)
+    given = request(data, settings=settings, sigma=sigma, axes="TYX")
+    stages, outcome = drive(steps.steps(given))
+    assert outcome.error is None and outcome.folder is None
+    np.testing.assert_array_equal(outcome.result.image, expected.image)
+    assert outcome.result.image.dtype == movie.dtype
+    record, wanted = outcome.result.record.as_dict(), expected.record.as_dict()
+    record.pop("date"), wanted.pop("date")
+    assert record == wanted
+    for first, *_ in data.read:
+        assert isinstance(first, int) or first.stop - first.start == 1
+    told = [(stage.done, stage.total) for stage in stages if stage.text == "Denoising: frame"]
+    assert told == [(k, 6) for k in range(7)]
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize("frame", [0, 2, 5])
+def test_one_lazy_frame_is_that_of_the_whole(movie, kind, frame):
+    settings = settings_of(kind)
+    expected = runs.denoise(movie, settings, axes="TYX")
+    given = request(Sliced(movie), settings=settings, sigma=None, axes="TYX", frame=frame)
+    _, outcome = drive(steps.steps(given))
+    np.testing.assert_array_equal(outcome.result.image, expected.image[frame : frame + 1])
+    assert outcome.result.record.sigma == expected.record.sigma
+    assert outcome.result.record.sigma_source == expected.record.sigma_source
+    _, in_memory = drive(steps.steps(replace(given, data=movie)))
+    np.testing.assert_array_equal(in_memory.result.image, outcome.result.image)
+
+
+@pytest.mark.parametrize("kind", [NLMeans, VBM3D])
+@pytest.mark.parametrize("before", [0, 2])
+def test_the_first_and_the_last_frame_alone_are_still_those_of_a_movie(movie, kind, before):
+    # Nothing may be left around them: a stack of one frame is filtered.
+    settings = kind(frames_before=before, frames_after=2 - before)
+    expected = runs.denoise(movie, settings, 9.0, axes="TYX").image
+    for frame in (0, 5):
+        given = request(Sliced(movie), settings=settings, sigma=9.0, axes="TYX", frame=frame)
+        _, outcome = drive(steps.steps(given))
+        np.testing.assert_array_equal(outcome.result.image[0], expected[frame])
+
+
+def test_one_frame_reads_only_what_the_filter_looks_at(movie):
+    data = Sliced(np.tile(movie, (4, 1, 1)))
+    settings = NLMeans(frames_before=2, frames_after=1)
+    drive(steps.steps(request(data, settings=settings, axes="TYX", frame=12)))
+    assert [index[0].start for index in data.read] == [10, 11, 12, 13]
+    data.read.clear()
+    drive(steps.steps(request(data, axes="TYX", frame=12)))
+    assert [index[0].start for index in data.read] == [12]
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize(("axes", "order"), [("YXT", (1, 2, 0)), ("YTX", (1, 0, 2))])
+def test_time_may_be_any_axis(movie, kind, axes, order):
+    settings, turned = settings_of(kind), np.transpose(movie, order)
+    expected = runs.denoise(turned, settings, 9.0, axes=axes).image
+    given = request(Sliced(turned), settings=settings, sigma=9.0, axes=axes)
+    np.testing.assert_array_equal(drive(steps.steps(given))[1].result.image, expected)
+    _, outcome = drive(steps.steps(replace(given, frame=3)))
+    t = axes.index("T")
+    np.testing.assert_array_equal(outcome.result.image, expected.take([3], axis=t))
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize("axes", ["TCYX", "CTYX", "TZYX"])
+def test_frames_may_have_channels_and_slices(movie, kind, axes):
+    settings = settings_of(kind)
+    other = movie[:, ::-1] // 2
+    stack = np.stack([movie, other], axis=axes.index("T") == 0)
+    expected = runs.denoise(stack, settings, axes=axes)
+    given = request(Sliced(stack), settings=settings, sigma=None, axes=axes)
+    _, outcome = drive(steps.steps(given))
+    np.testing.assert_array_equal(outcome.result.image, expected.image)
+    assert outcome.result.record.sigma == expected.record.sigma
+    _, outcome = drive(steps.steps(replace(given, frame=4)))
+    part = expected.image.take([4], axis=axes.index("T"))
+    np.testing.assert_array_equal(outcome.result.image, part)
+
+
+def test_a_sigma_for_each_frame(movie):
+    sigma = (5.0, 9.0, 0.0, 12.0, 7.0, 3.0)
+    settings = VBM3D(frames_before=1, frames_after=1)
+    expected = runs.denoise(movie, settings, sigma, axes="TYX")
+    given = request(Sliced(movie), settings=settings, sigma=sigma, axes="TYX")
+    _, outcome = drive(steps.steps(given))
+    np.testing.assert_array_equal(outcome.result.image, expected.image)
+    assert outcome.result.record.sigma == sigma
+    _, outcome = drive(steps.steps(replace(given, frame=3)))
+    np.testing.assert_array_equal(outcome.result.image[0], expected.image[3])
+    assert outcome.result.record.sigma == sigma
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.float32, np.float64])
+def test_wide_types_are_scaled_as_the_whole(movie, dtype):
+    data = movie.astype(dtype) * 1000
+    data[0] = data[0].mean()
+    expected = runs.denoise(data, VBM3D(), 1e4, axes="TYX").image
+    given = request(Sliced(data), settings=VBM3D(), sigma=1e4, axes="TYX")
+    _, outcome = drive(steps.steps(given))
+    np.testing.assert_array_equal(outcome.result.image, expected)
+
+
+def test_nan_is_refused_or_kept_frame_by_frame(movie):
+    data = movie.astype(np.float32)
+    data[3, 4, 5] = np.nan
+    given = request(Sliced(data), settings=VBM3D(), sigma=9.0, axes="TYX")
+    _, outcome = drive(steps.steps(given))
+    assert isinstance(outcome.error, NonFiniteError) and "1 pixels" in str(outcome.error)
+    _, outcome = drive(steps.steps(replace(given, nonfinite="keep")))
+    assert np.flatnonzero(np.isnan(outcome.result.image)).tolist() == [(3 * 40 + 4) * 48 + 5]
+    assert outcome.result.record.nonfinite == 1
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize("frame", [None, 2])
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_alpha_of_lazy_frames_passes_as_it_is(movie, kind, frame, dtype):
+    rng = np.random.default_rng(4)
+    alpha = rng.integers(0, 65536, movie.shape).astype(np.uint16)
+    data = np.stack([movie, movie // 2, movie[:, ::-1], alpha], axis=-1)
+    settings = settings_of(kind)
+    expected = runs.denoise(data[..., :3], settings, axes="TYXS", dtype=dtype, frames=frame)
+    common = {"settings": settings, "sigma": None, "axes": "TYXS", "dtype": dtype}
+    for given in (Sliced(data), data):
+        _, outcome = drive(steps.steps(request(given, **common, alpha=True, frame=frame)))
+        result = outcome.result.image
+        np.testing.assert_array_equal(result[..., :3], expected.image)
+        part = slice(None) if frame is None else slice(frame, frame + 1)
+        np.testing.assert_array_equal(result[..., 3], alpha[part])
+        assert outcome.result.record.sigma == expected.record.sigma
+
+
+@pytest.mark.parametrize("when", [3, 6])
+def test_a_stop_is_heard_before_the_next_frame_is_read(movie, when):
+    class Stopping(Sliced):
+        def __getitem__(self, index):
+            assert len(self.read) < when, "read after the stop"
+            return super().__getitem__(index)
+
+    data = Stopping(np.tile(movie, (3, 1, 1)))
+    given = request(data, settings=VBM3D(), axes="TYX")
+    _, outcome = drive(steps.steps(given, lambda: len(data.read) >= when))
+    assert isinstance(outcome.error, Cancelled) and len(data.read) == when
+
+
+def test_frames_too_large_for_the_device_are_cut_if_the_stack_is_small(movie, monkeypatch):
+    def tight(*args, **kwargs):
+        raise DeviceMemoryError("A frame needs more.")
+        yield
+
+    monkeypatch.setattr(streaming.FrameStream, "__iter__", tight)
+    given = request(Sliced(movie), settings=VBM3D(), axes="TYX")
+    _, outcome = drive(steps.steps(given))
+    expected = runs.denoise(movie, VBM3D(), 5.0, axes="TYX").image
+    np.testing.assert_array_equal(outcome.result.image, expected)
+    monkeypatch.setattr(storage, "LARGEST_IN_MEMORY", 1000)
+    data = Sliced(movie)
+    _, outcome = drive(steps.steps(replace(given, data=data)))
+    assert isinstance(outcome.error, DeviceMemoryError) and not data.read
+
+
+def test_a_large_result_is_kept_in_a_file(movie, monkeypatch, tmp_path):
+    monkeypatch.setattr(storage, "LARGEST_IN_MEMORY", 1000)
+    monkeypatch.setattr(storage, "_folder", lambda: str(tmp_path))
+    given = request(Sliced(movie), settings=VBM3D(), axes="TYX")
+    _, outcome = drive(steps.steps(given))
+    assert outcome.folder == str(tmp_path)
+    assert reading.is_lazy(outcome.result.image)
+    expected = runs.denoise(movie, VBM3D(), 5.0, axes="TYX").image
+    np.testing.assert_array_equal(outcome.result.image, expected)
+    # It serves as the input of the next run.
+    _, again = drive(steps.steps(replace(given, data=outcome.result.image)))
+    expected = runs.denoise(expected, VBM3D(), 5.0, axes="TYX").image
+    np.testing.assert_array_equal(again.result.image, expected)
+
+
+def test_without_time_all_is_read(movie):
+    data = Sliced(movie)
+    _, outcome = drive(steps.steps(request(data, axes="ZYX")))
+    np.testing.assert_array_equal(
+        outcome.result.image, runs.denoise(movie, NLMeans(), 5.0, axes="ZYX").image
+    )
+    assert len(data.read) == 1

@@ -1,0 +1,367 @@
+"""One pass of VBM3D on a device, its sums and its estimate, and the whole filter, against NumPy."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import napari_gpu_denoise as gd
+from filters.one_pass import Plain
+from filters.one_video_pass import (
+    Run,
+    Videos,
+    broken_kernels,
+    compare,
+    group_settings,
+    lanes,
+    patches,
+    run_simulated,
+    search_settings,
+    shared,
+    simulated,
+)
+from napari_gpu_denoise.axes import Levels
+from napari_gpu_denoise.filters.frame_links import FrameLinks
+from napari_gpu_denoise.filters.group_settings import STACK_TRANSFORMS, TRANSFORMS
+from napari_gpu_denoise.filters.predictive_search import VideoSearch
+from napari_gpu_denoise.filters.vbm3d import VBM3D
+from napari_gpu_denoise.video import note_frame
+from reference import vbm3d as reference
+from reference.video_matching import Link
+from scenes import noisy, scene
+
+HARD_OR_WIENER = pytest.mark.parametrize("wiener", [False, True], ids=["hard", "Wiener"])
+
+
+@pytest.fixture(scope="module")
+def plain(device):
+    return Plain.of(device)
+
+
+def searching(neighbours=8, **changes):
+    """Return a search whose groups are of all sizes, of near and of far frames."""
+    given = {"window": 7, "window_next": 3, "frames": (2, 1), "motion": False, "similar": 3.0}
+    given["per_frame"] = max(2, neighbours // 3)
+    return search_settings(neighbours=neighbours, **{**given, **changes})
+
+
+def sigma_map(ny: int, nx: int) -> np.ndarray:
+    """Return sigma relative to the largest: slopes, a jump, and a place without noise."""
+    y, x = np.indices((ny, nx))
+    values = 0.8 - 0.2 * x / nx + 0.2 * (y > 12)
+    values[:13, 8:26] = 0
+    return values.astype(np.float32)
+
+
+def filtered(session, given, variant, videos=None, **options) -> Run:
+    search_variant = patches(1) if session.device.float_lanes >= 4 else None
+    videos = videos or Videos.of(linked=True)
+    return Run(session, given, variant, videos, search_variant=search_variant, **options)
+
+
+# Patches of a group, those that an item holds, groups that a work-group serves, and at once.
+SHARED = [(1, 1, 2, 1, 2), (2, 2, 1, 1, 1), (4, 2, 3, 1, 1), (8, 8, 3, 2, 2), (8, 4, 2, 2, 4)]
+SHARED += [(8, 2, 1, 1, 1), (16, 4, 2, 1, 1), (16, 16, 1, 3, 3)]
+
+
+@HARD_OR_WIENER
+@pytest.mark.parametrize(("neighbours", "depth", "x", "y", "teams"), SHARED)
+def test_teams_take_away_what_the_reference_does(plain, neighbours, depth, x, y, teams, wiener):
+    which = neighbours.bit_length() + depth.bit_length()
+    how = TRANSFORMS[which % 4], STACK_TRANSFORMS[which % 3], wiener
+    given = group_settings(searching(neighbours), *how)
+    assert compare(filtered(plain, given, shared(depth, x, y, teams))) >= {1, neighbours}
+
+
+@HARD_OR_WIENER
+@pytest.mark.parametrize("neighbours", [1, 2, 4, 8, 16])
+def test_vectors_take_away_what_the_reference_does(plain, neighbours, wiener):
+    which = neighbours.bit_length() + wiener
+    search = searching(neighbours)
+    given = group_settings(search, TRANSFORMS[which % 4], STACK_TRANSFORMS[which % 3], wiener)
+    assert compare(filtered(plain, given, lanes(search))) >= {1, neighbours}
+
+
+VARIANTS = pytest.mark.parametrize("kernel", ["lanes", "shared"])
+
+
+def variant_of(kernel: str, search):
+    return lanes(search) if kernel == "lanes" else shared(4, 3, 2, 2)
+
+
+@HARD_OR_WIENER
+@VARIANTS
+@pytest.mark.parametrize("shared_noise", [False, True], ids=["white", "shared noise"])
+@pytest.mark.parametrize("mapped", [False, True], ids=["even", "map"])
+def test_maps_and_noise_that_patches_share(plain, kernel, shared_noise, mapped, wiener):
+    search = searching(8, similar=9.0)
+    given = group_settings(search, "bior1.5", "haar", wiener, shared_noise=shared_noise)
+    variation = sigma_map(26, 38) if mapped else None
+    run = filtered(plain, given, variant_of(kernel, search), variation=variation)
+    assert 8 in compare(run)
+
+
+@VARIANTS
+@pytest.mark.parametrize("frames", [(0, 0), (3, 0), (0, 3), (1, 3)], ids=str)
+def test_frames_that_groups_add_to(plain, kernel, frames):
+    search = searching(8, frames=frames, similar=9.0)
+    given = group_settings(search, "dct", "hadamard")
+    run = filtered(plain, given, variant_of(kernel, search))
+    compare(run)
+    late = {
+        t - match[0]
+        for _, group in run.groups
+        for match in group.matches
+        for t in [group.position[0]]
+    }
+    assert max(late) == frames[0], "there is something to be left out"
+
+
+@HARD_OR_WIENER
+@VARIANTS
+def test_channels_share_matches_that_follow_motion(plain, kernel, wiener):
+    """Two channels, each with its own noise and levels, and a frame that nothing can be told of."""
+    search = searching(8, motion=True, window_nearest=9, frames=(1, 2))
+    videos = Videos.of(5, linked=True)
+
+    def without(linked):
+        return replace(linked, sigmas=(*linked.sigmas[:2], 0.0, *linked.sigmas[3:]))
+
+    videos = replace(videos, linked=tuple(map(without, videos.linked)))
+    videos = replace(videos, searched_linked=without(videos.searched_linked))
+    given = group_settings(search, "dct", "haar", wiener)
+    variant = shared(4, 1, 1, 1) if kernel == "shared" else lanes(search)
+    run = filtered(plain, given, variant, videos, channels=2)
+    compare(run)
+    np.testing.assert_array_equal(run.out[:, 2], run.videos.noisy[:, 2])
+    assert not run.weights[:, 2].any()
+    assert (run.out[1, 3] != run.videos.noisy[1, 3]).all()
+
+
+@HARD_OR_WIENER
+def test_the_kernels_agree(plain, wiener):
+    search = searching(8, step=4)
+    given = group_settings(search, "dct", "haar", wiener, shared_noise=True)
+    videos = Videos.of(linked=True)
+    runs = [
+        filtered(plain, given, variant, videos)
+        for variant in (lanes(search), shared(8, 3, 2, 3), shared(2), shared(4, 2, 1, 2))
+    ]
+    sigma = videos.linked[0].sigmas
+    for run in runs[1:]:
+        error = np.abs(run.out - runs[0].out) / np.array(sigma)[:, None, None]
+        assert error.max() < 2e-3
+        np.testing.assert_allclose(run.weights, runs[0].weights, rtol=1e-4, atol=8)
+
+
+@pytest.mark.parametrize("region", [(0, 0, 26, 38), (3, 5, 20, 33), (25, 0, 1, 9)], ids=str)
+def test_sums_become_an_estimate(plain, region):
+    search = searching(8)
+    given = group_settings(search, "dct", "haar", kaiser=3.0)
+    videos = Videos.of(linked=True)
+    run = filtered(plain, given, lanes(search), videos, channels=2, region=region)
+    top, left, ny, nx = region
+    inside = np.s_[:, :, top : top + ny, left : left + nx]
+    kaiser = np.kaiser(8, 3.0)
+    weights = np.zeros(run.weights.shape)
+    for y, x in np.ndindex(8, 8):
+        part = run.weights[:, :, : 26 - y, : 38 - x] * kaiser[y] * kaiser[x]
+        weights[:, :, y:, x:] += part
+    sigmas = np.array([one.sigmas for one in videos.linked])[:, :, None, None]
+    taken = sigmas * run.numerators / run.scale / (weights / run.units)
+    expected = (videos.noisy - taken)[inside]
+    np.testing.assert_allclose(run.out, expected, atol=1e-3)
+
+
+def test_a_pass_repeats_itself(plain):
+    search = searching(8, step=3)
+    given = group_settings(search, "dct", "haar", True)
+    for variant in (lanes(search), shared(4, 2, 1, 2)):
+        runs = [filtered(plain, given, variant) for _ in range(3)]
+        left = {(r.numerators.tobytes(), r.weights.tobytes(), r.out.tobytes()) for r in runs}
+        assert len(left) == 1
+
+
+# The whole filter
+
+
+@cache
+def video(nt=8, ny=40, nx=40, sigma=20.0) -> np.ndarray:
+    return noisy(nt, ny, nx, sigma=sigma)
+
+
+def linked_by_the_filter(frames: np.ndarray, sigmas, settings):
+    """Return the links that the filter makes of the brightness of the frames."""
+    held = FrameLinks((settings.frames_before, settings.frames_after), np.eye(1), np.ones(1))
+    levels = Levels.of(frames)
+    for t, frame in enumerate(frames):
+        sigma = np.array([float(sigmas[t])])
+        note = note_frame([frame[None]], sigma, levels, brightness=settings.flicker)
+        held.add(t, note)
+    table, _ = held.links(0, len(frames))
+
+    def links(r: int, t: int) -> Link:
+        if not 0 <= settings.frames_before + t - r < table.shape[2]:
+            return Link()
+        return Link(*table[0, r, settings.frames_before + t - r, :2].astype(float))
+
+    return links
+
+
+def errors(device, frames, sigma, settings) -> np.ndarray:
+    """Return how much the filter's result differs from the reference's, in grey levels."""
+    result = gd.denoise(frames, settings, sigma, axes="TYX", device=device).image
+    sigmas = np.broadcast_to(np.ravel(sigma), len(frames))
+    links = linked_by_the_filter(frames, sigmas, settings) if settings.flicker else None
+    expected = reference.vbm3d(frames, sigmas, settings, links=links)
+    assert np.abs(result - frames).max() > 1 or not sigmas.any()
+    return np.abs(result - expected)
+
+
+@pytest.fixture
+def finely(monkeypatch):
+    """Sums of whole numbers as fine as a small video allows.
+
+    Those of the filter are safe from overflow whatever a video shows. Near the corners, and where a
+    coefficient is as good as equal to the threshold, what they round off is seen.
+    """
+    monkeypatch.setattr(VideoSearch, "covering", lambda self, width: 64)
+
+
+WHOLE = {
+    "default": {},
+    "basic": {"stages": "basic", "transform_basic": "bior1.5"},
+    "causal": {"frames_after": 0, "frames_before": 3, "step_basic": 5, "step_final": 5},
+    "no motion": {"motion": False, "frames_before": 1, "frames_after": 3, "window": 7},
+    "shared noise": {"shared_noise": True, "coarse": 1, "frames_before": 2, "stages": "basic"},
+    "frame by frame": {"frames_before": 0, "frames_after": 0, "step_basic": 6, "step_final": 6},
+}
+
+
+@pytest.mark.parametrize("which", WHOLE)
+def test_the_filter_is_that_of_the_reference(device, finely, which):
+    settings = VBM3D(flicker=False, **WHOLE[which])
+    assert errors(device, video(), 20.0, settings).max() < 3e-3
+
+
+def test_sums_of_the_filter_are_fine_enough(device):
+    """Measured: 0.03 grey levels at most, 3e-4 in the middle."""
+    error = errors(device, video(), 20.0, VBM3D(flicker=False))
+    assert np.median(error) < 1e-3
+    assert error.max() < 0.1
+
+
+def flickering() -> np.ndarray:
+    """Return a video whose brightness changes from frame to frame."""
+    gain = np.array([1, 1.3, 0.8, 1, 1.1, 0.9, 0.7, 1.2])[:, None, None]
+    offset = np.array([0, 5, 0, -10, 0, 0, 20, 0])[:, None, None]
+    noise = np.random.default_rng(1).normal(0, 20, (8, 40, 40))
+    return (scene(8, 40, 40) * gain + offset + noise).astype(np.float32)
+
+
+@pytest.mark.parametrize("flicker", [True, False])
+@pytest.mark.parametrize("motion", [True, False])
+def test_flicker_and_a_frame_that_was_dropped(device, finely, flicker, motion):
+    frames, settings = flickering(), VBM3D(flicker=flicker, motion=motion, step_final=6)
+    frames[3] = 77
+    links = linked_by_the_filter(frames, np.full(8, 20.0), settings)
+    assert (links(2, 1).scale != 1) == flicker
+    assert (links(2, 4).scale != 1) == flicker
+    assert errors(device, frames, 20.0, settings).max() < 3e-3
+
+
+@pytest.mark.parametrize("flicker", [True, False])
+def test_every_frame_has_its_own_noise(device, finely, flicker):
+    frames = flickering()
+    sigma = np.array([20.0, 20, 0, 20, 45, 22, 18, 20])[:, None, None]
+    settings = VBM3D(flicker=flicker, step_final=6)
+    error = errors(device, frames, sigma, settings)
+    assert error.max() < 3e-3
+    assert not error[2].any()
+
+
+@pytest.mark.parametrize("shape", [(1, 20, 9), (3, 8, 8), (2, 5, 20), (4, 9, 12)], ids=str)
+def test_small_videos(device, finely, shape):
+    error = errors(device, video(*shape), 20.0, VBM3D(flicker=False))
+    assert error.max() < 3e-3
+
+
+# On Oclgrind
+
+
+CASES = {
+    "teams": (4, False, lambda search: shared(2, 2, 2, 2), {"shared_noise": True}),
+    "teams told": (4, True, lambda search: shared(4, 3, 1, 1), {"stack": "dct"}),
+    "vectors": (4, False, lanes, {}),
+    "vectors told": (2, True, lanes, {"shared_noise": True}),
+}
+
+
+def simulate(session, which: str) -> None:
+    """Run a case on the simulator, and check its result."""
+    neighbours, wiener, variant, changes = CASES[which]
+    search = search_settings(
+        **{"frames": (1, 1), "window": 3, "window_next": 1, "motion": False},
+        **{"neighbours": neighbours, "similar": 9.0, "step": 7},
+    )
+    given = group_settings(search, wiener=wiener, **changes)
+    mapped = which == "teams told"
+    # So many groups of references that vectors take every second one.
+    shape = 9, 30 if which.startswith("vectors") else 15
+    videos = Videos.of(2, *shape, linked=True)
+    variation = sigma_map(*shape) if mapped else None
+    run = Run(
+        *(session, given, variant(search), videos),
+        variation=variation,
+        search_variant=patches(1),
+    )
+    compare(run)
+
+
+@pytest.mark.parametrize("which", CASES)
+def test_groups_on_the_simulator(simulator, which):
+    assert simulated(__file__, which) == ""
+
+
+# A case, a kernel's file, what is changed there, and what the simulator has to say of that.
+BROKEN = [
+    (
+        "teams",
+        "shrink_shared",
+        ("        TEAM_SYNC();\n        int found = 0;", "        int found = 0;"),
+        "data race|uninitialized",
+    ),
+    (
+        "vectors",
+        "shrink_lanes",
+        ("(2 * get_global_id(0) + parity_x)", "(get_global_id(0) + parity_x)"),
+        "data race",
+    ),
+    (
+        "vectors",
+        "join_slabs",
+        (
+            "        rows[k][lx] = sum;\n    }\n    barrier(CLK_LOCAL_MEM_FENCE);",
+            "        rows[k][lx] = sum;\n    }",
+        ),
+        "data race|uninitialized",
+    ),
+]
+
+
+@pytest.mark.parametrize(("which", "file", "fault", "told"), BROKEN)
+def test_a_fault_of_a_kernel_is_reported(simulator, tmp_path, which, file, fault, told):
+    found = simulated(__file__, which, broken_kernels(tmp_path, file, *fault))
+    assert re.search(told, found), found
+
+
+if __name__ == "__main__":
+    run_simulated(simulate)

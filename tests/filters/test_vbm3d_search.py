@@ -1,0 +1,313 @@
+"""The predictive search of VBM3D on a device, match by match, against the slow one in NumPy.
+
+Pixels are small whole numbers, and links powers of two: distances have no rounding, and are equal.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from filters.one_pass import Plain
+from filters.one_video_pass import (
+    Device,
+    Linked,
+    broken_kernels,
+    found_by,
+    matches_of,
+    patches,
+    positions,
+    run_simulated,
+    search_settings,
+    simulated,
+    slow,
+    tracks,
+    windows,
+)
+from napari_gpu_denoise.filters.patch_search import Variant
+from napari_gpu_denoise.filters.predictive_search import RingShape, choose_video_variant
+from napari_gpu_denoise.opencl.program import session
+from reference.video_matching import find_matches
+from scenes import scene
+
+SIGMA = 16.0
+SHAPE = (5, 30, 41)
+
+
+@pytest.fixture(scope="module")
+def plain(device):
+    return Plain.of(device)
+
+
+@cache
+def moving(nt: int, ny: int, nx: int) -> np.ndarray:
+    """Return a noisy video, 0 to 255, that moves by a fraction of its texture a frame."""
+    clean = np.array([scene(1, ny + 40, nx + 40)[0, t * 2 :, t * 3 :][:ny, :nx] for t in range(nt)])
+    noise = np.random.default_rng(0).normal(0, SIGMA, clean.shape)
+    return np.clip(np.rint(clean + noise), 0, 255)
+
+
+@cache
+def slow_matches(shape, linked, search) -> dict[tuple, list]:
+    return matches_in(frames_of(shape, linked), linked, search)
+
+
+def matches_in(video: np.ndarray, linked: Linked, search) -> dict[tuple, list]:
+    """Return the matches of every reference (t, y, x), as the reference finds them."""
+    shape, found = video.shape, {}
+    for t in range(shape[0]):
+        for _, _, y, x in positions(shape[1:], search.step):
+            if t not in linked.holes:
+                given = (slow(search), linked.sigmas, linked, linked.holes)
+                found[t, y, x] = find_matches(video, t, y, x, *given)
+    return found
+
+
+@cache
+def frames_of(shape, linked: Linked) -> np.ndarray:
+    video = moving(*shape)
+    if linked.gains:
+        # Fewer levels, so that sums of squares of all frames fit the digits of a float.
+        gain, offset = (np.array(v)[:, None, None] for v in (linked.gains, linked.offsets))
+        video = np.rint(video / 4) * gain + offset
+    return video
+
+
+def check(session, search, variant, linked=None, shape=SHAPE, video=None) -> dict[tuple, list]:
+    """Check all matches of all references, and return them."""
+    shape = shape if video is None else video.shape
+    linked = linked or Linked((SIGMA,) * shape[0])
+    if video is None:
+        video, expected = frames_of(shape, linked), slow_matches(shape, linked, search)
+    else:
+        expected = matches_in(video, linked, search)
+    keys, places = found_by(session, search, variant, video, linked)
+    for t in range(shape[0]):
+        for row, column, y, x in positions(shape[1:], search.step):
+            if t in linked.holes:
+                assert not keys[t].any(), "written, though there is nothing to search for"
+                continue
+            found = matches_of(keys[t, row, :, column], places[t, row, :, column], t, y, x)
+            assert found == expected[t, y, x], (t, y, x)
+    return expected
+
+
+def name(variant: Variant) -> str:
+    return f"{variant.kernel}-{'-'.join(map(str, variant.constants.values()))}"
+
+
+# A case, a kernel's file, what is changed there, and what the simulator has to say of that.
+BROKEN = [
+    (
+        "windows",
+        "search_windows",
+        ("offers[item][k] = own[k];\n    TEAM_SYNC();", "offers[item][k] = own[k];"),
+        "data race|uninitialized",
+    ),
+    (
+        "tracks",
+        "search_tracks",
+        ("    barrier(CLK_LOCAL_MEM_FENCE);\n    if (backward)", "    if (backward)"),
+        "data race|uninitialized",
+    ),
+    (
+        "kept patches",
+        "search_patches",
+        ("partial[reference][LANE][l]", "partial[reference][LANE + 1][l]"),
+        "Invalid|uninitialized|data race",
+    ),
+    (
+        "strips",
+        "search_windows",
+        ("* NEIGHBOURS * columns + column;", "* NEIGHBOURS * columns + column + columns;"),
+        "Invalid write",
+    ),
+]
+
+
+# What is searched, by the names of the filter's settings; `window_next` has to be odd.
+FOLLOWED = {
+    "default": {},
+    "all of the window": {"coarse": 1, "per_frame": 1, "neighbours": 4},
+    "every third, narrow": {"coarse": 3, "window_next": 3, "per_frame": 3, "neighbours": 16},
+    "one place": {"coarse": 1, "window_next": 1, "window": 1, "neighbours": 8, "still": 0.5},
+    "own frame alone": {"frames": (0, 0), "window": 7, "neighbours": 8, "similar": 3.0},
+    "earlier alone": {"frames": (2, 0), "window_nearest": 7, "neighbours": 2},
+    "later alone": {"frames": (0, 2), "window": 1, "per_frame": 1, "similar": 2.5},
+    "three": {"frames": (3, 3), "window_nearest": 5, "neighbours": 16, "similar": 2.25},
+    "four and one": {"frames": (4, 1), "window": 7, "coarse": 2, "step": 5, "similar": 1.75},
+    "the reference alone": {"neighbours": 1, "frames": (1, 1), "step": 8, "window_nearest": 3},
+    "every fourth": {"coarse": 4, "window_nearest": 21, "frames": (1, 2), "still": 2.0, "step": 7},
+}
+KEPT = {
+    "default": {},
+    "one": {"window": 1, "per_frame": 1, "neighbours": 4, "window_next": 3},
+    "three": {"per_frame": 3, "frames": (3, 3), "neighbours": 16, "window": 7, "similar": 2.5},
+    "earlier": {"frames": (2, 0), "window_next": 3, "per_frame": 3, "neighbours": 2},
+    "later": {"frames": (0, 2), "window_next": 1, "window": 7, "similar": 2.25},
+    "own frame": {"frames": (0, 0), "window": 7, "neighbours": 1},
+    "four and one": {"frames": (4, 1), "window": 3, "window_next": 7, "step": 5, "still": 0.5},
+}
+
+
+LINKED = {
+    "other levels": Linked((16.0, 32.0, 8.0, 16.0, 64.0), (1, 2, 0.5, 1, 4), (0, -8, 4, 64, 0)),
+    "unlike frames": Linked((16.0, 33.0, 16.0, 64.0, 20.0)),
+    "holes": Linked((16.0, 16.0, 0.0, 16.0, 16.0)),
+    "levels and holes": Linked((0.0, 32.0, 0.0, 8.0, 4.0), (1, 2, 1, 0.5, 1), (0, 3, 0, 2, -4)),
+}
+
+
+def on(device, variant: Variant, **changes) -> Variant:
+    """Return a variant that a device works with.
+
+    PoCL does not run the tail of these kernels for all references of a group: of several references
+    only Oclgrind tells there, see `test_groups_of_any_shape_on_the_simulator`.
+    """
+    if device.kind == "CPU":
+        changes |= {"GROUP_X": 1, "GROUP_Y": 1}
+    return Variant(variant.kernel, {**variant.constants, **changes})
+
+
+FOLLOWING = pytest.mark.parametrize(
+    "variant", [tracks(3, 2), patches(1), patches(0, 2, 3)], ids=name
+)
+KEEPING = pytest.mark.parametrize(
+    "variant", [windows(0), windows(2, 4, 3, 2), patches(1), patches(0, 3, 1)], ids=name
+)
+
+
+@FOLLOWING
+@pytest.mark.parametrize("which", FOLLOWED)
+def test_tracks_are_those_of_the_reference(plain, device, variant, which):
+    search = search_settings(**FOLLOWED[which])
+    changes = {}
+    if variant.kernel == "search_tracks":
+        changes["DIRECTIONS"] = 1 + all(search.frames)
+    check(plain, search, on(device, variant, **changes))
+
+
+@pytest.mark.parametrize("which", ["earlier alone", "later alone", "own frame alone"])
+def test_two_directions_of_which_one_is_empty(plain, device, which):
+    check(plain, search_settings(**FOLLOWED[which]), on(device, tracks(3, 2)))
+
+
+@KEEPING
+@pytest.mark.parametrize("which", KEPT)
+def test_windows_are_those_of_the_reference(plain, device, variant, which):
+    search = search_settings(motion=False, **KEPT[which])
+    check(plain, search, spanning(on(device, variant), search))
+
+
+def spanning(variant: Variant, search) -> Variant:
+    """Return a variant whose strips, where they are 0 wide, are as wide as the windows."""
+    if variant.kernel != "search_windows":
+        return variant
+    span = min(variant.constants["SPAN"] or search.following, search.following)
+    return Variant(variant.kernel, variant.constants | {"SPAN": span})
+
+
+@pytest.mark.parametrize("which", LINKED)
+@pytest.mark.parametrize(
+    "variant",
+    [tracks(3, 2), windows(2, 8, 2, 2), patches(1), patches(0, 2, 3)],
+    ids=name,
+)
+def test_links_scale_and_shift_and_leave_frames_out(plain, device, variant, which):
+    for motion in (True, False):
+        fits = {"search_tracks": motion, "search_windows": not motion}.get(variant.kernel, True)
+        if fits:
+            search = search_settings(motion=motion, frames=(4, 3), similar=4.0, step=7)
+            check(plain, search, on(device, variant), LINKED[which])
+
+
+@FOLLOWING
+@pytest.mark.parametrize("axis", [0, 1])
+def test_tracks_end_as_far_away_as_a_match_may_lie(plain, device, variant, axis):
+    """A pattern goes on faster and faster, and there are 32 pixels to go, both ways."""
+    pattern = np.random.default_rng(0).integers(0, 256, (90, 90)).astype(float)
+    video = np.array([np.roll(pattern, shift, axis=axis) for shift in (0, 7, 16, 27, 33)])
+    part = np.s_[:, :, :12] if axis == 0 else np.s_[:, :12]
+    search = search_settings(coarse=1, frames=(4, 4), step=8, similar=1000.0)
+    for frames in (video, video[::-1]):
+        found = check(plain, search, on(device, variant), video=frames[part].copy())
+        far = max(abs(m[1 + axis] - at[1 + axis]) for at, most in found.items() for m in most)
+        assert far == 32
+
+
+@FOLLOWING
+@pytest.mark.parametrize("shape", [(3, 8, 8), (3, 8, 19), (3, 9, 11), (2, 10, 9)], ids=str)
+def test_small_frames(plain, device, variant, shape):
+    """Of the displacements tried first none may lie in the image."""
+    for coarse in (1, 2, 4):
+        search = search_settings(coarse=coarse, frames=(1, 2))
+        check(plain, search, on(device, variant), shape=shape)
+
+
+def test_the_kernel_of_the_device_as_the_compiler_optimises_it(device):
+    for motion in (True, False):
+        search = search_settings(motion=motion)
+        check(session(device), search, choose_video_variant(search, device))
+
+
+@pytest.mark.parametrize(("channels", "count", "first"), [(1, 1, 0), (1, 3, 3), (2, 4, 7)])
+def test_frames_are_stored_in_the_ring(plain, channels, count, first):
+    device, shape = Device(plain), RingShape(5, 1, 3, 6, 7)
+    frames = np.random.default_rng(0).normal(0, 1, (channels, count, 6, 7)).astype(np.float32)
+    before = np.full((channels, 5, shape.pny, shape.pitch), 7, np.float32)
+    ring = device.sent(before)
+    device.store(frames, ring, shape, first)
+    got = device.got(ring, *before.shape, dtype=np.float32)
+    expected = before.copy()
+    for k in range(count):
+        expected[:, (first + k) % 5] = 1e17
+        expected[:, (first + k) % 5, 3:9, 3:10] = frames[:, k]
+    np.testing.assert_array_equal(got, expected)
+
+
+# On Oclgrind
+
+
+CASES = {
+    **{"tracks": tracks(3, 2), "tracks one way": tracks(2, 1, 1), "patches": patches(0, 2, 3)},
+    **{
+        "kept patches": patches(0, 2, 1),
+        "windows": windows(3, 8, 3, 2),
+        "strips": windows(2, 4, 2),
+    },
+}
+
+
+def simulate(session, which: str) -> None:
+    """Run a case on the simulator, and check its result."""
+    variant, motion = CASES[which], not which.startswith(("windows", "strips", "kept"))
+    frames = (0, 1) if which.endswith("one way") else (1, 1)
+    search = search_settings(
+        **{"motion": motion, "frames": frames, "window": 3, "window_nearest": 5, "window_next": 3},
+        neighbours=4,
+        step=7,
+    )
+    sigmas = (0.0, SIGMA) if which == "tracks one way" else (SIGMA, SIGMA)
+    check(session, search, variant, Linked(sigmas), (2, 9, 17))
+
+
+@pytest.mark.parametrize("which", CASES)
+def test_groups_of_any_shape_on_the_simulator(simulator, which):
+    assert simulated(__file__, which) == ""
+
+
+@pytest.mark.parametrize(("which", "file", "fault", "told"), BROKEN)
+def test_a_fault_of_a_kernel_is_reported(simulator, tmp_path, which, file, fault, told):
+    found = simulated(__file__, which, broken_kernels(tmp_path, file, *fault))
+    assert re.search(told, found), found
+
+
+if __name__ == "__main__":
+    run_simulated(simulate)
