@@ -1,6 +1,9 @@
 // Where a patch will be in the next frame, if it moves on as it did.
 //
-// Needs: PATCH, NEXT, FURTHEST (displacement that no match may exceed).
+// Needs: PATCH, NEAREST, COARSE, NEXT, FURTHEST (displacement that no match may exceed).
+
+// The largest of the displacements that are tried first: none at all is among them.
+#define COARSEST (NEAREST / 2 / COARSE * COARSE)
 
 typedef struct {
     int y;

@@ -13,13 +13,11 @@
 #include "common/patch_grid.h"
 #include "common/frame_ring.h"
 #include "vbm3d/candidates.h"
-#if MOTION
 #include "vbm3d/motion.h"
-#endif
 
 #define TALLER (WINDOW > NEXT ? WINDOW : NEXT)
-// Candidates of a column of the widest window, and of any.
-#define COLUMN ((NEAREST - 1) / COARSE + 1)
+// Candidates of a column of the coarse window, and of any.
+#define COLUMN (2 * COARSEST / COARSE + 1)
 #define TALLEST (MOTION && COLUMN > TALLER ? COLUMN : TALLER)
 #define REFERENCES (GROUP_X * GROUP_Y)
 
@@ -187,17 +185,14 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
 #if MOTION
         int width = NEXT;
         if (!was.begun) {
-            for (int dx = -(NEAREST / 2); dx <= NEAREST / 2; dx += COARSE) {
-                COMPARE_COLUMN(sums, COLUMN, COARSE, there - NEAREST / 2 * pitch + dx, link.scale, link.shift);
-                OFFER_COLUMN(sums, COLUMN, COARSE, dt, -(NEAREST / 2), dx, true);
+            for (int dx = -COARSEST; dx <= COARSEST; dx += COARSE) {
+                COMPARE_COLUMN(sums, COLUMN, COARSE, there - COARSEST * pitch + dx, link.scale, link.shift);
+                OFFER_COLUMN(sums, COLUMN, COARSE, dt, -COARSEST, dx, true);
             }
             CANDIDATE coarse[KEPT];
             SHARE(coarse);
-            // In small frames none of them may lie in the image.
-            if (is_candidate(coarse[0])) {
-                track.y = place_y(candidate_place(coarse[0]));
-                track.x = place_x(candidate_place(coarse[0]));
-            }
+            track.y = place_y(candidate_place(coarse[0]));
+            track.x = place_x(candidate_place(coarse[0]));
             for (int k = 0; k < KEPT && COARSE > 1; ++k)
                 own[k] = NO_CANDIDATE;
             width = COARSE > 1 ? NEXT : 0;

@@ -105,21 +105,18 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
             width = WINDOW;
         } else if (!was.begun) {
 #if COARSE > 1
-            const int across = CELLS(NEAREST, COARSE, CELL);
+            const int across = CELLS(2 * COARSEST + 1, COARSE, CELL);
             float coarse[CELL][CELL];
             #pragma unroll 1
             for (int strip = 0; strip < across * across; ++strip) {
-                const int top = strip / across * CELL * COARSE - NEAREST / 2;
-                const int left = strip % across * CELL * COARSE - NEAREST / 2;
+                const int top = strip / across * CELL * COARSE - COARSEST;
+                const int left = strip % across * CELL * COARSE - COARSEST;
                 COMPARE_STRIP(coarse, CELL, COARSE, there + top * pitch + left, link.scale, link.shift);
                 OFFER_STRIP(own, coarse, CELL, CELL, COARSE, dt, top, left,
-                            top + k * COARSE <= NEAREST / 2 && left + d * COARSE <= NEAREST / 2);
+                            top + k * COARSE <= COARSEST && left + d * COARSE <= COARSEST);
             }
-            // In small frames none of them may lie in the image.
-            if (is_candidate(own[0])) {
-                track.y = place_y(candidate_place(own[0]));
-                track.x = place_x(candidate_place(own[0]));
-            }
+            track.y = place_y(candidate_place(own[0]));
+            track.x = place_x(candidate_place(own[0]));
             #pragma unroll
             for (int k = 0; k < KEPT; ++k)
                 own[k] = NO_CANDIDATE;

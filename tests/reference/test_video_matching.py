@@ -373,11 +373,11 @@ def test_random_tracks_stay_near(coarse, next_to, far):
 
 def test_furthest_by_hand():
     """7 pixels, then 7 + 2 more, then 7 + 2 + 2 more, as far as 32."""
-    for frames, far in enumerate((3, 7, 16, 27, 32, 32)):
+    for frames, far in enumerate((7, 7, 16, 27, 32, 32)):
         assert furthest(replace(MOTION, frames_before=frames, frames_after=0)) == far
         assert furthest(replace(MOTION, frames_before=frames // 2, frames_after=frames)) == far
         assert furthest(replace(ALL, frames_before=frames, frames_after=0)) == 3 + 2 * frames
-    for frames, far in enumerate((3, 9, 20, 32)):  # around the coarse ones 2 more
+    for frames, far in enumerate((7, 9, 20, 32)):  # around the coarse ones 2 more
         settings = replace(MOTION, coarse=2, frames_before=frames, frames_after=0)
         assert furthest(settings) == far
     assert furthest(replace(MOTION, window=39)) == 32
@@ -391,7 +391,7 @@ def test_furthest_by_hand():
 def test_furthest_is_that_of_the_filter():
     choices = product((False, True), (0, 1, 2, 5), (1, 15, 39), (1, 2, 4), (1, 9, 39), (1, 5, 15))
     for motion, frames, window, coarse, nearest, next_to in choices:
-        for before, after in ((frames, frames // 2), (0, frames)) if frames or not motion else ():
+        for before, after in ((frames, frames // 2), (0, frames)):
             one = replace(ALL, motion=motion, window=window, coarse=coarse)
             one = replace(one, frames_before=before, frames_after=after)
             one = replace(one, window_nearest=nearest, window_next=next_to)
@@ -420,21 +420,20 @@ def bowls(*shifts) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("dy", "dx"), [(0, 0), (0, 6), (-5, 4), (7, -7), (9, 0)])
-@pytest.mark.parametrize(("coarse", "last"), [(1, 7), (2, 9), (3, 7), (4, 7)])
+@pytest.mark.parametrize(("coarse", "last"), [(1, 7), (2, 8), (3, 8), (4, 6)])
 def test_coarse_search_of_smooth_patterns(coarse, last, dy, dx):
-    """From -7 on, and two pixels further around what was found, but for a spacing of 1."""
+    """As far as multiples of the spacing go, and two pixels further around what was found."""
     video = bowls((-dy, -dx), (0, 0), (dy, dx))
     matches = find_matches(video, 1, 46, 46, replace(MOTION, coarse=coarse), np.ones(3))
     exact = {match[:3] for match in matches if match[3] == 0}
     moved = [(t, s * dy, s * dx) for t, s in ((0, -1), (1, 0), (2, 1))]
-    first = -7 if coarse == 1 else -9
-    there = [(t, y, x) for t, y, x in moved if first <= min(y, x) and max(y, x) <= last]
+    there = [(t, y, x) for t, y, x in moved if max(abs(y), abs(x)) <= last]
     assert exact == {(t, 46 + y, 46 + x) for t, y, x in there}
 
 
-@pytest.mark.parametrize(("coarse", "first"), [(2, -1), (3, -1), (4, 1), (7, 0), (1, None)])
+@pytest.mark.parametrize(("coarse", "first"), [(2, 0), (3, 0), (4, 0), (7, 0), (1, None)])
 def test_places_of_the_coarse_search(coarse, first):
-    """Equal patches everywhere: of 7, -7 + coarse, ... the nearest place counts."""
+    """Equal patches everywhere: the nearest place, which is the same one, counts."""
     settings = replace(MOTION, per_frame=10000, neighbours=10000, coarse=coarse)
     settings = replace(settings, frames_before=1, frames_after=2)
     matches = find_matches(np.zeros((4, 60, 60)), 1, 26, 26, settings, np.ones(4))
@@ -450,39 +449,21 @@ def test_places_of_the_coarse_search(coarse, first):
 
 def test_coarse_places_are_not_kept():
     video, pattern = random(2, 40, 40), random(8, 8, seed=1)
-    for t, dx, added in (0, 0, 0), (1, -7, 1), (1, 5, 0):
+    for t, dx, added in (0, 0, 0), (1, -6, 1), (1, 4, 0):
         video[t, 16:24, 16 + dx : 24 + dx] = pattern + added
     for coarse, kept in (1, True), (2, False):
         matches = find_matches(video, 0, 16, 16, replace(MOTION, coarse=coarse), np.ones(2))
-        assert (1, 16, 21, 0.0) in matches
-        assert ((1, 16, 9, 1.0) in matches) == kept
+        assert (1, 16, 20, 0.0) in matches
+        assert ((1, 16, 10, 1.0) in matches) == kept
 
 
-@pytest.mark.parametrize("third", [11, 12, 13])
+@pytest.mark.parametrize("third", [9, 10, 11])
 def test_velocity_is_told_by_the_window_not_by_the_coarse_place(third):
-    """Seen at 5 or 7 first and found at 6: then in the window of three pixels around 12."""
-    video = bowls(*along_x(0, 6, third))
+    """Seen at 4 or 6 first and found at 5: then in the window of three pixels around 10."""
+    video = bowls(*along_x(0, 5, third))
     settings = replace(MOTION, coarse=2, window_next=3)
     matches = find_matches(video, 0, 46, 46, settings, np.ones(3))
-    assert {(1, 46, 52, 0.0), (2, 46, 46 + third, 0.0)} < set(matches)
-
-
-@pytest.mark.parametrize("size", [8, 9, 10])
-@pytest.mark.parametrize("coarse", [2, 3, 4])
-def test_small_frames_without_coarse_places(coarse, size):
-    """Where none of them lies in the image, the window is around the same place."""
-    video = random(3, size, size)
-    tried = set(range(-7, 8, coarse))
-    for y, x in np.ndindex(size - 7, size - 7):
-        settings = replace(MOTION, coarse=coarse, per_frame=100, window_next=15)
-        matches = find_matches(video, 1, y, x, settings, np.ones(3))
-        if not tried & set(range(-y, size - 7 - y)) or not tried & set(range(-x, size - 7 - x)):
-            assert {match[1:3] for match in matches if match[0] == 0} == set(
-                np.ndindex(size - 7, size - 7)
-            )
-            matches = find_matches(video, 1, y, x, replace(settings, window_next=1), np.ones(3))
-            assert {match[1:3] for match in matches if match[0] != 1} == {(y, x)}
-        assert {match[0] for match in matches} == {0, 1, 2}
+    assert {(1, 46, 51, 0.0), (2, 46, 46 + third, 0.0)} < set(matches)
 
 
 # More of the same frame
@@ -557,7 +538,6 @@ def test_what_is_too_different_leads_a_track_but_is_no_match():
     } == {0, 1, 2}
 
 
-@pytest.mark.xfail(strict=True, reason="VideoSearch.displacement(0) leaves out what fills groups")
 def test_what_fills_the_group_is_within_reach_of_the_filter():
     """So far do its margins go, and so far apart are what a CPU filters at once."""
     matches = find_matches(np.zeros((1, 40, 40)), 0, 16, 16, replace(MOTION, neighbours=225), [1.0])

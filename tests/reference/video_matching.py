@@ -145,8 +145,10 @@ def furthest(settings) -> int:
     """
     frames = max(settings.frames_before, settings.frames_after)
     after = settings.window_next // 2
-    if not settings.motion or frames == 0:
+    if not settings.motion:
         return settings.window // 2 + frames * after
+    if frames == 0:  # more of the own frame may fill a group
+        return max(settings.window, settings.window_nearest) // 2
     speed = settings.window_nearest // 2 + (after if settings.coarse > 1 else 0)
     far = [speed + (speed + after) * n + after * n * (n - 1) // 2 for n in range(frames)]
     return max(min(far[-1], FURTHEST), far[0], settings.window // 2)
@@ -164,14 +166,14 @@ def around(
 ) -> np.ndarray:
     """Return the positions (n, 2) in the windows around centres (y, x), each once.
 
-    With a `spacing` only every so many of them, from the first corner of the window on.
+    With a `spacing` only every so many of them, the centre itself among them.
     """
-    places = set()
+    places, half = set(), window // 2
     for centre in centres:
         spans = (
             [
                 place
-                for place in range(at - window // 2, at + window // 2 + 1, spacing)
+                for place in range(at - half // spacing * spacing, at + half + 1, spacing)
                 if 0 <= place <= length - PATCH
             ]
             for at, length in zip(centre, shape, strict=True)

@@ -309,9 +309,12 @@ def group_tables(settings: GroupSettings, arena: Arena) -> tuple[Any, Any]:
     )
 
 
-def fixed_point(added: int) -> float:
-    """Return whole numbers in a sigma, as fine as fits in 31 bits when so many are added up."""
-    return 2.0 ** (31 - math.ceil(math.log2(_LARGEST_SIGMAS * added)))
+def fixed_point(added: int, largest: float = _LARGEST_SIGMAS) -> float:
+    """Return whole numbers in a sigma, as fine as fits in 31 bits when so many are added up.
+
+    None of them is more than so many sigma at its `largest`.
+    """
+    return 2.0 ** (31 - math.ceil(math.log2(largest * added)))
 
 
 def weight_units(matched: int) -> float:

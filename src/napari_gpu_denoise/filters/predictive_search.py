@@ -58,8 +58,11 @@ class VideoSearch:
 
     def displacement(self, frames: int) -> int:
         """Return how far a match may lie from its reference, so many frames away."""
-        if not self.nearest or not frames:
+        if not self.nearest:
             return self.first // 2 + frames * (self.following // 2)
+        if not frames:
+            # More of the own frame may fill a group.
+            return max(self.first, self.nearest) // 2
         around = self.following // 2
         beside = self.nearest // 2 + (around if self.coarse > 1 else 0)
         far, speed = beside, beside
@@ -102,7 +105,8 @@ class VideoSearch:
         total = 0
         for frames in range(-self.late, self.frames[1] + 1):
             side = (2 * self.displacement(abs(frames)) + width - 1) // self.step + 2
-            total += self.kept * side**2
+            fills = self.nearest and not frames  # the own frame fills a group that lacks others
+            total += (self.neighbours if fills else self.kept) * side**2
         return total
 
 

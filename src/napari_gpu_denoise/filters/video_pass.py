@@ -104,7 +104,8 @@ class VideoPass:
         )
         self._kaiser, self._correlation = group_tables(settings, arena)
         added = search.covering(PATCH)
-        self._scale, self._largest = fixed_point(added), np.float32(2.0**31 / added)
+        # So many cover a pixel only where all around is matched with it: less of a range will do.
+        self._scale, self._largest = fixed_point(added, 12), np.float32(2.0**31 / added)
         self._units = weight_units(search.covering(1))
 
     def grid(self, tile: Tile) -> tuple[Grid, Grid]:
