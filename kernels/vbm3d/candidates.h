@@ -61,11 +61,11 @@ static inline bool repeated(const CANDIDATE *centres, int window, int dy, int dx
     return before;
 }
 
-// Offers the sums of a strip, of displacements (top + k * stride, left + d * stride), where `wanted`.
-#define OFFER_STRIP(best, sums, height, width, stride, dt, top, left, wanted)                                 \
+// Offers the sums of a strip, of displacements (top + k * stride, left + d * stride), where `wanted`, to a list of `count`.
+#define OFFER_STRIP(best, count, sums, height, width, stride, dt, top, left, wanted)                          \
     _Pragma("unroll") for (int k = 0; k < (height); ++k) {                                                    \
         _Pragma("unroll") for (int d = 0; d < (width); ++d) {                                                 \
             const CANDIDATE one = candidate(sums[k][d], dt, (top) + k * (stride), (left) + d * (stride), bias); \
-            insert_candidate(best, KEPT, (wanted) ? one : NO_CANDIDATE);                                      \
+            insert_candidate(best, count, (wanted) ? one : NO_CANDIDATE);                                     \
         }                                                                                                     \
     }

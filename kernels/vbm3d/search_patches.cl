@@ -235,8 +235,28 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
     }
 #if MOTION
     // Where other frames are few or unlike, as at the start of a video, more of the own frame fill the group.
-    bool lacking = !is_candidate(best[NEIGHBOURS - 1]);
-#if !VECTOR
+    const bool lacking = !is_candidate(best[NEIGHBOURS - 1]);
+    CANDIDATE last = start[KEPT - 1];
+#if VECTOR
+    if (lacking && is_candidate(last)) {
+        CANDIDATE more[NEIGHBOURS];
+        for (int k = 0; k < NEIGHBOURS; ++k)
+            more[k] = NO_CANDIDATE;
+        for (int dx = -(NEAREST / 2); dx <= NEAREST / 2; ++dx) {
+            for (int top = -(NEAREST / 2); top <= NEAREST / 2; top += NEXT) {
+                COMPARE_COLUMN(sums, NEXT, 1, here + top * pitch + dx, 1.0f, 0.0f);
+                for (int k = 0; k < NEXT; ++k) {
+                    const CANDIDATE one = candidate(lanes_sum(sums[k]), 0, top + k, dx, bias);
+                    if (one > last && one < more[NEIGHBOURS - 1] && top + k <= NEAREST / 2)
+                        insert_candidate(more, NEIGHBOURS, one);
+                }
+            }
+        }
+        for (int k = 0; k < NEIGHBOURS; ++k)
+            if (!is_candidate(best[NEIGHBOURS - 1]))
+                insert_candidate(best, NEIGHBOURS, near_enough(more[k], limit));
+    }
+#else
     __local int lack;
     barrier(CLK_LOCAL_MEM_FENCE);
     lack = 0;
@@ -245,10 +265,6 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
         atomic_or(&lack, 1);
     barrier(CLK_LOCAL_MEM_FENCE);
     const bool any_lacking = lack;
-#else
-    const bool any_lacking = lacking;
-#endif
-    CANDIDATE last = start[KEPT - 1];
     for (int pass = 0; pass < (NEIGHBOURS - 1) / KEPT && any_lacking; ++pass) {
         for (int k = 0; k < KEPT; ++k)
             own[k] = NO_CANDIDATE;
@@ -265,6 +281,7 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
                 insert_candidate(best, NEIGHBOURS, near_enough(found[k], limit));
         last = found[KEPT - 1];
     }
+#endif
 #endif
     if (mine && LANE == 0) {
         const size_t out = ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;

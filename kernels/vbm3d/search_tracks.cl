@@ -112,7 +112,7 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
                 const int top = strip / across * CELL * COARSE - COARSEST;
                 const int left = strip % across * CELL * COARSE - COARSEST;
                 COMPARE_STRIP(coarse, CELL, COARSE, there + top * pitch + left, link.scale, link.shift);
-                OFFER_STRIP(own, coarse, CELL, CELL, COARSE, dt, top, left,
+                OFFER_STRIP(own, KEPT, coarse, CELL, CELL, COARSE, dt, top, left,
                             top + k * COARSE <= COARSEST && left + d * COARSE <= COARSEST);
             }
             track.y = place_y(candidate_place(own[0]));
@@ -131,7 +131,7 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
             const int top = track.y + strip / across * NEXT - width / 2;
             const int left = track.x + strip % across * NEXT - width / 2;
             COMPARE_STRIP(sums, NEXT, 1, there + top * pitch + left, link.scale, link.shift);
-            OFFER_STRIP(own, sums, NEXT, NEXT, 1, dt, top, left,
+            OFFER_STRIP(own, KEPT, sums, NEXT, NEXT, 1, dt, top, left,
                         top + k <= track.y + width / 2 && left + d <= track.x + width / 2);
         }
         if (d > 0)
@@ -159,27 +159,25 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
         insert_candidate(best, NEIGHBOURS, offers[k][reference]);
 #endif
     // Where other frames are few or unlike, as at the start of a video, more of the own frame fill the group.
-    #pragma unroll 1
-    while (!is_candidate(best[NEIGHBOURS - 1]) && is_candidate(last)) {
+    if (!is_candidate(best[NEIGHBOURS - 1]) && is_candidate(last)) {
         const int across = CELLS(NEAREST, 1, NEXT);
         float sums[NEXT][NEXT];
+        CANDIDATE more[NEIGHBOURS];
         #pragma unroll
-        for (int k = 0; k < KEPT; ++k)
-            own[k] = NO_CANDIDATE;
+        for (int k = 0; k < NEIGHBOURS; ++k)
+            more[k] = NO_CANDIDATE;
         #pragma unroll 1
         for (int strip = 0; strip < across * across; ++strip) {
             const int top = strip / across * NEXT - NEAREST / 2;
             const int left = strip % across * NEXT - NEAREST / 2;
             COMPARE_STRIP(sums, NEXT, 1, here + top * pitch + left, 1.0f, 0.0f);
-            OFFER_STRIP(own, sums, NEXT, NEXT, 1, 0, top, left,
+            OFFER_STRIP(more, NEIGHBOURS, sums, NEXT, NEXT, 1, 0, top, left,
                         top + k <= NEAREST / 2 && left + d <= NEAREST / 2 && one > last);
         }
         #pragma unroll
-        for (int k = 0; k < KEPT; ++k)
+        for (int k = 0; k < NEIGHBOURS; ++k)
             if (!is_candidate(best[NEIGHBOURS - 1]))
-                insert_candidate(best, NEIGHBOURS, near_enough(own[k], limit));
-        // What follows is still less alike.
-        last = is_candidate(near_enough(own[KEPT - 1], limit)) ? own[KEPT - 1] : NO_CANDIDATE;
+                insert_candidate(best, NEIGHBOURS, near_enough(more[k], limit));
     }
     if (mine) {
         const size_t out = ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;

@@ -130,7 +130,7 @@ void search_windows(__global const float *images, int ring, int first, int pny, 
         const int top = strip / FIRST_X * NEXT - WINDOW / 2;
         const int left = strip % FIRST_X * SPAN - WINDOW / 2;
         compare_strip(sums, here, here + top * pitch + left, pitch, 1.0f, 0.0f);
-        OFFER_STRIP(own, sums, NEXT, SPAN, 1, 0, top, left, top + k <= WINDOW / 2 && left + d <= WINDOW / 2);
+        OFFER_STRIP(own, KEPT, sums, NEXT, SPAN, 1, 0, top, left, top + k <= WINDOW / 2 && left + d <= WINDOW / 2);
     }
     share(start, own, offers[reference], item);
     #pragma unroll
@@ -164,7 +164,7 @@ void search_windows(__global const float *images, int ring, int first, int pny, 
             const int left = place_x(candidate_place(centre)) + shifted;
             __global const float *there = here + (long)(ring_slot(slot, dt, ring) - slot) * (long)plane;
             compare_strip(sums, here, there + top * pitch + left, pitch, link.scale, link.shift);
-            OFFER_STRIP(own, sums, NEXT, SPAN, 1, dt, top, left,
+            OFFER_STRIP(own, KEPT, sums, NEXT, SPAN, 1, dt, top, left,
                         shifted + d <= NEXT / 2 && !repeated(centres, window, top + k, left + d));
         }
         share(centres, own, offers[reference], item);
