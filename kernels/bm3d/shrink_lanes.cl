@@ -275,7 +275,11 @@ __kernel void shrink_lanes(__global const float *noisy,
             stack_inverse(stack, size);
         }
         const int weight = group_units(lanes_sum(sum) / gain, units);
-        const float in_levels = SIGMA_MAP && !VIDEO ? sigma / level_sigma : 1.0f;
+#if SIGMA_MAP && !VIDEO
+        const float in_levels = sigma / level_sigma;
+#else
+        const float in_levels = 1.0f;
+#endif
         const float8 factor = weight / units * in_levels * scale / gain * window;
         for (int k = 0; k < size; ++k) {
 #if VIDEO

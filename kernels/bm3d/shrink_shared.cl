@@ -466,7 +466,11 @@ void shrink_shared(__global const float *noisy,
         const int weight = group_units(total / gain, units);
 
         // A weighted estimate in units of the sum; kaiser is the window of one axis.
-        const float in_levels = SIGMA_MAP && !VIDEO ? sigma / level_sigma : 1.0f;
+#if SIGMA_MAP && !VIDEO
+        const float in_levels = sigma / level_sigma;
+#else
+        const float in_levels = 1.0f;
+#endif
         const float factor = weight / units * in_levels * scale / gain * kaiser[lane];
         #pragma unroll
         for (int d = 0; d < DEPTH; ++d) {

@@ -193,8 +193,10 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
             SHARE(coarse);
             track.y = place_y(candidate_place(coarse[0]));
             track.x = place_x(candidate_place(coarse[0]));
-            for (int k = 0; k < KEPT && COARSE > 1; ++k)
+#if COARSE > 1
+            for (int k = 0; k < KEPT; ++k)
                 own[k] = NO_CANDIDATE;
+#endif
             width = COARSE > 1 ? NEXT : 0;
         }
         for (int dx = track.x - width / 2; dx < track.x - width / 2 + width; ++dx) {
@@ -219,8 +221,10 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
                     again[k] = !known || repeated(centres, window, top + k, dx);
                     all_again = all_again && again[k];
                 }
-                if (VECTOR && all_again)
+#if VECTOR
+                if (all_again)
                     continue;
+#endif
                 COMPARE_COLUMN(sums, NEXT, 1, there + top * pitch + dx, link.scale, link.shift);
                 OFFER_COLUMN(sums, NEXT, 1, dt, top, dx, !again[k]);
             }

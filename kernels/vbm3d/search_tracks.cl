@@ -137,7 +137,8 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
         if (d > 0)
             track = found_at(was, place_y(candidate_place(own[0])), place_x(candidate_place(own[0])), d);
         // Of its own frame one of the two items speaks for both.
-        if (d > 0 || DIRECTIONS == 1 || !backward) {
+        const bool speaks = DIRECTIONS == 1 ? true : !backward;
+        if (d > 0 || speaks) {
             #pragma unroll
             for (int k = 0; k < KEPT; ++k)
                 insert_candidate(best, NEIGHBOURS, near_enough(own[k], limit));

@@ -325,8 +325,11 @@ def _nothing() -> None:
 
 
 def over_time(settings: Filter) -> bool:
-    """Return whether a filter looks at more than one frame of a video."""
-    return "T" in settings.joint
+    """Return whether a filter takes the frames of a video in order, and keeps what it needs.
+
+    One that joins the axis T and says nothing of its memory for frames is given them as tiles.
+    """
+    return "T" in settings.joint and hasattr(settings, "frame_bytes")
 
 
 def execute_any(

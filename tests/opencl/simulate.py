@@ -29,6 +29,7 @@ from napari_gpu_denoise.pipeline import Pipeline
 from napari_gpu_denoise.prepare import settings_for
 from napari_gpu_denoise.sigma import FrameSigma
 from napari_gpu_denoise.tiles import split
+from napari_gpu_denoise.video import execute_frames, over_time
 from scenes import joining, noisy
 
 # Oclgrind's checks for uninitialised values do not know an instruction of optimised code.
@@ -72,15 +73,24 @@ SETTINGS = {
         },
     ),
 }
+SETTINGS["vbm3d"] = tuple(
+    {
+        **{"window": 3, "window_nearest": 5, "window_next": 3, "step_basic": 5, "step_final": 4},
+        **{"neighbours_basic": 4, "neighbours_final": 8, **changes},
+    }
+    for changes in ({}, {"motion": False, "channels": "joint"})
+)
 CASES = {
     "nl_means": ((0, "YX"), (0, "TYX"), (0, "ZYX"), (1, "YX"), (1, "TYX"), (2, "YX")),
     "bm3d": ((0, "YX"), (0, "TYX"), (1, "CYX"), (2, "CYX")),
+    "vbm3d": ((0, "TYX"), (1, "TCYX")),
 }
 MAPPED = {(0, "YX")}  # cases that are run with a map of sigma as well
 # Shape, and pixels of a tile: images of NL-means are cut in three, all others are filtered whole.
 SHAPES = {
     "nl_means": {"YX": ((22, 27), 500), "TYX": ((2, 11, 14), 1000), "ZYX": ((2, 11, 14), 1000)},
     "bm3d": {"YX": ((9, 12), 1000), "TYX": ((2, 8, 9), 1000), "CYX": ((3, 8, 9), 1000)},
+    "vbm3d": {"TYX": ((3, 9, 12), 1000), "TCYX": ((2, 2, 8, 9), 1000)},
 }
 
 
@@ -135,6 +145,12 @@ def run_case(case, profile, settings, image, axes, sigma) -> tuple[np.ndarray, s
     session = Session(device, cl.Context([device.handle]))
     out = np.empty_like(image)
     given, target = (arrange(a, axes, settings.joint) for a in (image, out))
+    if over_time(settings):
+        spread = FrameSigma.of(sigma, image.shape, axes, settings.joint)
+        steps = execute_frames(given, target, Levels.of(image), settings, spread, session)
+        for _ in steps:
+            pass
+        return out, {key[0] for key in session.programs}
     pipeline = Pipeline(session, Arena(session), settings)
     most = given.joined * SHAPES[settings.name][axes][1]
     tiles = split(given.shape, settings.reach, most, channels=given.joined)

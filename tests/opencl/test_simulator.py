@@ -36,7 +36,7 @@ FAULTS = {
 }
 # Grey levels that results may differ by: the whole numbers that BM3D adds up are finer in some
 # kernels than in others.
-ROUNDING = {"nl_means": 1e-3, "bm3d": 0.1}
+ROUNDING = {"nl_means": 1e-3, "bm3d": 0.1, "vbm3d": 0.1}
 # A function that has barriers, and what is found when its last one is left out.
 BARRIERS = {
     ("shrink_shared", "transpose"): "data race",
@@ -96,7 +96,7 @@ def simulated(request, simulator, tmp_path_factory):
 def test_kernels_are_free_of_faults(simulated):
     kind, found, _, _ = simulated
     expected = [f"== {case}" for case, *_ in cases(kind)]
-    assert len(expected) >= 9
+    assert len(expected) >= 6
     assert found.splitlines() == expected, found[:5000]
 
 
@@ -119,4 +119,5 @@ def test_every_kernel_file_is_simulated(simulated):
         for file in (kernel_folder() / folder).glob("*.cl")
     }
     assert files == {name for name in used if name.split("/")[0] in folders}
-    assert {name.split("/")[0] for name in used} == {kind.name, "search"}
+    others = "bm3d" if kind.name == "vbm3d" else "search"
+    assert {name.split("/")[0] for name in used} == {kind.name, others}

@@ -460,8 +460,6 @@ class FramePlan(Plan):
         return bool(np.all(links[..., 2][there] > 0))
 
     def _enqueue_some(self, queue, start, count, links, first_out, out, launches: list) -> None:
-        import pyopencl as cl
-
         settings = self.settings
         stop = start + count
         lowest = max(start - settings.frames_before, self._first)
@@ -469,23 +467,31 @@ class FramePlan(Plan):
         tile = replace(self._tile, t=Span(start, stop, lowest, highest, highest))
         nz = tile.z.size
         sigma = np.concatenate([self._sigma[t] for t in range(start, stop)])
-        sent = np.ascontiguousarray(sigma, np.float32)
-        levels = self.arena.buffer("frame sigma", sent.nbytes)
-        launches.append(("tables", cl.enqueue_copy(queue, levels, sent, is_blocking=False)))
+        levels = self._sent(queue, "frame sigma", sigma, launches)
         alike = None
         if links is not None:
             here = settings.frames_before
             links = links.copy()
             if links[here, 2] == 0:  # a frame that comes back as it is
                 links[here] = (1, 0, 1)
-            links = np.ascontiguousarray(links[here - (start - lowest) :][: highest - lowest])
-            alike = self.arena.buffer("frame links", links.nbytes)
-            launches.append(("tables", cl.enqueue_copy(queue, alike, links, is_blocking=False)))
+            links = links[here - (start - lowest) :][: highest - lowest]
+            alike = self._sent(queue, "frame links", links, launches)
         ring = self._held_frames(4 * math.prod(tile.source_shape[1:]))
         launches += self.enqueue(
             *(queue, tile, ring, out, TileSigma(levels, self._variation)),
             *((lowest % self._ring, self._ring), alike, first_out * nz),
         )
+
+    def _sent(self, queue, name: str, values: np.ndarray, launches: list):
+        """Copy a small array to the device; `launches` keeps it alive until it is there."""
+        import pyopencl as cl
+
+        array = np.ascontiguousarray(values, np.float32)
+        buffer = self.arena.buffer(name, array.nbytes)
+        # On a CPU there is nothing to gain by not waiting.
+        waits = self.arena.session.device.kind in ("CPU", "simulator")
+        launches.append(("tables", cl.enqueue_copy(queue, buffer, array, is_blocking=waits)))
+        return buffer
 
     def _held_frames(self, nbytes: int):
         return self.arena.buffer("frames", self._ring * nbytes)

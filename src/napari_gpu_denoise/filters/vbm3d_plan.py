@@ -283,7 +283,9 @@ class Plan:
         import pyopencl as cl
 
         buffer = self.arena.buffer(name, array.nbytes)
-        event = cl.enqueue_copy(queue, buffer, array, is_blocking=False)
+        # On a CPU there is nothing to gain by not waiting.
+        waits = self.arena.session.device.kind in ("CPU", "simulator")
+        event = cl.enqueue_copy(queue, buffer, array, is_blocking=waits)
         launches.append(("tables", event))
         return buffer
 
