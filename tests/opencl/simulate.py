@@ -85,6 +85,8 @@ CASES = {
     "bm3d": ((0, "YX"), (0, "TYX"), (1, "CYX"), (2, "CYX")),
     "vbm3d": ((0, "TYX"), (1, "TCYX")),
 }
+# What runs leave behind is kept by the identity of their session: no two may have the same.
+SESSIONS: list[Session] = []
 MAPPED = {(0, "YX")}  # cases that are run with a map of sigma as well
 # Shape, and pixels of a tile: images of NL-means are cut in three, all others are filtered whole.
 SHAPES = {
@@ -143,6 +145,7 @@ def run_case(case, profile, settings, image, axes, sigma) -> tuple[np.ndarray, s
         limit = LOCAL_MEMORY.get(settings.name, device.local_memory)
         device = dataclasses.replace(device, local_memory=limit)
     session = Session(device, cl.Context([device.handle]))
+    SESSIONS.append(session)
     out = np.empty_like(image)
     given, target = (arrange(a, axes, settings.joint) for a in (image, out))
     if over_time(settings):
