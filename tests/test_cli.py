@@ -109,7 +109,8 @@ def test_every_setting_is_an_option(here, capsys, calls):
             assert option in text
             assert f"default {spec.default}" in " ".join(text.split())
             value = spec.default if kind is not bool else None
-            argument = [option] if value is None else [option, str(value)]
+            flag = option if spec.default else option.replace("--", "--no-", 1)
+            argument = [flag] if value is None else [option, str(value)]
             code, _, err = run(capsys, command, "in.tif", "-o", "out.tif", "--overwrite", *argument)
             assert (code, err) == (0, "")
             assert calls[-1]["settings"] == settings()

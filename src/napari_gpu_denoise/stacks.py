@@ -62,9 +62,11 @@ def denoise_stack(
     """
     with io.open_stack(path) as picture:
         data = picture.data
+        if data.nbytes < STREAMED_BYTES:
+            return None
         names = check_axes(picture.filter_axes if axes is None else axes, data.shape)
         # Alpha is no noise to be filtered; such files are read whole.
-        if data.nbytes < STREAMED_BYTES or "T" not in names or picture.alpha is not None:
+        if "T" not in names or picture.alpha is not None:
             return None
         check_numbers(data)
         wanted = output_dtype(dtype, data.dtype)
