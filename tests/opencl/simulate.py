@@ -118,21 +118,38 @@ def suit_oclgrind() -> None:
     """Work around what Oclgrind takes for faults of a kernel."""
     import pyopencl as cl
 
-    make, held = cl.Buffer, []
+    make, copy, held = cl.Buffer, cl.enqueue_copy, []
 
     # A buffer in the place of a released one would be taken for that one.
     def buffer(*arguments, **options):
         held.append(make(*arguments, **options))
         return held[-1]
 
-    # What a fill has written would be taken for uninitialised.
-    def fill(queue, filled, pattern, offset, size):
-        values = np.full(size // pattern.nbytes, pattern)
-        return cl.enqueue_copy(queue, filled, values, dst_offset=offset)
+    # What a fill, or a copy between buffers, has written would be taken for uninitialised; and a
+    # write from the host makes Oclgrind forget what else the buffer holds, even read and write
+    # beyond its own records where it does not begin at 0. So all writes are of whole buffers.
+    def written(queue, out, values, offset):
+        whole = np.empty(out.size, np.uint8)
+        copy(queue, whole, out)
+        whole[offset : offset + values.nbytes] = np.ascontiguousarray(values).reshape(-1).view("u1")
+        return copy(queue, out, whole)
+
+    def fill(queue, out, pattern, offset, size):
+        return written(queue, out, np.full(size // pattern.nbytes, pattern), offset)
+
+    def copied(queue, out, source, **options):
+        if not isinstance(out, make):
+            return copy(queue, out, source, **options)
+        if isinstance(source, make):
+            values = np.empty(options.get("byte_count", source.size), np.uint8)
+            copy(queue, values, source, src_offset=options.get("src_offset", 0))
+            source = values
+        return written(queue, out, source, options.get("dst_offset", 0))
 
     make.release = lambda self: None
     cl.Buffer = buffer
     cl.enqueue_fill_buffer = fill
+    cl.enqueue_copy = copied
 
 
 def run_case(case, profile, settings, image, axes, sigma) -> tuple[np.ndarray, set[str]]:
