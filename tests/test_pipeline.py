@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from napari_gpu_denoise.opencl.program import Session, session
 from napari_gpu_denoise.pipeline import Pipeline, Progress, execute
 from napari_gpu_denoise.sigma import FrameSigma
 from napari_gpu_denoise.tiles import Span, split
+from napari_gpu_denoise.transfer import Receiver
 from scenes import joining, noisy, small
 
 KIND = FILTERS[0]
@@ -121,31 +124,121 @@ def test_a_part_comes_out_as_in_the_whole(device):
     np.testing.assert_array_equal(out, expected[1:3, 13:37, 31:64])
 
 
-@pytest.mark.parametrize("sigma", [20.0, "planes", "map"])
-def test_two_tiles_in_flight_have_each_their_own_sigma(device, sigma):
+@pytest.fixture
+def posing(device):
+    """A session of a device that is taken for a GPU: three queues, two slots, a writer."""
     import pyopencl as cl
 
-    # A device that is taken for a GPU gets three queues and two slots.
-    posing = dataclasses.replace(device, kind="discrete GPU")
-    chosen = Session(posing, cl.Context([device.handle]))
-    image, settings = noisy(3, 93, 71), small(KIND)
+    gpu = dataclasses.replace(device, kind="discrete GPU")
+    return Session(gpu, cl.Context([device.handle]))
+
+
+@pytest.mark.parametrize("pixels", [3000, 20000])
+@pytest.mark.parametrize("sigma", [20.0, "planes", "map"])
+def test_two_tiles_in_flight_have_each_their_own_sigma(posing, device, sigma, pixels):
+    image, settings = noisy(6, 93, 71), small(KIND)
     if sigma == "planes":
-        sigma = np.array([5.0, 20.0, 40.0])[:, None, None]
+        sigma = np.array([5.0, 20.0, 40.0, 1.0, 30.0, 10.0])[:, None, None]
     elif sigma == "map":
         sigma = np.linspace(1, 30, 93)[:, None] * np.ones((93, 71))
     out = np.empty_like(image)
     source, target = arrange(image, "TYX"), arrange(out, "TYX")
-    tiles = split(source.shape, settings.reach, 3000)
-    assert len(tiles) > 5
-    with borrow(chosen) as arena:
-        pipeline = Pipeline(chosen, arena, settings)
-        spread = FrameSigma.of(sigma, image.shape, "TYX")
-        for _ in pipeline.run(tiles, source, target, Levels.of(image), spread):
-            pass
+    tiles = split(source.shape, settings.reach, pixels)
+    assert len(tiles) > 5 or pixels == 20000
+    with borrow(posing) as arena:
+        pipeline = Pipeline(posing, arena, settings)
+        # The second run is of another sigma, which the device must not take for the first.
+        for given in (np.array(sigma)[..., ::-1, :] / 2 if np.ndim(sigma) else 3.0, sigma):
+            spread = FrameSigma.of(given, image.shape, "TYX")
+            for _ in pipeline.run(tiles, source, target, Levels.of(image), spread):
+                pass
         pipeline.drain()
     given = np.squeeze(sigma)
     expected = denoise(image, settings, given, axes="TYX", device=device).image
     np.testing.assert_array_equal(out, expected)
+
+
+def test_what_a_late_tile_reads_is_not_overwritten(posing, device):
+    import pyopencl as cl
+
+    image, settings = noisy(3, 60, 71), small(KIND)
+    out = np.empty_like(image)
+    source, target = arrange(image, ".YX"), arrange(out, ".YX")
+    tiles = split(source.shape, settings.reach, 60 * 71)
+    assert len(tiles) == 3
+    with borrow(posing) as arena:
+        pipeline = Pipeline(posing, arena, settings)
+        sigma = FrameSigma.of(20.0, image.shape, ".YX")
+        given = tiles, source, target, Levels.of(image), sigma
+        list(pipeline.run(*given))
+        out[:] = 0
+        # The device begins anew when the host has had time for all tiles; nothing is built by now.
+        gate = cl.UserEvent(posing.context)
+        cl.enqueue_barrier(pipeline.compute, wait_for=[gate])
+        opened = threading.Timer(0.3, gate.set_status, [cl.command_execution_status.COMPLETE])
+        opened.start()
+        list(pipeline.run(*given))
+        pipeline.drain()
+        opened.join()
+    np.testing.assert_array_equal(out, denoise(image, settings, 20, device=device).image)
+
+
+def test_a_map_is_sent_once_for_all_tiles_that_see_the_same_part(posing, monkeypatch):
+    image, settings = noisy(12, 40, 40), small(KIND)
+    sigma = FrameSigma.of(np.linspace(1, 30, 40) * np.ones((40, 1)), image.shape, "TYX")
+    asked, variation = [], FrameSigma.variation
+    monkeypatch.setattr(
+        FrameSigma, "variation", lambda self, tile: asked.append(tile) or variation(self, tile)
+    )
+    out = np.empty_like(image)
+    source, target = arrange(image, "TYX"), arrange(out, "TYX")
+    for pixels, whole in ((2 * 1600, True), (1000, False)):
+        tiles = split(source.shape, settings.reach, pixels)
+        asked.clear()
+        with borrow(posing) as arena:
+            pipeline = Pipeline(posing, arena, settings)
+            list(pipeline.run(tiles, source, target, Levels.of(image), sigma))
+            pipeline.drain()
+        assert len(tiles) == 6 if whole else len(tiles) > 12
+        assert len(asked) == (2 if whole else len(tiles))  # two slots
+
+
+@pytest.mark.parametrize("how", ["closed", "failing"])
+def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, how):
+    write, free = Receiver.write, Arena.free
+    writers, freed = set(), []
+
+    def slow(self, arriving):
+        writers.add(threading.current_thread().name)
+        time.sleep(0.05)
+        clipped = write(self, arriving)
+        writers.discard(threading.current_thread().name)
+        if how == "failing":
+            raise OSError("the disk is full")
+        return clipped
+
+    def watched(self):
+        freed.append(set(writers))
+        free(self)
+
+    monkeypatch.setattr(Receiver, "write", slow)
+    monkeypatch.setattr(Arena, "free", watched)
+    image, settings = noisy(8, 64, 64), small(KIND)
+    out = np.empty_like(image)
+    sigma = FrameSigma.of(20.0, image.shape, ".YX")
+    frames = arrange(image, ".YX"), arrange(out, ".YX")
+    limit = math.ceil(4096 * (settings.bytes_per_pixel + 16))
+    steps = execute(*frames, Levels.of(image), settings, sigma, posing, limit)
+    assert next(steps) == Progress(0, 8)
+    if how == "failing":
+        with pytest.raises(OSError, match="the disk is full"):
+            list(steps)
+    else:
+        assert next(steps) == Progress(1, 8)
+        assert writers
+        steps.close()
+    assert freed == [set()]
+    assert not [t for t in threading.enumerate() if t.name.startswith("tiles out")]
 
 
 def test_profiling_names_every_launch(device):

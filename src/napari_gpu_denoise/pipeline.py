@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from napari_gpu_denoise.axes import Frames, Levels
-from napari_gpu_denoise.bands import in_bands
 from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors
 from napari_gpu_denoise.opencl.program import Session
@@ -24,6 +26,7 @@ from napari_gpu_denoise.tile_sizes import (
     tile_yield,
 )
 from napari_gpu_denoise.tiles import Span, Tile, split
+from napari_gpu_denoise.transfer import Arriving, Receiver, Sender
 
 
 @dataclass(frozen=True)
@@ -94,14 +97,18 @@ class Progress:
     unit: str = "tile"
 
 
+# Tiles whose results may be on their way to the output, beside the two that the device holds.
+_ARRIVING = 3
+
+
 @dataclass
 class _Slot:
-    """One tile in flight."""
+    """Buffers of one tile in flight; what was uploaded is kept until the device has it."""
 
-    number: int
-    tile: Tile | None = None
-    host_out: np.ndarray | None = None
-    sigma: tuple[np.ndarray, np.ndarray | None] | None = None
+    name: str
+    levels: np.ndarray | None = None
+    variation: np.ndarray | None = None
+    seen: tuple[Span, Span] | None = None
     done: Any = None
 
 
@@ -125,12 +132,14 @@ class Pipeline:
         self.plan = settings.plan(arena)
         # On a CPU transfers and compute share the same cores: one queue does as well. It has no
         # core to spare for a second run, and PoCL aborts when 16 threads enqueue at once.
-        alone = self.alone = session.device.kind in ("CPU", "simulator")
-        self.turn = session.turn
+        alone = session.device.kind in ("CPU", "simulator")
+        self.turn = session.turn if alone else contextlib.nullcontext()
         self.compute = session.queue(profiling)
         self.up = self.compute if alone else session.queue(profiling)
         self.down = self.compute if alone else session.queue(profiling)
-        self.slots = [_Slot(k) for k in range(1 if alone else 2)]
+        self.slots = [_Slot(f"slot {k} ") for k in range(1 if alone else 2)]
+        # Results are written while the next tiles are read, by a thread of their own.
+        self._writer = None if alone else ThreadPoolExecutor(1, "tiles out")
         self.profiling = profiling
         self.events: list[tuple[str, Any]] = []
 
@@ -149,93 +158,94 @@ class Pipeline:
         int
             Number of values clipped to the range of the output.
         """
-        saturated, done = 0, 0
-        flying: deque[_Slot] = deque()
+        with self.turn:
+            sender = Sender(self.arena, source, levels)
+            receiver = Receiver(self.arena, out, levels, self.compute, len(tiles))
+        for slot in self.slots:
+            slot.seen = None
+        clipped, done = 0, 0
+        flying: deque[Callable[[], int]] = deque()
         for number, tile in enumerate(tiles):
-            if self.alone:
-                with self.turn:
-                    self._start(self.slots[0], tile, source, levels, sigma)
-                    saturated += self._finish(self.slots[0], out, levels)
+            if len(flying) == _ARRIVING:
+                clipped += flying.popleft()()
+                done += 1
+                yield done
+            if not all(receiver.kept(tile)):
                 done += 1
                 yield done
                 continue
-            if len(flying) == len(self.slots):
-                saturated += self._finish(flying.popleft(), out, levels)
-                done += 1
-                yield done
-            slot = self.slots[number % len(self.slots)]
-            self._start(slot, tile, source, levels, sigma)
-            flying.append(slot)
-        while flying:
-            saturated += self._finish(flying.popleft(), out, levels)
+            with self.turn:
+                arriving = self._start(number, tile, sender, receiver, levels, sigma)
+                write = partial(receiver.write, arriving)
+                if self._writer is not None:
+                    flying.append(self._writer.submit(write).result)
+                    continue
+                clipped += write()
             done += 1
             yield done
-        return saturated
+        while flying:
+            clipped += flying.popleft()()
+            done += 1
+            yield done
+        with self.turn:
+            return clipped + receiver.clipped()
 
     def drain(self) -> None:
-        """Wait until the device is idle, so that buffers may go."""
+        """Wait until nothing is under way, so that buffers may go; nothing is run after it."""
+        if self._writer is not None:
+            self._writer.shutdown(cancel_futures=True)
         for queue in {self.up, self.compute, self.down}:
             queue.finish()
 
-    def _start(self, slot, tile: Tile, source: Frames, levels: Levels, sigma: FrameSigma) -> None:
+    def _start(
+        self,
+        number: int,
+        tile: Tile,
+        sender: Sender,
+        receiver: Receiver,
+        levels: Levels,
+        sigma: FrameSigma,
+    ) -> Arriving:
         import pyopencl as cl
 
-        shape, source_shape = ((tile.channels, *s) for s in (tile.shape, tile.source_shape))
-        count, size = math.prod(source_shape), math.prod(shape)
-        name = f"slot {slot.number} "
-        host = self.arena.pinned(name + "in", count, self.up).reshape(source_shape)
-        slot.host_out = self.arena.pinned(name + "out", size, self.up).reshape(shape)
-        region = source.region(
-            *(slice(s.source_start, s.source_stop) for s in (tile.z, tile.y, tile.x))
-        )
-        for c in range(tile.channels):
-            for k, t in enumerate(range(tile.t.source_start, tile.t.source_stop)):
-                in_bands(levels.load, source.frame(tile.sequence, t, c)[region], host[c, k])
-        slot.sigma = sigma.levels(tile, levels.scale), sigma.variation(tile)
+        slot = self.slots[number % len(self.slots)]
+        if slot.done is not None:
+            slot.done.wait()
+        buffer_in, upload = sender.upload(self.up, slot.name + "in", tile)
+        uploads = [upload]
 
-        buffer_in = self.arena.buffer(name + "in", 4 * count)
-        buffer_out = self.arena.buffer(name + "out", 4 * size)
-        uploads = [cl.enqueue_copy(self.up, buffer_in, host, is_blocking=False)]
-        held = []
-        for part, array in zip((" levels", " variation"), slot.sigma, strict=True):
-            buffer = None
-            if array is not None:
-                buffer = self.arena.buffer(name + "sigma" + part, array.nbytes)
+        def sent(name: str, array: np.ndarray | None, *, known: bool = False):
+            if array is None:
+                return None
+            buffer = self.arena.buffer(f"{slot.name}sigma {name}", array.nbytes)
+            if not known:
                 uploads.append(cl.enqueue_copy(self.up, buffer, array, is_blocking=False))
-            held.append(buffer)
-        tile_sigma = TileSigma(*held)
+            return buffer
+
+        slot.levels = sigma.levels(tile, levels.scale)
+        # A map is the same in all planes: the tiles of a stack mostly see the same part of it.
+        known = slot.seen == (tile.y, tile.x)
+        if not known:
+            slot.variation, slot.seen = sigma.variation(tile), (tile.y, tile.x)
+        tile_sigma = TileSigma(
+            sent("levels", slot.levels), sent("variation", slot.variation, known=known)
+        )
         if self.up is not self.compute:
             self.up.flush()
             cl.enqueue_barrier(self.compute, wait_for=uploads)
-        launches = self.plan.enqueue(self.compute, tile, buffer_in, buffer_out, tile_sigma)
+        values, launches = sender.as_float(self.compute, buffer_in, tile)
+        out = receiver.buffer(slot.name + "out", tile)
+        launches += self.plan.enqueue(self.compute, tile, values, out, tile_sigma)
+        result, last = receiver.as_levels(out, slot.name + "out", tile, number)
+        launches += last
         self.compute.flush()
-        slot.done = cl.enqueue_copy(
-            self.down, slot.host_out, buffer_out, wait_for=[launches[-1][1]], is_blocking=False
-        )
+        host = f"out {number % (1 if self._writer is None else _ARRIVING)}"
+        arriving = receiver.download(self.down, result, host, tile, [launches[-1][1]])
         self.down.flush()
-        slot.tile = tile
+        slot.done = arriving.done
         if self.profiling:
-            self.events += [("upload", uploads[0]), *launches, ("download", slot.done)]
-
-    def _finish(self, slot: _Slot, out: Frames, levels: Levels) -> int:
-        slot.done.wait()
-        tile, saturated = slot.tile, 0
-        # What was added by mirroring lies beyond the end and is dropped.
-        y_stop = min(tile.y.stop, out.origin[2] + out.shape[-2])
-        x_stop = min(tile.x.stop, out.origin[3] + out.shape[-1])
-        if tile.y.start >= y_stop or tile.x.start >= x_stop:
-            return 0
-        region = out.region(
-            slice(tile.z.start, tile.z.stop),
-            slice(tile.y.start, y_stop),
-            slice(tile.x.start, x_stop),
-        )
-        kept = slot.host_out[..., : y_stop - tile.y.start, : x_stop - tile.x.start]
-        for c in range(tile.channels):
-            for k, t in enumerate(range(tile.t.start, tile.t.stop)):
-                frame = out.frame(tile.sequence, t, c)[region]
-                saturated += sum(in_bands(levels.store, kept[c, k], frame))
-        return saturated
+            self.events += [("upload", upload), *launches, ("download", slot.done)]
+        return arriving
 
 
 def execute(
@@ -294,6 +304,7 @@ def execute(
                 except StopIteration as end:
                     return end.value
                 finally:
+                    run.close()
                     pipeline.drain()
         except DeviceMemoryError as error:
             smaller = tiles

@@ -1,0 +1,38 @@
+// Rounds to small integers, half to even; what is beyond their range is clipped to it and counted. NaN becomes 0, uncounted.
+//
+// Grid: (ceil(kept_x / VALUES) rounded up to whole work-groups, kept_y, frames), a work-item for VALUES neighbours of a row.
+// Constants: BITS, SIGNED, see common/level_type.h; VALUES as in levels_to_float.cl.
+// Shapes: values (frames, ny, nx), of which the first kept_y rows and kept_x columns are wanted; levels (frames, kept_y, kept_x);
+//   clipped (tiles): the number of values clipped is added to that of `tile`.
+
+#include "common/level_type.h"
+
+// Values less than a third of it, added to it, are rounded as `rint` does; but PoCL's `rint` is a call for each value, which
+// takes three times as long.
+#define NO_FRACTION 12582912.0f
+
+__kernel void float_to_levels(__global const float *values, ulong ny, ulong nx, ulong kept_y, ulong kept_x,
+                              __global Level *levels, __global int *clipped, int tile)
+{
+    const size_t y = get_global_id(1);
+    const size_t frame = get_global_id(2);
+    const size_t start = get_global_id(0) * VALUES;
+    const size_t stop = min((size_t)kept_x, start + VALUES);
+    values += (frame * ny + y) * nx;
+    levels += (frame * kept_y + y) * kept_x;
+    int beyond = 0;
+    for (size_t x = start; x < stop; x++) {
+        const float value = values[x];
+        // What is far beyond is as good as just beyond.
+        const float bounded = value < LOWEST - 1.0f ? LOWEST - 1.0f
+                            : value > HIGHEST + 1.0f ? HIGHEST + 1.0f
+                            : value == value ? value : 0.0f;
+        const float level = (bounded + NO_FRACTION) - NO_FRACTION;
+        const float fits = level < LOWEST ? LOWEST : level > HIGHEST ? HIGHEST : level;
+        beyond += level != fits;
+        levels[x] = (Level)fits;
+    }
+    // A whole number: its sum does not depend on the order.
+    if (beyond)
+        atomic_add(clipped + tile, beyond);
+}

@@ -1,0 +1,16 @@
+// Makes float of small integers, which it holds exactly.
+//
+// Grid: one work-item for VALUES neighbours, ceil(count / VALUES) rounded up to whole work-groups.
+// Constants: BITS, SIGNED, see common/level_type.h; VALUES = 1 on GPUs, where work-items side by side load side by side;
+//   many on CPUs, where the loop becomes vectors.
+// Shapes: levels, values (count).
+
+#include "common/level_type.h"
+
+__kernel void levels_to_float(__global const Level *levels, ulong count, __global float *values)
+{
+    const size_t start = get_global_id(0) * VALUES;
+    const size_t stop = min((size_t)count, start + VALUES);
+    for (size_t k = start; k < stop; k++)
+        values[k] = (float)levels[k];
+}
