@@ -1,0 +1,301 @@
+"""The isoline filters PI-LD, PI-PD and hybrid PI-PD to the letter, slow and plain.
+
+G. Perrot, S. Domas, R. Couturier, N. Bertaux, "Fast GPU-based denoising filter using isoline
+levels", 2014, sections 3 to 5. Images are arrays (y, x). Maps of sums hold two images: the sum of
+the grey levels of a segment, and that of their squares (equations 9 and 10). What the paper leaves
+open is settled here, and marked "convention".
+
+Convention: borders are mirrored, the last pixel is not repeated (numpy's "reflect"). What leaves
+the image goes on in its mirror image.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from napari_gpu_denoise.filters.isoline_patterns import DIRECTIONS, segment_patterns
+
+# Classes of the hybrid filter.
+LOW_SLOPE, EDGE, ISOLINE = 0, 1, 2
+
+# What float64 may lose when a variance is made of sums, relative to the mean of the squares.
+ROUNDING = 1e-13
+
+
+@dataclass(frozen=True)
+class Isolines:
+    """The isolines of all pixels, each image (y, x).
+
+    Attributes
+    ----------
+    mean : ndarray of float64
+        Mean of the pixels of an isoline and of the one it starts from: the result of the filter.
+    pixels : ndarray of int
+        Length, in pixels, without the one it starts from.
+    directions : ndarray of uint8
+        Direction of the first segment.
+    """
+
+    mean: np.ndarray
+    pixels: np.ndarray
+    directions: np.ndarray
+
+
+def pi_pd(
+    image: np.ndarray,
+    length: int = 5,
+    pixels: int = 25,
+    t_max: float = 1.0,
+    thickness: int = 1,
+) -> np.ndarray:
+    """Denoise an image by isolines with precomputed directions (section 4.2, algorithm 3).
+
+    `length` and `pixels` are those of a segment and of the longest isoline, `t_max` is the largest
+    log-ratio at which an isoline goes on, `thickness` is 1 to 3 lines.
+    """
+    return precomputed_isolines(image, length, pixels, t_max, thickness).mean
+
+
+def pi_pd_hybrid(
+    image: np.ndarray,
+    length: int = 5,
+    pixels: int = 25,
+    t_max: float = 1.0,
+    t2_max: float = 2.0,
+    window: str = "star",
+) -> np.ndarray:
+    """Denoise an image by means where nothing is seen, by isolines elsewhere (section 4.3).
+
+    The text takes the mean of the square window where the slope is low, algorithm 4 that of the
+    8 * length + 1 pixels it has looked at: `window` is "square" or "star".
+    """
+    image = np.asarray(image, dtype=np.float64)
+    edges, sums, other_sums = edge_tests(image, length, t2_max)
+    if window == "star":
+        flat = (sums[0] + other_sums[0]) / (8 * length + 1)
+    else:
+        width = 2 * length + 1
+        padded = np.pad(image, length, mode="reflect")
+        flat = np.lib.stride_tricks.sliding_window_view(padded, (width, width)).mean((2, 3))
+    # Where there is one edge, the sum over all edges is that of this one.
+    beside = np.sum(edges * sums, axis=0) / (5 * length + 1)
+    isoline = pi_pd(image, length, pixels, t_max)
+    return np.choose(classes(edges), [flat, beside, isoline])
+
+
+def pi_ld(
+    image: np.ndarray, length: int = 5, pixels: int = 25, t_max: float = 1.0, deviation: int = 2
+) -> np.ndarray:
+    """Denoise an image by isolines that turn by at most `deviation` directions (section 4.1)."""
+    return searched_isolines(image, length, pixels, t_max, deviation).mean
+
+
+def first_segments(
+    image: np.ndarray, length: int, centre: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the segment of least variance that leaves each pixel (algorithm 2).
+
+    The lowest direction wins a tie. With `centre` the pixel it leaves counts in the variance, but
+    not in the sums.
+
+    Returns
+    -------
+    directions : ndarray of uint8, (y, x)
+    sums : ndarray of float64, (2, y, x)
+    """
+    image = np.asarray(image, dtype=np.float64)
+    sums = segment_sums(image, length)
+    if centre:
+        own = np.stack([image, image**2])[:, None]
+        spread = variance(length + 1, sums + own)
+    else:
+        spread = variance(length, sums)
+    directions = spread.argmin(axis=0)
+    best = np.take_along_axis(sums, directions[None, None], axis=1)[:, 0]
+    return directions.astype(np.uint8), best
+
+
+def segment_sums(image: np.ndarray, length: int, aside: int = 0) -> np.ndarray:
+    """Return the sums of all segments that leave each pixel, an array (2, 32, y, x).
+
+    With `aside` they are shifted by so many pixels to the left of where they point, or to the right
+    if it is negative. Convention: a pixel to the left is the first of the perpendicular segment.
+    """
+    ny, nx = image.shape
+    reach = length + abs(aside)
+    padded = np.pad(np.asarray(image, dtype=np.float64), reach, mode="reflect")
+    patterns = segment_patterns(length)
+    left = np.roll(patterns, -DIRECTIONS // 4, axis=0)[:, :1]
+    sums = np.zeros((2, DIRECTIONS, ny, nx))
+    for direction, pattern in enumerate(patterns + aside * left):
+        for dy, dx in pattern + reach:
+            levels = padded[dy : dy + ny, dx : dx + nx]
+            sums[0, direction] += levels
+            sums[1, direction] += levels**2
+    return sums
+
+
+def variance(number: int | np.ndarray, sums: np.ndarray) -> np.ndarray:
+    """Return the maximum-likelihood variance of `number` grey levels with the given sums.
+
+    It is C_x2 / n - (C_x / n)^2; algorithm 3 prints it otherwise, by a slip. Written so that it is
+    exact for whole numbers, where ties are frequent.
+    """
+    return (number * sums[1] - sums[0] ** 2) / np.square(number)
+
+
+def log_ratio(
+    number: int | np.ndarray,
+    sums: np.ndarray,
+    more: int | np.ndarray,
+    more_sums: np.ndarray,
+) -> np.ndarray:
+    """Return how much two parts speak against one mean: what equation 8 compares with T_max.
+
+    The parts have n = `number` and p = `more` pixels. (n + p) (log sigma_1^2 - log sigma_2^2) is
+    twice the difference of the log-likelihoods (7) and (6): sigma_1 is the deviation from the mean
+    of all n + p pixels, sigma_2 that from the mean of the part a pixel belongs to, one deviation
+    for both parts. It is 0 where the means agree, and positive elsewhere. An isoline goes on while
+    it is less than T_max, so that (8) is positive; an edge is seen where it is more than T2_max, so
+    that (11) is negative.
+
+    Convention: no variance counts as less than what rounding leaves of 0.
+    """
+    both, all_sums = number + more, sums + more_sums
+    one_mean = variance(both, all_sums)
+    two_means = (number * variance(number, sums) + more * variance(more, more_sums)) / both
+    least = np.maximum(ROUNDING * all_sums[1] / both, np.finfo(np.float64).tiny)
+    return both * (np.log(np.maximum(one_mean, least)) - np.log(np.maximum(two_means, least)))
+
+
+def precomputed_isolines(
+    image: np.ndarray, length: int, pixels: int, t_max: float, thickness: int = 1
+) -> Isolines:
+    """Follow isolines that turn wherever the best first segment of their last pixel points.
+
+    The segments of the first pixel and of each last one come from one pair of maps, so that none is
+    searched. Nothing keeps an isoline from turning back on itself.
+
+    Convention: the pixel an isoline starts from counts in the mean, as section 3.1 and line 2 of
+    algorithm 3 have it, but not in the tests (line 4 overwrites its sums). A thicker isoline is
+    found as a thin one; then the mean counts the parallel segments beside it too, first on the
+    left, then on the right, and the pixel it starts from once. A pixel that is passed twice counts
+    twice.
+    """
+    reach = pixels + 1
+    padded = np.pad(np.asarray(image, dtype=np.float64), reach, mode="reflect")
+    ends = segment_patterns(length)[:, -1]
+    # Maps are made of the mirrored image, not mirrored, so that directions fit there too.
+    directions, sums = first_segments(padded, length)
+    levels = sum(
+        np.take_along_axis(segment_sums(padded, length, aside)[0], directions[None], axis=0)[0]
+        for aside in (0, 1, -1)[:thickness]
+    )
+    y, x = np.indices(np.shape(image)) + reach
+    first = directions[y, x]
+    walked, total, number = sums[:, y, x], levels[y, x], np.full(first.shape, length)
+    growing = np.ones(first.shape, dtype=bool)
+    for _ in range(pixels // length - 1):
+        dy, dx = np.moveaxis(ends[directions[y, x]], -1, 0)
+        y, x = y + dy, x + dx
+        segment = sums[:, y, x]
+        growing = growing & (log_ratio(number, walked, length, segment) < t_max)
+        walked = np.where(growing, walked + segment, walked)
+        total = np.where(growing, total + levels[y, x], total)
+        number = np.where(growing, number + length, number)
+    mean = (total + np.asarray(image)) / (number * thickness + 1)
+    return Isolines(mean, number, first)
+
+
+def searched_isolines(
+    image: np.ndarray, length: int, pixels: int, t_max: float, deviation: int
+) -> Isolines:
+    """Follow an isoline in every first direction; take the most likely one of the longest.
+
+    Convention: the lowest first direction wins a tie; the first pixel counts in the mean alone.
+    """
+    reach = pixels
+    padded = np.pad(np.asarray(image, dtype=np.float64), reach, mode="reflect")
+    sums = segment_sums(padded, length)
+    y, x = np.indices(np.shape(image)) + reach
+    number = np.zeros(y.shape, dtype=int)
+    spread, mean = np.full(y.shape, np.inf), np.zeros(y.shape)
+    directions = np.zeros(y.shape, dtype=np.uint8)
+    for first in range(DIRECTIONS):
+        found, total = _extend(sums, first, (y, x), length, pixels, t_max, deviation)
+        likely = variance(found, total)
+        better = (found > number) | ((found == number) & (likely < spread))
+        number, spread = np.where(better, found, number), np.where(better, likely, spread)
+        mean = np.where(better, (total[0] + image) / (found + 1), mean)
+        directions[better] = first
+    return Isolines(mean, number, directions)
+
+
+def _extend(
+    sums: np.ndarray,
+    first: int,
+    start: tuple[np.ndarray, np.ndarray],
+    length: int,
+    pixels: int,
+    t_max: float,
+    deviation: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return lengths and sums of the isolines that leave pixels in one direction.
+
+    Of the segments that may follow, the one that makes the whole isoline most likely does: (5) with
+    as many pixels is largest where the variance is least. Convention: of equal ones the rightmost.
+    """
+    ends = segment_patterns(length)[:, -1]
+    y, x = start
+    direction = np.full(y.shape, first)
+    total, number = sums[:, first, y, x], np.full(y.shape, length)
+    growing = np.ones(y.shape, dtype=bool)
+    for _ in range(pixels // length - 1):
+        dy, dx = np.moveaxis(ends[direction], -1, 0)
+        y, x = y + dy, x + dx
+        best, best_total, best_direction = np.full(y.shape, np.inf), total, direction
+        for turn in range(-deviation, deviation + 1):
+            candidate = (direction + turn) % DIRECTIONS
+            segment = sums[:, candidate, y, x]
+            spread = variance(number + length, total + segment)
+            better = (log_ratio(number, total, length, segment) < t_max) & (spread < best)
+            best = np.where(better, spread, best)
+            best_total = np.where(better, total + segment, best_total)
+            best_direction = np.where(better, candidate, best_direction)
+        growing = growing & np.isfinite(best)
+        total = np.where(growing, best_total, total)
+        direction = np.where(growing, best_direction, direction)
+        number = np.where(growing, number + length, number)
+    return number, total
+
+
+def edge_tests(
+    image: np.ndarray, length: int, t2_max: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tell for eight lines through each pixel whether there is an edge beside them (algorithm 4).
+
+    Line k points in direction 4 k. Its own half-plane has the pixel, the two segments on the line
+    and the three to its left, 5 * length + 1 pixels; the other one has the three to its right.
+
+    Returns
+    -------
+    edges : ndarray of bool, (8, y, x)
+    sums, other_sums : ndarray of float64, (8, y, x)
+        Of the grey levels of the own half-plane, and of the other one.
+    """
+    image = np.asarray(image, dtype=np.float64)
+    eighths = segment_sums(image, length)[:, ::4]
+    own, other = np.empty((2, 2, 8, *image.shape))
+    for line in range(8):
+        turned = np.roll(eighths, -line, axis=1)
+        own[:, line] = np.stack([image, image**2]) + turned[:, :5].sum(axis=1)
+        other[:, line] = turned[:, 5:].sum(axis=1)
+    edges = log_ratio(5 * length + 1, own, 3 * length, other) > t2_max
+    return edges, own[0], other[0]
+
+
+def classes(edges: np.ndarray) -> np.ndarray:
+    """Return the class of each pixel: no edge, one, or several, which only an isoline follows."""
+    return np.minimum(edges.sum(axis=0), 2).astype(np.uint8)
