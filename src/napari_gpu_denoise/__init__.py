@@ -20,6 +20,8 @@ _NAMES = {
     "bm3d": "filters.bm3d",
     "VBM3D": "filters.vbm3d",
     "vbm3d": "filters.vbm3d",
+    "Isoline": "filters.isoline",
+    "isoline": "filters.isoline",
     "FILTERS": "filters",
     "denoise": "run",
     "denoise_steps": "run",

@@ -169,8 +169,8 @@ class Levels:
     scale: float
 
     @classmethod
-    def of(cls, array: np.ndarray) -> Levels:
-        """Choose the mapping from the values of an array.
+    def of(cls, array: np.ndarray, from_zero: bool = False) -> Levels:
+        """Choose the mapping from the values of an array; with `from_zero` the offset is 0.
 
         Raises
         ------
@@ -189,13 +189,19 @@ class Levels:
                 f"{count} of {array.size} pixels are NaN or infinite: pass nonfinite='keep' "
                 "(--nonfinite keep) to leave them as they are and filter the others."
             )
-        return cls.spanning(low, high)
+        return cls.spanning(low, high, from_zero)
 
     @classmethod
-    def spanning(cls, low: np.generic, high: np.generic) -> Levels:
-        """Choose the mapping from the smallest and the largest value, of the type of all."""
+    def spanning(cls, low: np.generic, high: np.generic, from_zero: bool = False) -> Levels:
+        """Choose the mapping from the smallest and the largest value, of the type of all.
+
+        With `from_zero` the offset is 0, for filters to which a ratio of grey levels tells
+        something.
+        """
         dtype = low.dtype
-        if dtype.kind in "iu":
+        if from_zero:
+            offset, half = 0, max(abs(float(low)), abs(float(high)))
+        elif dtype.kind in "iu":
             offset: int | float = int(low)
             half = (int(high) - int(low)) / 2
         else:

@@ -29,7 +29,7 @@ from napari_gpu_denoise.prepare import (
     keep_noiseless,
     settings_for,
 )
-from napari_gpu_denoise.sigma import FrameSigma, resolve_sigma, varies_within
+from napari_gpu_denoise.sigma import FrameSigma, own_noise, resolve_sigma, varies_within
 from napari_gpu_denoise.tiles import Span, span_around
 from napari_gpu_denoise.video import execute_any, over_time
 
@@ -104,7 +104,7 @@ def denoise_lazy(
     settings = settings_for(settings, names, array.shape)
     check_policy(nonfinite)
     wanted = output_dtype(dtype, array.dtype)
-    spread = resolve_sigma(sigma, array, names).array
+    spread = resolve_sigma(sigma, array, names, settings).array
 
     # What a driver gives is worth nothing in another process: the names of the device are sent.
     sent = (device.name, device.platform, device.index) if isinstance(device, Device) else device
@@ -250,7 +250,7 @@ def _filter_part(
     steps = execute_any(
         source,
         arrange(out, names, settings.joint, written),
-        Levels.of(array),
+        Levels.of(array, own_noise(settings) is not None),
         settings,
         FrameSigma.of(sigma, wide.shape, names, settings.joint, read, level),
         session(chosen),

@@ -32,7 +32,13 @@ from napari_gpu_denoise.prepare import (
     settings_for,
     wanted_frames,
 )
-from napari_gpu_denoise.sigma import FrameSigma, Sigma, no_more_than_matters, resolve_sigma
+from napari_gpu_denoise.sigma import (
+    FrameSigma,
+    Sigma,
+    no_more_than_matters,
+    own_noise,
+    resolve_sigma,
+)
 from napari_gpu_denoise.tiles import Span, span_around
 from napari_gpu_denoise.video import execute_any, over_time
 
@@ -229,8 +235,8 @@ def denoise_steps(
             f"NaN and infinity cannot be kept in a result of type {chosen_dtype}: use "
             "dtype='float32'."
         )
-    levels = Levels.of(array)
-    found = resolve_sigma(sigma, array, names)
+    levels = Levels.of(array, own_noise(applied) is not None)
+    found = resolve_sigma(sigma, array, names, applied)
     notes = list(found.notes)
     usable = no_more_than_matters(found.array, array)
     # What comes out, of what goes in: the frames wanted.

@@ -130,7 +130,12 @@ def varies_within(sigma: np.ndarray, names: str) -> bool:
     return sigma.shape[names.index("Y")] * sigma.shape[names.index("X")] > 1
 
 
-def resolve_sigma(sigma: Any, image: Any, names: str) -> Sigma:
+def own_noise(settings: Any) -> str | None:
+    """Return how a filter says what noise it is set to; None where that is sigma."""
+    return getattr(settings, "own_noise", None)
+
+
+def resolve_sigma(sigma: Any, image: Any, names: str, settings: Any = None) -> Sigma:
     """Check the sigma that was given, or estimate it where it is None.
 
     Parameters
@@ -143,12 +148,18 @@ def resolve_sigma(sigma: Any, image: Any, names: str) -> Sigma:
         What it belongs to.
     names : str
         Axes of the image, as `check_axes` returns them.
+    settings : filter settings, optional
+        Whose sigma it is: those that say themselves what the noise is need none. Sigma then tells
+        only, by 0, where nothing is to be done; None is 1.
 
     Raises
     ------
     SigmaError
         If it is negative, not finite, or of a shape that does not fit or may mean two things.
     """
+    told = own_noise(settings)
+    if told is not None and sigma is None:
+        return Sigma(np.ones((1,) * len(image.shape)), (), told)
     if sigma is None:
         estimate = estimate_noise(image, names)
         placed = _place(np.asarray(estimate.sigma, np.float64), image.shape, names)

@@ -20,7 +20,7 @@ from napari_gpu_denoise.axes import (
 from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, NonFiniteError, OutputError
 from napari_gpu_denoise.pipeline import Filter
 from napari_gpu_denoise.run import Record
-from napari_gpu_denoise.sigma import Sigma, resolve_sigma
+from napari_gpu_denoise.sigma import Sigma, own_noise, resolve_sigma
 from napari_gpu_denoise.streaming import FrameStream
 
 # Smaller stacks are read whole: one reading does for the range of values, noise and filter.
@@ -73,8 +73,12 @@ def denoise_stack(
         io.check_dtype(picture, wanted)
         t = names.index("T")
         count = data.shape[t]
-        levels = None if is_plain(data.dtype) else _levels(data, t, nonfinite)
-        found = resolve_sigma(sigma, data, names)
+        levels = (
+            None
+            if is_plain(data.dtype)
+            else _levels(data, t, nonfinite, own_noise(settings) is not None)
+        )
+        found = resolve_sigma(sigma, data, names, settings)
         stream = FrameStream(
             settings,
             _frames(data, t),
@@ -133,7 +137,7 @@ def _frame_sigma(found: Sigma, t: int) -> Any:
     return lambda number: found.array.take(number, axis=t)
 
 
-def _levels(data: Any, t: int, nonfinite: str) -> Levels:
+def _levels(data: Any, t: int, nonfinite: str, from_zero: bool) -> Levels:
     """Return how grey levels become pixels, from the range of all frames."""
     ends = []
     odd = 0
@@ -151,4 +155,5 @@ def _levels(data: Any, t: int, nonfinite: str) -> Levels:
         )
     if not ends:
         return Levels(0, 1.0)
-    return Levels.spanning(min(low for low, _ in ends), max(high for _, high in ends))
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
+    return Levels.spanning(low, high, from_zero)

@@ -38,7 +38,7 @@ from napari_gpu_denoise.prepare import (
     settings_for,
 )
 from napari_gpu_denoise.run import Record, record_of
-from napari_gpu_denoise.sigma import FrameSigma, Sigma, resolve_sigma, varies_within
+from napari_gpu_denoise.sigma import FrameSigma, Sigma, own_noise, resolve_sigma, varies_within
 from napari_gpu_denoise.tiles import Span, Tile
 from napari_gpu_denoise.video import (
     FrameFlow,
@@ -227,13 +227,16 @@ class FrameStream:
         self.settings = settings_for(self.chosen, "T" + self.names, (2, *first.shape))
         self.dtype = output_dtype(self._given_dtype, first.dtype)
         finite, _ = fill_nonfinite(first, self.names, self.nonfinite)
-        self.levels = self._levels or Levels.of(finite)
+        self.levels = self._levels or Levels.of(finite, own_noise(self.chosen) is not None)
         given = self._given_sigma
         self._sigma_of: Callable[[int], Any] | None = given if callable(given) else None
-        self.sigma = None if callable(given) else resolve_sigma(given, finite, self.names)
+        self.sigma = None if callable(given) else self._resolved(given, finite)
         self._last_sigma = self.sigma
         videos = arrange(first, self.names, self.settings.joint).shape[1]
         self.reads_again = over_time(self.settings) and videos > 1
+
+    def _resolved(self, sigma, frame: np.ndarray) -> Sigma:
+        return resolve_sigma(sigma, frame, self.names, self.chosen)
 
     def take(self, number: int, given) -> _Frame:
         """Check and prepare a frame."""
@@ -253,7 +256,7 @@ class FrameStream:
             self.odd += int(np.count_nonzero(odd))
         sigma = self.sigma
         if self._sigma_of is not None:
-            sigma = self._last_sigma = resolve_sigma(self._sigma_of(number), finite, self.names)
+            sigma = self._last_sigma = self._resolved(self._sigma_of(number), finite)
             if varies_within(sigma.array, self.names) and over_time(self.settings):
                 raise SigmaError(
                     "A function that tells the sigma of each frame cannot tell a map: give one "

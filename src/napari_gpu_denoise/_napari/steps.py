@@ -17,7 +17,7 @@ from napari_gpu_denoise.axes import Levels, check_axes, is_plain, output_dtype, 
 from napari_gpu_denoise.errors import DeviceMemoryError, NonFiniteError
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.prepare import convert, put_together, settings_for
-from napari_gpu_denoise.sigma import Sigma, resolve_sigma
+from napari_gpu_denoise.sigma import Sigma, own_noise, resolve_sigma
 from napari_gpu_denoise.streaming import FrameStream
 from napari_gpu_denoise.tiles import span_around
 from napari_gpu_denoise.video import over_time
@@ -226,10 +226,11 @@ def _levels(request: Request, stopped: Callable[[], bool]) -> Generator[Stage, N
         raise NonFiniteError(f"{odd} pixels are NaN or infinite: they can be left in place.")
     if not ends:
         return Levels(0, 1.0)
-    return Levels.spanning(min(low for low, _ in ends), max(high for _, high in ends))
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
+    return Levels.spanning(low, high, own_noise(request.settings) is not None)
 
 
 def _noise(request: Request, stopped: Callable[[], bool]) -> Sigma:
     """Check or estimate sigma on all of lazy data, as it is for data in memory."""
     planes = reading.Planes(request.data, stopped, request.alpha)
-    return resolve_sigma(request.sigma, planes, request.axes)
+    return resolve_sigma(request.sigma, planes, request.axes, request.settings)

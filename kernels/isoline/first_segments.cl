@@ -1,0 +1,34 @@
+// Finds the direction of least variance of the 32 segments that leave each pixel: the reference matrices of PI-PD.
+//
+// Reference: Perrot et al. 2014, section 5.2, algorithm 2. The lowest direction wins a tie.
+// Grid: (nx, ny, images), the first pixel being (y0, x0) of the padded ones.
+// Constants: LENGTH. 32 * LENGTH reads a pixel.
+// Shapes: padded (images, pny, pitch); directions, segments the same, but for a frame around that is not written: of a
+//   segment the mean relative to the pixel it leaves, and the sum of squared differences from that mean.
+
+#include "isoline/segments.h"
+
+__kernel void first_segments(__global const float *padded, int pny, int pitch, int y0, int x0, int ny, int nx,
+                             __global uchar *directions, __global float2 *segments)
+{
+    const int x = get_global_id(0);
+    const int y = get_global_id(1);
+    if (x >= nx || y >= ny)
+        return;
+    const size_t here = ((size_t)get_global_id(2) * pny + y0 + y) * pitch + x0 + x;
+    const float level = padded[here];
+    int best = 0;
+    float mean = 0.0f;
+    float least = INFINITY;
+    #pragma unroll
+    for (int d = 0; d < DIRECTIONS; ++d) {
+        const Sample found = segment(padded + here, pitch, d, level);
+        if (found.spread < least) {
+            best = d;
+            mean = found.mean;
+            least = found.spread;
+        }
+    }
+    directions[here] = best;
+    segments[here] = (float2)(mean, least);
+}

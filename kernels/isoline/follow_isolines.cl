@@ -1,0 +1,105 @@
+// Follows isolines along precomputed directions (PI-PD) and averages them; with HYBRID only where there are edges around.
+//
+// Reference: Perrot et al. 2014, sections 4.2 and 5.3, algorithm 3; hybrid: section 4.3, algorithm 4.
+// Grid: (nx, ny, images), the first pixel being (y0, x0) of the padded ones.
+// Constants: LENGTH; SEGMENTS, of the longest isoline; THICKNESS, lines that are averaged; HYBRID; ASIDE = 1 if the pixels
+//   averaged are not those that isolines are found in; SHOW = 1 yields classes, 2 directions, 0 pixels.
+// Shapes: pixels (images, pny, pitch); padded (guides, pny, pitch), that of image modulo `guides`; directions, segments as first_segments writes them; out (images, out_ny, out_pitch),
+//   where the first pixel goes to (out_y0, out_x0).
+
+#include "isoline/segments.h"
+#include "isoline/half_planes.h"
+
+// Sum of the pixels of one segment and of the lines beside it, relative to `level`.
+static inline float levels_along(__global const float *pixels, int pitch, int direction, float level)
+{
+    float sum = 0.0f;
+    const int2 left = segment_pixel(turned(direction, 8), 1);
+    for (int k = 1; k <= LENGTH; ++k) {
+        const int2 at = segment_pixel(direction, k);
+        sum += pixels[at.y * pitch + at.x] - level;
+#if THICKNESS > 1
+        sum += pixels[(at.y + left.y) * pitch + at.x + left.x] - level;
+#endif
+#if THICKNESS > 2
+        sum += pixels[(at.y - left.y) * pitch + at.x - left.x] - level;
+#endif
+    }
+    return sum;
+}
+
+// Mean along the isoline of the pixel `here`, which belongs to it, relative to `own`, its value in `pixels`.
+static inline float isoline_mean(__global const float *padded, __global const float *pixels, int pitch, size_t here,
+                                 __global const uchar *directions, __global const float2 *segments,
+                                 float most, float own)
+{
+    const float level = padded[here];
+    int direction = directions[here];
+    const float2 first = segments[here];
+    Sample line = {LENGTH, first.x, first.y};
+#if ASIDE || THICKNESS > 1
+    float sum = levels_along(pixels + here, pitch, direction, own);
+#endif
+    for (int k = 1; k < SEGMENTS; ++k) {
+        const int2 end = segment_pixel(direction, LENGTH);
+        here += (long)end.y * pitch + end.x;
+        direction = directions[here];
+        const float2 next = segments[here];
+        const Sample more = {LENGTH, padded[here] - level + next.x, next.y};
+        const Sample longer = joined(line, more);
+        if (!(log_ratio(line, more, longer.spread) < most))
+            break;
+        line = longer;
+#if ASIDE || THICKNESS > 1
+        sum += levels_along(pixels + here, pitch, direction, own);
+#endif
+    }
+#if ASIDE || THICKNESS > 1
+    return sum / (line.number * THICKNESS + 1);
+#else
+    return line.mean * line.number / (line.number + 1);
+#endif
+}
+
+__kernel void follow_isolines(__global const float *padded, __global const float *pixels, int guides, int pny, int pitch,
+                              int y0, int x0, int ny, int nx,
+                              __global const uchar *directions, __global const float2 *segments,
+                              float t_max, float t2_max, __global float *out, int out_ny, int out_pitch, int out_y0, int out_x0)
+{
+    const int x = get_global_id(0);
+    const int y = get_global_id(1);
+    if (x >= nx || y >= ny)
+        return;
+    const size_t image = get_global_id(2);
+    const size_t inside = (size_t)(y0 + y) * pitch + x0 + x;
+    const size_t guide = (image % guides) * pny * pitch;
+    const size_t here = guide + inside;
+    pixels += image * pny * pitch - guide;
+    float value;
+#if SHOW == 2
+    value = directions[here];
+#else
+    const float own = pixels[here];
+#if HYBRID
+    const Edges edges = edges_around(padded + here, pitch, padded[here], t2_max);
+#if SHOW == 1
+    value = min(edges.edges, ISOLINE);
+#else
+    if (edges.edges > 1)
+        value = own + isoline_mean(padded, pixels, pitch, here, directions, segments, t_max, own);
+#if ASIDE
+    else if (edges.edges)
+        value = own + rays_mean(pixels + here, pitch, edges.line, 5, own);
+    else
+        value = own + rays_mean(pixels + here, pitch, 0, 8, own);
+#else
+    else
+        value = own + (edges.edges ? edges.beside : edges.star);
+#endif
+#endif
+#else
+    value = own + isoline_mean(padded, pixels, pitch, here, directions, segments, t_max, own);
+#endif
+#endif
+    out[(image * out_ny + out_y0 + y) * out_pitch + out_x0 + x] = value;
+}

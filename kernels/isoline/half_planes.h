@@ -1,0 +1,48 @@
+// Is there an edge beside a pixel? Eight lines through it part the 8 * LENGTH + 1 pixels of a star in two each.
+//
+// Reference: Perrot et al. 2014, section 4.3, algorithm 4, equation 11.
+
+#define LOW_SLOPE 0
+#define EDGE 1
+#define ISOLINE 2
+
+typedef struct {
+    int edges;    // lines with an edge beside them
+    int line;     // the last of these
+    float beside; // mean of the pixel's own side of it
+    float star;   // mean of all pixels of the star
+} Edges;
+
+// Means are relative to `level`, the grey level of the pixel at `pixels`.
+static inline Edges edges_around(__global const float *pixels, int pitch, float level, float most)
+{
+    Sample rays[8];
+    #pragma unroll
+    for (int k = 0; k < 8; ++k)
+        rays[k] = segment(pixels, pitch, 4 * k, level);
+    Edges found = {0, 0, 0.0f, 0.0f};
+    #pragma unroll
+    for (int line = 0; line < 8; ++line) {
+        Sample own = {1.0f, 0.0f, 0.0f};
+        for (int k = 0; k < 5; ++k)
+            own = joined(own, rays[(line + k) % 8]);
+        Sample other = joined(joined(rays[(line + 5) % 8], rays[(line + 6) % 8]), rays[(line + 7) % 8]);
+        const Sample both = joined(own, other);
+        if (log_ratio(own, other, both.spread) > most) {
+            ++found.edges;
+            found.line = line;
+            found.beside = own.mean;
+        }
+        found.star = both.mean;
+    }
+    return found;
+}
+
+// Mean of a pixel and of some of the rays of its star, relative to `own`, its level.
+static inline float rays_mean(__global const float *pixels, int pitch, int first, int count, float own)
+{
+    float sum = 0.0f;
+    for (int k = 0; k < count; ++k)
+        sum += LENGTH * segment(pixels, pitch, 4 * ((first + k) % 8), own).mean;
+    return sum / (count * LENGTH + 1);
+}

@@ -1,0 +1,78 @@
+// Staircase correction: a plane fitted to the noisy pixels around each one, weighted by how alike their pilots are.
+//
+// Reference: Buades, Coll, Morel 2006, "The staircasing effect in neighborhood filters and its solution".
+// Grid: (nx, ny, images), the first pixel being (y0, x0) of the padded ones.
+// Constants: RADIUS of the window; those of isoline/noise.h. 2 (2 RADIUS + 1)^2 reads a pixel.
+// Shapes: pixels (images, pny, pitch); pilot (guides, pny, pitch), that of image modulo `guides`; out (images, out_ny, out_pitch),
+//   where the first pixel goes to (out_y0, out_x0).
+
+#include "isoline/noise.h"
+#include "isoline/weights.h"
+
+// Standard deviations of the weights: of differences, in units of the noise, and of distances, in pixels.
+#define ALIKE 0.5f
+#define NEARBY 4.0f
+// Keeps the fit regular where all pixels that count lie on a line; squared pixels.
+#define RIDGE 10.0f
+
+__kernel void regress_levels(__global const float *pixels, __global const float *pilot, int guides, int pny, int pitch,
+                             int y0, int x0, int ny, int nx, NOISE_ARGUMENTS,
+                             __global float *out, int out_ny, int out_pitch, int out_y0, int out_x0)
+{
+    const int x = get_global_id(0);
+    const int y = get_global_id(1);
+    const int image = get_global_id(2);
+    if (x >= nx || y >= ny)
+        return;
+    const size_t inside = (size_t)(y0 + y) * pitch + x0 + x;
+    const size_t plane = (size_t)pny * pitch;
+    __global const float *levels_here = pixels + image * plane + inside;
+    __global const float *pilots_here = pilot + (image % guides) * plane + inside;
+    const float level = levels_here[0];
+    const float own = pilots_here[0];
+    const float unit = over_noise(GAUSSIAN(ALIKE) * noise_of(NOISE, image % guides, inside, own));
+
+    // Sums of the weights w, of w times j and i, and of w times the level.
+    float w = 0.0f, wj = 0.0f, wi = 0.0f, wjj = 0.0f, wji = 0.0f, wii = 0.0f;
+    float v = 0.0f, vj = 0.0f, vi = 0.0f;
+#if RADIUS <= 5
+    // Without loops, work-items become lanes of vectors on a CPU.
+    #pragma unroll
+#endif
+    for (int j = -RADIUS; j <= RADIUS; ++j) {
+        float rw = 0.0f, rwi = 0.0f, rwii = 0.0f, rv = 0.0f, rvi = 0.0f;
+        #pragma unroll
+        for (int i = -RADIUS; i <= RADIUS; ++i) {
+            const float apart = (pilots_here[j * pitch + i] - own) * unit;
+            const float weight = falling(apart * apart) * exp(-(float)(i * i) / (2.0f * NEARBY * NEARBY));
+            const float weighted = weight * (levels_here[j * pitch + i] - level);
+            rw += weight;
+            rwi = fma(weight, (float)i, rwi);
+            rwii = fma(weight, (float)(i * i), rwii);
+            rv += weighted;
+            rvi = fma(weighted, (float)i, rvi);
+        }
+        const float near = exp(-(float)(j * j) / (2.0f * NEARBY * NEARBY));
+        const float f = (float)j;
+        w = fma(near, rw, w);
+        wi = fma(near, rwi, wi);
+        wii = fma(near, rwii, wii);
+        v = fma(near, rv, v);
+        vi = fma(near, rvi, vi);
+        wj = fma(near * f, rw, wj);
+        wji = fma(near * f, rwi, wji);
+        wjj = fma(near * f * f, rw, wjj);
+        vj = fma(near * f, rv, vj);
+    }
+    const float over = 1.0f / w; // the pixel itself counts, so w is at least 1
+    const float mj = wj * over, mi = wi * over, mv = v * over;
+    const float jj = fma(-wj, mj, wjj) + RIDGE;
+    const float ji = fma(-wj, mi, wji);
+    const float ii = fma(-wi, mi, wii) + RIDGE;
+    const float vjc = fma(-wj, mv, vj);
+    const float vic = fma(-wi, mv, vi);
+    const float down = (ii * vjc - ji * vic) / (jj * ii - ji * ji);
+    const float right = (jj * vic - ji * vjc) / (jj * ii - ji * ji);
+    const float plane_here = mv - down * mj - right * mi;
+    out[((size_t)image * out_ny + out_y0 + y) * out_pitch + out_x0 + x] = level + plane_here;
+}

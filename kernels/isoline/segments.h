@@ -1,0 +1,80 @@
+// Straight segments of LENGTH pixels that leave a pixel in one of 32 directions, and how grey levels along two of them
+// agree.
+//
+// Reference: Perrot et al. 2014, section 5.1 and figure 2; the same as filters/isoline_patterns.py.
+// Constants: LENGTH.
+
+#define DIRECTIONS 32
+
+// Offset (x, y) of pixel k = 1 … LENGTH of a segment. With constant arguments it is a constant.
+static inline int2 segment_pixel(int direction, int k)
+{
+    const int quarter = direction >> 3;
+    const int inner = direction & 7;
+    const bool steep = inner > 4;
+    const int shallow = steep ? 8 - inner : inner;
+    const float slope = shallow == 0 ? 0.0f : shallow == 1 ? 0.19891237f : shallow == 2 ? 0.41421356f
+                      : shallow == 3 ? 0.66817864f : 1.0f;
+    const int aside = (int)((float)k * slope + 0.5f);
+    const int2 first = steep ? (int2)(aside, -k) : (int2)(k, -aside);
+    // A quarter turn takes +x to -y, and +y to +x.
+    return quarter == 0 ? first
+         : quarter == 1 ? (int2)(first.y, -first.x)
+         : quarter == 2 ? (int2)(-first.x, -first.y)
+                        : (int2)(-first.y, first.x);
+}
+
+static inline int turned(int direction, int by)
+{
+    return (direction + by) & (DIRECTIONS - 1);
+}
+
+// Some grey levels: how many, their mean, and the sum of their squared differences from it. The mean is relative to
+// one and the same level in all that are joined, so that a large level costs no precision.
+typedef struct {
+    float number;
+    float mean;
+    float spread;
+} Sample;
+
+static inline Sample joined(Sample a, Sample b)
+{
+    Sample both;
+    const float share = b.number / (a.number + b.number);
+    const float apart = b.mean - a.mean;
+    both.number = a.number + b.number;
+    both.mean = fma(apart, share, a.mean);
+    both.spread = fma(apart * apart, a.number * share, a.spread + b.spread);
+    return both;
+}
+
+// How much two samples speak against one mean: equation 8, (n + p) (log sigma_1^2 - log sigma_2^2). Where neither
+// varies, any difference does.
+static inline float log_ratio(Sample a, Sample b, float both_spread)
+{
+    const float own = a.spread + b.spread;
+    if (own > 0.0f)
+        return (a.number + b.number) * log(both_spread / own);
+    return both_spread > 0.0f ? INFINITY : 0.0f;
+}
+
+// The segment of `direction` that leaves the pixel at `pixels`, relative to `level`.
+static inline Sample segment(__global const float *pixels, int pitch, int direction, float level)
+{
+    float values[LENGTH];
+    float sum = 0.0f;
+    for (int k = 0; k < LENGTH; ++k) {
+        const int2 at = segment_pixel(direction, k + 1);
+        values[k] = pixels[at.y * pitch + at.x] - level;
+        sum += values[k];
+    }
+    Sample sample;
+    sample.number = LENGTH;
+    sample.mean = sum / LENGTH;
+    sample.spread = 0.0f;
+    for (int k = 0; k < LENGTH; ++k) {
+        const float apart = values[k] - sample.mean;
+        sample.spread = fma(apart, apart, sample.spread);
+    }
+    return sample;
+}

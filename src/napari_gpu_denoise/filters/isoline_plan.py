@@ -1,0 +1,375 @@
+"""Kernels and buffers of the isoline filter on one device."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from napari_gpu_denoise.filters.channel_mix import ChannelMix
+from napari_gpu_denoise.filters.group_filter import Noisy, Pixels
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.pipeline import TileSigma
+from napari_gpu_denoise.tiles import Reach, Span, Tile
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.filters.isoline import Isoline
+
+# Lines and the window that a pixel may be replaced by.
+_CANDIDATES = 17
+# Blocks of 2 x 2 pixels that residuals are smoothed over, each way.
+_SMOOTHED = 2
+_SHOW = {"image": 0, "classes": 1, "directions": 2}
+
+
+@dataclass(frozen=True)
+class Margins:
+    """How far around the pixels yielded each step works, in pixels."""
+
+    followed: int  # where isolines end
+    fitted: int  # what planes are fitted to
+    looked_at: int  # all that is read
+
+    @classmethod
+    def of(cls, settings: Isoline) -> Margins:
+        """Return those of some settings."""
+        around = settings.staircase // 2
+        if settings.soft:
+            followed = settings.steps * settings.length
+            fitted = followed + around
+            # A block may begin a pixel before; lines are thickened by one each side.
+            return cls(followed, fitted, fitted + 1 + 2 * _SMOOTHED + settings.length + 1)
+        segments = max(settings.pixels // settings.length, 1)
+        return cls(0, around, around + segments * settings.length + 1)
+
+    @property
+    def reach(self) -> Reach:
+        """How far around a pixel the filter looks; blocks begin at even pixels of the image."""
+        each = self.looked_at + 1
+        return Reach(y=(each, each), x=(each, each))
+
+
+@dataclass(frozen=True)
+class Padded:
+    """A tile with its margins, mirrored where the image ends.
+
+    Attributes
+    ----------
+    tile : Tile
+        What is yielded.
+    margins : Margins
+        Of the filter.
+    """
+
+    tile: Tile
+    margins: Margins
+
+    @cached_property
+    def origin(self) -> tuple[int, int]:
+        """Where the first pixel lies in the image, (y, x): both even."""
+        starts = (self.tile.y.start, self.tile.x.start)
+        return tuple((start - self.margins.looked_at) // 2 * 2 for start in starts)
+
+    @cached_property
+    def first(self) -> tuple[int, int]:
+        """Where the first pixel yielded lies, (y, x)."""
+        return self.tile.y.start - self.origin[0], self.tile.x.start - self.origin[1]
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Height and width, both even."""
+        sizes = (self.tile.y.size, self.tile.x.size)
+        ends = (
+            first + size + self.margins.looked_at
+            for first, size in zip(self.first, sizes, strict=True)
+        )
+        return tuple(-(-end // 2) * 2 for end in ends)
+
+    @cached_property
+    def pitch(self) -> int:
+        """Length of a row in memory."""
+        return -(-self.shape[1] // 32) * 32
+
+    @property
+    def plane(self) -> int:
+        """Pixels of an image in memory."""
+        return self.shape[0] * self.pitch
+
+    def region(self, margin: int) -> tuple[int, int, int, int]:
+        """Return first pixel and size, (y0, x0, ny, nx), of what is yielded and a margin."""
+        y, x = (first - margin for first in self.first)
+        return y, x, self.tile.y.size + 2 * margin, self.tile.x.size + 2 * margin
+
+    def blocks(self, margin: int, more: int = 0) -> tuple[int, int, int, int]:
+        """Return the same in blocks of 2 x 2 pixels, with `more` of them around."""
+        y, x, ny, nx = self.region(margin)
+        first_y, first_x = y // 2 - more, x // 2 - more
+        stop_y, stop_x = (y + ny + 1) // 2 + more, (x + nx + 1) // 2 + more
+        return first_y, first_x, stop_y - first_y, stop_x - first_x
+
+
+@dataclass(frozen=True)
+class _Images:
+    """Padded images on the device, and their noise."""
+
+    buffer: Any
+    count: int
+    noise: tuple  # levels, variation, relative: what the kernels take
+
+
+class Plan:
+    """Kernels and buffers of the isoline filter on one device; belongs to one thread.
+
+    Parameters
+    ----------
+    settings : Isoline
+        What to run.
+    arena : Arena
+        Keeps the buffers.
+    """
+
+    def __init__(self, settings: Isoline, arena: Arena):
+        self.settings = settings
+        self.arena = arena
+        self.margins = Margins.of(settings)
+        self._kernels: dict[tuple, Any] = {}
+        self._alone = arena.session.device.kind in ("CPU", "simulator")
+        self._mix = ChannelMix(False, settings.guide, arena) if settings.joint else None
+
+    def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> list[tuple[str, Any]]:
+        """Enqueue the filter for one tile; return the launches by name."""
+        settings = self.settings
+        run = _Run(self, queue, Padded(tile, self.margins), sigma.variation is not None)
+        frames = tile.t.size * tile.z.size
+        variation = self._variation(run, tile, sigma)
+        relative = settings.relative_noise
+        noise = (sigma.levels, variation, np.float32(relative))
+        pixels = _Images(run.mirrored("pixels", source, tile.channels * frames), 0, noise)
+        pixels = replace(pixels, count=tile.channels * frames)
+        guide = pixels
+        if tile.channels > 1:
+            guide = self._guide(run, source, sigma, variation)
+        (self._soft if settings.soft else self._hard)(run, pixels, guide, out)
+        return run.launches
+
+    def _variation(self, run: _Run, tile: Tile, sigma: TileSigma):
+        if sigma.variation is None:
+            return None
+        return run.mirrored("variation", sigma.variation, 1)
+
+    def _guide(self, run: _Run, source, sigma: TileSigma, variation) -> _Images:
+        """Return the one channel that isolines are found in."""
+        tile = run.padded.tile
+        whole = replace(tile, y=Span.whole(tile.y.source_size), x=Span.whole(tile.x.source_size))
+        noisy = Noisy(Pixels(source, whole), sigma.levels, sigma.variation)
+        mixed = self._mix.guide(run.queue, noisy, "isoline", run.launches)
+        frames = tile.t.size * tile.z.size
+        relative = self.settings.relative_noise
+        if self.settings.guide < 0:
+            relative /= math.sqrt(tile.channels)
+        noise = (mixed.levels, variation, np.float32(relative))
+        return _Images(run.mirrored("guide", mixed.pixels.buffer, frames), frames, noise)
+
+    def _soft(self, run: _Run, pixels: _Images, guide: _Images, out) -> None:
+        settings, margins = self.settings, self.margins
+        i32, f32 = np.int32, np.float32
+        length = {"LENGTH": settings.length}
+        candidates = _CANDIDATES if settings.method == "hybrid" else _CANDIDATES - 1
+        lines = {**length, "CANDIDATES": candidates}
+        block = (i32(run.padded.shape[0] // 2), i32(run.padded.pitch // 2))
+        share = settings.share_beside
+
+        def thick(images: _Images) -> tuple:
+            if share == 0:
+                return images.buffer, images.buffer
+            made = tuple(run.images(f"along {axis}", images.count) for axis in "xy")
+            run.launch(
+                "thicken",
+                {},
+                run.padded.region(margins.looked_at - 1),
+                images.count,
+                *(images.buffer, *run.layout),
+                after=(f32(share), *made),
+            )
+            return made
+
+        along = thick(guide)
+        maps = guide.count * candidates
+        residuals, smooth = (
+            self.arena.buffer(f"isoline {name}", maps * run.padded.plane)
+            for name in ("residuals", "smooth residuals")
+        )
+        run.launch(
+            "line_residuals",
+            {**lines, **run.noise_constants},
+            run.padded.blocks(margins.fitted, _SMOOTHED),
+            guide.count,
+            *(guide.buffer, *along, *block),
+            after=(f32((1 - 2 * share) / (settings.length + 1)), *guide.noise, residuals),
+        )
+        blocks = run.padded.blocks(margins.fitted)
+        run.launch("smooth_residuals", {}, blocks, maps, residuals, *block, after=(smooth,))
+
+        # The pilot is of the guide where planes are fitted, and is the result where they are not.
+        piloted = guide if settings.staircase else pixels
+        if piloted is not guide:
+            along = thick(piloted)
+        pilot = run.images("pilot", piloted.count)
+        found = self.arena.buffer("isoline found", piloted.count * run.padded.plane // 4)
+        run.launch(
+            "mix_candidates",
+            lines,
+            blocks,
+            piloted.count,
+            *(piloted.buffer, *along, *block),
+            after=(smooth, i32(guide.count), f32(settings.softness), pilot, found),
+        )
+        if settings.show != "image":
+            run.launch(
+                "show_found",
+                {"SHOW": _SHOW[settings.show]},
+                run.padded.region(0),
+                pixels.count,
+                *(found, i32(guide.count), *run.layout),
+                after=(out,),
+            )
+            return
+        fitted = pilot
+        if settings.staircase:
+            fitted = run.images("fitted", pixels.count)
+            place = (*run.layout, *map(i32, run.padded.region(margins.followed)[:2]))
+            self._regress(run, pixels, guide, pilot, margins.followed, fitted, place)
+        run.launch(
+            "extend_isolines",
+            {**length, "STEPS": settings.steps, **run.noise_constants},
+            run.padded.region(0),
+            pixels.count,
+            *(fitted, found, i32(guide.count), *run.layout),
+            after=(*pixels.noise, out),
+        )
+
+    def _regress(self, run: _Run, pixels, guide, pilot, margin: int, out, place: tuple) -> None:
+        run.launch(
+            "regress_levels",
+            {"RADIUS": self.settings.staircase // 2, **run.noise_constants},
+            run.padded.region(margin),
+            pixels.count,
+            *(pixels.buffer, pilot, np.int32(guide.count), *run.layout),
+            after=(*guide.noise, out, *place),
+        )
+
+    def _hard(self, run: _Run, pixels: _Images, guide: _Images, out) -> None:
+        settings, margins = self.settings, self.margins
+        i32, f32 = np.int32, np.float32
+        segments = max(settings.pixels // settings.length, 1)
+        constants = {
+            "LENGTH": settings.length,
+            "SEGMENTS": segments,
+            "SHOW": _SHOW[settings.show],
+        }
+        final = (*map(i32, run.padded.region(0)[2:]), i32(0), i32(0))
+        # As in `_soft`, planes need a pilot of the guide alone.
+        staircase = settings.staircase and settings.show == "image"
+        averaged, made, place = (guide, run.images("pilot", guide.count), None)
+        if staircase:
+            place = (*run.layout, *map(i32, run.padded.region(margins.fitted)[:2]))
+        else:
+            averaged, made, place = pixels, out, final
+        region = run.padded.region(margins.fitted if staircase else 0)
+        given = (guide.buffer, averaged.buffer, i32(guide.count), *run.layout)
+        if settings.method == "pi-ld":
+            run.launch(
+                "search_isolines",
+                {**constants, "DEVIATION": settings.deviation},
+                region,
+                averaged.count,
+                *given,
+                after=(f32(settings.t_max), made, *place),
+            )
+        else:
+            directions = self.arena.buffer("isoline directions", guide.count * run.padded.plane)
+            sums = self.arena.buffer("isoline segments", 8 * guide.count * run.padded.plane)
+            run.launch(
+                "first_segments",
+                {"LENGTH": settings.length},
+                run.padded.region(margins.looked_at - settings.length - 1),
+                guide.count,
+                *(guide.buffer, *run.layout),
+                after=(directions, sums),
+            )
+            run.launch(
+                "follow_isolines",
+                {
+                    **constants,
+                    "THICKNESS": settings.thickness,
+                    "HYBRID": int(settings.method == "hybrid"),
+                    "ASIDE": int(averaged is not guide),
+                },
+                region,
+                averaged.count,
+                *given,
+                after=(directions, sums, f32(settings.t_max), f32(settings.t2_max), made, *place),
+            )
+        if staircase:
+            self._regress(run, pixels, guide, made, 0, out, final)
+
+    def kernel(self, name: str, constants: dict[str, int]):
+        """Return a kernel, made when it is first needed."""
+        key = (name, *sorted(constants.items()))
+        if key not in self._kernels:
+            self._kernels[key] = self.arena.session.kernel(f"isoline/{name}", constants)
+        return self._kernels[key]
+
+    def group(self, nx: int) -> tuple[int, int, int] | None:
+        """Return the shape of a work-group for rows of a length; None leaves it to the device."""
+        return None if self._alone else (32, 8, 1)
+
+
+class _Run:
+    """The launches for one tile."""
+
+    def __init__(self, plan: Plan, queue, padded: Padded, is_map: bool):
+        self.plan = plan
+        self.queue = queue
+        self.padded = padded
+        self.launches: list[tuple[str, Any]] = []
+        self.layout = (np.int32(padded.shape[0]), np.int32(padded.pitch))
+        self.noise_constants = {
+            "SPECKLE": int(plan.settings.relative_noise > 0),
+            "SIGMA_MAP": int(is_map),
+        }
+
+    def images(self, name: str, count: int):
+        """Return a buffer of padded float32 images."""
+        return self.plan.arena.buffer(f"isoline {name}", 4 * count * self.padded.plane)
+
+    def launch(self, name: str, constants: dict, region: tuple, count: int, *before, after=()):
+        """Launch a kernel over a region of some images."""
+        _, _, ny, nx = region
+        sizes = (nx, ny, count)
+        group = self.plan.group(nx)
+        if group is not None:
+            sizes = tuple(-(-n // g) * g for n, g in zip(sizes, group, strict=True))
+        kernel = self.plan.kernel(name, constants)
+        event = kernel(self.queue, sizes, group, *before, *map(np.int32, region), *after)
+        self.launches.append((name, event))
+
+    def mirrored(self, name: str, source, count: int):
+        """Return padded images made of those of the tile."""
+        tile, (ny, nx) = self.padded.tile, self.padded.shape
+        padded = self.images(name, count)
+        sizes = (self.padded.pitch, ny, count)
+        group = self.plan.group(sizes[0])
+        if group is not None:
+            sizes = tuple(-(-n // g) * g for n, g in zip(sizes, group, strict=True))
+        lengths = (
+            *(tile.y.source_size, tile.x.source_size, tile.y.source_start, tile.x.source_start),
+            *(tile.y.length, tile.x.length, *self.padded.origin, ny, nx, self.padded.pitch),
+        )
+        kernel = self.plan.kernel("mirror_tile", {})
+        event = kernel(self.queue, sizes, group, source, *map(np.int32, lengths), padded)
+        self.launches.append(("mirror", event))
+        return padded
