@@ -78,6 +78,8 @@ __kernel void follow_isolines(__global const float *padded, __global const float
     float value;
 #if SHOW == 2
     value = directions[here];
+#elif SHOW == 1 && !HYBRID
+    value = ISOLINE;
 #else
     const float own = pixels[here];
 #if HYBRID

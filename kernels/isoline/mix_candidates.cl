@@ -15,6 +15,19 @@
 // What the window leaves where there is an edge.
 #define BROKEN 2.0f
 
+// Mean of 5 x 5 blocks, weighted by a triangle each way: a single one's best direction would be that of the noise.
+static inline float smoothed(__global const float *residuals, int pitch)
+{
+    float sum = 0.0f;
+    #pragma unroll
+    for (int j = -2; j <= 2; ++j) {
+        __global const float *row = residuals + (long)j * pitch;
+        const float of_row = (row[-2] + row[2]) + 2.0f * (row[-1] + row[1]) + 3.0f * row[0];
+        sum = fma((float)(3 - abs(j)), of_row, sum);
+    }
+    return sum / 81.0f;
+}
+
 __kernel void mix_candidates(__global const float *pixels, __global const float *along_x, __global const float *along_y,
                              int block_ny, int block_pitch, int y0, int x0, int ny, int nx,
                              __global const float *residuals, int guides, float softness,
@@ -33,7 +46,7 @@ __kernel void mix_candidates(__global const float *pixels, __global const float 
     int best = 0;
     #pragma unroll
     for (int d = 0; d < CANDIDATES; ++d)
-        weights[d] = residuals[((image % guides) * CANDIDATES + d) * plane + block];
+        weights[d] = smoothed(residuals + ((image % guides) * CANDIDATES + d) * plane + block, block_pitch);
     float least = weights[0];
     #pragma unroll
     for (int d = 1; d < AXES; ++d)

@@ -61,20 +61,20 @@ static inline float log_ratio(Sample a, Sample b, float both_spread)
 // The segment of `direction` that leaves the pixel at `pixels`, relative to `level`.
 static inline Sample segment(__global const float *pixels, int pitch, int direction, float level)
 {
-    float values[LENGTH];
+    // Relative to the first pixel, sums of small integers are exact: ties, frequent there, are ties.
+    const int2 next = segment_pixel(direction, 1);
+    const float first = pixels[next.y * pitch + next.x];
     float sum = 0.0f;
-    for (int k = 0; k < LENGTH; ++k) {
-        const int2 at = segment_pixel(direction, k + 1);
-        values[k] = pixels[at.y * pitch + at.x] - level;
-        sum += values[k];
+    float squares = 0.0f;
+    for (int k = 2; k <= LENGTH; ++k) {
+        const int2 at = segment_pixel(direction, k);
+        const float apart = pixels[at.y * pitch + at.x] - first;
+        sum += apart;
+        squares = fma(apart, apart, squares);
     }
     Sample sample;
     sample.number = LENGTH;
-    sample.mean = sum / LENGTH;
-    sample.spread = 0.0f;
-    for (int k = 0; k < LENGTH; ++k) {
-        const float apart = values[k] - sample.mean;
-        sample.spread = fma(apart, apart, sample.spread);
-    }
+    sample.mean = first - level + sum / LENGTH;
+    sample.spread = fmax(LENGTH * squares - sum * sum, 0.0f) / LENGTH;
     return sample;
 }

@@ -22,6 +22,8 @@ _NAMES = {
     "vbm3d": "filters.vbm3d",
     "Isoline": "filters.isoline",
     "isoline": "filters.isoline",
+    "IsolineMaps": "filters.isoline_maps",
+    "isoline_maps": "filters.isoline_maps",
     "FILTERS": "filters",
     "denoise": "run",
     "denoise_steps": "run",

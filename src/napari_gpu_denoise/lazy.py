@@ -28,6 +28,7 @@ from napari_gpu_denoise.prepare import (
     fill_nonfinite,
     keep_noiseless,
     settings_for,
+    unfiltered,
 )
 from napari_gpu_denoise.sigma import FrameSigma, own_noise, resolve_sigma, varies_within
 from napari_gpu_denoise.tiles import Span, span_around
@@ -201,10 +202,10 @@ def _denoise_block(
         level = float(sigma.max()) if varies_within(sigma, names) else None
         seen = _part(sigma, read)
         _filter_part(finite[tuple(needed)], out, seen, level, settings, names, spans, device)
-        keep_noiseless(finite[tuple(inner)], out, names, here)
+        keep_noiseless(unfiltered(settings, finite[tuple(inner)]), out, names, here)
     else:
         Levels.of(finite)  # refuses NaN and infinity
-        convert(finite[tuple(inner)], out)
+        convert(unfiltered(settings, finite[tuple(inner)]), out)
     if odd is not None:
         kept = odd[tuple(inner)]
         out[kept] = block[tuple(inner)][kept]

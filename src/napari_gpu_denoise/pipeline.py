@@ -73,6 +73,9 @@ class Filter(Cost, Protocol):
 
     Notes
     -----
+    A filter that yields no grey levels but numbers of its own, as classes, says so by an attribute
+    `yields_map`.
+
     A filter whose settings depend on the array, such as which channels it joins, also has a method
     ``for_array(names, shape)`` that returns the settings that apply to axes of these names and
     lengths. `prepare.settings_for` calls it.
@@ -86,6 +89,11 @@ class Filter(Cost, Protocol):
 
     def plan(self, arena: Arena) -> Plan:
         """Return a plan that keeps its buffers in `arena`."""
+
+
+def yields_map(settings: Filter) -> bool:
+    """Return whether a filter yields numbers of its own in place of grey levels."""
+    return getattr(settings, "yields_map", False)
 
 
 @dataclass(frozen=True)
@@ -129,6 +137,7 @@ class Pipeline:
 
     def __init__(self, session: Session, arena: Arena, settings: Filter, profiling: bool = False):
         self.arena = arena
+        self.yields_map = yields_map(settings)
         self.plan = settings.plan(arena)
         # On a CPU transfers and compute share the same cores: one queue does as well. It has no
         # core to spare for a second run, and PoCL aborts when 16 threads enqueue at once.
@@ -160,7 +169,8 @@ class Pipeline:
         """
         with self.turn:
             sender = Sender(self.arena, source, levels)
-            receiver = Receiver(self.arena, out, levels, self.compute, len(tiles))
+            made = Levels(0, 1.0) if self.yields_map else levels
+            receiver = Receiver(self.arena, out, made, self.compute, len(tiles))
         for slot in self.slots:
             slot.seen = None
         clipped, done = 0, 0

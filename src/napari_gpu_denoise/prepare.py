@@ -9,7 +9,7 @@ import numpy as np
 
 from napari_gpu_denoise.axes import arrange, convert
 from napari_gpu_denoise.errors import AxesError, ImageError
-from napari_gpu_denoise.pipeline import Filter
+from napari_gpu_denoise.pipeline import Filter, yields_map
 from napari_gpu_denoise.sigma import varies_within
 
 
@@ -154,6 +154,13 @@ def put_together(filtered: np.ndarray, where: tuple, given: np.ndarray, rest: tu
     whole[where] = filtered
     convert(given[rest], whole[rest])
     return whole
+
+
+def unfiltered(settings: Filter, image: np.ndarray) -> np.ndarray:
+    """Return what pixels become in which there is nothing to filter: themselves, in a map 0."""
+    if yields_map(settings):
+        return np.broadcast_to(np.zeros((), image.dtype), image.shape)
+    return image
 
 
 def keep_noiseless(image: np.ndarray, out: np.ndarray, names: str, sigma: np.ndarray) -> None:

@@ -30,6 +30,7 @@ from napari_gpu_denoise.prepare import (
     fill_nonfinite,
     keep_noiseless,
     settings_for,
+    unfiltered,
     wanted_frames,
 )
 from napari_gpu_denoise.sigma import (
@@ -275,11 +276,11 @@ def denoise_steps(
             memory_limit,
             part,
         )
-        keep_noiseless(kept, out, names, own)
+        keep_noiseless(unfiltered(applied, kept), out, names, own)
     else:
         yield Progress(0, 1)
         notes.append("sigma is 0: the image is returned unchanged")
-        saturated = convert(kept, out)
+        saturated = convert(unfiltered(applied, kept), out)
         yield Progress(1, 1)
     if odd is not None:
         out[odd[inner]] = np.asarray(image)[inner][odd[inner]]

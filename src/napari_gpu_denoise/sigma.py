@@ -175,6 +175,8 @@ def resolve_sigma(sigma: Any, image: Any, names: str, settings: Any = None) -> S
             "levels, or None to estimate it."
         )
     placed = _place(given, image.shape, names)
+    if told is not None:
+        return Sigma((placed > 0).astype(np.float64), (), told)
     if not varies_within(placed, names):
         return Sigma(placed, tuple(given.ravel().tolist()), "given")
     low, high = given.min(), given.max()

@@ -36,6 +36,7 @@ from napari_gpu_denoise.prepare import (
     fill_nonfinite,
     keep_noiseless,
     settings_for,
+    unfiltered,
 )
 from napari_gpu_denoise.run import Record, record_of
 from napari_gpu_denoise.sigma import FrameSigma, Sigma, own_noise, resolve_sigma, varies_within
@@ -366,10 +367,11 @@ class _Frame:
 
     def finished(self) -> np.ndarray:
         """Return the result, with what was not to be filtered as it was given."""
+        kept = unfiltered(self._stream.settings, self._finite)
         if not self.sigma.array.any():
-            self._stream.clipped(convert(self._finite, self.out))
+            self._stream.clipped(convert(kept, self.out))
         else:
-            keep_noiseless(self._finite, self.out, self._stream.names, self.sigma.array)
+            keep_noiseless(kept, self.out, self._stream.names, self.sigma.array)
         if self._odd is not None:
             self.out[self._odd] = self._given[self._odd]
         return self.out

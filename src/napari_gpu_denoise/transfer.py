@@ -48,7 +48,7 @@ class Sender:
         self._kernel = None
         if self._dtype.kind != "f":
             constants = _constants(self._dtype, arena.session.device)
-            self._kernel = arena.session.kernel("levels/levels_to_float", constants)
+            self._kernel = arena.kernel("levels/levels_to_float", constants)
 
     def upload(self, queue, name: str, tile: Tile) -> tuple[Any, Any]:
         """Copy a tile to the device; return the buffer and the event.
@@ -132,7 +132,7 @@ class Receiver:
         self._kernel = self._clipped = None
         if self._dtype.kind != "f":
             constants = _constants(self._dtype, arena.session.device)
-            self._kernel = arena.session.kernel("levels/float_to_levels", constants)
+            self._kernel = arena.kernel("levels/float_to_levels", constants)
             self._clipped = arena.buffer("clipped", 4 * tiles)
             cl.enqueue_fill_buffer(queue, self._clipped, np.int32(0), 0, 4 * tiles)
 

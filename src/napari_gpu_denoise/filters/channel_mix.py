@@ -27,14 +27,17 @@ class ChannelMix:
         Which channel is matched; -1 for the mean of all, each divided by its noise.
     arena : Arena
         Keeps the buffers.
+    weighted : bool, optional
+        Whether channels are divided by their noise for that mean.
     """
 
-    def __init__(self, opponent: bool, guide: int, arena: Arena):
+    def __init__(self, opponent: bool, guide: int, arena: Arena, weighted: bool = True):
         self.opponent = opponent
+        self.weighted = weighted
         self.guide_channel = guide
         self.arena = arena
-        self._mix = arena.session.kernel("bm3d/mix_channels", {})
-        self._mix_levels = arena.session.kernel("bm3d/mix_levels", {})
+        self._mix = arena.kernel("bm3d/mix_channels", {})
+        self._mix_levels = arena.kernel("bm3d/mix_levels", {})
         self._matrices: dict[bytes, Any] = {}
 
     def begin(self, queue, noisy: Noisy, launches: list) -> Noisy:
@@ -49,9 +52,9 @@ class ChannelMix:
         if self.opponent:
             # Luminance comes first: the same buffers, of which less is read.
             return replace(image, pixels=replace_channels(image.pixels, 1))
-        weighted = self.guide_channel < 0
+        weighted = self.guide_channel < 0 and self.weighted
         row = np.full((1, channels), 1 / channels)
-        if not weighted:
+        if self.guide_channel >= 0:
             row = np.eye(channels)[self.guide_channel : self.guide_channel + 1]
         return self._mixed(queue, image, row, weighted, f"{name} guide", launches)
 

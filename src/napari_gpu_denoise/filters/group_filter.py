@@ -105,7 +105,7 @@ class GroupFilter:
         }
         self._shrink: dict[bool, Any] = {}
         self._join_group = (32, 8) if device.max_group >= 256 else (8, 4)
-        self._join = arena.session.kernel(
+        self._join = arena.kernel(
             "bm3d/join_slabs",
             {
                 **{
@@ -118,7 +118,7 @@ class GroupFilter:
                 "SLAB_Y": self.variant.constants["GROUP_Y"],
             },
         )
-        self._pad = arena.session.kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0})
+        self._pad = arena.kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0})
         self._kaiser, self._correlation = group_tables(settings, arena)
         # Fixed point: as fine as fits in 31 bits, whatever is added up.
         self._added = self.variant.references * search.neighbours
@@ -266,7 +266,7 @@ class GroupFilter:
 
     def _kernel(self, sigma_map: bool):
         if sigma_map not in self._shrink:
-            self._shrink[sigma_map] = self.arena.session.kernel(
+            self._shrink[sigma_map] = self.arena.kernel(
                 f"bm3d/{self.variant.kernel}",
                 {**self._constants, "SIGMA_MAP": int(sigma_map)},
                 # Atomic floats are an extension to the atomics of OpenCL C 3.0.

@@ -50,7 +50,7 @@ class Isoline(Settings):
     pixels: int = setting(25, "Longest isoline", bounds=(2, 100), unit="pixels")
     thickness: int = setting(2, "Thickness of an isoline", bounds=(1, 3), unit="pixels")
     staircase: int = setting(
-        9,
+        11,
         "Full width (odd) of the window of the staircase correction; 0 turns it off",
         bounds=(0, 21),
         unit="pixels",
@@ -154,6 +154,11 @@ class Isoline(Settings):
         return f"not used: multiplicative noise of {self.looks:g} looks"
 
     @property
+    def yields_map(self) -> bool:
+        """Whether what it yields are no grey levels."""
+        return self.show != "image"
+
+    @property
     def smallest(self) -> int:
         """Smallest height and width: any."""
         return 1
@@ -196,7 +201,7 @@ class Isoline(Settings):
         if not self.soft:
             return 4.0 * 4 + 9
         # Padded pixels, pilot, fitted, lines both ways; residuals and directions by blocks.
-        return 4.0 * 5 + 17 * 4 * 2 / 4 + 0.25
+        return 4.0 * 5 + 17.25
 
     @property
     def operations_per_pixel(self) -> float:
@@ -267,7 +272,7 @@ def isoline(
         Fields of `Isoline`: `method` (``"hybrid"``, ``"pi-pd"`` or ``"pi-ld"``), `choice`
         (``"soft"``: directions and segments are weighted by how well they fit; ``"hard"``: one is
         chosen, as in the paper), `length` (5 pixels: of a segment), `pixels` (25: longest isoline),
-        `thickness` (2 pixels), `staircase` (9 pixels: window of the staircase correction, 0 is
+        `thickness` (2 pixels), `staircase` (11 pixels: window of the staircase correction, 0 is
         none), `channels` (``"auto"``: colour shares its isolines, other channels do not) and
         `guide` (-1: they are found in the luminance), `noise` (``"additive"`` or
         ``"multiplicative"``, speckle of a gamma distribution) and `looks` (4.0: of speckle),

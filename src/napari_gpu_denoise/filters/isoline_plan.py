@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _CANDIDATES = 17
 # Blocks of 2 x 2 pixels that residuals are smoothed over, each way.
 _SMOOTHED = 2
+# Shape of a work-group on a GPU.
+_GROUP = (32, 8)
 _SHOW = {"image": 0, "classes": 1, "directions": 2}
 
 
@@ -113,11 +115,24 @@ class Padded:
 
 @dataclass(frozen=True)
 class _Images:
-    """Padded images on the device, and their noise."""
+    """Padded images on the device, and their noise.
+
+    Attributes
+    ----------
+    buffer : pyopencl.Buffer
+        float32, (count, padded height, pitch).
+    along : tuple of pyopencl.Buffer
+        The same, every pixel averaged with those beside lines that run along x, and along y.
+    count : int
+        How many.
+    noise : tuple
+        Levels, variation and relative noise, as kernels take them.
+    """
 
     buffer: Any
+    along: tuple
     count: int
-    noise: tuple  # levels, variation, relative: what the kernels take
+    noise: tuple
 
 
 class Plan:
@@ -135,43 +150,42 @@ class Plan:
         self.settings = settings
         self.arena = arena
         self.margins = Margins.of(settings)
-        self._kernels: dict[tuple, Any] = {}
         self._alone = arena.session.device.kind in ("CPU", "simulator")
-        self._mix = ChannelMix(False, settings.guide, arena) if settings.joint else None
+        weighted = settings.relative_noise == 0
+        self._mix = ChannelMix(False, settings.guide, arena, weighted) if settings.joint else None
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> list[tuple[str, Any]]:
         """Enqueue the filter for one tile; return the launches by name."""
         settings = self.settings
         run = _Run(self, queue, Padded(tile, self.margins), sigma.variation is not None)
         frames = tile.t.size * tile.z.size
-        variation = self._variation(run, tile, sigma)
-        relative = settings.relative_noise
-        noise = (sigma.levels, variation, np.float32(relative))
-        pixels = _Images(run.mirrored("pixels", source, tile.channels * frames), 0, noise)
-        pixels = replace(pixels, count=tile.channels * frames)
+        variation = None
+        if sigma.variation is not None:
+            variation = run.mirrored("variation", sigma.variation, 1)[0]
+        noise = (sigma.levels, variation, np.float32(settings.relative_noise))
+        # Lines are looked at in the guide, and averaged in the channels if no planes are fitted.
+        lines = settings.soft and (tile.channels == 1 or not settings.staircase)
+        count = tile.channels * frames
+        pixels = _Images(*run.mirrored("pixels", source, count, lines), count, noise)
         guide = pixels
         if tile.channels > 1:
             guide = self._guide(run, source, sigma, variation)
         (self._soft if settings.soft else self._hard)(run, pixels, guide, out)
         return run.launches
 
-    def _variation(self, run: _Run, tile: Tile, sigma: TileSigma):
-        if sigma.variation is None:
-            return None
-        return run.mirrored("variation", sigma.variation, 1)
-
     def _guide(self, run: _Run, source, sigma: TileSigma, variation) -> _Images:
         """Return the one channel that isolines are found in."""
-        tile = run.padded.tile
+        settings, tile = self.settings, run.padded.tile
         whole = replace(tile, y=Span.whole(tile.y.source_size), x=Span.whole(tile.x.source_size))
         noisy = Noisy(Pixels(source, whole), sigma.levels, sigma.variation)
-        mixed = self._mix.guide(run.queue, noisy, "isoline", run.launches)
+        mixed = self._mix.guide(run.queue, noisy, "isoline mixed", run.launches)
         frames = tile.t.size * tile.z.size
-        relative = self.settings.relative_noise
-        if self.settings.guide < 0:
+        relative = settings.relative_noise
+        if settings.guide < 0:
             relative /= math.sqrt(tile.channels)
         noise = (mixed.levels, variation, np.float32(relative))
-        return _Images(run.mirrored("guide", mixed.pixels.buffer, frames), frames, noise)
+        made = run.mirrored("guide", mixed.pixels.buffer, frames, settings.soft)
+        return _Images(*made, frames, noise)
 
     def _soft(self, run: _Run, pixels: _Images, guide: _Images, out) -> None:
         settings, margins = self.settings, self.margins
@@ -182,41 +196,20 @@ class Plan:
         block = (i32(run.padded.shape[0] // 2), i32(run.padded.pitch // 2))
         share = settings.share_beside
 
-        def thick(images: _Images) -> tuple:
-            if share == 0:
-                return images.buffer, images.buffer
-            made = tuple(run.images(f"along {axis}", images.count) for axis in "xy")
-            run.launch(
-                "thicken",
-                {},
-                run.padded.region(margins.looked_at - 1),
-                images.count,
-                *(images.buffer, *run.layout),
-                after=(f32(share), *made),
-            )
-            return made
-
-        along = thick(guide)
         maps = guide.count * candidates
-        residuals, smooth = (
-            self.arena.buffer(f"isoline {name}", maps * run.padded.plane)
-            for name in ("residuals", "smooth residuals")
-        )
+        residuals = self.arena.buffer("isoline residuals", maps * run.padded.plane)
         run.launch(
             "line_residuals",
             {**lines, **run.noise_constants},
             run.padded.blocks(margins.fitted, _SMOOTHED),
             guide.count,
-            *(guide.buffer, *along, *block),
+            *(guide.buffer, *guide.along, *block),
             after=(f32((1 - 2 * share) / (settings.length + 1)), *guide.noise, residuals),
         )
         blocks = run.padded.blocks(margins.fitted)
-        run.launch("smooth_residuals", {}, blocks, maps, residuals, *block, after=(smooth,))
 
         # The pilot is of the guide where planes are fitted, and is the result where they are not.
         piloted = guide if settings.staircase else pixels
-        if piloted is not guide:
-            along = thick(piloted)
         pilot = run.images("pilot", piloted.count)
         found = self.arena.buffer("isoline found", piloted.count * run.padded.plane // 4)
         run.launch(
@@ -224,8 +217,8 @@ class Plan:
             lines,
             blocks,
             piloted.count,
-            *(piloted.buffer, *along, *block),
-            after=(smooth, i32(guide.count), f32(settings.softness), pilot, found),
+            *(piloted.buffer, *piloted.along, *block),
+            after=(residuals, i32(guide.count), f32(settings.softness), pilot, found),
         )
         if settings.show != "image":
             run.launch(
@@ -316,16 +309,12 @@ class Plan:
         if staircase:
             self._regress(run, pixels, guide, made, 0, out, final)
 
-    def kernel(self, name: str, constants: dict[str, int]):
-        """Return a kernel, made when it is first needed."""
-        key = (name, *sorted(constants.items()))
-        if key not in self._kernels:
-            self._kernels[key] = self.arena.session.kernel(f"isoline/{name}", constants)
-        return self._kernels[key]
-
-    def group(self, nx: int) -> tuple[int, int, int] | None:
-        """Return the shape of a work-group for rows of a length; None leaves it to the device."""
-        return None if self._alone else (32, 8, 1)
+    def grid(self, nx: int, ny: int, count: int) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+        """Return numbers of work-items, and of those in a group; a CPU chooses groups itself."""
+        if self._alone:
+            return (nx, ny, count), None
+        across, down = _GROUP
+        return (-(-nx // across) * across, -(-ny // down) * down, count), (across, down, 1)
 
 
 class _Run:
@@ -349,27 +338,26 @@ class _Run:
     def launch(self, name: str, constants: dict, region: tuple, count: int, *before, after=()):
         """Launch a kernel over a region of some images."""
         _, _, ny, nx = region
-        sizes = (nx, ny, count)
-        group = self.plan.group(nx)
-        if group is not None:
-            sizes = tuple(-(-n // g) * g for n, g in zip(sizes, group, strict=True))
-        kernel = self.plan.kernel(name, constants)
+        sizes, group = self.plan.grid(nx, ny, count)
+        kernel = self.plan.arena.kernel(f"isoline/{name}", constants)
         event = kernel(self.queue, sizes, group, *before, *map(np.int32, region), *after)
         self.launches.append((name, event))
 
-    def mirrored(self, name: str, source, count: int):
-        """Return padded images made of those of the tile."""
+    def mirrored(self, name: str, source, count: int, lines: bool = False) -> tuple[Any, tuple]:
+        """Return padded images made of those of the tile, and with `lines` what `_Images` tells."""
         tile, (ny, nx) = self.padded.tile, self.padded.shape
+        share = self.plan.settings.share_beside if lines else 0
         padded = self.images(name, count)
-        sizes = (self.padded.pitch, ny, count)
-        group = self.plan.group(sizes[0])
-        if group is not None:
-            sizes = tuple(-(-n // g) * g for n, g in zip(sizes, group, strict=True))
+        along, more = (padded, padded), ()
+        if share > 0:
+            along = tuple(self.images(f"{name} along {axis}", count) for axis in "xy")
+            more = (np.float32(share), *along)
         lengths = (
             *(tile.y.source_size, tile.x.source_size, tile.y.source_start, tile.x.source_start),
             *(tile.y.length, tile.x.length, *self.padded.origin, ny, nx, self.padded.pitch),
         )
-        kernel = self.plan.kernel("mirror_tile", {})
-        event = kernel(self.queue, sizes, group, source, *map(np.int32, lengths), padded)
+        kernel = self.plan.arena.kernel("isoline/mirror_tile", {"THICKEN": int(share > 0)})
+        sizes, group = self.plan.grid(self.padded.pitch, ny, count)
+        event = kernel(self.queue, sizes, group, source, *map(np.int32, lengths), padded, *more)
         self.launches.append(("mirror", event))
-        return padded
+        return padded, along

@@ -300,7 +300,7 @@ class Plan:
         constants = self.search.constants
         self.group = _average_group(settings, session.device)
         self._average: dict[bool, Any] = {}  # with and without a map of sigma
-        self._aggregate = session.kernel(
+        self._aggregate = arena.kernel(
             "nl_means/aggregate_patches", {key: constants[key] for key in ("PATCH", "STEP")}
         )
 
@@ -308,7 +308,7 @@ class Plan:
         """Return the averaging kernel, made when it is first needed."""
         if is_map not in self._average:
             own = {"WINDOW": self.settings.window, "SIGMA_MAP": int(is_map)}
-            self._average[is_map] = self.arena.session.kernel(
+            self._average[is_map] = self.arena.kernel(
                 "nl_means/average_patches", {**self.search.constants, **own, **self.group}
             )
         return self._average[is_map]

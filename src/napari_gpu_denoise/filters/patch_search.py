@@ -163,7 +163,7 @@ class PatchSearch:
             "INDEX_BITS": max(1, (len(offsets) - 1).bit_length()),
         }
         self._pads: dict[tuple[int, bool], Any] = {}  # by their SPLIT, with and without links
-        self._search = session.kernel(
+        self._search = arena.kernel(
             f"search/{self.variant.kernel}", {**self.constants, **self.variant.constants}
         )
         # Kernels that walk the window row by row need each offset's place in the table.
@@ -264,7 +264,7 @@ class PatchSearch:
     def _padding(self, split: int, alike: bool):
         """Return the padding kernel, made when it is first needed."""
         if (split, alike) not in self._pads:
-            self._pads[split, alike] = self.arena.session.kernel(
+            self._pads[split, alike] = self.arena.kernel(
                 "search/pad_far", {"SPLIT": split, "ALIKE": int(alike)}
             )
         return self._pads[split, alike]

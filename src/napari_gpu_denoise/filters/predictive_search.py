@@ -217,7 +217,7 @@ class PredictiveSearch:
             "NEIGHBOURS": settings.neighbours,
             "INDEX_BITS": 0,  # keys are distances, to the last bit
         }
-        self._search = arena.session.kernel(
+        self._search = arena.kernel(
             f"vbm3d/{self.variant.kernel}", {**constants, **self.variant.constants}
         )
 

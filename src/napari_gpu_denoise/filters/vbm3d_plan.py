@@ -50,7 +50,7 @@ class Plan:
         self._mix = None
         if "C" in settings.joint:
             self._mix = ChannelMix(self._opponent, settings.guide, arena)
-        self._store = arena.session.kernel("vbm3d/store_frames", {})
+        self._store = arena.kernel("vbm3d/store_frames", {})
 
     def begin(self, tile: Tile, batch: int, first: int, start: int, variation: Any = None) -> None:
         """Prepare for the frames of a video, or of a part of each.

@@ -93,7 +93,7 @@ class VideoPass:
         }
         self._shrink: dict[bool, Any] = {}
         self._join_group = (32, 8) if device.max_group >= 256 else (8, 4)
-        self._join = arena.session.kernel(
+        self._join = arena.kernel(
             "bm3d/join_slabs",
             {
                 **{name: self._constants[name] for name in ("PATCH", "STEP", "WINDOW")},
@@ -231,7 +231,7 @@ class VideoPass:
 
     def _kernel(self, sigma_map: bool):
         if sigma_map not in self._shrink:
-            self._shrink[sigma_map] = self.arena.session.kernel(
+            self._shrink[sigma_map] = self.arena.kernel(
                 f"bm3d/{self.variant.kernel}", {**self._constants, "SIGMA_MAP": int(sigma_map)}
             )
         return self._shrink[sigma_map]

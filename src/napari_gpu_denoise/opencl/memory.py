@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import contextmanager
 
 import numpy as np
@@ -40,6 +41,8 @@ def device_errors(session: Session):
 class Arena:
     """Buffers of one run on one device, by name; grown when asked for more, freed together.
 
+    Kernels are kept, too, for the next run.
+
     One run owns an arena at a time (see `borrow`), so nothing here is locked.
     """
 
@@ -48,6 +51,7 @@ class Arena:
         self._buffers: dict[str, object] = {}
         self._pinned: dict[str, tuple] = {}
         self._asked: set[str] = set()
+        self._kernels: dict[tuple, object] = {}
 
     @property
     def nbytes(self) -> int:
@@ -69,6 +73,16 @@ class Arena:
             held = cl.Buffer(self.session.context, flags, size=max(int(nbytes), 4))
             self._buffers[name] = held
         return held
+
+    def kernel(self, name: str, constants: Mapping[str, int], standard: str = "CL1.2"):
+        """Return a kernel as `Session.kernel` does; the one this arena has, if it has one.
+
+        To make one takes longer than to run a small one. All its arguments are to be given anew.
+        """
+        key = (name, tuple(sorted(constants.items())), standard)
+        if key not in self._kernels:
+            self._kernels[key] = self.session.kernel(name, constants, standard)
+        return self._kernels[key]
 
     def pinned(self, name: str, count: int, queue) -> np.ndarray:
         """Return a float32 host array of `count` values that the device copies from at full speed.
