@@ -12,8 +12,10 @@
 
 // From here on the noisy pixel is nearer the truth than a mean that misses by so much; what is above is given back.
 #define FITTING 2.0f
-// What the window leaves where there is an edge.
+// What the window leaves where there is an edge; and by how much more than the best of the lines it may leave where the slope is
+// low: in pure noise one line of 16 is better by chance.
 #define BROKEN 2.0f
+#define CHANCE 0.2f
 
 // Mean of 5 x 5 blocks, weighted by a triangle each way: a single one's best direction would be that of the noise.
 static inline float smoothed(__global const float *residuals, int pitch)
@@ -56,7 +58,7 @@ __kernel void mix_candidates(__global const float *pixels, __global const float 
         }
     int class = ISOLINE;
 #if CANDIDATES > WINDOW_MEAN
-    class = weights[WINDOW_MEAN] <= least ? LOW_SLOPE : weights[WINDOW_MEAN] > BROKEN ? EDGE : ISOLINE;
+    class = weights[WINDOW_MEAN] <= least + CHANCE ? LOW_SLOPE : weights[WINDOW_MEAN] > BROKEN ? EDGE : ISOLINE;
     least = fmin(least, weights[WINDOW_MEAN]);
 #endif
     float total = 0.0f;
