@@ -240,6 +240,38 @@ def test_what_is_printed_at_the_end(here, capsys, calls):
     assert report["files"][0]["record"]["saturated"] == 7
 
 
+def test_sigma_that_is_not_used_is_not_printed(here, capsys, device):
+    tifffile.imwrite("grey.tif", image(1, (40, 44)))
+    speckle = ("isoline", "grey.tif", "--noise", "multiplicative", "--looks", 3, "--overwrite")
+    for sigma in ("auto", "5"):
+        code, out, _ = run(capsys, *speckle, "-o", "out.tif", "--sigma", sigma)
+        assert code == 0
+        assert "\n  sigma       not used: multiplicative noise of 3 looks\n" in out
+    code, out, _ = run(capsys, *speckle, "-o", "out.tif", "--json")
+    record = json.loads(out)["files"][0]["record"]
+    assert record["sigma"] == []
+    assert record["sigma_source"] == "not used: multiplicative noise of 3 looks"
+    expected = gd.isoline(image(1, (40, 44)), noise="multiplicative", looks=3)
+    np.testing.assert_array_equal(tifffile.imread("out.tif"), expected)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_what_the_isoline_filter_saw(here, capsys, device, dtype):
+    grey = image(1, (40, 44), dtype)
+    tifffile.imwrite("grey.tif", grey)
+    tifffile.imwrite("sigma.tif", np.where(np.arange(44) < 9, 0, 20).repeat(40).reshape(44, 40).T)
+    maps = gd.isoline_maps(grey, 20)
+    for show, expected in (("classes", maps.classes), ("directions", maps.directions / 11.25)):
+        command = ("isoline", "grey.tif", "--show", show, "-o", f"{show}.tif")
+        assert run(capsys, *command, "--sigma", 20)[0] == 0
+        found = tifffile.imread(f"{show}.tif")
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, expected)
+        # Where there is no noise nothing is seen: no pixel comes through.
+        assert run(capsys, *command, "--sigma-map", "sigma.tif", "--overwrite")[0] == 0
+        assert not tifffile.imread(f"{show}.tif")[:, :9].any()
+
+
 def test_several_files(here, capsys, calls):
     tifffile.imwrite("other.tif", image(1))
     Path("bad.tif").write_text("no image")

@@ -15,7 +15,7 @@
 // What the window leaves where there is an edge; and by how much more than the best of the lines it may leave where the slope is
 // low: in pure noise one line of 16 is better by chance.
 #define BROKEN 2.0f
-#define CHANCE 0.2f
+#define CHANCE 0.25f
 
 // Mean of 5 x 5 blocks, weighted by a triangle each way: a single one's best direction would be that of the noise.
 static inline float smoothed(__global const float *residuals, int pitch)

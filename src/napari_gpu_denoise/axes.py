@@ -225,7 +225,7 @@ class Levels:
         """Write grey levels into a float32 array of the same shape as kernel values."""
         if self.plain:
             np.copyto(out, levels, casting="unsafe")
-        elif levels.dtype.kind in "iu":
+        elif levels.dtype.kind in "iu" and self.offset != 0:
             # Modulo 2**64 the difference is right even where a signed one would overflow.
             shifted = levels.astype(np.uint64) - np.uint64(self.offset % 2**64)
             np.multiply(shifted, 1.0 / self.scale, out=out, casting="unsafe")

@@ -49,6 +49,8 @@ PROFILES = {
     "GPU": {"float_lanes": 1, "local_memory": 1 << 15, "max_group": 64},
 }
 LOCAL_MEMORY = {"bm3d": 5 << 10}
+# The isoline filter has the same kernels everywhere; on a GPU they are launched in whole groups.
+PROFILES_OF = {"isoline": ("CPU", "GPU")}
 SETTINGS = {
     "nl_means": (
         {"patch": 4, "step": 2, "window": 5},
@@ -80,10 +82,28 @@ SETTINGS["vbm3d"] = tuple(
     }
     for changes in ({}, {"motion": False, "channels": "joint"})
 )
+# Both choices, all methods and noises; joint channels, with planes of the guide and without.
+_SHORT = {"length": 2, "pixels": 6, "staircase": 3}
+SETTINGS["isoline"] = (
+    _SHORT,
+    {**_SHORT, "channels": "joint", "thickness": 1},
+    {**_SHORT, "channels": "joint", "staircase": 0, "noise": "multiplicative", "guide": 1},
+    {**_SHORT, "pixels": 2, "method": "pi-pd", "noise": "multiplicative"},
+    {**_SHORT, "show": "classes"},
+    {**_SHORT, "choice": "hard", "thickness": 3},
+    {**_SHORT, "choice": "hard", "channels": "joint", "staircase": 0},
+    {**_SHORT, "choice": "hard", "method": "pi-pd", "thickness": 1, "staircase": 0},
+    {**_SHORT, "method": "pi-ld", "deviation": 1},
+    {**_SHORT, "method": "pi-ld", "channels": "joint", "staircase": 0, "pixels": 4},
+)
 CASES = {
     "nl_means": ((0, "YX"), (0, "TYX"), (0, "ZYX"), (1, "YX"), (1, "TYX"), (2, "YX")),
     "bm3d": ((0, "YX"), (0, "TYX"), (1, "CYX"), (2, "CYX")),
     "vbm3d": ((0, "TYX"), (1, "TCYX")),
+    "isoline": (
+        *((0, "YX"), (1, "CYX"), (2, "CYX"), (3, "ZYX"), (4, "YX")),
+        *((5, "YX"), (6, "CYX"), (7, "TYX"), (8, "ZYX"), (9, "CYX")),
+    ),
 }
 # What runs leave behind is kept by the identity of their session: no two may have the same.
 SESSIONS: list[Session] = []
@@ -93,6 +113,11 @@ SHAPES = {
     "nl_means": {"YX": ((22, 27), 500), "TYX": ((2, 11, 14), 1000), "ZYX": ((2, 11, 14), 1000)},
     "bm3d": {"YX": ((9, 12), 1000), "TYX": ((2, 8, 9), 1000), "CYX": ((3, 8, 9), 1000)},
     "vbm3d": {"TYX": ((3, 9, 12), 1000), "TCYX": ((2, 2, 8, 9), 1000)},
+    # In isolines of 6 pixels images of 3 are mirrored several times.
+    "isoline": {
+        **{"YX": ((41, 11), 400), "CYX": ((2, 7, 6), 1000)},
+        **{"ZYX": ((2, 3, 1), 1000), "TYX": ((2, 5, 9), 1000)},
+    },
 }
 
 
@@ -103,7 +128,7 @@ def cases(filter_class) -> Iterator[tuple[str, str, object, np.ndarray, str, flo
         image = noisy(*SHAPES[filter_name][axes][0], seed=number)
         settings = joining(filter_class, axes, **SETTINGS[filter_name][number])
         settings = settings_for(settings, axes, image.shape)
-        for profile in PROFILES:
+        for profile in PROFILES_OF.get(filter_name, PROFILES):
             yield f"{profile} {number} {axes}", profile, settings, image, axes, 20.0
             if (number, axes) in MAPPED:
                 sigma = np.broadcast_to(np.linspace(0, 30, image.shape[-1]), image.shape[-2:])
@@ -172,6 +197,8 @@ def run_case(case, profile, settings, image, axes, sigma) -> tuple[np.ndarray, s
             pass
         return out, {key[0] for key in session.programs}
     pipeline = Pipeline(session, Arena(session), settings)
+    if profile == "GPU" and settings.name == "isoline":
+        pipeline.plan._alone = False
     most = given.joined * SHAPES[settings.name][axes][1]
     tiles = split(given.shape, settings.reach, most, channels=given.joined)
     spread = FrameSigma.of(sigma, image.shape, axes, settings.joint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from decimal import Decimal
 from typing import Any
 
@@ -28,11 +29,13 @@ class SettingsForm(QWidget):
     kind : type
         An entry of FILTERS.
     parent : QWidget, optional
+    without : collection of str, optional
+        Settings that get no control and stay at their defaults.
     """
 
     changed = Signal()
 
-    def __init__(self, kind: type, parent: QWidget | None = None):
+    def __init__(self, kind: type, parent: QWidget | None = None, without: Collection[str] = ()):
         super().__init__(parent)
         self.kind = kind
         self.controls: dict[str, ValueWidget] = {}
@@ -48,7 +51,8 @@ class SettingsForm(QWidget):
         self._scrolling.watch(self.profile)
         self.profile.chosen.connect(lambda name: self.show_settings(kind.of(profile=name)))
         for field in dataclasses.fields(kind):
-            self._add(field, advanced if field.metadata["advanced"] else plain)
+            if field.name not in without:
+                self._add(field, advanced if field.metadata["advanced"] else plain)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addLayout(plain)
@@ -87,6 +91,8 @@ class SettingsForm(QWidget):
     def set_axes(self, axes: str) -> None:
         """Enable only the settings whose axis is among the named ones."""
         for field in dataclasses.fields(self.kind):
+            if field.name not in self.controls:
+                continue
             needed = field.metadata["needs_axis"]
             usable = needed is None or needed in axes
             help_text = field.metadata["help"]

@@ -80,39 +80,51 @@ class LayerInput(QComboBox):
             self.chosen.emit()
 
 
+_TYPED = (
+    "Standard deviation of the noise in grey levels of the image. One number, or one for each "
+    "channel, with commas between. Typing here turns the estimate off; after an estimate it shows "
+    "the value used."
+)
+
+
 class SigmaInput(QWidget):
-    """The noise standard deviation: estimated, or typed."""
+    """The noise standard deviation: estimated, or typed; or of no meaning to the filter as set."""
 
     def __init__(self, parent: QWidget | None = None):
         super().__init__(parent)
         self.automatic = QCheckBox("Estimate")
         self.automatic.setChecked(True)
-        self.automatic.setToolTip(wrapped("Measure the noise in the image before filtering it."))
         self.edit = QLineEdit()
-        self.edit.setPlaceholderText("grey levels")
         self.edit.setAccessibleName("Noise standard deviation")
-        self.edit.setToolTip(
-            wrapped(
-                "Standard deviation of the noise in grey levels of the image. One number, or one "
-                "for each channel, with commas between. Typing here turns the estimate off; after "
-                "an estimate it shows the value used."
-            )
-        )
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.automatic)
         layout.addWidget(self.edit, 1)
         self.edit.textEdited.connect(lambda _: self.automatic.setChecked(False))
+        self.ask()
+
+    def ask(self, instead: str | None = None) -> None:
+        """Ask for sigma, or say what the noise is instead: then it is of no meaning."""
+        self.setEnabled(instead is None)
+        if instead is None:
+            self.edit.setPlaceholderText("grey levels")
+            self.automatic.setToolTip(wrapped("Measure the noise in the image before filtering."))
+            self.edit.setToolTip(wrapped(_TYPED))
+            return
+        self.forget()
+        self.edit.setPlaceholderText("not used")
+        for widget in (self.automatic, self.edit):
+            widget.setToolTip(wrapped(f"Sigma is {instead}."))
 
     def sigma(self) -> float | tuple[float, ...] | None:
-        """Return what was typed, or None to estimate.
+        """Return what was typed, or None to estimate, and where it is of no meaning.
 
         Raises
         ------
         SigmaError
             If no number was typed.
         """
-        if self.automatic.isChecked():
+        if self.automatic.isChecked() or not self.isEnabled():
             return None
         words = self.edit.text().replace(";", ",").split(",")
         try:

@@ -17,17 +17,16 @@ if TYPE_CHECKING:
     import napari.layers
     import napari.viewer
 
+    from napari_gpu_denoise._napari.maps import MapLayer
+
 METADATA_KEY = "napari-gpu-denoise"
+
+# Where a layer lies.
+PLACE = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
 
 # What a result takes over from its source; all of it is still right when only the noise is gone.
 INHERITED = (
-    "scale",
-    "translate",
-    "rotate",
-    "shear",
-    "affine",
-    "units",
-    "axis_labels",
+    *PLACE,
     "rgb",
     "colormap",
     "contrast_limits",
@@ -173,6 +172,39 @@ def add_result(
     attributes = {**source.attributes, "metadata": metadata, "name": f"{source.name} ({title})"}
     # multiscale=False: napari would otherwise guess from the shape.
     return viewer.add_image(image, multiscale=False, **attributes)
+
+
+def add_map(
+    viewer: napari.viewer.Viewer,
+    source: Source,
+    shown: MapLayer,
+    title: str,
+    provenance: dict[str, Any],
+) -> napari.layers.Layer:
+    """Add a map of what a filter saw to the viewer, lying like its source.
+
+    Parameters
+    ----------
+    viewer, source, title, provenance
+        As `add_result` takes them.
+    shown : MapLayer
+        What is seen, and how it looks.
+
+    Returns
+    -------
+    napari.layers.Layer
+    """
+    place = {key: source.attributes[key] for key in PLACE if key in source.attributes}
+    metadata = {**source.attributes["metadata"], METADATA_KEY: provenance}
+    attributes = {
+        **place,
+        **shown.attributes,
+        "metadata": metadata,
+        "name": f"{source.name} ({title})",
+    }
+    if shown.kind == "labels":
+        return viewer.add_labels(shown.data, multiscale=False, **attributes)
+    return viewer.add_image(shown.data, multiscale=False, rgb=False, **attributes)
 
 
 def frame_shown(layer: napari.layers.Image, axes: str, dims: napari.components.Dims) -> int | None:

@@ -9,6 +9,7 @@ from qtpy.QtCore import QEvent, QTimer
 from qtpy.QtWidgets import QApplication
 
 from napari_gpu_denoise._napari import layers, preferences
+from napari_gpu_denoise._napari.maps import offer_of
 from napari_gpu_denoise._napari.reading import Stage
 from napari_gpu_denoise._napari.snippets import Choices, command_line, python_call
 from napari_gpu_denoise._napari.steps import Outcome, Request
@@ -16,6 +17,7 @@ from napari_gpu_denoise._napari.storage import gigabytes
 from napari_gpu_denoise._napari.view import PanelView
 from napari_gpu_denoise._napari.worker import Job
 from napari_gpu_denoise.errors import DenoiseError, LayerError, NonFiniteError
+from napari_gpu_denoise.sigma import own_noise
 
 if TYPE_CHECKING:
     import napari.viewer
@@ -118,6 +120,7 @@ class DenoisePanel(PanelView):
             device=self.device.device(),
             alpha=layer is not None and layers.has_alpha(layer),
             frame=self._chosen_frame(layer, axes),
+            maps=self.maps.isChecked(),
         )
 
     def run(self) -> None:
@@ -143,6 +146,7 @@ class DenoisePanel(PanelView):
             memory_limit=preferences.read().memory_limit,
             alpha=choices.alpha,
             frame=choices.frame,
+            maps=choices.maps,
         )
         if choices.frame is not None:
             source = layers.at_frame(source, choices.axes.index("T"), choices.frame)
@@ -170,6 +174,7 @@ class DenoisePanel(PanelView):
         self.dtype.setCurrentIndex(0)
         self.nonfinite.setCurrentIndex(0)
         self.one_frame.setChecked(False)
+        self.maps.setChecked(False)
         self._take_layer()
 
     def copy_python(self) -> None:
@@ -197,7 +202,10 @@ class DenoisePanel(PanelView):
         QApplication.clipboard().setText(text)
         hint = "." if path else ": put the name of the image's file for INPUT.tif."
         every = "" if choices.frame is None else " It filters all frames."
-        self.say(f"Command line copied{hint}{every}")
+        other = ""
+        if choices.maps:
+            other = f" What the filter saw takes another run: --{offer_of(self.filter).setting}."
+        self.say(f"Command line copied{hint}{every}{other}")
 
     def changeEvent(self, event: QEvent) -> None:
         """Stop the run when the panel is taken out of its dock, which is how napari closes it."""
@@ -215,14 +223,15 @@ class DenoisePanel(PanelView):
         self.axes.offer(layers.suggest_axes(layer, labels), layers.finest(layer).shape)
 
     def _check(self) -> None:
-        if self._jobs:
-            return
         try:
-            self.form.settings()
+            settings = self.form.settings()
         except DenoiseError as error:
-            self.say(str(error), "Not ready.")
+            told, stressed = str(error), "Not ready."
         else:
-            self.say("")
+            told, stressed = "", ""
+            self.sigma.ask(own_noise(settings))
+        if not self._jobs:
+            self.say(told, stressed)
 
     def _on_stage(self, stage: Stage) -> None:
         if not self._jobs:
@@ -241,18 +250,15 @@ class DenoisePanel(PanelView):
         if outcome.result is None:
             self._refuse(outcome.error)
             return
-        record, title = outcome.result.record, self.filter.title
+        record, title, which = outcome.result.record, self.filter.title, ""
         provenance = record.as_dict()
         if self._frame is not None:
-            title, provenance["frame"] = f"{title}, frame {self._frame}", self._frame
+            which, provenance["frame"] = f", frame {self._frame}", self._frame
+        to = (self._viewer, self._source)
         try:
-            layers.add_result(
-                self._viewer,
-                self._source,
-                outcome.result.image,
-                title,
-                provenance,
-            )
+            layers.add_result(*to, outcome.result.image, title + which, provenance)
+            for shown in outcome.seen:
+                layers.add_map(*to, shown, f"{title} {shown.title}{which}", provenance)
         except Exception as error:
             self._refuse(error)
             return
@@ -264,6 +270,8 @@ class DenoisePanel(PanelView):
                 f"file in {outcome.folder} until its layer is removed or napari ends: save it to "
                 "keep it."
             )
+        if outcome.unseen:
+            text += f" {outcome.unseen}."
         self.say(text)
 
     def _on_finished(self) -> None:
@@ -308,7 +316,7 @@ def told(record: Any, seconds: float) -> str:
     how = "given" if record.sigma_source.startswith("given") else "estimated"
     sentences = [
         f"Done in {seconds:.2g} s." if seconds < 9.5 else f"Done in {seconds:.0f} s.",
-        f"Noise {sigma} grey levels ({how}).",
+        f"Noise {sigma} grey levels ({how})." if sigma else f"Sigma {record.sigma_source}.",
         f"Device: {record.device}.",
     ]
     if record.saturated:

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 from typing import Any
 
+from napari_gpu_denoise._napari.maps import offer_of
 from napari_gpu_denoise.axes import check_axes
 
 COMMAND = "gpu-denoise"
@@ -35,6 +36,8 @@ class Choices:
         Whether the image is RGBA; its alpha is not filtered.
     frame : int or None
         The one frame along T that is wanted; None for all there is.
+    maps : bool
+        Whether to show what the filter saw as well.
     """
 
     settings: Any
@@ -45,6 +48,7 @@ class Choices:
     device: int | str | None = None
     alpha: bool = False
     frame: int | None = None
+    maps: bool = False
 
     def said_settings(self) -> dict[str, Any]:
         """Return the fewest arguments that say the settings, by name; ``profile`` may be one."""
@@ -67,7 +71,7 @@ def python_call(choices: Choices, layer_name: str, multiscale: bool = False) -> 
     Returns
     -------
     str
-        Lines for napari's console; `denoised` holds the result.
+        Lines for napari's console; `denoised` holds the result, `maps` what the filter saw.
     """
     level = "[0]" if multiscale else ""
     arguments = {"sigma": choices.sigma}
@@ -81,7 +85,7 @@ def python_call(choices: Choices, layer_name: str, multiscale: bool = False) -> 
     for name in ("dtype", "nonfinite", "device"):
         if (value := getattr(choices, name)) != defaults[name]:
             arguments[name] = value
-    given = "".join(f", {name}={value!r}" for name, value in arguments.items())
+    given = _said(arguments)
     image, numpy, rest = "image", "", ""
     if choices.alpha:
         image, numpy = "image[..., :3]", "import numpy as np\n"
@@ -92,6 +96,10 @@ def python_call(choices: Choices, layer_name: str, multiscale: bool = False) -> 
     call = f"{choices.settings.name}({image}{given})"
     if choices.frame is not None:
         call = f"denoise({image}, gd.{_constructor(choices)}{given}).image"
+    if choices.maps:
+        arguments = {**arguments, **choices.said_settings()}
+        arguments.pop("dtype", None)
+        rest += f"maps = gd.{offer_of(choices.settings).function}({image}{_said(arguments)})\n"
     return (
         f"import napari_gpu_denoise as gd\n{numpy}"
         "\n"
@@ -99,6 +107,10 @@ def python_call(choices: Choices, layer_name: str, multiscale: bool = False) -> 
         f"denoised = gd.{call}\n"
         f"{rest}"
     )
+
+
+def _said(arguments: dict[str, Any]) -> str:
+    return "".join(f", {name}={value!r}" for name, value in arguments.items())
 
 
 def _constructor(choices: Choices) -> str:

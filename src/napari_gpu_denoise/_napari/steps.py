@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise import run
-from napari_gpu_denoise._napari import reading, storage
+from napari_gpu_denoise._napari import maps, reading, storage
+from napari_gpu_denoise._napari.maps import MapLayer
 from napari_gpu_denoise._napari.reading import Stage, at
 from napari_gpu_denoise.axes import Levels, check_axes, is_plain, output_dtype, value_range
 from napari_gpu_denoise.errors import DeviceMemoryError, NonFiniteError
@@ -41,6 +42,8 @@ class Request:
         Whether the last axis is RGBA: alpha then passes as it is.
     frame : int or None
         The one frame along T that is wanted; None for all there is.
+    maps : bool
+        Whether to show what the filter saw as well.
     """
 
     data: Any = field(repr=False)
@@ -53,6 +56,7 @@ class Request:
     memory_limit: int | None
     alpha: bool = False
     frame: int | None = None
+    maps: bool = False
 
     @property
     def time(self) -> int | None:
@@ -71,13 +75,16 @@ class Request:
 class Outcome:
     """What a run came to: a result, or the error that ended it.
 
-    `folder` is where a result that is too large for memory is kept.
+    `folder` is where a result that is too large for memory is kept, `seen` is what the filter saw,
+    if that was asked for, and `unseen` why it is not shown.
     """
 
     seconds: float
     result: run.Result | None = None
     error: Exception | None = None
     folder: str | None = None
+    seen: list[MapLayer] = field(default_factory=list)
+    unseen: str = ""
 
 
 def steps(
@@ -91,7 +98,8 @@ def steps(
     deletion of the worker, and would then never say that it has finished.
     """
     started = time.perf_counter()
-    folder = None
+    image = folder = None
+    shown = [], ""
     load_bundled_drivers()
     try:
         if request.time is None or not reading.is_lazy(request.data):
@@ -101,9 +109,11 @@ def steps(
             result = yield from _one_frame(request, stopped)
         else:
             result, folder = yield from _streamed(request, stopped)
+        if request.maps:
+            shown = yield from maps.seen(request, image, result, folder)
     except Exception as error:
         return Outcome(time.perf_counter() - started, error=error)
-    return Outcome(time.perf_counter() - started, result, folder=folder)
+    return Outcome(time.perf_counter() - started, result, None, folder, *shown)
 
 
 def _filtered(image: np.ndarray, request: Request) -> Generator[Stage, None, run.Result]:

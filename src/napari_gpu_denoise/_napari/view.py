@@ -21,6 +21,7 @@ from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.axes_input import AxesInput
 from napari_gpu_denoise._napari.form import SettingsForm
 from napari_gpu_denoise._napari.inputs import DeviceInput, LayerInput, SigmaInput
+from napari_gpu_denoise._napari.maps import offer_of
 from napari_gpu_denoise._napari.parts import (
     Scrolled,
     caption,
@@ -52,7 +53,8 @@ class PanelView(QWidget):
         self.layer = LayerInput(viewer)
         self.axes = AxesInput(self.filter)
         self.sigma = SigmaInput()
-        self.form = SettingsForm(self.filter)
+        offer = offer_of(self.filter)
+        self.form = SettingsForm(self.filter, without=() if offer is None else (offer.setting,))
         self.dtype = choice(
             {"Same as the layer": None, "float32 (keeps fractions)": "float32"},
             "Number type of the result. Values that do not fit the layer's type are clipped to its "
@@ -63,6 +65,9 @@ class PanelView(QWidget):
             "What to do when the image holds NaN or infinity.",
         )
         self.device = DeviceInput(preferences.read().device)
+        self.maps = QCheckBox("Show what the filter saw")
+        if offer is None:
+            self.maps.hide()
         self.one_frame = QCheckBox()
         self.run_button = QPushButton()
         self.cancel_button = QPushButton("Cancel")
@@ -104,13 +109,14 @@ class PanelView(QWidget):
 
         buttons = QGridLayout()
         buttons.setSpacing(6)
-        buttons.addWidget(self.one_frame, 0, 0, 1, 2)
-        buttons.addWidget(self.run_button, 1, 0)
-        buttons.addWidget(self.cancel_button, 1, 1)
-        buttons.addWidget(self.progress, 2, 0, 1, 2)
-        buttons.addWidget(self.status, 3, 0, 1, 2)
-        buttons.addWidget(self.python_button, 4, 0)
-        buttons.addWidget(self.command_button, 4, 1)
+        buttons.addWidget(self.maps, 0, 0, 1, 2)
+        buttons.addWidget(self.one_frame, 1, 0, 1, 2)
+        buttons.addWidget(self.run_button, 2, 0)
+        buttons.addWidget(self.cancel_button, 2, 1)
+        buttons.addWidget(self.progress, 3, 0, 1, 2)
+        buttons.addWidget(self.status, 4, 0, 1, 2)
+        buttons.addWidget(self.python_button, 5, 0)
+        buttons.addWidget(self.command_button, 5, 1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 8)
         layout.addWidget(scrolled, 1)
@@ -120,6 +126,12 @@ class PanelView(QWidget):
         keep_room.setRetainSizeWhenHidden(True)
         self.progress.setSizePolicy(keep_room)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
+        self.maps.setToolTip(
+            wrapped(
+                "After a run adds layers beside the result: the class of each pixel (low slope, "
+                "edge, isoline), and the directions of isolines, hidden at first."
+            )
+        )
         self.run_button.setToolTip(wrapped("Denoise the layer; the result is a new layer."))
         self.cancel_button.setToolTip(wrapped("Stop at the next tile or frame; no layer is added."))
         self.python_button.setToolTip(wrapped("Copy the Python lines that do what Run does."))

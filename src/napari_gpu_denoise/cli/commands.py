@@ -109,7 +109,8 @@ def _print_done(file: Any, settings: Any) -> None:
         profile, changes = settings.nearest_profile()
         said = "".join(f", {name}={value}" for name, value in changes.items())
         print(f"  profile     {profile}{said}")
-    print(f"  sigma       {sigma} ({record.sigma_source})")
+    # Filters that know the noise themselves take no sigma, and say so.
+    print(f"  sigma       {f'{sigma} ({record.sigma_source})' if sigma else record.sigma_source}")
     print(f"  saturated   {record.saturated} values")
     if record.nonfinite:
         print(f"  non-finite  {record.nonfinite} values, left as they were")

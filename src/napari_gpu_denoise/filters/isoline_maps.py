@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise import run
-from napari_gpu_denoise.axes import Levels, channel_axis, check_axes, check_numbers, is_plain
+from napari_gpu_denoise.axes import Levels, channel_axis, check_axes, check_numbers
 from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.filters.isoline import Isoline
 from napari_gpu_denoise.filters.isoline_patterns import DIRECTIONS
 from napari_gpu_denoise.pipeline import Progress
 from napari_gpu_denoise.prepare import along_time, fill_nonfinite, settings_for, wanted_frames
-from napari_gpu_denoise.sigma import own_noise, resolve_sigma
-
-LOW_SLOPE, EDGE, ISOLINE = range(3)
+from napari_gpu_denoise.sigma import resolve_sigma
 
 
 @dataclass(frozen=True)
@@ -27,8 +24,8 @@ class IsolineMaps:
     Attributes
     ----------
     classes : ndarray of uint8, or None
-        0 where the slope is low, 1 at edges, 2 where isolines are followed. None where the method
-        makes no classes (``"pi-ld"``).
+        0 where the slope is low, 1 at edges, 2 where isolines are followed: everywhere with
+        ``method="pi-pd"``. None with ``method="pi-ld"``, which has no classes.
     directions : ndarray of float32
         Direction of the isoline of each pixel in degrees, counter-clockwise from +x (y points
         down), from 0 to below `period`, in steps of 11.25. Where the slope is low it means little.
@@ -168,59 +165,38 @@ def map_steps(
     array = np.asarray(image)
     names = check_axes(axes, array.shape)
     check_numbers(array)
-    applied = settings_for(replace(settings, show="image"), names, array.shape)
-    wanted = wanted_frames(frames, names, array.shape)
+    applied = settings_for(settings, names, array.shape)
     array, odd = fill_nonfinite(array, names, nonfinite)
-    if nonfinite == "raise":
-        Levels.of(array)  # before an estimate is made of NaN
+    Levels.of(array)  # refuses NaN and infinity, before noise is made of them
+    # Once for both maps.
     found = resolve_sigma(sigma, array, names, applied)
-
-    kept = along_time(wanted, names)
-    array = array[kept]
-    levels = found.array[along_time(wanted, names, found.array.shape)]
-    unseen = np.broadcast_to(levels == 0, array.shape)
-    if odd is not None:
-        unseen = unseen | odd[kept]
-    array, scale = _plain(array, own_noise(applied) is not None)
+    inner = along_time(wanted_frames(frames, names, array.shape), names)
     joined = channel_axis(names) if applied.joint else None
 
-    shown = ["directions"] + ["classes"] * (applied.method == "hybrid")
-    maps: dict[str, Any] = {}
+    shown = ["directions"] + ["classes"] * (applied.method != "pi-ld")
+    maps: dict[str, np.ndarray] = {}
     for number, show in enumerate(shown):
         steps = run.denoise_steps(
             array,
             replace(applied, show=show),
-            levels / scale,
+            found.array,
             axes=names,
+            frames=frames,
             dtype=np.float32,
             device=device,
             memory_limit=memory_limit,
         )
         values = (yield from _part(steps, number, len(shown))).image
-        # Pixels come through where there is nothing to filter.
-        values[unseen] = 0
-        # All channels have the same map, but for those without noise.
+        if odd is not None:
+            values[odd[inner]] = 0
+        # Joined channels have one map; it is 0 in those without noise.
         maps[show] = values if joined is None else values.max(axis=joined)
-    if applied.method == "pi-pd":
-        followed = np.where(unseen, LOW_SLOPE, ISOLINE)
-        maps["classes"] = followed if joined is None else followed.max(axis=joined)
     classes = maps.get("classes")
-    step = 360 / DIRECTIONS
     return IsolineMaps(
         classes=None if classes is None else classes.astype(np.uint8),
-        directions=maps["directions"] * np.float32(step),
+        directions=maps["directions"] * np.float32(360 / DIRECTIONS),
         period=180.0 if applied.soft else 360.0,
     )
-
-
-def _plain(array: np.ndarray, from_zero: bool) -> tuple[np.ndarray, float]:
-    """Return an array whose values pass to the kernels, and back, as they are; and its scale."""
-    if is_plain(array.dtype):
-        return array, 1.0
-    levels = Levels.of(array, from_zero)
-    values = np.empty(array.shape, np.float32)
-    levels.load(array, values)
-    return values, levels.scale
 
 
 def _part(steps: Generator, number: int, count: int) -> Generator[Progress, None, run.Result]:
