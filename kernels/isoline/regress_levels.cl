@@ -2,7 +2,8 @@
 //
 // Reference: Buades, Coll, Morel 2006, "The staircasing effect in neighborhood filters and its solution".
 // Grid: (nx, ny, images), the first pixel being (y0, x0) of the padded ones.
-// Constants: RADIUS of the window; those of isoline/noise.h. 2 (2 RADIUS + 1)^2 reads a pixel.
+// Constants: RADIUS of the window; OPPONENT = 1 if the images are luminance, chrominance and chrominance: the pilot of the luminance
+//   then counts in the others, too; those of isoline/noise.h. 2 (2 RADIUS + 1)^2 reads a pixel.
 // Shapes: pixels (images, pny, pitch); pilot (guides, pny, pitch), that of image modulo `guides`; out (images, out_ny, out_pitch),
 //   where the first pixel goes to (out_y0, out_x0).
 
@@ -32,6 +33,15 @@ __kernel void regress_levels(__global const float *pixels, __global const float 
     const float own = pilots_here[0];
     const float unit = over_noise(GAUSSIAN(ALIKE) * noise_of(NOISE, image % guides, inside, own));
 
+#if OPPONENT
+    const int frames = guides / 3;
+    const int frame = image % frames;
+    __global const float *luminance = pilot + frame * plane + inside;
+    const float luminance_unit = over_noise(GAUSSIAN(ALIKE) * noise_of(NOISE, frame, inside, luminance[0]));
+    const float own_share = image < frames ? 1.0f : 0.5f;
+    const float luminance_share = image < frames ? 0.0f : 0.25f;
+#endif
+
     // Sums of the weights w, of w times j and i, and of w times the level.
     float w = 0.0f, wj = 0.0f, wi = 0.0f, wjj = 0.0f, wji = 0.0f, wii = 0.0f;
     float v = 0.0f, vj = 0.0f, vi = 0.0f;
@@ -44,7 +54,12 @@ __kernel void regress_levels(__global const float *pixels, __global const float 
         #pragma unroll
         for (int i = -RADIUS; i <= RADIUS; ++i) {
             const float apart = (pilots_here[j * pitch + i] - own) * unit;
-            const float weight = falling(apart * apart) * exp(-(float)(i * i) / (2.0f * NEARBY * NEARBY));
+            float eighth = apart * apart;
+#if OPPONENT
+            const float of_luminance = (luminance[j * pitch + i] - luminance[0]) * luminance_unit;
+            eighth = fma(own_share, eighth, luminance_share * of_luminance * of_luminance);
+#endif
+            const float weight = falling(eighth) * exp(-(float)(i * i) / (2.0f * NEARBY * NEARBY));
             const float weighted = weight * (levels_here[j * pitch + i] - level);
             rw += weight;
             rwi = fma(weight, (float)i, rwi);

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from napari_gpu_denoise.axes import channel_axis
 from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.filters.bm3d import settled_channels
 from napari_gpu_denoise.filters.call import denoised
 from napari_gpu_denoise.filters.isoline_patterns import DIRECTIONS
 from napari_gpu_denoise.filters.isoline_plan import Margins, Plan
@@ -57,9 +57,9 @@ class Isoline(Settings):
     )
     channels: str = setting(
         "auto",
-        "Each channel on its own, or along common isolines (joint); auto is joint for RGB, "
-        "separate for others",
-        choices=("auto", "separate", "joint"),
+        "Each channel on its own, as colours (opponent), or along common isolines (joint); auto is "
+        "opponent for RGB, separate for others",
+        choices=("auto", "separate", "opponent", "joint"),
     )
     guide: int = setting(
         -1,
@@ -166,7 +166,7 @@ class Isoline(Settings):
     @property
     def joint(self) -> str:
         """Which axes are filtered together with Y and X: channels, if they share isolines."""
-        return "C" if self.channels == "joint" else ""
+        return "C" if self.channels in ("opponent", "joint") else ""
 
     def for_array(self, names: str, shape: tuple[int, ...]) -> Isoline:
         """Return the settings for an array: colour is known by its axes.
@@ -176,19 +176,17 @@ class Isoline(Settings):
         SettingsError
             If its channels do not fit the settings.
         """
-        axis = channel_axis(names)
-        count = 1 if axis is None else shape[axis]
-        channels = self.channels
-        if channels == "auto":
-            channels = "joint" if count == 3 and names[axis] == "S" else "separate"
-        if count == 1:
-            channels = "separate"
-        if channels == "joint" and self.guide >= count:
+        if self.relative_noise == 0:
+            return replace(self, channels=settled_channels(self, names, shape))
+        # Differences of channels are no grey levels that noise multiplies.
+        if self.channels == "opponent":
             raise SettingsError(
-                f"guide={self.guide} is not one of the {count} channels: choose from 0 to "
-                f"{count - 1}, or -1 for all."
+                "channels='opponent' does not go with multiplicative noise: use 'separate' or "
+                "'joint'."
             )
-        return replace(self, channels=channels)
+        wanted = "separate" if self.channels == "auto" else self.channels
+        settled = replace(self, channels=wanted)
+        return replace(settled, channels=settled_channels(settled, names, shape))
 
     @property
     def reach(self) -> Reach:
@@ -273,9 +271,9 @@ def isoline(
         (``"soft"``: directions and segments are weighted by how well they fit; ``"hard"``: one is
         chosen, as in the paper), `length` (5 pixels: of a segment), `pixels` (25: longest isoline),
         `thickness` (2 pixels), `staircase` (11 pixels: window of the staircase correction, 0 is
-        none), `channels` (``"auto"``: colour shares its isolines, other channels do not) and
-        `guide` (-1: they are found in the luminance), `noise` (``"additive"`` or
-        ``"multiplicative"``, speckle of a gamma distribution) and `looks` (4.0: of speckle),
+        none), `channels` (``"auto"``: RGB as luminance and chrominance, others each on its own;
+        ``"joint"``: along the isolines of the mean of all, or of one, the `guide`), `noise`
+        (``"additive"`` or ``"multiplicative"``: speckle of a gamma distribution) and `looks` (4.0),
         `softness` (0.1 sigma squared), `t_max` (1.0), `t2_max` (2.0), `deviation` (2), `show`
         (``"image"``; what the filter saw is easier to get from `isoline_maps`).
 

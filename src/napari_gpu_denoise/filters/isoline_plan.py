@@ -151,8 +151,11 @@ class Plan:
         self.arena = arena
         self.margins = Margins.of(settings)
         self._alone = arena.session.device.kind in ("CPU", "simulator")
-        weighted = settings.relative_noise == 0
-        self._mix = ChannelMix(False, settings.guide, arena, weighted) if settings.joint else None
+        self.opponent = settings.channels == "opponent"
+        self._mix = None
+        if settings.joint:
+            weighted = settings.relative_noise == 0
+            self._mix = ChannelMix(self.opponent, settings.guide, arena, weighted)
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> list[tuple[str, Any]]:
         """Enqueue the filter for one tile; return the launches by name."""
@@ -162,22 +165,28 @@ class Plan:
         variation = None
         if sigma.variation is not None:
             variation = run.mirrored("variation", sigma.variation, 1)[0]
-        noise = (sigma.levels, variation, np.float32(settings.relative_noise))
-        # Lines are looked at in the guide, and averaged in the channels if no planes are fitted.
-        lines = settings.soft and (tile.channels == 1 or not settings.staircase)
-        count = tile.channels * frames
-        pixels = _Images(*run.mirrored("pixels", source, count, lines), count, noise)
-        guide = pixels
-        if tile.channels > 1:
-            guide = self._guide(run, source, sigma, variation)
-        (self._soft if settings.soft else self._hard)(run, pixels, guide, out)
-        return run.launches
-
-    def _guide(self, run: _Run, source, sigma: TileSigma, variation) -> _Images:
-        """Return the one channel that isolines are found in."""
-        settings, tile = self.settings, run.padded.tile
         whole = replace(tile, y=Span.whole(tile.y.source_size), x=Span.whole(tile.x.source_size))
         noisy = Noisy(Pixels(source, whole), sigma.levels, sigma.variation)
+        if self.opponent:
+            noisy = self._mix.begin(queue, noisy, run.launches)
+        noise = (noisy.levels, variation, np.float32(settings.relative_noise))
+        # Lines are looked at in the guide, and averaged in the channels if no planes are fitted.
+        guided = tile.channels > 1 and not run.opponent
+        lines = settings.soft and not (guided and settings.staircase)
+        count = tile.channels * frames
+        pixels = _Images(*run.mirrored("pixels", noisy.pixels.buffer, count, lines), count, noise)
+        guide = self._guide(run, noisy, variation) if guided else pixels
+        made = out
+        if run.opponent:
+            made = self.arena.buffer("isoline made", 4 * tile.channels * math.prod(tile.shape))
+        (self._soft if settings.soft else self._hard)(run, pixels, guide, made)
+        if run.opponent:
+            self._mix.end(queue, replace(noisy, pixels=Pixels(made, tile)), out, run.launches)
+        return run.launches
+
+    def _guide(self, run: _Run, noisy: Noisy, variation) -> _Images:
+        """Return the one channel that isolines are found in."""
+        settings, tile = self.settings, run.padded.tile
         mixed = self._mix.guide(run.queue, noisy, "isoline mixed", run.launches)
         frames = tile.t.size * tile.z.size
         relative = settings.relative_noise
@@ -247,7 +256,11 @@ class Plan:
     def _regress(self, run: _Run, pixels, guide, pilot, margin: int, out, place: tuple) -> None:
         run.launch(
             "regress_levels",
-            {"RADIUS": self.settings.staircase // 2, **run.noise_constants},
+            {
+                "RADIUS": self.settings.staircase // 2,
+                "OPPONENT": int(run.opponent),
+                **run.noise_constants,
+            },
             run.padded.region(margin),
             pixels.count,
             *(pixels.buffer, pilot, np.int32(guide.count), *run.layout),
@@ -325,6 +338,8 @@ class _Run:
         self.queue = queue
         self.padded = padded
         self.launches: list[tuple[str, Any]] = []
+        # A map is that of the luminance.
+        self.opponent = plan.opponent and not plan.settings.yields_map
         self.layout = (np.int32(padded.shape[0]), np.int32(padded.pitch))
         self.noise_constants = {
             "SPECKLE": int(plan.settings.relative_noise > 0),
