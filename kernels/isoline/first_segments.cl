@@ -2,7 +2,7 @@
 //
 // Reference: Perrot et al. 2014, section 5.2, algorithm 2. The lowest direction wins a tie.
 // Grid: (nx, ny, images), the first pixel being (y0, x0) of the padded ones.
-// Constants: LENGTH. 32 * LENGTH reads a pixel.
+// Constants: those of isoline/segments.h. 32 * LENGTH reads a pixel.
 // Shapes: padded (images, pny, pitch); directions, segments the same, but for a frame around that is not written: of a
 //   segment the mean relative to the pixel it leaves, and the sum of squared differences from that mean.
 

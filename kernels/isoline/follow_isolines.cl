@@ -2,8 +2,8 @@
 //
 // Reference: Perrot et al. 2014, sections 4.2 and 5.3, algorithm 3; hybrid: section 4.3, algorithm 4.
 // Grid: (nx, ny, images), the first pixel being (y0, x0) of the padded ones.
-// Constants: LENGTH; SEGMENTS, of the longest isoline; THICKNESS, lines that are averaged; HYBRID; ASIDE = 1 if the pixels
-//   averaged are not those that isolines are found in; SHOW = 1 yields classes, 2 directions, 0 pixels.
+// Constants: those of isoline/segments.h; SEGMENTS, of the longest isoline; THICKNESS, lines that are averaged; HYBRID;
+//   ASIDE = 1 if the pixels averaged are not those that isolines are found in; SHOW = 1 yields classes, 2 directions, 0 pixels.
 // Shapes: pixels (images, pny, pitch); padded (guides, pny, pitch), that of image modulo `guides`; directions, segments as first_segments writes them; out (images, out_ny, out_pitch),
 //   where the first pixel goes to (out_y0, out_x0).
 
@@ -31,7 +31,7 @@ static inline float levels_along(__global const float *pixels, int pitch, int di
 // Mean along the isoline of the pixel `here`, which belongs to it, relative to `own`, its value in `pixels`.
 static inline float isoline_mean(__global const float *padded, __global const float *pixels, int pitch, size_t here,
                                  __global const uchar *directions, __global const float2 *segments,
-                                 float most, float own)
+                                 float looks, float most, float own)
 {
     const float level = padded[here];
     int direction = directions[here];
@@ -46,8 +46,8 @@ static inline float isoline_mean(__global const float *padded, __global const fl
         direction = directions[here];
         const float2 next = segments[here];
         const Sample more = {LENGTH, padded[here] - level + next.x, next.y};
-        const Sample longer = joined(line, more);
-        if (!(log_ratio(line, more, longer.spread) < most))
+        const Sample longer = joined(line, more, level);
+        if (!(log_ratio(line, more, longer.spread, level, looks) < most))
             break;
         line = longer;
 #if ASIDE || THICKNESS > 1
@@ -64,7 +64,8 @@ static inline float isoline_mean(__global const float *padded, __global const fl
 __kernel void follow_isolines(__global const float *padded, __global const float *pixels, int guides, int pny, int pitch,
                               int y0, int x0, int ny, int nx,
                               __global const uchar *directions, __global const float2 *segments,
-                              float t_max, float t2_max, __global float *out, int out_ny, int out_pitch, int out_y0, int out_x0)
+                              float looks, float t_max, float t2_max,
+                              __global float *out, int out_ny, int out_pitch, int out_y0, int out_x0)
 {
     const int x = get_global_id(0);
     const int y = get_global_id(1);
@@ -83,12 +84,12 @@ __kernel void follow_isolines(__global const float *padded, __global const float
 #else
     const float own = pixels[here];
 #if HYBRID
-    const Edges edges = edges_around(padded + here, pitch, padded[here], t2_max);
+    const Edges edges = edges_around(padded + here, pitch, padded[here], looks, t2_max);
 #if SHOW == 1
     value = min(edges.edges, ISOLINE);
 #else
     if (edges.edges > 1)
-        value = own + isoline_mean(padded, pixels, pitch, here, directions, segments, t_max, own);
+        value = own + isoline_mean(padded, pixels, pitch, here, directions, segments, looks, t_max, own);
 #if ASIDE
     else if (edges.edges)
         value = own + rays_mean(pixels + here, pitch, edges.line, 5, own);
@@ -100,7 +101,7 @@ __kernel void follow_isolines(__global const float *padded, __global const float
 #endif
 #endif
 #else
-    value = own + isoline_mean(padded, pixels, pitch, here, directions, segments, t_max, own);
+    value = own + isoline_mean(padded, pixels, pitch, here, directions, segments, looks, t_max, own);
 #endif
 #endif
     out[(image * out_ny + out_y0 + y) * out_pitch + out_x0 + x] = value;

@@ -14,7 +14,7 @@ typedef struct {
 } Edges;
 
 // Means are relative to `level`, the grey level of the pixel at `pixels`.
-static inline Edges edges_around(__global const float *pixels, int pitch, float level, float most)
+static inline Edges edges_around(__global const float *pixels, int pitch, float level, float looks, float most)
 {
     Sample rays[8];
     #pragma unroll
@@ -25,10 +25,10 @@ static inline Edges edges_around(__global const float *pixels, int pitch, float 
     for (int line = 0; line < 8; ++line) {
         Sample own = {1.0f, 0.0f, 0.0f};
         for (int k = 0; k < 5; ++k)
-            own = joined(own, rays[(line + k) % 8]);
-        Sample other = joined(joined(rays[(line + 5) % 8], rays[(line + 6) % 8]), rays[(line + 7) % 8]);
-        const Sample both = joined(own, other);
-        if (log_ratio(own, other, both.spread) > most) {
+            own = joined(own, rays[(line + k) % 8], level);
+        Sample other = joined(joined(rays[(line + 5) % 8], rays[(line + 6) % 8], level), rays[(line + 7) % 8], level);
+        const Sample both = joined(own, other, level);
+        if (log_ratio(own, other, both.spread, level, looks) > most) {
             ++found.edges;
             found.line = line;
             found.beside = own.mean;

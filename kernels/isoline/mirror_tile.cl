@@ -8,15 +8,7 @@
 // Shapes: tile (images, tile_ny, tile_nx), whose first pixel is (tile_y, tile_x) of images of image_ny times image_nx pixels;
 //   padded, along_x, along_y (images, pny, pitch), whose first pixel is (y0, x0) of them. `share` is that of each neighbour.
 
-// Period 2 (n - 1); an image one pixel wide is the same everywhere.
-static inline int mirrored(int at, int n)
-{
-    if (at >= 0 && at < n)
-        return at;
-    const int period = max(2 * (n - 1), 1);
-    const int inside = ((at % period) + period) % period;
-    return n > 1 ? min(inside, period - inside) : 0;
-}
+#include "isoline/mirrored.h"
 
 __kernel void mirror_tile(__global const float *tile, int tile_ny, int tile_nx, int tile_y, int tile_x,
                           int image_ny, int image_nx, int y0, int x0, int pny, int pnx, int pitch,

@@ -15,6 +15,8 @@
 #define NEARBY 4.0f
 // Keeps the fit regular where all pixels that count lie on a line; squared pixels.
 #define RIDGE 10.0f
+// The least sum of two speckled levels.
+#define DARKEST 1e-30f
 
 __kernel void regress_levels(__global const float *pixels, __global const float *pilot, int guides, int pny, int pitch,
                              int y0, int x0, int ny, int nx, NOISE_ARGUMENTS,
@@ -31,7 +33,11 @@ __kernel void regress_levels(__global const float *pixels, __global const float 
     __global const float *pilots_here = pilot + (image % guides) * plane + inside;
     const float level = levels_here[0];
     const float own = pilots_here[0];
+#if SPECKLE == 1
+    const float unit = 2.0f / (GAUSSIAN(ALIKE) * relative);
+#else
     const float unit = over_noise(GAUSSIAN(ALIKE) * noise_of(NOISE, image % guides, inside, own));
+#endif
 
 #if OPPONENT
     const int frames = guides / 3;
@@ -53,7 +59,13 @@ __kernel void regress_levels(__global const float *pixels, __global const float 
         float rw = 0.0f, rwi = 0.0f, rwii = 0.0f, rv = 0.0f, rvi = 0.0f;
         #pragma unroll
         for (int i = -RADIUS; i <= RADIUS; ++i) {
+#if SPECKLE == 1
+            // Relative to the mean of both, so that it is as far from one to the other as back: their noise differs.
+            const float other = pilots_here[j * pitch + i];
+            const float apart = (other - own) / fmax(fabs(other + own), DARKEST) * unit;
+#else
             const float apart = (pilots_here[j * pitch + i] - own) * unit;
+#endif
             float eighth = apart * apart;
 #if OPPONENT
             const float of_luminance = (luminance[j * pitch + i] - luminance[0]) * luminance_unit;

@@ -3,15 +3,16 @@
 //
 // Reference: Perrot et al. 2014, section 4.1.
 // Grid: (nx, ny, images), the first pixel being (y0, x0) of the padded ones.
-// Constants: LENGTH; SEGMENTS, of the longest isoline; DEVIATION, most directions turned at an end; SHOW = 2 yields directions,
-//   0 pixels. 32 * (1 + (SEGMENTS - 1) * (2 * DEVIATION + 1)) segments a pixel.
+// Constants: those of isoline/segments.h; SEGMENTS, of the longest isoline; DEVIATION, most directions turned at an
+//   end; SHOW = 2 yields directions, 0 pixels. 32 * (1 + (SEGMENTS - 1) * (2 * DEVIATION + 1)) segments a pixel.
 // Shapes: pixels (images, pny, pitch); padded (guides, pny, pitch), that of image modulo `guides`; out (images, out_ny, out_pitch),
 //   where the first pixel goes to (out_y0, out_x0).
 
 #include "isoline/segments.h"
 
 __kernel void search_isolines(__global const float *padded, __global const float *pixels, int guides, int pny, int pitch,
-                              int y0, int x0, int ny, int nx, float t_max, __global float *out, int out_ny, int out_pitch, int out_y0, int out_x0)
+                              int y0, int x0, int ny, int nx, float looks, float t_max,
+                              __global float *out, int out_ny, int out_pitch, int out_y0, int out_x0)
 {
     const int x = get_global_id(0);
     const int y = get_global_id(1);
@@ -38,8 +39,8 @@ __kernel void search_isolines(__global const float *padded, __global const float
             int next = -1;
             for (int turn = -DEVIATION; turn <= DEVIATION; ++turn) {
                 const Sample more = segment(padded + at, pitch, turned(direction, turn), level);
-                const Sample longer = joined(line, more);
-                if (log_ratio(line, more, longer.spread) < t_max && longer.spread < chosen.spread) {
+                const Sample longer = joined(line, more, level);
+                if (log_ratio(line, more, longer.spread, level, looks) < t_max && longer.spread < chosen.spread) {
                     chosen = longer;
                     next = turned(direction, turn);
                 }

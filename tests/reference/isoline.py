@@ -7,6 +7,10 @@ open is settled here, and marked "convention".
 
 Convention: borders are mirrored, the last pixel is not repeated (numpy's "reflect"). What leaves
 the image goes on in its mirror image.
+
+With `looks` grey levels are those of speckle, of a gamma distribution of so many looks: the paper
+announces other noise than additive. A map of squares then holds the logarithms, and what was a
+variance is the mean of log(mean / grey level), half of the deviance of one look.
 """
 
 from __future__ import annotations
@@ -22,6 +26,10 @@ LOW_SLOPE, EDGE, ISOLINE = 0, 1, 2
 
 # What float64 may lose when a variance is made of sums, relative to the mean of the squares.
 ROUNDING = 1e-13
+
+# Of speckle, no level counts as less than such a part of the mean of its segment, nor than this.
+# Signs do not count.
+FAINTEST, DARKEST = 1 / 1024, 1e-30
 
 
 @dataclass(frozen=True)
@@ -49,13 +57,14 @@ def pi_pd(
     pixels: int = 25,
     t_max: float = 1.0,
     thickness: int = 1,
+    looks: float | None = None,
 ) -> np.ndarray:
     """Denoise an image by isolines with precomputed directions (section 4.2, algorithm 3).
 
     `length` and `pixels` are those of a segment and of the longest isoline, `t_max` is the largest
-    log-ratio at which an isoline goes on, `thickness` is 1 to 3 lines.
+    log-ratio at which an isoline goes on, `thickness` is 1 to 3 lines, `looks` that of speckle.
     """
-    return precomputed_isolines(image, length, pixels, t_max, thickness).mean
+    return precomputed_isolines(image, length, pixels, t_max, thickness, looks).mean
 
 
 def pi_pd_hybrid(
@@ -65,6 +74,7 @@ def pi_pd_hybrid(
     t_max: float = 1.0,
     t2_max: float = 2.0,
     window: str = "star",
+    looks: float | None = None,
 ) -> np.ndarray:
     """Denoise an image by means where nothing is seen, by isolines elsewhere (section 4.3).
 
@@ -72,7 +82,7 @@ def pi_pd_hybrid(
     8 * length + 1 pixels it has looked at: `window` is "square" or "star".
     """
     image = np.asarray(image, dtype=np.float64)
-    edges, sums, other_sums = edge_tests(image, length, t2_max)
+    edges, sums, other_sums = edge_tests(image, length, t2_max, looks)
     if window == "star":
         flat = (sums[0] + other_sums[0]) / (8 * length + 1)
     else:
@@ -81,19 +91,24 @@ def pi_pd_hybrid(
         flat = np.lib.stride_tricks.sliding_window_view(padded, (width, width)).mean((2, 3))
     # Where there is one edge, the sum over all edges is that of this one.
     beside = np.sum(edges * sums, axis=0) / (5 * length + 1)
-    isoline = pi_pd(image, length, pixels, t_max)
+    isoline = pi_pd(image, length, pixels, t_max, looks=looks)
     return np.choose(classes(edges), [flat, beside, isoline])
 
 
 def pi_ld(
-    image: np.ndarray, length: int = 5, pixels: int = 25, t_max: float = 1.0, deviation: int = 2
+    image: np.ndarray,
+    length: int = 5,
+    pixels: int = 25,
+    t_max: float = 1.0,
+    deviation: int = 2,
+    looks: float | None = None,
 ) -> np.ndarray:
     """Denoise an image by isolines that turn by at most `deviation` directions (section 4.1)."""
-    return searched_isolines(image, length, pixels, t_max, deviation).mean
+    return searched_isolines(image, length, pixels, t_max, deviation, looks).mean
 
 
 def first_segments(
-    image: np.ndarray, length: int, centre: bool = False
+    image: np.ndarray, length: int, centre: bool = False, looks: float | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the segment of least variance that leaves each pixel (algorithm 2).
 
@@ -106,18 +121,20 @@ def first_segments(
     sums : ndarray of float64, (2, y, x)
     """
     image = np.asarray(image, dtype=np.float64)
-    sums = segment_sums(image, length)
+    sums = segment_sums(image, length, looks=looks)
     if centre:
         own = np.stack([image, image**2])[:, None]
         spread = variance(length + 1, sums + own)
     else:
-        spread = variance(length, sums)
+        spread = variance(length, sums, looks)
     directions = spread.argmin(axis=0)
     best = np.take_along_axis(sums, directions[None, None], axis=1)[:, 0]
     return directions.astype(np.uint8), best
 
 
-def segment_sums(image: np.ndarray, length: int, aside: int = 0) -> np.ndarray:
+def segment_sums(
+    image: np.ndarray, length: int, aside: int = 0, looks: float | None = None
+) -> np.ndarray:
     """Return the sums of all segments that leave each pixel, an array (2, 32, y, x).
 
     With `aside` they are shifted by so many pixels to the left of where they point, or to the right
@@ -130,19 +147,24 @@ def segment_sums(image: np.ndarray, length: int, aside: int = 0) -> np.ndarray:
     left = np.roll(patterns, -DIRECTIONS // 4, axis=0)[:, :1]
     sums = np.zeros((2, DIRECTIONS, ny, nx))
     for direction, pattern in enumerate(patterns + aside * left):
-        for dy, dx in pattern + reach:
-            levels = padded[dy : dy + ny, dx : dx + nx]
-            sums[0, direction] += levels
-            sums[1, direction] += levels**2
+        levels = np.array([padded[dy : dy + ny, dx : dx + nx] for dy, dx in pattern + reach])
+        sums[0, direction] = levels.sum(axis=0)
+        if looks is None:
+            sums[1, direction] = (levels**2).sum(axis=0)
+        else:
+            least = np.maximum(FAINTEST * np.abs(levels.mean(axis=0)), DARKEST)
+            sums[1, direction] = np.log(np.maximum(np.abs(levels), least)).sum(axis=0)
     return sums
 
 
-def variance(number: int | np.ndarray, sums: np.ndarray) -> np.ndarray:
+def variance(number: int | np.ndarray, sums: np.ndarray, looks: float | None = None) -> np.ndarray:
     """Return the maximum-likelihood variance of `number` grey levels with the given sums.
 
     It is C_x2 / n - (C_x / n)^2; algorithm 3 prints it otherwise, by a slip. Written so that it is
     exact for whole numbers, where ties are frequent.
     """
+    if looks is not None:
+        return np.log(np.maximum(np.abs(sums[0]) / number, DARKEST)) - sums[1] / number
     return (number * sums[1] - sums[0] ** 2) / np.square(number)
 
 
@@ -151,6 +173,7 @@ def log_ratio(
     sums: np.ndarray,
     more: int | np.ndarray,
     more_sums: np.ndarray,
+    looks: float | None = None,
 ) -> np.ndarray:
     """Return how much two parts speak against one mean: what equation 8 compares with T_max.
 
@@ -161,9 +184,17 @@ def log_ratio(
     it is less than T_max, so that (8) is positive; an edge is seen where it is more than T2_max, so
     that (11) is negative.
 
+    Of speckle only means are unknown: 2 looks ((n + p) log mean - n log mean_n - p log mean_p).
+
     Convention: no variance counts as less than what rounding leaves of 0.
     """
     both, all_sums = number + more, sums + more_sums
+    if looks is not None:
+        one, two, three = (
+            n * np.log(np.maximum(np.abs(part[0]) / n, DARKEST))
+            for n, part in ((both, all_sums), (number, sums), (more, more_sums))
+        )
+        return 2 * looks * (one - two - three)
     one_mean = variance(both, all_sums)
     two_means = (number * variance(number, sums) + more * variance(more, more_sums)) / both
     least = np.maximum(ROUNDING * all_sums[1] / both, np.finfo(np.float64).tiny)
@@ -171,7 +202,12 @@ def log_ratio(
 
 
 def precomputed_isolines(
-    image: np.ndarray, length: int, pixels: int, t_max: float, thickness: int = 1
+    image: np.ndarray,
+    length: int,
+    pixels: int,
+    t_max: float,
+    thickness: int = 1,
+    looks: float | None = None,
 ) -> Isolines:
     """Follow isolines that turn wherever the best first segment of their last pixel points.
 
@@ -188,7 +224,7 @@ def precomputed_isolines(
     padded = np.pad(np.asarray(image, dtype=np.float64), reach, mode="reflect")
     ends = segment_patterns(length)[:, -1]
     # Maps are made of the mirrored image, not mirrored, so that directions fit there too.
-    directions, sums = first_segments(padded, length)
+    directions, sums = first_segments(padded, length, looks=looks)
     levels = sum(
         np.take_along_axis(segment_sums(padded, length, aside)[0], directions[None], axis=0)[0]
         for aside in (0, 1, -1)[:thickness]
@@ -201,7 +237,7 @@ def precomputed_isolines(
         dy, dx = np.moveaxis(ends[directions[y, x]], -1, 0)
         y, x = y + dy, x + dx
         segment = sums[:, y, x]
-        growing = growing & (log_ratio(number, walked, length, segment) < t_max)
+        growing = growing & (log_ratio(number, walked, length, segment, looks) < t_max)
         walked = np.where(growing, walked + segment, walked)
         total = np.where(growing, total + levels[y, x], total)
         number = np.where(growing, number + length, number)
@@ -210,7 +246,12 @@ def precomputed_isolines(
 
 
 def searched_isolines(
-    image: np.ndarray, length: int, pixels: int, t_max: float, deviation: int
+    image: np.ndarray,
+    length: int,
+    pixels: int,
+    t_max: float,
+    deviation: int,
+    looks: float | None = None,
 ) -> Isolines:
     """Follow an isoline in every first direction; take the most likely one of the longest.
 
@@ -218,14 +259,14 @@ def searched_isolines(
     """
     reach = pixels
     padded = np.pad(np.asarray(image, dtype=np.float64), reach, mode="reflect")
-    sums = segment_sums(padded, length)
+    sums = segment_sums(padded, length, looks=looks)
     y, x = np.indices(np.shape(image)) + reach
     number = np.zeros(y.shape, dtype=int)
     spread, mean = np.full(y.shape, np.inf), np.zeros(y.shape)
     directions = np.zeros(y.shape, dtype=np.uint8)
     for first in range(DIRECTIONS):
-        found, total = _extend(sums, first, (y, x), length, pixels, t_max, deviation)
-        likely = variance(found, total)
+        found, total = _extend(sums, first, (y, x), length, pixels, t_max, deviation, looks)
+        likely = variance(found, total, looks)
         better = (found > number) | ((found == number) & (likely < spread))
         number, spread = np.where(better, found, number), np.where(better, likely, spread)
         mean = np.where(better, (total[0] + image) / (found + 1), mean)
@@ -241,6 +282,7 @@ def _extend(
     pixels: int,
     t_max: float,
     deviation: int,
+    looks: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return lengths and sums of the isolines that leave pixels in one direction.
 
@@ -259,8 +301,9 @@ def _extend(
         for turn in range(-deviation, deviation + 1):
             candidate = (direction + turn) % DIRECTIONS
             segment = sums[:, candidate, y, x]
-            spread = variance(number + length, total + segment)
-            better = (log_ratio(number, total, length, segment) < t_max) & (spread < best)
+            spread = variance(number + length, total + segment, looks)
+            ratio = log_ratio(number, total, length, segment, looks)
+            better = (ratio < t_max) & (spread < best)
             best = np.where(better, spread, best)
             best_total = np.where(better, total + segment, best_total)
             best_direction = np.where(better, candidate, best_direction)
@@ -272,7 +315,7 @@ def _extend(
 
 
 def edge_tests(
-    image: np.ndarray, length: int, t2_max: float
+    image: np.ndarray, length: int, t2_max: float, looks: float | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Tell for eight lines through each pixel whether there is an edge beside them (algorithm 4).
 
@@ -286,13 +329,13 @@ def edge_tests(
         Of the grey levels of the own half-plane, and of the other one.
     """
     image = np.asarray(image, dtype=np.float64)
-    eighths = segment_sums(image, length)[:, ::4]
+    eighths = segment_sums(image, length, looks=looks)[:, ::4]
     own, other = np.empty((2, 2, 8, *image.shape))
     for line in range(8):
         turned = np.roll(eighths, -line, axis=1)
         own[:, line] = np.stack([image, image**2]) + turned[:, :5].sum(axis=1)
         other[:, line] = turned[:, 5:].sum(axis=1)
-    edges = log_ratio(5 * length + 1, own, 3 * length, other) > t2_max
+    edges = log_ratio(5 * length + 1, own, 3 * length, other, looks) > t2_max
     return edges, own[0], other[0]
 
 

@@ -199,7 +199,9 @@ class Isoline(Settings):
         if not self.soft:
             return 4.0 * 4 + 9
         # Padded pixels, pilot, fitted, lines both ways; residuals and directions by blocks.
-        return 4.0 * 5 + 17.25
+        own = 4.0 * 5 + 17.25
+        # Of speckle also the logarithm, padded and not; means along lines of both without planes.
+        return own + 4.0 * (2 if self.staircase else 3) * (self.relative_noise > 0)
 
     @property
     def operations_per_pixel(self) -> float:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import polygamma
 
 from napari_gpu_denoise.filters.channel_mix import ChannelMix
 from napari_gpu_denoise.filters.group_filter import Noisy, Pixels
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _CANDIDATES = 17
 # Blocks of 2 x 2 pixels that residuals are smoothed over, each way.
 _SMOOTHED = 2
+# Pixels around that tell how dark a speckled one may be, each way.
+_FLOOR = 2
 # Shape of a work-group on a GPU.
 _GROUP = (32, 8)
 _SHOW = {"image": 0, "classes": 1, "directions": 2}
@@ -33,7 +36,8 @@ class Margins:
 
     followed: int  # where isolines end
     fitted: int  # what planes are fitted to
-    looked_at: int  # all that is read
+    looked_at: int  # where lines and segments end
+    read: int  # all that is read
 
     @classmethod
     def of(cls, settings: Isoline) -> Margins:
@@ -43,14 +47,17 @@ class Margins:
             followed = settings.steps * settings.length
             fitted = followed + around
             # A block may begin a pixel before; lines are thickened by one each side.
-            return cls(followed, fitted, fitted + 1 + 2 * _SMOOTHED + settings.length + 1)
+            looked_at = fitted + 1 + 2 * _SMOOTHED + settings.length + 1
+            floor = _FLOOR if settings.relative_noise else 0
+            return cls(followed, fitted, looked_at, looked_at + floor)
         segments = max(settings.pixels // settings.length, 1)
-        return cls(0, around, around + segments * settings.length + 1)
+        looked_at = around + segments * settings.length + 1
+        return cls(0, around, looked_at, looked_at)
 
     @property
     def reach(self) -> Reach:
         """How far around a pixel the filter looks; blocks begin at even pixels of the image."""
-        each = self.looked_at + 1
+        each = self.read + 1
         return Reach(y=(each, each), x=(each, each))
 
 
@@ -127,12 +134,20 @@ class _Images:
         How many.
     noise : tuple
         Levels, variation and relative noise, as kernels take them.
+    speckle : int
+        What the relative noise is: 0 not used, 1 relative to the mean, 2 that of a logarithm.
     """
 
     buffer: Any
     along: tuple
     count: int
     noise: tuple
+    speckle: int
+
+    @property
+    def looks(self) -> np.float32:
+        """Looks of speckle, as kernels take them."""
+        return np.float32(self.noise[2] ** -2 if self.speckle == 1 else 0)
 
 
 class Plan:
@@ -171,10 +186,11 @@ class Plan:
             noisy = self._mix.begin(queue, noisy, run.launches)
         noise = (noisy.levels, variation, np.float32(settings.relative_noise))
         # Lines are looked at in the guide, and averaged in the channels if no planes are fitted.
-        guided = tile.channels > 1 and not run.opponent
+        speckle = int(settings.relative_noise > 0)
+        guided = (tile.channels > 1 and not run.opponent) or (speckle and settings.soft)
         lines = settings.soft and not (guided and settings.staircase)
-        count = tile.channels * frames
-        pixels = _Images(*run.mirrored("pixels", noisy.pixels.buffer, count, lines), count, noise)
+        count, given = tile.channels * frames, noisy.pixels.buffer
+        pixels = _Images(*run.mirrored("pixels", given, count, lines), count, noise, speckle)
         guide = self._guide(run, noisy, variation) if guided else pixels
         made = out
         if run.opponent:
@@ -185,16 +201,22 @@ class Plan:
         return run.launches
 
     def _guide(self, run: _Run, noisy: Noisy, variation) -> _Images:
-        """Return the one channel that isolines are found in."""
+        """Return what isolines are found in: one channel, the logarithm of speckle."""
         settings, tile = self.settings, run.padded.tile
-        mixed = self._mix.guide(run.queue, noisy, "isoline mixed", run.launches)
         frames = tile.t.size * tile.z.size
         relative = settings.relative_noise
-        if settings.guide < 0:
-            relative /= math.sqrt(tile.channels)
-        noise = (mixed.levels, variation, np.float32(relative))
-        made = run.mirrored("guide", mixed.pixels.buffer, frames, settings.soft)
-        return _Images(*made, frames, noise)
+        speckle = int(relative > 0)
+        if tile.channels > 1:
+            noisy = self._mix.guide(run.queue, noisy, "isoline mixed", run.launches)
+            if settings.guide < 0:
+                relative /= math.sqrt(tile.channels)
+        source = noisy.pixels.buffer
+        if speckle and settings.soft:
+            source, speckle = run.logarithm(source, frames), 2
+            relative = math.sqrt(polygamma(1, relative**-2))
+        noise = (noisy.levels, variation, np.float32(relative))
+        made = run.mirrored("guide", source, frames, settings.soft)
+        return _Images(*made, frames, noise, speckle)
 
     def _soft(self, run: _Run, pixels: _Images, guide: _Images, out) -> None:
         settings, margins = self.settings, self.margins
@@ -209,7 +231,7 @@ class Plan:
         residuals = self.arena.buffer("isoline residuals", maps * run.padded.plane)
         run.launch(
             "line_residuals",
-            {**lines, **run.noise_constants},
+            {**lines, **run.noise_constants(guide)},
             run.padded.blocks(margins.fitted, _SMOOTHED),
             guide.count,
             *(guide.buffer, *guide.along, *block),
@@ -246,7 +268,7 @@ class Plan:
             self._regress(run, pixels, guide, pilot, margins.followed, fitted, place)
         run.launch(
             "extend_isolines",
-            {**length, "STEPS": settings.steps, **run.noise_constants},
+            {**length, "STEPS": settings.steps, **run.noise_constants(pixels)},
             run.padded.region(0),
             pixels.count,
             *(fitted, found, i32(guide.count), *run.layout),
@@ -259,7 +281,7 @@ class Plan:
             {
                 "RADIUS": self.settings.staircase // 2,
                 "OPPONENT": int(run.opponent),
-                **run.noise_constants,
+                **run.noise_constants(guide),
             },
             run.padded.region(margin),
             pixels.count,
@@ -271,11 +293,8 @@ class Plan:
         settings, margins = self.settings, self.margins
         i32, f32 = np.int32, np.float32
         segments = max(settings.pixels // settings.length, 1)
-        constants = {
-            "LENGTH": settings.length,
-            "SEGMENTS": segments,
-            "SHOW": _SHOW[settings.show],
-        }
+        grey = {"LENGTH": settings.length, "SPECKLE": guide.speckle}
+        constants = {**grey, "SEGMENTS": segments, "SHOW": _SHOW[settings.show]}
         final = (*map(i32, run.padded.region(0)[2:]), i32(0), i32(0))
         # As in `_soft`, planes need a pilot of the guide alone.
         staircase = settings.staircase and settings.show == "image"
@@ -293,14 +312,15 @@ class Plan:
                 region,
                 averaged.count,
                 *given,
-                after=(f32(settings.t_max), made, *place),
+                after=(guide.looks, f32(settings.t_max), made, *place),
             )
         else:
             directions = self.arena.buffer("isoline directions", guide.count * run.padded.plane)
+            limits = (f32(settings.t_max), f32(settings.t2_max))
             sums = self.arena.buffer("isoline segments", 8 * guide.count * run.padded.plane)
             run.launch(
                 "first_segments",
-                {"LENGTH": settings.length},
+                grey,
                 run.padded.region(margins.looked_at - settings.length - 1),
                 guide.count,
                 *(guide.buffer, *run.layout),
@@ -317,7 +337,7 @@ class Plan:
                 region,
                 averaged.count,
                 *given,
-                after=(directions, sums, f32(settings.t_max), f32(settings.t2_max), made, *place),
+                after=(directions, sums, guide.looks, *limits, made, *place),
             )
         if staircase:
             self._regress(run, pixels, guide, made, 0, out, final)
@@ -341,10 +361,11 @@ class _Run:
         # A map is that of the luminance.
         self.opponent = plan.opponent and not plan.settings.yields_map
         self.layout = (np.int32(padded.shape[0]), np.int32(padded.pitch))
-        self.noise_constants = {
-            "SPECKLE": int(plan.settings.relative_noise > 0),
-            "SIGMA_MAP": int(is_map),
-        }
+        self.is_map = is_map
+
+    def noise_constants(self, images: _Images) -> dict[str, int]:
+        """Return those that tell what the noise of some images is."""
+        return {"SPECKLE": images.speckle, "SIGMA_MAP": int(self.is_map)}
 
     def images(self, name: str, count: int):
         """Return a buffer of padded float32 images."""
@@ -357,6 +378,17 @@ class _Run:
         kernel = self.plan.arena.kernel(f"isoline/{name}", constants)
         event = kernel(self.queue, sizes, group, *before, *map(np.int32, region), *after)
         self.launches.append((name, event))
+
+    def logarithm(self, source, count: int):
+        """Return the logarithm of the images of the tile."""
+        y, x = self.padded.tile.y, self.padded.tile.x
+        lengths = (y.source_size, x.source_size, y.source_start, x.source_start, y.length, x.length)
+        out = self.plan.arena.buffer("isoline logarithm", 4 * count * y.source_size * x.source_size)
+        kernel = self.plan.arena.kernel("isoline/take_logarithm", {})
+        sizes, group = self.plan.grid(x.source_size, y.source_size, count)
+        event = kernel(self.queue, sizes, group, source, *map(np.int32, lengths), out)
+        self.launches.append(("logarithm", event))
+        return out
 
     def mirrored(self, name: str, source, count: int, lines: bool = False) -> tuple[Any, tuple]:
         """Return padded images made of those of the tile, and with `lines` what `_Images` tells."""

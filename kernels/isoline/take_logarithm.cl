@@ -1,0 +1,40 @@
+// Logarithm of a speckled tile: there speckle is additive, and the same everywhere.
+//
+// The logarithm of a gamma variable falls far below its mean now and then, and that of 0 is infinite; so no pixel counts as less
+// than a quarter of the mean of 5 x 5 pixels around. Signs do not count.
+//
+// Reference: methods page, "speckle".
+// Grid: (tile_nx, tile_ny, images).
+// Constants: none. 25 reads a pixel.
+// Shapes: tile, logarithm (images, tile_ny, tile_nx), whose first pixel is (tile_y, tile_x) of images of image_ny times image_nx
+//   pixels. Two pixels on each side where the tile ends but the image does not are not what they are in the whole.
+
+#include "isoline/mirrored.h"
+
+#define FLOOR 0.25f
+// Where all is 0.
+#define DARKEST 1e-30f
+
+__kernel void take_logarithm(__global const float *tile, int tile_ny, int tile_nx, int tile_y, int tile_x,
+                             int image_ny, int image_nx, __global float *logarithm)
+{
+    const int x = get_global_id(0);
+    const int y = get_global_id(1);
+    if (x >= tile_nx || y >= tile_ny)
+        return;
+    const size_t first = (size_t)get_global_id(2) * tile_ny * tile_nx;
+    const float weights[5] = {0.0625f, 0.25f, 0.375f, 0.25f, 0.0625f};
+    float mean = 0.0f;
+    #pragma unroll
+    for (int j = -2; j <= 2; ++j) {
+        const int inside_y = clamp(mirrored(tile_y + y + j, image_ny) - tile_y, 0, tile_ny - 1);
+        __global const float *row = tile + first + (size_t)inside_y * tile_nx;
+        float of_row = 0.0f;
+        #pragma unroll
+        for (int i = -2; i <= 2; ++i)
+            of_row = fma(weights[i + 2], row[clamp(mirrored(tile_x + x + i, image_nx) - tile_x, 0, tile_nx - 1)], of_row);
+        mean = fma(weights[j + 2], of_row, mean);
+    }
+    const size_t here = first + (size_t)y * tile_nx + x;
+    logarithm[here] = log(fmax(fmax(fabs(tile[here]), FLOOR * fabs(mean)), DARKEST));
+}
