@@ -194,6 +194,45 @@ def picture_of_vbm3d() -> None:
     viewer.close()
 
 
+def pictures_of_isoline() -> None:
+    """Let the isoline filter show what it saw in a slice, and save its panel set to speckle."""
+    viewer = napari.Viewer(show=False)
+    window = viewer.window._qt_window
+    window.resize(*SIZE)
+    window.show()
+    viewer.open_sample(PLUGIN, "mri")
+    filters = item(item(viewer.window.layers_menu, "Filter").menu(), "Denoise (GPU)").menu()
+    item(filters, "Isoline (GPU Denoise)").trigger()
+    panel = viewer.window.dock_widgets["Isoline (GPU Denoise)"]
+    wait_for(lambda: panel.device.caption.text())
+    panel.sigma.automatic.setChecked(False)
+    panel.sigma.edit.setText("36")
+
+    def run() -> None:
+        panel.run_button.click()
+        wait_for(lambda: not panel.run_button.isEnabled())
+        wait_for(panel.run_button.isEnabled)
+        settle(1)
+
+    panel.maps.click()
+    run()
+    viewer.reset_view()
+    settle(1)
+    save(window, "napari_isoline")
+
+    viewer.layers.clear()
+    viewer.open_sample(PLUGIN, "ultrasound")
+    panel.reset_button.click()
+    panel.form.controls["noise"].value = "multiplicative"
+    run()
+    for section in panel.sections():
+        section.expand(animate=False)
+    window.resize(SIZE[0], SIZE[1] + 350)
+    settle(1)
+    save(panel, "panel_isoline")
+    viewer.close()
+
+
 def readme_picture() -> None:
     """Save noisy, denoised and residual side by side, at one grey scale each pair."""
     import matplotlib
@@ -227,10 +266,15 @@ def readme_picture() -> None:
 def main() -> None:
     """Make all pictures, or only some."""
     parser = argparse.ArgumentParser(description="Make the pictures of the documentation.")
-    parser.add_argument("--only", choices=("napari", "vbm3d", "readme"), help="make only these")
+    makers = {
+        "napari": napari_pictures,
+        "vbm3d": picture_of_vbm3d,
+        "isoline": pictures_of_isoline,
+        "readme": readme_picture,
+    }
+    parser.add_argument("--only", choices=tuple(makers), help="make only these")
     given = parser.parse_args()
     IMAGES.mkdir(parents=True, exist_ok=True)
-    makers = {"napari": napari_pictures, "vbm3d": picture_of_vbm3d, "readme": readme_picture}
     for name, make in makers.items():
         if given.only in (None, name):
             make()

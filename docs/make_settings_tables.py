@@ -75,6 +75,20 @@ CHANGES = {
         {"similar_basic": 25.0, "similar_final": 16.0},
         {"shared_noise": True},
     ),
+    "isoline": (
+        {"staircase": 0},
+        {"staircase": 7},
+        {"choice": "hard"},
+        {"method": "pi-pd"},
+        {"length": 3},
+        {"length": 8},
+        {"pixels": 5},
+        {"pixels": 45},
+        {"thickness": 1},
+        {"thickness": 3},
+        {"softness": 0.05},
+        {"softness": 0.2},
+    ),
 }
 
 

@@ -27,7 +27,7 @@ class Isoline(Settings):
 
     name: ClassVar[str] = "isoline"
     title: ClassVar[str] = "Isoline"
-    summary: ClassVar[str] = "Means along lines of equal grey level: the fastest, for live images"
+    summary: ClassVar[str] = "Means along lines of equal grey level: quick, for live images"
     presets: ClassVar[dict[str, dict]] = {
         "normal": {},
         "fine": {"staircase": 15},

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import polygamma
 
 from napari_gpu_denoise.filters.channel_mix import ChannelMix
 from napari_gpu_denoise.filters.group_filter import Noisy, Pixels
@@ -212,6 +211,8 @@ class Plan:
                 relative /= math.sqrt(tile.channels)
         source = noisy.pixels.buffer
         if speckle and settings.soft:
+            from scipy.special import polygamma
+
             source, speckle = run.logarithm(source, frames), 2
             relative = math.sqrt(polygamma(1, relative**-2))
         noise = (noisy.levels, variation, np.float32(relative))
