@@ -1,0 +1,376 @@
+"""Noise models: the same noise everywhere after stabilising, and no bias on the way back."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy.interpolate import BSpline
+from scipy.ndimage import uniform_filter
+from scipy.optimize import least_squares
+from scipy.stats import gamma, norm, poisson, rice
+
+from napari_gpu_denoise import Gaussian, NoiseModel, PoissonGaussian, Rician, Speckle
+from napari_gpu_denoise.errors import ImageError, SettingsError
+from napari_gpu_denoise.noise import stabilising
+
+ALL = [Gaussian(3.0), PoissonGaussian(0.28, 3.1, 14.7), Rician(6.5), Speckle(4.0)]
+each_model = pytest.mark.parametrize("model", ALL, ids=lambda model: model.name)
+
+MEANS = [0, 0.01, 0.1, 0.3, 0.5, 1, 2, 3, 5, 7, 10, 20, 50, 100, 200, 300, 500, 1000]
+SIGNALS = [0, 0.05, 0.2, 0.5, 0.8, 1, 1.5, 2, 3, 4, 5.5, 6, 7, 10, 20, 39.9, 40.1, 50]
+
+# Noise as values and their probabilities: what the models are checked against knows none of their
+# tables, and sums the probabilities of SciPy instead of integrating.
+
+
+def photons(model, mean):
+    """Return grey levels and their probabilities; `mean` is counted from the offset."""
+    expected = mean / model.gain
+    spread = 9 * np.sqrt(expected)
+    counts = np.arange(max(0, int(expected - spread) - 10), int(expected + spread) + 30)
+    chances = poisson.pmf(counts, expected)
+    if model.read_noise == 0:
+        return model.offset + model.gain * counts, chances
+    normal = np.linspace(-8, 8, 801)
+    weights = norm.pdf(normal) / norm.pdf(normal).sum()
+    levels = model.offset + model.gain * counts[:, None] + model.read_noise * normal
+    return levels, chances[:, None] * weights
+
+
+def magnitudes(model, signal):
+    """Return grey levels and their probabilities; `signal` is in units of sigma."""
+    edges = np.linspace(max(0, signal - 8.5), signal + 8.5, 8001)
+    # Differences of the distribution function are exact however narrow it is.
+    chances = np.diff(rice.cdf(edges, signal))
+    return model.sigma * (edges[1:] + edges[:-1]) / 2, chances / chances.sum()
+
+
+def moments(values, chances):
+    mean = (chances * values).sum()
+    return mean, np.sqrt((chances * (values - mean) ** 2).sum())
+
+
+def stabilised(model, noise):
+    levels, chances = noise
+    return moments(model.stabilise(levels).astype(float), chances)
+
+
+@pytest.mark.parametrize("read", [0, 0.1, 0.5, 1, 3, 10, 50])
+@pytest.mark.parametrize("gain", [0.05, 0.28, 1, 3.5, 20])
+def test_photons_come_back_unbiased(gain, read):
+    model = PoissonGaussian(gain, read, 14.7)
+    for mean in MEANS:
+        expected, _ = stabilised(model, photons(model, mean))
+        error = model.unstabilise(expected) - 14.7 - mean
+        assert abs(error) <= 5e-4 * np.sqrt(gain * mean + read**2) + 2e-6, mean
+
+
+def test_the_algebraic_inverse_is_biased():
+    """The test above means something: the inverse one would write down at first fails it."""
+    model = PoissonGaussian(1, 0)
+    expected, deviation = stabilised(model, photons(model, 5))
+    assert 5 - (expected**2 / 4 - 0.375) > 0.1 * np.sqrt(5)
+    assert deviation == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize(("gain", "read"), [(0.28, 0), (2, 1), (1, 20)])
+def test_drawn_photons_come_back_unbiased(gain, read):
+    rng = np.random.default_rng(7)
+    model = PoissonGaussian(gain, read, 100)
+    for mean in (0.5, 4, 60, 900):
+        image = 100 + gain * rng.poisson(mean / gain, 400_000) + read * rng.normal(size=400_000)
+        found = model.unstabilise(model.stabilise(image).mean(dtype=float))
+        assert abs(found - 100 - mean) < 0.01 * np.sqrt(gain * mean + read**2), mean
+
+
+@pytest.mark.parametrize("read", [0, 0.25, 0.5, 1, 1.5, 2, 3, 4, 8, 40])
+def test_deviation_of_stabilised_photons(read):
+    model = PoissonGaussian(2, 2 * read)
+    for electrons in (0, 0.5, 1, 2, 4, 6, 10, 30, 100):
+        _, deviation = stabilised(model, photons(model, 2 * electrons))
+        assert deviation < 1.1
+        if electrons >= 6 or read >= 4:
+            assert deviation == pytest.approx(1, abs=0.0205), electrons
+        elif electrons >= 2:
+            assert deviation == pytest.approx(1, abs=0.06), electrons
+
+
+@pytest.mark.parametrize("read", [0, 0.3, 1, 30])
+def test_no_light_gives_no_negative_counts(read):
+    model = PoissonGaussian(1.5, read, 10)
+    image = 10 + read * np.random.default_rng(0).normal(size=(200, 200))
+    image[:9] = -1e6
+    back = model.unstabilise(model.stabilise(image))
+    assert np.isfinite(back).all()
+    assert back.min() == 10
+    assert (model.unstabilise(np.float32([-50, -1, 0])) == 10).all()
+    assert model.stabilise(np.float32([-1e6])) == 0
+    nothing = model.unstabilise(model.stabilise(np.full(5, 10, np.uint8)))
+    if read == 0:
+        assert nothing == pytest.approx(10, abs=1e-6)
+
+
+@pytest.mark.parametrize("read", [0, 0.3, 0.5, 1, 3, 7, 19.9, 20.1, 1e3, 1e4, 1e5])
+def test_the_way_back_is_smooth(read):
+    """Where the table ends and the expansion takes over there is no step, and it always grows."""
+    least = stabilising.expected_anscombe(np.zeros(1), read)[0]
+    given = np.linspace(least, least + 100, 200_001)
+    electrons = stabilising.unbiased_electrons(given, read)
+    slope = np.diff(electrons) / np.diff(given)
+    assert (slope > 0).all()
+    # The slope is half the stabilised value, or near the start a little more.
+    assert (np.abs(slope - given[1:] / 2) < 0.4 + 0.01 * given[1:]).all()
+    assert 0 <= electrons[0] < 1e-5 * max(read, 1)
+    # What the table adds has died out where it ends: the expansion is right on its own.
+    assert abs(stabilising._photon_curve(read).value[-1]) < 1e-5 * max(read, 1)
+
+
+def test_parameters_only_scale():
+    """Grey levels of another unit and origin give the same stabilised image."""
+    one, other = PoissonGaussian(1, 2), PoissonGaussian(0.25, 0.5, 1000)
+    image = np.random.default_rng(0).poisson(9.0, (50, 50)).astype(float)
+    first, second = one.stabilise(image), other.stabilise(1000 + image / 4)
+    assert first == pytest.approx(second, abs=1e-6)
+    assert one.unstabilise(first) == pytest.approx(4 * (other.unstabilise(first) - 1000), abs=1e-3)
+    wide = 30 * np.random.default_rng(0).random((50, 50))
+    assert Rician(3.0).stabilise(3 * wide) == pytest.approx(Rician(1.0).stabilise(wide), rel=1e-6)
+
+
+def test_read_noise_alone_is_gaussian():
+    """With hardly any gain the stabilised image is the image over the read noise, up to a shift."""
+    model = PoissonGaussian(1e-3, 5)
+    image = np.linspace(0, 40, 50)
+    assert np.diff(model.stabilise(image)) == pytest.approx(np.diff(image) / 5, rel=5e-3)
+
+
+@pytest.mark.parametrize("sigma", [0.02, 6.65])
+def test_signals_come_back_unbiased(sigma):
+    model = Rician(sigma)
+    for signal in SIGNALS:
+        expected, deviation = stabilised(model, magnitudes(model, signal))
+        assert abs(model.unstabilise(expected) / sigma - signal) < 2e-3 * deviation, signal
+
+
+def test_deviation_of_stabilised_magnitudes():
+    model = Rician(4.0)
+    for signal in SIGNALS:
+        _, deviation = stabilised(model, magnitudes(model, signal))
+        if signal >= 1:
+            assert deviation == pytest.approx(1, abs=0.012), signal
+        else:
+            assert 0.925 < deviation < 1, signal
+    assert stabilised(model, magnitudes(model, 0.5))[1] == pytest.approx(0.953, abs=0.002)
+
+
+def test_stabilised_background_is_symmetric():
+    """Filters take a long tail for signal: the Rayleigh distribution has a skewness of 0.63."""
+    model = Rician(1.0)
+    levels, chances = magnitudes(model, 0)
+    values = model.stabilise(levels).astype(float)
+    mean, deviation = moments(values, chances)
+    assert abs((chances * (values - mean) ** 3).sum()) / deviation**3 < 0.1
+
+
+def test_the_curve_of_magnitudes_grows_smoothly():
+    at = np.linspace(0, 12, 40_001)
+    slope = np.diff(stabilising.stabilised_magnitude(at)) / np.diff(at)
+    assert slope.min() > 0.6
+    assert slope.max() < 2.1
+    assert np.abs(np.diff(slope)).max() < 0.03, "no step where the asymptote takes over"
+    assert stabilising.stabilised_magnitude(np.array([-3.0])) == stabilising.stabilised_magnitude(
+        np.zeros(1)
+    )
+
+
+def test_the_curve_of_magnitudes_is_the_one_fitted():
+    signal = np.arange(0, 8, 0.05)
+    magnitude, chances = stabilising.rice(signal)
+    end, free = stabilising._SPLINE_END, len(stabilising._SPLINE)
+    knots = np.concatenate([[0.0] * 3, np.linspace(0, end, free + 1), [end] * 3])
+    splines = BSpline(knots, np.eye(free + 3)[:, :free], 3, extrapolate=False)(magnitude)
+    splines = np.nan_to_num(splines)
+    start = stabilising.smooth_root(magnitude)
+    weight, faint = np.where(signal >= 1, 1, 0.1), signal < 1
+
+    def residuals(coefficients):
+        values = start + splines @ coefficients
+        offset = values - (chances * values).sum(axis=1)[:, None]
+        variance = (chances * offset**2).sum(axis=1)
+        skewness = (chances * offset**3).sum(axis=1) / variance**1.5
+        return np.concatenate(
+            [
+                weight * (np.sqrt(variance) - 1),
+                0.03 * skewness[faint],
+                0.01 * np.diff(coefficients, 2),
+            ]
+        )
+
+    found = least_squares(residuals, np.zeros(free)).x
+    assert found == pytest.approx(stabilising._SPLINE, abs=1e-3)
+
+
+def test_background_of_magnitudes():
+    """A linear filter leaves errors of both signs; only with their signs do they cancel."""
+    rng = np.random.default_rng(0)
+    model = Rician(5.0)
+    image = 5 * np.hypot(*rng.normal(size=(2, 1000, 1000)))
+    filtered = uniform_filter(model.stabilise(image), 15)
+    plain, signed = model.unstabilise(filtered), model.unstabilise(filtered, signed=True)
+    assert plain.min() == 0
+    assert plain.mean() / 5 > 0.1
+    assert abs(signed.mean()) / 5 < 0.02
+    assert (plain == np.maximum(signed, 0)).all()
+    assert uniform_filter(image, 15).mean() / 5 == pytest.approx(1.253, abs=0.005)
+
+
+@pytest.mark.parametrize("looks", [0.5, 1, 2.7, 4, 50])
+def test_speckle_comes_back_unbiased(looks):
+    model = Speckle(looks)
+    edges = np.linspace(0, 1, 200_001)
+    factors = gamma.ppf((edges[1:] + edges[:-1]) / 2, looks, scale=1 / looks)
+    for mean in (1e-3, 1, 1000):
+        expected, deviation = moments(model.stabilise(mean * factors).astype(float), 1 / 200_000)
+        assert model.unstabilise(expected) == pytest.approx(mean, rel=1e-3 / np.sqrt(looks))
+        assert deviation == pytest.approx(model.sigma_after, rel=2e-3)
+    assert np.exp(expected) != pytest.approx(mean, rel=0.009)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32, np.float64])
+def test_zeros_of_speckle(dtype):
+    image = np.full((20, 20), 100, dtype)
+    image[:5] = 0
+    if np.dtype(dtype).kind != "u":
+        image[0] = -7
+    image[9] = 2
+    log = Speckle(4.0).stabilise(image)
+    assert np.isfinite(log).all()
+    assert log[9, 0] == pytest.approx(np.log(2))
+    assert log.min() == log[0, 0] == log[4, 0] <= log[9, 0]
+    back = Speckle(4.0).unstabilise(log)
+    assert back.min() > 0
+    if np.dtype(dtype).kind in "iu":
+        assert np.rint(back[0, 0]) == 0
+    empty = Speckle(1.0).unstabilise(Speckle(1.0).stabilise(np.zeros((3, 3), dtype)))
+    assert (np.abs(empty) < 0.5).all()
+
+
+def test_gaussian_noise_stays_as_it_is():
+    image = np.random.default_rng(0).normal(50, 3, (20, 20)).astype(np.float32)
+    model = Gaussian(3)
+    assert model.sigma_after == 3
+    assert (model.stabilise(image) == image).all()
+    assert (model.unstabilise(image) == image).all()
+    assert not np.shares_memory(model.stabilise(image), image)
+    assert Gaussian(0).sigma_after == 0
+
+
+def test_variances():
+    means = np.array([0.0, 14.7, 114.7])
+    assert Gaussian(3).variance(means) == pytest.approx([9, 9, 9])
+    assert ALL[1].variance(means) == pytest.approx([9.61, 9.61, 37.61])
+    assert Speckle(4).variance(means) == pytest.approx(means**2 / 4)
+    for signal in (0, 0.7, 3, 12, 60):
+        mean, deviation = moments(*magnitudes(Rician(2.0), signal))
+        assert Rician(2.0).variance(mean) == pytest.approx(deviation**2, rel=1e-3)
+    assert Rician(2.0).variance(0) == pytest.approx(4 * (2 - np.pi / 2), rel=1e-5)
+    for model in ALL:
+        assert model.variance(means).dtype == np.float64
+        assert np.shape(model.variance(20.0)) == ()
+        assert model.variance(np.full((2, 3), 20)).shape == (2, 3)
+
+
+@each_model
+@pytest.mark.parametrize("dtype", ["u1", ">u2", "i4", "u8", "f2", ">f4", "f8"])
+def test_arrays_of_any_kind(model, dtype):
+    whole = np.random.default_rng(0).integers(1, 255, (3, 40, 50))
+    image = whole.astype(dtype)[:, ::2, ::-1]
+    image.flags.writeable = False
+    before = image.tobytes()
+    shown = model.stabilise(image)
+    assert (shown == model.stabilise(whole.astype(float))[:, ::2, ::-1]).all()
+    kept = shown.copy()
+    for result in (shown, model.unstabilise(shown)):
+        assert result.dtype == np.float32
+        assert result.dtype.isnative
+        assert result.shape == image.shape
+    assert (shown == kept).all()
+    assert image.tobytes() == before
+
+
+@each_model
+def test_large_images_are_cut_without_a_trace(model):
+    image = np.random.default_rng(0).uniform(1, 300, (700, 1100))
+    large = model.stabilise(image)
+    assert (large[331] == model.stabilise(image[331])).all()
+    assert (model.unstabilise(large)[331] == model.unstabilise(large[331])).all()
+
+
+@each_model
+def test_nonfinite_pixels_stay_where_they_are(model):
+    image = np.full((6, 7), 30.0)
+    image[2, 3] = np.nan
+    image[4, 4] = np.inf
+    back = model.unstabilise(model.stabilise(image))
+    assert np.isnan(back[2, 3])
+    assert back[4, 4] == np.inf
+    assert np.isfinite(back).sum() == 40
+
+
+@each_model
+@pytest.mark.parametrize("image", [np.zeros((0, 3)), np.zeros((2, 2), bool), np.zeros(2, complex)])
+def test_arrays_that_are_no_images(model, image):
+    with pytest.raises(ImageError):
+        model.stabilise(image)
+    with pytest.raises(ImageError):
+        model.unstabilise(image)
+
+
+@each_model
+def test_models_as_dictionaries(model):
+    values = json.loads(json.dumps(model.as_dict()))
+    assert values["model"] == model.name
+    assert NoiseModel.from_dict(values) == type(model).from_dict(values) == model
+    assert hash(NoiseModel.from_dict(values)) == hash(model)
+    assert "\n" not in model.summary()
+    for value in list(values.values())[1:]:
+        assert f"{value:g}" in model.summary()
+
+
+def test_dictionaries_that_fit_no_model():
+    with pytest.raises(SettingsError, match="gaussian or poisson-gaussian or rician or speckle"):
+        NoiseModel.from_dict({"model": "salt", "sigma": 3})
+    with pytest.raises(SettingsError, match="give rician"):
+        Rician.from_dict({"model": "gaussian", "sigma": 3})
+    with pytest.raises(SettingsError, match="give gain, read_noise, offset"):
+        NoiseModel.from_dict({"model": "poisson-gaussian", "sigma": 3})
+    with pytest.raises(SettingsError, match="nothing does not describe"):
+        NoiseModel.from_dict({"model": "rician"})
+
+
+@pytest.mark.parametrize(
+    ("model", "values", "said"),
+    [
+        (Gaussian, (-1,), "sigma=-1"),
+        (Gaussian, (np.inf,), "sigma=inf"),
+        (PoissonGaussian, (0, 1), "gain=0"),
+        (PoissonGaussian, (1, -1), "read_noise=-1"),
+        (PoissonGaussian, (1, 1, np.nan), "offset=nan"),
+        (PoissonGaussian, (1e-9, 1), r"Gaussian\(sigma=1\)"),
+        (Rician, (0,), "above 0"),
+        (Speckle, ("many",), "looks='many'"),
+        (Speckle, (None,), "looks=None"),
+    ],
+)
+def test_parameters_out_of_bounds(model, values, said):
+    with pytest.raises(SettingsError, match=said):
+        model(*values)
+
+
+def test_parameters_are_plain_numbers():
+    model = PoissonGaussian(np.float32(0.5), np.int64(3))
+    assert type(model.gain) is type(model.read_noise) is float
+    assert model == PoissonGaussian(0.5, 3.0)
+    with pytest.raises(AttributeError):
+        model.gain = 3
