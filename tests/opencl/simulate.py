@@ -85,24 +85,26 @@ SETTINGS["vbm3d"] = tuple(
 # Both choices, all methods and noises; joint channels, with planes of the guide and without.
 _SHORT = {"length": 2, "pixels": 6, "staircase": 3}
 SETTINGS["isoline"] = (
-    _SHORT,
+    {**_SHORT, "pixels": 2},
     {**_SHORT, "channels": "joint", "thickness": 1},
     {**_SHORT, "channels": "joint", "staircase": 0, "noise": "multiplicative", "guide": 1},
-    {**_SHORT, "pixels": 2, "method": "pi-pd", "noise": "multiplicative"},
+    {**_SHORT, "method": "pi-pd", "noise": "multiplicative"},
     {**_SHORT, "show": "classes"},
     {**_SHORT, "choice": "hard", "thickness": 3},
     {**_SHORT, "choice": "hard", "channels": "joint", "staircase": 0},
-    {**_SHORT, "choice": "hard", "method": "pi-pd", "thickness": 1, "staircase": 0},
+    {**_SHORT, "choice": "hard", "method": "pi-pd", "noise": "multiplicative"},
     {**_SHORT, "method": "pi-ld", "deviation": 1},
     {**_SHORT, "method": "pi-ld", "channels": "joint", "staircase": 0, "pixels": 4},
+    {**_SHORT, "channels": "opponent"},
 )
 CASES = {
     "nl_means": ((0, "YX"), (0, "TYX"), (0, "ZYX"), (1, "YX"), (1, "TYX"), (2, "YX")),
     "bm3d": ((0, "YX"), (0, "TYX"), (1, "CYX"), (2, "CYX")),
     "vbm3d": ((0, "TYX"), (1, "TCYX")),
     "isoline": (
-        *((0, "YX"), (1, "CYX"), (2, "CYX"), (3, "ZYX"), (4, "YX")),
+        *((0, "YX"), (1, "CYX"), (2, "CYX"), (3, "ZYX"), (4, "TYX")),
         *((5, "YX"), (6, "CYX"), (7, "TYX"), (8, "ZYX"), (9, "CYX")),
+        (10, "SYX"),
     ),
 }
 # What runs leave behind is kept by the identity of their session: no two may have the same.
@@ -115,8 +117,8 @@ SHAPES = {
     "vbm3d": {"TYX": ((3, 9, 12), 1000), "TCYX": ((2, 2, 8, 9), 1000)},
     # In isolines of 6 pixels images of 3 are mirrored several times.
     "isoline": {
-        **{"YX": ((41, 11), 400), "CYX": ((2, 7, 6), 1000)},
-        **{"ZYX": ((2, 3, 1), 1000), "TYX": ((2, 5, 9), 1000)},
+        **{"YX": ((31, 7), 210), "CYX": ((2, 7, 6), 1000)},
+        **{"ZYX": ((2, 3, 1), 1000), "TYX": ((2, 5, 6), 1000), "SYX": ((3, 5, 4), 1000)},
     },
 }
 

@@ -1,0 +1,429 @@
+"""The isoline filter on a device against the slow ones in NumPy, and what it gives."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import product
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from filters.slow_isoline import slow
+from napari_gpu_denoise.axes import Levels, arrange
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.filters import isoline_plan
+from napari_gpu_denoise.filters.isoline import Isoline
+from napari_gpu_denoise.opencl.memory import borrow
+from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.pipeline import Pipeline
+from napari_gpu_denoise.sigma import FrameSigma
+from napari_gpu_denoise.tile_sizes import bytes_per_pixel
+from napari_gpu_denoise.tiles import Span, Tile, split_span
+from reference import isoline as literal
+from reference import isoline_soft as reference
+from scenes import noisy, psnr, scene
+
+SIGMA = 20.37
+PAPER = {"choice": "hard", "thickness": 1, "staircase": 0}
+
+
+def agree(out, expected, sigma=SIGMA) -> None:
+    """Check an image of the device against that of a reference.
+
+    Grey levels in float32 are 1e-5 off. Now and then the last bit of a float decides which of two
+    directions is taken, or whether an isoline goes on: that is seen in a pixel or two.
+    """
+    error = np.abs(np.asarray(out, np.float64) - expected) / sigma
+    assert np.mean(error > 5e-5) <= 0.002, (np.mean(error > 5e-5), error.max())
+    assert error.max() < 3
+
+
+def run(image, sigma=SIGMA, **changes) -> np.ndarray:
+    options = {k: changes.pop(k) for k in ("device", "axes", "memory_limit") if k in changes}
+    return gd.denoise(image, Isoline(**changes), sigma, **options).image
+
+
+# The weighted filter
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"method": "pi-pd"},
+        {"method": "pi-pd", "staircase": 0, "thickness": 1},
+        {"staircase": 0},
+        {"staircase": 0, "pixels": 5},
+        {"staircase": 5, "pixels": 5},
+        {"staircase": 9},
+        {"staircase": 15},
+        {"thickness": 1},
+        {"thickness": 3},
+        {"thickness": 3, "staircase": 0, "method": "pi-pd"},
+        {"length": 2, "pixels": 2},
+        {"length": 2, "pixels": 37},
+        {"length": 3, "pixels": 9, "staircase": 3},
+        {"length": 7, "pixels": 50},
+        {"length": 10, "pixels": 100, "staircase": 21},
+        {"softness": 0.001},
+        {"softness": 3.0, "staircase": 5},
+    ],
+    ids=str,
+)
+def test_every_setting_does_what_it_does_in_the_reference(device, changes):
+    image, settings = noisy(40, 45, sigma=SIGMA), Isoline(**changes)
+    agree(run(image, device=device, **changes), slow(image, settings, SIGMA))
+
+
+@pytest.mark.parametrize("sigma", [0.5, 5.0, 80.0])
+def test_noise_that_is_not_what_was_told(device, sigma):
+    """What fits too badly is given back: pilots are mixed with the noisy pixels."""
+    image = noisy(40, 45, sigma=SIGMA)
+    for changes in ({}, {"staircase": 0, "pixels": 5}):
+        agree(run(image, sigma, device=device, **changes), slow(image, Isoline(**changes), sigma))
+
+
+@pytest.mark.parametrize("sigma", [1e-38, 1e-30, 1e-17, 1e-9])
+def test_next_to_no_noise_leaves_the_pixels(device, sigma):
+    """Squares of what is missed, in units of it, are beyond float32."""
+    image = noisy(40, 45, sigma=SIGMA)
+    for changes in ({}, {"staircase": 0}, {"method": "pi-pd"}):
+        out = run(image, sigma, device=device, **changes)
+        np.testing.assert_allclose(out, image, rtol=1e-6)
+
+
+@pytest.mark.parametrize("choice", ["soft", "hard"])
+@pytest.mark.parametrize("staircase", [0, 5, 9])
+def test_a_map_of_sigma_is_that_of_the_reference(device, choice, staircase):
+    image = noisy(40, 45, sigma=SIGMA)
+    y, x = np.indices(image.shape)
+    sigma = 12.3717 + 0.2113 * x + 9.1339 * (y > 22)
+    changes = {"choice": choice, "staircase": staircase}
+    agree(run(image, sigma, device=device, **changes), slow(image, Isoline(**changes), sigma))
+
+
+def test_pixels_without_noise_stay_and_others_see_them(device):
+    image = noisy(44, 60, sigma=SIGMA)
+    sigma = np.where(np.indices(image.shape)[1] < 30, SIGMA, 0.0)
+    out = run(image, sigma, device=device)
+    np.testing.assert_array_equal(out[:, 30:], image[:, 30:])
+    assert np.all(np.isfinite(out))
+    # Where a pixel without noise makes every direction a bad one, rounding chooses it.
+    agree(out[:, :18], reference.isoline_soft(image, sigma, Isoline())[:, :18])
+    assert np.std(out[:, :30] - image[:, :30]) > 0.5 * SIGMA
+
+
+@pytest.mark.parametrize("changes", [{}, {"method": "pi-pd"}, {"length": 3}, {"thickness": 1}])
+def test_what_it_saw_is_what_the_reference_saw(device, changes):
+    image = noisy(41, 46, sigma=SIGMA)
+    image[:, 25:] += 90
+    maps = reference.maps(image, SIGMA, Isoline(**changes))
+    for show, expected in (("classes", maps.classes), ("directions", maps.directions)):
+        out = run(image, device=device, show=show, **changes)
+        assert np.mean(out != expected) <= 0.003
+    assert set(np.unique(maps.classes)) == ({0, 1, 2} if "method" not in changes else {2})
+
+
+# The literal methods
+
+
+@pytest.mark.parametrize("method", ["hybrid", "pi-pd", "pi-ld"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"length": 2, "pixels": 2},
+        {"length": 2, "pixels": 21},
+        {"length": 3, "pixels": 11, "t_max": 5.0},
+        {"length": 7, "pixels": 35, "t_max": 0.2},
+        {"length": 10, "pixels": 20},
+        {"staircase": 5},
+        {"staircase": 9, "pixels": 15},
+        {"staircase": 15, "pixels": 5},
+    ],
+    ids=str,
+)
+def test_methods_to_the_letter(device, method, changes):
+    image, settings = noisy(33, 38, sigma=SIGMA), Isoline(method=method, **{**PAPER, **changes})
+    agree(gd.denoise(image, settings, SIGMA, device=device).image, slow(image, settings, SIGMA))
+
+
+@pytest.mark.parametrize("method", ["hybrid", "pi-pd"])
+@pytest.mark.parametrize("thickness", [2, 3])
+@pytest.mark.parametrize("staircase", [0, 9])
+def test_thick_isolines_to_the_letter(device, method, thickness, staircase):
+    changes = {"method": method, "thickness": thickness, "staircase": staircase}
+    image, settings = noisy(40, 45, sigma=SIGMA), Isoline(choice="hard", **changes)
+    agree(gd.denoise(image, settings, SIGMA, device=device).image, slow(image, settings, SIGMA))
+
+
+@pytest.mark.parametrize("t2_max", [0.5, 6.0, 20.0])
+def test_thresholds_of_edges_to_the_letter(device, t2_max):
+    image = noisy(40, 45, sigma=SIGMA)
+    image[:, 25:] += 90
+    settings = Isoline(**PAPER, t2_max=t2_max)
+    agree(gd.denoise(image, settings, SIGMA, device=device).image, slow(image, settings, SIGMA))
+    classes = gd.denoise(image, dataclasses.replace(settings, show="classes"), SIGMA, device=device)
+    edges, *_ = literal.edge_tests(image, 5, t2_max)
+    assert np.mean(classes.image != literal.classes(edges)) <= 0.003
+    assert len(np.unique(classes.image)) == 3
+
+
+@pytest.mark.parametrize("deviation", [0, 1, 5, 16])
+def test_deviations_to_the_letter(device, deviation):
+    image = noisy(30, 34, sigma=SIGMA)
+    settings = Isoline(**PAPER, method="pi-ld", deviation=deviation, t_max=3.0)
+    agree(gd.denoise(image, settings, SIGMA, device=device).image, slow(image, settings, SIGMA))
+
+
+def test_directions_to_the_letter(device):
+    image = noisy(40, 45, sigma=SIGMA)
+    for method, found in (
+        ("pi-pd", literal.precomputed_isolines(image, 5, 25, 1.0).directions),
+        ("pi-ld", literal.searched_isolines(image, 5, 25, 1.0, 2).directions),
+    ):
+        out = run(image, device=device, **PAPER, method=method, show="directions")
+        assert np.mean(out != found) <= 0.003
+    assert (run(image, device=device, **PAPER, method="pi-pd", show="classes") == 2).all()
+
+
+@pytest.mark.parametrize("method", ["hybrid", "pi-pd"])
+def test_ties_of_whole_numbers_are_ties(device, method):
+    """Variances of small integers are exact: the lowest direction wins."""
+    image = np.rint(noisy(40, 45, sigma=2.0))
+    settings = Isoline(**PAPER, method=method)
+    agree(gd.denoise(image, settings, 2.0, device=device).image, slow(image, settings, 2.0), 2.0)
+
+
+def test_the_profile_of_the_paper_is_the_paper(device):
+    image = noisy(40, 45, sigma=SIGMA)
+    out = gd.isoline(image, SIGMA, profile="paper", device=device)
+    agree(out, literal.pi_pd_hybrid(image))
+    # Nor does sigma matter to it.
+    np.testing.assert_array_equal(gd.isoline(image, 3.0, profile="paper", device=device), out)
+
+
+# Shapes, tiles
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (1, 2), (2, 1), (1, 50), (50, 1), (2, 3), (3, 3), (5, 8), (7, 31), (12, 9)]
+)
+@pytest.mark.parametrize(
+    "changes", [{}, {**PAPER}, {**PAPER, "method": "pi-ld"}, {"staircase": 0}], ids=str
+)
+def test_images_smaller_than_an_isoline(device, shape, changes):
+    image = noisy(*shape, sigma=SIGMA)
+    settings = Isoline(**changes)
+    out = gd.denoise(image, settings, SIGMA, device=device).image
+    expected = slow(image, settings, SIGMA)
+    if min(shape) > 4 or settings.soft:
+        agree(out, expected)
+    else:
+        # Mirrored over and over, directions repeat: equal ones may be told apart by a rounding.
+        assert np.mean(np.abs(out - expected) > 1e-3) <= 0.1
+
+
+def cut(image, settings: Isoline, sigma, device, size: int) -> np.ndarray:
+    """Filter in tiles of less than `size` x `size` pixels, of which some begin at odd ones."""
+    out = np.empty_like(image)
+    source, target = (arrange(a, "YX") for a in (image, out))
+    reach, frames = settings.reach, [Span.whole(1), Span.whole(1)]
+    rows, columns = (
+        list(split_span(Span.whole(n), size, each))
+        for n, each in zip(image.shape, (reach.y, reach.x), strict=True)
+    )
+    for spans in (rows, columns):
+        assert {span.start % 2 for span in spans} == {0, 1}
+    tiles = [Tile(0, *frames, *places) for places in product(rows, columns)]
+    chosen, spread = session(device), FrameSigma.of(sigma, image.shape, "YX")
+    with borrow(chosen) as arena:
+        pipeline = Pipeline(chosen, arena, settings)
+        assert list(pipeline.run(tiles, source, target, Levels.of(image), spread))[-1] == len(tiles)
+        pipeline.drain()
+    return out
+
+
+TILED = [
+    {},
+    {"pixels": 15, "length": 3, "staircase": 5},
+    {"staircase": 0},
+    {**PAPER},
+    {"pixels": 5, "choice": "hard", "thickness": 3},
+    {"pixels": 6, "length": 3, "staircase": 3, "method": "pi-ld"},
+    {"show": "classes"},
+    {"show": "directions"},
+    {"show": "directions", "choice": "hard"},
+    {"noise": "multiplicative", "looks": 0.5, "pixels": 5, "staircase": 3},
+]
+
+
+@pytest.mark.parametrize("is_map", [False, True])
+@pytest.mark.parametrize("changes", TILED, ids=str)
+def test_tiles_that_begin_anywhere_are_parts_of_the_whole(device, changes, is_map):
+    settings, image = Isoline(**changes), noisy(83, 91, sigma=SIGMA)
+    if settings.noise == "multiplicative":
+        # Dark pixels count as more than they are, which those around tell.
+        image *= np.random.default_rng(1).gamma(0.5, 2, image.shape).astype(np.float32)
+    sigma = SIGMA
+    if is_map:
+        sigma = 5 + 30 * np.random.default_rng(0).random(image.shape)
+    whole = gd.denoise(image, settings, sigma, device=device).image
+    for size in (29, 24):
+        np.testing.assert_array_equal(cut(image, settings, sigma, device, size), whole)
+
+
+def test_the_smallest_memory_and_chunks_give_the_whole(device):
+    settings, image = Isoline(pixels=5, staircase=3), noisy(151, 153, sigma=SIGMA)
+    whole = gd.denoise(image, settings, SIGMA, device=device).image
+    totals = []
+    limit = int(4100 * bytes_per_pixel(settings, False))
+    options = {"device": device, "progress": lambda done, total: totals.append(total)}
+    tiled = gd.denoise(image, settings, SIGMA, memory_limit=limit, **options).image
+    np.testing.assert_array_equal(tiled, whole)
+    assert totals[-1] > 10
+    chunks = ((70, 1, 80), (51, 51, 51))
+    lazy = gd.denoise_lazy(da.from_array(image, chunks=chunks), settings, SIGMA, device=device)
+    np.testing.assert_array_equal(lazy.compute(), whole)
+
+
+@pytest.mark.parametrize("changes", [{}, {**PAPER}, {"method": "pi-ld", "pixels": 10}], ids=str)
+def test_work_groups_of_a_gpu_give_the_same(device, monkeypatch, changes):
+    """Groups of 32 x 8 reach beyond what is wanted: what they find there goes nowhere."""
+    image, settings = noisy(3, 43, 37, sigma=SIGMA), Isoline(**changes)
+    expected = gd.denoise(image, settings, SIGMA, device=device).image
+    groups = []
+    kept = isoline_plan.Plan.__init__
+
+    def begin(plan, *given):
+        kept(plan, *given)
+        plan._alone = False
+        groups.append(plan)
+
+    monkeypatch.setattr(isoline_plan.Plan, "__init__", begin)
+    out = gd.denoise(image, settings, SIGMA, device=device).image
+    assert groups
+    assert groups[0].grid(33, 9, 1) == ((64, 16, 1), (32, 8, 1))
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("changes", [{}, {**PAPER}, {"method": "pi-ld"}], ids=str)
+def test_repeated_runs_are_bitwise_equal(device, changes):
+    image = noisy(2, 3, 43, 47, sigma=SIGMA)
+    first = run(image, device=device, **changes)
+    for _ in range(3):
+        assert run(image, device=device, **changes).tobytes() == first.tobytes()
+    for plane, one in zip(image.reshape(-1, 43, 47), first.reshape(-1, 43, 47), strict=True):
+        np.testing.assert_array_equal(run(plane, device=device, **changes), one)
+
+
+def test_sigma_of_each_plane_is_that_of_the_reference(device):
+    image, sigmas = noisy(3, 30, 34, sigma=SIGMA), (8.5, 0.0, 31.2)
+    out = run(image, sigmas, axes="CYX", channels="separate", device=device)
+    for plane, one, sigma in zip(image, out, sigmas, strict=True):
+        agree(one, plane if sigma == 0 else slow(plane, Isoline(), sigma))
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"staircase": 8}, "staircase=8 has no centre.*odd"),
+        ({"pixels": 4}, "pixels=4 is less than one segment of 5"),
+        ({"method": "pi-ld", "show": "classes"}, "no classes"),
+        ({"method": "pi-pf"}, "pi-pf"),
+        ({"choice": "firm"}, "firm"),
+        ({"looks": 0.0}, "looks=0.0"),
+    ],
+)
+def test_settings_that_make_no_sense_say_so(changes, sentence):
+    with pytest.raises(SettingsError, match=sentence):
+        Isoline(**changes)
+
+
+def test_profiles():
+    assert Isoline.of(profile="normal") == Isoline()
+    assert Isoline.of(profile="fine") == Isoline(staircase=15)
+    assert Isoline.of(profile="paper") == Isoline(**PAPER)
+    assert not Isoline(method="pi-ld").soft
+
+
+# What it sees, and what it gives
+
+
+def test_a_flat_field_has_a_low_slope(device):
+    flat = 100 + np.random.default_rng(0).normal(0, 10, (80, 80))
+    assert np.mean(run(flat, 10.0, device=device, show="classes") == 0) > 0.9
+
+
+def test_classes_of_what_everybody_would_class_so(device):
+    """A step and a line far above the noise are edges to the window, mild ones are isolines."""
+    flat = 100 + np.random.default_rng(0).normal(0, 10, (80, 80))
+    step = flat + 100 * (np.indices(flat.shape)[1] >= 40)
+    seen = run(step, 10.0, device=device, show="classes")
+    assert np.mean(seen[:, 38:42] == 1) > 0.99
+    assert not np.any(seen[:, :30] == 1)
+    line = flat + 60 * (np.indices(flat.shape)[0] == 40)
+    seen = run(line, 10.0, device=device, show="classes")
+    assert np.mean(seen[40:42] == 1) > 0.99
+    assert not np.any(seen[:30] == 1)
+    mild = flat + 35 * (np.indices(flat.shape)[0] >= 40)
+    assert np.mean(run(mild, 10.0, device=device, show="classes")[38:42] == 2) > 0.5
+
+
+@pytest.mark.parametrize("angle", [0, 30, 45, 77, 90, 120, 135, 160])
+def test_isolines_point_along_stripes(device, angle):
+    """Counter-clockwise from +x, y pointing down, in steps of 11.25 degrees."""
+    y, x = np.mgrid[:64, :64].astype(float)
+    radians = np.deg2rad(angle)
+    across = x * np.sin(radians) + y * np.cos(radians)
+    image = 100 + 40 * np.sin(across * 0.7) + np.random.default_rng(0).normal(0, 10, x.shape)
+    found = run(image, 10.0, device=device, show="directions")[12:-12, 12:-12] * 11.25
+    apart = np.abs((found - angle + 90) % 180 - 90)
+    assert np.mean(apart <= 12) > 0.93
+
+
+def test_it_gains_more_than_the_paper_and_a_plain_mean(device):
+    clean = scene(128, 160)
+    image = clean + np.random.default_rng(1).normal(0, 25, clean.shape)
+    wide = np.pad(image, 2, mode="reflect")
+    mean = np.lib.stride_tricks.sliding_window_view(wide, (5, 5)).mean((2, 3))
+    default = psnr(gd.isoline(image, 25, device=device), clean)
+    paper = psnr(gd.isoline(image, 25, profile="paper", device=device), clean)
+    fine = psnr(gd.isoline(image, 25, profile="fine", device=device), clean)
+    assert default > paper + 2
+    assert default > psnr(mean, clean) + 1
+    assert fine > default - 0.3
+
+
+@pytest.mark.parametrize(
+    ("worse", "least"),
+    [
+        ({"choice": "hard"}, 0.5),
+        ({"staircase": 0}, 0.1),
+        ({"staircase": 0, "pixels": 5}, 0.3),
+        ({"softness": 10.0}, 0.3),
+    ],
+    ids=str,
+)
+def test_every_step_helps(device, worse, least):
+    clean = scene(128, 160)
+    image = clean + np.random.default_rng(1).normal(0, 25, clean.shape)
+    default, without = (
+        psnr(gd.isoline(image, 25, device=device, **changes), clean) for changes in ({}, worse)
+    )
+    assert default > without + least
+
+
+def test_edges_stay_sharp(device):
+    """A step of five sigma: a pixel beside it keeps its side."""
+    clean = np.where(np.indices((90, 90))[1] < 45, 100.0, 200.0)
+    image = clean + np.random.default_rng(0).normal(0, 20, clean.shape)
+    out = gd.isoline(image, 20, device=device)
+    assert abs(out[:, 44].mean() - 100) < 4
+    assert abs(out[:, 45].mean() - 200) < 4
+    assert np.std(out[:, 5:40] - 100) < 20 / 5

@@ -1,0 +1,248 @@
+"""Channels that share their isolines, on a device against the slow filters in NumPy."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from filters.slow_isoline import slow
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.filters.isoline import Isoline
+from scenes import psnr, scene
+
+SIGMAS = (12.4, 20.37, 31.1)
+JOINT = Isoline(channels="joint")
+
+
+def clean_colours(ny: int = 34, nx: int = 39) -> np.ndarray:
+    """Return three channels: shades of one scene, and hues."""
+    y, x = np.indices((ny, nx))
+    hues = np.multiply.outer((40, 0, -40), (x // 13 + y // 11) % 2)
+    return np.multiply.outer((1.0, 0.8, 0.6), scene(ny, nx)) + hues
+
+
+def colours(*shape: int, sigmas=SIGMAS, seed: int = 0) -> np.ndarray:
+    clean = clean_colours(*shape)
+    noise = np.random.default_rng(seed).normal(0, 1, clean.shape)
+    return (clean + np.reshape(sigmas, (3, 1, 1)) * noise).astype(np.float32)
+
+
+def agree(out, expected) -> None:
+    """Check channels of the device; a pixel or two may see the last bit of a float (see there)."""
+    error = np.abs(np.asarray(out, np.float64) - expected)
+    assert np.mean(error > 2e-3) <= 0.002, (np.mean(error > 2e-3), error.max())
+    assert error.max() < 90
+
+
+@pytest.mark.parametrize("guide", [-1, 0, 2])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"staircase": 0},
+        {"staircase": 0, "thickness": 1, "method": "pi-pd"},
+        {"staircase": 0, "thickness": 3, "pixels": 5},
+        {"staircase": 5, "pixels": 5},
+        {"choice": "hard", "thickness": 1, "staircase": 0},
+        {"choice": "hard", "thickness": 3, "staircase": 0, "method": "pi-pd"},
+        {"choice": "hard", "staircase": 7},
+        {"choice": "hard", "thickness": 2, "length": 3, "pixels": 12, "staircase": 0},
+    ],
+    ids=str,
+)
+def test_joint_channels_are_those_of_the_reference(device, changes, guide):
+    image, settings = colours(), dataclasses.replace(JOINT, guide=guide, **changes)
+    out = gd.denoise(image, settings, SIGMAS, axes="CYX", device=device).image
+    agree(out, slow(image, settings, SIGMAS))
+    last = np.moveaxis(image, 0, -1)
+    turned = gd.denoise(last, settings, SIGMAS, axes="YXS", device=device).image
+    np.testing.assert_array_equal(np.moveaxis(turned, -1, 0), out)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"staircase": 0},
+        {"staircase": 5, "pixels": 5, "thickness": 1, "method": "pi-pd"},
+        {"choice": "hard", "staircase": 0},
+        {"choice": "hard", "staircase": 7, "thickness": 1},
+        {"method": "pi-ld", "staircase": 3, "pixels": 4, "length": 2, "deviation": 1},
+    ],
+    ids=str,
+)
+def test_opponent_colours_are_those_of_the_reference(device, changes):
+    image = colours() if "method" not in changes else colours(12, 9)
+    settings = Isoline(channels="opponent", **changes)
+    out = gd.denoise(image, settings, SIGMAS, axes="CYX", device=device).image
+    agree(out, slow(image, settings, SIGMAS))
+
+
+def test_opponent_colours_under_one_map(device):
+    image = colours()
+    y, x = np.indices(image.shape[1:])
+    sigma = 11.3717 + 0.3113 * x + 9.1339 * (y > 22)
+    for changes in ({}, {"staircase": 0}, {"choice": "hard"}):
+        settings = Isoline(channels="opponent", **changes)
+        out = gd.denoise(image, settings, sigma, axes="CYX", device=device).image
+        agree(out, slow(image, settings, sigma))
+
+
+@pytest.mark.parametrize("guide", [-1, 1])
+@pytest.mark.parametrize("staircase", [0, 5])
+def test_joint_channels_of_isolines_that_are_searched(device, guide, staircase):
+    lines = {"method": "pi-ld", "pixels": 9, "length": 3, "deviation": 1, "t_max": 3.0}
+    settings = dataclasses.replace(JOINT, guide=guide, staircase=staircase, **lines)
+    image = colours(13, 11)
+    small = image if not staircase else image[:, :5, :6]
+    out = gd.denoise(small, settings, SIGMAS, axes="CYX", device=device).image
+    agree(out, slow(small, settings, SIGMAS))
+
+
+@pytest.mark.parametrize("guide", [-1, 2])
+@pytest.mark.parametrize("changes", [{}, {"staircase": 0}, {"choice": "hard"}], ids=str)
+def test_joint_channels_under_one_map(device, changes, guide):
+    image, settings = colours(), dataclasses.replace(JOINT, guide=guide, **changes)
+    y, x = np.indices(image.shape[1:])
+    sigma = 11.3717 + 0.3113 * x + 9.1339 * (y > 22)
+    out = gd.denoise(image, settings, sigma, axes="CYX", device=device).image
+    agree(out, slow(image, settings, sigma))
+
+
+def test_channels_without_noise_are_left_out_and_stay(device):
+    image, sigmas = colours(), (0.0, 20.37, 31.1)
+    out = gd.denoise(image, JOINT, sigmas, axes="CYX", device=device).image
+    np.testing.assert_array_equal(out[0], image[0])
+    agree(out[1:], slow(image[1:], JOINT, sigmas[1:]))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (7, 1), (2, 3), (5, 40)])
+def test_tiny_joint_channels(device, shape):
+    image = colours(*shape)
+    for changes in ({}, {"choice": "hard"}, {"method": "pi-ld"}, {"staircase": 0}):
+        settings = dataclasses.replace(JOINT, **changes)
+        out = gd.denoise(image, settings, SIGMAS, axes="CYX", device=device).image
+        assert np.all(np.isfinite(out))
+        if settings.soft:
+            agree(out, slow(image, settings, SIGMAS))
+
+
+def test_what_channels_are_by_themselves(device):
+    """Colour is what the axis says, not what has three planes."""
+    image = colours()
+
+    def run(channels, axes, planes=image, **changes):
+        settings = Isoline(channels=channels, **changes)
+        return gd.denoise(planes, settings, 20.0, axes=axes, device=device).image
+
+    np.testing.assert_array_equal(run("auto", "SYX"), run("opponent", "CYX"))
+    np.testing.assert_array_equal(run("auto", "CYX"), run("separate", "SYX"))
+    np.testing.assert_array_equal(run("auto", "SYX", image[:2]), run("separate", "SYX", image[:2]))
+    np.testing.assert_array_equal(run("joint", "CYX", image[:1]), run("separate", "CYX", image[:1]))
+    assert not np.array_equal(run("joint", "CYX"), run("separate", "CYX"))
+    assert not np.array_equal(run("opponent", "CYX"), run("joint", "CYX"))
+    # Differences of channels are no grey levels that speckle multiplies.
+    speckle = {"noise": "multiplicative"}
+    np.testing.assert_array_equal(run("auto", "SYX", **speckle), run("separate", "CYX", **speckle))
+    with pytest.raises(SettingsError, match=r"opponent.*does not go with multiplicative"):
+        run("opponent", "SYX", **speckle)
+    for one, plane in zip(run("separate", "CYX"), image, strict=True):
+        np.testing.assert_array_equal(one, gd.isoline(plane, 20.0, device=device))
+    with pytest.raises(SettingsError, match="guide=3 is not one of the 3 channels"):
+        run("joint", "CYX", guide=3)
+
+
+@pytest.mark.parametrize("changes", [{}, {"staircase": 0}, {"choice": "hard", "staircase": 0}])
+def test_a_chosen_guide_is_what_is_looked_at(device, changes):
+    """It alone: what lies in the others changes what becomes of them, not of their isolines."""
+    settings = dataclasses.replace(JOINT, guide=1, **changes)
+    image = colours()
+    out = gd.denoise(image, settings, 20.0, axes="CYX", device=device).image
+    alone = dataclasses.replace(settings, channels="separate", guide=-1)
+    one = gd.denoise(image[1], alone, 20.0, device=device).image
+    np.testing.assert_allclose(out[1], one, atol=1e-3)
+    other = image.copy()
+    other[2] = colours(seed=1)[2]
+    changed = gd.denoise(other, settings, 20.0, axes="CYX", device=device).image
+    np.testing.assert_array_equal(changed[:2], out[:2])
+    assert not np.array_equal(changed[2], out[2])
+    luminance = dataclasses.replace(settings, guide=-1)
+    assert not np.array_equal(
+        gd.denoise(image, luminance, 20.0, axes="CYX", device=device).image,
+        gd.denoise(other, luminance, 20.0, axes="CYX", device=device).image,
+    )
+
+
+def test_all_channels_show_the_isolines_of_the_guide(device):
+    image = colours()
+    luminance = image.mean(axis=0) * np.sqrt(3)
+    kinds = (("joint", 1, image[1]), ("joint", -1, luminance), ("opponent", -1, luminance))
+    for channels, guide, seen in kinds:
+        for show in ("classes", "directions"):
+            settings = Isoline(channels=channels, guide=guide, show=show)
+            out = gd.denoise(image, settings, 20.0, axes="CYX", device=device).image
+            alone = Isoline(show=show)
+            expected = gd.denoise(seen, alone, 20.0, device=device).image
+            for one in out:
+                assert np.mean(one != expected) < 0.01
+
+
+def test_frames_share_nothing_channels_share_isolines(device):
+    image = np.stack([colours(seed=k) for k in range(3)], axis=1)
+    sigma = 10.0 + 5.137 * np.arange(9).reshape(3, 3)
+    opponent = {"channels": "opponent"}
+    for changes in ({}, {"staircase": 0}, {"choice": "hard"}, opponent):
+        settings = dataclasses.replace(JOINT, **changes)
+        out = gd.denoise(image, settings, sigma, axes="CTYX", device=device).image
+        for t in range(3):
+            alone = gd.denoise(image[:, t], settings, sigma[:, t], axes="CYX", device=device).image
+            np.testing.assert_array_equal(out[:, t], alone)
+
+
+@pytest.mark.parametrize("channels", ["joint", "opponent"])
+def test_channels_that_share_may_be_cut(device, channels):
+    image = colours(97, 66)
+    settings = Isoline(channels=channels, pixels=5, staircase=5)
+    whole = gd.denoise(image, settings, SIGMAS, axes="CYX", device=device).image
+    chunks = ((1, 1, 1), (40, 1, 56), (33, 33))
+    lazy = gd.denoise_lazy(
+        da.from_array(image, chunks=chunks), settings, SIGMAS, axes="CYX", device=device
+    )
+    np.testing.assert_array_equal(lazy.compute(), whole)
+
+
+@pytest.mark.parametrize("channels", ["joint", "opponent"])
+def test_runs_of_many_sizes_share_one_arena(device, channels):
+    """Buffers grow from run to run: none may serve two ends, nor go while it is read."""
+    settings = Isoline(channels=channels)
+    for ny, nx in ((31, 37), (60, 50), (9, 12), (80, 90), (31, 37)):
+        image = colours(ny, nx)
+        out = gd.denoise(image, settings, SIGMAS, axes="CYX", device=device).image
+        agree(out, slow(image, settings, SIGMAS))
+
+
+def test_joint_channels_are_better_than_each_alone(device):
+    """Where their edges lie in one place: what differs in hue alone the luminance does not see."""
+    clean = np.multiply.outer((1.0, 0.8, 0.6), scene(96, 120))
+    image = clean + np.random.default_rng(1).normal(0, 25, clean.shape)
+    joint, separate = (
+        psnr(gd.isoline(image, 25, axes="CYX", channels=channels, device=device), clean)
+        for channels in ("joint", "separate")
+    )
+    assert joint > separate + 0.5
+
+
+def test_colours_are_better_than_each_channel_alone(device):
+    """Edges of hue too, which the luminance does not see."""
+    clean = clean_colours(96, 120)
+    image = clean + np.random.default_rng(1).normal(0, 25, clean.shape)
+    opponent, joint, separate = (
+        psnr(gd.isoline(image, 25, axes="CYX", channels=channels, device=device), clean)
+        for channels in ("opponent", "joint", "separate")
+    )
+    assert opponent > separate + 0.2
+    assert opponent > joint + 0.5

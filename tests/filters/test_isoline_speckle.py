@@ -1,0 +1,242 @@
+"""Multiplicative noise: the isoline filter takes it from the image itself, whatever its scale."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pytest
+import tifffile
+
+import napari_gpu_denoise as gd
+from filters.slow_isoline import slow
+from napari_gpu_denoise import lazy, run, sigma, stacks, streaming
+from napari_gpu_denoise.errors import SigmaError
+from napari_gpu_denoise.filters.isoline import Isoline
+from scenes import psnr, scene
+
+LOOKS = 4.0
+SPECKLE = {"noise": "multiplicative", "looks": LOOKS}
+TOLD = "not used: multiplicative noise of 4 looks"
+
+
+def speckled(*shape: int, looks: float = LOOKS, seed: int = 0) -> np.ndarray:
+    """Return the scene times gamma noise of mean 1."""
+    noise = np.random.default_rng(seed).gamma(looks, 1 / looks, shape)
+    return (scene(*shape) * noise).astype(np.float32)
+
+
+def denoised(image, given=None, **options) -> np.ndarray:
+    places = ("axes", "device", "dtype", "memory_limit")
+    named = {k: options.pop(k) for k in places if k in options}
+    return gd.denoise(image, Isoline(**SPECKLE, **options), given, **named).image
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"staircase": 0},
+        {"staircase": 0, "pixels": 5, "thickness": 1},
+        {"method": "pi-pd", "thickness": 3},
+        {"staircase": 5, "length": 3},
+        {"softness": 1.0},
+        {"choice": "hard", "thickness": 1, "staircase": 0},
+        {"choice": "hard", "thickness": 3, "staircase": 0, "method": "pi-pd"},
+        {"choice": "hard", "staircase": 9},
+        {"method": "pi-ld", "staircase": 0, "pixels": 15},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("looks", [1.0, 4.0, 30.0])
+def test_speckle_is_filtered_as_in_the_reference(device, changes, looks):
+    image = speckled(40, 45, looks=looks)
+    settings = Isoline(noise="multiplicative", looks=looks, **changes)
+    out = gd.denoise(image, settings, device=device).image
+    error = np.abs(out - slow(image, settings))
+    assert np.mean(error > 4e-3) <= 0.002, (np.mean(error > 4e-3), error.max())
+
+
+@pytest.mark.parametrize("guide", [-1, 1])
+@pytest.mark.parametrize("staircase", [0, 9])
+@pytest.mark.parametrize("choice", ["soft", "hard"])
+def test_channels_of_speckle_share_isolines(device, guide, staircase, choice):
+    image = np.stack([speckled(34, 39, seed=k) * (3.0, 1.0, 0.2)[k] for k in range(3)])
+    common = {"channels": "joint", "guide": guide}
+    settings = Isoline(**SPECKLE, **common, staircase=staircase, choice=choice)
+    out = gd.denoise(image, settings, axes="CYX", device=device).image
+    error = np.abs(out - slow(image, settings))
+    assert np.mean(error > 5e-3) <= 0.002, (np.mean(error > 5e-3), error.max())
+
+
+CHANGES = [
+    {},
+    {"staircase": 0},
+    {"channels": "joint"},
+    {"channels": "joint", "guide": 2, "staircase": 0},
+    {"choice": "hard"},
+    {"choice": "hard", "staircase": 0},
+    {"method": "pi-ld", "pixels": 10},
+]
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("power", [-600, -30, -3, 1, 10, 40, 664])
+def test_a_constant_factor_multiplies_the_result(device, changes, dtype, power):
+    if dtype == "float32" and abs(power) > 40:
+        pytest.skip("float32 does not reach so far")
+    image = speckled(3, 34, 39).astype(dtype)
+    options = {"axes": "CYX", "device": device, **changes}
+    expected = denoised(image, **options)
+    out = denoised(image * 2.0**power, **options)
+    np.testing.assert_allclose(out / 2.0**power, expected, rtol=0, atol=2e-3)
+
+
+def test_any_factor_will_do(device):
+    image = speckled(40, 45)
+    expected = denoised(image, device=device)
+    for factor in (0.001, 1 / 3, 7.7, 1e5):
+        out = denoised(image * np.float32(factor), device=device) / factor
+        assert np.mean(np.abs(out - expected) > 5e-3) <= 0.002
+
+
+def test_a_level_of_its_own_is_no_offset(device):
+    """Ratios tell something here: an image of large levels has much noise, and keeps its zero."""
+    image = speckled(40, 45).astype(np.float64)
+    expected = denoised(image, device=device)
+    raised = denoised(image + 1e6, device=device) - 1e6
+    assert np.mean(np.abs(raised - expected)) > 5
+    settings = Isoline(**SPECKLE)
+    np.testing.assert_allclose(raised, slow(image + 1e6, settings) - 1e6, atol=1.0)
+
+
+@pytest.mark.parametrize("changes", [{}, {"staircase": 0}, {"choice": "hard"}], ids=str)
+def test_large_whole_numbers_of_either_sign(device, changes):
+    image = np.rint(speckled(40, 45) * 1e6).astype(np.int32)
+    out = denoised(image, device=device, **changes)
+    expected = denoised(image.astype(np.float64), device=device, **changes)
+    assert out.dtype == np.int32
+    np.testing.assert_allclose(out, expected, atol=0.51)
+    negative = denoised(-image, device=device, **changes)
+    np.testing.assert_allclose(negative, -expected, atol=0.51)
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+@pytest.mark.parametrize("looks", [0.1, 4.0, 10000.0])
+def test_zeros_and_negative_values_give_finite_results(device, changes, looks):
+    image = speckled(3, 34, 39)
+    image[:, :, 10:20] = 0
+    image[:, 20:, 25:30] *= -1
+    image[1] = 0
+    settings = Isoline(**{**SPECKLE, "looks": looks, **changes})
+    out = gd.denoise(image, settings, axes="CYX", device=device).image
+    assert np.all(np.isfinite(out))
+    assert np.all(np.abs(out) <= 1.5 * np.abs(image).max())
+    nothing = gd.denoise(np.zeros_like(image), settings, axes="CYX", device=device).image
+    assert not nothing.any()
+
+
+def test_a_constant_image_stays(device):
+    for level in (0, 7, 255):
+        image = np.full((30, 31), level, np.uint8)
+        np.testing.assert_array_equal(denoised(image, device=device), image)
+    image = np.full((30, 31), 1e9 + 1 / 3)
+    np.testing.assert_allclose(denoised(image, device=device), image, rtol=1e-7)
+
+
+# Sigma
+
+
+def test_sigma_is_not_used_but_where_it_is_zero(device):
+    image = speckled(3, 34, 39)
+    for changes in ({}, {"channels": "joint"}):
+        options = {"axes": "CYX", "device": device, **changes}
+        expected = denoised(image, **options)
+        for given in (7.0, 1e-3, (1.0, 10.0, 100.0)):
+            np.testing.assert_array_equal(denoised(image, given, **options), expected)
+        partly = denoised(image, (1.0, 0.0, 1.0), **options)
+        np.testing.assert_array_equal(partly[1], image[1])
+        np.testing.assert_array_equal(partly[::2], expected[::2])
+        area = np.indices(image.shape[1:])[1] / 38.0
+        area[:, 20:25] = 0
+        mapped = denoised(image, area, **options)
+        np.testing.assert_array_equal(mapped[:, area == 0], image[:, area == 0])
+        np.testing.assert_array_equal(mapped[:, area > 0], expected[:, area > 0])
+    none = gd.denoise(image[0], Isoline(**SPECKLE), 0, device=device)
+    np.testing.assert_array_equal(none.image, image[0])
+    assert any("sigma is 0" in note for note in none.record.notes)
+    with pytest.raises(SigmaError, match="-1"):
+        denoised(image[0], -1, device=device)
+
+
+def test_the_record_says_what_the_noise_was(device):
+    image = speckled(2, 34, 39)
+    for given in (None, 12.0):
+        record = gd.denoise(image, Isoline(**SPECKLE), given, device=device).record
+        assert record.sigma_source == TOLD
+        assert record.sigma == ()
+        assert record.settings["noise"] == "multiplicative"
+        assert record.settings["looks"] == LOOKS
+        assert record.as_dict()["sigma"] == []
+    assert Isoline(noise="multiplicative", looks=2.5).own_noise.endswith("2.5 looks")
+    assert Isoline(looks=2.5).own_noise is None
+
+
+def test_nothing_is_estimated(device, monkeypatch, tmp_path):
+    image, settings = speckled(3, 40, 44), Isoline(**SPECKLE)
+    expected = gd.denoise(image, settings, 1.0, axes="TYX", device=device).image
+
+    def fail(*given, **named):
+        pytest.fail("sigma was estimated")
+
+    for module in (sigma, run, lazy, stacks, streaming):
+        monkeypatch.setattr(module, "estimate_noise", fail, raising=module is sigma)
+    with pytest.raises(pytest.fail.Exception, match="estimated"):
+        gd.denoise(image, Isoline(), axes="TYX", device=device)
+
+    options = {"axes": "TYX", "device": device}
+    np.testing.assert_array_equal(gd.denoise(image, settings, **options).image, expected)
+    np.testing.assert_array_equal(gd.isoline(image, **SPECKLE, **options), expected)
+    parts = da.from_array(image, chunks=(1, 20, 44))
+    dasked = gd.denoise_lazy(parts, settings, **options)
+    np.testing.assert_array_equal(dasked.compute(), expected)
+
+    streamed = list(gd.stream(settings, iter(image), device=device))
+    np.testing.assert_array_equal(streamed, expected)
+
+    monkeypatch.setattr(stacks, "STREAMED_BYTES", 0)
+    source, target = tmp_path / "in.tif", tmp_path / "out.tif"
+    tifffile.imwrite(source, image, metadata={"axes": "TYX"}, imagej=True)
+    given = {"axes": "TYX", "dtype": None, "nonfinite": "raise", "device": device}
+    given |= {"memory_limit": None, "overwrite": False, "cancel": None}
+    progress = []
+    _, record, _ = stacks.denoise_stack(
+        *(source, target, settings, None), progress=lambda *step: progress.append(step), **given
+    )
+    assert progress[-1] == (3, 3)
+    np.testing.assert_array_equal(tifffile.imread(target), expected)
+    assert record.sigma_source == TOLD
+
+
+# What it gives
+
+
+def test_it_beats_noise_of_one_sigma_all_over(device):
+    clean = scene(128, 160) * np.linspace(0.1, 1, 160)
+    image = clean * np.random.default_rng(1).gamma(LOOKS, 1 / LOOKS, clean.shape)
+    aware = denoised(image, device=device)
+    additive = gd.isoline(image, float(np.std(image - clean)), device=device)
+    assert psnr(aware, clean) > psnr(image, clean) + 6
+    assert psnr(aware, clean) > psnr(additive, clean) + 0.5
+    # Gamma noise is skewed: what is bright by chance counts a little less.
+    assert aware.mean() == pytest.approx(image.mean(), rel=0.06)
+
+
+def test_looks_tell_how_much_is_taken_away(device):
+    image = speckled(60, 64)
+    left = []
+    for looks in (10000.0, 100.0, LOOKS):
+        out = gd.isoline(image, noise="multiplicative", looks=looks, device=device)
+        left.append(np.std(out - image))
+    assert left[0] < 0.1 * left[2]
+    assert left[0] < left[1] < left[2]
