@@ -197,6 +197,14 @@ def test_ties_of_whole_numbers_are_ties(device, method):
     agree(gd.denoise(image, settings, 2.0, device=device).image, slow(image, settings, 2.0), 2.0)
 
 
+@pytest.mark.parametrize("method", ["hybrid", "pi-pd", "pi-ld"])
+def test_levels_without_noise_to_the_letter(device, method):
+    """Segments that do not vary at all: any difference between them ends an isoline."""
+    image = np.kron(np.random.default_rng(0).permutation(30).reshape(5, 6) * 8.0, np.ones((6, 7)))
+    settings = Isoline(**PAPER, method=method)
+    agree(gd.denoise(image, settings, 5.0, device=device).image, slow(image, settings, 5.0), 5.0)
+
+
 def test_the_profile_of_the_paper_is_the_paper(device):
     image = noisy(40, 45, sigma=SIGMA)
     out = gd.isoline(image, SIGMA, profile="paper", device=device)

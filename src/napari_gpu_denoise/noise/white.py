@@ -61,7 +61,7 @@ def plane_noise(plane: np.ndarray) -> PlaneNoise | None:
             break
     else:
         return None
-    low, high, upper = _frequencies(shape)
+    low, high, upper = frequencies(shape)
     if not len(high):
         return PlaneNoise(0.0, 0.0)  # single pixels: nothing to compare them with
 
@@ -102,7 +102,7 @@ def plane_noise(plane: np.ndarray) -> PlaneNoise | None:
     return PlaneNoise(sigma, sigma * error, trend)
 
 
-def _frequencies(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def frequencies(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the cosine transform of a patch as two matrices: low frequencies, high ones.
 
     Rows are orthonormal; the mean of the patch belongs to neither. The third array tells which of

@@ -1,0 +1,194 @@
+"""Noise of magnitude images: Rayleigh in the background, Rician in the object.
+
+The correction for the object after C. G. Koay and P. J. Basser, *Analytically exact correction
+scheme for signal extraction from noisy magnitude MR signals*, Journal of Magnetic Resonance 179
+(2006).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from napari_gpu_denoise.noise.patch_spectra import read_spectra, sample_planes
+from napari_gpu_denoise.noise.patches import clipping_levels
+from napari_gpu_denoise.noise.photon_curve import MEMBERS, brightness_levels
+from napari_gpu_denoise.noise.piesno import MAX_GROUPS, noise_only, standard_error
+from napari_gpu_denoise.noise.pooling import pooled_variance
+from napari_gpu_denoise.noise.strata import CLIPPED
+
+BLOCK = 4  # width of the blocks that a single image is cut into
+LEAST_BACKGROUND = 0.02  # share of the blocks that is a background
+LEAST_BLOCKS = 30
+LIKE_NOISE = 0.044  # by which the squared contrast may be below that of noise, relative
+DEEP = 1.0  # signal-to-noise ratio below which a level says too little of sigma
+
+
+@dataclass(frozen=True)
+class RicianNoise:
+    """Sigma of each of the two parts of a complex signal, seen in its magnitude.
+
+    Parameters
+    ----------
+    sigma, error : float
+        In grey levels, and its standard error. From the background where there is one.
+    background, background_error : float or None
+        From the background alone; None without one.
+    object, object_error : float or None
+        From the high frequencies of smooth patches at every level of brightness; None where they
+        show no noise.
+    background_share : float
+        Share of the image that is background, pixels of a fill not counted.
+    """
+
+    sigma: float
+    error: float
+    background: float | None
+    background_error: float | None
+    object: float | None
+    object_error: float | None
+    background_share: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as plain numbers, ready for JSON."""
+        return asdict(self)
+
+
+def koay_factor(ratio: np.ndarray | float) -> np.ndarray:
+    """Return the variance of a Rician variable over sigma squared.
+
+    Parameters
+    ----------
+    ratio : float or ndarray
+        True signal over sigma, from 0 (pure noise: 2 - pi / 2) up.
+
+    Returns
+    -------
+    ndarray
+        Rising to 1.
+    """
+    ratio = np.asarray(ratio, np.float64)
+    quarter = np.square(ratio) / 4
+    bessel = (2 + 4 * quarter) * special.ive(0, quarter) + 4 * quarter * special.ive(1, quarter)
+    exact = 2 + 4 * quarter - np.pi / 8 * np.square(bessel)
+    # Far up the difference of two large numbers is lost in rounding.
+    return np.where(ratio > 30, 1 - 0.5 / np.maximum(np.square(ratio), 1), exact)
+
+
+def rician_noise(image: Any) -> RicianNoise:
+    """Estimate sigma of magnitude images of one coil.
+
+    Parameters
+    ----------
+    image : array, (y, x) or (..., y, x), any real dtype
+        Anything with ``shape``, ``dtype`` and NumPy indexing; at most 8 planes are read. Not
+        modified.
+
+    Returns
+    -------
+    RicianNoise
+        In grey levels. A constant image gives 0.
+
+    Raises
+    ------
+    ImageError
+        If there are no pixels, or no plane.
+    NonFiniteError
+        If NaN or infinity leave no patch.
+
+    Notes
+    -----
+    Background: blocks of 4 x 4 pixels are taken as the repeated values of PIESNO, so that nothing
+    needs to be known of where it lies; what is found counts only if its values vary as much as
+    those of pure noise do. Object: the variance at each level of brightness is divided by what
+    that of a Rician variable of the same mean is, and the median over the levels is taken. Pixels
+    of a filled background, such as zeros around a masked head, are left out. Noise is assumed
+    white for the object; for the background only its distribution matters.
+    """
+    planes = sample_planes(image)
+    outside, share = _background(planes)
+    inside = _object(planes)
+    none = (None, None)
+    return RicianNoise(
+        *(outside or inside or (0.0, 0.0)), *(outside or none), *(inside or none), share
+    )
+
+
+def _background(planes: list[np.ndarray]) -> tuple[tuple[float, float] | None, float]:
+    """Return sigma with its standard error, and the share of blocks that are background."""
+    groups = []
+    for plane in planes:
+        rows, columns = (length // BLOCK for length in plane.shape)
+        if not rows or not columns:
+            continue
+        blocks = plane[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
+        step = math.ceil(math.sqrt(rows * columns * len(planes) / MAX_GROUPS))
+        blocks = blocks[::step, :, ::step].transpose(0, 2, 1, 3).reshape(-1, BLOCK * BLOCK)
+        keep = np.isfinite(blocks).all(axis=1)
+        for level in clipping_levels(plane):
+            # Rounding piles up zeros too; a fill is flat.
+            keep &= (blocks == level).mean(axis=1) <= 0.5
+        groups.append(blocks[keep].astype(np.float64))
+    values = np.concatenate(groups) if groups else np.empty((0, BLOCK * BLOCK))
+    if len(values) < LEAST_BLOCKS:
+        return None, 0.0
+    sigma, accepted = noise_only(values, 1, LIKE_NOISE)
+    number = int(np.count_nonzero(accepted))
+    if number < max(LEAST_BLOCKS, LEAST_BACKGROUND * len(values)):
+        return None, 0.0
+    return (sigma, standard_error(sigma, number * BLOCK * BLOCK, 1)), number / len(values)
+
+
+def _object(planes: list[np.ndarray]) -> tuple[float, float] | None:
+    """Return sigma and its standard error from the variance at each level of brightness."""
+    spectra = read_spectra(planes)
+    rank = np.square(spectra.low).sum(axis=1)
+    energy = np.square(spectra.high)
+    found, errors = [], []
+    levels = brightness_levels(spectra.mean)
+    for part in levels:
+        if spectra.clipped[part].mean() > CLIPPED and len(levels) > 1:
+            continue
+        if len(part) < MEMBERS and len(levels) > 1:
+            continue
+        pooled = pooled_variance(rank, energy, spectra.overlap, part)
+        mean = float(spectra.mean[part].mean())
+        sigma, ratio = _from_moments(mean, pooled.variance)
+        if sigma > 0 and ratio > DEEP:
+            found.append(sigma)
+            errors.append(max(pooled.error, 1e-6))
+    if not found:  # few patches, or hardly any signal: all of them as one level
+        pooled = pooled_variance(rank, energy, spectra.overlap, np.arange(len(rank)))
+        sigma, _ = _from_moments(float(spectra.mean.mean()), pooled.variance)
+        return (sigma, sigma * pooled.error) if sigma > 0 else None
+    sigma = _weighted_median(np.array(found), 1 / np.array(errors))
+    spread = float(np.median(np.abs(np.array(found) - sigma))) / 0.6745
+    statistical = sigma * float(np.median(errors))
+    error = max(spread, statistical) * math.sqrt(math.pi / 2 / len(found))
+    return sigma, error
+
+
+def _from_moments(mean: float, variance: float) -> tuple[float, float]:
+    """Return sigma and the ratio of true signal to sigma from mean and variance of magnitudes."""
+    if variance <= 0:
+        return 0.0, 0.0
+    # The mean square is signal^2 + 2 sigma^2, and the variance sigma^2 * factor(signal / sigma).
+    sigma = math.sqrt(variance)
+    ratio = 0.0
+    for _ in range(100):
+        ratio = math.sqrt(max((mean**2 + variance) / sigma**2 - 2, 0.0))
+        now = math.sqrt(variance / float(koay_factor(ratio)))
+        if abs(now - sigma) <= 1e-9 * sigma:
+            break
+        sigma = now
+    return sigma, ratio
+
+
+def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
+    order = np.argsort(values)
+    total = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(total, total[-1] / 2)])

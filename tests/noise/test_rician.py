@@ -1,0 +1,156 @@
+"""Sigma of magnitude images."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from napari_gpu_denoise.errors import ImageError, NonFiniteError, SettingsError
+from napari_gpu_denoise.noise.piesno import piesno
+from napari_gpu_denoise.noise.rician import koay_factor, rician_noise
+from reference.data import REASON, data_folder, pictures
+
+
+def magnitude(picture, sigma=10.0, seed=0, coils=1):
+    parts = np.random.default_rng(seed).normal(0, sigma, (2 * coils, *np.shape(picture)))
+    parts[0] += picture
+    return np.sqrt(np.square(parts).sum(axis=0))
+
+
+def head(ny=192, nx=192):
+    """An object of several levels on an empty ground."""
+    y, x = np.mgrid[:ny, :nx]
+    radius = np.hypot(y - ny / 2, x - nx / 2)
+    return np.where(radius < 0.3 * nx, 100 + 60 * np.cos(radius / 7) + 0.2 * x, 0)
+
+
+@pytest.mark.parametrize("ratio", [0, 0.5, 1, 3, 10])
+def test_koay_factor(ratio):
+    simulated = magnitude(np.full(400_000, float(ratio)), 1.0).var()
+    assert float(koay_factor(ratio)) == pytest.approx(simulated, rel=0.01)
+
+
+def test_koay_factor_far_up():
+    assert float(koay_factor(0)) == pytest.approx(2 - math.pi / 2)
+    values = koay_factor(np.array([29.9, 30.1, 1e3, 1e8]))
+    assert np.all(np.diff(values) >= 0)
+    assert values[-1] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("sigma", [3, 10, 25])
+def test_background(sigma):
+    found = rician_noise(magnitude(head(), sigma))
+    assert found.sigma == found.background == pytest.approx(sigma, rel=0.02)
+    assert found.background_share == pytest.approx(1 - math.pi * 0.09, abs=0.06)
+
+
+def test_object_without_background():
+    y, x = np.mgrid[:192, :192]
+    picture = 60 + 0.5 * x + 20 * np.cos(y / 15)
+    found = rician_noise(magnitude(picture))
+    assert found.background is None
+    assert found.sigma == found.object == pytest.approx(10, rel=0.04)
+
+
+@pytest.mark.parametrize("signal", [12, 30, 300])
+def test_a_flat_object_is_no_background(signal):
+    """Its sums of squares are as regular as those of pure noise of another sigma."""
+    found = rician_noise(magnitude(np.full((192, 192), float(signal))))
+    assert found.background is None
+    assert found.sigma == pytest.approx(10, rel=0.05)
+
+
+def test_low_signal_is_corrected():
+    """Twice sigma: the deviation of the magnitude is well below sigma."""
+    image = magnitude(np.full((192, 192), 20.0))
+    assert image.std() < 9.3
+    assert rician_noise(image).object == pytest.approx(10, rel=0.04)
+
+
+@pytest.mark.parametrize("fill", [0, -5])
+def test_filled_background_is_left_out(fill):
+    picture = head()
+    image = np.where(picture > 0, magnitude(picture), fill)
+    found = rician_noise(image)
+    assert found.background is None
+    assert found.sigma == pytest.approx(10, rel=0.1)
+
+
+def test_the_share_is_of_what_is_not_filled():
+    image = magnitude(head())
+    whole = rician_noise(image)
+    image[:, :96] = 0
+    found = rician_noise(image)
+    assert found.background == pytest.approx(10, rel=0.02)
+    assert found.background_share == pytest.approx(whole.background_share, abs=0.05)
+
+
+def test_standard_error_predicts_the_spread():
+    found = [rician_noise(magnitude(head(96, 96), seed=seed)) for seed in range(30)]
+    spread = np.std([each.sigma for each in found], ddof=1)
+    predicted = np.sqrt(np.mean([each.error**2 for each in found]))
+    assert 0.5 < predicted / spread < 2
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 5), (40, 40), (3, 40, 40)])
+def test_constant_image_has_no_noise(shape):
+    found = rician_noise(np.full(shape, 7.0))
+    assert (found.sigma, found.error) == (0, 0)
+    assert rician_noise(np.zeros(shape)).sigma == 0
+
+
+def test_nonfinite_pixels_are_left_out():
+    image = magnitude(head())
+    image[::15, ::15] = np.nan
+    assert rician_noise(image).sigma == pytest.approx(10, rel=0.03)
+    with pytest.raises(NonFiniteError):
+        rician_noise(np.full((20, 20), np.nan))
+
+
+@pytest.mark.parametrize("coils", [1, 4, 8, 32])
+def test_piesno(coils):
+    picture = np.zeros((96, 96))
+    picture[30:60, 20:70] = 200
+    stack = np.stack([magnitude(picture, 10, seed, coils) for seed in range(12)])
+    found = piesno(stack, coils)
+    assert found.sigma == pytest.approx(10, rel=0.01)
+    assert abs(found.sigma - 10) < 5 * found.error
+    assert found.share == pytest.approx(1 - 1500 / 96**2, abs=0.03)
+    # The number of coils matters.
+    assert piesno(stack, coils + coils).sigma != pytest.approx(10, rel=0.1)
+
+
+def test_piesno_without_background():
+    stack = np.stack([magnitude(np.full((96, 96), 300.0), seed=seed) for seed in range(12)])
+    assert piesno(stack).sigma == 0
+    assert piesno(np.full((5, 20, 20), 3.0)).sigma == 0
+    assert piesno(np.zeros((5, 20, 20), np.uint8)).sigma == 0
+    assert piesno(np.full((5, 20, 20), np.nan)).sigma == 0
+
+
+def test_refusals():
+    with pytest.raises(ImageError, match="repeat"):
+        piesno(np.ones((20, 20)))
+    with pytest.raises(ImageError, match="repeat"):
+        piesno(np.ones((1, 20, 20)))
+    with pytest.raises(SettingsError, match="coils"):
+        piesno(np.ones((3, 20, 20)), 0)
+
+
+@pytest.mark.skipif(data_folder() is None, reason=REASON)
+def test_piesno_of_measured_data():
+    nibabel = pytest.importorskip("nibabel")
+    data = np.asarray(nibabel.load(data_folder() / "mri/test_piesno.nii.gz").dataobj)
+    found = piesno(np.moveaxis(data, -1, 0), coils=8)
+    assert found.sigma == pytest.approx(0.010749458, rel=0.01)
+
+
+@pytest.mark.skipif(data_folder() is None, reason=REASON)
+@pytest.mark.parametrize("percent", [3, 5, 9])
+def test_heads(percent):
+    pytest.importorskip("nibabel")
+    sigma = 255 * percent / 100
+    for i, picture in enumerate(pictures("colin27").values()):
+        assert rician_noise(magnitude(picture, sigma, i)).sigma == pytest.approx(sigma, rel=0.05)
