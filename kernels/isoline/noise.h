@@ -1,17 +1,15 @@
 // Standard deviation of the noise of a pixel.
 //
-// Constants: SPECKLE = 1: it is `relative` times the mean grey level (multiplicative noise), 2: `relative` everywhere (the logarithm
-//   of such an image); else SIGMA_MAP = 1: the level of the frame times its variation, a padded image; 0: the level of the frame.
+// Constants: SPECKLE = 1: it is `relative` times the mean grey level (multiplicative noise); else SIGMA_MAP = 1: the level of the
+//   frame times its variation, a padded image; 0: the level of the frame.
 
 #define NOISE_ARGUMENTS __global const float *levels, __global const float *variation, float relative
 #define NOISE levels, variation, relative
 
 static inline float noise_of(NOISE_ARGUMENTS, int frame, size_t at, float mean)
 {
-#if SPECKLE == 1
+#if SPECKLE
     return relative * fabs(mean);
-#elif SPECKLE == 2
-    return relative;
 #elif SIGMA_MAP
     return levels[frame] * variation[at];
 #else

@@ -33,7 +33,7 @@ __kernel void regress_levels(__global const float *pixels, __global const float 
     __global const float *pilots_here = pilot + (image % guides) * plane + inside;
     const float level = levels_here[0];
     const float own = pilots_here[0];
-#if SPECKLE == 1
+#if SPECKLE
     const float unit = 2.0f / (GAUSSIAN(ALIKE) * relative);
 #else
     const float unit = over_noise(GAUSSIAN(ALIKE) * noise_of(NOISE, image % guides, inside, own));
@@ -59,7 +59,7 @@ __kernel void regress_levels(__global const float *pixels, __global const float 
         float rw = 0.0f, rwi = 0.0f, rwii = 0.0f, rv = 0.0f, rvi = 0.0f;
         #pragma unroll
         for (int i = -RADIUS; i <= RADIUS; ++i) {
-#if SPECKLE == 1
+#if SPECKLE
             // Relative to the mean of both, so that it is as far from one to the other as back: their noise differs.
             const float other = pilots_here[j * pitch + i];
             const float apart = (other - own) / fmax(fabs(other + own), DARKEST) * unit;

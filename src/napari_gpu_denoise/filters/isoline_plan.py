@@ -133,20 +133,25 @@ class _Images:
         How many.
     noise : tuple
         Levels, variation and relative noise, as kernels take them.
-    speckle : int
-        What the relative noise is: 0 not used, 1 relative to the mean, 2 that of a logarithm.
+    speckle : bool
+        Whether the noise is relative to the mean.
     """
 
     buffer: Any
     along: tuple
     count: int
     noise: tuple
-    speckle: int
+    speckle: bool
+
+    @property
+    def noise_constants(self) -> dict[str, int]:
+        """What tells kernels of which kind the noise is."""
+        return {"SPECKLE": int(self.speckle), "SIGMA_MAP": int(self.noise[1] is not None)}
 
     @property
     def looks(self) -> np.float32:
         """Looks of speckle, as kernels take them."""
-        return np.float32(self.noise[2] ** -2 if self.speckle == 1 else 0)
+        return np.float32(self.noise[2] ** -2 if self.speckle else 0)
 
 
 class Plan:
@@ -174,7 +179,7 @@ class Plan:
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> list[tuple[str, Any]]:
         """Enqueue the filter for one tile; return the launches by name."""
         settings = self.settings
-        run = _Run(self, queue, Padded(tile, self.margins), sigma.variation is not None)
+        run = _Run(self, queue, Padded(tile, self.margins))
         frames = tile.t.size * tile.z.size
         variation = None
         if sigma.variation is not None:
@@ -185,7 +190,7 @@ class Plan:
             noisy = self._mix.begin(queue, noisy, run.launches)
         noise = (noisy.levels, variation, np.float32(settings.relative_noise))
         # Lines are looked at in the guide, and averaged in the channels if no planes are fitted.
-        speckle = int(settings.relative_noise > 0)
+        speckle = settings.relative_noise > 0
         guided = (tile.channels > 1 and not run.opponent) or (speckle and settings.soft)
         lines = settings.soft and not (guided and settings.staircase)
         count, given = tile.channels * frames, noisy.pixels.buffer
@@ -204,18 +209,20 @@ class Plan:
         settings, tile = self.settings, run.padded.tile
         frames = tile.t.size * tile.z.size
         relative = settings.relative_noise
-        speckle = int(relative > 0)
+        speckle = relative > 0
         if tile.channels > 1:
             noisy = self._mix.guide(run.queue, noisy, "isoline mixed", run.launches)
             if settings.guide < 0:
                 relative /= math.sqrt(tile.channels)
         source = noisy.pixels.buffer
+        noise = (noisy.levels, variation, np.float32(relative))
         if speckle and settings.soft:
             from scipy.special import polygamma
 
-            source, speckle = run.logarithm(source, frames), 2
-            relative = math.sqrt(polygamma(1, relative**-2))
-        noise = (noisy.levels, variation, np.float32(relative))
+            # There noise is additive, and the same everywhere.
+            source, speckle = run.logarithm(source, frames), False
+            levels = run.levels(math.sqrt(polygamma(1, relative**-2)), frames)
+            noise = (levels, None, np.float32(0))
         made = run.mirrored("guide", source, frames, settings.soft)
         return _Images(*made, frames, noise, speckle)
 
@@ -232,7 +239,7 @@ class Plan:
         residuals = self.arena.buffer("isoline residuals", maps * run.padded.plane)
         run.launch(
             "line_residuals",
-            {**lines, **run.noise_constants(guide)},
+            {**lines, **guide.noise_constants},
             run.padded.blocks(margins.fitted, _SMOOTHED),
             guide.count,
             *(guide.buffer, *guide.along, *block),
@@ -269,7 +276,7 @@ class Plan:
             self._regress(run, pixels, guide, pilot, margins.followed, fitted, place)
         run.launch(
             "extend_isolines",
-            {**length, "STEPS": settings.steps, **run.noise_constants(pixels)},
+            {**length, "STEPS": settings.steps, **pixels.noise_constants},
             run.padded.region(0),
             pixels.count,
             *(fitted, found, i32(guide.count), *run.layout),
@@ -282,7 +289,7 @@ class Plan:
             {
                 "RADIUS": self.settings.staircase // 2,
                 "OPPONENT": int(run.opponent),
-                **run.noise_constants(guide),
+                **guide.noise_constants,
             },
             run.padded.region(margin),
             pixels.count,
@@ -294,7 +301,7 @@ class Plan:
         settings, margins = self.settings, self.margins
         i32, f32 = np.int32, np.float32
         segments = max(settings.pixels // settings.length, 1)
-        grey = {"LENGTH": settings.length, "SPECKLE": guide.speckle}
+        grey = {"LENGTH": settings.length, "SPECKLE": int(guide.speckle)}
         constants = {**grey, "SEGMENTS": segments, "SHOW": _SHOW[settings.show]}
         final = (*map(i32, run.padded.region(0)[2:]), i32(0), i32(0))
         # As in `_soft`, planes need a pilot of the guide alone.
@@ -354,7 +361,7 @@ class Plan:
 class _Run:
     """The launches for one tile."""
 
-    def __init__(self, plan: Plan, queue, padded: Padded, is_map: bool):
+    def __init__(self, plan: Plan, queue, padded: Padded):
         self.plan = plan
         self.queue = queue
         self.padded = padded
@@ -362,11 +369,6 @@ class _Run:
         # A map is that of the luminance.
         self.opponent = plan.opponent and not plan.settings.yields_map
         self.layout = (np.int32(padded.shape[0]), np.int32(padded.pitch))
-        self.is_map = is_map
-
-    def noise_constants(self, images: _Images) -> dict[str, int]:
-        """Return those that tell what the noise of some images is."""
-        return {"SPECKLE": images.speckle, "SIGMA_MAP": int(self.is_map)}
 
     def images(self, name: str, count: int):
         """Return a buffer of padded float32 images."""
@@ -379,6 +381,15 @@ class _Run:
         kernel = self.plan.arena.kernel(f"isoline/{name}", constants)
         event = kernel(self.queue, sizes, group, *before, *map(np.int32, region), *after)
         self.launches.append((name, event))
+
+    def levels(self, level: float, count: int):
+        """Return the same sigma for some frames."""
+        import pyopencl as cl
+
+        levels = self.plan.arena.buffer("isoline levels", 4 * count)
+        event = cl.enqueue_fill_buffer(self.queue, levels, np.float32(level), 0, 4 * count)
+        self.launches.append(("levels", event))
+        return levels
 
     def logarithm(self, source, count: int):
         """Return the logarithm of the images of the tile."""
