@@ -2,7 +2,7 @@
 //
 // Reference: methods page, "directions".
 // Grid: (nx, ny, images) blocks of 2 x 2 pixels, the first one being (y0, x0) of the padded ones.
-//   340 reads a pixel.
+// Constants: LENGTH; CANDIDATES, 16 lines, 17 with the window. 450 reads a pixel.
 // Shapes: pixels, along_x, along_y, pilot (images, 2 * block_ny, 2 * block_pitch); residuals (images of them, CANDIDATES, block_ny,
 //   block_pitch), in units of the noise, of image modulo `guides`; found (images, block_ny, block_pitch): direction and class.
 
