@@ -173,7 +173,7 @@ class Pipeline:
             receiver = Receiver(self.arena, out, made, self.compute, len(tiles))
         for slot in self.slots:
             slot.seen = None
-        clipped, done = 0, 0
+        clipped, done, started = 0, 0, 0
         flying: deque[Callable[[], int]] = deque()
         for number, tile in enumerate(tiles):
             if len(flying) == _ARRIVING:
@@ -185,7 +185,8 @@ class Pipeline:
                 yield done
                 continue
             with self.turn:
-                arriving = self._start(number, tile, sender, receiver, levels, sigma)
+                arriving = self._start(number, started, tile, sender, receiver, levels, sigma)
+                started += 1
                 write = partial(receiver.write, arriving)
                 if self._writer is not None:
                     flying.append(self._writer.submit(write).result)
@@ -210,6 +211,7 @@ class Pipeline:
     def _start(
         self,
         number: int,
+        started: int,
         tile: Tile,
         sender: Sender,
         receiver: Receiver,
@@ -218,7 +220,8 @@ class Pipeline:
     ) -> Arriving:
         import pyopencl as cl
 
-        slot = self.slots[number % len(self.slots)]
+        # Buffers go by how many were started: tiles that are left out have a number, too.
+        slot = self.slots[started % len(self.slots)]
         if slot.done is not None:
             slot.done.wait()
         buffer_in, upload = sender.upload(self.up, slot.name + "in", tile)
@@ -249,7 +252,7 @@ class Pipeline:
         result, last = receiver.as_levels(out, slot.name + "out", tile, number)
         launches += last
         self.compute.flush()
-        host = f"out {number % (1 if self._writer is None else _ARRIVING)}"
+        host = f"out {started % (1 if self._writer is None else _ARRIVING)}"
         arriving = receiver.download(self.down, result, host, tile, [launches[-1][1]])
         self.down.flush()
         slot.done = arriving.done
