@@ -223,7 +223,7 @@ def pictures_of_isoline() -> None:
     viewer.layers.clear()
     viewer.open_sample(PLUGIN, "ultrasound")
     panel.reset_button.click()
-    panel.form.controls["noise"].value = "multiplicative"
+    panel.form.controls["criterion"].value = "multiplicative"
     run()
     for section in panel.sections():
         section.expand(animate=False)

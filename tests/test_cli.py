@@ -242,7 +242,7 @@ def test_what_is_printed_at_the_end(here, capsys, calls):
 
 def test_sigma_that_is_not_used_is_not_printed(here, capsys, device):
     tifffile.imwrite("grey.tif", image(1, (40, 44)))
-    speckle = ("isoline", "grey.tif", "--noise", "multiplicative", "--looks", 3, "--overwrite")
+    speckle = ("isoline", "grey.tif", "--criterion", "multiplicative", "--looks", 3, "--overwrite")
     for sigma in ("auto", "5"):
         code, out, _ = run(capsys, *speckle, "-o", "out.tif", "--sigma", sigma)
         assert code == 0
@@ -251,7 +251,7 @@ def test_sigma_that_is_not_used_is_not_printed(here, capsys, device):
     record = json.loads(out)["files"][0]["record"]
     assert record["sigma"] == []
     assert record["sigma_source"] == "not used: multiplicative noise of 3 looks"
-    expected = gd.isoline(image(1, (40, 44)), noise="multiplicative", looks=3)
+    expected = gd.isoline(image(1, (40, 44)), criterion="multiplicative", looks=3)
     np.testing.assert_array_equal(tifffile.imread("out.tif"), expected)
 
 

@@ -291,7 +291,7 @@ def test_sigma_is_not_asked_for_where_it_is_not_used(viewer, open_panel, run, cl
     panel = open_panel("Isoline")
     run(panel)
     assert panel.sigma.edit.text()
-    panel.form.controls["noise"].value = "multiplicative"
+    panel.form.controls["criterion"].value = "multiplicative"
     assert not panel.sigma.automatic.isEnabled() and not panel.sigma.edit.isEnabled()
     assert panel.sigma.edit.text() == ""
     assert panel.sigma.edit.placeholderText() == "not used"
@@ -301,7 +301,7 @@ def test_sigma_is_not_asked_for_where_it_is_not_used(viewer, open_panel, run, cl
     status = run(panel)
     assert "Sigma not used: multiplicative noise of 2.5 looks." in status
     assert "grey levels" not in status
-    expected = runs.denoise(noisy, Isoline(noise="multiplicative", looks=2.5))
+    expected = runs.denoise(noisy, Isoline(criterion="multiplicative", looks=2.5))
     np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
     click(panel.python_button)
     scope = {"viewer": viewer}
@@ -313,7 +313,7 @@ def test_sigma_is_not_asked_for_where_it_is_not_used(viewer, open_panel, run, cl
     assert "Standard deviation" in panel.sigma.edit.toolTip()
     # What was typed comes back, and is not used meanwhile.
     qtbot.keyClicks(panel.sigma.edit, "nonsense")
-    panel.form.controls["noise"].value = "multiplicative"
+    panel.form.controls["criterion"].value = "multiplicative"
     assert panel.choices().sigma is None
-    panel.form.controls["noise"].value = "additive"
+    panel.form.controls["criterion"].value = "additive"
     assert panel.sigma.edit.text() == "nonsense"

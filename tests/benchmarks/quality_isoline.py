@@ -259,7 +259,7 @@ def show_speckle(options: argparse.Namespace) -> None:
     for looks in LOOKS:
         methods = {"noisy": unchanged}
         for title, changes in settings.items():
-            speckle = {"noise": "multiplicative", "looks": looks}
+            speckle = {"criterion": "multiplicative", "looks": looks}
             methods[f"multiplicative, {title}"] = isoline(options.device, **speckle, **changes)
             logarithm = functools.partial(on_logarithm, options.device, looks, **changes)
             methods[f"additive on the logarithm, {title}"] = logarithm()

@@ -37,7 +37,7 @@ def slow(image: np.ndarray, settings: Isoline, sigma=1.0) -> np.ndarray:
 
 
 def _looks(settings: Isoline) -> float | None:
-    return settings.looks if settings.noise == "multiplicative" else None
+    return settings.looks if settings.criterion == "multiplicative" else None
 
 
 def _one(image: np.ndarray, settings: Isoline) -> np.ndarray:

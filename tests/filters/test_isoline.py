@@ -264,7 +264,7 @@ TILED = [
     {"show": "classes"},
     {"show": "directions"},
     {"show": "directions", "choice": "hard"},
-    {"noise": "multiplicative", "looks": 0.5, "pixels": 5, "staircase": 3},
+    {"criterion": "multiplicative", "looks": 0.5, "pixels": 5, "staircase": 3},
 ]
 
 
@@ -272,7 +272,7 @@ TILED = [
 @pytest.mark.parametrize("changes", TILED, ids=str)
 def test_tiles_that_begin_anywhere_are_parts_of_the_whole(device, changes, is_map):
     settings, image = Isoline(**changes), noisy(83, 91, sigma=SIGMA)
-    if settings.noise == "multiplicative":
+    if settings.criterion == "multiplicative":
         # Dark pixels count as more than they are, which those around tell.
         image *= np.random.default_rng(1).gamma(0.5, 2, image.shape).astype(np.float32)
     sigma = SIGMA

@@ -146,7 +146,7 @@ def test_what_channels_are_by_themselves(device):
     assert not np.array_equal(run("joint", "CYX"), run("separate", "CYX"))
     assert not np.array_equal(run("opponent", "CYX"), run("joint", "CYX"))
     # Differences of channels are no grey levels that speckle multiplies.
-    speckle = {"noise": "multiplicative"}
+    speckle = {"criterion": "multiplicative"}
     np.testing.assert_array_equal(run("auto", "SYX", **speckle), run("separate", "CYX", **speckle))
     with pytest.raises(SettingsError, match=r"opponent.*does not go with multiplicative"):
         run("opponent", "SYX", **speckle)

@@ -97,15 +97,15 @@ def test_large_levels_and_ranges(device):
 def test_nothing_is_seen_without_noise(device, noise):
     image = noisy(40, 44)
     sigma = np.full(image.shape, 20.0)
-    whole = gd.isoline_maps(image, sigma, noise=noise, device=device)
+    whole = gd.isoline_maps(image, sigma, criterion=noise, device=device)
     sigma[10:20, 5:30] = 0
-    maps = gd.isoline_maps(image, sigma, noise=noise, device=device)
+    maps = gd.isoline_maps(image, sigma, criterion=noise, device=device)
     there = sigma > 0
     assert not maps.classes[~there].any() and not maps.directions[~there].any()
     assert whole.directions[~there].any()
     # Around the hole the filter sees less noise; further away it sees the same.
     assert np.mean(maps.directions[there] == whole.directions[there]) > 0.8
-    nothing = gd.isoline_maps(image, 0, noise=noise, device=device)
+    nothing = gd.isoline_maps(image, 0, criterion=noise, device=device)
     assert not nothing.classes.any() and not nothing.directions.any()
 
 
@@ -186,7 +186,7 @@ def test_settings_reach_the_filter(device):
     np.testing.assert_array_equal(given.directions, plain.directions)
     other = gd.isoline_maps(image, 20, length=3, device=device)
     assert np.any(other.directions != plain.directions)
-    speckled = gd.isoline_maps(image, noise="multiplicative", looks=4, device=device)
+    speckled = gd.isoline_maps(image, criterion="multiplicative", looks=4, device=device)
     assert np.any(speckled.classes != plain.classes)
     with pytest.raises(errors.SettingsError):
         gd.isoline_maps(image, 20, width=3, device=device)

@@ -162,7 +162,7 @@ def guide_of(
     It is a channel, or the luminance: the mean of all channels that have noise, each divided by it;
     a map counts with its largest value. Of speckle it is the plain mean, which has more looks.
     """
-    speckle = settings.noise == "multiplicative"
+    speckle = settings.criterion == "multiplicative"
     looks = settings.looks if speckle else None
     if len(planes) == 1 or settings.guide >= 0:
         which = max(settings.guide, 0) if len(planes) > 1 else 0

@@ -281,7 +281,7 @@ def test_an_end_is_not_reached_past_one_that_differs():
 def test_a_constant_image_is_unchanged():
     for level in (0.0, 37.3, -1e5):
         image = np.full((9, 13), level)
-        for settings in (SETTINGS, Isoline(noise="multiplicative")):
+        for settings in (SETTINGS, Isoline(criterion="multiplicative")):
             result = reference.isoline_soft(image, 3.0, settings)
             np.testing.assert_allclose(result, image, rtol=1e-12)
 
@@ -321,7 +321,7 @@ def test_levels_shift_and_scale_with_sigma():
 
 def test_speckle_scales_and_needs_no_sigma():
     image = scene(20, 22) * np.random.default_rng(0).gamma(4, 1 / 4, (20, 22))
-    settings = Isoline(noise="multiplicative")
+    settings = Isoline(criterion="multiplicative")
     result = reference.isoline_soft(image, 1.0, settings)
     for sigma, factor in ((7.0, 3.0), (0.0, 1e6)):
         scaled = reference.isoline_soft(factor * image, sigma, settings)

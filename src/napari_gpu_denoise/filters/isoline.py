@@ -68,7 +68,7 @@ class Isoline(Settings):
         bounds=(-1, 1000),
         advanced=True,
     )
-    noise: str = setting(
+    criterion: str = setting(
         "additive",
         "Additive noise of standard deviation sigma, or speckle that multiplies the image "
         "(gamma distribution of so many looks; sigma is then not used)",
@@ -144,12 +144,12 @@ class Isoline(Settings):
     @property
     def relative_noise(self) -> float:
         """Standard deviation of multiplicative noise, relative to the mean; 0 if it is additive."""
-        return self.looks**-0.5 if self.noise == "multiplicative" else 0.0
+        return self.looks**-0.5 if self.criterion == "multiplicative" else 0.0
 
     @property
     def own_noise(self) -> str | None:
         """What the noise is, in words, if not what sigma tells."""
-        if self.noise == "additive":
+        if self.criterion == "additive":
             return None
         return f"not used: multiplicative noise of {self.looks:g} looks"
 
@@ -246,7 +246,7 @@ def isoline(
     sigma : float, array_like or None, optional
         Standard deviation of the noise in grey levels of the image: one value, one a channel, one
         a plane, or a map of shape (ny, nx); see `denoise`. None estimates it; where it is 0 the
-        image comes back unchanged. With ``noise="multiplicative"`` it is not used.
+        image comes back unchanged. With ``criterion="multiplicative"`` it is not used.
     axes : str, optional
         Names of the axes, such as ``"TZYX"``, ``"CYX"`` or ``"YXS"``. Y and X are filtered, every
         plane on its own. By default the last two are Y and X, the rest independent planes.
@@ -274,7 +274,7 @@ def isoline(
         chosen, as in the paper), `length` (5 pixels: of a segment), `pixels` (25: longest isoline),
         `thickness` (2 pixels), `staircase` (11 pixels: window of the staircase correction, 0 is
         none), `channels` (``"auto"``: RGB as luminance and chrominance, others each on its own;
-        ``"joint"``: along the isolines of the mean of all, or of one, the `guide`), `noise`
+        ``"joint"``: along the isolines of the mean of all, or of one, the `guide`), `criterion`
         (``"additive"`` or ``"multiplicative"``: speckle of a gamma distribution) and `looks` (4.0),
         `softness` (0.1 sigma squared), `t_max` (1.0), `t2_max` (2.0), `deviation` (2), `show`
         (``"image"``; what the filter saw is easier to get from `isoline_maps`).
@@ -326,7 +326,7 @@ def isoline(
     Examples
     --------
     >>> out = isoline(image, sigma=20)                                     # doctest: +SKIP
-    >>> out = isoline(image, noise="multiplicative", looks=4)              # doctest: +SKIP
+    >>> out = isoline(image, criterion="multiplicative", looks=4)              # doctest: +SKIP
     >>> out = isoline(image, profile="paper")                              # doctest: +SKIP
     """
     return denoised(
