@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 
 import numpy as np
+
+from napari_gpu_denoise.tile_sizes import bytes_per_pixel
 
 # Settings small enough for quick tests; those of a filter that is not listed keep their defaults.
 SMALL = {
@@ -39,6 +42,18 @@ def joining(filter_class, axes: str, count: int = 1, **changes):
 def follows_time(filter_class) -> bool:
     """Return whether a filter looks along T whatever its settings: that axis must then be named."""
     return "T" in filter_class().joint
+
+
+def frame(settings) -> tuple[int, int]:
+    """Return a height and width of which `cut` makes tiles, however far the filter looks."""
+    return 57 + 3 * sum(settings.reach.y), 71
+
+
+def cut(settings, is_map: bool = False) -> int:
+    """Return a memory limit that cuts a `frame` in three or more."""
+    rows, columns = frame(settings)
+    pixels = (math.ceil(rows / 3) + sum(settings.reach.y)) * columns
+    return math.ceil(max(pixels, 4096) * bytes_per_pixel(settings, is_map))
 
 
 def scene(*shape: int) -> np.ndarray:

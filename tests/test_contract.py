@@ -14,8 +14,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import cli, errors
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.tile_sizes import bytes_per_pixel
-from scenes import follows_time, joining, noisy, psnr, scene, small
+from scenes import cut, follows_time, frame, joining, noisy, psnr, scene, small
 
 DTYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 DTYPES += ["float16", "float32", "float64"]
@@ -29,18 +28,6 @@ def kind(request):
 
 def run(image, settings, sigma=20.0, **options) -> np.ndarray:
     return gd.denoise(image, settings, sigma, **options).image
-
-
-def frame(settings) -> tuple[int, int]:
-    """Return a height and width of which `cut` makes tiles, however far the filter looks."""
-    return 57 + 3 * sum(settings.reach.y), 71
-
-
-def cut(settings, is_map: bool = False) -> int:
-    """Return a memory limit that cuts a `frame` in three or more."""
-    rows, columns = frame(settings)
-    pixels = (math.ceil(rows / 3) + sum(settings.reach.y)) * columns
-    return math.ceil(max(pixels, 4096) * bytes_per_pixel(settings, is_map))
 
 
 def sigma_map(ny: int, nx: int) -> np.ndarray:

@@ -7,7 +7,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SigmaError
-from napari_gpu_denoise.sigma import FrameSigma, no_more_than_matters, resolve_sigma
+from napari_gpu_denoise.sigma import FrameSigma, Sigma, no_more_than_matters, resolve_sigma
 from napari_gpu_denoise.tiles import Reach, Span, split
 from scenes import noisy
 
@@ -242,11 +242,15 @@ def test_a_part_of_a_map_keeps_the_level_of_the_whole():
 def test_sigma_is_cut_off_far_above_the_range_of_the_image():
     image = np.zeros((300, 400), np.float32)
     sigma = np.array([[20.0]])
-    assert no_more_than_matters(sigma, image) is sigma  # nothing to measure it by
+    assert no_more_than_matters(of(sigma), image) is sigma  # nothing to measure it by
     image[1, 1] = 2  # a step through the image misses it
-    np.testing.assert_array_equal(no_more_than_matters(sigma, image), sigma)
-    np.testing.assert_array_equal(no_more_than_matters(100 * sigma, image), [[64.0]])
+    np.testing.assert_array_equal(no_more_than_matters(of(sigma), image), sigma)
+    np.testing.assert_array_equal(no_more_than_matters(of(100 * sigma), image), [[64.0]])
     spread = np.linspace(0, 100, 400)[None, :]
-    np.testing.assert_array_equal(no_more_than_matters(spread, image), np.minimum(spread, 64))
+    np.testing.assert_array_equal(no_more_than_matters(of(spread), image), np.minimum(spread, 64))
     whole = np.array([[0, 255]], np.uint8).repeat(100, axis=0)
-    assert no_more_than_matters(sigma, whole) is sigma
+    assert no_more_than_matters(of(sigma), whole) is sigma
+
+
+def of(array: np.ndarray) -> Sigma:
+    return Sigma(array, (), "")

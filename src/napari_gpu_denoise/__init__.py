@@ -36,6 +36,7 @@ _NAMES = {
     "NoiseEstimate": "noise.estimate",
     "NoiseModel": "noise.models",
     "Gaussian": "noise.models",
+    "Correlated": "noise.models",
     "PoissonGaussian": "noise.models",
     "Rician": "noise.models",
     "Speckle": "noise.models",

@@ -122,6 +122,7 @@ def run_batch(
     settings: Filter,
     sigma: ArrayLike | None = None,
     *,
+    noise: Any = None,
     output: str | os.PathLike,
     axes: str | None = None,
     dtype=None,
@@ -145,6 +146,8 @@ def run_batch(
     sigma : float, array_like or None, default None
         Noise standard deviation in grey levels: one value, one a channel, one a plane, or a map,
         as `denoise` takes them. None estimates it, for each file.
+    noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
+        A model of the noise, as `denoise` takes it; ``"auto"`` measures it in each file.
     output : path-like
         A TIFF file, when there is one input; or a folder, made if need be, in which each result
         gets the name of its input.
@@ -219,6 +222,7 @@ def run_batch(
                 target,
                 settings,
                 sigma,
+                noise=noise,
                 axes=axes,
                 dtype=dtype,
                 nonfinite=nonfinite,
@@ -242,6 +246,7 @@ def run_batch(
                 picture.data[picture.colours],
                 settings,
                 sigma,
+                noise=noise,
                 axes=picture.filter_axes if axes is None else axes,
                 dtype=dtype,
                 nonfinite=nonfinite,

@@ -18,6 +18,8 @@ from napari_gpu_denoise.axes import (
     output_dtype,
 )
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
+from napari_gpu_denoise.modelled import levels_for
+from napari_gpu_denoise.noise_choice import resolve_noise
 from napari_gpu_denoise.opencl.device import Device, choose, find
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.pipeline import Filter
@@ -30,7 +32,7 @@ from napari_gpu_denoise.prepare import (
     settings_for,
     unfiltered,
 )
-from napari_gpu_denoise.sigma import FrameSigma, own_noise, resolve_sigma, varies_within
+from napari_gpu_denoise.sigma import FrameSigma, varies_within
 from napari_gpu_denoise.tiles import Span, span_around
 from napari_gpu_denoise.video import execute_any, over_time
 
@@ -44,6 +46,7 @@ def denoise_lazy(
     settings: Filter,
     sigma=None,
     *,
+    noise=None,
     axes: str | None = None,
     dtype=None,
     nonfinite: str = "raise",
@@ -63,6 +66,8 @@ def denoise_lazy(
         for all planes. None estimates it at once, from at most 8 planes of each channel, which are
         computed for it; all chunks share the estimate. Where it is 0 the image comes back
         unchanged.
+    noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
+        A model of the noise, as `denoise` takes it; measured at once, too, if at all.
     axes : str, optional
         Names of the axes, as ``"TZYX"``; by default the last two are Y and X and the others
         independent planes.
@@ -82,7 +87,7 @@ def denoise_lazy(
 
     Raises
     ------
-    AxesError, ImageError, SigmaError
+    AxesError, ImageError, SigmaError, SettingsError
         At once, if the input does not fit.
     NonFiniteError, NoDeviceError, DeviceMemoryError, KernelError
         When the result is computed.
@@ -105,7 +110,10 @@ def denoise_lazy(
     settings = settings_for(settings, names, array.shape)
     check_policy(nonfinite)
     wanted = output_dtype(dtype, array.dtype)
-    spread = resolve_sigma(sigma, array, names, settings).array
+    settings, found = resolve_noise(
+        sigma, noise, array, names, settings, dtype=wanted, device=device
+    )
+    spread = found.array
 
     # What a driver gives is worth nothing in another process: the names of the device are sent.
     sent = (device.name, device.platform, device.index) if isinstance(device, Device) else device
@@ -129,6 +137,7 @@ def denoise_lazy(
         _denoise_block,
         settings=settings,
         sigma=spread,
+        numbers=found.numbers,
         names=names,
         reach=reach,
         margins=margins,
@@ -168,6 +177,7 @@ def _denoise_block(
     *,
     settings: Filter,
     sigma: np.ndarray,
+    numbers: np.ndarray | None,
     names: str,
     reach: dict[str, tuple[int, int]],
     margins: dict[str, tuple[int, int]],
@@ -201,7 +211,9 @@ def _denoise_block(
     if here.any():
         level = float(sigma.max()) if varies_within(sigma, names) else None
         seen = _part(sigma, read)
-        _filter_part(finite[tuple(needed)], out, seen, level, settings, names, spans, device)
+        models = None if numbers is None else _part(numbers, read)
+        part = (finite[tuple(needed)], out, seen, level, models)
+        _filter_part(*part, settings, names, spans, device)
         keep_noiseless(unfiltered(settings, finite[tuple(inner)]), out, names, here)
     else:
         Levels.of(finite)  # refuses NaN and infinity
@@ -224,6 +236,7 @@ def _filter_part(
     out: np.ndarray,
     sigma: np.ndarray,
     level: float | None,
+    numbers: np.ndarray | None,
     settings: Filter,
     names: str,
     spans: dict[str, Span],
@@ -231,7 +244,8 @@ def _filter_part(
 ) -> None:
     """Filter a part of a larger array; `spans` tells where it lies along the axes it is cut in.
 
-    `level` is the largest sigma of the whole, where it is a map.
+    `level` is the largest sigma of the whole, where it is a map; `numbers` tell which model of
+    noise a pixel belongs to, if there are several.
     """
     lengths = [
         spans[a].length if a in spans else n for a, n in zip(names, array.shape, strict=True)
@@ -251,9 +265,9 @@ def _filter_part(
     steps = execute_any(
         source,
         arrange(out, names, settings.joint, written),
-        Levels.of(array, own_noise(settings) is not None),
+        levels_for(settings, array),
         settings,
-        FrameSigma.of(sigma, wide.shape, names, settings.joint, read, level),
+        FrameSigma.of(sigma, wide.shape, names, settings.joint, read, level, numbers),
         session(chosen),
         part=tuple(spans.get(a, span) for a, span in zip("TZYX", rest, strict=True)),
     )

@@ -17,7 +17,7 @@ from napari_gpu_denoise.axes import Frames, Levels
 from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors
 from napari_gpu_denoise.opencl.program import Session
-from napari_gpu_denoise.sigma import FrameSigma
+from napari_gpu_denoise.sigma import FrameSigma, sigma_unit
 from napari_gpu_denoise.tile_sizes import (
     SMALLEST_TILE,
     Cost,
@@ -41,10 +41,13 @@ class TileSigma:
         Of a map: float32 of shape (source ny, source nx), over all that the tile reads. Sigma of a
         pixel is the level of its frame times this, which is 0 to 1. None where sigma is the same
         all over a frame.
+    models : ndarray of int32
+        Of shape (channels, nt * nz), on the host: which model of noise each frame yielded has.
     """
 
     levels: Any
     variation: Any = None
+    models: np.ndarray | None = None
 
 
 class Plan(Protocol):
@@ -137,6 +140,7 @@ class Pipeline:
 
     def __init__(self, session: Session, arena: Arena, settings: Filter, profiling: bool = False):
         self.arena = arena
+        self.settings = settings
         self.yields_map = yields_map(settings)
         self.plan = settings.plan(arena)
         # On a CPU transfers and compute share the same cores: one queue does as well. It has no
@@ -235,13 +239,15 @@ class Pipeline:
                 uploads.append(cl.enqueue_copy(self.up, buffer, array, is_blocking=False))
             return buffer
 
-        slot.levels = sigma.levels(tile, levels.scale)
+        slot.levels = sigma.levels(tile, sigma_unit(self.settings, levels))
         # A map is the same in all planes: the tiles of a stack mostly see the same part of it.
         known = slot.seen == (tile.y, tile.x)
         if not known:
             slot.variation, slot.seen = sigma.variation(tile), (tile.y, tile.x)
         tile_sigma = TileSigma(
-            sent("levels", slot.levels), sent("variation", slot.variation, known=known)
+            sent("levels", slot.levels),
+            sent("variation", slot.variation, known=known),
+            sigma.models(tile),
         )
         if self.up is not self.compute:
             self.up.flush()

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.axes import (
-    Levels,
     arrange,
     check_axes,
     check_numbers,
@@ -20,6 +19,8 @@ from napari_gpu_denoise.axes import (
     output_dtype,
 )
 from napari_gpu_denoise.errors import Cancelled, NonFiniteError
+from napari_gpu_denoise.modelled import levels_for
+from napari_gpu_denoise.noise_choice import resolve_noise
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.pipeline import Filter, Progress
@@ -33,13 +34,7 @@ from napari_gpu_denoise.prepare import (
     unfiltered,
     wanted_frames,
 )
-from napari_gpu_denoise.sigma import (
-    FrameSigma,
-    Sigma,
-    no_more_than_matters,
-    own_noise,
-    resolve_sigma,
-)
+from napari_gpu_denoise.sigma import FrameSigma, Sigma, no_more_than_matters
 from napari_gpu_denoise.tiles import Span, span_around
 from napari_gpu_denoise.video import execute_any, over_time
 
@@ -67,6 +62,9 @@ class Record:
         Types of the pixels.
     device : str
         Device the filter ran on.
+    noise : tuple of dict
+        The models of noise, one a channel or one for all, as `NoiseModel.from_dict` takes them;
+        none where sigma says it all.
     saturated : int
         Values of the result that were clipped to the range of the output type.
     nonfinite : int
@@ -90,12 +88,14 @@ class Record:
     nonfinite: int
     notes: tuple[str, ...]
     date: str
+    noise: tuple[dict[str, Any], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as plain values that JSON can hold."""
         plain = asdict(self)
         plain["sigma"] = list(self.sigma)
         plain["notes"] = list(self.notes)
+        plain["noise"] = list(plain["noise"])
         return plain
 
 
@@ -112,6 +112,7 @@ def denoise(
     settings: Filter,
     sigma: ArrayLike | None = None,
     *,
+    noise: Any = None,
     axes: str | None = None,
     frames: int | slice | None = None,
     dtype=None,
@@ -134,6 +135,12 @@ def denoise(
         S); one a plane, an array of the shape of the axes other than Y and X; or a map of shape
         (ny, nx), for all planes. None estimates it, one value a channel. Where it is 0 the image
         comes back unchanged; above 32 times the range of the image it is taken as that.
+    noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
+        What the noise is, where it is not of one sigma: a model such as ``PoissonGaussian(0.28,
+        3.1, 14.7)``, ``Rician(6)`` or ``Speckle(4)``, one a channel or one for all; what
+        `estimate_noise` returned; ``"auto"`` or the name of a model, to measure it here; a number
+        is `sigma`. Forward transform, filter and inverse then run on the device in one go. A sigma
+        that is given wins.
     axes : str, optional
         Names of the axes, as ``"TZYX"``; by default the last two are Y and X and the others
         independent planes.
@@ -165,7 +172,7 @@ def denoise(
 
     Raises
     ------
-    AxesError, ImageError, NonFiniteError, SigmaError
+    AxesError, ImageError, NonFiniteError, SigmaError, SettingsError
         If the input does not fit.
     NoDeviceError, DeviceMemoryError, KernelError
         If the device does not.
@@ -176,6 +183,7 @@ def denoise(
         image,
         settings,
         sigma,
+        noise=noise,
         axes=axes,
         frames=frames,
         dtype=dtype,
@@ -203,6 +211,7 @@ def denoise_steps(
     settings: Filter,
     sigma: ArrayLike | None = None,
     *,
+    noise: Any = None,
     axes: str | None = None,
     frames: int | slice | None = None,
     dtype=None,
@@ -236,10 +245,14 @@ def denoise_steps(
             f"NaN and infinity cannot be kept in a result of type {chosen_dtype}: use "
             "dtype='float32'."
         )
-    levels = Levels.of(array, own_noise(applied) is not None)
-    found = resolve_sigma(sigma, array, names, applied)
+    levels = levels_for(applied, array)  # refuses NaN and infinity
+    running, found = resolve_noise(
+        sigma, noise, array, names, applied, dtype=chosen_dtype, device=chosen
+    )
+    if running is not applied:
+        applied, levels = running, levels_for(running, array)
     notes = list(found.notes)
-    usable = no_more_than_matters(found.array, array)
+    usable = no_more_than_matters(found, array, applied)
     # What comes out, of what goes in: the frames wanted.
     inner = along_time(wanted, names)
     own = found.array[along_time(wanted, names, found.array.shape)]
@@ -271,7 +284,7 @@ def denoise_steps(
             arrange(out, names, applied.joint, origin),
             levels,
             applied,
-            FrameSigma.of(spread, wide.shape, names, applied.joint),
+            FrameSigma.of(spread, wide.shape, names, applied.joint, numbers=found.numbers),
             session(chosen),
             memory_limit,
             part,
@@ -323,6 +336,7 @@ def record_of(
         nonfinite=nonfinite,
         notes=tuple(notes),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
+        noise=tuple(model.as_dict() for model in sigma.models),
     )
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.axes import Frames, arrange, channel_axis
+from napari_gpu_denoise.axes import Frames, Levels, arrange, channel_axis
 from napari_gpu_denoise.errors import SigmaError
-from napari_gpu_denoise.noise.estimate import estimate_noise
+from napari_gpu_denoise.noise.noise_model import NoiseModel
+from napari_gpu_denoise.noise.sigma_estimate import estimate_sigma
 from napari_gpu_denoise.tiles import Tile
 
 # A sigma of more than so many ranges of an image is taken as that.
@@ -33,12 +34,22 @@ class Sigma:
         Where it comes from.
     notes : tuple of str
         What the user should know of it.
+    models : tuple of NoiseModel
+        What the noise is, one a channel or one for all; none where sigma says it all.
+    numbers : ndarray of int, or None
+        Which of several models a pixel belongs to; broadcasts to the image as `array` does. None
+        where there is one for all.
+    stabilised : bool
+        Whether `array` is of what the models make of the image, not of its grey levels.
     """
 
     array: np.ndarray
     values: tuple[float, ...]
     source: str
     notes: tuple[str, ...] = ()
+    models: tuple[NoiseModel, ...] = ()
+    numbers: np.ndarray | None = None
+    stabilised: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,10 +64,13 @@ class FrameSigma:
         Of a map, what it is told relative to: its largest value over the whole array, be the
         frames a part of it or not, so that rounding does not depend on how the array is cut. None
         where sigma does not vary within a plane.
+    numbers : Frames or None
+        Which of several models of noise a pixel belongs to, arranged as `frames`; None for one.
     """
 
     frames: Frames
     level: float | None
+    numbers: Frames | None = None
 
     @classmethod
     def of(
@@ -67,6 +81,7 @@ class FrameSigma:
         joint: str = "",
         origin: tuple[int, int, int, int] = (0, 0, 0, 0),
         level: float | None = None,
+        numbers: np.ndarray | None = None,
     ) -> FrameSigma:
         """Arrange sigma as the array it belongs to.
 
@@ -78,13 +93,17 @@ class FrameSigma:
             Shape of the array, and what `arrange` was given for it.
         level : float, optional
             Where this is a part of a map, the largest value of the whole.
+        numbers : array_like, optional
+            As ``Sigma.numbers``.
         """
         sigma = np.asarray(sigma, np.float64)
         frames = arrange(np.broadcast_to(sigma, shape), axes, joint, origin)
         lengths, strides = frames.view.shape[-2:], frames.view.strides[-2:]
         if level is None and any(n > 1 and s for n, s in zip(lengths, strides, strict=True)):
             level = float(sigma.max())
-        return cls(frames, level)
+        if numbers is not None:
+            numbers = arrange(np.broadcast_to(numbers, shape), axes, joint, origin)
+        return cls(frames, level, numbers)
 
     @property
     def is_map(self) -> bool:
@@ -99,15 +118,21 @@ class FrameSigma:
         ndarray of float32, shape (channels, nt * nz)
             Of a map, `level` for each frame.
         """
-        shape = (tile.channels, tile.t.size, tile.z.size)
-        values = np.full(shape, self.level or 0.0)
-        if not self.is_map:
-            first = self.frames.origin[1]
-            slices = slice(tile.z.start - first, tile.z.stop - first)
-            for c in range(tile.channels):
-                for k, t in enumerate(range(tile.t.start, tile.t.stop)):
-                    values[c, k] = self.frames.frame(tile.sequence, t, c)[slices, 0, 0]
-        return (values / scale).astype(np.float32).reshape(tile.channels, -1)
+        values = np.array(self.level) if self.is_map else _of_frames(self.frames, tile)
+        shape = (tile.channels, tile.t.size * tile.z.size)
+        return np.broadcast_to(values / scale, shape).astype(np.float32)
+
+    def models(self, tile: Tile) -> np.ndarray:
+        """Return which model of noise each frame has that a tile yields.
+
+        Returns
+        -------
+        ndarray of int32, shape (channels, nt * nz)
+        """
+        shape = (tile.channels, tile.t.size * tile.z.size)
+        if self.numbers is None:
+            return np.zeros(shape, np.int32)
+        return _of_frames(self.numbers, tile).astype(np.int32)
 
     def variation(self, tile: Tile) -> np.ndarray | None:
         """Return the map over what a tile reads, relative to `level`; None where sigma is no map.
@@ -125,6 +150,17 @@ class FrameSigma:
         return np.ascontiguousarray(plane / self.level, np.float32)
 
 
+def _of_frames(frames: Frames, tile: Tile) -> np.ndarray:
+    """Return the first pixel of each frame that a tile yields, (channels, nt * nz)."""
+    values = np.empty((tile.channels, tile.t.size, tile.z.size))
+    first = frames.origin[1]
+    slices = slice(tile.z.start - first, tile.z.stop - first)
+    for c in range(tile.channels):
+        for k, t in enumerate(range(tile.t.start, tile.t.stop)):
+            values[c, k] = frames.frame(tile.sequence, t, c)[slices, 0, 0]
+    return values.reshape(tile.channels, -1)
+
+
 def varies_within(sigma: np.ndarray, names: str) -> bool:
     """Return whether sigma, as ``Sigma.array``, varies within a plane: whether it is a map."""
     return sigma.shape[names.index("Y")] * sigma.shape[names.index("X")] > 1
@@ -133,6 +169,16 @@ def varies_within(sigma: np.ndarray, names: str) -> bool:
 def own_noise(settings: Any) -> str | None:
     """Return how a filter says what noise it is set to; None where that is sigma."""
     return getattr(settings, "own_noise", None)
+
+
+def sigma_unit(settings: Any, levels: Levels) -> float:
+    """Return how many units of sigma, of which grey levels have `scale`, kernel values have."""
+    return levels.scale ** getattr(settings, "sigma_power", 1.0)
+
+
+def from_zero(settings: Any) -> bool:
+    """Return whether ratios of grey levels tell a filter something, so that 0 must stay 0."""
+    return own_noise(settings) is not None or getattr(settings, "from_zero", False)
 
 
 def resolve_sigma(sigma: Any, image: Any, names: str, settings: Any = None) -> Sigma:
@@ -161,8 +207,10 @@ def resolve_sigma(sigma: Any, image: Any, names: str, settings: Any = None) -> S
     if told is not None and sigma is None:
         return Sigma(np.ones((1,) * len(image.shape)), (), told)
     if sigma is None:
-        estimate = estimate_noise(image, names)
-        placed = _place(np.asarray(estimate.sigma, np.float64), image.shape, names)
+        own = getattr(settings, "estimate_sigma", None)
+        estimate = None if own is None else own(image, names)
+        estimate = estimate or estimate_sigma(image, names)
+        placed = place(np.asarray(estimate.sigma, np.float64), image.shape, names)
         return Sigma(placed, estimate.sigma, f"estimated: {estimate.method}", estimate.notes)
     try:
         given = np.array(sigma, dtype=np.float64)
@@ -174,7 +222,7 @@ def resolve_sigma(sigma: Any, image: Any, names: str, settings: Any = None) -> S
             f"sigma={wrong[0]:g} is no standard deviation: give 0 or a positive number in grey "
             "levels, or None to estimate it."
         )
-    placed = _place(given, image.shape, names)
+    placed = place(given, image.shape, names)
     if told is not None:
         return Sigma((placed > 0).astype(np.float64), (), told)
     if not varies_within(placed, names):
@@ -185,22 +233,28 @@ def resolve_sigma(sigma: Any, image: Any, names: str, settings: Any = None) -> S
     return Sigma(placed, (float(mean),), f"given as a map from {low:.4g} to {high:.4g}")
 
 
-def no_more_than_matters(sigma: np.ndarray, image: np.ndarray) -> np.ndarray:
-    """Return sigma, cut off at a multiple of the range of the image.
+def no_more_than_matters(found: Sigma, image: np.ndarray, settings: Any = None) -> np.ndarray:
+    """Return ``found.array``, cut off at a multiple of the range of the image.
 
     Beyond it a filter takes all there is for noise, whatever sigma is exactly; but what it adds up
     in fixed point is as coarse as sigma is large.
 
     Parameters
     ----------
-    sigma : ndarray
-        As ``Sigma.array``.
+    found : Sigma
+        Where it is of stabilised values it is left alone.
     image : ndarray
         Finite pixels.
+    settings : filter settings, optional
+        Whose sigma it is.
     """
+    sigma = found.array
+    if found.stabilised:
+        return sigma
+    power = getattr(settings, "sigma_power", 1.0)
 
     def highest(pixels: np.ndarray) -> float:
-        return _RANGES * (float(pixels.max()) - float(pixels.min()))
+        return _RANGES * (float(pixels.max()) - float(pixels.min())) ** power
 
     # A few pixels show that nearly every sigma is far below.
     step = max(1, round((image.size / 65536) ** (1 / image.ndim)))
@@ -211,8 +265,14 @@ def no_more_than_matters(sigma: np.ndarray, image: np.ndarray) -> np.ndarray:
     return np.minimum(sigma, most) if most > 0 else sigma
 
 
-def _place(given: np.ndarray, shape: tuple[int, ...], names: str) -> np.ndarray:
-    """Return sigma with the axes of the image, each of its length there or of length 1."""
+def place(given: np.ndarray, shape: tuple[int, ...], names: str) -> np.ndarray:
+    """Return sigma with the axes of the image, each of its length there or of length 1.
+
+    Raises
+    ------
+    SigmaError
+        If its shape does not fit, or may mean two things.
+    """
     if given.size == 1:
         return given.reshape((1,) * len(shape))
     planes = [i for i, a in enumerate(names) if a not in "YX"]

@@ -18,9 +18,11 @@ from napari_gpu_denoise.axes import (
     value_range,
 )
 from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, NonFiniteError, OutputError
+from napari_gpu_denoise.noise_choice import resolve_noise
 from napari_gpu_denoise.pipeline import Filter
+from napari_gpu_denoise.prepare import settings_for
 from napari_gpu_denoise.run import Record
-from napari_gpu_denoise.sigma import Sigma, own_noise, resolve_sigma
+from napari_gpu_denoise.sigma import Sigma, from_zero
 from napari_gpu_denoise.streaming import FrameStream
 
 # Smaller stacks are read whole: one reading does for the range of values, noise and filter.
@@ -33,6 +35,7 @@ def denoise_stack(
     settings: Filter,
     sigma: Any,
     *,
+    noise: Any = None,
     axes: str | None,
     dtype,
     nonfinite: str,
@@ -48,7 +51,7 @@ def denoise_stack(
     ----------
     path, target : Path
         The file, and the new one.
-    settings, sigma, axes, dtype, nonfinite, device, memory_limit, overwrite, cancel
+    settings, sigma, noise, axes, dtype, nonfinite, device, memory_limit, overwrite, cancel
         As `run_batch` takes them.
     progress : callable
         Called as ``progress(done, total)`` with numbers of frames.
@@ -73,16 +76,16 @@ def denoise_stack(
         io.check_dtype(picture, wanted)
         t = names.index("T")
         count = data.shape[t]
-        levels = (
-            None
-            if is_plain(data.dtype)
-            else _levels(data, t, nonfinite, own_noise(settings) is not None)
+        applied = settings_for(settings, names, data.shape)
+        running, found = resolve_noise(
+            sigma, noise, data, names, applied, dtype=wanted, device=device
         )
-        found = resolve_sigma(sigma, data, names, settings)
+        levels = None if is_plain(data.dtype) else _levels(data, t, nonfinite, from_zero(running))
         stream = FrameStream(
             settings,
             _frames(data, t),
-            _frame_sigma(found, t),
+            None if found.models else _frame_sigma(found, t),
+            noise=found.models or None,
             axes=names[:t] + names[t + 1 :],
             dtype=wanted,
             nonfinite=nonfinite,

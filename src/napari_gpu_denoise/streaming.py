@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +27,8 @@ from napari_gpu_denoise.errors import (
     NonFiniteError,
     SigmaError,
 )
+from napari_gpu_denoise.modelled import levels_for
+from napari_gpu_denoise.noise_choice import resolve_noise
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.opencl.program import session
@@ -39,7 +42,13 @@ from napari_gpu_denoise.prepare import (
     unfiltered,
 )
 from napari_gpu_denoise.run import Record, record_of
-from napari_gpu_denoise.sigma import FrameSigma, Sigma, own_noise, resolve_sigma, varies_within
+from napari_gpu_denoise.sigma import (
+    FrameSigma,
+    Sigma,
+    resolve_sigma,
+    sigma_unit,
+    varies_within,
+)
 from napari_gpu_denoise.tiles import Span, Tile
 from napari_gpu_denoise.video import (
     FrameFlow,
@@ -56,6 +65,7 @@ def stream(
     frames: Iterable[np.ndarray],
     sigma: Any = None,
     *,
+    noise: Any = None,
     axes: str | None = None,
     dtype=None,
     nonfinite: str = "raise",
@@ -77,6 +87,8 @@ def stream(
         Noise standard deviation in grey levels, as `denoise` takes it for one frame; or a function
         that returns it for the number of a frame, from 0. None estimates it from the first frame,
         for all.
+    noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
+        A model of the noise, as `denoise` takes it; ``"auto"`` measures it in the first frame.
     axes : str, optional
         Names of the axes of a frame, as ``"YX"``, ``"CYX"``, ``"YXS"`` or ``"ZYX"`` (every slice is
         then a video of its own). By default the last two are Y and X, the rest independent planes.
@@ -120,7 +132,7 @@ def stream(
     >>> for frame in stream(VBM3D(frames_after=0), camera, 12.0, live=True):  # doctest: +SKIP
     ...     show(frame)
     """
-    options = {"axes": axes, "dtype": dtype, "nonfinite": nonfinite, "live": live}
+    options = {"noise": noise, "axes": axes, "dtype": dtype, "nonfinite": nonfinite, "live": live}
     work = FrameStream(settings, frames, sigma, **options, device=device, memory_limit=memory_limit)
     with closing(iter(work)) as results:
         yield from results
@@ -131,7 +143,7 @@ class FrameStream:
 
     Parameters
     ----------
-    settings, frames, sigma, axes, dtype, nonfinite, live, device, memory_limit
+    settings, frames, sigma, noise, axes, dtype, nonfinite, live, device, memory_limit
         As `stream` takes them.
     levels : Levels, optional
         How grey levels become pixels, where the range of all frames is known.
@@ -143,6 +155,7 @@ class FrameStream:
         frames: Iterable[np.ndarray],
         sigma: Any = None,
         *,
+        noise: Any = None,
         axes: str | None = None,
         dtype=None,
         nonfinite: str = "raise",
@@ -153,7 +166,7 @@ class FrameStream:
     ):
         self._levels = levels
         self.chosen = settings
-        self._frames, self._given_sigma = frames, sigma
+        self._frames, self._given_sigma, self._given_noise = frames, sigma, noise
         self._axes, self._given_dtype, self.nonfinite = axes, dtype, nonfinite
         self._live, self._memory_limit = live, memory_limit
         self.device = choose(device)
@@ -228,16 +241,24 @@ class FrameStream:
         self.settings = settings_for(self.chosen, "T" + self.names, (2, *first.shape))
         self.dtype = output_dtype(self._given_dtype, first.dtype)
         finite, _ = fill_nonfinite(first, self.names, self.nonfinite)
-        self.levels = self._levels or Levels.of(finite, own_noise(self.chosen) is not None)
+        if self._levels is None:
+            Levels.of(finite)  # refuses NaN and infinity
         given = self._given_sigma
         self._sigma_of: Callable[[int], Any] | None = given if callable(given) else None
-        self.sigma = None if callable(given) else self._resolved(given, finite)
+        self.sigma = None
+        if self._sigma_of is None:
+            self.settings, self.sigma = resolve_noise(
+                *(given, self._given_noise, finite, self.names, self.settings),
+                dtype=self.dtype,
+                device=self.device,
+            )
+        self.levels = levels_for(self.settings, finite, self._levels)
         self._last_sigma = self.sigma
         videos = arrange(first, self.names, self.settings.joint).shape[1]
         self.reads_again = over_time(self.settings) and videos > 1
 
     def _resolved(self, sigma, frame: np.ndarray) -> Sigma:
-        return resolve_sigma(sigma, frame, self.names, self.chosen)
+        return resolve_sigma(sigma, frame, self.names, self.settings)
 
     def take(self, number: int, given) -> _Frame:
         """Check and prepare a frame."""
@@ -362,7 +383,9 @@ class _Frame:
         self.frame_sigma = stream.arranged_sigma
         if self.frame_sigma is None or sigma is not stream.sigma:
             spread = extend_sigma(sigma.array, names, given.shape, settings.smallest)
-            self.frame_sigma = FrameSigma.of(spread, wide.shape, names, settings.joint)
+            self.frame_sigma = FrameSigma.of(
+                spread, wide.shape, names, settings.joint, numbers=sigma.numbers
+            )
             stream.arranged_sigma = self.frame_sigma
 
     def finished(self) -> np.ndarray:
@@ -409,13 +432,14 @@ class _Feed:
         """Return what `FrameFlow.run` reads one of the videos by."""
         levels, told = self._stream.levels, {}
 
-        def noise(sigma: FrameSigma, channels: int, slices: int) -> np.ndarray:
+        def noise(sigma: FrameSigma, channels: int, slices: int) -> tuple[np.ndarray, np.ndarray]:
             # Nearly always that of the frame before.
             if told.get("of") is not sigma:
                 here = Span(video, video + 1, video, video + 1, video + 1)
                 at = Tile(0, here, Span.whole(slices), *_ONE, channels)
-                values = sigma.levels(at, levels.scale).ravel().astype(np.float64)
-                told.update({"of": sigma, "values": values})
+                unit = sigma_unit(self._stream.settings, levels)
+                values = sigma.levels(at, unit).ravel().astype(np.float64)
+                told.update({"of": sigma, "values": (values, sigma.models(at)[:, 0])})
             return told["values"]
 
         def read(first: int, host: np.ndarray) -> list[FrameNote]:
@@ -428,8 +452,8 @@ class _Feed:
                 planes = [frame.source.frame(0, video, c) for c in channels]
                 for plane, values in zip(planes, host[:, k], strict=True):
                     in_bands(levels.load, plane, values)
-                sigma = noise(frame.frame_sigma, len(planes), planes[0].shape[0])
-                look = partial(self._look, first + k, host[:, k], sigma)
+                sigma, models = noise(frame.frame_sigma, len(planes), planes[0].shape[0])
+                look = partial(self._look, first + k, host[:, k], sigma, models)
                 given.append(sigma)
                 frame.corners = [plane[0, 0, 0] for plane in planes]
                 notes.append(look if self.looker is None else self.looker.submit(look).result)
@@ -442,11 +466,12 @@ class _Feed:
 
         return read
 
-    def _look(self, number: int, values: np.ndarray, sigma: np.ndarray) -> FrameNote:
+    def _look(self, number: int, values: np.ndarray, sigma: np.ndarray, models) -> FrameNote:
         """Take note of a frame, from what was made of it: its own pixels may be others by now."""
         self._stream.check_finite(number, values)
         # Pixels as the kernels see them.
-        return note_frame(list(values), sigma, Levels(0, 1.0), brightness=self._brightness)
+        note = note_frame(list(values), sigma, Levels(0, 1.0), brightness=self._brightness)
+        return replace(note, models=models)
 
     def writer(self, video: int):
         """Return what `FrameFlow.run` writes one of the videos by."""

@@ -78,7 +78,7 @@ class Sender:
         count = tile.channels * math.prod(tile.source_shape)
         values = self._arena.buffer("tile in", 4 * count)
         event = self._kernel(
-            *(queue, *_grid(count, self._arena.session.device)),
+            *(queue, *value_grid(count, self._arena.session.device)),
             *(buffer, np.uint64(count), values),
         )
         return values, [("to float", event)]
@@ -163,7 +163,7 @@ class Receiver:
         buffer = self._arena.buffer(name, size * self._dtype.itemsize)
         if kept == (ny, nx):
             frames, ny, nx, kept = 1, 1, size, (1, size)  # as one row
-        (across,), group = _grid(kept[1], self._arena.session.device)
+        (across,), group = value_grid(kept[1], self._arena.session.device)
         event = self._kernel(
             *(self._queue, (across, kept[0], frames), (*group, 1, 1), values),
             *map(np.uint64, (ny, nx, *kept)),
@@ -257,11 +257,19 @@ def _travels_as(frames: Frames, levels: Levels) -> np.dtype:
 
 
 def _constants(dtype: np.dtype, device: Device) -> dict[str, int]:
-    values = _RUN if device.float_lanes > 1 else 1
-    return {"BITS": 8 * dtype.itemsize, "SIGNED": int(dtype.kind == "i"), "VALUES": values}
+    return {
+        "BITS": 8 * dtype.itemsize,
+        "SIGNED": int(dtype.kind == "i"),
+        "VALUES": values_together(device),
+    }
 
 
-def _grid(count: int, device: Device) -> tuple[tuple[int], tuple[int]]:
+def values_together(device: Device) -> int:
+    """Return how many neighbours a work-item is given, for kernels that look at single values."""
+    return _RUN if device.float_lanes > 1 else 1
+
+
+def value_grid(count: int, device: Device) -> tuple[tuple[int], tuple[int]]:
     """Return the work-items for `count` values, and those of a group."""
     if device.float_lanes > 1:
         return (-(-count // _RUN),), (1,)

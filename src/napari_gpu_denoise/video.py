@@ -21,7 +21,7 @@ from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.pipeline import Filter, Progress, execute
-from napari_gpu_denoise.sigma import FrameSigma
+from napari_gpu_denoise.sigma import FrameSigma, sigma_unit
 from napari_gpu_denoise.tile_sizes import SMALLEST_TILE, bytes_per_pixel, tile_yield
 from napari_gpu_denoise.tiles import Reach, Span, Tile, split
 
@@ -47,12 +47,15 @@ class FrameNote:
         Pixels that each mean is of.
     first_slice : int
         Which slice of the volume `sigma` begins with.
+    models : ndarray of int, shape (channels,)
+        Which model of noise each channel has.
     """
 
     sigma: np.ndarray
     means: np.ndarray | None = None
     block_pixels: float = 1.0
     first_slice: int = 0
+    models: np.ndarray | None = None
 
     @property
     def empty(self) -> bool:
@@ -423,6 +426,7 @@ class _Work:
 
     def __init__(self, source: Frames, out: Frames, levels: Levels, settings: Filter, sigma):
         self.source, self.out, self.levels, self.sigma = source, out, levels, sigma
+        self._unit = sigma_unit(settings, levels)
         self._store = partial(levels.store, spare=True)
         self._brightness = bool(getattr(settings, "flicker", False))
         self._notes: dict[tuple[int, int], FrameNote] = {}
@@ -454,9 +458,10 @@ class _Work:
             z0 = self.source.origin[1]
             z1 = z0 + planes[0].shape[0]
             at = replace(at, z=Span(z0, z1, z0, z1, z1))
-            sigma = self.sigma.levels(at, self.levels.scale).ravel().astype(np.float64)
+            sigma = self.sigma.levels(at, self._unit).ravel().astype(np.float64)
             note = note_frame(planes, sigma, self.levels, brightness=self._brightness)
-            self._notes[key] = replace(note, first_slice=z0)
+            models = self.sigma.models(at)[:, 0]
+            self._notes[key] = replace(note, first_slice=z0, models=models)
         return self._notes[key]
 
     def _write(self, tile: Tile, t: int, values: np.ndarray) -> None:

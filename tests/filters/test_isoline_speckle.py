@@ -15,7 +15,7 @@ from napari_gpu_denoise.filters.isoline import Isoline
 from scenes import psnr, scene
 
 LOOKS = 4.0
-SPECKLE = {"noise": "multiplicative", "looks": LOOKS}
+SPECKLE = {"criterion": "multiplicative", "looks": LOOKS}
 TOLD = "not used: multiplicative noise of 4 looks"
 
 
@@ -50,7 +50,7 @@ def denoised(image, given=None, **options) -> np.ndarray:
 @pytest.mark.parametrize("looks", [1.0, 4.0, 30.0])
 def test_speckle_is_filtered_as_in_the_reference(device, changes, looks):
     image = speckled(40, 45, looks=looks)
-    settings = Isoline(noise="multiplicative", looks=looks, **changes)
+    settings = Isoline(criterion="multiplicative", looks=looks, **changes)
     out = gd.denoise(image, settings, device=device).image
     error = np.abs(out - slow(image, settings))
     assert np.mean(error > 4e-3) <= 0.002, (np.mean(error > 4e-3), error.max())
@@ -175,10 +175,10 @@ def test_the_record_says_what_the_noise_was(device):
         record = gd.denoise(image, Isoline(**SPECKLE), given, device=device).record
         assert record.sigma_source == TOLD
         assert record.sigma == ()
-        assert record.settings["noise"] == "multiplicative"
+        assert record.settings["criterion"] == "multiplicative"
         assert record.settings["looks"] == LOOKS
         assert record.as_dict()["sigma"] == []
-    assert Isoline(noise="multiplicative", looks=2.5).own_noise.endswith("2.5 looks")
+    assert Isoline(criterion="multiplicative", looks=2.5).own_noise.endswith("2.5 looks")
     assert Isoline(looks=2.5).own_noise is None
 
 
@@ -190,7 +190,7 @@ def test_nothing_is_estimated(device, monkeypatch, tmp_path):
         pytest.fail("sigma was estimated")
 
     for module in (sigma, run, lazy, stacks, streaming):
-        monkeypatch.setattr(module, "estimate_noise", fail, raising=module is sigma)
+        monkeypatch.setattr(module, "estimate_sigma", fail, raising=module is sigma)
     with pytest.raises(pytest.fail.Exception, match="estimated"):
         gd.denoise(image, Isoline(), axes="TYX", device=device)
 
@@ -236,7 +236,7 @@ def test_looks_tell_how_much_is_taken_away(device):
     image = speckled(60, 64)
     left = []
     for looks in (10000.0, 100.0, LOOKS):
-        out = gd.isoline(image, noise="multiplicative", looks=looks, device=device)
+        out = gd.isoline(image, criterion="multiplicative", looks=looks, device=device)
         left.append(np.std(out - image))
     assert left[0] < 0.1 * left[2]
     assert left[0] < left[1] < left[2]

@@ -11,7 +11,15 @@ from scipy.ndimage import uniform_filter
 from scipy.optimize import least_squares
 from scipy.stats import gamma, norm, poisson, rice
 
-from napari_gpu_denoise import Gaussian, NoiseModel, PoissonGaussian, Rician, Speckle
+from napari_gpu_denoise import (
+    Gaussian,
+    NoiseModel,
+    PoissonGaussian,
+    Rician,
+    Speckle,
+    bm3d,
+    nl_means,
+)
 from napari_gpu_denoise.errors import ImageError, SettingsError
 from napari_gpu_denoise.noise import stabilising
 
@@ -157,27 +165,42 @@ def test_deviation_of_stabilised_magnitudes():
     model = Rician(4.0)
     for signal in SIGNALS:
         _, deviation = stabilised(model, magnitudes(model, signal))
-        if signal >= 1:
-            assert deviation == pytest.approx(1, abs=0.012), signal
+        if signal >= 1.25:
+            assert deviation == pytest.approx(1, abs=0.02), signal
         else:
-            assert 0.925 < deviation < 1, signal
-    assert stabilised(model, magnitudes(model, 0.5))[1] == pytest.approx(0.953, abs=0.002)
+            assert 0.87 < deviation < 1, signal
+    for signal, wanted in ((0, 0.874), (0.5, 0.903), (1, 0.959)):
+        assert stabilised(model, magnitudes(model, signal))[1] == pytest.approx(wanted, abs=0.002)
 
 
-def test_stabilised_background_is_symmetric():
-    """Filters take a long tail for signal: the Rayleigh distribution has a skewness of 0.63."""
+def test_faint_magnitudes_are_symmetric():
+    """Filters are drawn to where values are densest: the Rayleigh law has a skewness of 0.63."""
     model = Rician(1.0)
-    levels, chances = magnitudes(model, 0)
-    values = model.stabilise(levels).astype(float)
-    mean, deviation = moments(values, chances)
-    assert abs((chances * (values - mean) ** 3).sum()) / deviation**3 < 0.1
+    for signal, most in ((0, 0.02), (0.5, 0.03), (1, 0.03), (1.5, 0.1), (2, 0.15)):
+        levels, chances = magnitudes(model, signal)
+        values = model.stabilise(levels).astype(float)
+        mean, deviation = moments(values, chances)
+        assert abs((chances * (values - mean) ** 3).sum()) / deviation**3 < most, signal
+
+
+@pytest.mark.parametrize("denoised", [bm3d, nl_means], ids=["bm3d", "nl_means"])
+def test_filtered_background_is_unbiased(denoised):
+    """Noise alone, evenly drawn from its law, so that its own mean is exact."""
+    count = 512 * 512
+    share = np.random.default_rng(0).permutation((np.arange(count) + 0.5) / count)
+    model = Rician(5.0)
+    given = model.stabilise(5 * np.sqrt(-2 * np.log(share)).reshape(512, 512))
+    filtered = denoised(given, sigma=1.0)
+    assert filtered.std() < 0.1
+    assert abs(filtered.mean(dtype=float) - given.mean(dtype=float)) < 0.003
+    assert abs(model.unstabilise(filtered).mean(dtype=float)) / 5 < 0.02
 
 
 def test_the_curve_of_magnitudes_grows_smoothly():
     at = np.linspace(0, 12, 40_001)
     slope = np.diff(stabilising.stabilised_magnitude(at)) / np.diff(at)
-    assert slope.min() > 0.6
-    assert slope.max() < 2.1
+    assert slope.min() > 0.93
+    assert slope.max() < 3.2
     assert np.abs(np.diff(slope)).max() < 0.03, "no step where the asymptote takes over"
     assert stabilising.stabilised_magnitude(np.array([-3.0])) == stabilising.stabilised_magnitude(
         np.zeros(1)
@@ -192,7 +215,7 @@ def test_the_curve_of_magnitudes_is_the_one_fitted():
     splines = BSpline(knots, np.eye(free + 3)[:, :free], 3, extrapolate=False)(magnitude)
     splines = np.nan_to_num(splines)
     start = stabilising.smooth_root(magnitude)
-    weight, faint = np.where(signal >= 1, 1, 0.1), signal < 1
+    weight, faint = np.where(signal >= 1, 1, 0.1), signal < 2
 
     def residuals(coefficients):
         values = start + splines @ coefficients
@@ -202,8 +225,8 @@ def test_the_curve_of_magnitudes_is_the_one_fitted():
         return np.concatenate(
             [
                 weight * (np.sqrt(variance) - 1),
-                0.03 * skewness[faint],
-                0.01 * np.diff(coefficients, 2),
+                0.2 * skewness[faint],
+                0.02 * np.diff(coefficients, 2),
             ]
         )
 
@@ -217,7 +240,7 @@ def test_background_of_magnitudes():
     model = Rician(5.0)
     image = 5 * np.hypot(*rng.normal(size=(2, 1000, 1000)))
     filtered = uniform_filter(model.stabilise(image), 15)
-    plain, signed = model.unstabilise(filtered), model.unstabilise(filtered, signed=True)
+    plain, signed = model.unstabilise(filtered, signed=False), model.unstabilise(filtered)
     assert plain.min() == 0
     assert plain.mean() / 5 > 0.1
     assert abs(signed.mean()) / 5 < 0.02
@@ -327,7 +350,7 @@ def test_arrays_that_are_no_images(model, image):
         model.unstabilise(image)
 
 
-@each_model
+@pytest.mark.parametrize("model", [*ALL, Speckle(4.0, least=0.3)])
 def test_models_as_dictionaries(model):
     values = json.loads(json.dumps(model.as_dict()))
     assert values["model"] == model.name
@@ -335,11 +358,11 @@ def test_models_as_dictionaries(model):
     assert hash(NoiseModel.from_dict(values)) == hash(model)
     assert "\n" not in model.summary()
     for value in list(values.values())[1:]:
-        assert f"{value:g}" in model.summary()
+        assert value == 0 or f"{value:g}" in model.summary()
 
 
 def test_dictionaries_that_fit_no_model():
-    with pytest.raises(SettingsError, match="gaussian or poisson-gaussian or rician or speckle"):
+    with pytest.raises(SettingsError, match="gaussian or correlated or poisson-gaussian or rician"):
         NoiseModel.from_dict({"model": "salt", "sigma": 3})
     with pytest.raises(SettingsError, match="give rician"):
         Rician.from_dict({"model": "gaussian", "sigma": 3})

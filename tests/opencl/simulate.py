@@ -2,6 +2,7 @@
 
     python simulate.py filter NAME FOLDER         every case of a filter; results go to FOLDER
     python simulate.py case NAME CASE KERNELS     one case of it, with the kernels of another folder
+    python simulate.py noise FOLDER              the transforms of every model of noise
     python simulate.py kernel FILE                one kernel: (global const float *, global float *)
 
 Oclgrind writes what it finds to the standard error, where a line ``== case`` goes before each case.
@@ -21,6 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from napari_gpu_denoise.axes import Levels, arrange
 from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.modelled import curves_of
+from napari_gpu_denoise.noise.models import PoissonGaussian, Rician, Speckle
 from napari_gpu_denoise.opencl import source
 from napari_gpu_denoise.opencl.device import devices
 from napari_gpu_denoise.opencl.memory import Arena
@@ -56,6 +59,8 @@ SETTINGS = {
         {"patch": 4, "step": 2, "window": 5},
         {"patch": 5, "step": 1, "window": 3, "neighbours": 6},
         {"patch": 3, "step": 3, "window": 5, "neighbours": 1},
+        {"patch": 4, "step": 2, "window": 3, "neighbours": 4, "rician": True},
+        {"patch": 4, "step": 2, "window": 3, "neighbours": 4, "distance": "pearson"},
     ),
     # Groups that one row of work-items holds on a GPU, and that two do; groups that are too large
     # for their window; sums of floats.
@@ -98,7 +103,10 @@ SETTINGS["isoline"] = (
     {**_SHORT, "channels": "opponent"},
 )
 CASES = {
-    "nl_means": ((0, "YX"), (0, "TYX"), (0, "ZYX"), (1, "YX"), (1, "TYX"), (2, "YX")),
+    "nl_means": (
+        *((0, "YX"), (0, "TYX"), (0, "ZYX"), (1, "YX"), (1, "TYX"), (2, "YX")),
+        *((3, "YX"), (4, "YX")),
+    ),
     "bm3d": ((0, "YX"), (0, "TYX"), (1, "CYX"), (2, "CYX")),
     "vbm3d": ((0, "TYX"), (1, "TCYX")),
     "isoline": (
@@ -107,6 +115,10 @@ CASES = {
         (10, "SYX"),
     ),
 }
+# Models of noise, grey levels from no light on, and how many of them are left as they are.
+MODELS = (PoissonGaussian(2.0, 3.0, 10.0), Rician(8.0), Speckle(4.0, least=0.5))
+LEVELS = np.concatenate([[-5.0, 0.0], np.geomspace(0.1, 5000, 130)]).astype(np.float32)
+FIRST = 1
 # What runs leave behind is kept by the identity of their session: no two may have the same.
 SESSIONS: list[Session] = []
 MAPPED = {(0, "YX")}  # cases that are run with a map of sigma as well
@@ -231,6 +243,31 @@ def run_one(name: str, which: str, kernels: Path) -> None:
     run_case(*next(case for case in cases(chosen(name)) if case[0] == which))
 
 
+def run_noise(folder: Path) -> None:
+    """Change a part of a buffer by every model, there and back."""
+    import pyopencl as cl
+
+    suit_oclgrind()
+    results, kernels = {}, set()
+    for profile in ("CPU", "GPU"):
+        device = dataclasses.replace(simulator(), **PROFILES[profile])
+        session = Session(device, cl.Context([device.handle]))
+        SESSIONS.append(session)
+        for model in MODELS:
+            print(f"== {profile} {model.name}", file=sys.stderr, flush=True)
+            queue, out = session.queue(), np.empty_like(LEVELS)
+            flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+            buffer = cl.Buffer(session.context, flags, hostbuf=LEVELS)
+            curves = curves_of(model, Arena(session))
+            for way in ("stabilise", "unstabilise"):
+                getattr(curves, way)(queue, buffer, FIRST, len(LEVELS) - FIRST)
+                cl.enqueue_copy(queue, out, buffer)
+                results[f"{profile} {model.name} {way}"] = out.copy()
+        kernels |= {key[0] for key in session.programs}
+    np.savez(folder / "results.npz", **results)
+    (folder / "kernels.json").write_text(json.dumps(sorted(kernels)))
+
+
 def run_kernel(file: str) -> None:
     import pyopencl as cl
 
@@ -251,6 +288,8 @@ def run_kernel(file: str) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "filter":
         run_filter(sys.argv[2], Path(sys.argv[3]))
+    elif sys.argv[1] == "noise":
+        run_noise(Path(sys.argv[2]))
     elif sys.argv[1] == "case":
         run_one(sys.argv[2], sys.argv[3], Path(sys.argv[4]))
     else:

@@ -20,7 +20,7 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.source import kernel_folder
-from opencl.simulate import CHECKS, cases
+from opencl.simulate import CHECKS, FIRST, LEVELS, MODELS, cases
 
 HERE = Path(__file__).parent
 FAULTS = {
@@ -122,3 +122,23 @@ def test_every_kernel_file_is_simulated(simulated):
     }
     assert files == {name for name in used if name.split("/")[0] in folders}
     assert {name.split("/")[0] for name in used} == {kind.name, SHARED[kind.name]}
+
+
+def test_transforms_of_noise_are_free_of_faults(simulator, tmp_path):
+    found = simulate("noise", str(tmp_path))
+    profiles = ("CPU", "GPU")
+    assert found.splitlines() == [f"== {p} {m.name}" for p in profiles for m in MODELS], found
+    results = np.load(tmp_path / "results.npz")
+    for profile in profiles:
+        for model in MODELS:
+            there = results[f"{profile} {model.name} stabilise"]
+            back = results[f"{profile} {model.name} unstabilise"]
+            np.testing.assert_array_equal(there[:FIRST], LEVELS[:FIRST])
+            np.testing.assert_array_equal(back[:FIRST], LEVELS[:FIRST])
+            expected = model.stabilise(LEVELS[FIRST:])
+            np.testing.assert_allclose(there[FIRST:], expected, rtol=1e-4, atol=2e-3)
+            expected = model.unstabilise(there[FIRST:])
+            np.testing.assert_allclose(back[FIRST:], expected, rtol=1e-4, atol=0.03)
+    used = json.loads((tmp_path / "kernels.json").read_text())
+    files = (kernel_folder() / "noise").glob("*stabilise_*.cl")
+    assert used == sorted(f"noise/{file.stem}" for file in files)

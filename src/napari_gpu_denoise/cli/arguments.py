@@ -106,6 +106,13 @@ def _add_filter(added: Any, settings: type) -> None:
         metavar="TIFF",
         help="the same, one value a pixel: a TIFF file as high and wide as the inputs",
     )
+    parser.add_argument(
+        "--noise",
+        metavar="MODEL|FILE",
+        help="noise that depends on brightness or is correlated: auto, gaussian, poisson-gaussian, "
+        "rician or speckle, measured in each file; or a file that 'gpu-denoise estimate --json' "
+        "wrote, whose first estimate serves all (a sigma that is given wins)",
+    )
     _add_axes(parser)
     parser.add_argument(
         "--dtype",

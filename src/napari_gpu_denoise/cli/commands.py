@@ -27,12 +27,14 @@ def denoise(args: argparse.Namespace) -> int:
     from napari_gpu_denoise.batch import run_batch
 
     sigma = args.sigma if args.sigma_map is None else _sigma_map(args.sigma_map)
+    noise = args.noise if args.noise is None else _noise(args.noise)
 
     with _interruptible() as cancel, _Bar(args.quiet) as bar:
         report = run_batch(
             args.inputs,
             settings,
             sigma,
+            noise=noise,
             output=args.output,
             axes=args.axes,
             dtype=None if args.dtype == "same" else args.dtype,
@@ -93,6 +95,34 @@ def _sigma_map(path: str) -> Any:
     return values
 
 
+def _noise(said: str) -> Any:
+    """Return the noise that was named: a model's name, or the first estimate in a file."""
+    from napari_gpu_denoise.noise_choice import CHOICES
+
+    if said in CHOICES:
+        return said
+    from napari_gpu_denoise.noise.estimate import NoiseEstimate
+
+    try:
+        with open(said, encoding="utf-8") as file:
+            held = json.load(file)
+    except OSError as error:
+        raise errors.FileError(
+            f"--noise {said} is neither {', '.join(CHOICES)} nor a file that can be read: "
+            f"{error.strerror or error}."
+        ) from error
+    except ValueError as error:
+        raise errors.FileError(
+            f"{said} is not JSON: give what 'gpu-denoise estimate --json' printed."
+        ) from error
+    first = held[0] if isinstance(held, list) and held else held
+    if not isinstance(first, dict):
+        raise errors.FileError(
+            f"{said} holds no estimate: give what 'gpu-denoise estimate --json' printed."
+        )
+    return NoiseEstimate.from_dict(first)
+
+
 def _sentence(file: Any) -> str:
     """The error of a file, with the file's name, which errors of the filter do not know."""
     text = str(file.error) or "There is not enough memory."
@@ -109,8 +139,15 @@ def _print_done(file: Any, settings: Any) -> None:
         profile, changes = settings.nearest_profile()
         said = "".join(f", {name}={value}" for name, value in changes.items())
         print(f"  profile     {profile}{said}")
-    # Filters that know the noise themselves take no sigma, and say so.
-    print(f"  sigma       {f'{sigma} ({record.sigma_source})' if sigma else record.sigma_source}")
+    if record.noise:
+        from napari_gpu_denoise.noise.models import NoiseModel
+
+        models = dict.fromkeys(NoiseModel.from_dict(each).summary() for each in record.noise)
+        print(f"  noise       {'; '.join(models)} ({record.sigma_source})")
+    else:
+        # Filters that know the noise themselves take no sigma, and say so.
+        told = record.sigma_source
+        print(f"  sigma       {f'{sigma} ({told})' if sigma else told}")
     print(f"  saturated   {record.saturated} values")
     if record.nonfinite:
         print(f"  non-finite  {record.nonfinite} values, left as they were")

@@ -13,6 +13,7 @@ from napari_gpu_denoise.filters.call import denoised
 from napari_gpu_denoise.filters.isoline_patterns import DIRECTIONS
 from napari_gpu_denoise.filters.isoline_plan import Margins, Plan
 from napari_gpu_denoise.filters.settings import Settings, setting
+from napari_gpu_denoise.noise.models import NoiseModel, Speckle
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.tiles import Reach
 
@@ -188,6 +189,15 @@ class Isoline(Settings):
         settled = replace(self, channels=wanted)
         return replace(settled, channels=settled_channels(settled, names, shape))
 
+    def for_noise(self, models: tuple[NoiseModel, ...]) -> Isoline | None:
+        """Return the settings for speckle, which this filter knows itself; None for other noise."""
+        looks = {model.looks for model in models if isinstance(model, Speckle)}
+        least, most = type(self).__dataclass_fields__["looks"].metadata["bounds"]
+        if len(looks) != 1 or not least <= min(looks) <= most:
+            return None
+        channels = "separate" if self.channels == "opponent" else self.channels
+        return replace(self, criterion="multiplicative", looks=min(looks), channels=channels)
+
     @property
     def reach(self) -> Reach:
         """How far around a pixel the filter looks."""
@@ -226,6 +236,7 @@ def isoline(
     image,
     sigma=None,
     *,
+    noise=None,
     axes: str | None = None,
     settings: Isoline | None = None,
     profile: str | None = None,
@@ -252,6 +263,9 @@ def isoline(
         plane on its own. By default the last two are Y and X, the rest independent planes.
     settings : Isoline, optional
         Settings to start from; single ones can be given as keywords.
+    noise : NoiseModel, NoiseEstimate, str or float, optional
+        A model of the noise, one a channel or one for all, what `estimate_noise` returned, or
+        ``"auto"`` to measure which it is; see `denoise`. A `sigma` that is given wins.
     profile : {"normal", "fine", "paper"}, optional
         Settings to start from instead: ``"normal"`` is the defaults, ``"fine"`` is
         ``staircase=15``, ``"paper"`` is the hybrid filter of the paper to the letter,
@@ -333,6 +347,7 @@ def isoline(
         image,
         Isoline.of(settings, profile=profile, **changes),
         sigma,
+        noise=noise,
         axes=axes,
         dtype=dtype,
         nonfinite=nonfinite,

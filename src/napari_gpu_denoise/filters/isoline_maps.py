@@ -12,9 +12,9 @@ from napari_gpu_denoise.axes import Levels, channel_axis, check_axes, check_numb
 from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.filters.isoline import Isoline
 from napari_gpu_denoise.filters.isoline_patterns import DIRECTIONS
+from napari_gpu_denoise.noise_choice import resolve_noise
 from napari_gpu_denoise.pipeline import Progress
 from napari_gpu_denoise.prepare import along_time, fill_nonfinite, settings_for, wanted_frames
-from napari_gpu_denoise.sigma import resolve_sigma
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ def isoline_maps(
     image,
     sigma=None,
     *,
+    noise=None,
     axes: str | None = None,
     settings: Isoline | None = None,
     profile: str | None = None,
@@ -63,6 +64,8 @@ def isoline_maps(
     sigma : float, array_like or None, optional
         Standard deviation of the noise in grey levels of the image, as `isoline` takes it. None
         estimates it. Where it is 0 there is nothing to filter: both maps are 0.
+    noise : NoiseModel, NoiseEstimate, str or float, optional
+        A model of the noise, as `isoline` takes it.
     axes : str, optional
         Names of the axes, such as ``"TZYX"``, ``"CYX"`` or ``"YXS"``. By default the last two are Y
         and X, the rest independent planes.
@@ -120,6 +123,7 @@ def isoline_maps(
         image,
         Isoline.of(settings, profile=profile, **changes),
         sigma,
+        noise=noise,
         axes=axes,
         frames=frames,
         nonfinite=nonfinite,
@@ -144,6 +148,7 @@ def map_steps(
     settings: Isoline,
     sigma=None,
     *,
+    noise=None,
     axes: str | None = None,
     frames: int | slice | None = None,
     nonfinite: str = "raise",
@@ -169,7 +174,7 @@ def map_steps(
     array, odd = fill_nonfinite(array, names, nonfinite)
     Levels.of(array)  # refuses NaN and infinity, before noise is made of them
     # Once for both maps.
-    found = resolve_sigma(sigma, array, names, applied)
+    _, found = resolve_noise(sigma, noise, array, names, applied, device=device)
     inner = along_time(wanted_frames(frames, names, array.shape), names)
     joined = channel_axis(names) if applied.joint else None
 
@@ -179,7 +184,8 @@ def map_steps(
         steps = run.denoise_steps(
             array,
             replace(applied, show=show),
-            found.array,
+            None if found.models else found.array,
+            noise=found.models or None,
             axes=names,
             frames=frames,
             dtype=np.float32,

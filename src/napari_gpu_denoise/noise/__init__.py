@@ -1,5 +1,1 @@
-"""Noise of an image: estimating it."""
-
-from napari_gpu_denoise.noise.estimate import NoiseEstimate, estimate_noise
-
-__all__ = ["NoiseEstimate", "estimate_noise"]
+"""Noise of an image: measuring it, models of it, and making it the same everywhere."""

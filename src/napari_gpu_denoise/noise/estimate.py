@@ -1,226 +1,243 @@
-"""Noise of an image: what is measured, on which planes of it, and with what certainty."""
+"""The noise of an image: which kind it is, how much there is, and how that is known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import product
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.axes import CHANNEL_AXES, check_axes, check_numbers
-from napari_gpu_denoise.errors import NonFiniteError
-from napari_gpu_denoise.noise.white import METHOD, PlaneNoise, plane_noise
+from napari_gpu_denoise.axes import check_axes, check_numbers
+from napari_gpu_denoise.errors import ImageError, NonFiniteError, SettingsError
+from napari_gpu_denoise.noise.channels import ChannelCovariance, channel_covariance
+from napari_gpu_denoise.noise.model_choice import Choice, choose_model
+from napari_gpu_denoise.noise.model_fit import ChannelNoise, Fit, fit_model
+from napari_gpu_denoise.noise.noise_estimate import NoiseEstimate, SigmaSeries
+from napari_gpu_denoise.noise.patch_spectra import PatchSpectra, read_spectra
+from napari_gpu_denoise.noise.patch_statistics import read_statistics
+from napari_gpu_denoise.noise.patches import clipping_levels
+from napari_gpu_denoise.noise.rician import rayleigh_background
+from napari_gpu_denoise.noise.sampling import (
+    PlaneStack,
+    channel_indices,
+    plane_indices,
+    spread,
+    whole_plane,
+)
+from napari_gpu_denoise.noise.sigma_estimate import planes_sigma
+from napari_gpu_denoise.noise.sigma_series import PATCHES, positions, sigma_series
+from napari_gpu_denoise.noise.spectrum import spectrum_of_patches
+from napari_gpu_denoise.noise.stillness import grows, still_noise
+from napari_gpu_denoise.noise.variance_laws import variance_laws
 
-MIXED_METHOD = "mean variance over the levels of brightness"
-
-MAX_PLANES = 8  # planes read of each channel
-
-
-@dataclass(frozen=True)
-class NoiseEstimate:
-    """Noise standard deviation of an image, in the grey levels of that image.
-
-    Parameters
-    ----------
-    sigma : tuple of float
-        One standard deviation per channel, or a single one for an image without channels.
-    standard_error : tuple of float
-        Statistical standard error of each `sigma`. It knows the number of pixels used and the
-        spread between planes, not the bias left by texture that looks like noise.
-    method : str
-        How the estimate was made, in words.
-    planes : int
-        Number of two-dimensional planes read, over all channels.
-    notes : tuple of str
-        What else the user should know, in sentences; empty where there is nothing.
-    """
-
-    sigma: tuple[float, ...]
-    standard_error: tuple[float, ...]
-    method: str
-    planes: int
-    notes: tuple[str, ...] = ()
-
-    def summary(self) -> str:
-        """Return the estimate as one line of text, the notes at its end.
-
-        Returns
-        -------
-        str
-            Such as ``"20.1 ± 0.05 (high frequencies of the smoothest patches, 8 planes)"``.
-        """
-        values = ", ".join(
-            f"{sigma:.4g} ± {error:.2g}"
-            for sigma, error in zip(self.sigma, self.standard_error, strict=True)
-        )
-        line = f"{values} ({self.method}, {self.planes} plane{'s' * (self.planes != 1)})"
-        return "; ".join([line, *self.notes])
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as plain lists, numbers and text, ready for JSON.
-
-        Returns
-        -------
-        dict
-            Keys ``sigma``, ``standard_error``, ``method``, ``planes`` and ``notes``.
-        """
-        return {
-            "sigma": list(self.sigma),
-            "standard_error": list(self.standard_error),
-            "method": self.method,
-            "planes": self.planes,
-            "notes": list(self.notes),
-        }
+MODELS = ("auto", "gaussian", "poisson-gaussian", "rician", "speckle")
+REPEATS = 8  # of a slice, for what differs between them to be noise alone
+MOST_REPEATS = 64
+EXTREME = 2.0**200  # grey levels whose squares are beyond what is computed here
 
 
-def estimate_noise(image: Any, axes: str | None = None) -> NoiseEstimate:
-    """Estimate the standard deviation of additive white noise.
-
-    Parameters
-    ----------
-    image : array, at least two axes, any real dtype
-        Anything with ``shape``, ``dtype`` and NumPy indexing; of a stack only the sampled planes
-        are read, so that dask, zarr and memory-mapped arrays stay on disk. Not modified.
-    axes : str, optional
-        One letter per axis, such as ``"TCYX"``. Each index of the first axis named ``C`` or ``S``
-        gets its own estimate; all other axes but ``Y`` and ``X`` hold planes that share one.
-        Default: the last two axes are ``Y`` and ``X``, the rest planes.
-
-    Returns
-    -------
-    NoiseEstimate
-        In grey levels of `image`. A constant image gives exactly 0.
-
-    Raises
-    ------
-    ImageError
-        If the image has no pixels, or its dtype is boolean, complex or not a number.
-    NonFiniteError
-        If NaN or infinity leave no pixels of a channel to estimate from.
-    AxesError
-        If `axes` does not fit the shape of the image.
-
-    Notes
-    -----
-    At most 8 planes of each channel, spread evenly over every axis, and about 40 000 patches of
-    8 x 8 pixels of each plane are read, so that the cost is bounded; several planes give their
-    median. Pixels that are NaN or infinite are left out, and so are places where the values are
-    clipped: at the ends of an integer dtype, or at an extreme value that piles up. Rounding to
-    integers counts as noise, with a variance of 1/12.
-
-    Where the noise of most planes clearly grows with brightness, as photon noise does, `sigma` is
-    the square root of the mean variance over the levels of brightness: the one value that serves
-    best, too high for the dark parts and too low for the bright ones. `method` and `notes` say so.
-    It is seen from a factor of about 1.5 between the standard deviations in the darkest and the
-    brightest parts, where some places at several levels are free of fine texture.
-
-    Noise is assumed white: where neighbouring pixels share noise (interpolated, filtered or
-    compressed images) the estimate is too low. So it is where the noise of an integer image is
-    below about half a grey level, or where single photons are counted.
-
-    On the 68 images of the Berkeley test set with noise of standard deviation 5, 10, 20, 30 and 50
-    on a scale of 255 the mean relative error is 2.6, 1.7, 1.2, 1.0 and 0.7 %.
-    """
+def estimate_noise(
+    image: Any, axes: str | None = None, model: str = "auto", *, device: Any = None
+) -> NoiseEstimate:
+    """DOC"""
+    if model not in MODELS:
+        raise SettingsError(f"model={model!r} is not known: give {', '.join(MODELS)}.")
     if not all(hasattr(image, name) for name in ("shape", "dtype", "__getitem__")):
         image = np.asarray(image)
     check_numbers(image)
     shape = tuple(int(length) for length in image.shape)
     axes = check_axes(axes, shape)
 
-    results, notes = [], []
-    planes = 0
-    for channel in _channels(axes, shape):
-        measured = []
-        for index in _sample_planes(axes, shape, channel):
-            planes += 1
-            found = plane_noise(np.asarray(image[index]))
-            if found is not None:
-                measured.append(found)
-        if not measured:
-            raise NonFiniteError(
-                "NaN or infinite pixels leave nothing to estimate the noise from; "
-                "give sigma, or replace those pixels first."
-            )
-        value, error, ends = _combine(measured)
-        results.append((value, error))
-        if ends is not None:
-            place = f" of channel {channel[1]}" if channel and shape[channel[0]] > 1 else ""
-            notes.append(_note(place, *ends))
-    values, errors = zip(*results, strict=True)
-    methods = [METHOD] * (len(notes) < len(results)) + [MIXED_METHOD] * bool(notes)
-    return NoiseEstimate(values, errors, ", or ".join(methods), planes, tuple(notes))
-
-
-def _note(place: str, dark: float, bright: float) -> str:
-    """Say that no single sigma fits; `place` names the channel."""
-    return (
-        f"the noise{place} grows with brightness, from {dark:.3g} in the dark to {bright:.3g} in "
-        "the bright parts: one sigma is a compromise, consider giving your own"
+    channels = list(channel_indices(axes, shape))
+    read = [_read(image, axes, channel) for channel in channels]
+    choice = _choice(read, model, axes)
+    fits = [fit_model(choice.name, each) for each in read]
+    series = {
+        axis: _series(image, axes, axis, channels, read, fits, device)
+        for axis in "TZ"
+        if axis in axes
+    }
+    count = sum(len(each.planes) for each in read)
+    methods = dict.fromkeys(fit.method for fit in fits)
+    return NoiseEstimate(
+        sigma=tuple(fit.sigma for fit in fits),
+        standard_error=tuple(fit.error for fit in fits),
+        method=", or ".join(methods),
+        planes=count,
+        notes=_notes(read, fits, choice),
+        axes=axes,
+        models=tuple(fit.model for fit in fits),
+        reason=choice.reason,
+        errors=tuple(fit.errors for fit in fits),
+        curves=tuple(fit.curve for fit in fits),
+        frames=series.get("T"),
+        slices=series.get("Z"),
+        spectra=tuple(each.spectrum for each in read),
+        covariance=_covariance([each.planes for each in read]),
+        clipped=tuple(each.clipped for each in read),
     )
 
 
-def _channels(axes: str, shape: tuple[int, ...]) -> Iterator[tuple[int, int] | None]:
-    """Yield (axis, index) for each channel, or None once where there are no channels."""
-    axis = next((i for i, letter in enumerate(axes) if letter in CHANNEL_AXES), None)
-    if axis is None:
-        yield None
-        return
-    for index in range(shape[axis]):
-        yield axis, index
-
-
-def _sample_planes(
-    axes: str, shape: tuple[int, ...], channel: tuple[int, int] | None
-) -> Iterator[tuple[int | slice, ...]]:
-    """Yield the indices of at most MAX_PLANES planes, spread evenly over each axis."""
-    fixed = {axes.index("Y"), axes.index("X")} | ({channel[0]} if channel else set())
-    free = [axis for axis in range(len(shape)) if axis not in fixed]
-    counts = dict.fromkeys(free, 1)
-    while True:
-        total = int(np.prod(list(counts.values()), initial=1))
-        room = [
-            axis
-            for axis in free
-            if counts[axis] < shape[axis]
-            and total // counts[axis] * (counts[axis] + 1) <= MAX_PLANES
-        ]
-        if not room:
-            break
-        # The axis sampled most sparsely gets the next sample.
-        counts[max(room, key=lambda axis: shape[axis] / counts[axis])] += 1
-    positions = (
-        [(2 * i + 1) * shape[axis] // (2 * counts[axis]) for i in range(counts[axis])]
-        for axis in free
+def _read(image: Any, axes: str, channel: tuple[int, int] | None) -> ChannelNoise:
+    """Read what the noise of one channel is estimated from."""
+    sampled = PlaneStack.of(image, axes, plane_indices(axes, image.shape, channel))
+    planes = [sampled[k] for k in range(len(sampled))]
+    sigma, error, ends = planes_sigma(planes)
+    spectra = _spectra(planes)
+    spectrum = temporal = repeats = None
+    if spectra is not None:
+        spectrum = spectrum_of_patches(spectra)
+        temporal = _still(image, axes, channel)
+        repeats = _repeats(image, axes, channel)
+    return ChannelNoise(
+        PlaneStack.held(planes),
+        sigma,
+        error,
+        ends,
+        spectra,
+        spectrum,
+        variance_laws(spectra) if spectra is not None else None,
+        temporal,
+        repeats,
+        _clipped(planes),
     )
-    for chosen in product(*positions):
-        index: list[int | slice] = [slice(None)] * len(shape)
-        if channel:
-            index[channel[0]] = channel[1]
-        for axis, position in zip(free, chosen, strict=True):
-            index[axis] = position
-        yield tuple(index)
 
 
-def _combine(
-    measured: list[PlaneNoise],
-) -> tuple[float, float, tuple[float, float] | None]:
-    """Return the median of sigma over planes, the standard error of that median, and the ends.
+def _spectra(planes: list[np.ndarray]) -> PatchSpectra | None:
+    """Return patches of 8 x 8 pixels of planes; None where there are none to work with."""
+    spectra = read_spectra(planes)
+    whole = spectra.low.shape[1] + spectra.high.shape[1] == 63
+    largest = float(np.abs(spectra.mean).max())
+    if not whole or not (largest == 0 or 1 / EXTREME < largest < EXTREME):
+        return None
+    return spectra
 
-    The ends are the noise in the dark and in the bright parts, where that differs in most planes.
-    """
-    # Blank planes, such as padding at the end of a stack, say nothing about the noise.
-    noisy = [each for each in measured if each.sigma > 0] or measured
-    trends = [each.trend for each in noisy if each.trend is not None]
-    if 2 * len(trends) > len(noisy):
-        ends = tuple(float(np.median(each)) for each in zip(*(t[2:] for t in trends), strict=True))
-        sigma, error = np.array([(each.trend or each)[:2] for each in noisy]).T
+
+def _along(
+    image: Any, axes: str, axis: int, channel: tuple[int, int] | None, index: list[int]
+) -> PlaneStack:
+    """Return planes at these positions of an axis, from the middle of all others."""
+    places = {
+        k: image.shape[k] // 2
+        for k, letter in enumerate(axes)
+        if letter not in "YX" and k != axis and (channel is None or k != channel[0])
+    }
+    chosen = [whole_plane(len(axes), channel, {**places, axis: k}) for k in index]
+    return PlaneStack.of(image, axes, chosen)
+
+
+def _still(image: Any, axes: str, channel: tuple[int, int] | None) -> Any:
+    """Return the noise of the frames of a time-lapse that stands still, else None."""
+    if "T" not in axes or image.shape[axes.index("T")] < 2:
+        return None
+    axis = axes.index("T")
+    try:
+        return still_noise(_along(image, axes, axis, channel, list(range(image.shape[axis]))))
+    except NonFiniteError:
+        return None
+
+
+def _repeats(image: Any, axes: str, channel: tuple[int, int] | None) -> PlaneStack | None:
+    """Return the planes of a slice that was measured many times, where an axis may be that."""
+    taken = "ZYX" if channel is None else "ZYX" + axes[channel[0]]
+    found = [k for k, letter in enumerate(axes) if letter not in taken]
+    longest = max(found, key=lambda k: image.shape[k], default=None)
+    if longest is None or image.shape[longest] < REPEATS:
+        return None
+    return _along(image, axes, longest, channel, spread(image.shape[longest], MOST_REPEATS))
+
+
+def _clipped(planes: list[np.ndarray]) -> tuple[float, float]:
+    """Return the share of clipped pixels at the dark and the bright end."""
+    dark = bright = 0
+    for plane in planes:
+        for level in clipping_levels(plane):
+            number = int(np.count_nonzero(plane == level))
+            if level < np.nanmean(plane[:: max(1, len(plane) // 64)]):
+                dark += number
+            else:
+                bright += number
+    total = sum(plane.size for plane in planes)
+    return dark / total, bright / total
+
+
+def _choice(read: list[ChannelNoise], model: str, axes: str) -> Choice:
+    """Choose one model for all channels."""
+    noisy = [each for each in read if each.sigma > 0 or each.spectra is not None]
+    if model != "auto":
+        choice = Choice(model, "it was asked for")
+    elif not any(each.sigma for each in read):
+        choice = Choice("gaussian", "no noise was found")
     else:
-        ends = None
-        sigma, error = np.array([each[:2] for each in noisy]).T
-    if len(sigma) == 1:
-        return float(sigma[0]), float(error[0]), ends
-    spread = max(float(np.sqrt(np.mean(error**2))), float(np.std(sigma, ddof=1)))
-    # The median of n normal values has pi/2 times the variance of their mean (n large).
-    return float(np.median(sigma)), spread * float(np.sqrt(np.pi / (2 * len(sigma)))), ends
+        found = [_channel_choice(each) for each in noisy]
+        name, votes = Counter(each.name for each in found).most_common(1)[0]
+        if 2 * votes <= len(found) and len(found) > 1:
+            name = "gaussian"
+        reasons = [each.reason for each in found if each.name == name]
+        choice = Choice(name, reasons[0] if reasons else "the channels do not agree on another")
+    if choice.name == "gaussian":
+        spectra = [each.spectrum for each in noisy if each.spectrum is not None]
+        if spectra and 2 * sum(not each.white for each in spectra) > len(spectra):
+            reason = f"{choice.reason}, and neighbouring pixels share noise"
+            return Choice("correlated", reason)
+    return choice
+
+
+def _channel_choice(channel: ChannelNoise) -> Choice:
+    if channel.spectra is None:
+        return Choice("gaussian", "there are too few pixels to tell other noise by")
+    planes = [channel.planes[k] for k in range(len(channel.planes))]
+    still = None if channel.temporal is None else grows(channel.temporal)
+    return choose_model(channel.laws, rayleigh_background(planes), still)
+
+
+def _series(
+    image: Any,
+    axes: str,
+    axis: str,
+    channels: list[tuple[int, int] | None],
+    read: list[ChannelNoise],
+    fits: list[Fit],
+    device: Any,
+) -> SigmaSeries:
+    """Return sigma along T or Z."""
+    number = axes.index(axis)
+    index = positions(int(image.shape[number]), type(image) is not np.ndarray)
+    statistics = []
+    for channel in channels:
+        planes = _along(image, axes, number, channel, index)
+        statistics.append(read_statistics(planes, PATCHES, device))
+    scales = tuple(map(_scale, read, fits))
+    return sigma_series(axis, index, statistics, tuple(fit.model for fit in fits), scales)
+
+
+def _scale(channel: ChannelNoise, fit: Fit) -> float:
+    """Return the variance of all frequencies over that of the high ones."""
+    if fit.model.name != "correlated" or not channel.sigma:
+        return 1.0
+    return (fit.sigma / channel.sigma) ** 2
+
+
+def _covariance(stacks: list[PlaneStack]) -> ChannelCovariance | None:
+    """Return how the channels of a plane in the middle share noise."""
+    if len(stacks) < 2:
+        return None
+    middle = len(stacks[0]) // 2
+    try:
+        return channel_covariance(np.stack([stack[middle] for stack in stacks]))
+    except (ImageError, NonFiniteError):
+        return None
+
+
+def _notes(read: list[ChannelNoise], fits: list[Fit], choice: Choice) -> tuple[str, ...]:
+    """Return the notes of all channels, each with its number, and those of the whole."""
+    found = []
+    for number, fit in enumerate(fits):
+        place = f" of channel {number}" if len(fits) > 1 else ""
+        found += [note.replace("the noise", f"the noise{place}", 1) for note in fit.notes]
+    correlated = any(each.spectrum is not None and not each.spectrum.white for each in read)
+    if choice.name not in ("gaussian", "correlated") and correlated:
+        found.append(
+            "neighbouring pixels share noise, which this model does not know: sigma may be too low"
+        )
+    return tuple(found)

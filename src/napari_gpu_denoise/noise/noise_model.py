@@ -20,10 +20,22 @@ class NoiseModel:
 
     name: ClassVar[str]
 
-    def _check(self, *, positive: tuple[str, ...] = (), not_negative: tuple[str, ...] = ()) -> None:
-        """Make plain floats of all fields, and refuse those that cannot be."""
+    def _check(
+        self,
+        *,
+        positive: tuple[str, ...] = (),
+        not_negative: tuple[str, ...] = (),
+        tables: tuple[str, ...] = (),
+    ) -> None:
+        """Make plain floats of all fields, and refuse those that cannot be.
+
+        Those that are `tables` become tuples of tuples of them.
+        """
         for field in dataclasses.fields(self):
             given = getattr(self, field.name)
+            if field.name in tables:
+                object.__setattr__(self, field.name, self._table(field.name, given))
+                continue
             try:
                 value = float(given)
             except (TypeError, ValueError):
@@ -38,6 +50,18 @@ class NoiseModel:
                     f"{field.name}={given!r} cannot be that of {self.name} noise: give {wanted}."
                 )
             object.__setattr__(self, field.name, value)
+
+    def _table(self, name: str, given: Any) -> tuple[tuple[float, ...], ...]:
+        try:
+            table = np.array(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            table = np.array(np.nan)
+        if table.ndim != 2 or not table.size or not np.isfinite(table).all():
+            raise SettingsError(
+                f"{name} cannot be that of {self.name} noise: give rows of finite numbers, all of "
+                "one length."
+            )
+        return tuple(map(tuple, table.tolist()))
 
     @property
     def sigma_after(self) -> float:
