@@ -3,7 +3,7 @@
 // Reference: Davy and Ehret 2020, section 4.3.5 (no atomic additions: the order is fixed, so repeated runs are
 //   bitwise equal at no cost).
 // Grid: (nx, ny, frames) of the region written.
-// Constants: PATCH, STEP.
+// Constants: PATCH, STEP; SQUARES = 1 where the estimates are squares: their roots are yielded, 0 below 0.
 // Shapes: estimates (frames, rows, columns, PATCH, PATCH); tile (ring, tile_nz, tile_ny, tile_nx), the noisy pixels, the first
 //   frame in slot `first`; out
 //   (frames = nt * nz, ny, nx), whose first pixel is (t0, z0, y0, x0) of the tile.
@@ -47,5 +47,11 @@ __kernel void aggregate_patches(__global const float *estimates,
             weights += w;
         }
     }
-    out[((size_t)(frame + first_out) * ny + y) * nx + x] = level + total / weights;
+    const float mean = level + total / weights;
+    __global float *joined = out + ((size_t)(frame + first_out) * ny + y) * nx + x;
+#if SQUARES
+    *joined = sqrt(fmax(mean, 0.0f));
+#else
+    *joined = mean;
+#endif
 }

@@ -9,6 +9,9 @@
 //   `groups_x` groups stand side by side.
 // Constants: PATCH, STEP, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y, WINDOW; LOCAL_TILE = 1 copies (one frame searched only);
 //   SIGMA_MAP = 1 for a sigma that varies within a frame: that of a group is taken in the middle of its reference patch.
+//   SQUARES = 1 averages squares and takes 2 sigma^2 off, what Rician noise adds to them (Manjon et al. 2008); where the mean
+//   of all squares is at most `flat` times that there is no signal, and estimates are not above 0;
+//   ROOTS = 1 where sigma^2 is the variance over the mean, and distances are those of 2 sqrt(value).
 // Shapes: padded, offsets, keys as in search_lanes; sigma (frames); estimates (frames, rows, columns, PATCH, PATCH);
 //   variation (rows of the tile, map_pitch), whose first pixel is the tile's, as positions of the grid are.
 // Values are taken relative to the first pixel of the reference patch, so that a large level costs no precision.
@@ -116,7 +119,11 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
                 const float b = pixels[there + i * line + j] - level;
                 sum += b;
                 square = fma(b, b, square);
+#if SQUARES
+                values[i] = fma(w, b * (b + 2.0f * level), values[i]);
+#else
                 values[i] = fma(w, b, values[i]);
+#endif
             }
         }
     }
@@ -132,12 +139,29 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
     }
     mean /= found * PATCH * PATCH;
     mean_square /= found * PATCH * PATCH;
-    const bool is_flat = mean_square - mean * mean <= flat * s * s;
+#if ROOTS
+    const float bound = flat * s * s * fmax(level + mean, 0.0f);
+#else
+    const float bound = flat * s * s;
+#endif
+    const bool is_flat = mean_square - mean * mean <= bound;
+#if SQUARES
+    // As many squares as that are noise: what is above is mostly chance.
+    const bool is_dark = level * level + 2.0f * level * mean + mean_square <= flat * 2.0f * s * s;
+#endif
 
     __global float *estimate = estimates + (((size_t)frame * rows + row) * columns + column) * (PATCH * PATCH);
     if (mine) {
         #pragma unroll
         for (int i = 0; i < PATCH; ++i)
+#if SQUARES
+        {
+            const float above = is_flat ? mean_square + 2.0f * level * mean : values[i] / total;
+            const float of_signal = level * level + above - 2.0f * s * s;
+            estimate[i * PATCH + j] = is_dark ? fmin(of_signal, 0.0f) : of_signal;
+        }
+#else
             estimate[i * PATCH + j] = level + (is_flat ? mean : values[i] / total);
+#endif
     }
 }

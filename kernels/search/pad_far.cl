@@ -7,6 +7,7 @@
 
 //   ALIKE = 1 brings the grey levels of every frame to those of another: alike (nt) are links, and a frame of no noise is
 //   left out, as if it were beyond the image.
+//   ROOTS = 1 stores 2 sqrt(value) instead, 0 for values below 0: noise of variance s^2 * value has the standard deviation s there.
 
 #include "common/far.h"
 #include "common/frame_ring.h"
@@ -35,6 +36,10 @@ __kernel void pad_far(__global const float *tile, int first, int ring, int nt, i
 #if ALIKE
         const Link link = frame_link(alike, t);
         value = link.noise > 0.0f ? fma(value, link.scale, link.shift) : FAR;
+#endif
+#if ROOTS
+        // What is not to be used stays FAR.
+        value = value < FAR ? 2.0f * sqrt(fmax(value, 0.0f)) : FAR;
 #endif
     }
     const int column = (px % SPLIT) * (pitch / SPLIT) + px / SPLIT;

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.call import denoised
-from napari_gpu_denoise.filters.frame_links import FrameLinks
-from napari_gpu_denoise.filters.patch_search import PatchSearch, SearchSettings, Variant
+from napari_gpu_denoise.filters.nl_means_plan import FramePlan, Plan
+from napari_gpu_denoise.filters.nl_means_sigma import magnitude_sigma, root_sigma
 from napari_gpu_denoise.filters.settings import Settings, setting
-from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.noise.models import Gaussian, Rician
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.pipeline import TileSigma
-from napari_gpu_denoise.tiles import Reach, Span, Tile
-from napari_gpu_denoise.video import FrameNote
+from napari_gpu_denoise.tiles import Reach
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.noise.noise_model import NoiseModel
+    from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate
 
 LARGEST_TABLE = 1 << 16
 
@@ -77,6 +78,15 @@ class NLMeans(Settings):
     slices: int = setting(
         0, "Slices above and below searched as well", bounds=(0, 16), unit="slices", needs_axis="Z"
     )
+    rician: bool = setting(
+        False, "Take off what Rician noise adds to magnitudes, as MRI shows them"
+    )
+    distance: str = setting(
+        "euclidean",
+        "Compare patches as white noise asks, or as noise whose variance grows with brightness "
+        "does (pearson, for ultrasound: sigma is then the square root of variance over mean)",
+        choices=("euclidean", "pearson"),
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -92,6 +102,50 @@ class NLMeans(Settings):
                 f"The search window holds {self.offsets} patches, more than {LARGEST_TABLE}: "
                 "choose a smaller window, fewer frames or fewer slices."
             )
+        if self.rician and self.distance == "pearson":
+            raise SettingsError(
+                "rician=True is for magnitudes of MRI, distance='pearson' for ultrasound: choose "
+                "one of them."
+            )
+
+    @property
+    def from_zero(self) -> bool:
+        """Whether grey levels must count from 0, since squares or roots of them are taken."""
+        return self.rician or self.distance == "pearson"
+
+    @property
+    def sigma_power(self) -> float:
+        """What power of a grey level sigma has the unit of."""
+        return 0.5 if self.distance == "pearson" else 1.0
+
+    def estimate_sigma(self, image: Any, names: str) -> SigmaEstimate | None:
+        """Return sigma of an array with these axes; None where it is that of white noise."""
+        if self.distance == "pearson":
+            return root_sigma(image, names)
+        return magnitude_sigma(image, names) if self.rician else None
+
+    def for_noise(self, models: tuple[NoiseModel, ...]) -> NLMeans | None:
+        """Return the settings for noise of these models; None where it is to be stabilised first.
+
+        Raises
+        ------
+        SettingsError
+            If the settings are for other noise.
+        """
+        told = ", ".join(sorted({model.name for model in models}))
+        if self.distance == "pearson":
+            raise SettingsError(
+                f"distance='pearson' is told of its noise by sigma alone, but noise is {told}: "
+                "give sigma or none, or distance='euclidean'."
+            )
+        if all(isinstance(model, Rician) for model in models):
+            return replace(self, rician=True)
+        if not self.rician:
+            return None
+        # Far above sigma magnitudes have Gaussian noise, and may be taken for it.
+        if all(isinstance(model, Gaussian) for model in models):
+            return self
+        raise SettingsError(f"rician=True does not go with noise that is {told}: leave one out.")
 
     @property
     def offsets(self) -> int:
@@ -155,6 +209,7 @@ def nl_means(
     image,
     sigma=None,
     *,
+    noise=None,
     axes: str | None = None,
     settings: NLMeans | None = None,
     profile: str | None = None,
@@ -182,6 +237,9 @@ def nl_means(
         is independent. By default the last two are Y and X, the rest independent planes.
     settings : NLMeans, optional
         Settings to start from; single ones can be given as keywords.
+    noise : NoiseModel, NoiseEstimate, str or float, optional
+        A model of the noise, one a channel or one for all, what `estimate_noise` returned, or
+        ``"auto"`` to measure which it is; see `denoise`. A `sigma` that is given wins.
     profile : {"normal", "fine", "video"}, optional
         Settings to start from instead: ``"normal"`` is the defaults, ``"fine"`` is ``patch=5,
         step=1``, better and slower, ``"video"`` is ``patch=16, frames_before=4, frames_after=4``,
@@ -204,7 +262,10 @@ def nl_means(
         `neighbours` (16), `strength` (1.0 sigma), `flat` (1.05), `frames_before` and
         `frames_after` (0: earlier and later frames along T that are searched as well; with
         ``frames_after=0`` a frame depends on earlier ones alone), `flicker` (True: allow for
-        brightness that changes from frame to frame), `slices` (0: slices along Z).
+        brightness that changes from frame to frame), `slices` (0: slices along Z), `rician`
+        (False: take off the bias of magnitudes; sigma is then that of the two parts), `distance`
+        ("euclidean", or "pearson" for noise of variance ``sigma**2 * mean``; sigma then has the
+        unit of the square root of a grey level). Both estimate their own kind of sigma.
 
     Returns
     -------
@@ -246,10 +307,23 @@ def nl_means(
     filtered nor used for others. A frame that is stored twice is not recognised: its noise passes
     for signal.
 
+    With `rician` squares are averaged and the result is ``sqrt(max(mean - 2 sigma**2, 0))``;
+    groups whose mean square is at most ``2 * flat * sigma**2`` are taken as without signal.
+    Signals below sigma come out too low. Brightness of frames is not compared. With "pearson" a
+    distance is that of twice the square roots, which is that of Coupé et al. made symmetric, and
+    values below 0 count as 0 in it; pixels themselves are averaged.
+
     References
     ----------
     A. Davy and T. Ehret, "GPU acceleration of NL-means, BM3D and VBM3D", Journal of Real-Time
     Image Processing 18 (2020), section 2.1, algorithms 1 and 4, :doi:`10.1007/s11554-020-00945-4`.
+
+    J. V. Manjón et al., "MRI denoising using non-local means", Medical Image Analysis 12 (2008),
+    514-523, and N. Wiest-Daesslé et al., "Rician noise removal by non-local means filtering for low
+    signal-to-noise ratio MRI", MICCAI 2008, :doi:`10.1007/978-3-540-85990-1_21`, for `rician`.
+
+    P. Coupé et al., "Nonlocal means-based speckle filtering for ultrasound images", IEEE Trans.
+    Image Process. 18 (2009), 2221-2229, for the Pearson distance.
 
     Examples
     --------
@@ -261,6 +335,7 @@ def nl_means(
         image,
         NLMeans.of(settings, profile=profile, **changes),
         sigma,
+        noise=noise,
         axes=axes,
         dtype=dtype,
         nonfinite=nonfinite,
@@ -269,248 +344,3 @@ def nl_means(
         progress=progress,
         cancel=cancel,
     )
-
-
-class Plan:
-    """Kernels and buffers of NL-means on one device; belongs to one thread.
-
-    Parameters
-    ----------
-    settings : NLMeans
-        What to run.
-    arena : Arena
-        Keeps the buffers.
-    variant : Variant, optional
-        The search kernel to use, by default the one that fits the device.
-    """
-
-    def __init__(self, settings: NLMeans, arena: Arena, variant: Variant | None = None):
-        self.settings = settings
-        self.arena = arena
-        session = arena.session
-        wanted = SearchSettings(
-            settings.patch,
-            settings.step,
-            settings.window,
-            settings.neighbours,
-            (settings.frames_before, settings.frames_after),
-            settings.slices,
-        )
-        self.search = PatchSearch(wanted, arena, variant)
-        constants = self.search.constants
-        self.group = _average_group(settings, session.device)
-        self._average: dict[bool, Any] = {}  # with and without a map of sigma
-        self._aggregate = arena.kernel(
-            "nl_means/aggregate_patches", {key: constants[key] for key in ("PATCH", "STEP")}
-        )
-
-    def _averaging(self, is_map: bool):
-        """Return the averaging kernel, made when it is first needed."""
-        if is_map not in self._average:
-            own = {"WINDOW": self.settings.window, "SIGMA_MAP": int(is_map)}
-            self._average[is_map] = self.arena.kernel(
-                "nl_means/average_patches", {**self.search.constants, **own, **self.group}
-            )
-        return self._average[is_map]
-
-    def enqueue(
-        self,
-        queue,
-        tile: Tile,
-        source,
-        out,
-        sigma: TileSigma,
-        ring: tuple[int, int] | None = None,
-        alike: Any = None,
-        first_out: int = 0,
-    ) -> list:
-        """Enqueue the filter for one tile.
-
-        Parameters
-        ----------
-        queue : pyopencl.CommandQueue
-            In-order queue.
-        tile : Tile
-            What is read and what is yielded.
-        source, out : pyopencl.Buffer
-            float32, of shape ``tile.source_shape`` and ``tile.shape``.
-        sigma : TileSigma
-            Noise of the frames, or of every pixel.
-        ring, alike
-            As `PatchSearch.enqueue` takes them.
-        first_out : int, optional
-            Frames (t, z) in `out` before those of this tile.
-
-        Returns
-        -------
-        list of (str, pyopencl.Event)
-            The launches, by name, for whoever times them.
-        """
-        i32, f32, settings = np.int32, np.float32, self.settings
-        matches = self.search.enqueue(queue, tile, source, ring, alike)
-        nt, nz, ny, nx = tile.shape
-        snt, snz, sny, snx = tile.source_shape
-        frames, references = nt * nz, matches.rows.count * matches.columns.count
-        estimates = self.arena.buffer("estimates", 4 * frames * references * settings.patch**2)
-        group_x, group_y = self.group["GROUP_X"], self.group["GROUP_Y"]
-        across, down = -(-matches.columns.count // group_x), -(-matches.rows.count // group_y)
-        is_map = sigma.variation is not None
-        average = self._averaging(is_map)(
-            queue,
-            (settings.patch, across * down * group_x * group_y, frames),
-            (settings.patch, group_x * group_y, 1),
-            *(matches.padded, *matches.layout, *matches.grid, i32(across)),
-            *(matches.offsets, matches.keys),
-            *(sigma.levels, f32(settings.strength), f32(settings.flat), estimates),
-            *((sigma.variation, i32(snx)) if is_map else ()),
-        )
-        margins = (tile.t.margin, tile.z.margin, tile.y.margin, tile.x.margin)
-        aggregate = self._aggregate(
-            queue,
-            (nx, ny, frames),
-            None,
-            *(estimates, *matches.grid, source),
-            *map(i32, (*(ring or (0, snt)), snz, sny, snx)),
-            *map(i32, margins),
-            *(i32(nz), i32(ny), i32(nx), i32(first_out), out),
-        )
-        return [*matches.events, ("average", average), ("aggregate", aggregate)]
-
-
-class FramePlan(Plan):
-    """The same for a time-lapse, whose frames come in order and stay in a ring while needed.
-
-    Parameters
-    ----------
-    settings : NLMeans
-        What to run.
-    arena : Arena
-        Keeps the buffers.
-    variant : Variant, optional
-        As for `Plan`.
-    """
-
-    def __init__(self, settings: NLMeans, arena: Arena, variant: Variant | None = None):
-        super().__init__(settings, arena, variant)
-        self.ahead = settings.frames_after
-
-    def begin(self, tile: Tile, batch: int, first: int, start: int, variation: Any) -> None:
-        """Prepare for the frames of a video, or of a part of each; see `video.FramePlan`."""
-        settings = self.settings
-        self._tile, self._variation = tile, variation
-        self._first = self._known = first
-        self._ring = batch + settings.frames_before + settings.frames_after
-        self._sigma: dict[int, np.ndarray] = {}
-        self._links = FrameLinks(
-            (settings.frames_before, settings.frames_after), [[1.0]], [1.0], unlike=math.inf
-        )
-
-    def take(self, queue, frames, notes: list[FrameNote]) -> list[tuple[str, Any]]:
-        """Enqueue the storing of the next frames."""
-        import pyopencl as cl
-
-        nbytes = 4 * math.prod(self._tile.source_shape[1:])
-        ring = self._held_frames(nbytes)
-        launches = []
-        for k, note in enumerate(notes):
-            slot = self._known % self._ring
-            copy = cl.enqueue_copy(
-                queue,
-                ring,
-                frames,
-                byte_count=nbytes,
-                src_offset=k * nbytes,
-                dst_offset=slot * nbytes,
-            )
-            launches.append(("store", copy))
-            begin = self._tile.z.start - note.first_slice
-            self._sigma[self._known] = note.sigma[begin : begin + self._tile.z.size]
-            # A volume has no brightness to compare, and its slices may differ in noise.
-            sigma = note.sigma if len(note.sigma) == 1 else np.ones(1)
-            self._links.add(self._known, replace(note, sigma=sigma))
-            self._known += 1
-        return launches
-
-    def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> list:
-        """Enqueue what yields the next frames."""
-        filtered, _ = self._links.links(start, count)
-        plain = np.all(filtered[..., 0] == 1) and np.all(filtered[..., 1] == 0)
-        launches: list = []
-        if plain and self._alike(filtered[0], start):
-            self._enqueue_some(queue, start, count, None, 0, out, launches)
-        else:
-            # Every frame sees the others as bright as itself.
-            for k in range(count):
-                self._enqueue_some(queue, start + k, 1, filtered[0, k], k, out, launches)
-        before = start + count - self.settings.frames_before
-        for t in [t for t in self._sigma if t < before]:
-            del self._sigma[t]
-        self._links.forget(before - 1)
-        return launches
-
-    def _alike(self, links: np.ndarray, start: int) -> bool:
-        """Return whether every frame that is there may be searched from every other."""
-        before = self.settings.frames_before
-        there = np.array(
-            [
-                [self._first <= start + k + d - before < self._known for d in range(links.shape[1])]
-                for k in range(len(links))
-            ]
-        )
-        return bool(np.all(links[..., 2][there] > 0))
-
-    def _enqueue_some(self, queue, start, count, links, first_out, out, launches: list) -> None:
-        settings = self.settings
-        stop = start + count
-        lowest = max(start - settings.frames_before, self._first)
-        highest = min(stop + settings.frames_after, self._known)
-        tile = replace(self._tile, t=Span(start, stop, lowest, highest, highest))
-        nz = tile.z.size
-        sigma = np.concatenate([self._sigma[t] for t in range(start, stop)])
-        levels = self._sent(queue, "frame sigma", sigma, launches)
-        alike = None
-        if links is not None:
-            here = settings.frames_before
-            links = links.copy()
-            if links[here, 2] == 0:  # a frame that comes back as it is
-                links[here] = (1, 0, 1)
-            links = links[here - (start - lowest) :][: highest - lowest]
-            alike = self._sent(queue, "frame links", links, launches)
-        ring = self._held_frames(4 * math.prod(tile.source_shape[1:]))
-        launches += self.enqueue(
-            *(queue, tile, ring, out, TileSigma(levels, self._variation)),
-            *((lowest % self._ring, self._ring), alike, first_out * nz),
-        )
-
-    def _sent(self, queue, name: str, values: np.ndarray, launches: list):
-        """Copy a small array to the device; `launches` keeps it alive until it is there."""
-        import pyopencl as cl
-
-        array = np.ascontiguousarray(values, np.float32)
-        buffer = self.arena.buffer(name, array.nbytes)
-        # On a CPU there is nothing to gain by not waiting.
-        waits = self.arena.session.device.kind in ("CPU", "simulator")
-        launches.append(("tables", cl.enqueue_copy(queue, buffer, array, is_blocking=waits)))
-        return buffer
-
-    def _held_frames(self, nbytes: int):
-        return self.arena.buffer("frames", self._ring * nbytes)
-
-
-def _average_group(settings: NLMeans, device: Device) -> dict[str, int]:
-    """Return the build constants of the averaging kernel: the references a work-group serves.
-
-    A GPU copies what they can reach to local memory, unless the search spans several frames.
-    """
-    patch, step, neighbours = settings.patch, settings.step, settings.neighbours
-    copies = device.float_lanes == 1 and not settings.joint
-    limit = min(device.local_memory, 32768)
-    for items in (128, 64, 32, 1):
-        side = max(1, math.isqrt(items // patch))
-        width = (side - 1) * step + patch + settings.window - 1
-        nbytes = side**2 * (12 * neighbours + 8 * patch)
-        if copies and nbytes + 4 * width**2 <= limit and patch * side**2 <= device.max_group:
-            return {"GROUP_X": side, "GROUP_Y": side, "LOCAL_TILE": 1}
-    each = 12 * neighbours + 8 * patch
-    count = max(1, min(limit // each, 128 // patch, device.max_group // patch))
-    return {"GROUP_X": count, "GROUP_Y": 1, "LOCAL_TILE": 0}

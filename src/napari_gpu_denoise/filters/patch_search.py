@@ -18,7 +18,10 @@ _LOCAL_MEMORY = 48 * 1024
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """What is searched: widths in pixels, counts of frames and slices."""
+    """What is searched: widths in pixels, counts of frames and slices.
+
+    With `roots` distances are those of twice the square roots of the values.
+    """
 
     patch: int
     step: int
@@ -26,6 +29,7 @@ class SearchSettings:
     neighbours: int
     frames: tuple[int, int] = (0, 0)
     slices: int = 0
+    roots: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,8 @@ class PatchSearch:
             "NEIGHBOURS": settings.neighbours,
             "INDEX_BITS": max(1, (len(offsets) - 1).bit_length()),
         }
-        self._pads: dict[tuple[int, bool], Any] = {}  # by their SPLIT, with and without links
+        # By their SPLIT, with and without links, with and without roots.
+        self._pads: dict[tuple[int, bool, bool], Any] = {}
         self._search = arena.kernel(
             f"search/{self.variant.kernel}", {**self.constants, **self.variant.constants}
         )
@@ -208,8 +213,8 @@ class PatchSearch:
         pnt, pnz, pny = snt + far_t + more_t, snz + far_z + more_z, sny + 2 * radius
         events = []
 
-        def padded(split, name):
-            kernel = self._padding(split, alike is not None)
+        def padded(split, name, roots=False):
+            kernel = self._padding(split, alike is not None, roots)
             buffer = self.arena.buffer(name, 4 * pnt * pnz * pny * pitch)
             launch = kernel(
                 queue,
@@ -224,7 +229,8 @@ class PatchSearch:
             return buffer
 
         plain = padded(1, "padded")
-        searched = plain if self.variant.split == 1 else padded(self.variant.split, "split")
+        split = self.variant.split
+        searched = padded(split, "split", settings.roots) if split > 1 or settings.roots else plain
         nt, nz, _, _ = tile.shape
         keys = self.arena.buffer(
             "keys", 4 * nt * nz * rows.count * columns.count * settings.neighbours
@@ -261,13 +267,13 @@ class PatchSearch:
         events.append(("search", launch))
         return matches
 
-    def _padding(self, split: int, alike: bool):
+    def _padding(self, split: int, alike: bool, roots: bool):
         """Return the padding kernel, made when it is first needed."""
-        if (split, alike) not in self._pads:
-            self._pads[split, alike] = self.arena.kernel(
-                "search/pad_far", {"SPLIT": split, "ALIKE": int(alike)}
-            )
-        return self._pads[split, alike]
+        wanted = split, alike, roots
+        if wanted not in self._pads:
+            constants = {"SPLIT": split, "ALIKE": int(alike), **({"ROOTS": 1} if roots else {})}
+            self._pads[wanted] = self.arena.kernel("search/pad_far", constants)
+        return self._pads[wanted]
 
     def _width(self, snx: int, columns: Grid) -> tuple[int, int, int]:
         """Return the left margin and the row length of the padded image, and groups of lanes."""

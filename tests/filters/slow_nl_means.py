@@ -1,0 +1,60 @@
+"""NL-means on every kind of device, whatever there is, and the slow one, for tests to compare."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from napari_gpu_denoise.axes import Levels, arrange
+from napari_gpu_denoise.filters.nl_means import NLMeans
+from napari_gpu_denoise.opencl.program import Session, session
+from napari_gpu_denoise.prepare import settings_for
+from napari_gpu_denoise.sigma import FrameSigma
+from napari_gpu_denoise.video import execute_any
+from reference import nl_means as reference
+
+# What the filter looks at when it chooses its kernels: a vector of references at once; distances
+# shared in local memory, and a copy of the pixels there; neither.
+PROFILES = {
+    "lanes": {"float_lanes": 4},
+    "shared": {"float_lanes": 1},
+    "plain": {"float_lanes": 1, "local_memory": 1, "max_group": 64},
+}
+_SESSIONS: dict[tuple, Session] = {}
+
+
+def on(profile: str, device) -> Session:
+    """Return a session of a device that passes for another kind."""
+    key = session(device).device.index, profile
+    if key not in _SESSIONS:
+        real = session(device)
+        posing = dataclasses.replace(real.device, **PROFILES[profile])
+        _SESSIONS[key] = Session(posing, real.context, turn=real.turn)
+    return _SESSIONS[key]
+
+
+def fast(image, settings: NLMeans, sigma, profile: str, device, axes: str = "YX") -> np.ndarray:
+    """Filter a float32 image by the kernels of a profile; sigma as `FrameSigma.of` takes it."""
+    out = np.empty_like(image)
+    applied = settings_for(settings, axes, image.shape)
+    source, target = (arrange(a, axes, applied.joint) for a in (image, out))
+    spread = FrameSigma.of(sigma, image.shape, axes, applied.joint)
+    for _ in execute_any(
+        source, target, Levels.of(image, True), applied, spread, on(profile, device)
+    ):
+        pass
+    return out
+
+
+def slow(image, settings: NLMeans, sigma) -> np.ndarray:
+    """Filter an image (y, x) or (t, z, y, x) in NumPy; brightness is taken as steady."""
+    plain = dataclasses.asdict(settings)
+    plain.pop("flicker")
+    return reference.nl_means(image, sigma, **plain)
+
+
+def cut_off(settings: NLMeans) -> float:
+    """Return by what share a weight may be wrong: distances are read from keys, less some bits."""
+    bits = max(1, (settings.offsets - 1).bit_length())
+    return 4 * 4 / settings.strength**2 * 2.0 ** (bits - 24)
