@@ -108,14 +108,26 @@ def frequencies(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndar
     Rows are orthonormal; the mean of the patch belongs to neither. The third array tells which of
     the high frequencies are the upper ones.
     """
-    transforms, frequencies = [], []
+    transforms = []
     for n in shape:
         k = np.arange(n)
         transform = np.cos(np.pi * np.outer(k, k + 0.5) / n) * math.sqrt(2 / n)
         transform[0] /= math.sqrt(2)
         transforms.append(transform)
-        frequencies.append((k + 0.5) / n)
     matrix = np.kron(*transforms)
-    frequency = np.add.outer(*frequencies).ravel()
-    high = frequency > HIGH_FREQUENCY
-    return matrix[~high][1:], matrix[high], frequency[high] > UPPER_FREQUENCY
+    low, high = frequency_order(shape)
+    upper = _frequency(shape)[high] > UPPER_FREQUENCY
+    return matrix[low], matrix[high], upper
+
+
+def frequency_order(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Return which coefficients the low and the high rows of `frequencies` are.
+
+    As positions j * m + k of coefficient (j, k) of an n x m patch.
+    """
+    high = _frequency(shape) > HIGH_FREQUENCY
+    return np.flatnonzero(~high)[1:], np.flatnonzero(high)
+
+
+def _frequency(shape: tuple[int, int]) -> np.ndarray:
+    return np.add.outer(*((np.arange(n) + 0.5) / n for n in shape)).ravel()
