@@ -11,5 +11,5 @@ __kernel void stabilise_speckle(__global float *values, ulong first, ulong count
     const size_t stop = min((size_t)count, start + VALUES);
     __global float *mine = values + first;
     for (size_t k = start; k < stop; k++)
-        mine[k] = log(fmax(mine[k], least));
+        mine[k] = M_LN2_F * log2(fmax(mine[k], least)); // three times as fast as log on PoCL
 }

@@ -118,8 +118,8 @@ def _models(
         or not all(isinstance(model, NoiseModel) for model in models)
     ):
         raise SettingsError(
-            f"noise={noise!r} is no noise: give a model such as PoissonGaussian(0.28, 3.1), one a "
-            "channel, what estimate_noise returns, 'auto', or a standard deviation."
+            f"noise={_said(noise)} is no noise: give a model such as PoissonGaussian(0.28, 3.1), "
+            "one a channel, what estimate_noise returns, 'auto', or a standard deviation."
         )
     return tuple(models), None
 

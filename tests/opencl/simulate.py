@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from napari_gpu_denoise.axes import Levels, arrange
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.modelled import curves_of
-from napari_gpu_denoise.noise.models import PoissonGaussian, Rician, Speckle
+from napari_gpu_denoise.noise.models import Correlated, PoissonGaussian, Rician, Speckle
 from napari_gpu_denoise.opencl import source
 from napari_gpu_denoise.opencl.device import devices
 from napari_gpu_denoise.opencl.memory import Arena
@@ -78,6 +78,14 @@ SETTINGS = {
             **{"step_basic": 7, "window_basic": 3, "neighbours_basic": 4, "channels": "joint"},
             **{"stages": "basic", "prefilter": "on", "reproducible": False},
         },
+        {
+            **{"step_basic": 4, "window_basic": 3, "neighbours_basic": 4},
+            **{"step_final": 5, "window_final": 3, "neighbours_final": 8},
+        },
+        {
+            **{"step_basic": 5, "window_basic": 3, "neighbours_basic": 2, "stages": "basic"},
+            **{"stack_basic": "dct", "channels": "separate"},
+        },
     ),
 }
 SETTINGS["vbm3d"] = tuple(
@@ -102,12 +110,18 @@ SETTINGS["isoline"] = (
     {**_SHORT, "method": "pi-ld", "channels": "joint", "staircase": 0, "pixels": 4},
     {**_SHORT, "channels": "opponent"},
 )
+# The noise of those that are told a model of it: the same for all channels, or one each.
+_LAG = np.arange(5)
+_BLURRED, _STREAKS = (
+    Correlated(20.0, np.exp(-np.add.outer(down * _LAG**2, _LAG**2) / 6)) for down in (1, 9)
+)
+NOISE = {("bm3d", 3): (_BLURRED,), ("bm3d", 4): (_STREAKS, _BLURRED, _STREAKS)}
 CASES = {
     "nl_means": (
         *((0, "YX"), (0, "TYX"), (0, "ZYX"), (1, "YX"), (1, "TYX"), (2, "YX")),
         *((3, "YX"), (4, "YX")),
     ),
-    "bm3d": ((0, "YX"), (0, "TYX"), (1, "CYX"), (2, "CYX")),
+    "bm3d": ((0, "YX"), (0, "TYX"), (1, "CYX"), (2, "CYX"), (3, "YX"), (4, "CYX")),
     "vbm3d": ((0, "TYX"), (1, "TCYX")),
     "isoline": (
         *((0, "YX"), (1, "CYX"), (2, "CYX"), (3, "ZYX"), (4, "TYX")),
@@ -141,6 +155,8 @@ def cases(filter_class) -> Iterator[tuple[str, str, object, np.ndarray, str, flo
     for number, axes in CASES[filter_name]:
         image = noisy(*SHAPES[filter_name][axes][0], seed=number)
         settings = joining(filter_class, axes, **SETTINGS[filter_name][number])
+        if (filter_name, number) in NOISE:
+            settings = settings.for_noise(NOISE[filter_name, number])
         settings = settings_for(settings, axes, image.shape)
         for profile in PROFILES_OF.get(filter_name, PROFILES):
             yield f"{profile} {number} {axes}", profile, settings, image, axes, 20.0
