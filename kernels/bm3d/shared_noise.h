@@ -1,18 +1,26 @@
 // The variance of the noise in each coefficient of a stack, where patches overlap and so share some of their noise.
 //
-// Reference: Makinen, Azzari and Foi 2020, section III, for white noise. Two patches apart by (dy, dx) have, in coefficient
-//   (fy, fx) of their 2D spectra, noise of covariance correlation[dy][fy] * correlation[dx][fx], in sigma squared.
+// Reference: Makinen, Azzari and Foi 2020, section III. Two patches apart by (dy, dx) have noise of a known covariance in
+//   coefficient (fy, fx) of their 2D spectra, in sigma squared: white noise of correlation[dy][fy] * correlation[dx][fx],
+//   noise with a spectrum (SPECTRUM) of covariance[dy * APARTS + dx][fx][fy].
 //   Along a Haar stack a pair counts in the difference that has one of the two on either side, and in all sums above:
 //   one addition a pair does.
-// Needs: REAL, NEIGHBOURS, PATCH.
-// Shapes: correlation (PATCH + 1, PATCH), of each displacement and frequency, the last row 0; codes (CODES): (dy * PATCH + dx)
+// Needs: REAL, NEIGHBOURS, PATCH, SPECTRUM.
+// Shapes: correlation (PATCH + 1, PATCH), of each displacement and frequency, the last row 0; covariance (APARTS * APARTS + 1,
+//   PATCH, PATCH), the last one 0, the first one the variances of a single patch; codes (CODES): (dy * APARTS + dx)
 //   of each pair, or APART, ordered by the difference they count in; blocks of 16 and more begin at multiples of 16.
 
 #define CODES ((NEIGHBOURS * (NEIGHBOURS - 1) / 2 + 15) / 16 * 16)
+// Displacements along an axis from 0 to where patches share no noise: correlated noise reaches LAGS = 4 pixels further.
+#if SPECTRUM
+#define APARTS (PATCH + 4)
+#else
+#define APARTS PATCH
+#endif
 // Points to the row of 0: pairs need no test.
-#define APART (PATCH * PATCH)
+#define APART (APARTS * APARTS)
 #define FOUR_APART (0x01010101u * APART)
-// A coefficient of less noise is taken to have this much: rounding must not make it none.
+// A coefficient of less noise than this share of a single patch's is taken to have so much: rounding must not make it none.
 #define LEAST_VARIANCE 1.0e-3f
 
 // Where the codes of the blocks of a stride begin.
@@ -32,17 +40,19 @@ static inline int pair_place(int p, int q)
 
 static inline uchar pair_code(int dy, int dx)
 {
-    return abs(dy) < PATCH && abs(dx) < PATCH ? abs(dy) * PATCH + abs(dx) : APART;
+    return abs(dy) < APARTS && abs(dx) < APARTS ? abs(dy) * APARTS + abs(dx) : APART;
 }
 
 // Turns sums of covariances across the halves of each block, at the places of the differences in a stack of `size`,
-// into variances. On entry variance[k + stride] holds the sum across block k; variance[0] is not read.
-static inline void variances_of_sums(REAL *variance, int size)
+// into variances. On entry variance[k + stride] holds the sum across block k; variance[0] is not read. `alone` is the
+// variance in a single patch.
+static inline void variances_of_sums(REAL *variance, int size, REAL alone)
 {
+    const REAL least = LEAST_VARIANCE * alone;
     REAL total[NEIGHBOURS];
     #pragma unroll
     for (int k = 0; k < NEIGHBOURS; ++k)
-        total[k] = (REAL)1.0f;
+        total[k] = alone;
     #pragma unroll
     for (int stride = 1; stride < NEIGHBOURS; stride *= 2) {
         if (stride < size) {
@@ -50,7 +60,7 @@ static inline void variances_of_sums(REAL *variance, int size)
             for (int k = 0; k < NEIGHBOURS; k += 2 * stride) {
                 const REAL both = total[k] + total[k + stride];
                 const REAL across = 2.0f * variance[k + stride];
-                variance[k + stride] = fmax((both - across) / (2.0f * stride), (REAL)LEAST_VARIANCE);
+                variance[k + stride] = fmax((both - across) / (2.0f * stride), least);
                 total[k] = both + across;
             }
         } else {
@@ -60,5 +70,5 @@ static inline void variances_of_sums(REAL *variance, int size)
                 variance[k + stride] = (REAL)1.0f;
         }
     }
-    variance[0] = fmax(total[0] / max(size, 1), (REAL)LEAST_VARIANCE);
+    variance[0] = fmax(total[0] / max(size, 1), least);
 }

@@ -4,7 +4,7 @@
 // Reference: Davy and Ehret 2020, section 4.4. The transform along y works on vectors as they are; a transposition in
 //   registers brings x there.
 // Grid: (groups of GROUP_X references in x, of GROUP_Y in y, frames).
-// Constants: PATCH = 8, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, GROUP_X, GROUP_Y, SIGMA_MAP, SHARED_NOISE,
+// Constants: PATCH = 8, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, GROUP_X, GROUP_Y, SIGMA_MAP, SHARED_NOISE, SPECTRUM,
 //   VIDEO: one reference frame a launch, `only`, and of its groups every second one along each axis: groups so far apart, GROUP_X
 //   and GROUP_Y large enough, share no pixel, and add to the sums as they are.
 // Shapes: as in shrink_shared.
@@ -20,7 +20,7 @@ typedef float8 REAL;
 #include "bm3d/patch_transform.h"
 #include "bm3d/stack_transform.h"
 #include "bm3d/shrinkage.h"
-#if SHARED_NOISE
+#if SHARED_NOISE || SPECTRUM
 #include "bm3d/shared_noise.h"
 #endif
 
@@ -89,6 +89,23 @@ static inline void load_spectra(float8 *v, __global const float *pixels, const i
 }
 
 #if SHARED_NOISE
+// Adds to `sum`, for all eight rows of spectra, the covariance of the noise of two patches.
+static inline void add_pair(float8 *sum, uchar code, __global const float *correlation)
+{
+#if SPECTRUM
+    __global const float *covariance = correlation + code * (PATCH * PATCH);
+    #pragma unroll
+    for (int i = 0; i < 8; ++i)
+        sum[i] += ROW(covariance + i * PATCH);
+#else
+    const float8 along_y = ROW(correlation + (code & ~(PATCH - 1)));
+    __global const float *along_x = correlation + code % PATCH * PATCH;
+    #pragma unroll
+    for (int i = 0; i < 8; ++i)
+        sum[i] += along_y * along_x[i];
+#endif
+}
+
 // Sums of covariances across the halves of each block of the stack, see variances_of_sums, for all eight rows of spectra.
 static inline void across_pairs(float8 *sums, const uchar *codes, __global const float *correlation, int size)
 {
@@ -99,15 +116,9 @@ static inline void across_pairs(float8 *sums, const uchar *codes, __global const
             #pragma unroll
             for (int i = 0; i < 8; ++i)
                 sum[i] = (float8)0.0f;
-            for (int pair = 0; pair < stride * stride; ++pair) {
-                if (block[pair] != APART) {
-                    const float8 along_y = ROW(correlation + (block[pair] & ~(PATCH - 1)));
-                    __global const float *along_x = correlation + block[pair] % PATCH * PATCH;
-                    #pragma unroll
-                    for (int i = 0; i < 8; ++i)
-                        sum[i] += along_y * along_x[i];
-                }
-            }
+            for (int pair = 0; pair < stride * stride; ++pair)
+                if (block[pair] != APART)
+                    add_pair(sum, block[pair], correlation);
             #pragma unroll
             for (int i = 0; i < 8; ++i)
                 sums[i * NEIGHBOURS + k + stride] = sum[i];
@@ -120,7 +131,7 @@ static inline void across_pairs(float8 *sums, const uchar *codes, __global const
 }
 #define VARIANCE(k) variance[k]
 #else
-#define VARIANCE(k) ((float8)1.0f)
+#define VARIANCE(k) alone
 #endif
 
 __kernel void shrink_lanes(__global const float *noisy,
@@ -142,6 +153,9 @@ __kernel void shrink_lanes(__global const float *noisy,
 #endif
                            float similar, float threshold, __global const float *kaiser,
                            __global const float *correlation,
+#if SPECTRUM
+                           int spectrum_frames,
+#endif
                            float scale, float largest, float units,
                            __global int *slabs
 #if !VIDEO
@@ -179,6 +193,9 @@ __kernel void shrink_lanes(__global const float *noisy,
         slab[k] = 0;
 #endif
     const float8 window = ROW(kaiser);
+#if SPECTRUM
+    correlation += frame / spectrum_frames * ((APART + 1) * PATCH * PATCH);
+#endif
 
     for (int reference = 0; reference < GROUP_X * GROUP_Y; ++reference) {
         const int row = row0 + reference / GROUP_X;
@@ -252,9 +269,14 @@ __kernel void shrink_lanes(__global const float *noisy,
         for (int i = 0; i < 8; ++i) {
             float8 *stack = v + i * NEIGHBOURS;
             stack_forward(stack, size);
+#if SPECTRUM
+            const float8 alone = ROW(correlation + i * PATCH);
+#else
+            const float8 alone = (float8)1.0f;
+#endif
 #if SHARED_NOISE
             float8 *variance = variances + i * NEIGHBOURS;
-            variances_of_sums(variance, size);
+            variances_of_sums(variance, size, alone);
 #endif
 #if WIENER
             float8 *told = b + i * NEIGHBOURS;
@@ -274,7 +296,12 @@ __kernel void shrink_lanes(__global const float *noisy,
 #endif
             stack_inverse(stack, size);
         }
-        const int weight = group_units(lanes_sum(sum) / gain, units);
+#if SPECTRUM
+        const float weight_gain = gain * fmax(*correlation, LEAST_MEAN_VARIANCE);
+#else
+        const float weight_gain = gain;
+#endif
+        const int weight = group_units(lanes_sum(sum) / weight_gain, units);
 #if SIGMA_MAP && !VIDEO
         const float in_levels = sigma / level_sigma;
 #else

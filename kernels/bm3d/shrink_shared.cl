@@ -10,7 +10,7 @@
 //   divisor of NEIGHBOURS, at least a quarter of it, and at least 2 where it is not all), GROUP_X, GROUP_Y, TEAMS (a divisor
 //   of their product); LOCAL_TILE (how many images are copied to local memory, the noisy one first), WARP_SYNC (a warp
 //   holds whole teams, NVIDIA), LINE (values from row to row of a transposition: with 9, neither writing nor reading meets
-//   one of 32 banks twice), FLOAT_SUMS (adds floats to global memory, not repeatable), SIGMA_MAP, SHARED_NOISE,
+//   one of 32 banks twice), FLOAT_SUMS (adds floats to global memory, not repeatable), SIGMA_MAP, SHARED_NOISE, SPECTRUM,
 //   VIDEO (VBM3D: patches of many frames, sums in global memory).
 // Shapes: noisy, basic (frames, padded layout, see search/pad_far); offsets, keys (matched frames) as in search_lanes, which
 //   all channels share: frame f has the matches of frame f % matched; levels (frames), sigma in grey levels, and the
@@ -47,7 +47,7 @@ typedef float REAL;
 #include "bm3d/patch_transform.h"
 #include "bm3d/stack_transform.h"
 #include "bm3d/shrinkage.h"
-#if SHARED_NOISE
+#if SHARED_NOISE || SPECTRUM
 #include "bm3d/shared_noise.h"
 #endif
 
@@ -177,15 +177,28 @@ static inline int first_coefficient(int part)
 }
 
 #if SHARED_NOISE
-static inline void add_pair(float *sum, uint code, __local const float *along_y, __local const float *along_x)
+// Where the covariances of noise are read: `along_y` and `along_x` of white noise, `along_y` alone with a spectrum.
+#if SPECTRUM
+#define COVARIANCE __global const float
+#else
+#define COVARIANCE __local const float
+#endif
+
+static inline void add_pair(float *sum, uint code, COVARIANCE *along_y, COVARIANCE *along_x)
 {
+#if SPECTRUM
+    #pragma unroll
+    for (int i = 0; i < ROWS; ++i)
+        sum[i] += along_y[code * (PATCH * PATCH) + i * PATCH];
+#else
     const float y = along_y[code & ~(PATCH - 1)];
     #pragma unroll
     for (int i = 0; i < ROWS; ++i)
         sum[i] = fma(y, along_x[code % PATCH * PATCH + i], sum[i]);
+#endif
 }
 
-static inline void add_four(float *sum, uint four, __local const float *along_y, __local const float *along_x)
+static inline void add_four(float *sum, uint four, COVARIANCE *along_y, COVARIANCE *along_x)
 {
     #pragma unroll
     for (int shift = 0; shift < 32; shift += 8)
@@ -193,8 +206,7 @@ static inline void add_four(float *sum, uint four, __local const float *along_y,
 }
 
 // Sums of covariances across the halves of each block of the stack, see variances_of_sums, for ROWS coefficients.
-static inline void across_pairs(float *sums, __local const uchar *codes, __local const float *along_y,
-                         __local const float *along_x)
+static inline void across_pairs(float *sums, __local const uchar *codes, COVARIANCE *along_y, COVARIANCE *along_x)
 {
     #pragma unroll
     for (int stride = 1; stride < NEIGHBOURS; stride *= 2) {
@@ -228,7 +240,7 @@ static inline void across_pairs(float *sums, __local const uchar *codes, __local
 }
 #define VARIANCE(k) variance[k]
 #else
-#define VARIANCE(k) 1.0f
+#define VARIANCE(k) alone
 #endif
 
 __kernel __attribute__((reqd_work_group_size(TEAM, TEAMS, 1)))
@@ -250,6 +262,9 @@ void shrink_shared(__global const float *noisy,
                    __global const float *variation, int map_pitch, int map_y, int map_x,
 #endif
                    float similar, float threshold, __global const float *kaiser, __global const float *correlation,
+#if SPECTRUM
+                   int spectrum_frames,
+#endif
                    float scale, float largest, float units,
                    __global SUM *slabs
 #if !VIDEO
@@ -271,9 +286,11 @@ void shrink_shared(__global const float *noisy,
 #endif
 #if SHARED_NOISE
     __local uchar codes[TEAMS][CODES] __attribute__((aligned(16)));
+#if !SPECTRUM
     __local float correlations[(PATCH + 1) * PATCH] __attribute__((aligned(16)));
     for (int k = get_local_id(1) * TEAM + get_local_id(0); k < (PATCH + 1) * PATCH; k += ITEMS)
         correlations[k] = correlation[k];
+#endif
 #endif
 #if !GLOBAL_SUMS
     __local int tile[TILE_Y * TILE_X];
@@ -289,6 +306,10 @@ void shrink_shared(__global const float *noisy,
     const int row0 = group / groups_x * GROUP_Y;
     const int column0 = group % groups_x * GROUP_X;
     const size_t plane = (size_t)pny * pitch;
+#if SPECTRUM
+    correlation += frame / spectrum_frames * ((APART + 1) * PATCH * PATCH);
+    __global const float *covariance = correlation + first_coefficient(part) * PATCH + lane;
+#endif
 #if VIDEO
     const int slot = ring_slot(first_slot, frame % matched, ring);
     const int sum_slot = ring_slot(first_sum, frame % matched, sum_ring);
@@ -428,19 +449,28 @@ void shrink_shared(__global const float *noisy,
 #endif
 #if SHARED_NOISE
         float across[VALUES];
+#if SPECTRUM
+        across_pairs(across, codes[team], covariance, covariance);
+#else
         across_pairs(across, codes[team], correlations + lane, correlations + first_coefficient(part));
+#endif
 #endif
         #pragma unroll
         for (int i = 0; i < ROWS; ++i) {
             float *stack = v + i * NEIGHBOURS;
             stack_forward(stack, size);
+#if SPECTRUM
+            const float alone = covariance[i * PATCH];
+#else
+            const float alone = 1.0f;
+#endif
 #if WIENER
             float *told = b + i * NEIGHBOURS;
             stack_forward(told, size);
 #endif
 #if SHARED_NOISE
             float *variance = across + i * NEIGHBOURS;
-            variances_of_sums(variance, size);
+            variances_of_sums(variance, size, alone);
 #endif
             #pragma unroll
             for (int k = 0; k < NEIGHBOURS; ++k) {
@@ -463,7 +493,12 @@ void shrink_shared(__global const float *noisy,
         for (int k = 0; k < TEAM; ++k)
             total += team_scratch[k];
         scatter_stack(v, team_scratch, member);
-        const int weight = group_units(total / gain, units);
+#if SPECTRUM
+        const float weight_gain = gain * fmax(*correlation, LEAST_MEAN_VARIANCE);
+#else
+        const float weight_gain = gain;
+#endif
+        const int weight = group_units(total / weight_gain, units);
 
         // A weighted estimate in units of the sum; kaiser is the window of one axis.
 #if SIGMA_MAP && !VIDEO

@@ -25,6 +25,10 @@ static inline REAL removed_wiener(REAL c, REAL b, float strength, REAL variance,
     return c * noise;
 }
 
+// Noise with a spectrum has this much variance in the mean of a patch, in sigma squared, or more. Weights are told relative
+// to that of the mean, which is kept, so that they fit the units that white noise wants.
+#define LEAST_MEAN_VARIANCE 0.0625f
+
 // Weight of a group as a whole number of `units`, so that numerator and denominator are made from the same one.
 static inline int group_units(float sum, float units)
 {

@@ -11,6 +11,7 @@ from napari_gpu_denoise.axes import channel_axis
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d_plan import Plan
 from napari_gpu_denoise.filters.call import denoised
+from napari_gpu_denoise.filters.correlated_bm3d import CorrelatedBM3D
 from napari_gpu_denoise.filters.group_settings import (
     PATCH,
     STACK_TRANSFORMS,
@@ -19,6 +20,8 @@ from napari_gpu_denoise.filters.group_settings import (
 )
 from napari_gpu_denoise.filters.patch_search import SearchSettings
 from napari_gpu_denoise.filters.settings import Settings, setting
+from napari_gpu_denoise.noise.models import Correlated
+from napari_gpu_denoise.noise.noise_model import NoiseModel
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.tiles import Reach
 
@@ -26,6 +29,11 @@ GROUPS = (1, 2, 4, 8, 16, 32)
 
 # Step of the reference patches that matches are smoothed with.
 PREFILTER_STEP = 2
+
+# Above this correlation of neighbours, along the axis that has more, patches are smoothed for the
+# search, and with this threshold: patches near each other seem similar for their noise alone.
+ALIKE = 0.6
+PREFILTER_CORRELATED = 3.0
 
 
 def _step(default: int, of: str):
@@ -173,14 +181,15 @@ class BM3D(Settings):
         advanced=True,
     )
     prefilter: str = setting(
-        "off",
-        "Match on smoothed patches in the first pass; pays where that pass is all, above sigma 40",
-        choices=("off", "on"),
+        "auto",
+        "Match on smoothed patches in the first pass; auto does so where noise is strongly "
+        "correlated",
+        choices=("auto", "off", "on"),
         advanced=True,
     )
     prefilter_threshold: float = setting(
         2.0,
-        "Coefficients below this are removed by that smoothing",
+        "Coefficients below this are removed by that smoothing, if it is on",
         bounds=(0.0, 10.0),
         unit="sigma",
         advanced=True,
@@ -219,6 +228,28 @@ class BM3D(Settings):
             If its channels do not fit the settings.
         """
         return replace(self, channels=settled_channels(self, names, shape))
+
+    def for_noise(self, models: tuple[NoiseModel, ...]) -> BM3D | CorrelatedBM3D | None:
+        """Return the filter for noise of these models, one for all channels or one a channel.
+
+        Returns
+        -------
+        CorrelatedBM3D, BM3D or None
+            Correlated noise is filtered by its spectrum, with ``prefilter="auto"`` decided: where
+            all models are white these settings are returned. None where other noise is among the
+            models.
+        """
+        if not models or not all(isinstance(model, Correlated) for model in models):
+            return None
+        if all(model.white for model in models):
+            return self
+        models = models[:1] if len(set(models)) == 1 else tuple(models)
+        if self.prefilter != "auto":
+            return CorrelatedBM3D(self, models)
+        alike = np.mean([max(m.autocorrelation[0][1], m.autocorrelation[1][0]) for m in models])
+        smoothed = {"prefilter": "on", "prefilter_threshold": PREFILTER_CORRELATED}
+        changes = smoothed if alike > ALIKE else {"prefilter": "off"}
+        return CorrelatedBM3D(replace(self, **changes), models)
 
     @property
     def passes(self) -> dict[str, GroupSettings]:
@@ -288,6 +319,7 @@ def bm3d(
     image,
     sigma=None,
     *,
+    noise=None,
     profile: str | None = None,
     axes: str | None = None,
     settings: BM3D | None = None,
@@ -309,6 +341,9 @@ def bm3d(
         Standard deviation of the noise in grey levels of the image: one value, one a channel, one
         a plane, or a map of shape (ny, nx); see `denoise`. None estimates it; where it is 0 the
         image comes back unchanged.
+    noise : NoiseModel, NoiseEstimate, str or float, optional
+        A model of the noise, one a channel or one for all, what `estimate_noise` returned, or
+        ``"auto"`` to measure which it is; see `denoise`. A `sigma` that is given wins.
     profile : {"normal", "fast", "high"}, optional
         Settings to start from, by default ``"normal"``; single ones given as keywords win.
         ``"fast"`` takes about a tenth of the time of ``"normal"`` on a GPU and loses 0.2 to 0.4 dB;
@@ -370,6 +405,9 @@ def bm3d(
     device are bitwise equal, whatever the tiles, unless `reproducible` is False. With RGB (an axis
     S of length 3) luminance and chrominance are filtered with the matches of luminance.
 
+    Told of correlated noise (``noise=Correlated(...)``, or an estimate that found it), thresholds
+    and weights follow the variance of each coefficient.
+
     References
     ----------
     K. Dabov, A. Foi, V. Katkovnik and K. Egiazarian, "Image denoising by sparse 3-D
@@ -381,7 +419,8 @@ def bm3d(
 
     Y. Makinen, L. Azzari and A. Foi, "Collaborative filtering of correlated noise: exact
     transform-domain variance for improved shrinkage and patch matching", IEEE Transactions on
-    Image Processing 29 (2020), section III, for `shared_noise`, :doi:`10.1109/TIP.2020.3014721`.
+    Image Processing 29 (2020), section III, for `shared_noise` and correlated noise,
+    :doi:`10.1109/TIP.2020.3014721`.
 
     Examples
     --------
@@ -393,6 +432,7 @@ def bm3d(
         image,
         BM3D.of(settings, profile=profile, **changes),
         sigma,
+        noise=noise,
         axes=axes,
         dtype=dtype,
         nonfinite=nonfinite,

@@ -10,10 +10,11 @@ from napari_gpu_denoise.filters.channel_mix import ChannelMix
 from napari_gpu_denoise.filters.group_filter import GroupFilter, Noisy, Pixels, spread
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.pipeline import TileSigma
-from napari_gpu_denoise.tiles import Tile
+from napari_gpu_denoise.tiles import Span, Tile
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.filters.bm3d import BM3D
+    from napari_gpu_denoise.filters.correlated_bm3d import CorrelatedBM3D
 
 
 class Plan:
@@ -21,7 +22,7 @@ class Plan:
 
     Parameters
     ----------
-    settings : BM3D
+    settings : BM3D or CorrelatedBM3D
         What to run, for one array (see `BM3D.for_array`).
     arena : Arena
         Keeps the buffers.
@@ -29,7 +30,12 @@ class Plan:
         What to give `GroupFilter` for a pass, by its name.
     """
 
-    def __init__(self, settings: BM3D, arena: Arena, variants: dict[str, dict] | None = None):
+    def __init__(
+        self,
+        settings: BM3D | CorrelatedBM3D,
+        arena: Arena,
+        variants: dict[str, dict] | None = None,
+    ):
         self.settings = settings
         self.arena = arena
         variants = variants or {}
@@ -38,11 +44,16 @@ class Plan:
             for name, one in settings.passes.items()
         }
         opponent = settings.channels == "opponent"
-        self._mix = ChannelMix(opponent, settings.guide, arena) if settings.joint else None
+        mixes = settings.channels in ("opponent", "joint")
+        self._mix = ChannelMix(opponent, settings.guide, arena) if mixes else None
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> list[tuple[str, Any]]:
         """Enqueue the filter for one tile; return the launches by name."""
         launches: list[tuple[str, Any]] = []
+        if self._mix is None and tile.channels > 1:
+            # Channels that share nothing but the tile: each is searched on its own, as a frame.
+            frames = Span.whole(tile.channels * tile.t.size)
+            tile = replace(tile, t=frames, channels=1)
         whole = spread(tile, max(tile.source_shape))
         noisy = Noisy(
             Pixels(source, whole),

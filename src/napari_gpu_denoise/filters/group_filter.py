@@ -18,7 +18,7 @@ from napari_gpu_denoise.filters.group_settings import (
     float_atomics,
     slab_shape,
 )
-from napari_gpu_denoise.filters.patch_noise import correlations
+from napari_gpu_denoise.filters.patch_noise import correlations, covariances
 from napari_gpu_denoise.filters.patch_search import Matches, PatchSearch
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.tiles import Span, Tile
@@ -227,6 +227,7 @@ class GroupFilter:
             *(noisy.levels, found.levels or noisy.levels, *sigma_map),
             *(f32(settings.similar * PATCH**2), f32(settings.threshold**2)),
             *(self._kaiser, self._correlation),
+            *([i32(frames // len(settings.spectra))] if settings.spectra else ()),
             *(f32(self._scale), f32(2.0**31 / self._added), f32(self._units)),
             *(slabs, weights),
         )
@@ -294,17 +295,28 @@ def group_constants(settings: GroupSettings) -> dict[str, int]:
         "STACK": STACK_TRANSFORMS.index(settings.stack),
         "WIENER": int(settings.wiener),
         "SHARED_NOISE": int(settings.shared_noise),
+        "SPECTRUM": int(bool(settings.spectra)),
     }
 
 
 def group_tables(settings: GroupSettings, arena: Arena) -> tuple[Any, Any]:
-    """Return, on the device, the Kaiser window, and how noise of overlapping patches correlates."""
+    """Return, on the device, the Kaiser window, and how noise of overlapping patches correlates.
+
+    With spectra that is a table for each of them, see kernels/bm3d/shared_noise.h.
+    """
     import pyopencl as cl
 
     flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
     window, correlation = np.kaiser(PATCH, settings.kaiser), correlations(settings.transform)
+    if settings.spectra:
+        tables = [covariances(settings.transform, each) for each in settings.spectra]
+        # The kernels want the frequency along y last, and after the last displacement one of 0.
+        tables = [np.swapaxes(each, 2, 3).reshape(-1, PATCH**2) for each in tables]
+        correlation = np.stack([np.pad(each, ((0, 1), (0, 0))) for each in tables])
     return tuple(
-        cl.Buffer(arena.session.context, flags, hostbuf=values.astype(np.float32))
+        cl.Buffer(
+            arena.session.context, flags, hostbuf=np.ascontiguousarray(values, dtype=np.float32)
+        )
         for values in (window, correlation)
     )
 

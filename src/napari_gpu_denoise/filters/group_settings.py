@@ -21,6 +21,8 @@ class GroupSettings:
     """One pass: what is searched, and how groups are filtered.
 
     `threshold` is in sigma: where coefficients are cut, or what noise a Wiener filter is told of.
+    `spectra` are the autocorrelations of the noise, (5, 5) each: one for all channels, or one a
+    channel; none where it is white.
     """
 
     search: SearchSettings
@@ -32,6 +34,7 @@ class GroupSettings:
     kaiser: float = 2.0
     reproducible: bool = True
     shared_noise: bool = False
+    spectra: tuple[tuple[tuple[float, ...], ...], ...] = ()
 
     @property
     def reach(self) -> int:

@@ -322,6 +322,7 @@ def vbm3d(
     image,
     sigma=None,
     *,
+    noise=None,
     profile: str | None = None,
     axes: str | None = None,
     settings: VBM3D | None = None,
@@ -343,6 +344,9 @@ def vbm3d(
         Standard deviation of the noise in grey levels of the image: one value, one a channel, one
         a plane (so one a frame), or a map of shape (ny, nx); see `denoise`. None estimates it;
         where it is 0 the image comes back unchanged.
+    noise : NoiseModel, NoiseEstimate, str or float, optional
+        A model of the noise, one a channel or one for all, what `estimate_noise` returned, or
+        ``"auto"`` to measure which it is; see `denoise`. A `sigma` that is given wins.
     profile : {"normal", "fast", "high"}, optional
         Settings to start from, by default ``"normal"``; single ones given as keywords win.
         ``"fast"`` looks at two frames before and after, takes half the time on a GPU and loses
@@ -437,6 +441,7 @@ def vbm3d(
         image,
         VBM3D.of(settings, profile=profile, **changes),
         sigma,
+        noise=noise,
         axes=axes,
         dtype=dtype,
         nonfinite=nonfinite,

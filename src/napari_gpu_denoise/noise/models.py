@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+
 from napari_gpu_denoise.axes import check_numbers
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise import stabilising

@@ -1,0 +1,343 @@
+"""BM3D of correlated noise: kernels and filter against the slow one, and what it is worth."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.ndimage import gaussian_filter
+
+import napari_gpu_denoise as gd
+from filters.one_pass import SIGMA, Images, Plain, Run, compare, lanes, settings, shared, slow
+from napari_gpu_denoise.axes import Levels, arrange
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.filters.bm3d import BM3D
+from napari_gpu_denoise.filters.correlated_bm3d import CorrelatedBM3D
+from napari_gpu_denoise.filters.group_settings import STACK_TRANSFORMS, TRANSFORMS
+from napari_gpu_denoise.filters.patch_noise import (
+    correlations,
+    covariances,
+    extended_autocorrelation,
+)
+from napari_gpu_denoise.noise.models import Correlated, Gaussian, Rician
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.pipeline import Pipeline
+from napari_gpu_denoise.prepare import settings_for
+from napari_gpu_denoise.sigma import FrameSigma
+from napari_gpu_denoise.tiles import split
+from reference import bm3d_correlated as reference
+from scenes import cut, noisy, psnr, scene
+
+LAG = np.arange(5.0)
+WHITE = tuple(map(tuple, np.outer(LAG == 0, LAG == 0).astype(float)))
+
+
+def table(down: float, across: float) -> tuple[tuple[float, ...], ...]:
+    """Return the autocorrelation of white noise blurred with Gaussians of these widths, pixels."""
+    y, x = (np.exp(-(LAG**2) / (4 * max(width, 1e-3) ** 2)) for width in (down, across))
+    return tuple(map(tuple, np.outer(y, x).tolist()))
+
+
+BLURRED, STREAKS, CUT = table(0.9, 1.3), table(0.2, 1.5), table(3.0, 3.0)
+# Neighbours that differ: the least power is at the mean.
+OPPOSED = tuple(map(tuple, np.outer(*2 * [[1, -0.35, 0, 0, 0]]).tolist()))
+HARD_OR_WIENER = pytest.mark.parametrize("wiener", [False, True], ids=["hard", "Wiener"])
+
+
+@pytest.fixture(scope="module")
+def plain(device):
+    return Plain.of(device)
+
+
+class Spectral(Run):
+    """A pass whose frames have the spectra of its settings, in turn."""
+
+    def group(self, *place: int):
+        frame, spectra = place[0], self.given.spectra
+        basic = self.images.basic[frame].astype(float) if self.given.wiener else None
+        noisy, sigma = self.images.noisy[frame].astype(float), SIGMA * self.variation.astype(float)
+        how = slow(self.given), spectra[frame % len(spectra)], basic
+        return reference.filter_group(noisy, self.matches(*place), sigma, *how)
+
+
+# Groups
+
+
+@HARD_OR_WIENER
+@pytest.mark.parametrize("variant", [lanes(), shared(4)], ids=lambda v: v.kernel)
+@pytest.mark.parametrize("stack", STACK_TRANSFORMS)
+def test_every_group_is_that_of_the_reference(plain, variant, stack, wiener):
+    for number, transform in enumerate(TRANSFORMS):
+        if stack != "haar" and number % 2 != (stack == "dct"):
+            continue
+        spectra = ((BLURRED, STREAKS, CUT, OPPOSED)[number],)
+        given = settings(8, transform, stack, wiener, shared_noise=stack == "haar", spectra=spectra)
+        run = Spectral(plain, given, variant, Images.of())
+        assert compare(run) == {1, 2, 4, 8}, transform
+
+
+SIZES = [(1, lanes()), (2, lanes()), (16, lanes()), (32, lanes())]
+SIZES += [(2, shared(2)), (4, shared(2)), (8, shared(2)), (16, shared(16)), (32, shared(8))]
+
+
+@HARD_OR_WIENER
+@pytest.mark.parametrize(("neighbours", "variant"), SIZES, ids=str)
+def test_groups_of_all_sizes(plain, neighbours, variant, wiener):
+    transform = TRANSFORMS[neighbours.bit_length() % 4]
+    # In the wider window some patches are too far from each other to share noise.
+    given = settings(neighbours, transform, "haar", wiener, window=31, step=7, shared_noise=True)
+    run = Spectral(plain, replace(given, spectra=(BLURRED,)), variant, Images.of())
+    assert compare(run) >= {neighbours}
+
+
+@pytest.mark.parametrize("variant", [lanes(), shared(4)], ids=lambda v: v.kernel)
+def test_every_channel_has_its_spectrum(plain, variant):
+    given = settings(8, "dct", "haar", shared_noise=True, spectra=(STREAKS, BLURRED))
+    run = Spectral(plain, given, variant, Images.of(2))
+    assert compare(run) == {1, 2, 4, 8}
+    alike = Run(plain, replace(given, spectra=(STREAKS,)), variant, Images.of(2))
+    np.testing.assert_array_equal(alike.out[0], run.out[0])
+    assert not np.array_equal(alike.out[1], run.out[1])
+
+
+@HARD_OR_WIENER
+@pytest.mark.parametrize("variant", [lanes(), shared(4)], ids=lambda v: v.kernel)
+def test_a_white_spectrum_gives_what_white_noise_gives(plain, variant, wiener):
+    for overlap, transform in ((True, "bior1.5"), (False, "dct")):
+        given = settings(8, transform, "haar", wiener, shared_noise=overlap)
+        white = Run(plain, given, variant, Images.of())
+        told = Run(plain, replace(given, spectra=(WHITE,)), variant, Images.of())
+        # A coefficient may lie at the threshold; and weights are rounded.
+        error = np.abs(told.out - white.out) / SIGMA
+        assert np.mean(error) < 1e-4
+        assert np.mean(error > 1e-3) < 0.01
+        assert not np.array_equal(white.out, white.images.noisy)
+
+
+# Covariances
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_covariances_are_those_of_all_pairs_of_pixels(transform):
+    for given in (BLURRED, STREAKS, CUT, OPPOSED):
+        found = covariances(transform, given)
+        for dy, dx in ((0, 0), (1, 0), (0, 3), (7, 2), (11, 11), (4, 9)):
+            expected = reference.shared(given, transform, dy, dx)
+            np.testing.assert_allclose(found[dy, dx], expected, atol=1e-12)
+            np.testing.assert_allclose(
+                reference.shared(given, transform, -dy, dx), expected, atol=1e-12
+            )
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_white_covariances_are_products(transform):
+    along = np.pad(correlations(transform), ((0, 3), (0, 0)))
+    expected = np.einsum("df,eg->defg", along, along)
+    np.testing.assert_allclose(covariances(transform, WHITE), expected, atol=1e-12)
+
+
+def test_variances_are_those_of_noise_that_is_drawn():
+    rng = np.random.default_rng(0)
+    noise = gaussian_filter(rng.normal(size=(2048, 2048)), (0.9, 1.3), mode="wrap")
+    noise /= noise.std()
+    patches = noise.reshape(256, 8, 256, 8).swapaxes(1, 2)
+    matrix = reference.transform_matrix("dct")
+    drawn = np.square(matrix @ patches @ matrix.T).mean(axis=(0, 1))
+    np.testing.assert_allclose(covariances("dct", BLURRED)[0, 0], drawn, rtol=0.02, atol=0.02)
+
+
+def test_a_table_that_is_cut_off_is_extended():
+    np.testing.assert_allclose(extended_autocorrelation(BLURRED)[:5, :5], BLURRED, atol=1e-3)
+    y, x = np.indices((10, 10))
+    whole = np.exp(-(y**2 + x**2) / (4 * 2.0**2))
+    found = extended_autocorrelation(whole[:5, :5])
+    assert whole[0, 5] > 0.2
+    np.testing.assert_allclose(found[:10, :10], whole, atol=0.07)
+    found = extended_autocorrelation(CUT)
+    lag = np.arange(33)
+    cosines = np.cos(2 * np.pi * np.outer(lag, lag) / 64) * np.where(lag % 32, 2, 1)
+    assert (cosines @ np.pad(CUT, (0, 28)) @ cosines.T).min() < -1
+    assert (cosines @ found @ cosines.T).min() > 0
+    assert found[0, 0] == 1
+    assert np.all(covariances("dct", CUT)[0, 0] > 0)
+
+
+# The filter
+
+
+def blur(shape, width, sigma: float = SIGMA, seed: int = 0) -> np.ndarray:
+    noise = np.random.default_rng(seed).normal(size=shape)
+    noise = gaussian_filter(noise, width, axes=(-2, -1), mode="wrap")
+    return sigma * noise / noise.std()
+
+
+def agree(out, expected, sigma=SIGMA) -> None:
+    """As in test_bm3d."""
+    error = np.abs(out - expected) / sigma
+    assert error.mean() < 3e-3
+    assert np.mean(error > 1e-2) < 0.05
+    assert error.max() < 0.4
+
+
+SMALL = {"window_basic": 15, "window_final": 15, "neighbours_basic": 8, "neighbours_final": 8}
+
+
+@pytest.mark.parametrize(
+    ("changes", "given"),
+    [
+        ({}, BLURRED),
+        ({"stages": "basic"}, OPPOSED),
+        ({"prefilter": "off"}, BLURRED),
+        ({"prefilter": "on"}, STREAKS),
+        ({"stack_basic": "hadamard", "stack_final": "dct"}, STREAKS),
+        ({"shared_noise": False, "transform_final": "dft"}, CUT),
+    ],
+    ids=str,
+)
+def test_images_are_those_of_the_reference(device, changes, given):
+    image = np.rint(scene(40, 45) + blur((40, 45), (0.9, 1.3))).astype(np.float32)
+    chosen = BM3D(**{**SMALL, "step_basic": 4, "step_final": 4, **changes})
+    filter = chosen.for_noise((Correlated(SIGMA, given),))
+    out = gd.denoise(image, filter, SIGMA, device=device).image
+    settled = replace(filter.settings, channels="separate")
+    agree(out, reference.bm3d_correlated(image[None], [SIGMA], [given], settled)[0])
+
+
+SIGMAS = (12.4, 20.37, 31.1)
+TABLES = (BLURRED, STREAKS, WHITE)
+
+
+def colours(seed: int = 0) -> np.ndarray:
+    shades = np.multiply.outer((1.0, 0.8, 0.6), scene(26, 31))
+    noise = np.array([blur((26, 31), 0.5 + k, s, seed + k) for k, s in enumerate(SIGMAS)])
+    return np.rint(shades + noise).astype(np.float32)
+
+
+def models(tables=TABLES) -> tuple[Correlated, ...]:
+    return tuple(map(Correlated, SIGMAS, tables))
+
+
+KINDS = [
+    {"channels": "separate"},
+    {"channels": "opponent"},
+    {"channels": "joint"},
+    {"channels": "joint", "guide": 1, "prefilter": "on"},
+    {"channels": "opponent", "prefilter": "on"},
+]
+
+
+@pytest.mark.parametrize("changes", KINDS, ids=str)
+def test_channels_with_a_spectrum_each(device, changes):
+    image = colours()
+    filter = BM3D(**SMALL, **changes).for_noise(models())
+    out = gd.denoise(image, filter, SIGMAS, axes="CYX", device=device).image
+    expected = reference.bm3d_correlated(image, SIGMAS, TABLES, filter.settings)
+    for one, told, sigma in zip(out, expected, SIGMAS, strict=True):
+        agree(one, told, sigma)
+    last = np.moveaxis(image, 0, -1)
+    turned = gd.denoise(last, filter, SIGMAS, axes="YXC", device=device).image
+    np.testing.assert_array_equal(np.moveaxis(turned, -1, 0), out)
+
+
+def test_channels_side_by_side_are_as_alone(device):
+    image = np.stack([colours(), colours(5)], axis=1)
+    filter = BM3D(**SMALL, channels="separate", prefilter="on").for_noise(models())
+    out = gd.denoise(image, filter, SIGMAS, axes="CTYX", device=device).image
+    for channel, (sigma, model) in enumerate(zip(SIGMAS, models(), strict=True)):
+        # A white one among others is told by a table: as one of two it is here, too.
+        pair = replace(filter, models=(model, model))
+        both = np.stack([image[channel]] * 2)
+        alone = gd.denoise(both, pair, sigma, axes="CTYX", device=device).image
+        np.testing.assert_array_equal(out[channel], alone[0])
+
+
+@pytest.mark.parametrize("channels", ["separate", "opponent"])
+def test_tiles_change_nothing(device, channels):
+    image = np.stack([noisy(120, 71, seed=k) for k in range(3)])
+    changes = {"neighbours_basic": 4, "neighbours_final": 4, "step_basic": 6, "step_final": 6}
+    changes |= {"window_basic": 5, "window_final": 5, "channels": channels}
+    filter = BM3D(**changes).for_noise(models())
+
+    def run(limit=None):
+        told = []
+        out = gd.denoise(
+            *(image, filter, SIGMAS),
+            axes="CYX",
+            device=device,
+            memory_limit=limit,
+            progress=lambda done, total: told.append(total),
+        )
+        return out.image, told[-1]
+
+    whole, one = run()
+    tiled, several = run(cut(filter) * 2)
+    assert several > one
+    np.testing.assert_array_equal(tiled, whole)
+
+
+def test_kernels_of_a_gpu(device):
+    gpu = replace(device, float_lanes=1, local_memory=1 << 15, max_group=256)
+    session, image = Plain.of(gpu), colours()
+    chosen = BM3D(**SMALL, channels="opponent").for_noise(models())
+    chosen = settings_for(chosen, "CYX", image.shape)
+    out = np.empty_like(image)
+    source, target = (arrange(a, "CYX", chosen.joint) for a in (image, out))
+    tiles = split(source.shape, chosen.reach, 10**6, channels=source.joined)
+    pipeline = Pipeline(session, Arena(session), chosen)
+    spread = FrameSigma.of(np.reshape(SIGMAS, (3, 1, 1)), image.shape, "CYX", chosen.joint)
+    for _ in pipeline.run(tiles, source, target, Levels.of(image), spread):
+        pass
+    pipeline.drain()
+    assert "bm3d/shrink_shared" in {key[0] for key in session.programs}
+    expected = reference.bm3d_correlated(image, SIGMAS, TABLES, chosen.settings)
+    for one, told, sigma in zip(out, expected, SIGMAS, strict=True):
+        agree(one, told, sigma)
+
+
+# What is chosen
+
+
+def test_models_decide_what_runs():
+    settings = BM3D()
+    assert settings.for_noise((Gaussian(3.0),)) is None
+    assert settings.for_noise((Rician(3.0),)) is None
+    assert settings.for_noise((Correlated(3.0, BLURRED), Gaussian(3.0))) is None
+    assert settings.for_noise((Correlated(3.0, WHITE),)) is settings
+    one = settings.for_noise((Correlated(3.0, BLURRED),))
+    assert isinstance(one, CorrelatedBM3D)
+    assert one.joint == ""
+    assert settings.for_noise((Correlated(3.0, BLURRED),) * 3) == one
+    several = settings.for_noise(models())
+    assert several.joint == "C"
+    assert pickle.loads(pickle.dumps(several)) == several
+    assert [len(stage.spectra) for stage in several.passes.values()] == [3] * len(several.passes)
+    with pytest.raises(SettingsError, match="3 models of noise were given for 2 channels"):
+        several.for_array("CYX", (2, 30, 30))
+    with pytest.raises(AttributeError):
+        one.unheard_of  # noqa: B018
+
+
+def test_auto_smooths_what_is_searched_where_neighbours_are_alike():
+    def chosen(given, **changes):
+        return BM3D(**changes).for_noise((Correlated(3.0, given),))
+
+    assert "prefilter" not in BM3D().passes
+    assert chosen(BLURRED).passes["prefilter"].threshold == 3.0
+    assert chosen(BLURRED).reach.y[0] > BM3D().reach.y[0]
+    assert "prefilter" in chosen(STREAKS).passes
+    assert "prefilter" not in chosen(OPPOSED).passes
+    assert "prefilter" not in chosen(BLURRED, prefilter="off").passes
+    on = chosen(OPPOSED, prefilter="on", prefilter_threshold=1.5)
+    assert on.passes["prefilter"].threshold == 1.5
+
+
+def test_a_spectrum_beats_every_single_sigma(device):
+    clean = scene(96, 128)
+    image = (clean + blur(clean.shape, 1.2, 8.0)).astype(np.float32)
+    best = max(
+        psnr(gd.bm3d(image, sigma, device=device), clean) for sigma in (4, 6, 8, 11, 14, 18, 24)
+    )
+    told = gd.bm3d(image, noise=Correlated(8.0, table(1.2, 1.2)), device=device)
+    assert psnr(told, clean) > best + 0.5
