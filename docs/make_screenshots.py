@@ -147,7 +147,7 @@ def napari_pictures() -> None:
 
     for section in panel.sections():
         section.expand(animate=False)
-    window.resize(SIZE[0], SIZE[1] + 250)
+    window.resize(SIZE[0], SIZE[1] + 340)
     settle(1)
     save(panel, "panel")
     viewer.window.remove_dock_widget(panel)
@@ -205,8 +205,8 @@ def pictures_of_isoline() -> None:
     item(filters, "Isoline (GPU Denoise)").trigger()
     panel = viewer.window.dock_widgets["Isoline (GPU Denoise)"]
     wait_for(lambda: panel.device.caption.text())
-    panel.sigma.automatic.setChecked(False)
-    panel.sigma.edit.setText("36")
+    panel.noise.choose("typed")
+    panel.noise.edit.setText("36")
 
     def run() -> None:
         panel.run_button.click()
@@ -230,6 +230,43 @@ def pictures_of_isoline() -> None:
     window.resize(SIZE[0], SIZE[1] + 350)
     settle(1)
     save(panel, "panel_isoline")
+    viewer.close()
+
+
+def pictures_of_noise() -> None:
+    """Measure the noise of a sample, hand it to BM3D and run; save what is seen on the way."""
+    viewer = napari.Viewer(show=False)
+    window = viewer.window._qt_window
+    window.resize(SIZE[0], SIZE[1] + 160)
+    window.show()
+    viewer.open_sample(PLUGIN, "fluorescence")
+    viewer.dims.set_current_step(0, 8)
+    measure = item(viewer.window.layers_menu, "Measure").menu()
+    item(measure, "Estimated noise (GPU Denoise)").trigger()
+    panel = viewer.window.dock_widgets["Estimated noise (GPU Denoise)"]
+    wait_for(lambda: panel.estimate() is not None)
+    settle(1)
+    viewer.reset_view()
+    settle(1)
+    save(window, "napari_noise")
+    window.resize(SIZE[0], SIZE[1] + 420)
+    settle(1)
+    save(panel, "panel_noise")
+
+    window.resize(*SIZE)
+    panel.target.setCurrentText("BM3D")
+    panel.use_button.click()
+    filtering = viewer.window.dock_widgets["BM3D (GPU Denoise)"]
+    wait_for(lambda: filtering.device.caption.text())
+    filtering.run_button.click()
+    wait_for(lambda: not filtering.run_button.isEnabled())
+    wait_for(filtering.run_button.isEnabled)
+    # It follows the layer that was added.
+    wait_for(lambda: panel.estimate() is not None)
+    settle(1)
+    viewer.reset_view()
+    settle(1)
+    save(window, "napari_noise_bm3d")
     viewer.close()
 
 
@@ -270,6 +307,7 @@ def main() -> None:
         "napari": napari_pictures,
         "vbm3d": picture_of_vbm3d,
         "isoline": pictures_of_isoline,
+        "noise": pictures_of_noise,
         "readme": readme_picture,
     }
     parser.add_argument("--only", choices=tuple(makers), help="make only these")

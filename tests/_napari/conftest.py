@@ -46,6 +46,54 @@ def open_panel(viewer, qtbot):
 
 
 @pytest.fixture
+def open_noise(viewer):
+    """Open the panel that measures noise as napari's menus do."""
+
+    def open_it():
+        from napari_gpu_denoise._napari.docks import open_panel
+
+        return open_panel(viewer)
+
+    return open_it
+
+
+@pytest.fixture
+def measured(qtbot):
+    """Wait until a panel has measured, or says why not; returns its status line."""
+
+    def wait(panel):
+        def ended():
+            return panel.estimate() is not None or panel.status.text().startswith("<b>Not")
+
+        qtbot.waitUntil(ended, timeout=WAIT)
+        return panel.status.text()
+
+    return wait
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Measure the spread of all pixels, at once; the list of what was measured."""
+    from _napari.noise_records import estimate
+    from napari_gpu_denoise._napari import measuring
+    from napari_gpu_denoise.axes import channel_axis
+    from napari_gpu_denoise.noise.models import Gaussian
+
+    asked = []
+
+    def spread(image, axes=None, model="auto", *, device=None):
+        pixels = np.asarray(image[...])
+        asked.append((pixels, axes, model))
+        channel = channel_axis(axes)
+        count = 1 if channel is None else pixels.shape[channel]
+        sigma = float(pixels.std())
+        return estimate((Gaussian(sigma),) * count, sigma=(sigma,) * count, axes=axes)
+
+    monkeypatch.setattr(measuring, "estimate_noise", spread)
+    return asked
+
+
+@pytest.fixture
 def click(qtbot):
     """Click a button with the mouse."""
     from qtpy.QtCore import Qt

@@ -26,6 +26,11 @@ def test_entry_point_leads_to_a_valid_manifest(manifest):
 
 def test_every_filter_has_a_widget_and_a_menu_entry(manifest):
     widgets = {widget.command: widget.display_name for widget in manifest.contributions.widgets}
+    noise = f"{PLUGIN}.estimated_noise"
+    assert widgets.pop(noise) == "Estimated noise"
+    assert [each.command for each in manifest.contributions.menus["napari/layers/measure"]] == [
+        noise
+    ]
     assert widgets == {f"{PLUGIN}.{kind.name}": kind.title for kind in FILTERS}
     submenus = [item.submenu for item in manifest.contributions.menus["napari/layers/filter"]]
     (submenu,) = manifest.contributions.submenus

@@ -38,6 +38,15 @@ def test_plugins_menu_has_the_panel(viewer, kind):
     assert viewer.window.dock_widgets[f"{kind.title} (GPU Denoise)"].filter is kind
 
 
+@pytest.mark.parametrize("menu", ["layers_menu", "plugins_menu"])
+def test_menus_have_the_noise_panel(viewer, menu):
+    path = ["Measure"] if menu == "layers_menu" else ["GPU Denoise"]
+    title = "Estimated noise (GPU Denoise)"
+    find(getattr(viewer.window, menu), [*path, title]).trigger()
+    panel = viewer.window.dock_widgets[title]
+    assert "no image layer to measure" in panel.status.text()
+
+
 @pytest.mark.parametrize("name", samples.names())
 def test_sample_opens_with_its_axes(viewer, name):
     find(viewer.window.file_menu, ["Open Sample", "GPU Denoise", samples.title(name)]).trigger()

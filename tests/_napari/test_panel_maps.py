@@ -266,7 +266,7 @@ def test_copied_calls(viewer, isoline_panel, run, click, noisy, qtbot):
     panel = isoline_panel()
     panel.form.profile.setCurrentText("paper")
     panel.form.controls["length"].value = 4
-    qtbot.keyClicks(panel.sigma.edit, "9")
+    qtbot.keyClicks(panel.noise.edit, "9")
     panel.dtype.setCurrentIndex(1)
     run(panel)
     click(panel.python_button)
@@ -290,14 +290,14 @@ def test_sigma_is_not_asked_for_where_it_is_not_used(viewer, open_panel, run, cl
     viewer.add_image(noisy, name="speckle")
     panel = open_panel("Isoline")
     run(panel)
-    assert panel.sigma.edit.text()
+    assert panel.noise.edit.text()
     panel.form.controls["criterion"].value = "multiplicative"
-    assert not panel.sigma.automatic.isEnabled() and not panel.sigma.edit.isEnabled()
-    assert panel.sigma.edit.text() == ""
-    assert panel.sigma.edit.placeholderText() == "not used"
-    assert "multiplicative noise of 4 looks" in panel.sigma.edit.toolTip()
+    assert not panel.noise.mode.isEnabled() and not panel.noise.edit.isEnabled()
+    assert panel.noise.edit.text() == ""
+    assert panel.noise.edit.placeholderText() == "not used"
+    assert "multiplicative noise of 4 looks" in panel.noise.edit.toolTip()
     panel.form.controls["looks"].value = 2.5
-    assert "2.5 looks" in panel.sigma.automatic.toolTip()
+    assert "2.5 looks" in panel.noise.mode.toolTip()
     status = run(panel)
     assert "Sigma not used: multiplicative noise of 2.5 looks." in status
     assert "grey levels" not in status
@@ -308,12 +308,12 @@ def test_sigma_is_not_asked_for_where_it_is_not_used(viewer, open_panel, run, cl
     exec(QApplication.clipboard().text(), scope)
     np.testing.assert_array_equal(scope["denoised"], expected.image)
     click(panel.reset_button)
-    assert panel.sigma.edit.isEnabled()
-    assert panel.sigma.edit.placeholderText() == "grey levels"
-    assert "Standard deviation" in panel.sigma.edit.toolTip()
+    assert panel.noise.edit.isEnabled()
+    assert panel.noise.edit.placeholderText() == "sigma"
+    assert "Standard deviation" in panel.noise.edit.toolTip()
     # What was typed comes back, and is not used meanwhile.
-    qtbot.keyClicks(panel.sigma.edit, "nonsense")
+    qtbot.keyClicks(panel.noise.edit, "nonsense")
     panel.form.controls["criterion"].value = "multiplicative"
     assert panel.choices().sigma is None
     panel.form.controls["criterion"].value = "additive"
-    assert panel.sigma.edit.text() == "nonsense"
+    assert panel.noise.edit.text() == "nonsense"

@@ -60,15 +60,15 @@ def test_result_is_the_filter_s_and_looks_like_its_source(viewer, open_panel, ru
     assert METADATA_KEY not in source.metadata
     assert status.startswith("Done in ")
     assert f"{record['sigma'][0]:.4g} grey levels (estimated)" in status
-    assert panel.sigma.edit.text() == f"{record['sigma'][0]:.4g}"
+    assert panel.noise.edit.text() == f"{record['sigma'][0]:.4g}"
 
 
 def test_typed_values_reach_the_filter(viewer, open_panel, run, noisy, qtbot):
     viewer.add_image(noisy)
     panel = open_panel()
-    panel.sigma.edit.clear()
-    qtbot.keyClicks(panel.sigma.edit, "25")
-    assert not panel.sigma.automatic.isChecked()
+    panel.noise.edit.clear()
+    qtbot.keyClicks(panel.noise.edit, "25")
+    assert panel.noise.chosen() == "typed"
     panel.form.controls["patch"].value = 5
     panel.form.controls["step"].value = 2
     panel.dtype.setCurrentIndex(1)
@@ -254,7 +254,7 @@ def test_reset_to_defaults(viewer, open_panel, click, noisy):
     panel.form.controls["slices"].value = 1
     panel.form.controls["patch"].value = 6
     assert panel.form.profile.currentText() == "custom"
-    panel.sigma.automatic.setChecked(False)
+    panel.noise.choose("typed")
     panel.dtype.setCurrentIndex(1)
     panel.device.box.setCurrentIndex(1)
     click(panel.reset_button)

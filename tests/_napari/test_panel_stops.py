@@ -200,8 +200,8 @@ def test_wrong_axes(viewer, open_panel, run, told, noisy, typed, said):
 def test_wrong_sigma(viewer, open_panel, run, noisy, typed, said):
     viewer.add_image(noisy)
     panel = open_panel()
-    panel.sigma.automatic.setChecked(False)
-    panel.sigma.edit.setText(typed)
+    panel.noise.choose("typed")
+    panel.noise.edit.setText(typed)
     assert said in run(panel)
     assert len(viewer.layers) == 1 and usable(panel)
 

@@ -5,10 +5,15 @@ import sys
 
 import pytest
 
+import napari_gpu_denoise as gd
+from _napari.noise_records import estimate
 from napari_gpu_denoise._napari.snippets import Choices, command_line, python_call
 from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.cli.commands import chosen_settings
 from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans
+from napari_gpu_denoise.noise.models import Correlated, Gaussian, Rician
+
+CORRELATED = Correlated(3.0, tuple(tuple(0.5 ** (y + x) for x in range(5)) for y in range(5)))
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="shlex reads POSIX quoting only")
 
@@ -101,3 +106,45 @@ def test_the_command_line_has_no_option_for_one_frame():
     choices = Choices(VBM3D(), None, "TYX", frame=12)
     whole = Choices(VBM3D(), None, "TYX")
     assert command_line(choices, "a.tif") == command_line(whole, "a.tif")
+
+
+@posix
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ({"sigma": None, "noise": "auto"}, "--noise auto"),
+        ({"sigma": 4.0, "noise": "auto"}, "--sigma 4.0"),
+        ({"sigma": None, "noise": estimate()}, "--sigma 10.0"),
+        ({"sigma": None, "noise": estimate((Rician(3.0),))}, "--noise rician"),
+        ({"sigma": None, "noise": estimate((CORRELATED,))}, "--noise auto"),
+    ],
+)
+def test_noise_on_the_command_line(choices, said):
+    line = command_line(Choices(NLMeans(), axes="YX", **choices), "a.tif")
+    assert line == f"gpu-denoise nl-means a.tif -o a_nl-means.tif {said} --axes YX"
+    given = parsed(line)
+    assert (given.noise is not None) == ("--noise" in said)
+
+
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        ((Rician(3.5),), "gd.Rician(sigma=3.5)"),
+        (
+            (Gaussian(1.0), Gaussian(2.0)),
+            "(gd.Gaussian(sigma=1.0), gd.Gaussian(sigma=2.0))",
+        ),
+    ],
+)
+def test_models_as_code(models, said):
+    call = python_call(Choices(NLMeans(), None, "YX", noise=estimate(models)), "a")
+    assert call.endswith(f"gd.nl_means(image, noise={said})\n")
+    kept = eval(call.rpartition("noise=")[2].rpartition(")")[0], {"gd": gd})
+    assert kept == (models if len(models) > 1 else models[0])
+    whole = python_call(Choices(NLMeans(), None, "TYX", frame=3, noise="auto"), "a")
+    assert "gd.denoise(image, gd.NLMeans(), noise='auto', axes='TYX', frames=3)" in whole
+
+
+def test_models_with_tables_as_code():
+    call = python_call(Choices(NLMeans(), None, "YX", noise=estimate((CORRELATED,))), "a")
+    assert eval(call.rpartition("noise=")[2].rpartition(")")[0], {"gd": gd}) == CORRELATED

@@ -29,14 +29,14 @@ class AxesInput(QWidget):
 
     Parameters
     ----------
-    kind : type
+    kind : type, optional
         The entry of FILTERS that the axes are for.
     parent : QWidget, optional
     """
 
     changed = Signal()
 
-    def __init__(self, kind: Any, parent: QWidget | None = None):
+    def __init__(self, kind: Any = None, parent: QWidget | None = None):
         super().__init__(parent)
         self._kind = kind
         self._shape: tuple[int, ...] = ()
@@ -45,7 +45,9 @@ class AxesInput(QWidget):
             wrapped(
                 "One letter an axis, in the order of the data: T time, Z slices, C channels, "
                 "S colours of RGB, Y, X. Any other letter, or a dot, is an axis of independent "
-                "planes. Time and slices are used only by the settings that ask for them."
+                "planes."
+                + " Time and slices are used only by the settings that ask for them."
+                * (kind is not None)
             )
         )
         self.edit.setAccessibleName("Axes")
@@ -130,8 +132,8 @@ class AxesInput(QWidget):
 
 
 def follows_time(kind: Any) -> bool:
-    """Return whether a filter as it is by default looks along time."""
-    return "T" in kind().joint
+    """Return whether a filter as it is by default looks along time; None is no filter."""
+    return kind is not None and "T" in kind().joint
 
 
 def readings(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
@@ -143,13 +145,15 @@ def readings(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
         As `check_axes` returns them.
     shape : tuple of int
         Lengths of the axes.
-    kind : type
-        An entry of FILTERS; only what matters to it is offered.
+    kind : type or None
+        An entry of FILTERS; only what matters to it is offered. None for all there is.
     """
     unknown = [i for i, a in enumerate(axes) if a == UNNAMED and shape[i] > 1]
     if "T" in axes:
         return {}
-    slices = any(spec.metadata["needs_axis"] == "Z" for spec in dataclasses.fields(kind))
+    slices = kind is None or any(
+        spec.metadata["needs_axis"] == "Z" for spec in dataclasses.fields(kind)
+    )
     meanings: dict[str, str] = {}
     if len(unknown) == 1:
         meanings = {"T": "a time-lapse", "Z": "slices of a volume"}

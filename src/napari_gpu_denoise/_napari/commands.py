@@ -1,29 +1,35 @@
-"""What the manifest's widget commands name: the panel of each filter, by the filter's name."""
+"""What the manifest's widget commands name: panels of filters, by their names, and of noise."""
 
 from __future__ import annotations
 
 from functools import cache
 
+NOISE_PANEL = "estimated_noise"
+
 
 @cache
 def panel_of(name: str) -> type:
-    """Return the panel class of a filter.
+    """Return the class of a panel.
 
     Parameters
     ----------
     name : str
-        Name of an entry of FILTERS, such as ``"nl_means"``.
+        Name of an entry of FILTERS, such as ``"nl_means"``, or `NOISE_PANEL`.
 
     Returns
     -------
     type
-        A `DenoisePanel` with its `filter` set.
+        A `DenoisePanel` with its `filter` set, or `NoisePanel`.
 
     Raises
     ------
     AttributeError
-        If no filter has this name.
+        If there is no such panel.
     """
+    if name == NOISE_PANEL:
+        from napari_gpu_denoise._napari.noise_panel import NoisePanel
+
+        return NoisePanel
     from napari_gpu_denoise.filters import FILTERS
 
     for kind in FILTERS:

@@ -1,22 +1,15 @@
-"""The panel's controls for what is not a setting: layer, noise, device."""
+"""The panels' controls for what is not a setting: layer and device."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from qtpy.QtCore import Qt, Signal
-from qtpy.QtWidgets import (
-    QCheckBox,
-    QComboBox,
-    QHBoxLayout,
-    QLineEdit,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtWidgets import QComboBox, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari import layers
 from napari_gpu_denoise._napari.parts import caption, wrapped
-from napari_gpu_denoise.errors import NoDeviceError, SigmaError
+from napari_gpu_denoise.errors import NoDeviceError
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 
 if TYPE_CHECKING:
@@ -30,18 +23,26 @@ class LayerInput(QComboBox):
     Parameters
     ----------
     viewer : napari.viewer.Viewer
+    tip : str, optional
+        What the layer is chosen for.
+    parent : QWidget, optional
     """
 
     chosen = Signal()
 
-    def __init__(self, viewer: napari.viewer.Viewer, parent: QWidget | None = None):
+    def __init__(
+        self,
+        viewer: napari.viewer.Viewer,
+        tip: str = "Image layer to denoise. The layer itself is never changed.",
+        parent: QWidget | None = None,
+    ):
         super().__init__(parent)
         self._viewer = viewer
         self._layers: list[napari.layers.Layer] = []
         self._last: napari.layers.Layer | None = None
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(12)
-        self.setToolTip(wrapped("Image layer to denoise. The layer itself is never changed."))
+        self.setToolTip(wrapped(tip))
         self.setPlaceholderText("No image layer")
         self.currentIndexChanged.connect(lambda _: self._tell())
         self.refresh()
@@ -50,6 +51,11 @@ class LayerInput(QComboBox):
         """Return the layer chosen, or None."""
         index = self.currentIndex()
         return self._layers[index] if 0 <= index < len(self._layers) else None
+
+    def choose(self, layer: napari.layers.Layer | None) -> None:
+        """Choose a layer; one that is not there or cannot be filtered changes nothing."""
+        if layer in self._layers and layers.refusal(layer) is None:
+            self.setCurrentIndex(self._layers.index(layer))
 
     def refresh(self) -> None:
         """Follow the viewer's layer list; the choice stays while its layer is there."""
@@ -78,78 +84,6 @@ class LayerInput(QComboBox):
         if self.layer() != self._last:
             self._last = self.layer()
             self.chosen.emit()
-
-
-_TYPED = (
-    "Standard deviation of the noise in grey levels of the image. One number, or one for each "
-    "channel, with commas between. Typing here turns the estimate off; after an estimate it shows "
-    "the value used."
-)
-
-
-class SigmaInput(QWidget):
-    """The noise standard deviation: estimated, or typed; or of no meaning to the filter as set."""
-
-    def __init__(self, parent: QWidget | None = None):
-        super().__init__(parent)
-        self.automatic = QCheckBox("Estimate")
-        self.automatic.setChecked(True)
-        self.edit = QLineEdit()
-        self.edit.setAccessibleName("Noise standard deviation")
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.automatic)
-        layout.addWidget(self.edit, 1)
-        self.edit.textEdited.connect(lambda _: self.automatic.setChecked(False))
-        self.ask()
-
-    def ask(self, instead: str | None = None) -> None:
-        """Ask for sigma, or say what the noise is instead: then it is of no meaning."""
-        self.setEnabled(instead is None)
-        if instead is None:
-            self.edit.setPlaceholderText("grey levels")
-            self.automatic.setToolTip(wrapped("Measure the noise in the image before filtering."))
-            self.edit.setToolTip(wrapped(_TYPED))
-            return
-        self.forget()
-        self.edit.setPlaceholderText("not used")
-        for widget in (self.automatic, self.edit):
-            widget.setToolTip(wrapped(f"Sigma is {instead}."))
-
-    def sigma(self) -> float | tuple[float, ...] | None:
-        """Return what was typed, or None to estimate, and where it is of no meaning.
-
-        Raises
-        ------
-        SigmaError
-            If no number was typed.
-        """
-        if self.automatic.isChecked() or not self.isEnabled():
-            return None
-        words = self.edit.text().replace(";", ",").split(",")
-        try:
-            values = tuple(float(word) for word in words)
-        except ValueError:
-            raise SigmaError(
-                f"The noise {self.edit.text()!r} is not a number: type its standard deviation in "
-                "grey levels, or tick Estimate."
-            ) from None
-        return values[0] if len(values) == 1 else values
-
-    def show_used(self, sigma: tuple[float, ...]) -> None:
-        """Show the values a run has used, when it estimated them."""
-        if self.automatic.isChecked():
-            self.edit.setText(", ".join(f"{value:.4g}" for value in sigma))
-
-    def forget(self) -> None:
-        """Drop an estimate that was made for another layer."""
-        if self.automatic.isChecked():
-            self.edit.clear()
-
-    def reset(self) -> None:
-        """Go back to estimating."""
-        self.automatic.setChecked(True)
-        self.edit.clear()
 
 
 class DeviceInput(QWidget):

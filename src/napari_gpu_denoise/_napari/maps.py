@@ -15,6 +15,7 @@ from napari_gpu_denoise._napari import reading, storage
 from napari_gpu_denoise._napari.reading import Stage, at
 from napari_gpu_denoise.axes import channel_axis
 from napari_gpu_denoise.filters.isoline_maps import map_steps
+from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.prepare import settings_for
 from napari_gpu_denoise.sigma import resolve_sigma
 
@@ -128,7 +129,9 @@ def seen(
     if folder or (of_all and 4 * math.prod(shape) >= storage.LARGEST_IN_MEMORY):
         return [], "What was seen is not shown of a stack this large: try Only the frame shown"
     # As it was given or measured: of all frames, where one is looked at.
-    sigma = resolve_sigma(result.record.sigma or None, _Shape(shape), names, request.settings).array
+    models = tuple(NoiseModel.from_dict(each) for each in result.record.noise)
+    given = result.record.sigma if not models and result.record.sigma else None
+    sigma = resolve_sigma(given or 1.0, _Shape(shape), names, request.settings).array
     if image is None and frame is not None:
         image = yield from reading.load_frames(data, request.time, range(frame, frame + 1))
         if sigma.shape[request.time] > 1:
@@ -140,7 +143,8 @@ def seen(
         image = image[..., :3]
     options = {name: request.options[name] for name in ("nonfinite", "device", "memory_limit")}
     offer = offer_of(request.settings)
-    running = offer.steps(image, request.settings, sigma, axes=names, frames=frame, **options)
+    noise = {"noise": models} if models else {"sigma": sigma}
+    running = offer.steps(image, request.settings, **noise, axes=names, frames=frame, **options)
     with closing(running):
         while True:
             try:

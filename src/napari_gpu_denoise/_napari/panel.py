@@ -8,7 +8,7 @@ from napari.utils.notifications import notification_manager, show_error
 from qtpy.QtCore import QEvent, QTimer
 from qtpy.QtWidgets import QApplication
 
-from napari_gpu_denoise._napari import layers, preferences
+from napari_gpu_denoise._napari import docks, layers, preferences
 from napari_gpu_denoise._napari.maps import offer_of
 from napari_gpu_denoise._napari.reading import Stage
 from napari_gpu_denoise._napari.snippets import Choices, command_line, python_call
@@ -17,6 +17,8 @@ from napari_gpu_denoise._napari.storage import gigabytes
 from napari_gpu_denoise._napari.view import PanelView
 from napari_gpu_denoise._napari.worker import Job
 from napari_gpu_denoise.errors import DenoiseError, LayerError, NonFiniteError
+from napari_gpu_denoise.noise.models import NoiseModel
+from napari_gpu_denoise.noise.noise_estimate import NoiseEstimate
 from napari_gpu_denoise.sigma import own_noise
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ class DenoisePanel(PanelView):
         self.layer.chosen.connect(self._take_layer)
         self.axes.changed.connect(lambda: self.form.set_axes(self.axes.letters()))
         self.axes.changed.connect(self._follow_frame)
+        self.noise.wanted.connect(self.show_noise)
         self.one_frame.toggled.connect(lambda _: self._follow_frame())
         self._follow_slider()
         self.form.changed.connect(self._check)
@@ -113,7 +116,8 @@ class DenoisePanel(PanelView):
         layer, axes = self.layer.layer(), self.axes.axes()
         return Choices(
             settings=self.form.settings(),
-            sigma=self.sigma.sigma(),
+            sigma=self.noise.sigma(),
+            noise=self.noise.noise(),
             axes=axes,
             dtype=self.dtype.currentData(),
             nonfinite=self.nonfinite.currentData(),
@@ -139,6 +143,7 @@ class DenoisePanel(PanelView):
             data=source.data,
             settings=choices.settings,
             sigma=choices.sigma,
+            noise=choices.noise,
             axes=choices.axes,
             dtype=choices.dtype,
             nonfinite=choices.nonfinite,
@@ -169,13 +174,41 @@ class DenoisePanel(PanelView):
     def reset(self) -> None:
         """Set everything but the layer to its default."""
         self.form.reset()
-        self.sigma.reset()
+        self.noise.reset()
         self.device.reset()
         self.dtype.setCurrentIndex(0)
         self.nonfinite.setCurrentIndex(0)
         self.one_frame.setChecked(False)
         self.maps.setChecked(False)
         self._take_layer()
+
+    def show_noise(self) -> None:
+        """Open the panel that measures noise, for this layer."""
+        panel = docks.open_panel(self._viewer)
+        if (layer := self.layer.layer()) is not None:
+            panel.choose(layer, self.axes.letters())
+
+    def take_noise(self, layer: Any, axes: str, estimate: NoiseEstimate, origin: str) -> None:
+        """Filter a layer with an estimate of noise.
+
+        Parameters
+        ----------
+        layer : napari.layers.Image
+        axes : str
+            Its axes.
+        estimate : NoiseEstimate
+        origin : str
+            Where it was measured, in words.
+        """
+        self.layer.choose(layer)
+        if self.axes.letters() != axes:
+            self.axes.edit.setText(axes)
+        self.noise.hand_over(estimate, origin)
+
+    def know_noise(self, layer: Any, estimate: NoiseEstimate) -> None:
+        """Take an estimate to show beside a sigma that is typed, if it is of this layer."""
+        if layer == self.layer.layer():
+            self.noise.know(estimate)
 
     def copy_python(self) -> None:
         """Put the Python lines that do the same on the clipboard."""
@@ -205,7 +238,10 @@ class DenoisePanel(PanelView):
         other = ""
         if choices.maps:
             other = f" What the filter saw takes another run: --{offer_of(self.filter).setting}."
-        self.say(f"Command line copied{hint}{every}{other}")
+        anew = ""
+        if "--noise" in text and not isinstance(choices.noise, str):
+            anew = " It measures the noise anew, of the whole file."
+        self.say(f"Command line copied{hint}{every}{other}{anew}")
 
     def changeEvent(self, event: QEvent) -> None:
         """Stop the run when the panel is taken out of its dock, which is how napari closes it."""
@@ -215,12 +251,15 @@ class DenoisePanel(PanelView):
 
     def _take_layer(self) -> None:
         layer = self.layer.layer()
-        self.sigma.forget()
+        self.noise.forget()
         if layer is None:
             self.axes.offer("", ())
             return
         labels = self._viewer.dims.axis_labels
         self.axes.offer(layers.suggest_axes(layer, labels), layers.finest(layer).shape)
+        for panel in docks.noise_panels(self._viewer):
+            if panel.layer.layer() == layer and (estimate := panel.estimate()) is not None:
+                self.noise.know(estimate)
 
     def _check(self) -> None:
         try:
@@ -229,7 +268,7 @@ class DenoisePanel(PanelView):
             told, stressed = str(error), "Not ready."
         else:
             told, stressed = "", ""
-            self.sigma.ask(own_noise(settings))
+            self.noise.ask(own_noise(settings))
         if not self._jobs:
             self.say(told, stressed)
 
@@ -262,7 +301,7 @@ class DenoisePanel(PanelView):
         except Exception as error:
             self._refuse(error)
             return
-        self.sigma.show_used(record.sigma)
+        self.noise.show_used(record.sigma, record.noise)
         text = told(record, outcome.seconds)
         if outcome.folder is not None:
             text += (
@@ -312,11 +351,10 @@ def told(record: Any, seconds: float) -> str:
     -------
     str
     """
-    sigma = ", ".join(f"{value:.4g}" for value in record.sigma)
     how = "given" if record.sigma_source.startswith("given") else "estimated"
     sentences = [
         f"Done in {seconds:.2g} s." if seconds < 9.5 else f"Done in {seconds:.0f} s.",
-        f"Noise {sigma} grey levels ({how})." if sigma else f"Sigma {record.sigma_source}.",
+        _told_noise(record, how),
         f"Device: {record.device}.",
     ]
     if record.saturated:
@@ -326,6 +364,15 @@ def told(record: Any, seconds: float) -> str:
     # Notes stand alone elsewhere; here they become sentences.
     sentences += [note[:1].upper() + note[1:].rstrip(".") + "." for note in record.notes]
     return " ".join(sentences)
+
+
+def _told_noise(record: Any, how: str) -> str:
+    models = dict.fromkeys(NoiseModel.from_dict(each).summary() for each in record.noise)
+    sigma = ", ".join(f"{value:.4g}" for value in record.sigma)
+    if models:
+        said = "; ".join(models)
+        return f"{said[:1].upper()}{said[1:]} ({how})."
+    return f"Noise {sigma} grey levels ({how})." if sigma else f"Sigma {record.sigma_source}."
 
 
 def _abandon(jobs: list[Job]) -> None:

@@ -6,10 +6,17 @@ import dataclasses
 import os
 import shlex
 import subprocess
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from napari_gpu_denoise._napari.maps import offer_of
 from napari_gpu_denoise.axes import check_axes
+from napari_gpu_denoise.errors import LayerError
+from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.noise.models import NoiseModel
+from napari_gpu_denoise.noise.noise_estimate import NoiseEstimate
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise._napari.measuring import Request
 
 COMMAND = "gpu-denoise"
 
@@ -38,6 +45,8 @@ class Choices:
         The one frame along T that is wanted; None for all there is.
     maps : bool
         Whether to show what the filter saw as well.
+    noise : str, NoiseEstimate or None
+        What filters take as `noise`; None for one sigma. A sigma goes before it.
     """
 
     settings: Any
@@ -49,6 +58,15 @@ class Choices:
     alpha: bool = False
     frame: int | None = None
     maps: bool = False
+    noise: str | NoiseEstimate | None = None
+
+    def said_noise(self) -> dict[str, Any]:
+        """Return the argument that says the noise, by name."""
+        if self.sigma is not None or self.noise is None:
+            return {"sigma": self.sigma}
+        if isinstance(self.noise, str):
+            return {"noise": self.noise}
+        return {"noise": model_code(self.noise.models)}
 
     def said_settings(self) -> dict[str, Any]:
         """Return the fewest arguments that say the settings, by name; ``profile`` may be one."""
@@ -74,8 +92,8 @@ def python_call(choices: Choices, layer_name: str, multiscale: bool = False) -> 
         Lines for napari's console; `denoised` holds the result, `maps` what the filter saw.
     """
     level = "[0]" if multiscale else ""
-    arguments = {"sigma": choices.sigma}
-    if choices.axes != check_axes(None, (1,) * len(choices.axes)):
+    arguments = choices.said_noise()
+    if not _is_default(choices.axes):
         arguments["axes"] = choices.axes
     if choices.frame is None:
         arguments |= choices.said_settings()
@@ -107,6 +125,75 @@ def python_call(choices: Choices, layer_name: str, multiscale: bool = False) -> 
         f"denoised = gd.{call}\n"
         f"{rest}"
     )
+
+
+class _Code(str):
+    """Text that stands in code as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def model_code(models: tuple[NoiseModel, ...]) -> str:
+    """Return models of noise as code: one, or a tuple of one a channel."""
+    said = [f"gd.{model!r}" for model in models]
+    return _Code(said[0] if len(said) == 1 else f"({', '.join(said)})")
+
+
+def noise_call(
+    request: Request,
+    layer_name: str,
+    axes: str,
+    title: str,
+    estimate: NoiseEstimate | None,
+    multiscale: bool = False,
+) -> str:
+    """Return Python lines that measure noise as the panel does, and filter with it.
+
+    Parameters
+    ----------
+    request : measuring.Request
+        What the panel measures.
+    layer_name : str
+        The layer the lines take from ``viewer``.
+    axes : str
+        Axes of the whole layer.
+    title : str
+        Of the filter.
+    estimate : NoiseEstimate or None
+        What came of it. Of a flat region the lines hold the result.
+    multiscale : bool, optional
+        Whether the layer has levels; the first is measured.
+
+    Raises
+    ------
+    LayerError
+        If a flat region is not measured yet.
+    """
+    level, part = "[0]" if multiscale else "", request.part
+    lines = [f"image = viewer.layers[{layer_name!r}].data{level}"]
+    if request.flat:
+        if estimate is None:
+            raise LayerError("The region is not measured yet: wait for its numbers.")
+        lines += [f"# in {part.said}", f"noise = {model_code(estimate.models)}"]
+    else:
+        given = {} if _is_default(part.axes) else {"axes": part.axes}
+        if request.model != "auto":
+            given["model"] = request.model
+        lines.append(f"noise = gd.estimate_noise(image{part.code}{_said(given)})")
+        lines.append("print(noise.summary())")
+    (kind,) = (each for each in FILTERS if each.title == title)
+    image = "image[..., :3]" if request.alpha else "image"
+    given = {} if _is_default(axes) else {"axes": axes}
+    said = _said({**given, "noise": _Code("noise")})
+    lines.append(f"denoised = gd.{kind.name}({image}{said})")
+    return "import napari_gpu_denoise as gd\n\n" + "\n".join(lines) + "\n"
+
+
+def _is_default(axes: str) -> bool:
+    return axes == check_axes(None, (1,) * len(axes))
 
 
 def _said(arguments: dict[str, Any]) -> str:
@@ -141,7 +228,7 @@ def command_line(choices: Choices, path: str | None) -> str:
         stem = stem.removesuffix(ending)
     name = choices.settings.name.replace("_", "-")
     words = [COMMAND, name, source, "-o", f"{stem}_{name}.tif"]
-    words += ["--sigma", "auto" if choices.sigma is None else _numbers(choices.sigma)]
+    words += _noise_option(choices)
     words += ["--axes", choices.axes]
     for setting, value in choices.said_settings().items():
         words += _option(setting, value)
@@ -159,6 +246,21 @@ def _option(name: str, value: Any) -> list[str]:
     if isinstance(value, bool):
         return [f"--{flag}" if value else f"--no-{flag}"]
     return [f"--{flag}", str(value)]
+
+
+def _noise_option(choices: Choices) -> list[str]:
+    """Return the option that says the noise; a model is measured anew, but for one sigma."""
+    sigma, noise = choices.sigma, choices.noise
+    if sigma is None and noise is None:
+        return ["--sigma", "auto"]
+    if sigma is None and isinstance(noise, str):
+        return ["--noise", noise]
+    if sigma is None and noise.name == "gaussian":
+        sigma = noise.sigma if len(noise.sigma) > 1 else noise.sigma[0]
+    if sigma is None:
+        # One that is correlated cannot be asked for: it is found.
+        return ["--noise", "auto" if noise.name == "correlated" else noise.name]
+    return ["--sigma", _numbers(sigma)]
 
 
 def _numbers(sigma: float | tuple[float, ...]) -> str:

@@ -16,9 +16,11 @@ from napari_gpu_denoise._napari.maps import MapLayer
 from napari_gpu_denoise._napari.reading import Stage, at
 from napari_gpu_denoise.axes import Levels, check_axes, is_plain, output_dtype, value_range
 from napari_gpu_denoise.errors import DeviceMemoryError, NonFiniteError
+from napari_gpu_denoise.noise.noise_estimate import NoiseEstimate
+from napari_gpu_denoise.noise_choice import resolve_noise
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.prepare import convert, put_together, settings_for
-from napari_gpu_denoise.sigma import Sigma, own_noise, resolve_sigma
+from napari_gpu_denoise.sigma import Sigma, from_zero
 from napari_gpu_denoise.streaming import FrameStream
 from napari_gpu_denoise.tiles import span_around
 from napari_gpu_denoise.video import over_time
@@ -44,6 +46,8 @@ class Request:
         The one frame along T that is wanted; None for all there is.
     maps : bool
         Whether to show what the filter saw as well.
+    noise : str, NoiseEstimate or None
+        What filters take as `noise`; None for one sigma. A sigma goes before it.
     """
 
     data: Any = field(repr=False)
@@ -57,6 +61,7 @@ class Request:
     alpha: bool = False
     frame: int | None = None
     maps: bool = False
+    noise: str | NoiseEstimate | None = None
 
     @property
     def time(self) -> int | None:
@@ -123,6 +128,7 @@ def _filtered(image: np.ndarray, request: Request) -> Generator[Stage, None, run
         image[..., :3] if request.alpha else image,
         request.settings,
         request.sigma,
+        noise=request.noise,
         axes=request.axes,
         frames=request.frame,
         **request.options,
@@ -150,22 +156,22 @@ def _one_frame(request: Request, stopped: Callable[[], bool]) -> Generator[Stage
     """Filter one frame of lazy data, of which only those are read that the filter looks at."""
     data, t = request.data, request.time
     yield Stage("Preparing")
-    found = _noise(request, stopped)
-    applied = settings_for(request.settings, request.axes, data.shape)
+    applied, found = _noise(request, stopped)
     reach = applied.reach.t if over_time(applied) else (0, 0)
     span = span_around(range(request.frame, request.frame + 1), reach, data.shape[t])
     start, stop = span.source_start, span.source_stop
     image = yield from reading.load_frames(data, t, range(start, stop))
-    sigma = found.array
-    if sigma.shape[t] > 1:
+    sigma = None if found.models else found.array
+    if sigma is not None and sigma.shape[t] > 1:
         sigma = sigma[at(t, slice(start, stop))]
-    part = replace(request, data=image, sigma=sigma, frame=request.frame - start)
+    noise, frame = found.models or None, request.frame - start
+    part = replace(request, data=image, sigma=sigma, noise=noise, frame=frame)
     result = yield from _filtered(image, part)
     record = replace(
         result.record,
         sigma=found.values,
         sigma_source=found.source,
-        notes=(*found.notes, *result.record.notes),
+        notes=tuple(dict.fromkeys((*found.notes, *result.record.notes))),
     )
     return replace(result, record=record)
 
@@ -176,10 +182,10 @@ def _streamed(
     """Filter lazy data frame by frame; neither they nor a large result are held in memory."""
     data, t, names = request.data, request.time, request.axes
     yield Stage("Preparing")
-    found = _noise(request, stopped)
+    running, found = _noise(request, stopped)
     levels = None
     if not is_plain(np.dtype(data.dtype)):
-        levels = yield from _levels(request, stopped)
+        levels = yield from _levels(request, running, stopped)
     dtype = output_dtype(request.dtype, np.dtype(data.dtype))
     image, folder = storage.room_for(tuple(data.shape), dtype)
 
@@ -189,11 +195,17 @@ def _streamed(
                 convert(frame[..., 3:], image[at(t, number)][..., 3:])
             yield frame[..., :3] if request.alpha else frame
 
-    varies = found.array.shape[t] > 1
+    sigma = None if found.models else found.array[at(t, 0)]
+    if sigma is not None and found.array.shape[t] > 1:
+
+        def sigma(number: int) -> np.ndarray:
+            return found.array[at(t, number)]
+
     work = FrameStream(
         request.settings,
         read(),
-        (lambda number: found.array[at(t, number)]) if varies else found.array[at(t, 0)],
+        sigma,
+        noise=found.models or None,
         axes=names.replace("T", ""),
         levels=levels,
         **request.options,
@@ -219,7 +231,9 @@ def _streamed(
     return run.Result(image, work.record(found, names)), folder
 
 
-def _levels(request: Request, stopped: Callable[[], bool]) -> Generator[Stage, None, Levels]:
+def _levels(
+    request: Request, running: Any, stopped: Callable[[], bool]
+) -> Generator[Stage, None, Levels]:
     """Choose how grey levels become pixels from the range of all frames, as for data in memory."""
     data, t = request.data, request.time
     ends, odd = [], 0
@@ -237,10 +251,25 @@ def _levels(request: Request, stopped: Callable[[], bool]) -> Generator[Stage, N
     if not ends:
         return Levels(0, 1.0)
     low, high = min(low for low, _ in ends), max(high for _, high in ends)
-    return Levels.spanning(low, high, own_noise(request.settings) is not None)
+    return Levels.spanning(low, high, from_zero(running))
 
 
-def _noise(request: Request, stopped: Callable[[], bool]) -> Sigma:
-    """Check or estimate sigma on all of lazy data, as it is for data in memory."""
+def _noise(request: Request, stopped: Callable[[], bool]) -> tuple[Any, Sigma]:
+    """Check or measure the noise of all of lazy data, as it is for data in memory.
+
+    Returns
+    -------
+    settings : Filter
+        What is run.
+    sigma : Sigma
+    """
     planes = reading.Planes(request.data, stopped, request.alpha)
-    return resolve_sigma(request.sigma, planes, request.axes, request.settings)
+    return resolve_noise(
+        request.sigma,
+        request.noise,
+        planes,
+        request.axes,
+        settings_for(request.settings, request.axes, planes.shape),
+        dtype=output_dtype(request.dtype, np.dtype(planes.dtype)),
+        device=request.device,
+    )

@@ -20,8 +20,9 @@ from superqt import QCollapsible
 from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.axes_input import AxesInput
 from napari_gpu_denoise._napari.form import SettingsForm
-from napari_gpu_denoise._napari.inputs import DeviceInput, LayerInput, SigmaInput
+from napari_gpu_denoise._napari.inputs import DeviceInput, LayerInput
 from napari_gpu_denoise._napari.maps import offer_of
+from napari_gpu_denoise._napari.noise_input import NoiseInput
 from napari_gpu_denoise._napari.parts import (
     Scrolled,
     caption,
@@ -50,9 +51,10 @@ class PanelView(QWidget):
 
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__()
+        self.title = self.filter.title
         self.layer = LayerInput(viewer)
         self.axes = AxesInput(self.filter)
-        self.sigma = SigmaInput()
+        self.noise = NoiseInput()
         offer = offer_of(self.filter)
         self.form = SettingsForm(self.filter, without=() if offer is None else (offer.setting,))
         self.dtype = choice(
@@ -88,7 +90,7 @@ class PanelView(QWidget):
         top = form_layout()
         top.addRow("Image", self.layer)
         top.addRow("Axes", self.axes)
-        top.addRow("Noise sigma", self.sigma)
+        top.addRow("Noise", self.noise)
         output = form_layout()
         output.addRow("Result type", self.dtype)
         output.addRow("NaN, infinity", self.nonfinite)

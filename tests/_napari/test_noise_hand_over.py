@@ -1,0 +1,168 @@
+"""What a filter's panel makes of noise: one sigma, a model found, one handed over, one typed."""
+
+import numpy as np
+import pytest
+from qtpy.QtWidgets import QApplication
+
+import napari_gpu_denoise as gd
+from _napari.lazy_data import Sliced, drive
+from _napari.noise_records import estimate
+from napari_gpu_denoise import run as runs
+from napari_gpu_denoise._napari.layers import METADATA_KEY
+from napari_gpu_denoise._napari.steps import Request, steps
+from napari_gpu_denoise.filters import VBM3D, Isoline, NLMeans
+from napari_gpu_denoise.noise.models import Gaussian, PoissonGaussian, Speckle
+
+pytestmark = pytest.mark.gui
+
+PHOTONS = PoissonGaussian(1.5, 4.0, 20.0)
+FOUND = estimate((PHOTONS,), errors=({"gain": 0.02, "read_noise": 0.3},))
+
+
+@pytest.fixture
+def measuring(monkeypatch):
+    """Let measuring find photon noise."""
+    from napari_gpu_denoise._napari import measuring
+
+    monkeypatch.setattr(measuring, "estimate_noise", lambda *_, **__: FOUND)
+
+
+def test_an_estimate_is_handed_to_a_filter(
+    viewer, open_noise, measured, measuring, noisy, click, run
+):
+    layer = viewer.add_image(noisy, name="cells")
+    viewer.add_image(noisy[:30], name="other")
+    panel = open_noise()
+    panel.layer.choose(layer)
+    panel.axes.edit.setText("XY")
+    measured(panel)
+    panel.target.setCurrentText("NL-means")
+    click(panel.use_button)
+    filtering = viewer.window.dock_widgets["NL-means (GPU Denoise)"]
+    assert filtering.layer.currentText() == "cells" and filtering.axes.letters() == "XY"
+    assert filtering.noise.chosen() == "measured"
+    assert filtering.noise.caption.text() == (
+        "Poisson-Gaussian, gain 1.5, read noise 4, offset 20 (measured in cells)"
+    )
+    status = run(filtering)
+    assert "Poisson-Gaussian noise, gain 1.5, read noise 4, offset 20 (estimated)." in status
+    result = viewer.layers[-1]
+    expected = gd.denoise(noisy, NLMeans(), noise=PHOTONS, axes="XY").image
+    np.testing.assert_array_equal(result.data, expected)
+    plain = gd.denoise(noisy, NLMeans(), 10.0, axes="XY").image
+    assert np.any(plain != expected)
+    record = result.metadata[METADATA_KEY]
+    assert record["noise"] == [PHOTONS.as_dict()]
+    click(filtering.python_button)
+    scope = {"viewer": viewer}
+    exec(QApplication.clipboard().text(), scope)
+    np.testing.assert_array_equal(scope["denoised"], expected)
+    click(filtering.command_button)
+    assert "--noise poisson-gaussian" in QApplication.clipboard().text()
+    assert "measures the noise anew" in filtering.status.text()
+    # Of another layer it is not taken, but can be chosen again.
+    filtering.layer.choose(viewer.layers["other"])
+    assert filtering.noise.chosen() == "one" and filtering.choices().noise is None
+    filtering.noise.choose("measured")
+    assert filtering.choices().noise == FOUND
+    assert "measured in cells" in filtering.noise.caption.text()
+
+
+def test_sigma_typed_wins_and_is_shown_beside_the_estimate(
+    viewer, open_panel, measured, measuring, noisy, click, run, qtbot
+):
+    viewer.add_image(noisy, name="cells")
+    filtering = open_panel()
+    qtbot.keyClicks(filtering.noise.edit, "20")
+    assert filtering.noise.caption.text() == ""
+    click(filtering.noise.button)
+    panel = viewer.window.dock_widgets["Estimated noise (GPU Denoise)"]
+    assert panel.layer.currentText() == "cells"
+    measured(panel)
+    assert filtering.noise.caption.text() == "20 (estimated 10.00 ± 0.10)"
+    qtbot.keyClicks(filtering.noise.edit, ".5")
+    assert filtering.noise.caption.text() == "20.5 (estimated 10.00 ± 0.10)"
+    status = run(filtering)
+    assert "Noise 20.5 grey levels (given)." in status
+    assert "gain 1.5" in status  # the estimate, told beside it
+    expected = runs.denoise(noisy, NLMeans(), 20.5).image
+    np.testing.assert_array_equal(viewer.layers[-1].data, expected)
+    assert viewer.layers[-1].metadata[METADATA_KEY]["noise"] == []
+    click(filtering.command_button)
+    assert "--sigma 20.5" in QApplication.clipboard().text()
+
+
+def test_a_model_is_found_by_the_run(viewer, open_panel, run, click):
+    rng = np.random.default_rng(2)
+    y, x = np.mgrid[:96, :96]
+    image = (10 + rng.poisson(60 + 50 * np.sin(x / 15) * np.sin(y / 12)) * 5).astype(np.uint16)
+    viewer.add_image(image, name="photons")
+    panel = open_panel()
+    panel.noise.choose("model")
+    assert panel.noise.caption.text() == "The kind of noise is measured first."
+    status = run(panel)
+    expected = runs.denoise(image, NLMeans(), noise="auto")
+    np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
+    (model,) = expected.record.noise
+    assert model["model"] == "poisson-gaussian"
+    assert viewer.layers[-1].metadata[METADATA_KEY]["noise"] == [model]
+    assert f"gain {model['gain']:.4g}" in status
+    assert f"gain {model['gain']:.4g}" in panel.noise.caption.text()
+    click(panel.python_button)
+    assert "gd.nl_means(image, noise='auto')" in QApplication.clipboard().text()
+    click(panel.command_button)
+    assert "--noise auto" in QApplication.clipboard().text()
+    click(panel.reset_button)
+    assert panel.choices().noise is None and panel.noise.caption.text() == ""
+
+
+def test_speckle_is_handed_to_isoline(viewer, open_panel, run, noisy):
+    layer = viewer.add_image(noisy, name="echoes")
+    panel = open_panel("Isoline")
+    looks = Speckle(6.0)
+    panel.take_noise(layer, "YX", estimate((looks,), errors=({"looks": 0.1},)), "echoes")
+    panel.maps.click()
+    run(panel)
+    expected = runs.denoise(noisy, Isoline(), noise=looks)
+    result = viewer.layers["echoes (Isoline)"]
+    np.testing.assert_array_equal(result.data, expected.image)
+    seen = gd.isoline_maps(noisy, noise=looks)
+    np.testing.assert_array_equal(viewer.layers["echoes (Isoline classes)"].data, seen.classes)
+    # What the filter is told by its own settings goes before it.
+    panel.form.controls["criterion"].value = "multiplicative"
+    assert panel.choices().noise is None and not panel.noise.mode.isEnabled()
+
+
+@pytest.mark.parametrize("frame", [None, 3])
+@pytest.mark.parametrize("noise", [FOUND, "auto", "typed"])
+def test_lazy_stacks_run_with_a_model(movie, frame, noise):
+    sigma, noise = (9.0, FOUND) if noise == "typed" else (None, noise)
+    # One that looks along time, and one that does not.
+    settings = VBM3D.of(profile="fast") if frame is None else NLMeans()
+    movie[4:] *= 2  # noise of the frame is not that of all
+    request = Request(
+        Sliced(movie), settings, sigma, "TYX", None, "raise", None, None, frame=frame, noise=noise
+    )
+    _, outcome = drive(steps(request))
+    assert outcome.error is None
+    expected = runs.denoise(movie, settings, sigma, noise=noise, axes="TYX", frames=frame)
+    np.testing.assert_array_equal(outcome.result.image, expected.image)
+    found, wanted = outcome.result.record, expected.record
+    assert (found.noise, found.sigma, found.sigma_source, found.notes) == (
+        wanted.noise,
+        wanted.sigma,
+        wanted.sigma_source,
+        wanted.notes,
+    )
+
+
+def test_an_estimate_of_several_channels(viewer, open_panel, run, noisy):
+    image = np.stack([noisy, noisy // 2])
+    layer = viewer.add_image(image, axis_labels=("c", "y", "x"))
+    panel = open_panel()
+    models = (Gaussian(10.0), Gaussian(5.0))
+    panel.take_noise(layer, "CYX", estimate(models, sigma=(10.0, 5.0), axes="CYX"), "it")
+    assert panel.noise.caption.text() == "Gaussian, sigma 10, 5 (measured in it)"
+    run(panel)
+    expected = runs.denoise(image, NLMeans(), (10.0, 5.0), axes="CYX").image
+    np.testing.assert_array_equal(viewer.layers[-1].data, expected)

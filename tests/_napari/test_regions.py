@@ -1,0 +1,144 @@
+"""Which part of a layer is measured, and that no other is read."""
+
+import numpy as np
+import pytest
+
+from _napari.lazy_data import Sliced
+
+pytest.importorskip("napari", reason="napari is not installed")
+
+from napari.components import Dims
+from napari.layers import Image, Shapes
+
+from napari_gpu_denoise._napari.regions import Cut, in_rectangle, in_view, part_of, without_alpha
+from napari_gpu_denoise.errors import LayerError
+
+ARRAY = np.arange(5 * 6 * 20 * 30).reshape(5, 6, 20, 30)
+
+
+def rectangle(top, left, bottom, right, *plane):
+    corners = [(top, left), (top, right), (bottom, right), (bottom, left)]
+    return np.array([(*plane, *corner) for corner in corners], float)
+
+
+def dims_at(*point, ndisplay=2):
+    dims = Dims(ndim=len(point), ndisplay=ndisplay)
+    dims.range = tuple((0, 1000, 0.25) for _ in point)
+    dims.point = point
+    return dims
+
+
+def test_the_whole_has_no_words():
+    part = part_of("TCYX", ARRAY.shape)
+    assert (part.axes, part.said, part.code) == ("TCYX", "", "")
+    np.testing.assert_array_equal(Cut(ARRAY, part.index)[...], ARRAY)
+
+
+def test_a_channel_and_a_crop():
+    part = part_of("TCYX", ARRAY.shape, channel=2, axis_0=3, Y=(4, 10), X=(0, 30))
+    assert part.axes == "YX"
+    assert part.said == "time point 3, channel 2, rows 4 to 9, columns 0 to 29"
+    assert part.code == "[3, 2, 4:10]"
+    np.testing.assert_array_equal(ARRAY[3, 2, 4:10], Cut(ARRAY, part.index)[:])
+
+
+@pytest.mark.parametrize(
+    "index", [np.s_[...], 2, np.s_[1:4:2], np.s_[:, 3], np.s_[-1, ..., 5], np.s_[::-1, 2:4, 1]]
+)
+def test_a_cut_is_indexed_as_the_part_is(index):
+    places = (slice(1, 5), 4, slice(2, 18), slice(3, 9))
+    cut, part = Cut(ARRAY, places), ARRAY[places]
+    assert (cut.shape, cut.ndim, cut.size, cut.dtype) == (
+        part.shape,
+        part.ndim,
+        part.size,
+        part.dtype,
+    )
+    np.testing.assert_array_equal(cut[index], part[index])
+    np.testing.assert_array_equal(np.asarray(cut), part)
+
+
+def test_a_cut_reads_what_is_asked_for_alone():
+    data = Sliced(ARRAY)
+    cut = Cut(data, (slice(0, 5), 4, slice(2, 18), slice(3, 9)))
+    assert not data.read
+    _ = cut[2]
+    assert data.read == [(2, 4, slice(2, 18, 1), slice(3, 9, 1))]
+
+
+def test_alpha_is_left_out():
+    part = without_alpha(part_of("YXS", (8, 9, 4)), (8, 9, 4))
+    assert part.code == "[:, :, 0:3]"
+    assert Cut(np.zeros((8, 9, 4)), part.index).shape == (8, 9, 3)
+    one = part_of("YXS", (8, 9, 4), channel=1)
+    assert without_alpha(one, (8, 9, 4)) == one
+
+
+def test_a_rectangle_in_world_coordinates():
+    layer = Image(ARRAY, scale=(2, 1, 0.5, 0.25), translate=(0, 0, 100, 200))
+    # Drawn in a layer with another scale, over rows 4 to 9 and columns 8 to 19.
+    drawn = Shapes([rectangle(20.4, 20.2, 20.9, 20.45)], scale=(5, 10), translate=(0, 0))
+    drawn.data = [rectangle((100 + 4 * 0.5) / 5, 20.2, (100 + 9 * 0.5) / 5, (200 + 19 * 0.25) / 10)]
+    part = in_rectangle(layer, "TCYX", dims_at(4, 1, 0, 0), None, drawn)
+    assert part.axes == "TCYX"
+    assert part.code == "[:, :, 4:10, 8:20]"
+    plane = in_rectangle(layer, "TCYX", dims_at(4, 1, 0, 0), 3, drawn, one_plane=True)
+    assert plane.code == "[2, 3, 4:10, 8:20]"
+
+
+def test_a_rectangle_knows_the_plane_it_was_drawn_on():
+    layer = Image(ARRAY)
+    drawn = Shapes([rectangle(2, 3, 8, 9, 1, 0), rectangle(4, 3, 8, 9, 3, 0)], ndim=4)
+    here = dims_at(0, 0, 0, 0)
+    assert (
+        in_rectangle(layer, "T.YX", here, None, drawn, one_plane=True).code == "[3, 0, 4:9, 3:10]"
+    )
+    drawn.selected_data = {0}
+    assert (
+        in_rectangle(layer, "T.YX", here, None, drawn, one_plane=True).code == "[1, 0, 2:9, 3:10]"
+    )
+    # In all channels, as they are no planes of their own.
+    assert (
+        in_rectangle(layer, "TCYX", here, None, drawn, one_plane=True).code == "[1, :, 2:9, 3:10]"
+    )
+
+
+@pytest.mark.parametrize("drawn", [None, Shapes(ndim=2)])
+def test_nothing_drawn(drawn):
+    with pytest.raises(LayerError, match="click Draw"):
+        in_rectangle(Image(ARRAY), "TCYX", dims_at(0, 0, 0, 0), None, drawn)
+
+
+def test_a_rectangle_beside_the_image():
+    drawn = Shapes([rectangle(25, 3, 40, 9)])
+    with pytest.raises(LayerError, match="no pixel of 'cells' in it along Y"):
+        in_rectangle(Image(ARRAY, name="cells"), "TCYX", dims_at(0, 0, 0, 0), None, drawn)
+
+
+def test_the_view_is_of_the_slice_at_the_sliders():
+    layer = Image(ARRAY, scale=(2, 1, 1, 1))
+    layer.corner_pixels = np.array([[0, 0, 3, 4], [0, 0, 12, 99]])
+    part = in_view(layer, "TCYX", dims_at(6, 2, 0, 0), None)
+    assert (part.axes, part.code) == ("CYX", "[3, :, 3:13, 4:30]")
+    assert in_view(layer, "T.YX", dims_at(6, 2, 0, 0), None).code == "[3, 2, 3:13, 4:30]"
+
+
+def test_the_view_of_levels_is_that_of_the_finest():
+    levels = [np.zeros((40, 60)), np.zeros((20, 30))]
+    layer = Image(levels, multiscale=True)
+    layer.data_level = 1
+    layer.corner_pixels = np.array([[2, 3], [9, 13]])
+    assert in_view(layer, "YX", dims_at(0, 0), None).code == "[4:19, 6:27]"
+
+
+@pytest.mark.parametrize("dims", [dims_at(0, 0, 0, 0, ndisplay=3), dims_at(0, 0, 0, 0)])
+def test_a_view_that_is_no_plane(dims):
+    if dims.ndisplay == 2:
+        dims.order = (1, 2, 0, 3)
+    with pytest.raises(LayerError, match="no plane of Y and X"):
+        in_view(Image(ARRAY), "TCYX", dims, None)
+
+
+def test_sliders_beyond_the_layer():
+    with pytest.raises(LayerError, match="nothing at the viewer's sliders"):
+        in_view(Image(ARRAY), "TCYX", dims_at(8, 0, 0, 0), None)
