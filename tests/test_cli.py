@@ -556,17 +556,34 @@ def test_estimate(here, capsys):
     code, out, err = run(capsys, "estimate", "noisy.tif")
     assert (code, err) == (0, "")
     expected = gd.estimate_noise(noisy.astype(np.float32), "TYX")
-    assert expected.summary() in out
+    for line in expected.summary().splitlines():
+        assert f"  {line}\n" in out
     assert "TYX" in out
+    code, out, _ = run(capsys, "estimate", "noisy.tif", "--json")
+    (report,) = json.loads(out)
+    assert report["input"] == "noisy.tif"
+    assert report["axes"] == "TYX"
+    assert gd.NoiseEstimate.from_dict(report).as_dict() == expected.as_dict()
     code, out, _ = run(capsys, "estimate", "noisy.tif", "--axes", "cyx", "--json")
     (report,) = json.loads(out)
-    assert len(report["sigma"]) == 3
+    assert len(report["sigma"]) == len(report["models"]) == 3
     assert report["sigma"][0] == pytest.approx(5, rel=0.2)
     code, out, err = run(capsys, "estimate", "none.tif", "noisy.tif")
     assert code == 4
     assert "none.tif" in one_sentence(err)
     assert "noisy.tif" in out
     assert run(capsys, "estimate", "noisy.tif", "--axes", "YX")[0] == 2
+
+
+def test_estimate_of_a_model(here, capsys):
+    code, out, _ = run(capsys, "estimate", "in.tif", "--model", "rician", "--json")
+    assert code == 0
+    (report,) = json.loads(out)
+    assert report["model"] == report["models"][0]["model"] == "rician"
+    assert report["reason"] == "it was asked for"
+    code, _, err = run(capsys, "estimate", "in.tif", "--model", "poisson")
+    assert code == 2
+    assert "poisson-gaussian" in err
 
 
 def test_sample(here, capsys):

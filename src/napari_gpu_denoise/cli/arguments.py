@@ -56,6 +56,12 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     estimate = added.add_parser("estimate", help="measure the noise of images")
     _add_inputs(estimate)
     _add_axes(estimate)
+    estimate.add_argument(
+        "--model",
+        choices=("auto", "gaussian", "poisson-gaussian", "rician", "speckle"),
+        default="auto",
+        help="kind of noise; default: auto, which chooses and says why",
+    )
     _add_json(estimate)
     estimate.set_defaults(run=commands.estimate)
 

@@ -221,7 +221,7 @@ def estimate(args: argparse.Namespace) -> int:
         try:
             picture = io.read(path)
             axes = picture.filter_axes if args.axes is None else args.axes
-            noise = estimate_noise(picture.data[picture.colours], axes)
+            noise = estimate_noise(picture.data[picture.colours], axes, args.model)
         except errors.DenoiseError as error:
             failed.append(error)
             text = str(error)
@@ -231,7 +231,8 @@ def estimate(args: argparse.Namespace) -> int:
         found.append({"input": str(path), "axes": axes, **noise.as_dict()})
         if not args.json:
             print(f"{path} ({axes}, {shape}, {picture.data.dtype})")
-            print(f"  sigma       {noise.summary()}")
+            for line in noise.summary().splitlines():
+                print(f"  {line}")
             for note in picture.notes:
                 print(f"  note        {note}")
     if args.json:

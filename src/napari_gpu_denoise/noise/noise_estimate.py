@@ -121,6 +121,8 @@ class NoiseEstimate:
             return "no noise was found; there is nothing to remove"
         parts = [TITLES[self.name], *self._parameters(False)]
         white = "white" if self.white else "correlated"
+        if self.name == "gaussian" and not self.white:
+            white = "hardly correlated, if at all"
         if all(each is None for each in self.spectra):
             white = "assumed white"
         return f"{', '.join(parts)}; noise is {white}; suggested: {self._suggestion()}"

@@ -22,6 +22,7 @@ TRIALS = 50  # values of sigma it starts from
 ROUNDS = 50  # of its iteration, at most
 MAX_GROUPS = 40_000  # groups of values looked at, about
 LIKE_NOISE = 0.25  # by which the squared contrast may be below that of pure noise, relative
+COILS = (1, 2, 4, 8, 16, 32)  # tried where the number is not known
 CONTRAST_ERROR = 1.1  # relative standard error of that contrast, of one value
 
 
@@ -76,6 +77,22 @@ def piesno(stack: Any, coils: int = 1) -> Piesno:
     """
     if coils < 1:
         raise SettingsError(f"coils is {coils}; give 1 or more.")
+    return _of_coils(*_repeated(stack), coils)[0]
+
+
+def piesno_of_any(stack: Any) -> tuple[Piesno, int]:
+    """Return what `piesno` does, and the number of coils, of 1 to 32, that explains noise best.
+
+    The one whose noise alone has the distribution that theory says; see `piesno` for the rest.
+    """
+    values, pixels = _repeated(stack)
+    found = [(*_of_coils(values, pixels, coils), coils) for coils in COILS]
+    best, _, coils = min(found, key=lambda each: each[1])
+    return best, coils
+
+
+def _repeated(stack: Any) -> tuple[np.ndarray, int]:
+    """Return values (pixel, repetition) of a stack, and of how many pixels they were chosen."""
     stack = np.asarray(stack)
     check_numbers(stack)
     if stack.ndim != 3 or stack.shape[0] < 2:
@@ -86,9 +103,19 @@ def piesno(stack: Any, coils: int = 1) -> Piesno:
     step = math.ceil(math.sqrt(stack[0].size / MAX_GROUPS))
     values = stack[:, ::step, ::step].reshape(len(stack), -1).T.astype(np.float64)
     values = values[np.isfinite(values).all(axis=1) & values.any(axis=1)]
+    return values, max(1, stack[0, ::step, ::step].size)
+
+
+def _of_coils(values: np.ndarray, pixels: int, coils: int) -> tuple[Piesno, float]:
+    """Return the noise for that number of coils, and how far its distribution is from theory."""
     sigma, accepted = noise_only(values, coils, LIKE_NOISE)
-    share = float(np.count_nonzero(accepted)) / max(1, stack[0, ::step, ::step].size)
-    return Piesno(sigma, standard_error(sigma, values[accepted].size, coils), share)
+    share = float(np.count_nonzero(accepted)) / pixels
+    found = Piesno(sigma, standard_error(sigma, values[accepted].size, coils), share)
+    if not sigma:
+        return found, math.inf
+    alone = np.sort(values[accepted], axis=None)
+    expected = special.gammainc(coils, np.square(alone / sigma) / 2)
+    return found, float(np.abs((np.arange(len(alone)) + 0.5) / len(alone) - expected).max())
 
 
 def noise_only(values: np.ndarray, coils: int, tolerance: float) -> tuple[float, np.ndarray]:

@@ -157,6 +157,13 @@ def planes_sigma(
         If no pixel of any plane is finite.
     """
     measured = [found for plane in planes if (found := plane_noise(plane)) is not None]
+    return joined_sigma(measured)
+
+
+def joined_sigma(
+    measured: list[PlaneNoise],
+) -> tuple[float, float, tuple[float, float] | None]:
+    """Return the same of what `plane_noise` found in each plane with finite pixels."""
     if not measured:
         raise NonFiniteError(
             "NaN or infinite pixels leave nothing to estimate the noise from; "

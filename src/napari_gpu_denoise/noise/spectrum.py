@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError
+from napari_gpu_denoise.noise.models import Correlated
 from napari_gpu_denoise.noise.patch_spectra import PatchSpectra, read_spectra, sample_planes
 from napari_gpu_denoise.noise.strata import CLIPPED
 from napari_gpu_denoise.noise.white import HIGH_FREQUENCY, PATCH
@@ -68,6 +69,20 @@ class NoiseSpectrum:
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]
         return f"noise is {verdict} (neighbours correlate {x:.2f} along x, {y:.2f} along y)"
 
+    def model(self) -> Correlated:
+        """Return the model of this noise that `BM3D` filters by.
+
+        Returns
+        -------
+        Correlated
+            Its variance is that of the autocovariance fitted to all of `power`, not `sigma`
+            squared: slopes of the picture, which the lowest frequencies may hold, raise it less.
+        """
+        variance = float(_covariance(np.array(self.power))[0, 0])
+        # Where hardly anything was measured a fit may be no covariance.
+        table = np.clip(self.autocorrelation, -1.0, 1.0)
+        return Correlated(math.sqrt(variance) if variance > 0 else self.sigma, table)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as plain numbers and containers, ready for JSON."""
         return asdict(self)
@@ -111,7 +126,17 @@ def noise_spectrum(image: Any) -> NoiseSpectrum:
             f"A plane of {planes[0].shape} is too small for a spectrum; "
             f"give at least {PATCH} x {PATCH} pixels."
         )
-    spectra = read_spectra(planes)
+    return spectrum_of_patches(read_spectra(planes))
+
+
+def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
+    """Return the spectrum of the noise of patches of 8 x 8 pixels; see `noise_spectrum`.
+
+    Raises
+    ------
+    ImageError
+        If the patches are smaller.
+    """
     if spectra.low.shape[1] + spectra.high.shape[1] + 1 != PATCH**2:
         raise ImageError(
             "NaN or infinite pixels leave no patch of 8 x 8 pixels; replace those pixels first."
