@@ -110,12 +110,24 @@ def _poisson_gaussian(channel: ChannelNoise) -> Fit:
         notes = ("the noise does not grow with brightness: the gain says nothing",)
         read = channel.sigma
         gain = LEAST * read or LEAST**2
+    elif found.intercept < 0:
+        notes = (_either(found),)
     # Beyond that many electrons of read noise no photon matters.
     gain = max(gain, 1e-4 * read)
     model = PoissonGaussian(gain, read, found.offset)
     errors = {"gain": found.gain_error, "read_noise": found.read_noise_error, "offset": math.nan}
     sigma, error = _overall(model, channel)
     return Fit(model, errors, sigma, error, found.method, found.curve, notes)
+
+
+def _either(found: PhotonNoise) -> str:
+    """Say what else the line through the variances may mean."""
+    darkest = min(found.curve.mean)
+    most = math.sqrt(max(found.gain * darkest + found.intercept, 0.0))
+    return (
+        "without dark frames offset and read noise cannot be told apart: from an offset of "
+        f"{found.offset:.4g} without read noise to one of {darkest:.4g} with {most:.3g} fits as well"
+    )
 
 
 def _rician(channel: ChannelNoise) -> Fit:
