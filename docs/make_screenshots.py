@@ -249,7 +249,7 @@ def pictures_of_noise() -> None:
     viewer.reset_view()
     settle(1)
     save(window, "napari_noise")
-    window.resize(SIZE[0], SIZE[1] + 420)
+    window.resize(SIZE[0], SIZE[1] + 620)
     settle(1)
     save(panel, "panel_noise")
 

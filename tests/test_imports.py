@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 HEAVY = {
     *("numpy", "scipy", "dask", "zarr", "tifffile", "imagecodecs", "pyopencl", "tqdm"),
-    *("napari", "qtpy", "magicgui", "superqt", "PySide6", "PyQt5", "PyQt6", "npe2"),
+    *("napari", "qtpy", "magicgui", "superqt", "PySide6", "PyQt5", "PyQt6", "npe2", "pyqtgraph"),
 }
 
 

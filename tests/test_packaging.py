@@ -105,7 +105,7 @@ def requirements(metadata, extra: str | None = None) -> list[str]:
 def test_napari_and_qt_are_never_needed_by_the_library(metadata):
     base = requirements(metadata)
     assert {re.match(r"[\w.-]+", line)[0] for line in base} >= {"numpy", "pyopencl", "tifffile"}
-    assert not [line for line in base if re.match("napari|qtpy|magicgui|superqt", line)]
+    assert not [line for line in base if re.match("napari|qtpy|magicgui|superqt|pyqtgraph", line)]
     for extra in (None, *metadata.get_all("Provides-Extra")):
         lines = requirements(metadata, extra)
         bindings = [ln for ln in lines if QT.search(ln.replace("napari-gpu-denoise[", ""))]

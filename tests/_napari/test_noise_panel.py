@@ -263,6 +263,12 @@ def test_it_is_narrow_and_can_be_read(viewer, open_noise, measured, quick, noisy
         ground = palette.color(QPalette.ColorRole.Window).lightness()
         assert abs(ink - ground) > 120, theme
         assert (ink > ground) == (theme == "dark")
+        axis = panel.curve.area.getAxis("left")
+        for pen in (axis.pen(), axis.textPen()):
+            assert pen.color() == palette.color(QPalette.ColorRole.WindowText), theme
+        assert axis.labelStyle["color"] == palette.color(QPalette.ColorRole.WindowText).name()
+        drawn = panel.curve.area.scene().views()[0].backgroundBrush().color()
+        assert drawn == palette.color(QPalette.ColorRole.Window), theme
     for region in (VIEW, RECTANGLE, FLAT):
         choose(panel.region, region)
         assert panel.minimumSizeHint().width() <= 360

@@ -1,77 +1,207 @@
-"""Plots: where their ticks are, and that they show what they are given."""
+"""Plots: that they show what they are given, where it belongs, and leave napari alone."""
 
 import math
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 
 pytest.importorskip("qtpy", reason="Qt is not installed")
+pytest.importorskip("pyqtgraph", reason="pyqtgraph is not installed")
 
-from napari_gpu_denoise._napari.plots import COLOURS, Plot, Series, ticks
+from qtpy.QtGui import QColor
+
+from napari_gpu_denoise._napari.plots import COLOURS, Plot, Series
 
 pytestmark = pytest.mark.gui
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "about", "said"),
-    [
-        (0, 1, 5, ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
-        (93, 212, 6, ["100", "120", "140", "160", "180", "200"]),
-        (-0.012, 0.033, 5, ["-0.01", "0.00", "0.01", "0.02", "0.03"]),
-        (0, 2.4e6, 5, ["0", "5e+05", "1e+06", "1.5e+06", "2e+06"]),
-    ],
-)
-def test_ticks_are_round(low, high, about, said):
-    assert [text for _, text in ticks(low, high, about)] == said
-
-
-def test_limits_hold_all_and_zero(qtbot):
-    plot = Plot("A", "x", "y")
+@pytest.fixture
+def plot(qtbot):
+    """An empty plot in a window."""
+    plot = Plot("A", "Mean (grey levels)", "Variance (grey levels²)")
     qtbot.addWidget(plot)
+    plot.resize(300, plot.height())
+    return plot
+
+
+def texts(plot, side):
+    """What the ticks of an axis say that is drawn."""
+    plot.grab()
+    axis = plot.area.getAxis(side)
+    low, high = axis.range
+    length = axis.width() if side == "bottom" else axis.height()
+    spacing, values = axis.tickValues(low, high, length)[0]
+    return axis.tickStrings(values, axis.autoSIPrefixScale * axis.scale, spacing)
+
+
+def like(colour, name):
+    """Whether a colour is another one, but for smoothed edges."""
+    other = QColor(name).getRgb()
+    return max(abs(a - b) for a, b in zip(colour.getRgb(), other, strict=True)) < 40
+
+
+def bars(plot):
+    """The items that draw error bars."""
+    return [each for each in plot.area.items if type(each).__name__ == "ErrorBarItem"]
+
+
+@pytest.mark.parametrize("scale", [1e-5, 1, 1e7])
+def test_ticks_have_the_unit_of_the_label(plot, scale):
+    plot.show_series([Series((0, scale), (0, scale))])
+    for side in ("bottom", "left"):
+        ticks = [float(text) for text in texts(plot, side)]
+        assert {0, scale} <= set(ticks) and len(ticks) > 2
+        axis = plot.area.getAxis(side)
+        label = plot.x_label if side == "bottom" else plot.y_label
+        assert axis.label.toPlainText().strip() == label
+
+
+def test_labels_are_not_cut_off(plot):
+    plot.show_series([Series((0, 1), (0, 1), "a"), Series((0, 1), (0, 1), "b", "line")], "Lag")
+    plot.grab()
+    assert plot.area.getAxis("bottom").label.toPlainText().strip() == "Lag"
+    frame = plot.area.scene().views()[0].sceneRect()
+    shown = [plot.area.getAxis(side).label for side in ("bottom", "left")]
+    shown += [plot.area.titleLabel, *(label for _, label in plot.legend.items)]
+    margin = shown[0].document().documentMargin()
+    boxes = [each.sceneBoundingRect().adjusted(margin, margin, -margin, -margin) for each in shown]
+    assert len(boxes) == 5 and all(frame.contains(box) for box in boxes)
+    for k, box in enumerate(boxes):
+        assert not any(box.intersects(other) for other in boxes[:k])
+    assert [label.text for _, label in plot.legend.items] == ["a", "b"]
+
+
+def test_limits_hold_all_and_zero(plot):
     plot.show_series(
         [Series((10, 20), (5, 9), error=(1, 2)), Series((math.nan, 30), (1, math.inf))]
     )
-    x0, x1, y0, y1 = plot.limits()
-    assert x0 < 10 and 20 < x1 < 30 and y0 == 0 and y1 > 11
+    (x0, x1), (y0, y1) = plot.area.viewRange()
+    assert 8 < x0 < 10 and 20 < x1 < 22 and -2 < y0 <= 0 and 11 < y1 < 13
     assert len(plot.series) == 1
 
 
-def test_a_single_point_and_nothing(qtbot):
-    plot = Plot("A", "x", "y")
-    qtbot.addWidget(plot)
+def test_a_single_point_and_nothing(plot):
+    plot.show_series([Series((1e6, 2e6), (1e6, 2e6))])  # whose range must be forgotten
     plot.show_series([Series((3,), (0.0,))])
-    x0, x1, y0, y1 = plot.limits()
-    assert x0 < 3 < x1 and y0 < y1
-    plot.resize(300, 190)
+    (x0, x1), (y0, y1) = plot.area.viewRange()
+    assert 0 < x0 < 3 < x1 < 6 and -2 < y0 < 0 < y1 < 2
     assert not plot.grab().isNull()
+    plot.show_series([Series((0,), (0,), error=(math.nan,))])
+    assert not plot.grab().isNull() and not plot.isHidden()
     plot.show_series([])
-    assert plot.isHidden()
+    assert plot.isHidden() and not plot.area.items and not plot.legend.items
 
 
-def test_points_are_drawn_where_they_belong(qtbot):
-    from qtpy.QtGui import QColor
+def test_values_and_error_bars_are_those_given(plot):
+    x, y, error = (1, 2, math.nan, 4), (5, math.inf, 7, 8), (0.5, 1, 1, math.nan)
+    plot.show_series([Series(x, y, "used", error=error), Series((1, 2), (3, 4), "model", "dashes")])
+    points, line = plot.area.listDataItems()
+    np.testing.assert_array_equal(points.getData(), [[1, 4], [5, 8]])
+    np.testing.assert_array_equal(line.getData(), [[1, 2], [3, 4]])
+    (bar,) = bars(plot)
+    np.testing.assert_array_equal(bar.opts["height"], [1, 0])
+    np.testing.assert_array_equal([bar.opts["x"], bar.opts["y"]], [[1, 4], [5, 8]])
+    assert points.opts["pen"] is None and points.opts["symbol"] == "o"
+    assert line.opts["symbol"] is None and line.opts["pen"].style().name == "DashLine"
 
-    plot = Plot("A", "x", "y")
-    qtbot.addWidget(plot)
-    plot.resize(300, 190)
-    plot.show_series([Series((0, 1), (0, 1), "low", colour=1), Series((1,), (0,), "", "rings", 2)])
+
+def test_points_are_drawn_where_they_belong(plot):
+    plot.show_series([Series((0, 1), (0, 1), "", colour=1), Series((1,), (0,), "", "rings", 2)])
     picture = plot.grab().toImage()
+    area = plot.area.vb.sceneBoundingRect().toRect()
     found = {}
     for index in (1, 2):
-        colour = QColor(COLOURS[index]).rgb()
         pixels = [
             (x, y)
-            for x in range(45, picture.width())
-            for y in range(34, picture.height())
-            if picture.pixel(x, y) == colour
+            for x in range(area.left(), area.right())
+            for y in range(area.top(), area.bottom())
+            if like(picture.pixelColor(x, y), COLOURS[index])
         ]
         assert pixels
         found[index] = pixels
     (left, bottom), (right, top) = (min(found[1]), max(found[1]))
-    assert left < 80 < 200 < right and top < 80 < 120 < bottom
+    assert left < 80 < 200 < right and top < 80 < 100 < bottom
     # A point is filled, a ring has nothing inside.
     dot = [(x, y) for x, y in found[1] if x > 200]
-    assert len(dot) > 20 > len(found[2]), (len(dot), len(found[2]))
+    assert len(dot) > 30 > len(found[2]), (len(dot), len(found[2]))
     xs, ys = zip(*found[2], strict=True)
     middle = (min(xs) + max(xs)) // 2, (min(ys) + max(ys)) // 2
-    assert min(xs) > 200 and max(ys) > 120
-    assert picture.pixel(*middle) != QColor(COLOURS[2]).rgb()
+    assert min(xs) > 200 and min(ys) > 100
+    assert not like(picture.pixelColor(*middle), COLOURS[2])
+
+
+def test_the_mouse_passes_through(qtbot):
+    """The wheel scrolls what is around; nothing opens, zooms or takes focus."""
+    from qtpy.QtCore import QPoint, QPointF, Qt
+    from qtpy.QtGui import QWheelEvent
+    from qtpy.QtWidgets import QApplication, QScrollArea, QVBoxLayout, QWidget
+
+    plot = Plot("A", "x", "y")
+    around, inside = QScrollArea(), QWidget()
+    QVBoxLayout(inside).addWidget(plot)
+    inside.layout().addSpacing(2000)
+    around.setWidget(inside)
+    around.setWidgetResizable(True)
+    qtbot.addWidget(around)
+    plot.show_series([Series((0, 1), (0, 1))])
+    around.resize(320, 200)
+    around.show()
+    qtbot.waitExposed(around)
+    before = plot.area.viewRange()
+    at = plot.mapTo(around, QPoint(150, 90))
+    under = around.childAt(at)
+    assert under is plot
+    none, wheel = Qt.MouseButton.NoButton, Qt.ScrollPhase.NoScrollPhase
+    spot, away = QPointF(150, 90), QPointF(around.mapToGlobal(at))
+    turn = QWheelEvent(
+        spot, away, QPoint(), QPoint(0, -240), none, Qt.KeyboardModifier.NoModifier, wheel, False
+    )
+    turn.ignore()
+    # Qt hands on to parents what nobody accepts, but not what a program sends.
+    while not turn.isAccepted():
+        QApplication.sendEvent(under, turn)
+        under = under.parentWidget()
+    assert around.verticalScrollBar().value() > 0
+    qtbot.mouseMove(around.viewport(), at)
+    assert plot.area.viewRange() == before
+    assert not plot.area.menuEnabled() and not plot.area.autoBtn.isVisible()
+    for each in (plot, plot.area.scene().views()[0]):
+        assert each.focusPolicy() == Qt.FocusPolicy.NoFocus
+
+
+def fresh(script):
+    """What a fresh process prints."""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_it_is_imported_only_for_a_plot():
+    modules = ("panel", "noise_words", "plots", "noise_panel", "commands")
+    lines = [f"import napari_gpu_denoise._napari.{name}" for name in modules]
+    lines.append("import sys; print('pyqtgraph' in sys.modules)")
+    assert fresh("\n".join(lines)) == ["False"]
+
+
+def test_it_takes_the_qt_that_napari_has_and_leaves_errors_to_napari():
+    import qtpy
+
+    script = """
+import sys, threading, types
+import qtpy.QtWidgets
+app = qtpy.QtWidgets.QApplication([])
+# Another binding that something imported comes first in the order pyqtgraph looks for one.
+for name in ("PyQt6", "PySide6", "PyQt5"):
+    sys.modules.setdefault(name, types.ModuleType(name))
+hooks = sys.excepthook, threading.excepthook
+from napari_gpu_denoise._napari.plots import Plot, Series
+plot = Plot("A", "x", "y")
+plot.show_series([Series((1, 2), (3, 4))])
+plot.grab()
+import pyqtgraph.Qt
+assert hooks == (sys.excepthook, threading.excepthook)
+print(pyqtgraph.Qt.QT_LIB)
+"""
+    assert fresh(script) == [qtpy.API_NAME]

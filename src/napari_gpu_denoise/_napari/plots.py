@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +10,12 @@ import numpy as np
 import qtpy
 from qtpy.QtCore import QEvent, Qt
 from qtpy.QtGui import QPalette
-from qtpy.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QVBoxLayout, QWidget
 
 # Bright enough for dark themes and dark enough for light ones: at least 3 : 1 on both.
 COLOURS = ("#d9730d", "#3d8bcd", "#1b9e77", "#c45ca0", "#9a7d0a", "#7a73d1")
-HEIGHT = 190
-_MARGIN = 0.06  # of what is shown, on each side
+HEIGHT = 210
+_MARGIN = 0.1  # of the range, on each side: pyqtgraph drops a tick's text that has no room
 
 
 @dataclass(frozen=True)
@@ -44,14 +43,11 @@ class Series:
     colour: int = 0
     error: Sequence[float] = ()
 
-    def points(self) -> list[tuple[float, float, float]]:
-        """Return x, y and error of what is finite."""
-        errors = self.error or (0.0,) * len(self.x)
-        return [
-            (x, y, e if math.isfinite(e) else 0.0)
-            for x, y, e in zip(self.x, self.y, errors, strict=True)
-            if math.isfinite(x) and math.isfinite(y)
-        ]
+    def points(self) -> np.ndarray:
+        """Return rows of x, y and error, of what is finite."""
+        rows = np.array([self.x, self.y, self.error or np.zeros(len(self.x))], float)
+        rows[2, ~np.isfinite(rows[2])] = 0
+        return rows[:, np.isfinite(rows).all(axis=0)]
 
 
 class Plot(QWidget):
@@ -65,50 +61,43 @@ class Plot(QWidget):
 
     def __init__(self, title: str, x_label: str, y_label: str):
         super().__init__()
-        # Only now, for who opens no plot need not wait for it; and never another Qt than napari's.
+        # Not before a plot is wanted, and with the Qt that napari has.
         os.environ.setdefault("PYQTGRAPH_QT_LIB", qtpy.API_NAME)
         import pyqtgraph
 
+        self._pg = pyqtgraph
         self.title, self.x_label, self.y_label = title, x_label, y_label
         self.series: list[Series] = []
-        self._canvas = canvas = pyqtgraph.GraphicsLayoutWidget()
-        canvas.setAntialiasing(True)
+        self._canvas = canvas = pyqtgraph.PlotWidget(enableMenu=False)
         # It is a picture: the wheel scrolls the panel, and nothing opens, zooms or takes focus.
         canvas.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         canvas.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        canvas.ci.setContentsMargins(0, 0, 8, 5)
-        canvas.ci.setSpacing(0)
-        self._heading = canvas.addLabel(title, row=0, col=0, bold=True)
-        self.legend = pyqtgraph.LegendItem(colCount=len(COLOURS))
-        self.legend.layout.setContentsMargins(4, 0, 4, 0)
-        canvas.addItem(self.legend, row=1, col=0)
-        self.area = canvas.addPlot(row=2, col=0, enableMenu=False)
+        canvas.setAntialiasing(True)
+        self.area = canvas.plotItem
         self.area.hideButtons()
         self.area.showGrid(x=True, y=True, alpha=0.25)
-        for name in ("bottom", "left"):
-            axis = self.area.getAxis(name)
-            axis.enableAutoSIPrefix(False)
-            axis.setStyle(maxTickLevel=0, hideOverlappingLabels=False)
+        self.legend = pyqtgraph.LegendItem(colCount=len(COLOURS))
+        self.legend.layout.setContentsMargins(0, 0, 0, 0)
+        self.area.layout.setContentsMargins(4, 0, 8, 5)
+        self.area.layout.addItem(self.legend, 4, 0, 1, 3)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(canvas)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setFixedHeight(HEIGHT)
-        self.setMinimumWidth(220)
+        self.setMinimumWidth(260)
 
     def show_series(self, series: Sequence[Series], x_label: str | None = None) -> None:
         """Draw these instead; hidden where there is nothing to draw."""
-        self.series = [each for each in series if each.points()]
+        self.series = [each for each in series if each.points().size]
         self.x_label = x_label or self.x_label
         self.area.clear()
         self.legend.clear()
         for each in self.series:
             self._draw(each)
-        self.legend.setVisible(any(each.name for each in self.series))
         if self.series:
-            x, y, error = np.array([p for each in self.series for p in each.points()]).T
-            self.area.setXRange(*_ends(x), padding=_MARGIN)
-            self.area.setYRange(*_ends(y - error, y + error, [0.0]), padding=_MARGIN)
+            x, y, error = np.hstack([each.points() for each in self.series])
+            ends = {"xRange": _ends(x), "yRange": _ends((y - error, y + error, 0 * y))}
+            self.area.setRange(**ends, padding=_MARGIN)
         self._colour()
         self.setVisible(bool(self.series))
         self.setAccessibleName(self.title)
@@ -121,37 +110,36 @@ class Plot(QWidget):
             self._colour()
 
     def _draw(self, series: Series) -> None:
-        import pyqtgraph
-
-        x, y, error = np.array(series.points()).T
-        colour = COLOURS[series.colour % len(COLOURS)]
-        dashed = Qt.PenStyle.DashLine if series.look == "dashes" else Qt.PenStyle.SolidLine
-        pen = pyqtgraph.mkPen(colour, width=1.6, style=dashed)
-        if series.look in ("line", "dashes"):
-            item = self.area.plot(x, y, pen=pen, antialias=True)
-        else:
-            self.area.addItem(pyqtgraph.ErrorBarItem(x=x, y=y, height=2 * error, pen=pen))
-            brush = colour if series.look == "points" else None
-            marks = {"symbol": "o", "symbolSize": 7, "symbolPen": pen, "symbolBrush": brush}
-            item = self.area.plot(x, y, pen=None, antialias=True, **marks)
+        (x, y, error), colour = series.points(), COLOURS[series.colour % len(COLOURS)]
+        dash = Qt.PenStyle.DashLine if series.look == "dashes" else Qt.PenStyle.SolidLine
+        pen = self._pg.mkPen(colour, width=1.6, style=dash)
+        how = {"pen": pen}
+        if series.look in ("points", "rings"):
+            how = {"pen": None, "symbol": "o", "symbolSize": 7, "symbolPen": pen}
+            how["symbolBrush"] = colour if series.look == "points" else None
+            self.area.addItem(self._pg.ErrorBarItem(x=x, y=y, height=2 * error, pen=pen))
+        item = self.area.plot(x, y, antialias=True, **how)
         if series.name:
             self.legend.addItem(item, series.name)
 
     def _colour(self) -> None:
         ink = self.palette().color(QPalette.ColorRole.WindowText)
         self._canvas.setBackground(self.palette().color(QPalette.ColorRole.Window))
-        self._heading.setText(self.title, color=ink)
+        self.area.setTitle(self.title, color=ink, bold=True, size="9pt")
         for _, label in self.legend.items:
             label.setText(label.text, color=ink)
-        for name, label in (("bottom", self.x_label), ("left", self.y_label)):
-            axis = self.area.getAxis(name)
+        for side, text in (("bottom", self.x_label), ("left", self.y_label)):
+            axis = self.area.getAxis(side)
+            axis.enableAutoSIPrefix(False)
+            axis.setTickDensity(1.3)
+            axis.setStyle(maxTickLevel=0, tickTextHeight=14)
             axis.setPen(ink)
             axis.setTextPen(ink)
-            axis.setLabel(label, color=ink.name())
+            axis.setLabel(text, color=ink.name())
 
 
-def _ends(*values: Sequence[float]) -> tuple[float, float]:
+def _ends(values: Sequence[Sequence[float]]) -> tuple[float, float]:
     """Return the least and the largest; apart where they are the same."""
-    low, high = float(np.min(np.hstack(values))), float(np.max(np.hstack(values)))
-    half = 0.0 if low < high else abs(low) / 2 or 0.5
+    low, high = float(np.min(values)), float(np.max(values))
+    half = 0 if low < high else abs(low) / 2 or 0.5
     return low - half, high + half
