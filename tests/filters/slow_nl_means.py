@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import pytest
 
 from napari_gpu_denoise.axes import Levels, arrange
 from napari_gpu_denoise.filters.nl_means import NLMeans
@@ -22,6 +23,34 @@ PROFILES = {
     "plain": {"float_lanes": 1, "local_memory": 1, "max_group": 64},
 }
 _SESSIONS: dict[tuple, Session] = {}
+
+# Every kernel of the search, with settings that change what it does; and with windows over frames.
+each_path = pytest.mark.parametrize(
+    ("profile", "changes"),
+    [
+        ("lanes", {}),
+        ("lanes", {"patch": 5, "step": 1, "window": 7}),
+        ("lanes", {"patch": 8, "step": 3}),
+        ("lanes", {"patch": 1, "step": 1, "window": 5}),
+        ("lanes", {"flat": 0.0, "strength": 0.5}),
+        ("lanes", {"flat": 3.0}),
+        ("shared", {}),
+        ("shared", {"patch": 5, "step": 1, "window": 7}),
+        ("plain", {}),
+    ],
+    ids=str,
+)
+each_window = pytest.mark.parametrize(
+    ("profile", "axes", "changes"),
+    [
+        ("lanes", "TYX", {"frames_before": 2, "frames_after": 1}),
+        ("lanes", "ZYX", {"slices": 1}),
+        ("lanes", "TZYX", {"frames_before": 1, "slices": 1}),
+        ("shared", "TYX", {"frames_before": 2, "frames_after": 1}),
+        ("plain", "ZYX", {"slices": 1}),
+    ],
+    ids=str,
+)
 
 
 def on(profile: str, device) -> Session:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from filters.slow_nl_means import cut_off, fast, slow
+from filters.slow_nl_means import cut_off, each_path, each_window, fast, slow
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.nl_means import NLMeans
 from scenes import scene
@@ -34,21 +34,7 @@ def same(out, expected, settings: NLMeans, sigma: float = SIGMA, top: float = 30
     )
 
 
-@pytest.mark.parametrize(
-    ("profile", "changes"),
-    [
-        ("lanes", {}),
-        ("lanes", {"patch": 5, "step": 1, "window": 7}),
-        ("lanes", {"patch": 8, "step": 3}),
-        ("lanes", {"patch": 1, "step": 1, "window": 5}),
-        ("lanes", {"flat": 0.0, "strength": 0.5}),
-        ("lanes", {"flat": 3.0}),
-        ("shared", {}),
-        ("shared", {"patch": 5, "step": 1, "window": 7}),
-        ("plain", {}),
-    ],
-    ids=str,
-)
+@each_path
 def test_the_whole_filter_is_that_of_the_reference(device, profile, changes):
     settings = NLMeans(**{"window": 9, "rician": True, **changes})
     image = magnitudes(31, 38)
@@ -57,17 +43,7 @@ def test_the_whole_filter_is_that_of_the_reference(device, profile, changes):
     same(fast(image, settings, SIGMA, profile, device), expected, settings)
 
 
-@pytest.mark.parametrize(
-    ("profile", "axes", "changes"),
-    [
-        ("lanes", "TYX", {"frames_before": 2, "frames_after": 1}),
-        ("lanes", "ZYX", {"slices": 1}),
-        ("lanes", "TZYX", {"frames_before": 1, "slices": 1}),
-        ("shared", "TYX", {"frames_before": 2, "frames_after": 1}),
-        ("plain", "ZYX", {"slices": 1}),
-    ],
-    ids=str,
-)
+@each_window
 def test_windows_over_frames_and_slices(device, profile, axes, changes):
     settings = NLMeans(patch=4, step=2, window=5, rician=True, **changes)
     shape = {"TYX": (4, 1, 15, 21), "ZYX": (1, 4, 15, 21), "TZYX": (3, 2, 15, 13)}[axes]

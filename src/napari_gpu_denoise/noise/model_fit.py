@@ -126,7 +126,8 @@ def _either(found: PhotonNoise) -> str:
     most = math.sqrt(max(found.gain * darkest + found.intercept, 0.0))
     return (
         "without dark frames offset and read noise cannot be told apart: from an offset of "
-        f"{found.offset:.4g} without read noise to one of {darkest:.4g} with {most:.3g} fits as well"
+        f"{found.offset:.4g} without read noise to one of {darkest:.4g} with {most:.3g} fits as "
+        "well"
     )
 
 

@@ -17,21 +17,10 @@ LAGS = 4  # pixels up to which correlated noise is told
 _MOST_READ_NOISE = 1e5  # electrons; float32 of stabilised values resolves 0.01 there
 
 
-@dataclass(frozen=True)
-class Gaussian(NoiseModel):
-    """Additive Gaussian noise, the same everywhere: there is nothing to stabilise.
-
-    Parameters
-    ----------
-    sigma : float
-        Standard deviation, grey levels; 0 for no noise.
-    """
+class _Additive:
+    """What noise of one sigma is like everywhere: there is nothing to stabilise."""
 
     sigma: float
-    name: ClassVar[str] = "gaussian"
-
-    def __post_init__(self) -> None:
-        self._check(not_negative=("sigma",))
 
     @property
     def sigma_after(self) -> float:
@@ -46,12 +35,29 @@ class Gaussian(NoiseModel):
     def unstabilise(self, stabilised: Any) -> np.ndarray:
         return _numbers(stabilised).astype(np.float32)
 
+
+@dataclass(frozen=True)
+class Gaussian(_Additive, NoiseModel):
+    """Additive Gaussian noise, the same everywhere: there is nothing to stabilise.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation, grey levels; 0 for no noise.
+    """
+
+    sigma: float
+    name: ClassVar[str] = "gaussian"
+
+    def __post_init__(self) -> None:
+        self._check(not_negative=("sigma",))
+
     def summary(self) -> str:
         return f"Gaussian noise, sigma {self.sigma:.4g}"
 
 
 @dataclass(frozen=True)
-class Correlated(NoiseModel):
+class Correlated(_Additive, NoiseModel):
     """Additive Gaussian noise, the same everywhere, whose neighbours are alike.
 
     Parameters
@@ -83,22 +89,9 @@ class Correlated(NoiseModel):
             )
 
     @property
-    def sigma_after(self) -> float:
-        return self.sigma
-
-    @property
     def white(self) -> bool:
         """Whether no pixel tells anything about another."""
         return not any(map(any, self.autocorrelation[1:])) and not any(self.autocorrelation[0][1:])
-
-    def variance(self, mean: Any) -> np.ndarray:
-        return np.zeros_like(mean, np.float64) + self.sigma**2
-
-    def stabilise(self, image: Any) -> np.ndarray:
-        return _numbers(image).astype(np.float32)
-
-    def unstabilise(self, stabilised: Any) -> np.ndarray:
-        return _numbers(stabilised).astype(np.float32)
 
     def summary(self) -> str:
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]
