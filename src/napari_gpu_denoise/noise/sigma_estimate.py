@@ -138,7 +138,7 @@ def estimate_sigma(image: Any, axes: str | None = None) -> SigmaEstimate:
         results.append((value, error))
         if ends is not None:
             place = f" of channel {channel[1]}" if channel and shape[channel[0]] > 1 else ""
-            notes.append(uneven_note(place, *ends))
+            notes.append(f"{uneven_note(place, *ends)}; a model serves better: noise='auto'")
     values, errors = zip(*results, strict=True)
     methods = [METHOD] * (len(notes) < len(results)) + [MIXED_METHOD] * bool(notes)
     return SigmaEstimate(values, errors, ", or ".join(methods), planes, tuple(notes))
@@ -176,7 +176,7 @@ def uneven_note(place: str, dark: float, bright: float) -> str:
     """Say that no single sigma fits; `place` names the channel."""
     return (
         f"the noise{place} grows with brightness, from {dark:.3g} in the dark to {bright:.3g} in "
-        "the bright parts: one sigma is a compromise, consider giving your own"
+        "the bright parts: one sigma is a compromise"
     )
 
 
