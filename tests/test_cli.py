@@ -117,7 +117,9 @@ def test_every_setting_is_an_option(here, capsys, calls):
 
 
 def test_arguments_reach_the_run(here, capsys, calls):
-    arguments = "--sigma 1.5,2 --axes zyx --nonfinite keep --device 3 --memory-limit 1.5M"
+    arguments = (
+        "--sigma 1.5,2 --noise rician --axes zyx --nonfinite keep --device 3 --memory-limit 1.5M"
+    )
     options = "--dtype float32 --patch 5 --step 1 --strength 0.5"
     code, *_ = run(capsys, "nl-means", "in.tif", "-o", "a.tif", *f"{arguments} {options}".split())
     assert code == 0
@@ -125,6 +127,7 @@ def test_arguments_reach_the_run(here, capsys, calls):
         {
             "settings": gd.NLMeans(patch=5, step=1, strength=0.5),
             "sigma": [1.5, 2.0],
+            "noise": "rician",
             "axes": "zyx",
             "dtype": "float32",
             "nonfinite": "keep",
@@ -134,6 +137,7 @@ def test_arguments_reach_the_run(here, capsys, calls):
     ]
     assert run(capsys, "nl-means", "in.tif", "-o", "b.tif", "--sigma", "AUTO")[0] == 0
     assert (calls[1]["sigma"], calls[1]["dtype"], calls[1]["axes"]) == (None, None, "YX")
+    assert calls[1]["noise"] is None
 
 
 @pytest.mark.parametrize("settings", gd.FILTERS, ids=lambda settings: settings.name)

@@ -19,7 +19,7 @@ import tifffile
 from napari_gpu_denoise import io
 from napari_gpu_denoise.errors import Cancelled, FileError, OutputError
 from napari_gpu_denoise.io import imagej, stack, writing
-from napari_gpu_denoise.noise.estimate import estimate_noise
+from napari_gpu_denoise.noise.sigma_estimate import estimate_sigma
 from test_io import COLOURS, HANDMADE, ONE, RECORD, TIFFDATA, handmade, noise
 
 GREY = {"photometric": "minisblack"}
@@ -273,10 +273,10 @@ def test_noise_is_estimated_from_few_pages(tmp_path, pages, kind):
     shape = (100, *shape[1:])
     tifffile.imwrite(path, noise(*shape, dtype=dtype), **options)
     whole = io.read(path)
-    expected = estimate_noise(whole.data, whole.filter_axes)
+    expected = estimate_sigma(whole.data, whole.filter_axes)
     pages.clear()
     with io.open_stack(path) as picture:
-        assert estimate_noise(picture.data, picture.filter_axes) == expected
+        assert estimate_sigma(picture.data, picture.filter_axes) == expected
     assert 1 <= len(pages) <= 3 * 8
 
 

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "napari_gpu_denoise"
-QT = re.compile(r"pyqt|pyside|napari\[", re.IGNORECASE)
+QT = re.compile(r"pyqt(?!graph)|pyside|napari\[", re.IGNORECASE)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import AxesError, Cancelled, ImageError
 from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.noise.sigma_estimate import estimate_sigma
 from napari_gpu_denoise.prepare import (
     convert,
     extend,
@@ -29,7 +30,7 @@ def test_the_record_says_that_noise_grows_with_brightness():
     level = np.linspace(20, 400, 128) * np.ones((128, 1))
     image = np.random.default_rng(0).poisson(level).astype(np.float32)
     (note,) = gd.denoise(image, small(KIND)).record.notes
-    assert note == gd.estimate_noise(image).notes[0]
+    assert note == estimate_sigma(image).notes[0]
     assert gd.denoise(image, small(KIND), 10).record.notes == ()
 
 

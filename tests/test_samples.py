@@ -11,6 +11,7 @@ import tifffile
 
 from napari_gpu_denoise import estimate_noise, io, samples
 from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.noise.sigma_estimate import estimate_sigma
 
 FOLDER = Path(__file__).parents[1] / "sample_data"
 
@@ -71,9 +72,27 @@ def test_fluorescence_has_the_noise_of_its_camera(made):
         chosen = (electrons > low) & (electrons < high)
         expected = made.GAIN**2 * (electrons[chosen].mean() + made.READ_NOISE**2)
         assert np.var(noisy[chosen] - clean[chosen]) == pytest.approx(expected, rel=0.03)
-    estimate = estimate_noise(noisy, "TYX")
-    assert estimate.sigma[0] == pytest.approx(np.std(noisy - clean), rel=0.05)
-    assert "grows with brightness" in estimate.notes[0]
+    alone = estimate_sigma(noisy, "TYX")
+    assert alone.sigma[0] == pytest.approx(np.std(noisy - clean), rel=0.05)
+    assert "grows with brightness" in alone.notes[0]
+
+
+def test_the_noise_of_each_sample_is_found(made):
+    def measured(name, axes):
+        return estimate_noise(tifffile.imread(samples.path(name)), axes)
+
+    photons = measured("fluorescence", "TYX")
+    assert photons.name == "poisson-gaussian"
+    assert photons.models[0].gain == pytest.approx(made.GAIN, rel=0.08)
+    levels = made.OFFSET + np.array([30.0, 100.0])
+    variance = made.GAIN * (levels - made.OFFSET) + (made.GAIN * made.READ_NOISE) ** 2
+    np.testing.assert_allclose(photons.models[0].variance(levels), variance, rtol=0.08)
+    magnitudes = measured("mri", "ZYX")
+    assert magnitudes.name == "rician"
+    assert magnitudes.sigma[0] == pytest.approx(made.RICIAN_SIGMA, rel=0.03)
+    speckle = measured("ultrasound", "TYX")
+    assert speckle.name == "correlated"
+    assert not speckle.white
 
 
 def test_mri_has_rician_noise(made):

@@ -10,7 +10,6 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.call import denoised
 from napari_gpu_denoise.filters.nl_means_plan import FramePlan, Plan
-from napari_gpu_denoise.filters.nl_means_sigma import magnitude_sigma, root_sigma
 from napari_gpu_denoise.filters.settings import Settings, setting
 from napari_gpu_denoise.noise.models import Gaussian, Rician
 from napari_gpu_denoise.opencl.memory import Arena
@@ -120,9 +119,12 @@ class NLMeans(Settings):
 
     def estimate_sigma(self, image: Any, names: str) -> SigmaEstimate | None:
         """Return sigma of an array with these axes; None where it is that of white noise."""
-        if self.distance == "pearson":
-            return root_sigma(image, names)
-        return magnitude_sigma(image, names) if self.rician else None
+        if not self.from_zero:
+            return None
+        # Not before it is wanted: it is much to load.
+        from napari_gpu_denoise.filters.nl_means_sigma import magnitude_sigma, root_sigma
+
+        return magnitude_sigma(image, names) if self.rician else root_sigma(image, names)
 
     def for_noise(self, models: tuple[NoiseModel, ...]) -> NLMeans | None:
         """Return the settings for noise of these models; None where it is to be stabilised first.
