@@ -152,3 +152,28 @@ def test_small_stacks_are_read_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(stacks, "FrameStream", None)
     path = written(tmp_path, noisy(4, 33, 37, dtype="uint16"), "TYX")
     run(path, VIDEO, 20.0)
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "float32"])
+@pytest.mark.parametrize(
+    "noise",
+    [
+        gd.PoissonGaussian(2.0, 5.0, 3.0),
+        (gd.PoissonGaussian(2.0, 5.0, 3.0), gd.PoissonGaussian(1.0, 9.0)),
+        gd.Rician(15.0),
+        gd.Speckle(30.0, least=0.5),
+        gd.Gaussian(20.0),
+        "poisson-gaussian",
+    ],
+    ids=str,
+)
+def test_models_of_noise(streamed, tmp_path, noise, dtype):
+    image = noisy(4, 2, 40, 48, dtype=dtype)
+    path = written(tmp_path, image, "TCYX", ome=True)
+    for settings in (VIDEO, FILTERS["nl_means"], gd.Isoline()):
+        out, file = run(path, settings, None, noise=noise, axes="TCYX")
+        expected = gd.denoise(image, settings, noise=noise, axes="TCYX")
+        np.testing.assert_array_equal(out, expected.image)
+        for field in ("sigma", "sigma_source", "noise", "notes"):
+            assert getattr(file.record, field) == getattr(expected.record, field), field
+    assert len(streamed) == 3
