@@ -77,7 +77,6 @@ class _ModelledPlan:
         self._is_map = yields_map(modelled.settings)
         # Of a video the model of each channel: that of the last frame is that of all.
         self._channels = np.zeros(1, np.int32)
-        self._shape: tuple[int, ...] = ()
 
     def __getattr__(self, name: str) -> Any:
         if name == "_plan":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections import deque
 from collections.abc import Callable, Generator
@@ -143,10 +142,9 @@ class Pipeline:
         self.settings = settings
         self.yields_map = yields_map(settings)
         self.plan = settings.plan(arena)
-        # On a CPU transfers and compute share the same cores: one queue does as well. It has no
-        # core to spare for a second run, and PoCL aborts when 16 threads enqueue at once.
-        alone = session.device.kind in ("CPU", "simulator")
-        self.turn = session.turn if alone else contextlib.nullcontext()
+        # On a CPU transfers and compute share the same cores: one queue does as well.
+        alone = session.device.shares_cores
+        self.turn = session.exclusive()
         self.compute = session.queue(profiling)
         self.up = self.compute if alone else session.queue(profiling)
         self.down = self.compute if alone else session.queue(profiling)

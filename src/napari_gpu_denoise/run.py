@@ -34,7 +34,7 @@ from napari_gpu_denoise.prepare import (
     unfiltered,
     wanted_frames,
 )
-from napari_gpu_denoise.sigma import FrameSigma, Sigma, no_more_than_matters
+from napari_gpu_denoise.sigma import FrameSigma, Sigma, from_zero, no_more_than_matters
 from napari_gpu_denoise.tiles import Span, span_around
 from napari_gpu_denoise.video import execute_any, over_time
 
@@ -250,7 +250,8 @@ def denoise_steps(
         sigma, noise, array, names, applied, dtype=chosen_dtype, device=chosen
     )
     if running is not applied:
-        applied, levels = running, levels_for(running, array)
+        same = from_zero(running) == from_zero(applied)
+        applied, levels = running, levels_for(running, array, levels if same else None)
     notes = list(found.notes)
     usable = no_more_than_matters(found, array, applied)
     # What comes out, of what goes in: the frames wanted.

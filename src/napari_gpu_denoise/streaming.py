@@ -335,7 +335,7 @@ class FrameStream:
         held = session(device)
         with ExitStack() as stack:
             stack.enter_context(device_errors(held))
-            if device.kind not in ("CPU", "simulator") and not live:
+            if not (device.shares_cores or live):
                 feed.looker = stack.enter_context(ThreadPoolExecutor(1, "frames in"))
             flows = []
             for video in range(videos):

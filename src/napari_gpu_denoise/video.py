@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections import deque
 from collections.abc import Callable, Generator
@@ -172,9 +171,9 @@ class FrameFlow:
         self.arena = arena
         self.plan: FramePlan = settings.plan(arena)
         self.tile, self.batch = tile, batch
-        # On a CPU transfers and compute share the same cores, and one thread enqueues at a time.
-        alone = session.device.kind in ("CPU", "simulator")
-        self.turn = session.turn if alone else contextlib.nullcontext()
+        # On a CPU transfers and compute share the same cores: one queue does as well.
+        alone = session.device.shares_cores
+        self.turn = session.exclusive()
         self.compute = session.queue(profiling)
         self.up = self.compute if alone else session.queue(profiling)
         self.down = self.compute if alone else session.queue(profiling)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dask.array as da
 import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
-from filters.slow_nl_means import cut_off, each_path, each_window, fast, slow
+from filters.slow_nl_means import cut_off, each_path, each_window, fast, same_however_cut, slow
 from filters.test_nl_means import Stages, variants
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.nl_means import NLMeans
@@ -132,16 +131,9 @@ def test_sigma_has_the_unit_of_a_root(device, scale):
 
 @pytest.mark.parametrize("axes", ["YX", "TYX", "ZYX"])
 def test_tiles_and_chunks_change_nothing(device, axes):
-    joined = {"TYX": {"frames_after": 1}, "ZYX": {"slices": 1}}.get(axes, {})
-    settings = NLMeans(patch=4, step=2, window=7, distance="pearson", **joined)
-    image = speckled(*(3, 120, 110)[-len(axes) :])
-    options = {"axes": axes, "device": device}
-    whole = gd.denoise(image, settings, SIGMA, **options).image
-    tiled = gd.denoise(image, settings, SIGMA, **options, memory_limit=1 << 20).image
-    np.testing.assert_array_equal(tiled, whole)
-    chunks = (1, 50, 61)[-len(axes) :]
-    lazy = gd.denoise_lazy(da.from_array(image, chunks=chunks), settings, SIGMA, **options)
-    np.testing.assert_array_equal(lazy.compute(), whole)
+    same_however_cut(
+        speckled(*(3, 120, 110)[-len(axes) :]), SIGMA, axes, device, distance="pearson"
+    )
 
 
 def test_noise_is_no_change_of_brightness(device):

@@ -169,7 +169,7 @@ class Plan:
         self.settings = settings
         self.arena = arena
         self.margins = Margins.of(settings)
-        self._alone = arena.session.device.kind in ("CPU", "simulator")
+        self._alone = arena.session.device.shares_cores
         self.opponent = settings.channels == "opponent"
         self._mix = None
         if settings.joint:

@@ -254,7 +254,7 @@ class FramePlan(Plan):
         array = np.ascontiguousarray(values, np.float32)
         buffer = self.arena.buffer(name, array.nbytes)
         # On a CPU there is nothing to gain by not waiting.
-        waits = self.arena.session.device.kind in ("CPU", "simulator")
+        waits = self.arena.session.device.shares_cores
         launches.append(("tables", cl.enqueue_copy(queue, buffer, array, is_blocking=waits)))
         return buffer
 

@@ -284,7 +284,7 @@ class Plan:
 
         buffer = self.arena.buffer(name, array.nbytes)
         # On a CPU there is nothing to gain by not waiting.
-        waits = self.arena.session.device.kind in ("CPU", "simulator")
+        waits = self.arena.session.device.shares_cores
         event = cl.enqueue_copy(queue, buffer, array, is_blocking=waits)
         launches.append(("tables", event))
         return buffer

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.axes import check_axes, check_numbers
+from napari_gpu_denoise.axes import check_axes
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, SettingsError
 from napari_gpu_denoise.noise.channels import ChannelCovariance, channel_covariance
 from napari_gpu_denoise.noise.model_choice import Choice, choose_model, is_correlated
@@ -25,6 +25,7 @@ from napari_gpu_denoise.noise.sampling import (
     PlaneStack,
     channel_indices,
     plane_indices,
+    readable,
     spread,
 )
 from napari_gpu_denoise.noise.sigma_estimate import joined_sigma
@@ -112,9 +113,7 @@ def estimate_noise(
     """
     if model not in MODELS:
         raise SettingsError(f"model={model!r} is not known: give {', '.join(MODELS)}.")
-    if not all(hasattr(image, name) for name in ("shape", "dtype", "__getitem__")):
-        image = np.asarray(image)
-    check_numbers(image)
+    image = readable(image)
     shape = tuple(int(length) for length in image.shape)
     axes = check_axes(axes, shape)
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.axes import check_numbers
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.noise.patches import clipping_levels, read_patches
+from napari_gpu_denoise.noise.sampling import readable
 from napari_gpu_denoise.noise.white import MAX_PATCHES, PATCH, frequencies
 
 MAX_PLANES = 8  # planes read of a stack
@@ -53,9 +53,7 @@ def sample_planes(image: Any, most: int = MAX_PLANES) -> list[np.ndarray]:
     ImageError
         If there are no pixels, fewer than two axes, or values without grey levels.
     """
-    if not all(hasattr(image, name) for name in ("shape", "dtype", "__getitem__")):
-        image = np.asarray(image)
-    check_numbers(image)
+    image = readable(image)
     shape = tuple(int(length) for length in image.shape)
     if len(shape) < 2:
         raise ImageError("Noise is estimated from planes; give an array with the axes y and x.")

@@ -17,7 +17,7 @@ from napari_gpu_denoise.errors import NoDeviceError, NonFiniteError
 from napari_gpu_denoise.noise.patch_spectra import read_spectra
 from napari_gpu_denoise.noise.patches import clipping_levels
 from napari_gpu_denoise.noise.sampling import PlaneStack
-from napari_gpu_denoise.noise.white import PATCH, frequencies
+from napari_gpu_denoise.noise.white import PATCH, cosine_transform, frequency_order
 
 WORTHWHILE = 100_000  # patches from which a device is used that was not asked for
 GROUP = 32  # work-items of a work-group on a GPU
@@ -128,7 +128,10 @@ class _Kernel:
     ) -> None:
         import pyopencl as cl
 
-        low, high, _ = frequencies((PATCH, PATCH))
+        basis = cosine_transform(PATCH)
+        _, high = frequency_order((PATCH, PATCH))
+        roles = np.full(PATCH**2, -1, np.int32)
+        roles[high] = np.arange(len(high))
         self._width = len(high) + 4
         constants = {
             "BITS": 8 * dtype.itemsize,
@@ -138,17 +141,16 @@ class _Kernel:
         self._arena, self._grid = arena, grid
         self._sizes = np.int32(nx), np.int32(grid[0]), np.int32(across)
         # A CPU compiles a kernel anew for every shape of its groups.
-        cpu = arena.session.device.kind in ("CPU", "simulator")
+        cpu = arena.session.device.shares_cores
         self._group = (1 if cpu else GROUP, 1, 1)
         self._kernel = arena.kernel("noise/patch_statistics", constants)
         self._queue = arena.session.queue()
         flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
         context = arena.session.context
-        basis = _basis()
         self._tables = [
-            cl.Buffer(context, flags, hostbuf=np.ascontiguousarray(table))
-            for table in (basis.astype(np.float32), _roles(basis, low, high))
+            cl.Buffer(context, flags, hostbuf=table) for table in (basis.astype(np.float32), roles)
         ]
+        self._turn = arena.session.exclusive()
 
     def __call__(self, pixels: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """Return (plane, patch, number) of planes as the kernel takes them."""
@@ -159,24 +161,11 @@ class _Kernel:
         sent = self._arena.buffer("patch rows", pixels.nbytes)
         levels = self._arena.buffer("patch ends", ends.nbytes)
         out = self._arena.buffer("patch statistics", found.nbytes)
-        cl.enqueue_copy(self._queue, sent, pixels, is_blocking=False)
-        cl.enqueue_copy(self._queue, levels, ends, is_blocking=False)
         grid = (-(-columns // self._group[0]) * self._group[0], rows, len(pixels))
         arguments = (sent, *self._sizes, levels, *self._tables, out)
-        self._kernel(self._queue, grid, self._group, *arguments)
-        cl.enqueue_copy(self._queue, found, out)
+        with self._turn:
+            cl.enqueue_copy(self._queue, sent, pixels, is_blocking=False)
+            cl.enqueue_copy(self._queue, levels, ends, is_blocking=False)
+            self._kernel(self._queue, grid, self._group, *arguments)
+            cl.enqueue_copy(self._queue, found, out)
         return found
-
-
-def _basis() -> np.ndarray:
-    """Return the orthonormal cosine transform of a row of a patch, (frequency, pixel)."""
-    k = np.arange(PATCH)
-    transform = np.cos(np.pi * np.outer(k, k + 0.5) / PATCH) * math.sqrt(2 / PATCH)
-    transform[0] /= math.sqrt(2)
-    return transform
-
-
-def _roles(basis: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return for each coefficient which of the high frequencies it is; -1 for the others."""
-    products = np.abs(np.kron(basis, basis) @ high.T)  # 1 where the two are the same
-    return np.where(products.max(axis=1) > 0.5, products.argmax(axis=1), -1).astype(np.int32)

@@ -9,14 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.axes import CHANNEL_AXES
+from napari_gpu_denoise.axes import channel_axis, check_numbers
 
 MAX_PLANES = 8  # planes read of each channel
 
 
+def readable(image: Any) -> Any:
+    """Return an image with ``shape``, ``dtype`` and NumPy indexing; lazy ones as they are.
+
+    Raises
+    ------
+    ImageError
+        If it has no pixels, or they are no real numbers.
+    """
+    if not all(hasattr(image, name) for name in ("shape", "dtype", "__getitem__")):
+        image = np.asarray(image)
+    check_numbers(image)
+    return image
+
+
 def channel_indices(axes: str, shape: tuple[int, ...]) -> Iterator[tuple[int, int] | None]:
     """Yield (axis, index) for each channel, or None once where there are no channels."""
-    axis = next((i for i, letter in enumerate(axes) if letter in CHANNEL_AXES), None)
+    axis = channel_axis(axes)
     if axis is None:
         yield None
         return

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.axes import check_axes, check_numbers
+from napari_gpu_denoise.axes import check_axes
 from napari_gpu_denoise.errors import NonFiniteError
-from napari_gpu_denoise.noise.sampling import channel_indices, plane_indices
+from napari_gpu_denoise.noise.sampling import channel_indices, plane_indices, readable
 from napari_gpu_denoise.noise.white import METHOD, PlaneNoise, plane_noise
 
 MIXED_METHOD = "mean variance over the levels of brightness"
@@ -123,9 +123,7 @@ def estimate_sigma(image: Any, axes: str | None = None) -> SigmaEstimate:
     On the 68 images of the Berkeley test set with noise of standard deviation 5, 10, 20, 30 and 50
     on a scale of 255 the mean relative error is 2.6, 1.7, 1.2, 1.0 and 0.7 %.
     """
-    if not all(hasattr(image, name) for name in ("shape", "dtype", "__getitem__")):
-        image = np.asarray(image)
-    check_numbers(image)
+    image = readable(image)
     shape = tuple(int(length) for length in image.shape)
     axes = check_axes(axes, shape)
 

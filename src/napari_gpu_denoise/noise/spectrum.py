@@ -18,7 +18,7 @@ from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.noise.models import Correlated
 from napari_gpu_denoise.noise.patch_spectra import PatchSpectra, read_spectra, sample_planes
 from napari_gpu_denoise.noise.strata import CLIPPED
-from napari_gpu_denoise.noise.white import HIGH_FREQUENCY, PATCH
+from napari_gpu_denoise.noise.white import PATCH, cosine_transform, frequency_order
 
 LAGS = 4  # largest displacement of the autocorrelation, in pixels
 SHARE = 0.01  # of the patches are read
@@ -170,8 +170,7 @@ def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
 def _smooth_power(spectra: PatchSpectra, members: np.ndarray, number: int) -> np.ndarray:
     """Return the mean square of each coefficient in the smoothest patches, (8, 8), mean 0."""
     y, x = np.divmod(np.arange(PATCH**2), PATCH)
-    high = (y + 0.5) / PATCH + (x + 0.5) / PATCH > HIGH_FREQUENCY
-    places = np.concatenate([np.flatnonzero(~high)[1:], np.flatnonzero(high)])
+    places = np.concatenate(frequency_order((PATCH, PATCH)))
     coefficients = np.concatenate([spectra.low, spectra.high], axis=1)[members]
     # Both halves hold frequencies along y, along x, and across.
     half = np.where(x > y, x % 2 == 1, y % 2 == 0)[places]
@@ -216,9 +215,7 @@ def _covariance(power: np.ndarray) -> np.ndarray:
     transform with itself shifted by d. Along two axes the sums factor, for noise that is the same
     seen in a mirror. Solved by least squares of relative errors.
     """
-    n = np.arange(PATCH)
-    transform = np.cos(np.pi * np.outer(n, n + 0.5) / PATCH) * math.sqrt(2 / PATCH)
-    transform[0] /= math.sqrt(2)
+    transform = cosine_transform(PATCH)
     shifted = [
         (transform[:, d:] * transform[:, : PATCH - d]).sum(axis=1) * (2 if d else 1)
         for d in range(LAGS + 1)

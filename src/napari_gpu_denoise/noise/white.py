@@ -102,19 +102,21 @@ def plane_noise(plane: np.ndarray) -> PlaneNoise | None:
     return PlaneNoise(sigma, sigma * error, trend)
 
 
+def cosine_transform(n: int) -> np.ndarray:
+    """Return the orthonormal cosine transform of n values, (frequency, value)."""
+    k = np.arange(n)
+    transform = np.cos(np.pi * np.outer(k, k + 0.5) / n) * math.sqrt(2 / n)
+    transform[0] /= math.sqrt(2)
+    return transform
+
+
 def frequencies(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the cosine transform of a patch as two matrices: low frequencies, high ones.
 
     Rows are orthonormal; the mean of the patch belongs to neither. The third array tells which of
     the high frequencies are the upper ones.
     """
-    transforms = []
-    for n in shape:
-        k = np.arange(n)
-        transform = np.cos(np.pi * np.outer(k, k + 0.5) / n) * math.sqrt(2 / n)
-        transform[0] /= math.sqrt(2)
-        transforms.append(transform)
-    matrix = np.kron(*transforms)
+    matrix = np.kron(*map(cosine_transform, shape))
     low, high = frequency_order(shape)
     upper = _frequency(shape)[high] > UPPER_FREQUENCY
     return matrix[low], matrix[high], upper

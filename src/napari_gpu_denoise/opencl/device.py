@@ -67,6 +67,11 @@ class Device:
     def __str__(self) -> str:
         return f"{self.name} ({self.kind}, {self.platform})"
 
+    @property
+    def shares_cores(self) -> bool:
+        """Whether it works on the cores of the host, where transfers bring nothing to gain."""
+        return self.kind in ("CPU", "simulator")
+
     def __reduce__(self):
         # A handle is worth nothing in another process: there the device is looked up again.
         return find, (self.name, self.platform, self.index)

@@ -91,7 +91,7 @@ class Arena:
         """
         import pyopencl as cl
 
-        if self.session.device.kind in ("CPU", "simulator"):
+        if self.session.device.shares_cores:
             held = self._pinned.get(name)
             if held is None or held[0].size < count:
                 self._pinned[name] = held = (np.empty(count, np.float32), None, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import warnings
 from collections.abc import Mapping
@@ -32,6 +33,14 @@ class Session:
     context: Any
     programs: dict[tuple, Any] = field(default_factory=dict)
     turn: Any = field(default_factory=threading.Lock)
+
+    def exclusive(self) -> Any:
+        """Return a context, to be entered any number of times, for those who enqueue.
+
+        A device that shares its cores with the host has none to spare for a second run, and PoCL
+        aborts when 16 threads enqueue at once: there one thread is let in at a time.
+        """
+        return self.turn if self.device.shares_cores else contextlib.nullcontext()
 
     def queue(self, profiling: bool = False):
         """Return a new in-order command queue."""
