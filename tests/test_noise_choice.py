@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import dask.array as da
 import numpy as np
 import pytest
 import tifffile
@@ -160,6 +161,11 @@ def test_zeros_of_speckle_are_those_of_the_whole_image():
     assert found.models == (gd.Speckle(4, least=float(np.float32(1e-3))),)
     _, found = resolve_noise(None, gd.Speckle(4, least=0.5), image, ".YX", gd.BM3D())
     assert found.models == (gd.Speckle(4, least=0.5),)
+    # Of lazy ones whole planes are seen, wherever Y and X are.
+    rgb = np.full((40, 48, 3), 50.0, np.float32)
+    rgb[9, 9, 2] = 1e-3
+    _, found = resolve_noise(None, gd.Speckle(4), da.from_array(rgb), "YXS", gd.BM3D())
+    assert found.models == (gd.Speckle(4, least=float(np.float32(1e-3))),)
     dark = np.zeros((40, 48), np.uint8)
     result = run(gd.Speckle(4), image=dark)
     assert not result.image.any()

@@ -18,7 +18,7 @@ from napari_gpu_denoise.noise.models import (
     Rician,
     Speckle,
 )
-from napari_gpu_denoise.noise.patch_spectra import sample_planes
+from napari_gpu_denoise.noise.sampling import PlaneReader, channel_indices, plane_indices
 from napari_gpu_denoise.pipeline import Filter
 from napari_gpu_denoise.sigma import Sigma, own_noise, place, resolve_sigma
 
@@ -146,9 +146,19 @@ def _for_channels(models: tuple[NoiseModel, ...], image: Any, names: str) -> tup
                     "image to numbers of everyday size first."
                 )
     if isinstance(models[0], Speckle) and not all(model.least for model in models):
-        seen = image if isinstance(image, np.ndarray) else np.stack(sample_planes(image))
+        seen = image if isinstance(image, np.ndarray) else _sampled(image, names)
         models = tuple(model.for_image(seen) for model in models)
     return models[:1] if len(set(models)) == 1 else models
+
+
+def _sampled(image: Any, names: str) -> np.ndarray:
+    """Return a few planes of each channel of a lazy image."""
+    reader = PlaneReader(image, names)
+    stacks = [
+        reader.stack(plane_indices(names, reader.shape, channel))
+        for channel in channel_indices(names, reader.shape)
+    ]
+    return np.stack([stack[k] for stack in stacks for k in range(len(stack))])
 
 
 def _applied(
