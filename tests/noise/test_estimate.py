@@ -7,6 +7,7 @@ import math
 
 import dask.array as da
 import imageio.v3 as imageio
+import nibabel
 import numpy as np
 import pytest
 import tifffile
@@ -439,7 +440,6 @@ def test_sensor(case, name):
 @DATA
 def test_magnitudes_of_several_coils():
     """The file with a known answer has eight; the estimate has to find that out."""
-    nibabel = pytest.importorskip("nibabel")
     slices = np.asarray(nibabel.load(data_folder() / "mri/test_piesno.nii.gz").dataobj)
     result = estimate_noise(np.moveaxis(slices, -1, 0), "TYX", "rician")
     assert result.sigma[0] == pytest.approx(0.010749458, rel=0.01)

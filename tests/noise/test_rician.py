@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import nibabel
 import numpy as np
 import pytest
 
@@ -141,7 +142,6 @@ def test_refusals():
 
 @pytest.mark.skipif(data_folder() is None, reason=REASON)
 def test_piesno_of_measured_data():
-    nibabel = pytest.importorskip("nibabel")
     data = np.asarray(nibabel.load(data_folder() / "mri/test_piesno.nii.gz").dataobj)
     found = piesno(np.moveaxis(data, -1, 0), coils=8)
     assert found.sigma == pytest.approx(0.010749458, rel=0.01)
@@ -150,7 +150,6 @@ def test_piesno_of_measured_data():
 @pytest.mark.skipif(data_folder() is None, reason=REASON)
 @pytest.mark.parametrize("percent", [3, 5, 9])
 def test_heads(percent):
-    pytest.importorskip("nibabel")
     sigma = 255 * percent / 100
     for i, picture in enumerate(pictures("colin27").values()):
         assert rician_noise(magnitude(picture, sigma, i)).sigma == pytest.approx(sigma, rel=0.05)
