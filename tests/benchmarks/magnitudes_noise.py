@@ -51,14 +51,25 @@ def pairs(rng: np.random.Generator, shape: tuple[int, ...]) -> list[np.ndarray]:
     return [np.sqrt(-2 * np.log(part)) * phase for part in (1 - share, share)]
 
 
+def head_slices(options: argparse.Namespace) -> list[np.ndarray]:
+    """Return slices of a head, 0 to 255."""
+    return list(pictures("colin27").values())[:: options.stride]
+
+
 def draws(
-    options: argparse.Namespace, level: float
+    images: list[np.ndarray], options: argparse.Namespace, level: float
 ) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-    """Yield slices of a head, 0 to 255, each with two draws of complex noise."""
+    """Yield images, each with two draws of complex noise."""
     for seed in range(options.seeds):
-        for number, clean in enumerate(list(pictures("colin27").values())[:: options.stride]):
+        for number, clean in enumerate(images):
             rng = np.random.default_rng((seed, number))
             yield clean, [level * noise for noise in pairs(rng, clean.shape)]
+
+
+def background(clean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where there is no signal, and which of that lies near where there is."""
+    empty = clean == 0
+    return empty, empty & (distance_transform_edt(empty) <= NEAR)
 
 
 def head_rows(options: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
@@ -69,9 +80,8 @@ def head_rows(options: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
         level = 2.55 * percent
         model = gd.Rician(level)
         found: dict[str, list[np.ndarray]] = {}
-        for clean, noises in draws(options, level):
-            empty = clean == 0
-            near = empty & (distance_transform_edt(empty) <= NEAR)
+        for clean, noises in draws(head_slices(options), options, level):
+            empty, near = background(clean)
             parts = (empty, empty & ~near, near)
             counts = [float(np.count_nonzero(part)) for part in parts]
             scores: dict[str, list[tuple[float, ...]]] = {}

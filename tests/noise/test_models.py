@@ -183,6 +183,14 @@ def test_faint_magnitudes_are_symmetric():
         assert abs((chances * (values - mean) ** 3).sum()) / deviation**3 < most, signal
 
 
+def test_faint_magnitudes_keep_what_tells_them_from_noise():
+    """The mean grows by at most half a deviation for a squared signal of 1: that of m² does."""
+    model = Rician(1.0)
+    none, deviation = stabilised(model, magnitudes(model, 0))
+    faint, _ = stabilised(model, magnitudes(model, 0.2))
+    assert (faint - none) / (deviation * 0.2**2 / 2) == pytest.approx(0.9, abs=0.01)
+
+
 @pytest.mark.parametrize("denoised", [bm3d, nl_means], ids=["bm3d", "nl_means"])
 def test_filtered_background_is_unbiased(denoised):
     """Noise alone, evenly drawn from its law, so that its own mean is exact."""
