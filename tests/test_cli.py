@@ -391,7 +391,7 @@ def test_a_mistake_of_ours_is_told_whole(here, capsys, calls, monkeypatch):
     assert "in.tif: ZeroDivisionError: a mistake" in err
     assert "Traceback" in err
     assert "please report" in err
-    monkeypatch.setattr(commands, "estimate", fail)
+    monkeypatch.setattr(cli.noise, "estimate", fail)
     assert run(capsys, "estimate", "in.tif")[0] == 1
 
 
@@ -551,43 +551,6 @@ def test_devices_when_there_is_none(capsys, monkeypatch):
     assert code == 3
     assert json.loads(out)["used"] is None
     assert json.loads(out)["advice"] == opencl.ADVICE
-
-
-def test_estimate(here, capsys):
-    clean = np.add.outer(np.arange(60.0), np.arange(70.0))
-    noisy = clean + np.random.default_rng(0).normal(0, 5, (3, 60, 70))
-    tifffile.imwrite("noisy.tif", noisy.astype(np.float32), imagej=True, metadata={"axes": "TYX"})
-    code, out, err = run(capsys, "estimate", "noisy.tif")
-    assert (code, err) == (0, "")
-    expected = gd.estimate_noise(noisy.astype(np.float32), "TYX")
-    for line in expected.summary().splitlines():
-        assert f"  {line}\n" in out
-    assert "TYX" in out
-    code, out, _ = run(capsys, "estimate", "noisy.tif", "--json")
-    (report,) = json.loads(out)
-    assert report["input"] == "noisy.tif"
-    assert report["axes"] == "TYX"
-    assert gd.NoiseEstimate.from_dict(report).as_dict() == expected.as_dict()
-    code, out, _ = run(capsys, "estimate", "noisy.tif", "--axes", "cyx", "--json")
-    (report,) = json.loads(out)
-    assert len(report["sigma"]) == len(report["models"]) == 3
-    assert report["sigma"][0] == pytest.approx(5, rel=0.2)
-    code, out, err = run(capsys, "estimate", "none.tif", "noisy.tif")
-    assert code == 4
-    assert "none.tif" in one_sentence(err)
-    assert "noisy.tif" in out
-    assert run(capsys, "estimate", "noisy.tif", "--axes", "YX")[0] == 2
-
-
-def test_estimate_of_a_model(here, capsys):
-    code, out, _ = run(capsys, "estimate", "in.tif", "--model", "rician", "--json")
-    assert code == 0
-    (report,) = json.loads(out)
-    assert report["model"] == report["models"][0]["model"] == "rician"
-    assert report["reason"] == "it was asked for"
-    code, _, err = run(capsys, "estimate", "in.tif", "--model", "poisson")
-    assert code == 2
-    assert "poisson-gaussian" in err
 
 
 def test_sample(here, capsys):

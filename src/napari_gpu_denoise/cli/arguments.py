@@ -8,7 +8,7 @@ import textwrap
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from napari_gpu_denoise.cli import commands
+from napari_gpu_denoise.cli import commands, noise
 from napari_gpu_denoise.cli.failures import EXIT_TEXTS
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
@@ -63,7 +63,7 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
         help="kind of noise; default: auto, which chooses and says why",
     )
     _add_json(estimate)
-    estimate.set_defaults(run=commands.estimate)
+    estimate.set_defaults(run=noise.estimate)
 
     sample = added.add_parser("sample", help="write a noisy sample stack as TIFF, to try on")
     sample.add_argument("name", nargs="?", help="which one; without a name they are listed")
@@ -98,8 +98,8 @@ def _add_filter(added: Any, settings: type) -> None:
         required=True,
         help="TIFF file for one input; folder for several (made if need be)",
     )
-    noise = parser.add_mutually_exclusive_group()
-    noise.add_argument(
+    sigma = parser.add_mutually_exclusive_group()
+    sigma.add_argument(
         "--sigma",
         type=_sigma,
         default=None,
@@ -107,7 +107,7 @@ def _add_filter(added: Any, settings: type) -> None:
         help="noise standard deviation in grey levels of the input, for all channels or for each "
         "(default: auto, measured in each file)",
     )
-    noise.add_argument(
+    sigma.add_argument(
         "--sigma-map",
         metavar="TIFF",
         help="the same, one value a pixel: a TIFF file as high and wide as the inputs",

@@ -17,6 +17,7 @@ from typing import Any
 
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.cli.failures import complain, exit_code
+from napari_gpu_denoise.cli.noise import named_noise, sigma_map
 
 _EXPECTED = (errors.DenoiseError, MemoryError)
 
@@ -26,8 +27,8 @@ def denoise(args: argparse.Namespace) -> int:
     settings = chosen_settings(args)
     from napari_gpu_denoise.batch import run_batch
 
-    sigma = args.sigma if args.sigma_map is None else _sigma_map(args.sigma_map)
-    noise = args.noise if args.noise is None else _noise(args.noise)
+    sigma = args.sigma if args.sigma_map is None else sigma_map(args.sigma_map)
+    noise = args.noise if args.noise is None else named_noise(args.noise)
 
     with _interruptible() as cancel, _Bar(args.quiet) as bar:
         report = run_batch(
@@ -78,49 +79,6 @@ def chosen_settings(args: argparse.Namespace) -> Any:
     known = {spec.name for spec in dataclasses.fields(args.settings)}
     given = {name: value for name, value in vars(args).items() if name in known}
     return args.settings.of(profile=args.profile, **given)
-
-
-def _sigma_map(path: str) -> Any:
-    """Return the noise at each pixel, (y, x)."""
-    from napari_gpu_denoise import io
-
-    picture = io.read(path)
-    shape = zip(picture.axes, picture.data.shape, strict=True)
-    values = picture.data[tuple(0 if a not in "YX" and n == 1 else slice(None) for a, n in shape)]
-    if values.ndim != 2:
-        raise errors.SigmaError(
-            f"{path} holds {values.shape} pixels ({picture.axes}): a map of sigma is one image, as "
-            "high and wide as the inputs."
-        )
-    return values
-
-
-def _noise(said: str) -> Any:
-    """Return the noise that was named: a model's name, or the first estimate in a file."""
-    from napari_gpu_denoise.noise_choice import CHOICES
-
-    if said in CHOICES:
-        return said
-    from napari_gpu_denoise.noise.estimate import NoiseEstimate
-
-    try:
-        with open(said, encoding="utf-8") as file:
-            held = json.load(file)
-    except OSError as error:
-        raise errors.FileError(
-            f"--noise {said} is neither {', '.join(CHOICES)} nor a file that can be read: "
-            f"{error.strerror or error}."
-        ) from error
-    except ValueError as error:
-        raise errors.FileError(
-            f"{said} is not JSON: give what 'gpu-denoise estimate --json' printed."
-        ) from error
-    first = held[0] if isinstance(held, list) and held else held
-    if not isinstance(first, dict):
-        raise errors.FileError(
-            f"{said} holds no estimate: give what 'gpu-denoise estimate --json' printed."
-        )
-    return NoiseEstimate.from_dict(first)
 
 
 def _sentence(file: Any) -> str:
@@ -208,36 +166,6 @@ def _print_device(device: Any, mark: str) -> None:
     )
     if device.problem:
         print(f"      not usable: {device.problem}")
-
-
-def estimate(args: argparse.Namespace) -> int:
-    """Measure the noise of each input."""
-    from napari_gpu_denoise import io
-    from napari_gpu_denoise.batch import find_files
-    from napari_gpu_denoise.noise.estimate import estimate_noise
-
-    failed, found = [], []
-    for path in find_files(args.inputs):
-        try:
-            picture = io.read(path)
-            axes = picture.filter_axes if args.axes is None else args.axes
-            noise = estimate_noise(picture.data[picture.colours], axes, args.model)
-        except errors.DenoiseError as error:
-            failed.append(error)
-            text = str(error)
-            complain(text if str(path) in text else f"{path}: {text}")
-            continue
-        shape = " x ".join(map(str, picture.data.shape))
-        found.append({"input": str(path), "axes": axes, **noise.as_dict()})
-        if not args.json:
-            print(f"{path} ({axes}, {shape}, {picture.data.dtype})")
-            for line in noise.summary().splitlines():
-                print(f"  {line}")
-            for note in picture.notes:
-                print(f"  note        {note}")
-    if args.json:
-        print(json.dumps(found, indent=2))
-    return exit_code(failed[0]) if failed else 0
 
 
 def sample(args: argparse.Namespace) -> int:

@@ -10,8 +10,9 @@ a result in a file until `write` gets them, so that neither need be in memory as
 
 from napari_gpu_denoise.io.output import check_output, new_file
 from napari_gpu_denoise.io.picture import SUFFIXES, Picture, is_tiff
+from napari_gpu_denoise.io.plane_store import PlaneStore
+from napari_gpu_denoise.io.planes import Planes
 from napari_gpu_denoise.io.reading import open_stack, read
-from napari_gpu_denoise.io.stack import Planes, PlaneStore
 from napari_gpu_denoise.io.writing import check_dtype, write
 
 __all__ = [

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from napari_gpu_denoise.io.stack import Planes
+from napari_gpu_denoise.io.planes import Planes, WithoutLast
 
 SUFFIXES = (".tif", ".tiff", ".btf", ".tf8")
 MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON
@@ -71,6 +70,19 @@ class Picture:
         """Where the pixels hold what is to be filtered: all but alpha."""
         kept = slice(None) if self.alpha is None else slice(-1)
         return tuple(kept if a == "S" else slice(None) for a in self.axes)
+
+    @property
+    def pixels(self) -> np.ndarray | Planes | WithoutLast:
+        """What is to be filtered: `data` without alpha, in the file where that is."""
+        if self.alpha is None:
+            return self.data
+        if isinstance(self.data, Planes):
+            return WithoutLast(self.data, self.axes.index("S"))
+        return self.data[self.colours]
+
+    def loaded(self) -> Picture:
+        """Return the same picture with its pixels in memory."""
+        return replace(self, data=np.asarray(self.data))
 
 
 def is_tiff(path: str | os.PathLike) -> bool:

@@ -8,17 +8,15 @@ import math
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import tifffile
 
 from napari_gpu_denoise.errors import FileError, ImageError
 from napari_gpu_denoise.io import imagej, ome_xml
 from napari_gpu_denoise.io.messages import brief, listening
 from napari_gpu_denoise.io.picture import MARK, Picture, is_tiff
-from napari_gpu_denoise.io.stack import Planes
+from napari_gpu_denoise.io.planes import Planes
 
 # Tags that stand for themselves, without offsets into the file: texts, origin, ICC profile, XMP,
 # georeference. ImageDescription and Software are handled apart, they may hold records.
@@ -47,7 +45,7 @@ def read(path: str | os.PathLike) -> Picture:
         If it has no pixels.
     """
     with open_stack(path) as picture:
-        return replace(picture, data=np.asarray(picture.data))
+        return picture.loaded()
 
 
 @contextlib.contextmanager

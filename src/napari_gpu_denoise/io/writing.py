@@ -16,7 +16,8 @@ from napari_gpu_denoise.errors import DenoiseError, OutputError
 from napari_gpu_denoise.io import imagej, ome_xml
 from napari_gpu_denoise.io.output import new_file
 from napari_gpu_denoise.io.picture import MARK, Picture
-from napari_gpu_denoise.io.stack import Planes, PlaneStore, page_axis
+from napari_gpu_denoise.io.plane_store import PlaneStore
+from napari_gpu_denoise.io.planes import Planes, page_axis
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.run import Record

@@ -1,15 +1,12 @@
-"""Stacks plane by plane: the same pixels and the same files as in memory, and no more is read."""
+"""Images plane by plane: the same pixels and the same files as in memory, and no more is read."""
 
 from __future__ import annotations
 
-import errno
 import os
-import tempfile
 import threading
 import time
 import uuid
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +15,8 @@ import tifffile
 
 from napari_gpu_denoise import io
 from napari_gpu_denoise.errors import Cancelled, FileError, OutputError
-from napari_gpu_denoise.io import imagej, stack, writing
+from napari_gpu_denoise.io import imagej, writing
+from napari_gpu_denoise.io import planes as planes_module
 from napari_gpu_denoise.noise.sigma_estimate import estimate_sigma
 from test_io import COLOURS, HANDMADE, ONE, RECORD, TIFFDATA, handmade, noise
 
@@ -70,6 +68,20 @@ FILES = {
         (2, 3, 20, 50),
         "u2",
         {"photometric": "rgb", "planarconfig": "separate", "metadata": None, "tile": (16, 32)},
+    ),
+    "channels last": ((5, 20, 30, 2), "u2", GREY | {"metadata": {"axes": "TYXC"}}),
+    "Y and X apart": ((3, 20, 4, 30), "u2", GREY | {"metadata": {"axes": "CYZX"}}),
+    "Y before all": ((20, 30, 4), "u2", GREY | {"metadata": {"axes": "YXZ"}}),
+    "alpha": ((4, 20, 30, 4), "u1", {"photometric": "rgb", "extrasamples": [2]}),
+    "alpha, deflate": (
+        (4, 20, 30, 4),
+        "u1",
+        {"photometric": "rgb", "extrasamples": [2], "compression": "zlib"},
+    ),
+    "alpha, planar": (
+        (4, 4, 20, 30),
+        "u2",
+        {"photometric": "rgb", "extrasamples": [2], "planarconfig": "separate"},
     ),
     "volumetric tiles": (
         (2, 3, 20, 40),
@@ -251,7 +263,7 @@ def test_few_pages_are_kept(tmp_path, pages, monkeypatch):
     path = tmp_path / "in.tif"
     tifffile.imwrite(path, noise(40, 20, 30), compression="zlib", **PLAIN)
     for limit, kept in ((2**25, 4), (1300, 2), (1, 1)):
-        monkeypatch.setattr(stack, "_CACHED_BYTES", limit)
+        monkeypatch.setattr(planes_module, "_CACHED_BYTES", limit)
         with io.open_stack(path) as picture:
             for t in range(40):
                 picture.data[t]
@@ -278,6 +290,92 @@ def test_noise_is_estimated_from_few_pages(tmp_path, pages, kind):
     with io.open_stack(path) as picture:
         assert estimate_sigma(picture.data, picture.filter_axes) == expected
     assert 1 <= len(pages) <= 3 * 8
+
+
+@pytest.mark.parametrize("kind", ["channels last", "Y and X apart"])
+def test_frames_of_other_axes(tmp_path, pages, kind):
+    path = tmp_path / "in.tif"
+    shape, dtype, options = FILES[kind]
+    stored = noise(*shape, dtype=dtype)
+    tifffile.imwrite(path, stored, **options)
+    with io.open_stack(path) as picture:
+        np.testing.assert_array_equal(picture.data[1, :, 1], stored[1, :, 1])
+        np.testing.assert_array_equal(picture.data[1, ..., 1], stored[1, ..., 1])
+        assert len(pages) == 1
+
+
+BY_PLANE = {
+    "plain": True,
+    "one page": False,  # a part of it cannot be read
+    "one compressed page": False,
+    "strips": True,
+    "tiles": True,
+    "ImageJ, one page": True,
+    "ImageJ, deflate": True,
+    "OME": True,
+    "OME, planar colours": True,
+    "channels last": True,
+    "Y and X apart": True,
+    "Y before all": False,
+    "volumetric tiles": True,
+    "alpha, deflate": True,
+    "alpha, planar": True,
+}
+
+
+@pytest.mark.parametrize("kind", BY_PLANE)
+def test_whether_planes_can_be_read_apart(tmp_path, pages, kind):
+    path = tmp_path / "in.tif"
+    shape, dtype, options = FILES[kind]
+    tifffile.imwrite(path, noise(*shape, dtype=dtype), **options)
+    with io.open_stack(path) as picture:
+        planes, axes = picture.data, picture.axes
+        y, x = axes.index("Y"), axes.index("X")
+        assert planes.reads_by_plane(y, x) == planes.reads_by_plane(x, y) == BY_PLANE[kind]
+        if y > 0:  # then a plane of the first axis and X goes through all of the file
+            assert not planes.reads_by_plane(0, x)
+        assert pages == []
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FILES if kind.startswith("alpha")])
+def test_pixels_without_alpha(tmp_path, kind):
+    path = tmp_path / "in.tif"
+    shape, dtype, options = FILES[kind]
+    tifffile.imwrite(path, noise(*shape, dtype=dtype), **options)
+    with io.open_stack(path) as picture:
+        whole = picture.loaded()
+        expected = whole.data[picture.colours]
+        np.testing.assert_array_equal(whole.pixels, expected)
+        assert np.shares_memory(whole.pixels, whole.data)
+        assert expected.shape[picture.axes.index("S")] == 3
+        pixels = picture.pixels
+        for name in ("shape", "dtype", "ndim", "size"):
+            assert getattr(pixels, name) == getattr(expected, name)
+        ends = [(None, None, -1), (1, None, -1), (-10, None, -1), (None, 1, -1), (9, None), (-1, 9)]
+        edges = [(slice(None),) * k + (slice(*each),) for k in (1, 3) for each in ends]
+        edges += [(..., -1), (..., 2)]
+        for index in (*edges, *INDICES):
+            try:
+                wanted = expected[index]
+            except IndexError:
+                with pytest.raises(IndexError):
+                    pixels[index]
+            else:
+                np.testing.assert_array_equal(pixels[index], wanted)
+        with pytest.raises(IndexError):
+            pixels[tuple(3 if a == "S" else 0 for a in picture.axes)]
+
+
+@pytest.mark.parametrize("kind", ["plain", "colours 1"])
+def test_pixels_where_there_is_no_alpha(tmp_path, kind):
+    path = tmp_path / "in.tif"
+    shape, dtype, options = FILES[kind]
+    tifffile.imwrite(path, noise(*shape, dtype=dtype), **options)
+    with io.open_stack(path) as picture:
+        assert picture.pixels is picture.data
+        whole = picture.loaded()
+        assert whole.pixels is whole.data
+        same(whole, picture)
 
 
 def test_set_of_files(tmp_path, pages):
@@ -329,7 +427,7 @@ def test_image_that_is_scaled_is_read_as_a_whole(tmp_path, dtype):
         series = tif.series[0]
         series.transform = lambda pixels: pixels * factor
         series.dtype = np.dtype(dtype)
-        planes = stack.Planes(series, path, signed16=False)
+        planes = io.Planes(series, path, signed16=False)
         np.testing.assert_array_equal(planes[1], noise(3, 20, 30)[1] * factor)
         assert planes.dtype == planes[1].dtype == dtype
 
@@ -340,7 +438,7 @@ def test_several_threads(tmp_path, monkeypatch, compression):
     path = tmp_path / "in.tif"
     stored = noise(20, 40, 50, dtype="uint16")
     tifffile.imwrite(path, stored, compression=compression, **PLAIN)
-    read, at_work, together, wrong = stack.Planes._read, [], [], []
+    read, at_work, together, wrong = io.Planes._read, [], [], []
 
     def slow(self, series, number):
         at_work.append(number)
@@ -356,7 +454,7 @@ def test_several_threads(tmp_path, monkeypatch, compression):
             if not np.array_equal(picture.data[t], stored[t]):
                 wrong.append(t)
 
-    monkeypatch.setattr(stack.Planes, "_read", slow)
+    monkeypatch.setattr(io.Planes, "_read", slow)
     with io.open_stack(path) as picture:
         run_together(work, 4)
     assert wrong == []
@@ -614,175 +712,3 @@ def test_failure_of_the_source_in_the_middle(tmp_path, compression):
             io.write(tmp_path / "out.tif", source, picture)
         assert caught.value is source.error
         assert os.listdir(tmp_path) == ["in.tif"]
-
-
-# --- the store ------------------------------------------------------------------------------------
-
-
-@pytest.fixture(params=["without a name", "with a name"])
-def named(request, monkeypatch):
-    """Files that have no name are not to be had everywhere."""
-    if request.param == "with a name":
-        monkeypatch.setattr(tempfile, "_O_TMPFILE_WORKS", False, raising=False)
-
-
-@pytest.mark.parametrize("axes_of_plane", [0, 1, 2, 3, 4, 7])
-def test_store_is_an_array(tmp_path, named, axes_of_plane):
-    shape = (4, 3, 5, 6)
-    expected = np.zeros(shape, "int16")
-    rng = np.random.default_rng(0)
-    with io.PlaneStore(shape, "int16", tmp_path, axes_of_plane=axes_of_plane) as store:
-        assert (store.shape, store.dtype, store.ndim) == (shape, np.dtype("int16"), 4)
-        assert (store.size, store.nbytes, len(store)) == (360, 720, 4)
-        for index in (*rng.permutation(4).tolist(), *INDICES):
-            values = rng.integers(-900, 900, expected[index].shape)
-            store[index] = values
-            expected[index] = values
-            np.testing.assert_array_equal(store, expected)
-            np.testing.assert_array_equal(store[index], expected[index])
-        store[1:3] = 7.75
-        expected[1:3] = 7.75
-        store[0, ..., 1] = np.arange(5)
-        expected[0, ..., 1] = np.arange(5)
-        np.testing.assert_array_equal(store, expected)
-        with pytest.raises(IndexError):
-            store[4] = 0
-        with pytest.raises(ValueError, match="broadcast"):
-            store[0] = np.zeros((5, 7))
-    assert os.listdir(tmp_path) == []
-
-
-def test_store_of_channels_one_by_one(tmp_path):
-    image = noise(3, 20, 30, 3)
-    with io.PlaneStore(image.shape, image.dtype, tmp_path, axes_of_plane=3) as store:
-        for channel, t in product((2, 0, 1), (1, 2, 0)):
-            store[t, ..., channel] = image[t, ..., channel]
-        np.testing.assert_array_equal(store, image)
-        for channel in range(3):
-            store[..., channel] = image[..., channel] + 1
-        np.testing.assert_array_equal(store[1:], image[1:] + 1)
-
-
-def test_store_of_other_byte_order_and_memory_layout(tmp_path):
-    image = noise(3, 20, 30, dtype="uint16")
-    with io.PlaneStore(image.shape, ">u2", tmp_path) as store:
-        assert store.dtype.isnative
-        store[0] = image[0].astype(">u2")
-        store[1:] = image.transpose(0, 2, 1).copy().transpose(0, 2, 1)[1:]
-        np.testing.assert_array_equal(store, image)
-
-
-def test_store_leaves_nothing(tmp_path, named):
-    for error in (KeyboardInterrupt, ValueError, None):
-        try:
-            with io.PlaneStore((3, 20, 30), "u2", tmp_path) as store:
-                store[1] = 5
-                if os.name == "posix":
-                    assert os.listdir(tmp_path) == []
-                if error:
-                    raise error
-        except (KeyboardInterrupt, ValueError):
-            pass
-        assert os.listdir(tmp_path) == []
-        with pytest.raises(ValueError, match="closed"):
-            store[1]
-
-
-class Full:
-    """A file on a disk that gets full."""
-
-    def __init__(self, file, room: int) -> None:
-        self.file, self.room = file, room
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.file.close()
-
-    def __getattr__(self, name):
-        return getattr(self.file, name)
-
-    def write(self, data) -> int:
-        if not self.room:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        count = self.file.write(data[: self.room])
-        self.room -= count
-        return count
-
-    def readinto(self, buffer) -> int:
-        return self.file.readinto(buffer[:100])  # as the system may do
-
-
-def test_disk_that_gets_full(tmp_path, named, monkeypatch):
-    make = tempfile.TemporaryFile
-    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **o: Full(make(**o), room=1500))
-    with io.PlaneStore((3, 20, 30), "u1", tmp_path) as store:
-        store[1] = store[2] = 5
-        assert (store[1:] == 5).all()  # read in pieces
-        with pytest.raises(OutputError, match=r"temporary file .*No space left on device\.$"):
-            store[0] = 5
-    assert os.listdir(tmp_path) == []
-
-
-def test_disk_that_is_too_small_from_the_start(tmp_path, named, monkeypatch):
-    make = tempfile.TemporaryFile
-
-    def truncate(size):
-        raise OSError(errno.EFBIG, "File too large")
-
-    def without_room(**options):
-        file = Full(make(**options), room=0)
-        file.truncate = truncate
-        made.append(file)
-        return file
-
-    made = []
-    monkeypatch.setattr(tempfile, "TemporaryFile", without_room)
-    with pytest.raises(OutputError, match="File too large"), io.PlaneStore((3, 4), "u1", tmp_path):
-        pass
-    assert made[0].file.closed
-    assert os.listdir(tmp_path) == []
-
-
-def test_folder_that_is_not_there(tmp_path):
-    with (
-        pytest.raises(OutputError, match=r"none cannot be used: No such file or directory\.$"),
-        io.PlaneStore((3, 20, 30), "u2", tmp_path / "none"),
-    ):
-        pass
-
-
-def test_file_that_lost_its_end(tmp_path):
-    with io.PlaneStore((3, 20, 30), "u2", tmp_path) as store:
-        store._file.truncate(3000)
-        with pytest.raises(OutputError, match="shorter than what was written"):
-            store[2]
-
-
-def test_threads_that_set_channels_of_one_plane(tmp_path, monkeypatch):
-    image = noise(10, 20, 30, 4)
-    write = io.PlaneStore._write
-
-    def late(self, number, block):
-        time.sleep(0.001)  # after it was read
-        write(self, number, block)
-
-    monkeypatch.setattr(io.PlaneStore, "_write", late)
-    with io.PlaneStore(image.shape, image.dtype, tmp_path, axes_of_plane=3) as store:
-
-        def work(channel: int) -> None:
-            for t in range(10):
-                store[t, ..., channel] = image[t, ..., channel]
-
-        run_together(work, 4)
-        np.testing.assert_array_equal(store, image)
-
-
-def test_large_offsets(tmp_path):
-    """Beyond 4 GB, in a file of holes."""
-    with io.PlaneStore((5000, 1000, 1000), "u1", tmp_path) as store:
-        store[4999, 999] = 3
-        store[0] = 1
-        assert store[4999, 999, 999] == 3
-        assert not store[4998].any()

@@ -1,0 +1,139 @@
+"""The noise of images: measured by ``gpu-denoise estimate``, or as the filters are told of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from napari_gpu_denoise import errors
+from napari_gpu_denoise.cli.failures import complain, exit_code
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from napari_gpu_denoise.io import Picture
+    from napari_gpu_denoise.noise.noise_estimate import NoiseEstimate
+
+HELD = 24  # planes of a channel that an estimate may hold at once: so few are as well read whole
+
+
+def estimate(args: argparse.Namespace) -> int:
+    """Measure the noise of each input."""
+    from napari_gpu_denoise.batch import find_files
+
+    codes, found = [], []
+    for path in find_files(args.inputs):
+        try:
+            picture, measured, planes = _measure(path, args.axes, args.model)
+        except errors.DenoiseError as error:
+            codes.append(exit_code(error))  # and no more of it: its traceback holds the pixels
+            text = str(error)
+            complain(text if str(path) in text else f"{path}: {text}")
+            continue
+        axes = picture.filter_axes if args.axes is None else args.axes
+        record = {"input": str(path), "axes": axes, **measured.as_dict()}
+        found.append({**record, "total_planes": planes})
+        if not args.json:
+            shape = " x ".join(map(str, picture.data.shape))
+            print(f"{path} ({axes}, {shape}, {picture.data.dtype})")
+            print(f"  read        {measured.planes} of {planes} plane{'s' * (planes != 1)}")
+            for line in measured.summary().splitlines():
+                print(f"  {line}")
+            for note in picture.notes:
+                print(f"  note        {note}")
+    if args.json:
+        print(json.dumps(found, indent=2))
+    return codes[0] if codes else 0
+
+
+def _measure(path: Path, axes: str | None, model: str) -> tuple[Picture, NoiseEstimate, int]:
+    """Return a file's description, closed, the noise, and of how many planes some were read."""
+    from napari_gpu_denoise import io
+    from napari_gpu_denoise.axes import check_numbers
+    from napari_gpu_denoise.noise.estimate import estimate_noise
+
+    with io.open_stack(path) as picture:
+        check_numbers(picture.data)
+        axes = picture.filter_axes if axes is None else axes
+        held = picture if is_sampled(picture, axes) else picture.loaded()
+        found = estimate_noise(held.pixels, axes, model)
+    return picture, found, _planes(held.pixels.shape, found.axes)
+
+
+def is_sampled(picture: Picture, axes: str) -> bool:
+    """Whether only those planes of a file are to be read that an estimate looks at.
+
+    So it is for large files, by a limit that is the same on every machine, so that results are.
+
+    Parameters
+    ----------
+    picture : Picture
+        As `open_stack` yields it.
+    axes : str
+        Of `picture.pixels`.
+
+    Raises
+    ------
+    AxesError
+        If they do not fit.
+    """
+    from napari_gpu_denoise.axes import channel_axis, check_axes
+    from napari_gpu_denoise.stacks import STREAMED_BYTES
+
+    shape = picture.pixels.shape
+    names = check_axes(axes, shape)
+    channel = channel_axis(names)
+    planes = _planes(shape, names) // (1 if channel is None else shape[channel])
+    large = picture.data.nbytes >= STREAMED_BYTES and planes > HELD
+    # Where the planes meant are not those of the file, each would take a reading of all of it.
+    return large and picture.data.reads_by_plane(names.index("Y"), names.index("X"))
+
+
+def _planes(shape: tuple[int, ...], axes: str) -> int:
+    pairs = zip(shape, axes, strict=True)
+    return math.prod(length for length, letter in pairs if letter not in "YX")
+
+
+def sigma_map(path: str) -> Any:
+    """Return the noise at each pixel, (y, x)."""
+    from napari_gpu_denoise import io
+
+    picture = io.read(path)
+    shape = zip(picture.axes, picture.data.shape, strict=True)
+    values = picture.data[tuple(0 if a not in "YX" and n == 1 else slice(None) for a, n in shape)]
+    if values.ndim != 2:
+        raise errors.SigmaError(
+            f"{path} holds {values.shape} pixels ({picture.axes}): a map of sigma is one image, as "
+            "high and wide as the inputs."
+        )
+    return values
+
+
+def named_noise(said: str) -> Any:
+    """Return the noise that was named: a model's name, or the first estimate in a file."""
+    from napari_gpu_denoise.noise_choice import CHOICES
+
+    if said in CHOICES:
+        return said
+    from napari_gpu_denoise.noise.estimate import NoiseEstimate
+
+    try:
+        with open(said, encoding="utf-8") as file:
+            held = json.load(file)
+    except OSError as error:
+        raise errors.FileError(
+            f"--noise {said} is neither {', '.join(CHOICES)} nor a file that can be read: "
+            f"{error.strerror or error}."
+        ) from error
+    except ValueError as error:
+        raise errors.FileError(
+            f"{said} is not JSON: give what 'gpu-denoise estimate --json' printed."
+        ) from error
+    first = held[0] if isinstance(held, list) and held else held
+    if not isinstance(first, dict):
+        raise errors.FileError(
+            f"{said} holds no estimate: give what 'gpu-denoise estimate --json' printed."
+        )
+    return NoiseEstimate.from_dict(first)
