@@ -15,6 +15,9 @@ import numpy as np
 from napari_gpu_denoise.axes import Levels, arrange
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.frame_flow import FrameFlow
+from napari_gpu_denoise.frame_notes import FrameNote
+from napari_gpu_denoise.frame_sizes import frames_at_once
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.opencl.program import session
@@ -24,7 +27,7 @@ from napari_gpu_denoise.run import denoise
 from napari_gpu_denoise.sigma import FrameSigma
 from napari_gpu_denoise.tile_sizes import tile_pixels, tile_yield
 from napari_gpu_denoise.tiles import Span, Tile, split
-from napari_gpu_denoise.video import FrameFlow, FrameNote, frames_at_once, over_time
+from napari_gpu_denoise.video import over_time
 
 SIGMA = 20.0
 _FRAMES = 16

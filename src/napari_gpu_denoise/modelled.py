@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.axes import Levels
+from napari_gpu_denoise.frame_notes import FrameNote
 from napari_gpu_denoise.noise import tables
 from napari_gpu_denoise.noise.models import NoiseModel, PoissonGaussian, Rician, Speckle
 from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.value_grid import value_grid, values_together
 from napari_gpu_denoise.pipeline import Filter, TileSigma, yields_map
 from napari_gpu_denoise.sigma import from_zero
 from napari_gpu_denoise.tiles import Tile
-from napari_gpu_denoise.transfer import Launches, value_grid, values_together
-from napari_gpu_denoise.video import FrameNote
+from napari_gpu_denoise.transfer import Launches
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,8 @@ from napari_gpu_denoise.axes import Frames, Levels, is_plain
 from napari_gpu_denoise.bands import in_bands
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.value_grid import value_grid, values_together
 from napari_gpu_denoise.tiles import Tile
-
-# What a work-item converts on a CPU, as a loop of vectors, and how many make a group on a GPU.
-_RUN = 4096
-_GROUP = 128
 
 # Most pixels that are converted on the host at once, for what is in between to stay in the cache.
 _CONVERTED = 1 << 20
@@ -262,19 +259,6 @@ def _constants(dtype: np.dtype, device: Device) -> dict[str, int]:
         "SIGNED": int(dtype.kind == "i"),
         "VALUES": values_together(device),
     }
-
-
-def values_together(device: Device) -> int:
-    """Return how many neighbours a work-item is given, for kernels that look at single values."""
-    return _RUN if device.float_lanes > 1 else 1
-
-
-def value_grid(count: int, device: Device) -> tuple[tuple[int], tuple[int]]:
-    """Return the work-items for `count` values, and those of a group."""
-    if device.float_lanes > 1:
-        return (-(-count // _RUN),), (1,)
-    group = min(_GROUP, device.max_group)
-    return (-(-count // group) * group,), (group,)
 
 
 def _pinned(arena: Arena, name: str, shape: tuple[int, ...], dtype: np.dtype, queue) -> np.ndarray:

@@ -21,10 +21,12 @@ from cases import pictures  # puts the folder of the tests on the path
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.filters.patch_search import Variant
 from napari_gpu_denoise.filters.vbm3d_plan import Plan
+from napari_gpu_denoise.frame_flow import FrameFlow
+from napari_gpu_denoise.frame_notes import FrameNote
+from napari_gpu_denoise.frame_sizes import frames_at_once
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.tiles import Span, Tile
-from napari_gpu_denoise.video import FrameFlow, FrameNote, frames_at_once
 from scenes import scene
 
 SIGMA = 20.0

@@ -17,7 +17,7 @@ from napari_gpu_denoise.flicker import (
     block_pixels,
     brightness_change,
 )
-from napari_gpu_denoise.video import FrameNote
+from napari_gpu_denoise.frame_notes import FrameNote
 from scenes import scene
 
 SHAPE = (96, 128)

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from itertools import product
 
-import dask.array as da
 import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
 from filters.slow_isoline import slow
-from napari_gpu_denoise.axes import Levels, arrange
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters import isoline_plan
 from napari_gpu_denoise.filters.isoline import Isoline
-from napari_gpu_denoise.opencl.memory import borrow
-from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.pipeline import Pipeline
-from napari_gpu_denoise.sigma import FrameSigma
-from napari_gpu_denoise.tile_sizes import bytes_per_pixel
-from napari_gpu_denoise.tiles import Span, Tile, split_span
 from reference import isoline as literal
 from reference import isoline_soft as reference
 from scenes import noisy, psnr, scene
@@ -213,7 +203,7 @@ def test_the_profile_of_the_paper_is_the_paper(device):
     np.testing.assert_array_equal(gd.isoline(image, 3.0, profile="paper", device=device), out)
 
 
-# Shapes, tiles
+# Shapes, planes
 
 
 @pytest.mark.parametrize(
@@ -232,99 +222,6 @@ def test_images_smaller_than_an_isoline(device, shape, changes):
     else:
         # Mirrored over and over, directions repeat: equal ones may be told apart by a rounding.
         assert np.mean(np.abs(out - expected) > 1e-3) <= 0.1
-
-
-def cut(image, settings: Isoline, sigma, device, size: int) -> np.ndarray:
-    """Filter in tiles of less than `size` x `size` pixels, of which some begin at odd ones."""
-    out = np.empty_like(image)
-    source, target = (arrange(a, "YX") for a in (image, out))
-    reach, frames = settings.reach, [Span.whole(1), Span.whole(1)]
-    rows, columns = (
-        list(split_span(Span.whole(n), size, each))
-        for n, each in zip(image.shape, (reach.y, reach.x), strict=True)
-    )
-    for spans in (rows, columns):
-        assert {span.start % 2 for span in spans} == {0, 1}
-    tiles = [Tile(0, *frames, *places) for places in product(rows, columns)]
-    chosen, spread = session(device), FrameSigma.of(sigma, image.shape, "YX")
-    with borrow(chosen) as arena:
-        pipeline = Pipeline(chosen, arena, settings)
-        assert list(pipeline.run(tiles, source, target, Levels.of(image), spread))[-1] == len(tiles)
-        pipeline.drain()
-    return out
-
-
-TILED = [
-    {},
-    {"pixels": 15, "length": 3, "staircase": 5},
-    {"staircase": 0},
-    {**PAPER},
-    {"pixels": 5, "choice": "hard", "thickness": 3},
-    {"pixels": 6, "length": 3, "staircase": 3, "method": "pi-ld"},
-    {"show": "classes"},
-    {"show": "directions"},
-    {"show": "directions", "choice": "hard"},
-    {"criterion": "multiplicative", "looks": 0.5, "pixels": 5, "staircase": 3},
-]
-
-
-@pytest.mark.parametrize("is_map", [False, True])
-@pytest.mark.parametrize("changes", TILED, ids=str)
-def test_tiles_that_begin_anywhere_are_parts_of_the_whole(device, changes, is_map):
-    settings, image = Isoline(**changes), noisy(83, 91, sigma=SIGMA)
-    if settings.criterion == "multiplicative":
-        # Dark pixels count as more than they are, which those around tell.
-        image *= np.random.default_rng(1).gamma(0.5, 2, image.shape).astype(np.float32)
-    sigma = SIGMA
-    if is_map:
-        sigma = 5 + 30 * np.random.default_rng(0).random(image.shape)
-    whole = gd.denoise(image, settings, sigma, device=device).image
-    for size in (29, 24):
-        np.testing.assert_array_equal(cut(image, settings, sigma, device, size), whole)
-
-
-def test_the_smallest_memory_and_chunks_give_the_whole(device):
-    settings, image = Isoline(pixels=5, staircase=3), noisy(151, 153, sigma=SIGMA)
-    whole = gd.denoise(image, settings, SIGMA, device=device).image
-    totals = []
-    limit = int(4100 * bytes_per_pixel(settings, False))
-    options = {"device": device, "progress": lambda done, total: totals.append(total)}
-    tiled = gd.denoise(image, settings, SIGMA, memory_limit=limit, **options).image
-    np.testing.assert_array_equal(tiled, whole)
-    assert totals[-1] > 10
-    chunks = ((70, 1, 80), (51, 51, 51))
-    lazy = gd.denoise_lazy(da.from_array(image, chunks=chunks), settings, SIGMA, device=device)
-    np.testing.assert_array_equal(lazy.compute(), whole)
-
-
-@pytest.mark.parametrize("changes", [{}, {**PAPER}, {"method": "pi-ld", "pixels": 10}], ids=str)
-def test_work_groups_of_a_gpu_give_the_same(device, monkeypatch, changes):
-    """Groups of 32 x 8 reach beyond what is wanted: what they find there goes nowhere."""
-    image, settings = noisy(3, 43, 37, sigma=SIGMA), Isoline(**changes)
-    expected = gd.denoise(image, settings, SIGMA, device=device).image
-    groups = []
-    kept = isoline_plan.Plan.__init__
-
-    def begin(plan, *given):
-        kept(plan, *given)
-        plan._alone = False
-        groups.append(plan)
-
-    monkeypatch.setattr(isoline_plan.Plan, "__init__", begin)
-    out = gd.denoise(image, settings, SIGMA, device=device).image
-    assert groups
-    assert groups[0].grid(33, 9, 1) == ((64, 16, 1), (32, 8, 1))
-    np.testing.assert_array_equal(out, expected)
-
-
-@pytest.mark.parametrize("changes", [{}, {**PAPER}, {"method": "pi-ld"}], ids=str)
-def test_repeated_runs_are_bitwise_equal(device, changes):
-    image = noisy(2, 3, 43, 47, sigma=SIGMA)
-    first = run(image, device=device, **changes)
-    for _ in range(3):
-        assert run(image, device=device, **changes).tobytes() == first.tobytes()
-    for plane, one in zip(image.reshape(-1, 43, 47), first.reshape(-1, 43, 47), strict=True):
-        np.testing.assert_array_equal(run(plane, device=device, **changes), one)
 
 
 def test_sigma_of_each_plane_is_that_of_the_reference(device):

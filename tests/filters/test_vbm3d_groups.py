@@ -33,7 +33,7 @@ from napari_gpu_denoise.filters.frame_links import FrameLinks
 from napari_gpu_denoise.filters.group_settings import STACK_TRANSFORMS, TRANSFORMS
 from napari_gpu_denoise.filters.predictive_search import VideoSearch
 from napari_gpu_denoise.filters.vbm3d import VBM3D
-from napari_gpu_denoise.video import note_frame
+from napari_gpu_denoise.frame_notes import note_frame
 from reference import vbm3d as reference
 from reference.video_matching import Link
 from scenes import noisy, scene

@@ -7,25 +7,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from napari_gpu_denoise.axes import channel_axis
 from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.filters import pass_fields
 from napari_gpu_denoise.filters.bm3d_plan import Plan
 from napari_gpu_denoise.filters.call import denoised
+from napari_gpu_denoise.filters.channel_settings import settled_channels
 from napari_gpu_denoise.filters.correlated_bm3d import CorrelatedBM3D
-from napari_gpu_denoise.filters.group_settings import (
-    PATCH,
-    STACK_TRANSFORMS,
-    TRANSFORMS,
-    GroupSettings,
-)
+from napari_gpu_denoise.filters.group_settings import PATCH, GroupSettings
+from napari_gpu_denoise.filters.pass_fields import BASIC, FINAL
 from napari_gpu_denoise.filters.patch_search import SearchSettings
 from napari_gpu_denoise.filters.settings import Settings, setting
 from napari_gpu_denoise.noise.models import Correlated
 from napari_gpu_denoise.noise.noise_model import NoiseModel
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.tiles import Reach
-
-GROUPS = (1, 2, 4, 8, 16, 32)
 
 # Step of the reference patches that matches are smoothed with.
 PREFILTER_STEP = 2
@@ -49,62 +44,6 @@ def _step(default: int, of: str):
 def _window(default: int, of: str):
     help = f"Full width of the search window {of} (odd)"
     return setting(default, help, bounds=(1, 63), unit="pixels", advanced=True)
-
-
-def _neighbours(default: int, of: str):
-    return setting(
-        default, f"Most patches in a group {of}", choices=GROUPS, unit="patches", advanced=True
-    )
-
-
-def _transform(default: str, of: str):
-    return setting(default, f"Transform of a patch {of}", choices=TRANSFORMS, advanced=True)
-
-
-def _stack(default: str, of: str):
-    help = f"Transform along the stack of patches {of}"
-    return setting(default, help, choices=STACK_TRANSFORMS, advanced=True)
-
-
-def _similar(default: float, of: str):
-    return setting(
-        default,
-        f"Largest mean squared difference of patches in a group {of}",
-        bounds=(0.0, 1000.0),
-        unit="sigma squared",
-        advanced=True,
-    )
-
-
-_BASIC, _FINAL = "in the first pass", "in the second pass"
-
-
-def settled_channels(settings, names: str, shape: tuple[int, ...]) -> str:
-    """Return how the channels of an array are filtered: ``channels`` with ``"auto"`` decided.
-
-    Raises
-    ------
-    SettingsError
-        If its channels do not fit the settings.
-    """
-    axis = channel_axis(names)
-    count = 1 if axis is None else shape[axis]
-    channels = settings.channels
-    if channels == "auto":
-        channels = "opponent" if count == 3 and names[axis] == "S" else "separate"
-    if channels == "opponent" and count != 3:
-        raise SettingsError(
-            f"channels='opponent' needs three channels, red, green and blue, but there are "
-            f"{count}: use channels='joint' or 'separate'."
-        )
-    if channels == "joint" and count == 1:
-        channels = "separate"
-    if channels == "joint" and settings.guide >= count:
-        raise SettingsError(
-            f"guide={settings.guide} is not one of the {count} channels: choose from 0 to "
-            f"{count - 1}, or -1 for all."
-        )
-    return channels
 
 
 @dataclass(frozen=True)
@@ -162,18 +101,18 @@ class BM3D(Settings):
         bounds=(-1, 1000),
         advanced=True,
     )
-    step_basic: int = _step(3, _BASIC)
-    step_final: int = _step(3, _FINAL)
-    window_basic: int = _window(39, _BASIC)
-    window_final: int = _window(39, _FINAL)
-    neighbours_basic: int = _neighbours(16, _BASIC)
-    neighbours_final: int = _neighbours(32, _FINAL)
-    transform_basic: str = _transform("bior1.5", _BASIC)
-    transform_final: str = _transform("dct", _FINAL)
-    stack_basic: str = _stack("haar", _BASIC)
-    stack_final: str = _stack("haar", _FINAL)
-    similar_basic: float = _similar(25.0, _BASIC)
-    similar_final: float = _similar(16.0, _FINAL)
+    step_basic: int = _step(3, BASIC)
+    step_final: int = _step(3, FINAL)
+    window_basic: int = _window(39, BASIC)
+    window_final: int = _window(39, FINAL)
+    neighbours_basic: int = pass_fields.neighbours(16, BASIC)
+    neighbours_final: int = pass_fields.neighbours(32, FINAL)
+    transform_basic: str = pass_fields.transform("bior1.5", BASIC)
+    transform_final: str = pass_fields.transform("dct", FINAL)
+    stack_basic: str = pass_fields.stack("haar", BASIC)
+    stack_final: str = pass_fields.stack("haar", FINAL)
+    similar_basic: float = pass_fields.similar(25.0, BASIC)
+    similar_final: float = pass_fields.similar(16.0, FINAL)
     kaiser: float = setting(
         2.0,
         "Beta of the Kaiser window that estimates are joined with",

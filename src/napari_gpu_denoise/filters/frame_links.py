@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from napari_gpu_denoise.flicker import Change, brightness_change
-from napari_gpu_denoise.video import FrameNote
+from napari_gpu_denoise.frame_notes import FrameNote
 
 
 class FrameLinks:

@@ -8,10 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.bm3d import settled_channels
 from napari_gpu_denoise.filters.call import denoised
+from napari_gpu_denoise.filters.channel_settings import settled_channels
+from napari_gpu_denoise.filters.isoline_margins import Margins
 from napari_gpu_denoise.filters.isoline_patterns import DIRECTIONS
-from napari_gpu_denoise.filters.isoline_plan import Margins, Plan
+from napari_gpu_denoise.filters.isoline_plan import Plan
 from napari_gpu_denoise.filters.settings import Settings, setting
 from napari_gpu_denoise.noise.models import NoiseModel, Speckle
 from napari_gpu_denoise.opencl.memory import Arena

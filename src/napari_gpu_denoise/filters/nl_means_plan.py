@@ -10,11 +10,11 @@ import numpy as np
 
 from napari_gpu_denoise.filters.frame_links import FrameLinks
 from napari_gpu_denoise.filters.patch_search import PatchSearch, SearchSettings, Variant
+from napari_gpu_denoise.frame_notes import FrameNote
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.pipeline import TileSigma
 from napari_gpu_denoise.tiles import Span, Tile
-from napari_gpu_denoise.video import FrameNote
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.filters.nl_means import NLMeans
@@ -150,7 +150,7 @@ class FramePlan(Plan):
         self.ahead = settings.frames_after
 
     def begin(self, tile: Tile, batch: int, first: int, start: int, variation: Any) -> None:
-        """Prepare for the frames of a video, or of a part of each; see `video.FramePlan`."""
+        """Prepare for the frames of a video, or of a part of each; see `frame_flow.FramePlan`."""
         settings = self.settings
         self._tile, self._variation = tile, variation
         self._first = self._known = first

@@ -9,22 +9,16 @@ import numpy as np
 
 from napari_gpu_denoise.axes import UNNAMED
 from napari_gpu_denoise.errors import AxesError, SettingsError
-from napari_gpu_denoise.filters.bm3d import GROUPS, settled_channels
+from napari_gpu_denoise.filters import pass_fields
 from napari_gpu_denoise.filters.call import denoised
-from napari_gpu_denoise.filters.group_settings import (
-    PATCH,
-    STACK_TRANSFORMS,
-    TRANSFORMS,
-    GroupSettings,
-)
+from napari_gpu_denoise.filters.channel_settings import settled_channels
+from napari_gpu_denoise.filters.group_settings import PATCH, GroupSettings
+from napari_gpu_denoise.filters.pass_fields import BASIC, FINAL
 from napari_gpu_denoise.filters.predictive_search import VideoSearch
 from napari_gpu_denoise.filters.settings import Settings, setting
 from napari_gpu_denoise.filters.vbm3d_plan import Plan
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.tiles import Reach
-
-_BASIC, _FINAL = "in the first pass", "in the second pass"
-
 
 # Without later frames a frame gets estimates from its own references alone: it takes more of them.
 _STEPS = {"basic": 6, "final": 4}
@@ -32,38 +26,13 @@ _STEPS_ALONE = {"basic": 2, "final": 3}
 
 
 def _step(of: str):
-    name = "basic" if of == _BASIC else "final"
+    name = "basic" if of == BASIC else "final"
     return setting(
         0,
         f"Spacing of the reference patches {of}; 1 is best and slowest, 0 is {_STEPS[name]}, or "
         f"{_STEPS_ALONE[name]} without later frames",
         bounds=(0, PATCH),
         unit="pixels",
-        advanced=True,
-    )
-
-
-def _neighbours(default: int, of: str):
-    return setting(
-        default, f"Most patches in a group {of}", choices=GROUPS, unit="patches", advanced=True
-    )
-
-
-def _transform(default: str, of: str):
-    return setting(default, f"Transform of a patch {of}", choices=TRANSFORMS, advanced=True)
-
-
-def _stack(default: str, of: str):
-    help = f"Transform along the stack of patches {of}"
-    return setting(default, help, choices=STACK_TRANSFORMS, advanced=True)
-
-
-def _similar(default: float, of: str):
-    return setting(
-        default,
-        f"Largest mean squared difference of patches in a group {of}",
-        bounds=(0.0, 1000.0),
-        unit="sigma squared",
         advanced=True,
     )
 
@@ -173,18 +142,18 @@ class VBM3D(Settings):
     per_frame: int = setting(
         2, "Most patches kept of each frame", bounds=(1, 8), unit="patches", advanced=True
     )
-    step_basic: int = _step(_BASIC)
-    step_final: int = _step(_FINAL)
-    neighbours_basic: int = _neighbours(8, _BASIC)
-    neighbours_final: int = _neighbours(8, _FINAL)
-    transform_basic: str = _transform("dct", _BASIC)
-    transform_final: str = _transform("dct", _FINAL)
-    stack_basic: str = _stack("haar", _BASIC)
-    stack_final: str = _stack("haar", _FINAL)
-    similar_basic: float = _similar(5.0, _BASIC)
-    similar_final: float = _similar(2.0, _FINAL)
-    still_basic: float = _still(0.12, _BASIC)
-    still_final: float = _still(0.02, _FINAL)
+    step_basic: int = _step(BASIC)
+    step_final: int = _step(FINAL)
+    neighbours_basic: int = pass_fields.neighbours(8, BASIC)
+    neighbours_final: int = pass_fields.neighbours(8, FINAL)
+    transform_basic: str = pass_fields.transform("dct", BASIC)
+    transform_final: str = pass_fields.transform("dct", FINAL)
+    stack_basic: str = pass_fields.stack("haar", BASIC)
+    stack_final: str = pass_fields.stack("haar", FINAL)
+    similar_basic: float = pass_fields.similar(5.0, BASIC)
+    similar_final: float = pass_fields.similar(2.0, FINAL)
+    still_basic: float = _still(0.12, BASIC)
+    still_final: float = _still(0.02, FINAL)
     kaiser: float = setting(
         2.0,
         "Beta of the Kaiser window that estimates are joined with",

@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from napari_gpu_denoise.filters.channel_mix import OPPONENT, ChannelMix
 from napari_gpu_denoise.filters.frame_links import FrameLinks, guide_levels
+from napari_gpu_denoise.filters.frame_rings import FrameRings
 from napari_gpu_denoise.filters.group_filter import Noisy, Pixels, spread
+from napari_gpu_denoise.filters.patches import Grid
 from napari_gpu_denoise.filters.predictive_search import RingShape, margin_of
 from napari_gpu_denoise.filters.video_pass import VideoPass
+from napari_gpu_denoise.frame_notes import FrameNote
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.tiles import Span, Tile
-from napari_gpu_denoise.video import FrameNote
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.filters.vbm3d import VBM3D
+
+
+@dataclass
+class _Progress:
+    """What a pass must yield for the next one, and how far it has come.
+
+    Attributes
+    ----------
+    yields : Tile
+        What is yielded of each frame.
+    grid : tuple of Grid
+        References along Y and X.
+    filtered, joined, cleared : int
+        Times of the next frame whose references are filtered, whose estimate is made, and whose
+        sums are set to 0.
+    """
+
+    yields: Tile
+    grid: tuple[Grid, Grid]
+    filtered: int
+    joined: int
+    cleared: int
 
 
 class Plan:
@@ -50,7 +74,9 @@ class Plan:
         self._mix = None
         if "C" in settings.joint:
             self._mix = ChannelMix(self._opponent, settings.guide, arena)
-        self._store = arena.kernel("vbm3d/store_frames", {})
+        # Whether an image of its own is searched: not the first channel of what is filtered.
+        self._guided = self._mix is not None and not self._opponent
+        self._last = list(self.passes)[-1]
 
     def begin(self, tile: Tile, batch: int, first: int, start: int, variation: Any = None) -> None:
         """Prepare for the frames of a video, or of a part of each.
@@ -71,29 +97,35 @@ class Plan:
         _, _, ny, nx = tile.source_shape
         search = self.passes[self._last].settings.search
         self._late = search.late
-        self._shape = RingShape(*self.settings.rings(batch), margin_of(search), ny, nx)
-        self._channels = tile.channels
+        shape = RingShape(*self.settings.rings(batch), margin_of(search), ny, nx)
+        self._rings = FrameRings(self.arena, shape, tile)
         self._known = first
-        # What each pass must yield for the next one, from the last to the first: pixels, and times
-        # from which references are filtered and frames joined.
-        self._yields, self._filtered, self._joined, self._cleared = {}, {}, {}, {}
+        self._progress: dict[str, _Progress] = {}
+        # From the last pass to the first: what each must yield for the next one.
         wanted, time = tile, start
-        for name in reversed(self.passes):
-            self._yields[name], self._joined[name] = wanted, max(time, first)
-            self._filtered[name] = max(time - after, first)
-            self._cleared[name] = max(self._filtered[name] - self._late, first)
-            wanted = spread(wanted, self.passes[name].settings.reach)
+        for name, one in reversed(self.passes.items()):
+            filtered = max(time - after, first)
+            self._progress[name] = _Progress(
+                wanted,
+                one.grid(wanted),
+                filtered,
+                joined=max(time, first),
+                cleared=max(filtered - self._late, first),
+            )
+            wanted = spread(wanted, one.settings.reach)
             time -= after + before
-        self._grids = {name: one.grid(self._yields[name]) for name, one in self.passes.items()}
-        matrix, guide, weighted = np.eye(tile.channels), np.eye(tile.channels)[0], False
+        self._links = FrameLinks((before, after), *self._channels_linked(tile.channels))
+
+    def _channels_linked(self, channels: int) -> tuple[np.ndarray, np.ndarray, bool]:
+        """Return what channels are filtered as, what they are matched by, and if by their noise."""
         if self._opponent:
-            matrix, guide = OPPONENT, OPPONENT[0]
-        elif self._mix is not None:
-            weighted = self.settings.guide < 0
-            guide = np.full(tile.channels, 1 / tile.channels)
-            if not weighted:
-                guide = np.eye(tile.channels)[self.settings.guide]
-        self._links = FrameLinks((before, after), matrix, guide, weighted)
+            return OPPONENT, OPPONENT[0], False
+        matrix = np.eye(channels)
+        if self._mix is None:
+            return matrix, matrix[0], False
+        if self.settings.guide < 0:
+            return matrix, np.full(channels, 1 / channels), True
+        return matrix, matrix[self.settings.guide], False
 
     def take(self, queue, frames, notes: list[FrameNote]) -> list[tuple[str, Any]]:
         """Enqueue the storing of the next frames, and what can be done with them.
@@ -121,7 +153,7 @@ class Plan:
         noisy = Noisy(Pixels(frames, whole), levels)
         if self._mix is not None:
             noisy = self._mix.begin(queue, noisy, launches)
-        self._keep(queue, "noisy", noisy, first, count, launches)
+        self._keep(queue, "noisy", noisy, first, launches)
         self._known += count
         self._advance(queue, None, launches)
         return launches
@@ -149,7 +181,7 @@ class Plan:
         if ended:
             self._advance(queue, start + count + self._late, launches)
         self._join(queue, self._last, start + count, out, launches)
-        oldest = self._filtered[self._last] - self.settings.frames_before - 1
+        oldest = self._progress[self._last].filtered - self.settings.frames_before - 1
         self._links.forget(min(oldest, start) - 1)
         return launches
 
@@ -157,53 +189,55 @@ class Plan:
         """Filter what can be; with a limit all frames are there, and it is not exceeded."""
         ended, have = limit is not None, self._known
         for name in self.passes:
+            at = self._progress[name]
             complete = ended and have == self._known
             stop = have if complete else have - self.settings.frames_after
             if name == self._last:
                 stop = stop if limit is None else min(stop, limit)
-            while self._filtered[name] < stop:
+            while at.filtered < stop:
                 self._filter_some(queue, name, stop, launches)
                 if name != self._last:
-                    done = self._filtered[name]
+                    done = at.filtered
                     ready = done if ended and done == self._known else done - self._late
                     self._join(queue, name, ready, None, launches)
-            have = self._joined[name]
+            have = at.joined
 
     def _filter_some(self, queue, name: str, last: int, launches: list) -> None:
         """Filter the groups of the next frames, no more than a batch and none from `last` on."""
-        one, shape = self.passes[name], self._shape
-        first = self._filtered[name]
+        one, at, rings = self.passes[name], self._progress[name], self._rings
+        first = at.filtered
         count = min(self._batch, last - first)
         if count <= 0:
             return
-        sums = self._sums(name)
-        self._clear(queue, name, first + count + self.settings.frames_after, launches)
+        # Sums of the frames that are reached for the first time.
+        reached = max(at.cleared, first + count + self.settings.frames_after)
+        rings.clear(queue, name, at.cleared, reached, launches)
+        at.cleared = reached
         links, guide_links = self._links.links(first, count)
         sent = self._sent(queue, f"{name} links", links, launches)
         searched_links = sent
         if self._mix is not None:
             searched_links = self._sent(queue, f"{name} guide links", guide_links, launches)
         searched = "noisy" if name == "basic" else "basic"
-        guide = f"{searched} guide ring" if self._guided else f"{searched} ring"
-        grid = self._grids[name]
+        guide = rings.guides(searched) if self._guided else rings.images(searched)
         found, more = one.search.enqueue(
-            queue, self._ring(guide), shape, first, count, grid, searched_links
+            queue, guide, rings.shape, first, count, at.grid, searched_links
         )
         launches += [(f"{name} {step}", event) for step, event in more]
-        images = (self._ring("noisy ring"),)
+        images = (rings.images("noisy"),)
         if name == "final":
-            images += (self._ring("basic ring"),)
+            images += (rings.images("basic"),)
         more = one.shrink(
-            *(queue, found, images, shape, self._filtering, first, count, grid),
-            *((sent, searched_links), sums, self._variation),
+            *(queue, found, images, rings.shape, self._tile.channels, first, count, at.grid),
+            *((sent, searched_links), rings.sums(name), self._variation),
         )
         launches += [(f"{name} {step}", event) for step, event in more]
-        self._filtered[name] = first + count
+        at.filtered = first + count
 
     def _join(self, queue, name: str, stop: int, out, launches: list) -> None:
         """Make the estimate of the next frames, and store it where it is the basic one."""
-        yields, source = self._yields[name], self._tile
-        first = self._joined[name]
+        at, rings, source = self._progress[name], self._rings, self._tile
+        yields, first = at.yields, at.joined
         count = stop - first
         if count <= 0:
             return
@@ -217,66 +251,33 @@ class Plan:
         mixed_back = out is not None and self._opponent
         made = out
         if out is None or mixed_back:
-            nbytes = 4 * self._filtering * count * region[2] * region[3]
+            nbytes = 4 * source.channels * count * region[2] * region[3]
             made = self.arena.buffer(f"{name} estimate", nbytes)
         more = self.passes[name].join(
-            *(queue, self._ring("noisy ring"), self._shape, self._filtering, first, count),
-            *(self._sums(name), levels, region, made),
+            *(queue, rings.images("noisy"), rings.shape, source.channels, first, count),
+            *(rings.sums(name), levels, region, made),
         )
         launches += [(f"{name} {step}", event) for step, event in more]
-        held = replace(yields, t=Span.whole(count), channels=self._filtering)
+        held = replace(yields, t=Span.whole(count))
         if mixed_back:
             self._mix.end(queue, Noisy(Pixels(made, held), levels), out, launches)
         elif out is None:
             weights = self._weights(queue, self._links.levels(first, count).T, launches)
-            image = Noisy(Pixels(made, held), weights)
-            self._keep(queue, "basic", image, first, count, launches)
-        self._joined[name] = stop
+            self._keep(queue, "basic", Noisy(Pixels(made, held), weights), first, launches)
+        at.joined = stop
 
-    def _keep(self, queue, name: str, image: Noisy, first: int, count: int, launches: list) -> None:
+    def _keep(self, queue, name: str, image: Noisy, first: int, launches: list) -> None:
         """Store frames in their ring, and what is searched of them."""
-        self._store_frames(queue, f"{name} ring", image.pixels, first, count, launches)
+        rings = self._rings
+        rings.store(queue, rings.images(name), image.pixels, first, launches)
         if self._guided:
             guide = self._mix.guide(queue, image, name, launches)
-            self._store_frames(queue, f"{name} guide ring", guide.pixels, first, count, launches)
+            rings.store(queue, rings.guides(name), guide.pixels, first, launches)
 
     def _weights(self, queue, sigmas, launches: list):
         """Return what channels are divided by in the image that is searched, frame by frame."""
         weights = np.array([guide_levels(sigma) for sigma in sigmas], np.float32).T
         return self._sent(queue, "weights of channels", np.ascontiguousarray(weights), launches)
-
-    def _store_frames(
-        self, queue, ring: str, pixels: Pixels, first: int, count: int, launches
-    ) -> None:
-        i32, shape, held = np.int32, self._shape, pixels.tile
-        down = shape.margin + held.y.start - self._tile.y.source_start
-        right = shape.margin + held.x.start - self._tile.x.source_start
-        launch = self._store(
-            queue,
-            (shape.pitch, shape.pny, held.channels * count),
-            None,
-            *(pixels.buffer, i32(count), i32(held.y.size), i32(held.x.size)),
-            *(self._ring(ring), i32(shape.images), i32(first % shape.images)),
-            *(i32(shape.pny), i32(shape.pitch), i32(down), i32(right)),
-        )
-        launches.append(("store", launch))
-
-    def _clear(self, queue, name: str, stop: int, launches: list) -> None:
-        """Set the sums of the frames that are reached for the first time to 0."""
-        import pyopencl as cl
-
-        shape, sums = self._shape, self._sums(name)
-        frame = 8 * shape.plane
-        t = self._cleared[name]
-        while t < stop:
-            slot = t % shape.sums
-            count = min(stop - t, shape.sums - slot)
-            for c in range(self._filtering):
-                offset = (c * shape.sums + slot) * frame
-                event = cl.enqueue_fill_buffer(queue, sums, np.int32(0), offset, count * frame)
-                launches.append(("clear", event))
-            t += count
-        self._cleared[name] = max(self._cleared[name], stop)
 
     def _sent(self, queue, name: str, array: np.ndarray, launches: list):
         """Copy a small array to the device; `launches` keeps it alive until it is there."""
@@ -288,25 +289,3 @@ class Plan:
         event = cl.enqueue_copy(queue, buffer, array, is_blocking=waits)
         launches.append(("tables", event))
         return buffer
-
-    def _ring(self, name: str):
-        channels = 1 if "guide" in name else self._filtering
-        return self.arena.buffer(name, 4 * channels * self._shape.images * self._shape.plane)
-
-    def _sums(self, name: str):
-        nbytes = 8 * self._filtering * self._shape.sums * self._shape.plane
-        return self.arena.buffer(f"{name} sums", nbytes)
-
-    @property
-    def _last(self) -> str:
-        return list(self.passes)[-1]
-
-    @property
-    def _filtering(self) -> int:
-        """Channels that are filtered."""
-        return self._channels
-
-    @property
-    def _guided(self) -> bool:
-        """Whether an image of its own is searched: not the first channel of what is filtered."""
-        return self._mix is not None and not self._opponent

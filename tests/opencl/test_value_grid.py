@@ -1,0 +1,24 @@
+"""Work-items for kernels that look at single values."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from napari_gpu_denoise.opencl.value_grid import value_grid, values_together
+
+
+@pytest.mark.parametrize("lanes", [1, 16])
+@pytest.mark.parametrize("count", [1, 127, 128, 4096, 4097, 1_000_003])
+def test_work_items_cover_all_values_and_no_more_than_a_group_besides(device, lanes, count):
+    chosen = dataclasses.replace(device, float_lanes=lanes, max_group=256)
+    (items,), (group,) = value_grid(count, chosen)
+    each = values_together(chosen)
+    assert items % group == 0
+    assert 0 <= items * each - count < group * each
+
+
+def test_groups_are_no_larger_than_a_device_can_have(device):
+    small = dataclasses.replace(device, float_lanes=1, max_group=64)
+    assert value_grid(100, small) == ((128,), (64,))
