@@ -162,7 +162,27 @@ def test_an_estimate_of_several_channels(viewer, open_panel, run, noisy):
     panel = open_panel()
     models = (Gaussian(10.0), Gaussian(5.0))
     panel.take_noise(layer, "CYX", estimate(models, sigma=(10.0, 5.0), axes="CYX"), "it")
-    assert panel.noise.caption.text() == "Gaussian, sigma 10, 5 (measured in it)"
+    assert panel.noise.caption.text() == "Gaussian, sigma 10 / 5 (measured in it)"
     run(panel)
     expected = runs.denoise(image, NLMeans(), (10.0, 5.0), axes="CYX").image
     np.testing.assert_array_equal(viewer.layers[-1].data, expected)
+
+
+def test_numbers_do_not_outlive_the_choice_they_belong_to(viewer, open_panel, run, qtbot, noisy):
+    viewer.add_image(np.stack([noisy, noisy // 2]), axis_labels=("c", "y", "x"))
+    panel = open_panel()
+    run(panel)
+    control = panel.noise
+    found = control.edit.text()
+    assert len(found.split(", ")) == 2 and control.edit.cursorPosition() == 0
+    assert control.caption.text() == f"Used: {found}"
+    control.choose("typed")  # to be changed by hand
+    assert control.edit.text() == found and control.sigma() is not None
+    control.choose("model")
+    assert control.edit.text() == ""
+    control.edit.clear()
+    qtbot.keyClicks(control.edit, "12, 7")
+    control.choose("one")
+    assert control.edit.text() == "" and control.caption.text() == ""
+    control.choose("typed")
+    assert control.sigma() == (12.0, 7.0)

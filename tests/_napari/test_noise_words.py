@@ -42,7 +42,7 @@ def test_parameters_with_units():
     )
     two = estimate((Gaussian(10), Gaussian(20)))
     assert words.parameters(two) == [("Sigma", "10.00 ± 0.10, 20.00 ± 0.10 grey levels")]
-    assert words.short(two) == "Gaussian, sigma 10, 20"
+    assert words.short(two) == "Gaussian, sigma 10 / 20"
     assert words.short(estimate((photons,))) == (
         "Poisson-Gaussian, gain 0.28, read noise 3.1, offset 14.7"
     )
@@ -90,3 +90,33 @@ def test_whether_noise_is_white():
     x, y = words.autocorrelation_series(found)
     assert (x.y[1], y.y[1], x.name, y.look) == (-0.001, 0.123, "along x", "dashes")
     assert words.whiteness(estimate()) == ""
+
+
+@pytest.mark.parametrize(
+    ("models", "sigma", "said"),
+    [
+        ((), (9.5, 7.25), "One sigma: 9.5 / 7.25"),
+        ((Gaussian(9.0),) * 3, (9.0,) * 3, "Gaussian noise, sigma 9"),
+        (
+            (PoissonGaussian(0.5, 0.0, 3.0), PoissonGaussian(0.25, 0.0, 0.0)),
+            (5.0, 4.0),
+            "Poisson-Gaussian noise, gain 0.5 / 0.25, offset 3 / 0",
+        ),
+        (
+            (Gaussian(9.0), Rician(4.0)),
+            (9.0, 4.0),
+            "Gaussian noise, sigma 9; Rician noise, sigma 4",
+        ),
+    ],
+)
+def test_what_a_run_used_in_one_line(models, sigma, said):
+    assert words.used(models, sigma) == said
+
+
+def test_nothing_is_said_of_noise_that_is_not_there():
+    spectrum = noise_spectrum(np.random.default_rng(0).normal(0, 5, (64, 64)))
+    found = estimate(sigma=(5.0,), spectra=(spectrum,))
+    assert words.whiteness(found).startswith("white")
+    assert len(words.autocorrelation_series(found)) == 2
+    none = dataclasses.replace(found, sigma=(0.0,))
+    assert words.whiteness(none) == "" and words.autocorrelation_series(none) == []

@@ -272,3 +272,20 @@ def test_device_chosen_is_used(viewer, open_panel, run, noisy):
     assert panel.choices().device == usable.index
     run(panel)
     assert viewer.layers[-1].metadata[METADATA_KEY]["device"] == str(usable)
+
+
+def test_another_filter_starts_from_the_image_not_from_a_result(
+    viewer, open_panel, run, noisy, open_noise
+):
+    viewer.add_image(noisy, name="cells")
+    viewer.add_image(noisy, name="cells 2")
+    first = open_panel("NL-means")
+    first.layer.choose(viewer.layers["cells 2"])
+    run(first)
+    result = viewer.layers[-1]
+    assert viewer.layers.selection.active is result
+    second = open_panel("BM3D")
+    assert second.layer.currentText() == "cells 2"
+    second.layer.choose(result)  # whoever wants that can have it
+    assert second.layer.currentText() == result.name
+    assert open_noise().layer.currentText() == result.name

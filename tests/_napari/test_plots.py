@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("qtpy", reason="Qt is not installed")
 pytest.importorskip("pyqtgraph", reason="pyqtgraph is not installed")
 
-from qtpy.QtGui import QColor
+from qtpy.QtGui import QColor, QPainter, QPicture
 
 from napari_gpu_denoise._napari.plots import COLOURS, Plot, Series
 
@@ -205,3 +205,31 @@ assert hooks == (sys.excepthook, threading.excepthook)
 print(pyqtgraph.Qt.QT_LIB)
 """
     assert fresh(script) == [qtpy.API_NAME]
+
+
+def test_ticks_of_a_plot_on_the_screen_are_the_values(plot, qtbot):
+    """pyqtgraph scales them by prefixes of the unit once the label can be seen."""
+    plot.show()
+    qtbot.waitExposed(plot)
+    plot.show_series([Series((1000.0, 1000.0002), (0, 1e-10))])
+    plot.show_series([Series((1000.0, 1000.0002), (0, 1e-10))])
+    ticks = [float(text) for text in texts(plot, "left")]
+    assert {0, 1e-10} <= set(ticks) and max(ticks) < 1e-9
+
+
+def test_long_ticks_leave_each_other_room(plot):
+    plot.show_series([Series((1000.0, 1000.0002), (0, 1))])
+    axis = plot.area.getAxis("bottom")
+    ((first, last),) = axis._tickLevels
+    assert 1000.0 < first[0] < 1000.0001 < last[0] < 1000.0002
+    for value, text in (first, last):
+        assert float(text) == pytest.approx(value, abs=2e-5)
+    plot.grab()
+    picture = QPicture()
+    painter = QPainter(picture)
+    *_, drawn = axis.generateDrawSpecs(painter)
+    painter.end()
+    boxes = [box for box, _, text in drawn if text in (first[1], last[1])]
+    assert len(boxes) == 2 and not boxes[0].intersects(boxes[1])
+    plot.show_series([Series((10.0, 20.0), (0, 1))])
+    assert axis._tickLevels is None

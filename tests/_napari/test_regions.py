@@ -111,7 +111,7 @@ def test_nothing_drawn(drawn):
 
 def test_a_rectangle_beside_the_image():
     drawn = Shapes([rectangle(25, 3, 40, 9)])
-    with pytest.raises(LayerError, match="no pixel of 'cells' in it along Y"):
+    with pytest.raises(LayerError, match="holds no pixel of 'cells' along Y"):
         in_rectangle(Image(ARRAY, name="cells"), "TCYX", dims_at(0, 0, 0, 0), None, drawn)
 
 
@@ -142,3 +142,15 @@ def test_a_view_that_is_no_plane(dims):
 def test_sliders_beyond_the_layer():
     with pytest.raises(LayerError, match="nothing at the viewer's sliders"):
         in_view(Image(ARRAY), "TCYX", dims_at(8, 0, 0, 0), None)
+
+
+def test_more_than_was_drawn_is_told():
+    layer, here = Image(ARRAY), dims_at(1, 0, 0, 0)
+    upright = Shapes([rectangle(2, 3, 8, 9)])
+    assert in_rectangle(layer, "TCYX", here, None, upright).said == "rows 2 to 8, columns 3 to 9"
+    turned = Shapes([np.array([[5, 2], [9, 6], [5, 10], [1, 6]])])
+    part = in_rectangle(layer, "TCYX", here, None, turned)
+    assert part.said == "the rectangle around the shape: rows 1 to 9, columns 2 to 10"
+    assert part.code == "[:, :, 1:10, 2:11]"
+    triangle = Shapes([np.array([[1, 2], [9, 2], [5, 10]])], shape_type="polygon")
+    assert in_rectangle(layer, "TCYX", here, None, triangle).said == part.said

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtWidgets import QDockWidget
+from qtpy.QtCore import QTimer
+from qtpy.QtWidgets import QDockWidget, QMainWindow, QWidget
 
 from napari_gpu_denoise._napari.commands import NOISE_PANEL, panel_of
 
@@ -29,13 +30,56 @@ def open_panel(viewer: napari.viewer.Viewer, name: str = NOISE_PANEL) -> Any:
         panel = kind(viewer)
         # The name that napari's menus give it, so that they find it.
         viewer.window.add_dock_widget(panel, name=f"{panel.title} ({_DISPLAY_NAME})", tabify=True)
-    dock = panel.parent()
-    while dock is not None and not isinstance(dock, QDockWidget):
-        dock = dock.parent()
-    if dock is not None:
+    if (dock := _dock_of(panel)) is not None:
         dock.show()
         dock.raise_()
     return panel
+
+
+def gathering(viewer: napari.viewer.Viewer, panel: QWidget) -> QTimer:
+    """Return what puts a panel in front of the plugin's others, once it is docked.
+
+    napari stacks what its menus open, and two of these panels in one window are too low to be used.
+
+    Parameters
+    ----------
+    viewer : napari.viewer.Viewer
+    panel : QWidget
+
+    Returns
+    -------
+    QTimer
+        To be started when the panel gets a parent; the dock joins the window only afterwards.
+    """
+    timer = QTimer(panel)
+    timer.setSingleShot(True)
+    timer.timeout.connect(lambda: _gather(viewer, panel))
+    return timer
+
+
+def _gather(viewer: napari.viewer.Viewer, panel: QWidget) -> None:
+    dock = _dock_of(panel)
+    window = None if dock is None else dock.parent()
+    if not isinstance(window, QMainWindow) or dock.isFloating():
+        return
+    area = window.dockWidgetArea(dock)
+    for each in (*filter_panels(viewer), *noise_panels(viewer)):
+        other = _dock_of(each)
+        if each is panel or other is None or other.isFloating() or other.isHidden():
+            continue
+        if window.dockWidgetArea(other) != area:
+            continue
+        if other not in window.tabifiedDockWidgets(dock):
+            window.tabifyDockWidget(other, dock)
+        dock.raise_()
+        return
+
+
+def _dock_of(panel: QWidget) -> QDockWidget | None:
+    dock = panel.parent()
+    while dock is not None and not isinstance(dock, QDockWidget):
+        dock = dock.parent()
+    return dock
 
 
 def docked(viewer: napari.viewer.Viewer) -> list[Any]:

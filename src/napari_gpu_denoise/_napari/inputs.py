@@ -25,6 +25,9 @@ class LayerInput(QComboBox):
     viewer : napari.viewer.Viewer
     tip : str, optional
         What the layer is chosen for.
+    results : bool, optional
+        Whether the result of a filter is chosen at first, where it is the selected layer; else the
+        layer that it was made of.
     parent : QWidget, optional
     """
 
@@ -35,9 +38,12 @@ class LayerInput(QComboBox):
         viewer: napari.viewer.Viewer,
         tip: str = "Image layer to denoise. The layer itself is never changed.",
         parent: QWidget | None = None,
+        *,
+        results: bool = False,
     ):
         super().__init__(parent)
         self._viewer = viewer
+        self._results = results
         self._layers: list[napari.layers.Layer] = []
         self._last: napari.layers.Layer | None = None
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
@@ -73,12 +79,22 @@ class LayerInput(QComboBox):
                 self.model().item(index).setEnabled(False)
             else:
                 usable.append(layer)
-        wanted = next((kept for kept in (before, active) if kept in usable), None)
+        wanted = next((kept for kept in (before, self._origin(active)) if kept in usable), None)
         if wanted is None and usable:
             wanted = usable[0]
         self.setCurrentIndex(-1 if wanted is None else self._layers.index(wanted))
         self.blockSignals(False)
         self._tell()
+
+    def _origin(self, layer: napari.layers.Layer | None) -> napari.layers.Layer | None:
+        """Return the layer that a result was made of, where it is not to be chosen itself."""
+        if self._results or layer is None or layers.METADATA_KEY not in layer.metadata:
+            return layer
+        # Of its own name what stands before the brackets; a result of a result goes back further.
+        names = {
+            each.name: each for each in self._layers if layer.name.startswith(f"{each.name} (")
+        }
+        return names[min(names, key=len)] if names else layer
 
     def _tell(self) -> None:
         if self.layer() != self._last:

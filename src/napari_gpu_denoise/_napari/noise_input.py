@@ -56,12 +56,13 @@ class NoiseInput(QWidget):
         self._origin = ""
         self._known: NoiseEstimate | None = None
         self._used = ""
+        self._last = ""  # typed
         self.mode = QComboBox()
         self.mode.setAccessibleName("Noise")
         self.mode.setSizeAdjustPolicy(
             QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         )
-        self.mode.setMinimumContentsLength(8)
+        self.mode.setMinimumContentsLength(6)
         for name, (text, tip) in _CHOICES.items():
             self.mode.addItem(text, name)
             self.mode.setItemData(self.mode.count() - 1, wrapped(tip), Qt.ItemDataRole.ToolTipRole)
@@ -76,7 +77,7 @@ class NoiseInput(QWidget):
         self.caption.setTextFormat(Qt.TextFormat.PlainText)
         self._arrange()
         self.edit.textEdited.connect(lambda _: self._typed())
-        self.mode.currentIndexChanged.connect(lambda _: self._explain())
+        self.mode.currentIndexChanged.connect(lambda _: self._chosen())
         self.button.clicked.connect(lambda: self.wanted.emit())
         self.ask()
 
@@ -172,11 +173,12 @@ class NoiseInput(QWidget):
         """Show what a run has used, when it estimated it."""
         if self.chosen() == ONE:
             self.edit.setText(", ".join(f"{value:.4g}" for value in sigma))
+            self.edit.setCursorPosition(0)
+            self._used = self.edit.text() if len(sigma) > 1 else ""
         elif self.chosen() == MODEL:
-            self._used = "; ".join(NoiseModel.from_dict(each).summary() for each in models)
-            if not models and sigma:
-                self._used = f"One sigma: {', '.join(f'{value:.4g}' for value in sigma)}"
-            self._explain()
+            found = [NoiseModel.from_dict(each) for each in models]
+            self._used = noise_words.used(found, sigma) if found or sigma else ""
+        self._explain()
 
     def forget(self) -> None:
         """Drop estimates that were made for another layer; one handed over can be chosen again."""
@@ -190,7 +192,7 @@ class NoiseInput(QWidget):
         """Go back to estimating."""
         self.choose(ONE)
         self.edit.clear()
-        self._used = ""
+        self._used = self._last = ""
         self._explain()
 
     def _drop_used(self) -> None:
@@ -198,7 +200,16 @@ class NoiseInput(QWidget):
         if self.chosen() != TYPED:
             self.edit.clear()
 
+    def _chosen(self) -> None:
+        # What one choice has used says nothing of the next; but a number can be changed by hand.
+        if self.chosen() != TYPED:
+            self._drop_used()
+        elif not self.edit.text():
+            self.edit.setText(self._last)
+        self._explain()
+
     def _typed(self) -> None:
+        self._last = self.edit.text()
         self.choose(TYPED)
         self._explain()
 
@@ -206,6 +217,8 @@ class NoiseInput(QWidget):
         chosen, text = self.chosen(), ""
         if not self.mode.isEnabled():
             text = ""
+        elif chosen == ONE:
+            text = f"Used: {self._used}" if self._used else ""
         elif chosen == MODEL:
             text = self._used or "The kind of noise is measured first."
         elif chosen == MEASURED and self._measured is not None:

@@ -13,6 +13,7 @@ from napari_gpu_denoise._napari import docks, layers, preferences, regions
 from napari_gpu_denoise._napari.measuring import Measuring, Outcome, Request
 from napari_gpu_denoise._napari.noise_view import FLAT, RECTANGLE, VIEW, NoiseView
 from napari_gpu_denoise._napari.snippets import noise_call
+from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.axes import channel_axis
 from napari_gpu_denoise.errors import DenoiseError, LayerError
 from napari_gpu_denoise.noise.noise_estimate import NoiseEstimate
@@ -48,6 +49,7 @@ class NoisePanel(NoiseView):
         self._target_chosen = False
         self._closed = False
         self._measuring = Measuring(self)
+        self._gathering = docks.gathering(viewer, self)
         self._settling = QTimer(self)
         self._settling.setSingleShot(True)
         self._settling.setInterval(_SETTLED)
@@ -169,6 +171,8 @@ class NoisePanel(NoiseView):
             if self._closed:
                 self._settling.stop()
                 self._measuring.drop()
+            else:
+                self._gathering.start()
 
     def _request(self) -> Request:
         layer = self.layer.layer()
@@ -297,7 +301,7 @@ class NoisePanel(NoiseView):
         try:
             self._measuring.ask(self._request())
         except DenoiseError as error:
-            self._refuse(str(error))
+            self._refuse(in_panel(str(error)))
 
     def _on_done(self, outcome: Outcome) -> None:
         if outcome.error is not None:
@@ -336,7 +340,7 @@ class NoisePanel(NoiseView):
     def _tell(self, error: Exception) -> None:
         """Tell of an error: expected ones in a sentence, a fault of ours with its traceback too."""
         if isinstance(error, DenoiseError):
-            self._refuse(str(error))
+            self._refuse(in_panel(str(error)))
         elif isinstance(error, MemoryError):
             self._refuse("There is not enough memory to measure in: choose a region.")
         else:

@@ -19,15 +19,21 @@ from qtpy.QtWidgets import (
 from napari_gpu_denoise._napari import noise_words
 from napari_gpu_denoise._napari.axes_input import AxesInput
 from napari_gpu_denoise._napari.inputs import LayerInput
-from napari_gpu_denoise._napari.parts import Scrolled, caption, choice, form_layout, ruler, wrapped
+from napari_gpu_denoise._napari.parts import (
+    WIDTH,
+    Scrolled,
+    caption,
+    choice,
+    form_layout,
+    ruler,
+    wrapped,
+)
 from napari_gpu_denoise._napari.plots import Plot
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.noise.noise_estimate import NoiseEstimate
 
 if TYPE_CHECKING:
     import napari.viewer
-
-_WIDTH = 340  # pixels
 
 WHOLE, VIEW, RECTANGLE, FLAT = "whole", "view", "rectangle", "flat"
 
@@ -59,7 +65,7 @@ class NoiseView(QWidget):
 
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__()
-        self.layer = LayerInput(viewer, "Image layer whose noise is measured.")
+        self.layer = LayerInput(viewer, "Image layer whose noise is measured.", results=True)
         self.axes = AxesInput()
         self.channel = choice({"All": None}, "Channels to measure; each has its own noise.")
         self.region = choice(
@@ -70,7 +76,12 @@ class NoiseView(QWidget):
         )
         self.shapes = QComboBox()
         self.shapes.setAccessibleName("Shapes layer")
-        self.shapes.setToolTip(wrapped("Its selected shape counts, else the last one."))
+        self.shapes.setToolTip(
+            wrapped(
+                "Its selected shape counts, else the last one; of a turned or round shape the "
+                "upright rectangle around it."
+            )
+        )
         self.shapes.setPlaceholderText("No Shapes layer")
         self.draw_button = QPushButton("Draw")
         self.draw_button.setToolTip(
@@ -149,9 +160,9 @@ class NoiseView(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
 
     def sizeHint(self) -> QSize:
-        """Return a width at which plots can be read well."""
+        """Return a width at which plots and rows can be read well."""
         hint = super().sizeHint()
-        return QSize(max(hint.width(), _WIDTH), hint.height())
+        return QSize(max(hint.width(), WIDTH), hint.height())
 
     def plots(self) -> tuple[Plot, ...]:
         """Return the plots, from top to bottom."""

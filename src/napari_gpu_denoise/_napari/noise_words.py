@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -62,8 +63,29 @@ def short(estimate: NoiseEstimate) -> str:
         values = [getattr(model, name, None) for model in estimate.models]
         if values[0] is None or (name == "offset" and not any(values)):
             continue
-        said.append(f"{label.lower()} {', '.join(f'{value:.3g}' for value in values)}")
+        said.append(f"{label.lower()} {_alike(values, '.3g')}")
     return ", ".join([title(estimate.models[0]), *said])
+
+
+def used(models: Sequence[NoiseModel], sigma: Sequence[float]) -> str:
+    """Return what a run has used, in one line; one model said once for channels that share it."""
+    if not models:
+        return f"One sigma: {_alike(sigma, '.4g')}"
+    names = dict.fromkeys(each.name for each in models)
+    if len(names) > 1 or len(dict.fromkeys(models)) == 1:
+        return "; ".join(dict.fromkeys(each.summary() for each in models))
+    said = [
+        f"{label.lower()} {_alike([getattr(each, name) for each in models], '.4g')}"
+        for name, (label, _) in _LABELS.items()
+        if any(getattr(each, name, 0) for each in models)
+    ]
+    return ", ".join([f"{title(models[0])} noise", *said])
+
+
+def _alike(values: Sequence[float], digits: str) -> str:
+    """Return the values of the channels; one where they are the same."""
+    values = values[:1] if len(set(values)) == 1 else values
+    return " / ".join(f"{value:{digits}}" for value in values)
 
 
 def sigma(estimate: NoiseEstimate) -> str:
@@ -74,7 +96,7 @@ def sigma(estimate: NoiseEstimate) -> str:
 def whiteness(estimate: NoiseEstimate) -> str:
     """Return whether the noise is white, in a sentence; empty where it was not looked at."""
     found = [each for each in estimate.spectra if each is not None]
-    if not found:
+    if not found or not any(estimate.sigma):
         return ""
     worst = max(found, key=lambda each: abs(each.autocorrelation[0][1]))
     # No minus before what is written as 0.
@@ -145,7 +167,9 @@ def along_series(series: SigmaSeries | None) -> list[Series]:
 def autocorrelation_series(estimate: NoiseEstimate) -> list[Series]:
     """Return the correlation of noise with itself at some displacements, along x and y."""
     several = len(estimate.spectra) > 1
-    found = []
+    found: list[Series] = []
+    if not any(estimate.sigma):
+        return found
     for k, spectrum in enumerate(estimate.spectra[:MOST_CHANNELS]):
         if spectrum is None:
             continue

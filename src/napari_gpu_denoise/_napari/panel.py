@@ -15,8 +15,9 @@ from napari_gpu_denoise._napari.snippets import Choices, command_line, python_ca
 from napari_gpu_denoise._napari.steps import Outcome, Request
 from napari_gpu_denoise._napari.storage import gigabytes
 from napari_gpu_denoise._napari.view import PanelView
+from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise._napari.worker import Job
-from napari_gpu_denoise.errors import DenoiseError, LayerError, NonFiniteError
+from napari_gpu_denoise.errors import DenoiseError, LayerError
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.noise_estimate import NoiseEstimate
 from napari_gpu_denoise.sigma import own_noise
@@ -45,6 +46,7 @@ class DenoisePanel(PanelView):
         # At most one; a list of its own, so that it can be reached when the panel is gone.
         self._jobs: list[Job] = []
         self.destroyed.connect(lambda _=None, jobs=self._jobs: _abandon(jobs))
+        self._gathering = docks.gathering(viewer, self)
 
         self._connect()
         self._take_layer()
@@ -246,8 +248,11 @@ class DenoisePanel(PanelView):
     def changeEvent(self, event: QEvent) -> None:
         """Stop the run when the panel is taken out of its dock, which is how napari closes it."""
         super().changeEvent(event)
-        if event.type() == QEvent.Type.ParentChange and self.parent() is None:
-            _abandon(self._jobs)
+        if event.type() == QEvent.Type.ParentChange:
+            if self.parent() is None:
+                _abandon(self._jobs)
+            else:
+                self._gathering.start()
 
     def _take_layer(self) -> None:
         layer = self.layer.layer()
@@ -265,7 +270,7 @@ class DenoisePanel(PanelView):
         try:
             settings = self.form.settings()
         except DenoiseError as error:
-            told, stressed = str(error), "Not ready."
+            told, stressed = in_panel(str(error)), "Not ready."
         else:
             told, stressed = "", ""
             self.noise.ask(own_noise(settings))
@@ -324,9 +329,7 @@ class DenoisePanel(PanelView):
     def _refuse(self, error: Exception) -> None:
         """Tell of an error: expected ones in a sentence, a fault of ours with its traceback too."""
         if isinstance(error, DenoiseError):
-            sentence = str(error)
-            if isinstance(error, NonFiniteError):
-                sentence += " Here: Result and device > NaN, infinity."
+            sentence = in_panel(str(error))
             self.say(sentence, "Not done.")
             show_error(sentence)
         elif isinstance(error, MemoryError):
@@ -362,7 +365,8 @@ def told(record: Any, seconds: float) -> str:
     if record.nonfinite:
         sentences.append(f"{record.nonfinite} NaN or infinite pixels were left in place.")
     # Notes stand alone elsewhere; here they become sentences.
-    sentences += [note[:1].upper() + note[1:].rstrip(".") + "." for note in record.notes]
+    notes = map(in_panel, record.notes)
+    sentences += [note[:1].upper() + note[1:].rstrip(".") + "." for note in notes]
     return " ".join(sentences)
 
 

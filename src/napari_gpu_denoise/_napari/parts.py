@@ -6,8 +6,13 @@ import html
 from typing import Any
 
 from qtpy.QtCore import QEvent, QObject, QSize, Qt
-from qtpy.QtWidgets import QComboBox, QFormLayout, QFrame, QLabel, QScrollArea, QWidget
+from qtpy.QtGui import QResizeEvent
+from qtpy.QtWidgets import QComboBox, QFormLayout, QFrame, QLabel, QScrollArea, QSizePolicy, QWidget
 from superqt import QCollapsible
+
+WIDTH = 380  # pixels in which every row of a panel has room beside its label
+_NO_LIMIT = (1 << 24) - 1  # pixels; what Qt takes for none
+_BORDER = 2  # pixels that napari's theme puts around
 
 
 def wrapped(text: str) -> str:
@@ -15,12 +20,32 @@ def wrapped(text: str) -> str:
     return f"<qt>{html.escape(text)}</qt>"
 
 
-def caption() -> QLabel:
+class Sentences(QLabel):
+    """Wrapped text that is shown whole, however low the panel is: what else there is gives way."""
+
+    def __init__(self):
+        super().__init__()
+        self.setWordWrap(True)
+        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+
+    def setText(self, text: str) -> None:
+        """Show a text."""
+        super().setText(text)
+        self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Follow the width."""
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        # Layouts keep to a least height, but not to the height that wrapped text needs.
+        self.setMinimumHeight(self.heightForWidth(self.width()) if self.text() else 0)
+
+
+def caption() -> Sentences:
     """Return a label for a sentence under a control."""
-    label = QLabel()
-    label.setWordWrap(True)
-    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-    return label
+    return Sentences()
 
 
 def choice(items: dict[str, Any], tip: str) -> QComboBox:
@@ -45,24 +70,59 @@ def form_layout() -> QFormLayout:
     layout.setContentsMargins(0, 0, 0, 0)
     layout.setSpacing(6)
     layout.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
+    # In a narrow dock a control goes below its label.
+    layout.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)
     layout.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
     return layout
 
 
+class Section(QCollapsible):
+    """A title that folds away what is below it, which is as high as it needs to be when shown.
+
+    A `QCollapsible` alone keeps the width of what is folded away, and the height that it would like
+    best, whatever its captions need.
+    """
+
+    def __init__(self, title: str):
+        # The arrow stands in the text: as an icon it would keep the colour of the theme before.
+        super().__init__("▸ " + title, expandedIcon=" ", collapsedIcon=" ")
+        self._title = title
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        self.toggled.connect(self._show)
+        self.content().hide()
+
+    def expand(self, animate: bool = False) -> None:
+        """Show what is below, at once: an animation would limit its height in the end."""
+        super().expand(animate=False)
+
+    def collapse(self, animate: bool = False) -> None:
+        """Hide what is below, at once."""
+        super().collapse(animate=False)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Leave the height to the layout."""
+        return False
+
+    def _show(self, opened: bool) -> None:
+        self.setText(("▾ " if opened else "▸ ") + self._title)
+        self.content().setVisible(opened)
+        if opened:
+            self.content().setMaximumHeight(_NO_LIMIT)
+
+
 def folded(title: str, layout: QFormLayout) -> QCollapsible:
     """Put a form under a title that folds it away; folded at first."""
-    # The arrow stands in the text: as an icon it would keep the colour of the theme before.
-    section = QCollapsible("▸ " + title, expandedIcon=" ", collapsedIcon=" ")
+    section = Section(title)
     section.toggleButton().setIconSize(QSize(0, 0))
-    section.setDuration(0)
     section.layout().setContentsMargins(0, 0, 0, 0)
     # Flat in both states; a checked button of napari's theme is as bright as a selection.
     section.toggleButton().setStyleSheet(
         "QPushButton { text-align: left; border: none; background: transparent; }"
     )
-    section.toggled.connect(lambda opened: section.setText(("▾ " if opened else "▸ ") + title))
     inside = QWidget()
     layout.setContentsMargins(12, 0, 0, 4)
+    # Qt gives wrapped rows too little height this deep in other layouts.
+    layout.setRowWrapPolicy(QFormLayout.RowWrapPolicy.DontWrapRows)
     inside.setLayout(layout)
     section.addWidget(inside)
     return section
@@ -82,7 +142,7 @@ class Scrolled(QScrollArea):
         """Return the width of the content beside a scroll bar, and a few lines of height."""
         width = self.widget().minimumSizeHint().width()
         bar = self.verticalScrollBar().sizeHint().width()
-        return QSize(width + bar, super().minimumSizeHint().height())
+        return QSize(width + bar + _BORDER, super().minimumSizeHint().height())
 
     def sizeHint(self) -> QSize:
         """Return the size at which nothing is scrolled."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from qtpy.QtWidgets import QVBoxLayout, QWidget
 # Bright enough for dark themes and dark enough for light ones: at least 3 : 1 on both.
 COLOURS = ("#d9730d", "#3d8bcd", "#1b9e77", "#c45ca0", "#9a7d0a", "#7a73d1")
 HEIGHT = 210
+_MANY_DIGITS = 6
 _MARGIN = 0.1  # of the range, on each side: pyqtgraph drops a tick's text that has no room
 
 
@@ -75,6 +77,9 @@ class Plot(QWidget):
         canvas.setAntialiasing(True)
         self.area = canvas.plotItem
         self.area.hideButtons()
+        for side in ("bottom", "left"):
+            # Here, where there are no values yet: later it would scale them once more.
+            self.area.getAxis(side).enableAutoSIPrefix(False)
         self.area.showGrid(x=True, y=True, alpha=0.25)
         self.legend = pyqtgraph.LegendItem(colCount=len(COLOURS))
         self.legend.layout.setContentsMargins(0, 0, 0, 0)
@@ -98,6 +103,7 @@ class Plot(QWidget):
             x, y, error = np.hstack([each.points() for each in self.series])
             ends = {"xRange": _ends(x), "yRange": _ends((y - error, y + error, 0 * y))}
             self.area.setRange(**ends, padding=_MARGIN)
+            self.area.getAxis("bottom").setTicks(_long_ticks(*ends["xRange"]))
         self._colour()
         self.setVisible(bool(self.series))
         self.setAccessibleName(self.title)
@@ -130,12 +136,20 @@ class Plot(QWidget):
             label.setText(label.text, color=ink)
         for side, text in (("bottom", self.x_label), ("left", self.y_label)):
             axis = self.area.getAxis(side)
-            axis.enableAutoSIPrefix(False)
             axis.setTickDensity(1.3)
             axis.setStyle(maxTickLevel=0, tickTextHeight=14)
             axis.setPen(ink)
             axis.setTextPen(ink)
             axis.setLabel(text, color=ink.name())
+
+
+def _long_ticks(low: float, high: float) -> list[list[tuple[float, str]]] | None:
+    """Return two ticks where their texts are long, as of 1000.00001; else None."""
+    digits = math.ceil(math.log10(max(abs(low), abs(high)) / (high - low))) + 2
+    if digits < _MANY_DIGITS:
+        return None
+    inside = (high - low) / 6  # where a text has room on both sides
+    return [[(value, f"{value:.{digits}g}") for value in (low + inside, high - inside)]]
 
 
 def _ends(values: Sequence[Sequence[float]]) -> tuple[float, float]:

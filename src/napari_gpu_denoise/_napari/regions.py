@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -208,7 +208,9 @@ def _span(letter: str, ends: Any, length: int, name: str) -> tuple[int, int]:
     low, high = np.round([min(ends), max(ends)], 3)
     start, stop = max(math.ceil(low), 0), min(math.floor(high) + 1, length)
     if stop <= start:
-        raise LayerError(f"There is no pixel of {name!r} in it along {letter}: choose another one.")
+        raise LayerError(
+            f"The region holds no pixel of {name!r} along {letter}: choose another one."
+        )
     return start, stop
 
 
@@ -243,13 +245,24 @@ def in_rectangle(
     corners = np.array(
         [_to_data(layer, dims, shapes.data_to_world(vertex)) for vertex in shapes.data[chosen]]
     )
+    # Said where more is measured than was drawn.
+    around = "" if _is_upright(corners, axes) else "the rectangle around the shape: "
     places: dict[str, Any] = {}
     if one_plane:
         places = _indices(layer, axes, corners.mean(axis=0))
     for letter in "YX":
         i = axes.index(letter)
         places[letter] = _span(letter, corners[:, i], layers.finest(layer).shape[i], layer.name)
-    return part_of(axes, layers.finest(layer).shape, channel, **places)
+    part = part_of(axes, layers.finest(layer).shape, channel, **places)
+    return replace(part, said=f"{around}{part.said}") if part.said else part
+
+
+def _is_upright(corners: np.ndarray, axes: str) -> bool:
+    """Return whether corners are those of a rectangle along Y and X, to a tenth of a pixel."""
+    if len(corners) != 4:
+        return False
+    ends = [np.abs(corners[:, [i]] - corners[:, i]) for i in map(axes.index, "YX")]
+    return all(np.all((each < 0.1) | (each > each.max() - 0.1)) for each in ends)
 
 
 def _to_data(layer: napari.layers.Image, dims: napari.components.Dims, world: Any) -> np.ndarray:

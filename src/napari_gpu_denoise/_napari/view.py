@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QSize, Qt
 from qtpy.QtWidgets import (
     QCheckBox,
     QGridLayout,
@@ -24,6 +24,7 @@ from napari_gpu_denoise._napari.inputs import DeviceInput, LayerInput
 from napari_gpu_denoise._napari.maps import offer_of
 from napari_gpu_denoise._napari.noise_input import NoiseInput
 from napari_gpu_denoise._napari.parts import (
+    WIDTH,
     Scrolled,
     caption,
     choice,
@@ -138,6 +139,11 @@ class PanelView(QWidget):
         self.cancel_button.setToolTip(wrapped("Stop at the next tile or frame; no layer is added."))
         self.python_button.setToolTip(wrapped("Copy the Python lines that do what Run does."))
         self.command_button.setToolTip(wrapped("Copy the shell command that does what Run does."))
+
+    def sizeHint(self) -> QSize:
+        """Return a width at which rows can be read well."""
+        hint = super().sizeHint()
+        return QSize(max(hint.width(), WIDTH), hint.height())
 
     def sections(self) -> list[QCollapsible]:
         """Return the parts of the panel that can be folded away."""

@@ -1,0 +1,108 @@
+"""That panels can be read: in narrow docks, in low ones, beside other panels."""
+
+import pytest
+from qtpy.QtCore import QPoint, QRect, Qt
+from qtpy.QtWidgets import (
+    QAbstractSpinBox,
+    QComboBox,
+    QDockWidget,
+    QLabel,
+    QMainWindow,
+    QScrollArea,
+)
+
+from napari_gpu_denoise.filters import FILTERS
+
+pytestmark = pytest.mark.gui
+
+NARROW = 300  # pixels
+LONG = "A sentence that needs more than a line where the panel is narrow. " * 5
+
+
+def dock_of(panel):
+    """The dock a panel is in."""
+    while not isinstance(panel, QDockWidget):
+        panel = panel.parent()
+    return panel
+
+
+def shown_in(area, kind):
+    """Where the parts of a kind are in what a panel scrolls."""
+    inside = area.widget()
+    for each in inside.findChildren(kind):
+        if each.isVisible() and not isinstance(each.parent(), QComboBox):
+            yield QRect(each.mapTo(inside, QPoint(0, 0)), each.size())
+
+
+@pytest.fixture
+def shown(make_napari_viewer, plugin):
+    """A napari window on the screen."""
+    viewer = make_napari_viewer(show=True)
+    viewer.window._qt_window.resize(1100, 700)
+    return viewer
+
+
+def assert_readable(panel):
+    """Nothing is cut off at the side, squeezed or covered."""
+    area = panel.findChildren(QScrollArea)[0]
+    assert area.widget().width() <= area.viewport().width()
+    boxes = [
+        each for kind in (QLabel, QComboBox, QAbstractSpinBox) for each in shown_in(area, kind)
+    ]
+    assert len(boxes) > 4
+    for k, box in enumerate(boxes):
+        assert box.height() >= 10
+        assert not any(box.intersects(other) for other in boxes[:k])
+
+
+@pytest.mark.parametrize("title", [*(kind.title for kind in FILTERS), "Estimated noise"])
+def test_a_panel_fits_a_narrow_dock(shown, qtbot, click, title):
+    _, panel = shown.window.add_plugin_dock_widget("napari-gpu-denoise", title)
+    dock = dock_of(panel)
+
+    def narrow():
+        qtbot.wait(100)
+        dock.parent().resizeDocks([dock], [NARROW], Qt.Orientation.Horizontal)
+        qtbot.wait(100)
+
+    narrow()
+    assert panel.width() <= NARROW
+    if hasattr(panel, "noise"):
+        panel.noise.caption.setText(LONG)
+        panel.noise.caption.show()
+        qtbot.wait(100)
+    assert_readable(panel)
+    for section in getattr(panel, "sections", list)():
+        click(section.toggleButton())
+        assert section.content().isVisible()
+        narrow()
+        assert_readable(panel)
+
+
+def test_the_status_line_is_shown_whole(shown, qtbot):
+    _, panel = shown.window.add_plugin_dock_widget("napari-gpu-denoise", "NL-means")
+    panel.say(LONG, "Not done.")
+    panel.setParent(None)
+    panel.resize(320, 200)  # less than it needs
+    panel.show()
+    qtbot.waitExposed(panel)
+    qtbot.wait(100)
+    label = panel.status
+    assert label.height() >= label.heightForWidth(label.width()) > 60
+    panel.say("")
+    assert label.minimumHeight() == 0
+    panel.close()
+
+
+def test_panels_opened_by_menus_do_not_share_the_height(shown, qtbot):
+    docks = []
+    for title in ("NL-means", "Estimated noise", "BM3D"):
+        dock, _ = shown.window.add_plugin_dock_widget("napari-gpu-denoise", title)
+        qtbot.wait(100)
+        docks.append(dock_of(dock))
+    window = docks[0].parent()
+    assert isinstance(window, QMainWindow)
+    assert set(window.tabifiedDockWidgets(docks[0])) == set(docks[1:])
+    heights = {dock.height() for dock in docks if not dock.visibleRegion().isEmpty()}
+    assert len(heights) == 1 and max(heights) > 350
+    assert not docks[2].visibleRegion().isEmpty()  # in front

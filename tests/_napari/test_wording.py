@@ -1,0 +1,60 @@
+"""What is said to scripts, as panels say it."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("napari", reason="napari is not installed")
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise._napari.wording import in_panel
+from napari_gpu_denoise.errors import DenoiseError
+from napari_gpu_denoise.noise.sigma_estimate import estimate_sigma
+
+IMAGE = np.random.default_rng(0).normal(100, 5, (6, 2, 24, 32)).astype(np.float32)
+# What belongs to scripts alone.
+CODE = ("=", "--", "None", "map of shape", "lengths (")
+
+
+def said(**given):
+    """The sentence that refuses a call."""
+    image = given.pop("image", IMAGE)
+    with pytest.raises(DenoiseError) as caught:
+        gd.denoise(image, given.pop("settings", gd.NLMeans()), **given)
+    return str(caught.value)
+
+
+def holed():
+    """An image with a pixel that is no number."""
+    image = IMAGE.copy()
+    image[0, 0, 2, 3] = np.nan
+    return image
+
+
+@pytest.mark.parametrize(
+    ("given", "instead"),
+    [
+        ({"image": holed(), "axes": "TCYX", "sigma": 5}, "Leave them in place"),
+        ({"axes": "TCYX", "sigma": -3}, "choose Estimate"),
+        ({"axes": "TCYX", "sigma": (1, 2, 3)}, "give one number, or one for each channel."),
+        ({"image": IMAGE[0, 0], "axes": "YX", "sigma": (1, 2)}, "give one number."),
+    ],
+)
+def test_errors_name_controls(given, instead):
+    before = said(**given)
+    after = in_panel(before)
+    assert any(each in before for each in CODE), before
+    assert instead in after, after
+    rest = after.replace("sigma=-3", "")  # what was typed
+    assert not any(each in rest for each in CODE), after
+
+
+def test_a_note_names_a_control():
+    y, x = np.mgrid[:128, :128]
+    image = 400 * (1.2 + np.sin(x / 20) * np.cos(y / 25))
+    (note,) = estimate_sigma(np.random.default_rng(1).poisson(image).astype(np.float32)).notes
+    assert "noise='auto'" in note
+    assert in_panel(note).endswith("a model serves better: choose Find model")
+
+
+def test_other_sentences_stay():
+    assert in_panel("Sigma is 0: the image is returned unchanged.").startswith("Sigma is 0")
