@@ -18,6 +18,7 @@ from typing import Any
 import imageio.v3 as imageio
 import nibabel
 import numpy as np
+from scipy.ndimage import convolve1d
 
 from napari_gpu_denoise.noise.channels import channel_covariance
 from napari_gpu_denoise.noise.patch_spectra import read_spectra
@@ -189,7 +190,7 @@ def speckle(folder: Path, step: int) -> list[dict]:
 
 
 def whiteness(folder: Path, step: int) -> list[dict]:
-    """White noise on photographs, and a clip with correlated noise."""
+    """White and weakly correlated noise on photographs, and a clip with correlated noise."""
     clean = list(pictures("bsd68").values())
     rows = []
     for low, high in ((10, 25), (5, 10), (25, 50)):
@@ -200,6 +201,20 @@ def whiteness(folder: Path, step: int) -> list[dict]:
             sigma = rng.uniform(low, high)
             found.append(noise_spectrum(picture + rng.normal(0, sigma, picture.shape)))
         rows.append(_verdicts(f"white, BSD68, sigma {low} to {high}", found))
+    for sigma in (5, 20):
+        for correlation in (0.1, 0.2, 0.3, 0.4):
+            found = []
+            for seed, picture in enumerate(clean[::step]):
+                noise = np.random.default_rng(seed).normal(size=picture.shape)
+                found.append(noise_spectrum(picture + sigma * _shared(noise, correlation)))
+            rows.append(_verdicts(f"BSD68, sigma {sigma}, correlation {correlation}", found))
+    for size in (40, 100):
+        found = []
+        for seed, picture in enumerate(clean[::step]):
+            cut = picture[60 : 60 + size, 100 : 100 + size]
+            noise = np.random.default_rng(seed).normal(0, 10, cut.shape)
+            found.append(noise_spectrum(cut + noise))
+        rows.append(_verdicts(f"white, BSD68, {size} x {size} pixels, sigma 10", found))
     clip = folder / "video/traffic_correlated_noise"
     found, between = [], []
     for number in (0, 1, 3, 5, 6, 7, 8, 9):  # 2 and 4 are to be left out
@@ -212,6 +227,14 @@ def whiteness(folder: Path, step: int) -> list[dict]:
     rows.append(_verdicts("traffic clip, each channel", found))
     rows[-1]["largest between channels"] = float(np.median(between))
     return rows
+
+
+def _shared(noise: np.ndarray, correlation: float) -> np.ndarray:
+    """Return white noise blurred until neighbours correlate so much, of standard deviation 1."""
+    weight = (1 - (1 - 2 * correlation**2) ** 0.5) / (2 * correlation)
+    for axis in range(2):
+        noise = convolve1d(noise, [weight, 1, weight], axis, mode="wrap")
+    return noise / noise.std()
 
 
 def _verdicts(name: str, found: list) -> dict:

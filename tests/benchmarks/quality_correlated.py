@@ -1,10 +1,12 @@
 """BM3D told of the spectrum of the noise against BM3D told of one sigma.
 
-    python tests/benchmarks/quality_correlated.py [--quick] [--device N] [--json FILE]
+    python tests/benchmarks/quality_correlated.py [--quick] [--parts PART ...] [--device N]
+        [--json FILE]
 
-The clip of moving cars with blurred noise (frames 2 and 4 are left out), then photographs with
-simulated noise (every third one of Set12), and the time of a picture of 512 x 512. PSNR in dB of
-float results, peak 255. The best single sigma is looked for anew in every picture, on a grid that
+The clip of moving cars with blurred noise (frames 2 and 4 are left out), photographs with
+simulated noise (every third one of Set12), pictures whose neighbouring pixels share a little noise
+(and how often that is noticed), and the time of a picture of 512 x 512. PSNR in dB of float
+results, peak 255. The best single sigma is looked for anew in every picture, on a grid that
 is refined once or, for the clip, twice.
 """
 
@@ -19,19 +21,33 @@ from pathlib import Path
 
 import imageio.v3 as imageio
 import numpy as np
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import gaussian_filter, zoom
+from scipy.optimize import brentq
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.filters import BM3D
 from napari_gpu_denoise.noise.models import Correlated
 from napari_gpu_denoise.noise.spectrum import noise_spectrum
-from reference.data import data_folder, pictures
+from napari_gpu_denoise.noise.white import plane_noise
+from reference.data import data_folder, microscopy_pairs, pictures
 from scenes import psnr
 
 FRAMES = (0, 1, 3, 5, 6, 7, 8, 9)
 BLURS = {"0.5": 0.5, "0.8": 0.8, "1.2": 1.2, "2": 2.0, "1.2 along x": (0.0, 1.2)}
 LAGS = 5
+# Weakly shared noise: correlation of neighbours, and along which axes.
+WEAK = {
+    "0.1": (0.1, (0, 1)),
+    "0.2": (0.2, (0, 1)),
+    "0.3": (0.3, (0, 1)),
+    "0.4": (0.4, (0, 1)),
+    "0.5": (0.5, (0, 1)),
+    "0.2 along y": (0.2, (0,)),
+}
+SHIFTS = {"moved by 1/4 pixel": 0.25, "moved by 1/2 pixel": 0.5}
+WEAK_SIGMAS = (5, 10, 20, 30)
+STEPS = {"bsd68": 12, "set12": 6, "colin27": 6}
 
 
 def true_model(noise: np.ndarray) -> Correlated:
@@ -58,6 +74,17 @@ def best_sigma(
             found[float(sigma)] = score(float(sigma))
         around = max(found, key=found.get)
     return around, found[around]
+
+
+def climbed(score: Callable[[float], float], sigma: float, step: float = 1.15) -> float:
+    """Return the best score that is found from a sigma on, in steps of 15 % uphill."""
+    best, begun = score(sigma), sigma
+    for factor in (step, 1 / step):
+        while (found := score(sigma * factor)) > best:
+            best, sigma = found, sigma * factor
+        if sigma != begun:
+            break
+    return best
 
 
 def clip(device, quick: bool) -> list[dict]:
@@ -117,6 +144,71 @@ def photographs(device, quick: bool) -> list[dict]:
     return rows
 
 
+def weak(device, quick: bool) -> list[dict]:
+    """Return a row for each kind of weakly shared noise and its strength, means over pictures."""
+    chosen = [
+        picture
+        for name, step in STEPS.items()
+        for picture in list(pictures(name).values())[:: step * (2 if quick else 1)]
+    ]
+    chosen += [mean for _, mean in microscopy_pairs().values()][:: 6 if quick else 3]
+    rows = []
+    for name in (*WEAK, *SHIFTS, "twice as large"):
+        for sigma in WEAK_SIGMAS:
+            found, noticed, errors = [], 0, []
+            for seed, picture in enumerate(chosen):
+                clean, noise = weakly_shared(name, picture, np.random.default_rng(seed))
+                noise *= sigma / noise.std()
+                noisy = (clean + noise).astype(np.float32)
+
+                def score(sigma=None, noise=None, noisy=noisy, clean=clean):
+                    return psnr(gd.bm3d(noisy, sigma, noise=noise, device=device), clean)
+
+                one, spectrum = plane_noise(noisy).sigma, noise_spectrum(noisy)
+                noticed += not spectrum.white
+                errors.append(abs((one if spectrum.white else spectrum.model().sigma) / sigma - 1))
+                best = climbed(score, max(one, sigma))
+                told = score(one), score(noise=spectrum.model())
+                auto = told[0 if spectrum.white else 1]
+                found.append((*told, auto, best, score(noise=true_model(noise))))
+            names = ("as white noise", "estimated spectrum", "as noticed", "best sigma", "true")
+            means = np.mean(found, axis=0).tolist()
+            case = {"case": f"noise of {sigma:g}, {name}", "noticed": noticed / len(chosen)}
+            rows.append({**case, "sigma error": float(np.mean(errors))})
+            rows[-1].update(zip(names, means, strict=True))
+    return rows
+
+
+def weakly_shared(
+    name: str, clean: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return a picture and its noise; what is moved or made larger is so with its noise."""
+    clean = clean.astype(np.float64)
+    if name in WEAK:
+        correlation, axes = WEAK[name]
+        width = brentq(lambda w: _neighbours(w) - correlation, 0.2, 2)
+        widths = [width * (axis in axes) for axis in range(2)]
+        return clean, gaussian_filter(rng.normal(size=clean.shape), widths, mode="wrap", truncate=6)
+    if name in SHIFTS:
+        share, noise = SHIFTS[name], rng.normal(size=clean.shape)
+        for axis in range(2):
+            clean = (1 - share) * clean + share * np.roll(clean, 1, axis)
+            noise = (1 - share) * noise + share * np.roll(noise, 1, axis)
+        return clean, noise
+    ny, nx = (length // 2 for length in clean.shape)
+    small = clean[: 2 * ny, : 2 * nx].reshape(ny, 2, nx, 2).mean(axis=(1, 3))
+    options = {"order": 1, "mode": "grid-wrap", "grid_mode": True}
+    return zoom(small, 2, **options), zoom(rng.normal(size=small.shape), 2, **options)
+
+
+def _neighbours(width: float) -> float:
+    """Return how neighbours of white noise correlate after a Gaussian blur."""
+    impulse = np.zeros(41)
+    impulse[20] = 1
+    kernel = gaussian_filter(impulse, width, truncate=6)
+    return float(kernel[1:] @ kernel[:-1] / (kernel @ kernel))
+
+
 def times(device, quick: bool) -> list[dict]:
     """Return the seconds that a picture of 512 x 512 takes, the least of several."""
     rows, image = [], pictures("denoiselab13")["lena"].astype(np.float32)
@@ -143,13 +235,17 @@ def main() -> None:
     """Measure, print, and write JSON where asked to."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="few frames and photographs")
+    names = ("times", "clip", "photographs", "weak")
+    parser.add_argument("--parts", nargs="+", choices=names, help="which ones; default: all")
     parser.add_argument("--device", type=int, help="which device, as `gpu-denoise devices` counts")
     parser.add_argument("--json", type=Path, help="where to write the numbers")
     arguments = parser.parse_args()
     device = gd.choose(arguments.device)
     print(device)
     rows = []
-    for part in (times, clip, photographs):
+    parts = {part.__name__: part for part in (times, clip, photographs, weak)}
+    for name in arguments.parts or parts:
+        part = parts[name]
         for row in part(device, arguments.quick):
             rows.append(row)
             print(

@@ -7,7 +7,7 @@ import json
 import imageio.v3 as imageio
 import numpy as np
 import pytest
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import convolve1d, gaussian_filter
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.noise.spectrum import noise_spectrum
@@ -20,6 +20,15 @@ def noise(shape=(200, 200), sigma=10.0, seed=0):
 
 def blurred(width, shape=(200, 200), sigma=10.0, seed=0):
     found = gaussian_filter(noise(shape, 1, seed), width, mode="wrap")
+    return sigma * found / found.std()
+
+
+def shared(correlation, shape=(200, 200), sigma=10.0, seed=0, axes=(0, 1)):
+    """Return noise whose neighbours correlate so much, and hardly any other pixels."""
+    weight = (1 - (1 - 2 * correlation**2) ** 0.5) / (2 * correlation)
+    found = noise(shape, 1, seed)
+    for axis in axes:
+        found = convolve1d(found, [weight, 1, weight], axis=axis, mode="wrap")
     return sigma * found / found.std()
 
 
@@ -57,6 +66,29 @@ def test_the_power_of_white_noise_is_flat():
 def test_blurred_noise_is_correlated(width):
     for picture in (0, scene()):
         assert not noise_spectrum(picture + blurred(width)).white
+
+
+@pytest.mark.parametrize("correlation", [0.2, 0.35, -0.35])
+@pytest.mark.parametrize("axes", [(0, 1), (0,)])
+def test_weakly_shared_noise_is_correlated(correlation, axes):
+    y, x = np.mgrid[:200, :200]
+    for picture in (0, 90 + 40 * np.sin(x / 40) + 30 * np.cos(y / 25)):
+        for seed in range(3):
+            found = noise_spectrum(picture + shared(correlation, seed=seed, axes=axes))
+            assert not found.white
+            assert not found.doubtful
+            assert found.autocorrelation[1][0] == pytest.approx(correlation, abs=0.1)
+            across = correlation if 1 in axes else 0
+            assert found.autocorrelation[0][1] == pytest.approx(across, abs=0.1)
+            assert found.model().sigma == pytest.approx(10, rel=0.12)
+
+
+def test_noise_moved_by_a_quarter_of_a_pixel_is_correlated():
+    drawn = noise()
+    values = 0.75 * drawn + 0.25 * np.roll(drawn, 1, axis=1)
+    found = noise_spectrum(scene() + values)
+    assert not found.white
+    assert found.autocorrelation[0][1] == pytest.approx(0.3, abs=0.1)
 
 
 @pytest.mark.parametrize("width", [0.6, 1.0])
@@ -146,3 +178,51 @@ def test_white_noise_of_photographs():
         picture = clean[draw % len(clean)]
         white += noise_spectrum(picture + rng.normal(0, rng.uniform(10, 25), picture.shape)).white
     assert white >= 95
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0])
+def test_photon_noise_on_slopes_is_white(scale):
+    """Rougher patches are brighter here, so that what they have more of is noise as well."""
+    y, x = np.mgrid[:96, :120]
+    mean = scale * (200 + 120 * np.sin(y / 9) * np.cos(x / 13))
+    for seed in range(5):
+        drawn = np.random.default_rng(seed).poisson(np.stack([mean] * 6))
+        assert noise_spectrum(drawn).white
+        assert noise_spectrum(drawn[0]).white
+
+
+@pytest.mark.skipif(data_folder() is None, reason=REASON)
+def test_weakly_shared_noise_of_photographs():
+    clean = list(pictures("bsd68").values())[::6]
+    found = [
+        noise_spectrum(picture + shared(0.2, picture.shape, 15, seed))
+        for seed, picture in enumerate(clean)
+    ]
+    # The others have fine texture everywhere.
+    assert sum(not each.white for each in found) >= len(clean) * 2 / 3 - 1
+    error = [each.model().sigma / 15 - 1 for each in found]
+    assert abs(np.median(error)) < 0.06
+    lag = [each.autocorrelation[0][1] for each in found]
+    assert np.median(lag) == pytest.approx(0.2, abs=0.05)
+
+
+@pytest.mark.skipif(data_folder() is None, reason=REASON)
+def test_white_noise_of_small_pictures():
+    """Few patches, of which many hold texture; all of them would pass for correlated noise."""
+    clean = [picture[60:100, 100:140] for picture in pictures("bsd68").values()][::2]
+    found = [
+        noise_spectrum(picture + noise(picture.shape, 10, seed))
+        for seed, picture in enumerate(clean)
+    ]
+    assert sum(not each.white for each in found) <= len(clean) / 5
+
+
+@pytest.mark.skipif(data_folder() is None, reason=REASON)
+def test_texture_everywhere_is_no_shared_noise():
+    """A fine regular pattern, and photographs without a smooth place."""
+    clean = [pictures("denoiselab13")["fingerprint"]]
+    clean += [pictures("bsd68")[name] for name in ("test013", "test036", "test047", "test056")]
+    for picture in clean:
+        for sigma in (5, 10):
+            assert noise_spectrum(picture + noise(picture.shape, sigma)).white
+    assert noise_spectrum(clean[2] + noise(clean[2].shape, 5)).doubtful

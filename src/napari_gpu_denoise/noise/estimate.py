@@ -12,7 +12,7 @@ import numpy as np
 from napari_gpu_denoise.axes import check_axes
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, SettingsError
 from napari_gpu_denoise.noise.channels import ChannelCovariance, channel_covariance
-from napari_gpu_denoise.noise.model_choice import Choice, choose_model, is_correlated
+from napari_gpu_denoise.noise.model_choice import Choice, choose_model
 from napari_gpu_denoise.noise.model_fit import ChannelNoise, Fit, fit_model, spectra_sigma
 from napari_gpu_denoise.noise.noise_estimate import NoiseEstimate, SigmaSeries
 from napari_gpu_denoise.noise.patch_spectra import PatchSpectra, read_spectra
@@ -233,7 +233,7 @@ def _choice(read: list[ChannelNoise], model: str) -> Choice:
         choice = Choice(name, reasons[0] if reasons else "the channels do not agree on another")
     if choice.name == "gaussian":
         spectra = [each.spectrum for each in noisy if each.spectrum is not None]
-        if spectra and 2 * sum(map(is_correlated, spectra)) > len(spectra):
+        if 2 * sum(not each.white for each in spectra) > len(spectra):
             reason = f"{choice.reason}, and neighbouring pixels share noise"
             return Choice("correlated", reason)
     return choice
@@ -293,8 +293,10 @@ def _notes(read: list[ChannelNoise], fits: list[Fit], choice: Choice) -> tuple[s
     for number, fit in enumerate(fits):
         place = f" of channel {number}" if len(fits) > 1 else ""
         found += [note.replace("the noise", f"the noise{place}", 1) for note in fit.notes]
-    correlated = any(each.spectrum is not None and not each.spectrum.white for each in read)
-    if choice.name == "gaussian" and correlated:
+    spectra = [each.spectrum for each in read if each.spectrum is not None]
+    correlated = any(not each.white for each in spectra)
+    doubtful = any(each.doubtful for each in spectra)
+    if choice.name == "gaussian" and (correlated or doubtful):
         found.append("neighbouring pixels may share a little noise, or there is fine texture")
     elif choice.name != "correlated" and correlated:
         found.append(

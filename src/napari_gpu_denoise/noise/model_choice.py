@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from napari_gpu_denoise.noise.rician import RayleighBackground
-from napari_gpu_denoise.noise.spectrum import EDGE, NoiseSpectrum
 from napari_gpu_denoise.noise.variance_laws import VarianceLaws
 
 GROWTH = 1.5  # of the variance over the levels of brightness, that matters
@@ -19,8 +18,6 @@ SPREAD = 2.5  # of brightness, below which a line and a square are the same
 BACKGROUND = 0.05  # share of an image that holds noise alone, to speak of
 DEVIATION = 0.012  # from the distribution of such noise, and more for few values
 DEVIATION_ERROR = 1.0  # of one value
-SHARED = 5.0  # power of the middle frequencies over that of the highest, of noise that is shared
-SHARED_EDGE = 2.5  # the same of frequencies that are high along one axis only
 MAGNITUDES = 4.0  # growth of the variance that magnitudes, whose largest is 2.33, never show
 
 
@@ -76,22 +73,6 @@ def choose_model(
             "gaussian", "the variance follows no law with brightness, as where texture hides it"
         )
     return Choice("gaussian", "the variance does not clearly grow with brightness")
-
-
-def is_correlated(spectrum: NoiseSpectrum | None) -> bool:
-    """Return whether noise is so far from white that it is no fine texture under weak noise.
-
-    Texture that passes for noise is strong at the middle frequencies, and hardly at those that are
-    high along one axis; noise that is shared has more of both.
-    """
-    if spectrum is None or spectrum.white:
-        return False
-    edges = spectrum.across, spectrum.down
-    return (
-        spectrum.middle > SHARED
-        or max(edges) > SHARED_EDGE
-        or min(spectrum.middle, *edges) < 1 / EDGE
-    )
 
 
 def _is_square(laws: VarianceLaws) -> bool:

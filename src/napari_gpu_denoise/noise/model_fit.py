@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from napari_gpu_denoise.noise.autocovariance import LAGS
 from napari_gpu_denoise.noise.models import (
     Correlated,
     Gaussian,
@@ -24,7 +25,7 @@ from napari_gpu_denoise.noise.rician import rician_noise
 from napari_gpu_denoise.noise.sampling import PlaneStack
 from napari_gpu_denoise.noise.sigma_estimate import MIXED_METHOD, uneven_note
 from napari_gpu_denoise.noise.speckle import speckle_noise
-from napari_gpu_denoise.noise.spectrum import LAGS, NoiseSpectrum
+from napari_gpu_denoise.noise.spectrum import NoiseSpectrum
 from napari_gpu_denoise.noise.strata import CLIPPED
 from napari_gpu_denoise.noise.variance_laws import VarianceLaws
 from napari_gpu_denoise.noise.white import METHOD

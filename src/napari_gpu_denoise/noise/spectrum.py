@@ -2,8 +2,8 @@
 
 Every coefficient of the 8 x 8 cosine transform is read in the smoothest patches. Those that are
 weak in what they are ranked by are weak there by chance too, so the coefficients are dealt into two
-halves: the patches ranked by one half are read at the other. Texture is left mostly at the middle
-frequencies, which therefore are allowed more before noise is called correlated.
+halves: the patches ranked by one half are read at the other. What texture is left there is told
+from noise that neighbours share by its shape (`shared_noise`).
 """
 
 from __future__ import annotations
@@ -15,16 +15,28 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError
+from napari_gpu_denoise.noise.autocovariance import LAGS, autocovariance
 from napari_gpu_denoise.noise.models import Correlated
 from napari_gpu_denoise.noise.patch_spectra import PatchSpectra, read_spectra, sample_planes
+from napari_gpu_denoise.noise.shared_noise import (
+    CALM,
+    HIGHEST,
+    ROUGHER,
+    SharedNoise,
+    Shells,
+    shared_noise,
+    without_steep_texture,
+)
 from napari_gpu_denoise.noise.strata import CLIPPED
-from napari_gpu_denoise.noise.white import PATCH, cosine_transform, frequency_order
+from napari_gpu_denoise.noise.white import PATCH, frequency_order
 
-LAGS = 4  # largest displacement of the autocorrelation, in pixels
 SHARE = 0.01  # of the patches are read
-INDEPENDENT = 16  # patches, less their overlap, read at least
-MIDDLE = 2.2  # power of the middle frequencies over that of the highest, at most, if white
+INDEPENDENT = 16  # patches, less their overlap, read at least,
+MOST = 1 / 16  # but never more of them, as the rest may be texture
+MIDDLE = 2.2  # power of the middle frequencies over that of the highest, at most, beyond doubt
 EDGE = 1.5  # the same of frequencies that are high along one axis only
+FAR_MIDDLE = 5.0  # the same, at least, of noise that is shared whatever texture there is
+FAR_EDGE = 2.5
 SIGNIFICANT = 2.0  # standard errors by which a ratio must be beyond that
 
 
@@ -35,16 +47,16 @@ class NoiseSpectrum:
     Parameters
     ----------
     white : bool
-        False where a ratio is beyond its bounds by two standard errors.
+        False where neighbouring pixels clearly share noise; see `noise_spectrum`.
     middle, across, down : float
         Power over that of the frequencies from 4 on along both axes: of the middle ones (2 and 3),
-        of those from 4 on along x alone, and along y alone. 1 for white noise.
+        of those from 4 on along x alone, and along y alone; texture counts. 1 for white noise.
     ratio_error : float
         Relative standard error of these ratios.
     power : tuple of tuple of float, (8, 8)
         Variance of each coefficient of the orthonormal cosine transform, in grey levels squared,
-        frequency along y first. The first coefficient cannot be told from the picture; it holds
-        the larger one of its two neighbours.
+        frequency along y first, without texture where that can be told. The first coefficient
+        cannot be told from the picture; it holds the larger one of its two neighbours.
     autocorrelation : tuple of tuple of float, (5, 5)
         For displacements of 0 to 4 pixels along y and x; 1 at no displacement.
     sigma : float
@@ -69,6 +81,11 @@ class NoiseSpectrum:
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]
         return f"noise is {verdict} (neighbours correlate {x:.2f} along x, {y:.2f} along y)"
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether it is called white though ratios are beyond those of white noise."""
+        return self.white and not _within((self.middle, self.across, self.down), self.ratio_error)
+
     def model(self) -> Correlated:
         """Return the model of this noise that `BM3D` filters by.
 
@@ -78,7 +95,7 @@ class NoiseSpectrum:
             Its variance is that of the autocovariance fitted to all of `power`, not `sigma`
             squared: slopes of the picture, which the lowest frequencies may hold, raise it less.
         """
-        variance = float(_covariance(np.array(self.power))[0, 0])
+        variance = float(autocovariance(np.array(self.power))[0, 0])
         # Where hardly anything was measured a fit may be no covariance.
         table = np.clip(self.autocorrelation, -1.0, 1.0)
         return Correlated(math.sqrt(variance) if variance > 0 else self.sigma, table)
@@ -111,13 +128,15 @@ def noise_spectrum(image: Any) -> NoiseSpectrum:
 
     Notes
     -----
-    The test: noise is called correlated where the power at the middle frequencies is above 2.2
-    times that at the highest ones, or below 1 / 1.5 of it, or where that of frequencies high along
-    one axis alone is above 1.5 times it, or below 1 / 1.5; each by two standard errors. White noise
-    has ratios of 1, and Gaussian noise blurred to a correlation of 0.26 between neighbours has 3.5
-    and 2. Weaker correlations pass as white, and no single image can tell them from texture.
+    The power of the smoothest patches is fitted by noise that neighbours share and by the texture
+    of rougher patches. Noise is called correlated where neighbours then correlate by more than 0.1
+    or less than -0.1, and by three standard errors; these grow where the highest frequencies tell
+    of texture in most patches. It is so too where the middle frequencies have more than 5 times the
+    power of the highest, or those high along one axis alone more than 2.5 times, texture of steep
+    spectrum taken away, or either less than 1 / 1.5. Where fine texture is everywhere weak
+    correlation passes as white.
 
-    The power at the two lowest frequencies may hold slopes of the picture. About 40 000 patches are
+    The power at the lowest frequencies may hold slopes of the picture. About 40 000 patches are
     looked at, and the smoothest 1 % read; patches with clipped pixels are left out.
     """
     planes = sample_planes(image)
@@ -144,12 +163,16 @@ def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
     members = np.flatnonzero(spectra.clipped <= CLIPPED)
     if not len(members):
         members = np.arange(len(spectra.mean))
-    number = int(max(SHARE * len(members), INDEPENDENT * spectra.overlap))
-    number = min(number, len(members))
-    power = _smooth_power(spectra, members, number)
+    few = min(INDEPENDENT * spectra.overlap, MOST * len(members))
+    number = math.ceil(max(SHARE * len(members), few))
+    shells = _shells(spectra, members, number)
+    power = shells.smoothest
+    ratios, error = _ratios(power, shells.independent)
+    least, _ = _ratios(without_steep_texture(shells), shells.independent)
+    shared = shared_noise(shells)
+    power = (shared.power if shared is not None and shared.trusted else power).copy()
     power[0, 0] = max(power[0, 1], power[1, 0])
-    ratios, error = _ratios(power, number / spectra.overlap)
-    covariance = _covariance(power)
+    covariance = autocovariance(power)
     variance = float(covariance[0, 0])
     if variance > 0:
         correlation = covariance / variance
@@ -157,7 +180,7 @@ def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
         correlation = np.zeros((LAGS + 1, LAGS + 1))
         correlation[0, 0] = 1.0
     return NoiseSpectrum(
-        _is_white(ratios, error),
+        _is_white(ratios, least, error, shared),
         *ratios,
         error,
         tuple(map(tuple, power.tolist())),
@@ -167,19 +190,28 @@ def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
     )
 
 
-def _smooth_power(spectra: PatchSpectra, members: np.ndarray, number: int) -> np.ndarray:
-    """Return the mean square of each coefficient in the smoothest patches, (8, 8), mean 0."""
+def _shells(spectra: PatchSpectra, members: np.ndarray, number: int) -> Shells:
+    """Return the power of the smoothest patches, and of rougher ones."""
     y, x = np.divmod(np.arange(PATCH**2), PATCH)
     places = np.concatenate(frequency_order((PATCH, PATCH)))
-    coefficients = np.concatenate([spectra.low, spectra.high], axis=1)[members]
+    squares = np.square(np.concatenate([spectra.low, spectra.high], axis=1)[members])
     # Both halves hold frequencies along y, along x, and across.
     half = np.where(x > y, x % 2 == 1, y % 2 == 0)[places]
-    power = np.zeros(PATCH**2)
-    for read in (half, ~half):
-        rank = np.square(coefficients[:, ~read]).sum(axis=1)
-        smooth = np.argsort(rank, kind="stable")[:number]
-        power[places[read]] = np.square(coefficients[smooth][:, read]).mean(axis=0)
-    return power.reshape(PATCH, PATCH)
+    ranks = squares @ np.column_stack([half, ~half])
+    parts = [slice(number)]
+    for first, last in (ROUGHER, CALM):
+        start = min(max(round(first * len(members)), number), len(members) - 1)
+        parts.append(slice(start, max(round(last * len(members)), start + 1)))
+    found = np.zeros((len(parts), PATCH**2))
+    for read, rank in ((half, ranks[:, 1]), (~half, ranks[:, 0])):
+        order = np.argsort(rank, kind="stable")
+        for row, part in zip(found, parts, strict=True):
+            row[places[read]] = squares[order[part]].mean(axis=0)[read]
+    smoothest, rough, calm = found.reshape(-1, PATCH, PATCH)
+    # Medians, as a regular pattern fills single frequencies.
+    base = float(np.median(smoothest[HIGHEST]))
+    growth = float(np.median(calm[HIGHEST])) / base - 1 if base > 0 else 0.0
+    return Shells(smoothest, rough, growth, number / spectra.overlap)
 
 
 def _ratios(power: np.ndarray, independent: float) -> tuple[tuple[float, ...], float]:
@@ -199,32 +231,27 @@ def _ratios(power: np.ndarray, independent: float) -> tuple[tuple[float, ...], f
     return tuple(float(power[each].mean()) / base for each in (middle, across, down)), error
 
 
-def _is_white(ratios: tuple[float, ...], error: float) -> bool:
+def _is_white(
+    ratios: tuple[float, ...], least: tuple[float, ...], error: float, shared: SharedNoise | None
+) -> bool:
+    """Return the verdict from the ratios, those without texture, and the fit."""
+    if shared is not None and shared.clear:
+        return False
+    slack = math.exp(SIGNIFICANT * error)
+    # Where noise grows with brightness, what is taken away as texture holds noise too.
+    least = tuple(map(min, ratios, least))
+    far = (
+        least[0] > max(FAR_MIDDLE, MIDDLE * slack)
+        or max(least[1:]) > max(FAR_EDGE, EDGE * slack)
+        or min(ratios) < 1 / (EDGE * slack)
+    )
+    return not far
+
+
+def _within(ratios: tuple[float, ...], error: float) -> bool:
+    """Return whether ratios are near enough to 1 for white noise."""
     slack = math.exp(SIGNIFICANT * error)
     return all(
         1 / (EDGE * slack) <= ratio <= limit * slack
         for ratio, limit in zip(ratios, (MIDDLE, EDGE, EDGE), strict=True)
     )
-
-
-def _covariance(power: np.ndarray) -> np.ndarray:
-    """Return the autocovariance that has this power, for displacements of 0 to 4 pixels.
-
-    Stationary noise with autocovariance c has, in coefficient k of an axis, the variance
-    sum over d of c(d) a(k, d): a is 1 for d = 0, else twice the correlation of row k of the
-    transform with itself shifted by d. Along two axes the sums factor, for noise that is the same
-    seen in a mirror. Solved by least squares of relative errors.
-    """
-    transform = cosine_transform(PATCH)
-    shifted = [
-        (transform[:, d:] * transform[:, : PATCH - d]).sum(axis=1) * (2 if d else 1)
-        for d in range(LAGS + 1)
-    ]
-    design = np.kron(np.array(shifted).T, np.array(shifted).T)
-    values = power.ravel()
-    if not values[1:].any():
-        return np.zeros((LAGS + 1, LAGS + 1))
-    weight = 1 / np.maximum(values, 1e-3 * values.max())
-    weight[0] = 0  # not measured
-    found, *_ = np.linalg.lstsq(design * weight[:, None], values * weight, rcond=None)
-    return found.reshape(LAGS + 1, LAGS + 1)
