@@ -131,10 +131,10 @@ def noise_spectrum(image: Any) -> NoiseSpectrum:
     The power of the smoothest patches is fitted by noise that neighbours share and by the texture
     of rougher patches. Noise is called correlated where neighbours then correlate by more than 0.1
     or less than -0.1, and by three standard errors; these grow where the highest frequencies tell
-    of texture in most patches. It is so too where the middle frequencies have more than 5 times the
-    power of the highest, or those high along one axis alone more than 2.5 times, texture of steep
-    spectrum taken away, or either less than 1 / 1.5. Where fine texture is everywhere weak
-    correlation passes as white.
+    of texture in most patches, and where the fit is poor. It is so too where the middle frequencies
+    have more than 5 times the power of the highest, or those high along one axis alone more than
+    2.5 times, texture of steep spectrum taken away, or either less than 1 / 1.5. Where fine texture
+    is everywhere weak correlation passes as white.
 
     The power at the lowest frequencies may hold slopes of the picture. About 40 000 patches are
     looked at, and the smoothest 1 % read; patches with clipped pixels are left out.
