@@ -145,9 +145,10 @@ def run_batch(
         An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``.
     sigma : float, array_like or None, default None
         Noise standard deviation in grey levels: one value, one a channel, one a plane, or a map,
-        as `denoise` takes them. None estimates it, for each file.
+        as `denoise` takes them. None measures the noise, for each file.
     noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
-        A model of the noise, as `denoise` takes it; ``"auto"`` measures it in each file.
+        A model of the noise, as `denoise` takes it; ``"auto"``, the default without `sigma`, and
+        names measure it in each file.
     output : path-like
         A TIFF file, when there is one input; or a folder, made if need be, in which each result
         gets the name of its input.

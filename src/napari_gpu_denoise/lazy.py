@@ -63,11 +63,12 @@ def denoise_lazy(
     sigma : float, array_like or None, optional
         Noise standard deviation in grey levels: one value; one a channel (axis C or S); one a
         plane, an array of the shape of the axes other than Y and X; or a map of shape (ny, nx),
-        for all planes. None estimates it at once, from at most 8 planes of each channel, which are
-        computed for it; all chunks share the estimate. Where it is 0 the image comes back
-        unchanged.
+        for all planes. None measures the noise at once, as `noise`. Where it is 0 the image comes
+        back unchanged.
     noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
-        A model of the noise, as `denoise` takes it; measured at once, too, if at all.
+        A model of the noise, as `denoise` takes it, by default ``"auto"`` where `sigma` is not
+        given. It is measured at once, from 8 planes of each channel and for time-lapses 16 more,
+        which are computed for it; all chunks share the estimate.
     axes : str, optional
         Names of the axes, as ``"TZYX"``; by default the last two are Y and X and the others
         independent planes.

@@ -20,7 +20,14 @@ from napari_gpu_denoise.noise.models import (
 )
 from napari_gpu_denoise.noise.sampling import PlaneReader, channel_indices, plane_indices
 from napari_gpu_denoise.pipeline import Filter
-from napari_gpu_denoise.sigma import Sigma, own_noise, place, resolve_sigma
+from napari_gpu_denoise.sigma import (
+    Sigma,
+    estimated,
+    own_estimate,
+    own_noise,
+    place,
+    resolve_sigma,
+)
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.estimate import NoiseEstimate
@@ -47,8 +54,9 @@ def resolve_noise(
     sigma : float, array_like or None
         As `resolve_sigma` takes it. Given, it is used, whatever `noise` is.
     noise : None, float, str, NoiseModel, tuple of NoiseModel or NoiseEstimate
-        None for one standard deviation; a number is that. ``"auto"`` or the name of a model
-        measures it. One model a channel, or one for all.
+        A number is sigma. ``"auto"`` or the name of a model measures it. One model a channel, or
+        one for all. None where sigma is None too: as the filter measures noise that it knows
+        itself, else ``"auto"``.
     image : array
         What it belongs to; of lazy ones only a few planes are read.
     names : str
@@ -72,9 +80,14 @@ def resolve_noise(
     SigmaError, SettingsError, NonFiniteError
         If sigma or the noise does not fit the image or the filter.
     """
-    if noise is None:
-        return settings, resolve_sigma(sigma, image, names, settings)
     told = own_noise(settings)
+    if noise is None and (sigma is not None or told is not None):
+        return settings, resolve_sigma(sigma, image, names, settings)
+    if noise is None:
+        own = own_estimate(settings, image, names)
+        if own is not None:
+            return settings, estimated(own, image, names)
+        noise = "auto"
     if told is not None:
         raise SettingsError(
             f"noise={_said(noise)} was given to a filter that is set to a noise of its own (sigma "
@@ -105,9 +118,9 @@ def _models(
         if noise not in CHOICES:
             raise SettingsError(f"noise={noise!r} is unknown: choose from {', '.join(CHOICES)}.")
         # Not before it is wanted: it is much to load.
-        from napari_gpu_denoise.noise.estimate import estimate_noise
+        from napari_gpu_denoise.noise.estimate import noise_to_filter
 
-        noise = estimate_noise(image, names, noise, device=device)
+        noise = noise_to_filter(image, names, noise)
     # Whatever else has models is an estimate.
     if hasattr(noise, "models"):
         return noise.models, noise
@@ -139,6 +152,8 @@ def _for_channels(models: tuple[NoiseModel, ...], image: Any, names: str) -> tup
             "channels."
         )
     for model in models:
+        if isinstance(model, Gaussian):
+            continue  # it is nothing but sigma, which may be any number
         for name, value in model.as_dict().items():
             if name in ("gain", "sigma") and value and not _SMALLEST <= value <= _LARGEST:
                 raise SettingsError(

@@ -133,14 +133,15 @@ def denoise(
     sigma : float, array_like or None, optional
         Noise standard deviation in grey levels of the image. One value; one a channel (axis C or
         S); one a plane, an array of the shape of the axes other than Y and X; or a map of shape
-        (ny, nx), for all planes. None estimates it, one value a channel. Where it is 0 the image
+        (ny, nx), for all planes. None measures the noise (see `noise`). Where it is 0 the image
         comes back unchanged; above 32 times the range of the image it is taken as that.
     noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
         What the noise is, where it is not of one sigma: a model such as ``PoissonGaussian(0.28,
         3.1, 14.7)``, ``Rician(6)`` or ``Speckle(4)``, one a channel or one for all; what
-        `estimate_noise` returned; ``"auto"`` or the name of a model, to measure it here; a number
-        is `sigma`. Forward transform, filter and inverse then run on the device in one go. A sigma
-        that is given wins.
+        `estimate_noise` returned; ``"auto"``, the default where `sigma` is not given, to measure
+        which it is; the name of a model, to measure its parameters (``"gaussian"``: one sigma a
+        channel); a number is `sigma`. Forward transform, filter and inverse then run on the device
+        in one go. A sigma that is given wins.
     axes : str, optional
         Names of the axes, as ``"TZYX"``; by default the last two are Y and X and the others
         independent planes.

@@ -11,7 +11,7 @@ import numpy as np
 from napari_gpu_denoise.axes import Frames, Levels, arrange, channel_axis
 from napari_gpu_denoise.errors import SigmaError
 from napari_gpu_denoise.noise.noise_model import NoiseModel
-from napari_gpu_denoise.noise.sigma_estimate import estimate_sigma
+from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate, estimate_sigma
 from napari_gpu_denoise.tiles import Tile
 
 # A sigma of more than so many ranges of an image is taken as that.
@@ -181,6 +181,18 @@ def from_zero(settings: Any) -> bool:
     return own_noise(settings) is not None or getattr(settings, "from_zero", False)
 
 
+def own_estimate(settings: Any, image: Any, names: str) -> SigmaEstimate | None:
+    """Return sigma as a filter measures it that knows its noise; None where it knows none."""
+    own = getattr(settings, "estimate_sigma", None)
+    return None if own is None else own(image, names)
+
+
+def estimated(estimate: SigmaEstimate, image: Any, names: str) -> Sigma:
+    """Return an estimate of sigma as filters are told of it."""
+    placed = place(np.asarray(estimate.sigma, np.float64), image.shape, names)
+    return Sigma(placed, estimate.sigma, f"estimated: {estimate.method}", estimate.notes)
+
+
 def resolve_sigma(sigma: Any, image: Any, names: str, settings: Any = None) -> Sigma:
     """Check the sigma that was given, or estimate it where it is None.
 
@@ -207,11 +219,8 @@ def resolve_sigma(sigma: Any, image: Any, names: str, settings: Any = None) -> S
     if told is not None and sigma is None:
         return Sigma(np.ones((1,) * len(image.shape)), (), told)
     if sigma is None:
-        own = getattr(settings, "estimate_sigma", None)
-        estimate = None if own is None else own(image, names)
-        estimate = estimate or estimate_sigma(image, names)
-        placed = place(np.asarray(estimate.sigma, np.float64), image.shape, names)
-        return Sigma(placed, estimate.sigma, f"estimated: {estimate.method}", estimate.notes)
+        estimate = own_estimate(settings, image, names) or estimate_sigma(image, names)
+        return estimated(estimate, image, names)
     try:
         given = np.array(sigma, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -51,10 +51,11 @@ def stream(
         overwritten as soon as the next one is asked for.
     sigma : float, array_like, callable or None, optional
         Noise standard deviation in grey levels, as `denoise` takes it for one frame; or a function
-        that returns it for the number of a frame, from 0. None estimates it from the first frame,
-        for all.
+        that returns it for the number of a frame, from 0. None measures the noise of the first
+        frame, for all.
     noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
-        A model of the noise, as `denoise` takes it; ``"auto"`` measures it in the first frame.
+        A model of the noise, as `denoise` takes it; ``"auto"``, the default without `sigma`, and
+        names measure it in the first frame.
     axes : str, optional
         Names of the axes of a frame, as ``"YX"``, ``"CYX"``, ``"YXS"`` or ``"ZYX"`` (every slice is
         then a video of its own). By default the last two are Y and X, the rest independent planes.

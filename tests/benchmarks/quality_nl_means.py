@@ -78,7 +78,10 @@ def methods(device: str | None, slow: bool) -> list[Method]:
         Method("ours", ours(device=device)),
         Method("ours P5,S1", ours(device=device, patch=5, step=1)),
         Method("ours", ours(device=device), {"strength": (0.8, 1.0, 1.25, 1.5, 2.0, 3.0)}),
-        Method("ours, sigma estimated", lambda noisy, _: gd.nl_means(noisy, device=device)),
+        Method(
+            "ours, sigma estimated",
+            lambda noisy, _: gd.nl_means(noisy, noise="gaussian", device=device),
+        ),
         Method(
             "scikit-image fast",
             lambda *a, **k: scikit_image(*a, fast=True, **k),

@@ -239,7 +239,9 @@ def ultrasound(options: argparse.Namespace) -> None:
 
     def add(name: str, sigma: float | None, **changes) -> None:
         settings = NLMeans.of(None, **changes)
-        found = gd.denoise(frames, settings, sigma, axes="TYX", device=options.device)
+        # Pearson measures a sigma of its own.
+        noise = "gaussian" if sigma is None and "distance" not in changes else None
+        found = gd.denoise(frames, settings, sigma, noise=noise, axes="TYX", device=options.device)
         told = f", sigma {found.record.sigma[0]:.3g}" + " estimated" * (sigma is None)
         rows[name + told] = [np.std(found.image.astype(np.float64) - clean)]
 

@@ -55,7 +55,7 @@ def sigma(options: argparse.Namespace) -> None:
                     found.setdefault(name, []).append(case.score(result))  # noqa: B023
 
                 add("true sigma", sigma=case.sigma)
-                add("sigma=None")
+                add('noise="gaussian"', noise="gaussian")
                 estimate = gd.estimate_noise(case.noisy, "YX", device=options.device)
                 models[estimate.name] = models.get(estimate.name, 0) + 1
                 add('noise="auto"', noise=estimate)
@@ -92,7 +92,7 @@ def photons(options: argparse.Namespace) -> None:
                 high = gd.bm3d(noisy, noise=model, profile="high", device=device)
                 add(f"BM3D high, model of {name}", high)
         add('BM3D, noise="auto"', gd.bm3d(noisy, noise="auto", device=device))
-        add("BM3D, sigma=None", gd.bm3d(noisy, device=device))
+        add('BM3D, noise="gaussian"', gd.bm3d(noisy, noise="gaussian", device=device))
         scanned = [gd.bm3d(noisy, times * case.sigma, device=device) for times in TIMES]
         for times, result in zip(TIMES, scanned, strict=True):
             add(f"BM3D, {times:g} x root of mean variance", result)
@@ -185,7 +185,7 @@ def correlated(options: argparse.Namespace) -> None:
             rows.setdefault(name, []).append(decibels(result, clean))
 
         rows.setdefault("noisy", []).append(decibels(noisy, clean))
-        add("sigma=None")
+        add('noise="gaussian"', noise="gaussian")
         add('noise="auto"', noise="auto")
         for level in CLIP_SIGMAS:
             add(f"sigma {level:g}", sigma=level)

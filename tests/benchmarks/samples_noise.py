@@ -61,7 +61,9 @@ def _cells(
     def cell(values: tuple[float, float]) -> str:
         return f"{values[0]:.2f} ({values[1]:.2f})"
 
-    plain = gd.denoise(noisy, kind(), axes=axes, dtype="float32", device=options.device)
+    plain = gd.denoise(
+        noisy, kind(), noise="gaussian", axes=axes, dtype="float32", device=options.device
+    )
     measured = plain.record.sigma[0]
     scan = {t: error(denoised(sigma=t * measured), truth) for t in TIMES}
     best = min(scan, key=lambda times: scan[times][0])

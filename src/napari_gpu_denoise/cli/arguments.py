@@ -105,7 +105,7 @@ def _add_filter(added: Any, settings: type) -> None:
         default=None,
         metavar="auto|NUMBER[,NUMBER...]",
         help="noise standard deviation in grey levels of the input, for all channels or for each "
-        "(default: auto, measured in each file)",
+        "(default: auto, which is --noise auto)",
     )
     sigma.add_argument(
         "--sigma-map",
@@ -115,9 +115,10 @@ def _add_filter(added: Any, settings: type) -> None:
     parser.add_argument(
         "--noise",
         metavar="MODEL|FILE",
-        help="noise that depends on brightness or is correlated: auto, gaussian, poisson-gaussian, "
-        "rician or speckle, measured in each file; or a file that 'gpu-denoise estimate --json' "
-        "wrote, whose first estimate serves all (a sigma that is given wins)",
+        help="which noise it is: auto, which finds out; gaussian (one sigma), poisson-gaussian, "
+        "rician or speckle; all measured in each file; or a file that 'gpu-denoise estimate "
+        "--json' wrote, whose first estimate serves all (default: auto; a sigma that is given "
+        "wins)",
     )
     _add_axes(parser)
     parser.add_argument(

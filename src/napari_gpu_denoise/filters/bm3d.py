@@ -278,11 +278,12 @@ def bm3d(
         Pixels of any real type, two or more axes. Never modified.
     sigma : float, array_like or None, optional
         Standard deviation of the noise in grey levels of the image: one value, one a channel, one
-        a plane, or a map of shape (ny, nx); see `denoise`. None estimates it; where it is 0 the
-        image comes back unchanged.
+        a plane, or a map of shape (ny, nx); see `denoise`. None measures the noise (see `noise`);
+        where it is 0 the image comes back unchanged.
     noise : NoiseModel, NoiseEstimate, str or float, optional
-        A model of the noise, one a channel or one for all, what `estimate_noise` returned, or
-        ``"auto"`` to measure which it is; see `denoise`. A `sigma` that is given wins.
+        A model of the noise, one a channel or one for all; what `estimate_noise` returned; the name
+        of a model, such as ``"gaussian"``, to measure its parameters; or ``"auto"``, the default
+        without `sigma`, to measure which it is; see `denoise`. A `sigma` that is given wins.
     profile : {"normal", "fast", "high"}, optional
         Settings to start from, by default ``"normal"``; single ones given as keywords win.
         ``"fast"`` takes about a tenth of the time of ``"normal"`` on a GPU and loses 0.2 to 0.4 dB;

@@ -257,16 +257,18 @@ def isoline(
         Pixels of any real type, two or more axes. Never modified.
     sigma : float, array_like or None, optional
         Standard deviation of the noise in grey levels of the image: one value, one a channel, one
-        a plane, or a map of shape (ny, nx); see `denoise`. None estimates it; where it is 0 the
-        image comes back unchanged. With ``criterion="multiplicative"`` it is not used.
+        a plane, or a map of shape (ny, nx); see `denoise`. None measures the noise (see `noise`);
+        where it is 0 the image comes back unchanged. With ``criterion="multiplicative"`` it is not
+        used.
     axes : str, optional
         Names of the axes, such as ``"TZYX"``, ``"CYX"`` or ``"YXS"``. Y and X are filtered, every
         plane on its own. By default the last two are Y and X, the rest independent planes.
     settings : Isoline, optional
         Settings to start from; single ones can be given as keywords.
     noise : NoiseModel, NoiseEstimate, str or float, optional
-        A model of the noise, one a channel or one for all, what `estimate_noise` returned, or
-        ``"auto"`` to measure which it is; see `denoise`. A `sigma` that is given wins.
+        A model of the noise, one a channel or one for all; what `estimate_noise` returned; the name
+        of a model, such as ``"gaussian"``, to measure its parameters; or ``"auto"``, the default
+        without `sigma`, to measure which it is; see `denoise`. A `sigma` that is given wins.
     profile : {"normal", "fine", "paper"}, optional
         Settings to start from instead: ``"normal"`` is the defaults, ``"fine"`` is
         ``staircase=15``, ``"paper"`` is the hybrid filter of the paper to the letter,

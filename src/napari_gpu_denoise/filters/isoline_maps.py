@@ -63,7 +63,7 @@ def isoline_maps(
         Pixels of any real type, two or more axes. Never modified.
     sigma : float, array_like or None, optional
         Standard deviation of the noise in grey levels of the image, as `isoline` takes it. None
-        estimates it. Where it is 0 there is nothing to filter: both maps are 0.
+        measures the noise. Where it is 0 there is nothing to filter: both maps are 0.
     noise : NoiseModel, NoiseEstimate, str or float, optional
         A model of the noise, as `isoline` takes it.
     axes : str, optional

@@ -231,8 +231,8 @@ def nl_means(
         Pixels of any real type, two or more axes. Never modified.
     sigma : float, array_like or None, optional
         Standard deviation of the noise in grey levels of the image: one value, one a channel, one
-        a plane, or a map of shape (ny, nx); see `denoise`. None estimates it; where it is 0 the
-        image comes back unchanged.
+        a plane, or a map of shape (ny, nx); see `denoise`. None measures the noise (see `noise`);
+        where it is 0 the image comes back unchanged.
     axes : str, optional
         Names of the axes, such as ``"TZYX"``, ``"CYX"`` or ``"YXC"``. Y and X are filtered; T and
         Z join the search only with `frames_before`, `frames_after` or `slices`; every other axis
@@ -240,8 +240,9 @@ def nl_means(
     settings : NLMeans, optional
         Settings to start from; single ones can be given as keywords.
     noise : NoiseModel, NoiseEstimate, str or float, optional
-        A model of the noise, one a channel or one for all, what `estimate_noise` returned, or
-        ``"auto"`` to measure which it is; see `denoise`. A `sigma` that is given wins.
+        A model of the noise, one a channel or one for all; what `estimate_noise` returned; the name
+        of a model, such as ``"gaussian"``, to measure its parameters; or ``"auto"``, the default
+        without `sigma`, to measure which it is; see `denoise`. A `sigma` that is given wins.
     profile : {"normal", "fine", "video"}, optional
         Settings to start from instead: ``"normal"`` is the defaults, ``"fine"`` is ``patch=5,
         step=1``, better and slower, ``"video"`` is ``patch=16, frames_before=4, frames_after=4``,
