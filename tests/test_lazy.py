@@ -124,7 +124,8 @@ def test_sigma_is_estimated_once_from_few_planes(device):
 
     array = da.map_blocks(plane, chunks=((1,) * 40, 64, 64), dtype="float32")
     result = gd.denoise_lazy(array, small(KIND), axes="TYX", device=device)
-    assert 0 < len(read) <= 8
+    # Frames that follow each other are looked at as well, for noise that changes with brightness.
+    assert 0 < len(read) <= 24
     read.clear()
     with dask.config.set(scheduler="synchronous"):
         out = result[7].compute()

@@ -93,7 +93,35 @@ def test_auto_serves_better_than_one_sigma():
 
     result = run("auto", image=image)
     assert result.record.noise[0]["model"] == "poisson-gaussian"
-    assert off(result) < 0.9 * off(run(None, image=image))
+    assert off(result) < 0.9 * off(run("gaussian", image=image))
+    unsaid = run(None, image=image)
+    np.testing.assert_array_equal(unsaid.image, result.image)
+    assert unsaid.record.noise == result.record.noise
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e-30, 1e30, 1e300])
+def test_white_noise_may_be_of_any_size(factor):
+    image = noisy(64, 72).astype(np.float64)
+    found = run(None, image=image).record.sigma[0]
+    result = run(None, image=image * factor)
+    assert result.record.sigma[0] == pytest.approx(found * factor, rel=1e-3)
+    assert np.ptp(result.image) == pytest.approx(
+        np.ptp(run(found, image=image).image) * factor, rel=0.01
+    )
+
+
+@pytest.mark.parametrize("said", [None, "gaussian"])
+def test_a_filter_that_knows_its_noise_measures_it_itself(said):
+    rng = np.random.default_rng(1)
+    magnitudes = np.hypot(*rng.normal(0, 10, (2, 64, 72)))  # nothing but noise
+    plain = gd.denoise(magnitudes, gd.NLMeans(), noise="gaussian").record
+    told = gd.denoise(magnitudes, gd.NLMeans(rician=True), noise=said).record
+    # The magnitude of two parts varies by 0.655 of sigma.
+    assert plain.sigma[0] == pytest.approx(6.55, rel=0.05)
+    assert told.sigma[0] == pytest.approx(10, rel=0.05)
+    assert told.noise == () and "Rician" in told.sigma_source
+    roots = gd.denoise(magnitudes, gd.NLMeans(distance="pearson"), noise=said).record
+    assert "root" in roots.sigma_source
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_an_estimate_is_handed_to_a_filter(
     assert "measures the noise anew" in filtering.status.text()
     # Of another layer it is not taken, but can be chosen again.
     filtering.layer.choose(viewer.layers["other"])
-    assert filtering.noise.chosen() == "one" and filtering.choices().noise is None
+    assert filtering.noise.chosen() == "auto" and filtering.choices().noise is None
     filtering.noise.choose("measured")
     assert filtering.choices().noise == FOUND
     assert "measured in cells" in filtering.noise.caption.text()
@@ -98,7 +98,7 @@ def test_a_model_is_found_by_the_run(viewer, open_panel, run, click):
     image = (10 + rng.poisson(60 + 50 * np.sin(x / 15) * np.sin(y / 12)) * 5).astype(np.uint16)
     viewer.add_image(image, name="photons")
     panel = open_panel()
-    panel.noise.choose("model")
+    assert panel.noise.chosen() == "auto"
     assert panel.noise.caption.text() == "The kind of noise is measured first."
     status = run(panel)
     expected = runs.denoise(image, NLMeans(), noise="auto")
@@ -109,11 +109,19 @@ def test_a_model_is_found_by_the_run(viewer, open_panel, run, click):
     assert f"gain {model['gain']:.4g}" in status
     assert f"gain {model['gain']:.4g}" in panel.noise.caption.text()
     click(panel.python_button)
-    assert "gd.nl_means(image, noise='auto')" in QApplication.clipboard().text()
+    assert "gd.nl_means(image)" in QApplication.clipboard().text()
     click(panel.command_button)
-    assert "--noise auto" in QApplication.clipboard().text()
+    assert "--noise" not in QApplication.clipboard().text()
+    panel.noise.choose("one")
+    assert panel.choices().noise == "gaussian" and panel.noise.caption.text() == ""
+    run(panel)
+    expected = runs.denoise(image, NLMeans(), noise="gaussian")
+    np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
+    assert panel.noise.edit.text() == f"{expected.record.sigma[0]:.4g}"
+    click(panel.command_button)
+    assert "--noise gaussian" in QApplication.clipboard().text()
     click(panel.reset_button)
-    assert panel.choices().noise is None and panel.noise.caption.text() == ""
+    assert panel.noise.chosen() == "auto" and panel.choices().noise is None
 
 
 def test_speckle_is_handed_to_isoline(viewer, open_panel, run, noisy):

@@ -59,7 +59,7 @@ def test_result_is_the_filter_s_and_looks_like_its_source(viewer, open_panel, ru
     assert record["device"] in status
     assert METADATA_KEY not in source.metadata
     assert status.startswith("Done in ")
-    assert f"{record['sigma'][0]:.4g} grey levels (estimated)" in status
+    assert f"sigma {record['sigma'][0]:.4g} (estimated)" in status
     assert panel.noise.edit.text() == f"{record['sigma'][0]:.4g}"
 
 
@@ -244,7 +244,7 @@ def test_copied_command_names_the_file(viewer, open_panel, click, plugin):
     command = QApplication.clipboard().text()
     assert command.startswith("gpu-denoise nl-means ")
     assert str(samples.path("mri")) in command
-    assert command.endswith("--sigma auto --axes ZYX --slices 1")
+    assert command.endswith("--axes ZYX --slices 1")
 
 
 def test_reset_to_defaults(viewer, open_panel, click, noisy):

@@ -47,7 +47,7 @@ def test_everything_set_is_read_back():
 @pytest.mark.parametrize("kind", FILTERS)
 def test_profiles_are_read_back(kind):
     name = kind.name.replace("_", "-")
-    start = f"gpu-denoise {name} INPUT.tif -o INPUT_{name}.tif --sigma auto --axes YX"
+    start = f"gpu-denoise {name} INPUT.tif -o INPUT_{name}.tif --axes YX"
     for profile in kind.presets:
         option = "" if kind.of(profile=profile) == kind() else f" --profile {profile}"
         line = command_line(Choices(kind.of(profile=profile), None, "YX"), None)
@@ -68,7 +68,7 @@ def test_a_profile_and_what_it_lacks():
 @posix
 def test_defaults_are_left_out():
     line = command_line(Choices(NLMeans(), None, ".YX"), None)
-    assert line == "gpu-denoise nl-means INPUT.tif -o INPUT_nl-means.tif --sigma auto --axes .YX"
+    assert line == "gpu-denoise nl-means INPUT.tif -o INPUT_nl-means.tif --axes .YX"
     given = parsed(line)
     assert given.sigma is None and given.device is None
 
@@ -77,7 +77,7 @@ def test_python_call():
     assert python_call(Choices(NLMeans(), None, ".YX"), "cells") == (
         "import napari_gpu_denoise as gd\n\n"
         "image = viewer.layers['cells'].data\n"
-        "denoised = gd.nl_means(image, sigma=None)\n"
+        "denoised = gd.nl_means(image)\n"
     )
     full = python_call(
         Choices(NLMeans(step=2), 4.0, "ZYX", "float32", "keep", 1), "it's", multiscale=True
@@ -92,7 +92,7 @@ def test_python_call():
 def test_python_call_of_one_frame():
     call = python_call(Choices(VBM3D(), None, "TYX", frame=12), "cells")
     assert call.splitlines()[-1] == (
-        "denoised = gd.denoise(image, gd.VBM3D(), sigma=None, axes='TYX', frames=12).image"
+        "denoised = gd.denoise(image, gd.VBM3D(), axes='TYX', frames=12).image"
     )
     settings = VBM3D.of(profile="fast", threshold=2.5)
     call = python_call(Choices(settings, 4.0, "ZTYX", "float32", "keep", frame=3), "cells")

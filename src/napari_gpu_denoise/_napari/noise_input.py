@@ -20,15 +20,19 @@ from napari_gpu_denoise.errors import SigmaError
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.noise_estimate import NoiseEstimate
 
-ONE, MODEL, TYPED, MEASURED = "one", "model", "typed", "measured"
+AUTO, ONE, TYPED, MEASURED = "auto", "one", "typed", "measured"
 
 _CHOICES = {
-    ONE: ("Estimate", "Measure one standard deviation before filtering."),
-    MODEL: (
-        "Find model",
+    AUTO: (
+        "Automatic",
         "Measure before filtering which kind of noise it is and how much: photon noise, magnitudes "
         "of MRI, speckle, correlated noise, or one sigma. Brightness is changed so that the noise "
         "is even, and changed back.",
+    ),
+    ONE: (
+        "One sigma",
+        "Measure one standard deviation for all grey levels before filtering. Where noise grows "
+        "with brightness that is a compromise.",
     ),
     TYPED: ("Type sigma", "Use the standard deviation at the right."),
 }
@@ -110,7 +114,7 @@ class NoiseInput(QWidget):
         self._explain()
 
     def choose(self, name: str) -> None:
-        """Choose one of `ONE`, `MODEL`, `TYPED` and, after `hand_over`, `MEASURED`."""
+        """Choose one of `AUTO`, `ONE`, `TYPED` and, after `hand_over`, `MEASURED`."""
         self.mode.setCurrentIndex(self.mode.findData(name))
 
     def chosen(self) -> str:
@@ -133,7 +137,7 @@ class NoiseInput(QWidget):
         except ValueError:
             raise SigmaError(
                 f"The noise {self.edit.text()!r} is not a number: type its standard deviation in "
-                "grey levels, or choose Estimate."
+                "grey levels, or choose Automatic."
             ) from None
         return values[0] if len(values) == 1 else values
 
@@ -141,7 +145,8 @@ class NoiseInput(QWidget):
         """Return the noise as filters take it: an estimate also beside a sigma that was typed."""
         if not self.mode.isEnabled():
             return None
-        return {MODEL: "auto", MEASURED: self._measured, TYPED: self._known}.get(self.chosen())
+        told = {AUTO: None, ONE: "gaussian", MEASURED: self._measured, TYPED: self._known}
+        return told[self.chosen()]
 
     def hand_over(self, estimate: NoiseEstimate, origin: str) -> None:
         """Take an estimate that was made elsewhere, and choose it.
@@ -171,11 +176,12 @@ class NoiseInput(QWidget):
 
     def show_used(self, sigma: tuple[float, ...], models: list[dict[str, Any]]) -> None:
         """Show what a run has used, when it estimated it."""
-        if self.chosen() == ONE:
+        if self.chosen() in (AUTO, ONE):
             self.edit.setText(", ".join(f"{value:.4g}" for value in sigma))
             self.edit.setCursorPosition(0)
-            self._used = self.edit.text() if len(sigma) > 1 else ""
-        elif self.chosen() == MODEL:
+        if self.chosen() == ONE:
+            self._used = f"Used: {self.edit.text()}" if len(sigma) > 1 else ""
+        elif self.chosen() == AUTO:
             found = [NoiseModel.from_dict(each) for each in models]
             self._used = noise_words.used(found, sigma) if found or sigma else ""
         self._explain()
@@ -185,12 +191,12 @@ class NoiseInput(QWidget):
         self._known = None
         self._drop_used()
         if self.chosen() == MEASURED:
-            self.choose(ONE)
+            self.choose(AUTO)
         self._explain()
 
     def reset(self) -> None:
-        """Go back to estimating."""
-        self.choose(ONE)
+        """Go back to measuring."""
+        self.choose(AUTO)
         self.edit.clear()
         self._used = self._last = ""
         self._explain()
@@ -218,8 +224,8 @@ class NoiseInput(QWidget):
         if not self.mode.isEnabled():
             text = ""
         elif chosen == ONE:
-            text = f"Used: {self._used}" if self._used else ""
-        elif chosen == MODEL:
+            text = self._used
+        elif chosen == AUTO:
             text = self._used or "The kind of noise is measured first."
         elif chosen == MEASURED and self._measured is not None:
             text = f"{noise_words.short(self._measured)} (measured in {self._origin})"

@@ -62,8 +62,10 @@ class Choices:
 
     def said_noise(self) -> dict[str, Any]:
         """Return the argument that says the noise, by name."""
-        if self.sigma is not None or self.noise is None:
+        if self.sigma is not None:
             return {"sigma": self.sigma}
+        if self.noise is None:
+            return {}
         if isinstance(self.noise, str):
             return {"noise": self.noise}
         return {"noise": model_code(self.noise.models)}
@@ -252,7 +254,7 @@ def _noise_option(choices: Choices) -> list[str]:
     """Return the option that says the noise; a model is measured anew, but for one sigma."""
     sigma, noise = choices.sigma, choices.noise
     if sigma is None and noise is None:
-        return ["--sigma", "auto"]
+        return []
     if sigma is None and isinstance(noise, str):
         return ["--noise", noise]
     if sigma is None and noise.name == "gaussian":
