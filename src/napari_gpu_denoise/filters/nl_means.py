@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -140,12 +140,10 @@ class NLMeans(Settings):
                 f"distance='pearson' is told of its noise by sigma alone, but noise is {told}: "
                 "give sigma or none, or distance='euclidean'."
             )
-        if all(isinstance(model, Rician) for model in models):
-            return replace(self, rician=True)
         if not self.rician:
             return None
         # Far above sigma magnitudes have Gaussian noise, and may be taken for it.
-        if all(isinstance(model, Gaussian) for model in models):
+        if all(isinstance(model, (Rician, Gaussian)) for model in models):
             return self
         raise SettingsError(f"rician=True does not go with noise that is {told}: leave one out.")
 
