@@ -1,5 +1,6 @@
 #!/bin/sh
-# Install what the tests need, system packages included, and run them all. Arguments go to pytest.
+# Install what the tests need, system packages included, and run them all, in two processes.
+# Arguments go to pytest.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -13,4 +14,4 @@ install_with_extra test
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/lint-imports
-xvfb-run -a -s "-screen 0 1600x1000x24" .venv/bin/python -m pytest "$@"
+xvfb-run -a -s "-screen 0 1600x1000x24" .venv/bin/python -m pytest -n 2 --dist loadgroup "$@"
