@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 
 
-class NoiseModel:
+class NoiseModel(ABC):
     """What all models of noise share; use one of `models`.
 
     A filter for additive noise is used in three steps: ``stabilise`` the image, filter that with
@@ -68,6 +69,7 @@ class NoiseModel:
         """Standard deviation of the noise after `stabilise`."""
         return 1.0
 
+    @abstractmethod
     def variance(self, mean: Any) -> np.ndarray:
         """Return the variance of pixels.
 
@@ -81,8 +83,8 @@ class NoiseModel:
         ndarray, float64
             Of the shape of `mean`, squared grey levels.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def stabilise(self, image: Any) -> np.ndarray:
         """Return an image whose noise is the same everywhere.
 
@@ -101,8 +103,8 @@ class NoiseModel:
         ImageError
             If the image is empty, or not of real numbers.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def unstabilise(self, stabilised: Any) -> np.ndarray:
         """Return the grey levels whose stabilised pixels have these means.
 
@@ -124,11 +126,10 @@ class NoiseModel:
         ImageError
             If the array is empty, or not of real numbers.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def summary(self) -> str:
         """Return the model as one line of text."""
-        raise NotImplementedError
 
     def as_dict(self) -> dict[str, Any]:
         """Return the name of the model and its parameters, ready for JSON.
