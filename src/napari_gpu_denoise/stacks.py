@@ -71,6 +71,9 @@ def denoise_stack(
         # Alpha is no noise to be filtered; such files are read whole.
         if "T" not in names or picture.alpha is not None:
             return None
+        # Nor is much gained where every frame has to be sought in the whole file.
+        if not data.reads_by_plane(names.index("Y"), names.index("X")):
+            return None
         check_numbers(data)
         wanted = output_dtype(dtype, data.dtype)
         io.check_dtype(picture, wanted)

@@ -103,21 +103,21 @@ def _on_device(planes: PlaneStack, limit: int, device: Any) -> Iterator[PatchSta
         kernel = _Kernel(arena, dtype, grid, nx, across)
         host = np.empty((batch, grid[1], PATCH, nx), dtype)
         for start in range(0, len(planes), batch):
-            held = [planes[k] for k in range(start, min(start + batch, len(planes)))]
-            ends = np.full((len(held), 2), np.nan, np.float32)
-            for k, plane in enumerate(held):
+            count = min(batch, len(planes) - start)
+            ends = np.full((count, 2), np.nan, np.float32)
+            for k in range(count):  # one plane is held at a time: they may be large
+                plane = planes[start + k]
                 bands = sliding_window_view(plane, PATCH, axis=0)[::down]
                 np.copyto(host[k], bands.transpose(0, 2, 1))
                 levels = clipping_levels(plane)
                 ends[k, : len(levels)] = levels
-            found = kernel(host[: len(held)], ends)
-            for plane, values in zip(held, found, strict=True):
+            for k, values in enumerate(kernel(host[:count], ends)):
                 finite = values[:, 3] > 0
                 if finite.any():
                     kept = (values if finite.all() else values[finite]).astype(np.float64)
                     yield PatchStatistics(kept[:, 0], kept[:, 1], kept[:, 4:], kept[:, 2], overlap)
                 else:  # smaller patches may be finite
-                    yield _plane_statistics(plane, limit)
+                    yield _plane_statistics(planes[start + k], limit)
 
 
 class _Kernel:
