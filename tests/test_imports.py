@@ -36,7 +36,7 @@ def test_importing_the_package_loads_nothing_heavy():
     "module",
     [
         *("filters", "cli", "batch", "bench", "io", "samples", "noise", "run", "opencl.device"),
-        *("streaming", "video", "flicker"),
+        *("streaming", "stream_feed", "video", "frame_flow", "flicker"),
     ],
 )
 def test_importing_a_module_touches_no_device_and_no_gui(module):

@@ -244,7 +244,7 @@ def run_batch(
             check_numbers(picture.data)
             io.check_dtype(picture, output_dtype(dtype, picture.data.dtype))
             result = denoise(
-                picture.data[picture.colours],
+                picture.pixels,
                 settings,
                 sigma,
                 noise=noise,

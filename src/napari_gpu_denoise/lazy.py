@@ -111,9 +111,7 @@ def denoise_lazy(
     settings = settings_for(settings, names, array.shape)
     check_policy(nonfinite)
     wanted = output_dtype(dtype, array.dtype)
-    settings, found = resolve_noise(
-        sigma, noise, array, names, settings, dtype=wanted, device=device
-    )
+    settings, found = resolve_noise(sigma, noise, array, names, settings, dtype=wanted)
     spread = found.array
 
     # What a driver gives is worth nothing in another process: the names of the device are sent.

@@ -45,7 +45,6 @@ def resolve_noise(
     settings: Filter,
     *,
     dtype: np.dtype | None = None,
-    device: Any = None,
 ) -> tuple[Filter, Sigma]:
     """Decide what noise a filter is told of, and measure it if need be.
 
@@ -66,8 +65,6 @@ def resolve_noise(
     dtype : dtype, optional
         Type of the result; by default that of the image. Where it holds no negative numbers, none
         are made.
-    device : optional
-        Where noise is measured, as `choose` takes it.
 
     Returns
     -------
@@ -96,7 +93,7 @@ def resolve_noise(
         )
     if isinstance(noise, (int, float, np.number)) and not isinstance(noise, bool):
         return settings, resolve_sigma(noise if sigma is None else sigma, image, names, settings)
-    models, estimate = _models(noise, image, names, device)
+    models, estimate = _models(noise, image, names)
     if sigma is not None:
         found = resolve_sigma(sigma, image, names, settings)
         how = "given" if estimate is None else "estimated"
@@ -112,7 +109,7 @@ def resolve_noise(
 
 
 def _models(
-    noise: Any, image: Any, names: str, device: Any
+    noise: Any, image: Any, names: str
 ) -> tuple[tuple[NoiseModel, ...], NoiseEstimate | None]:
     """Return the models that were given or are measured, and the estimate they are from."""
     if isinstance(noise, str):

@@ -247,9 +247,7 @@ def denoise_steps(
             "dtype='float32'."
         )
     levels = levels_for(applied, array)  # refuses NaN and infinity
-    running, found = resolve_noise(
-        sigma, noise, array, names, applied, dtype=chosen_dtype, device=chosen
-    )
+    running, found = resolve_noise(sigma, noise, array, names, applied, dtype=chosen_dtype)
     if running is not applied:
         same = from_zero(running) == from_zero(applied)
         applied, levels = running, levels_for(running, array, levels if same else None)

@@ -80,9 +80,7 @@ def denoise_stack(
         t = names.index("T")
         count = data.shape[t]
         applied = settings_for(settings, names, data.shape)
-        running, found = resolve_noise(
-            sigma, noise, data, names, applied, dtype=wanted, device=device
-        )
+        running, found = resolve_noise(sigma, noise, data, names, applied, dtype=wanted)
         levels = None if is_plain(data.dtype) else _levels(data, t, nonfinite, from_zero(running))
         stream = FrameStream(
             settings,

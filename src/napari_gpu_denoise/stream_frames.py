@@ -22,7 +22,6 @@ from napari_gpu_denoise.axes import (
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError, SigmaError
 from napari_gpu_denoise.modelled import levels_for
 from napari_gpu_denoise.noise_choice import resolve_noise
-from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.pipeline import Filter
 from napari_gpu_denoise.prepare import (
     extend,
@@ -109,8 +108,6 @@ class FrameIntake:
         What was chosen.
     sigma, noise, axes, dtype, nonfinite
         As `stream` takes them.
-    device : Device
-        Where noise is measured, if it is to be.
     levels : Levels, optional
         How grey levels become pixels, where the range of all frames is known.
 
@@ -145,7 +142,6 @@ class FrameIntake:
         axes: str | None,
         dtype,
         nonfinite: str,
-        device: Device,
         levels: Levels | None,
     ):
         self.shape, self.input_dtype = first.shape, first.dtype
@@ -167,9 +163,7 @@ class FrameIntake:
         self.sigma = None
         if self._sigma_of is None:
             self.settings, self.sigma = resolve_noise(
-                *(sigma, noise, finite, self.names, self.settings),
-                dtype=self.dtype,
-                device=device,
+                *(sigma, noise, finite, self.names, self.settings), dtype=self.dtype
             )
         self.last_sigma = self.sigma
         self.levels = levels_for(self.settings, finite, levels)

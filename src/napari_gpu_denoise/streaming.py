@@ -143,7 +143,7 @@ class FrameStream:
         self.device = choose(device)
         # What the first frame is taken in with.
         self._terms = {"sigma": sigma, "noise": noise, "axes": axes, "dtype": dtype}
-        self._terms |= {"nonfinite": nonfinite, "levels": levels, "device": self.device}
+        self._terms |= {"nonfinite": nonfinite, "levels": levels}
         self.saturated = self.nonfinite = self.count = 0
 
     def __iter__(self) -> Generator[np.ndarray, None, None]:

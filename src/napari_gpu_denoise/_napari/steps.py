@@ -271,5 +271,4 @@ def _noise(request: Request, stopped: Callable[[], bool]) -> tuple[Any, Sigma]:
         request.axes,
         settings_for(request.settings, request.axes, planes.shape),
         dtype=output_dtype(request.dtype, np.dtype(planes.dtype)),
-        device=request.device,
     )

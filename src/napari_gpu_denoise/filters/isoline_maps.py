@@ -174,7 +174,7 @@ def map_steps(
     array, odd = fill_nonfinite(array, names, nonfinite)
     Levels.of(array)  # refuses NaN and infinity, before noise is made of them
     # Once for both maps.
-    _, found = resolve_noise(sigma, noise, array, names, applied, device=device)
+    _, found = resolve_noise(sigma, noise, array, names, applied)
     inner = along_time(wanted_frames(frames, names, array.shape), names)
     joined = channel_axis(names) if applied.joint else None
 
