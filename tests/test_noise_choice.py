@@ -11,6 +11,7 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import cli
+from napari_gpu_denoise.cli.noise import named_noise
 from napari_gpu_denoise.errors import FileError, NonFiniteError, SettingsError, SigmaError
 from napari_gpu_denoise.modelled import Modelled
 from napari_gpu_denoise.noise_choice import CHOICES, resolve_noise
@@ -274,4 +275,4 @@ def test_a_file_that_is_no_estimate(folder, capsys, text, said):
 
 def test_a_file_error_is_named():
     with pytest.raises(FileError, match="no-such"):
-        cli.commands._noise("no-such")
+        named_noise("no-such")
