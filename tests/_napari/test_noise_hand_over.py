@@ -179,14 +179,18 @@ def test_an_estimate_of_several_channels(viewer, open_panel, run, noisy):
 def test_numbers_do_not_outlive_the_choice_they_belong_to(viewer, open_panel, run, qtbot, noisy):
     viewer.add_image(np.stack([noisy, noisy // 2]), axis_labels=("c", "y", "x"))
     panel = open_panel()
-    run(panel)
     control = panel.noise
+    run(panel)
+    assert "oise, sigma" in control.caption.text() and control.edit.text()
+    control.choose("one")
+    assert control.edit.text() == ""
+    run(panel)
     found = control.edit.text()
     assert len(found.split(", ")) == 2 and control.edit.cursorPosition() == 0
     assert control.caption.text() == f"Used: {found}"
     control.choose("typed")  # to be changed by hand
     assert control.edit.text() == found and control.sigma() is not None
-    control.choose("model")
+    control.choose("auto")
     assert control.edit.text() == ""
     control.edit.clear()
     qtbot.keyClicks(control.edit, "12, 7")

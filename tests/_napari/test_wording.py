@@ -34,7 +34,7 @@ def holed():
     ("given", "instead"),
     [
         ({"image": holed(), "axes": "TCYX", "sigma": 5}, "Leave them in place"),
-        ({"axes": "TCYX", "sigma": -3}, "choose Estimate"),
+        ({"axes": "TCYX", "sigma": -3}, "choose Automatic"),
         ({"axes": "TCYX", "sigma": (1, 2, 3)}, "give one number, or one for each channel."),
         ({"image": IMAGE[0, 0], "axes": "YX", "sigma": (1, 2)}, "give one number."),
     ],
@@ -53,7 +53,7 @@ def test_a_note_names_a_control():
     image = 400 * (1.2 + np.sin(x / 20) * np.cos(y / 25))
     (note,) = estimate_sigma(np.random.default_rng(1).poisson(image).astype(np.float32)).notes
     assert "noise='auto'" in note
-    assert in_panel(note).endswith("a model serves better: choose Find model")
+    assert in_panel(note).endswith("a model serves better: choose Automatic")
 
 
 def test_other_sentences_stay():

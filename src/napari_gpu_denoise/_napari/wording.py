@@ -6,13 +6,13 @@ import re
 
 # What the sentence says, and what stands for it in a panel.
 _SAID = (
-    (r"noise='auto'", "choose Find model"),
+    (r"noise='auto'", "choose Automatic"),
     (
         r"pass nonfinite='keep' \(--nonfinite keep\) to leave them",
         "choose Leave them in place at Result and device > NaN, infinity, to keep them",
     ),
     (r"they can be left in place", "choose so at Result and device > NaN, infinity"),
-    (r", or None to estimate it", ", or choose Estimate"),
+    (r", or None to estimate it", ", or choose Automatic"),
     (r"(, \(\d[\d, ]*\) for one a plane)?, or a map of shape \(\d[\d, ]*\)", ""),
     (r", axes '\w+' of lengths \(\d[\d, ]*\)", ""),
     (r"give one number, one for each channel", "give one number, or one for each channel"),
