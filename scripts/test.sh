@@ -14,4 +14,4 @@ install_with_extra test
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/lint-imports
-xvfb-run -a -s "-screen 0 1600x1000x24" .venv/bin/python -m pytest -n 2 --dist loadgroup "$@"
+.venv/bin/python -m pytest -n 2 --dist worksteal "$@"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,14 +15,6 @@ from npe2 import PluginManifest
 
 PLUGIN = "napari-gpu-denoise"
 WAIT = 60_000  # milliseconds; kernels may have to be built first
-
-
-def pytest_collection_modifyitems(items):
-    # One process: windows of two would take the focus from each other.
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("napari"))
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from filters.slow_isoline import slow
-from napari_gpu_denoise import lazy, run, sigma, stacks, streaming
+from napari_gpu_denoise import sigma, stacks
 from napari_gpu_denoise.errors import SigmaError
 from napari_gpu_denoise.filters.isoline import Isoline
+from napari_gpu_denoise.noise import estimate
 from scenes import psnr, scene
 
 LOOKS = 4.0
@@ -187,10 +188,10 @@ def test_nothing_is_estimated(device, monkeypatch, tmp_path):
     expected = gd.denoise(image, settings, 1.0, axes="TYX", device=device).image
 
     def fail(*given, **named):
-        pytest.fail("sigma was estimated")
+        pytest.fail("noise was estimated")
 
-    for module in (sigma, run, lazy, stacks, streaming):
-        monkeypatch.setattr(module, "estimate_sigma", fail, raising=module is sigma)
+    monkeypatch.setattr(sigma, "estimate_sigma", fail)
+    monkeypatch.setattr(estimate, "noise_to_filter", fail)
     with pytest.raises(pytest.fail.Exception, match="estimated"):
         gd.denoise(image, Isoline(), axes="TYX", device=device)
 
