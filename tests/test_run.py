@@ -30,7 +30,7 @@ def test_the_record_says_that_noise_grows_with_brightness():
     level = np.linspace(20, 400, 128) * np.ones((128, 1))
     image = np.random.default_rng(0).poisson(level).astype(np.float32)
     (note,) = gd.denoise(image, small(KIND), noise="gaussian").record.notes
-    assert estimate_sigma(image).notes[0].startswith(note)
+    assert note == estimate_sigma(image).notes[0]
     assert gd.denoise(image, small(KIND), 10).record.notes == ()
 
 

@@ -53,9 +53,9 @@ def resolve_noise(
     sigma : float, array_like or None
         As `resolve_sigma` takes it. Given, it is used, whatever `noise` is.
     noise : None, float, str, NoiseModel, tuple of NoiseModel or NoiseEstimate
-        A number is sigma. ``"auto"`` or the name of a model measures it; ``"gaussian"`` as the
-        filter does that has a sigma of its own. One model a channel, or one for all. None where
-        sigma is None too: as the filter measures noise that it knows itself, else ``"auto"``.
+        A number is sigma. ``"auto"`` or the name of a model measures it; ``"gaussian"`` is one
+        sigma a channel, white or not. One model a channel, or one for all. None where sigma is
+        None too: as the filter measures noise that it knows itself, else ``"auto"``.
     image : array
         What it belongs to; of lazy ones only a few planes are read.
     names : str
@@ -80,12 +80,11 @@ def resolve_noise(
     told = own_noise(settings)
     if noise is None and (sigma is not None or told is not None):
         return settings, resolve_sigma(sigma, image, names, settings)
-    one = isinstance(noise, str) and noise == Gaussian.name
-    if sigma is None and told is None and (one or noise is None):
+    if noise is None:
         own = own_estimate(settings, image, names)
         if own is not None:
             return settings, estimated(own, image, names)
-        noise = noise or "auto"
+        noise = "auto"
     if told is not None:
         raise SettingsError(
             f"noise={_said(noise)} was given to a filter that is set to a noise of its own (sigma "
@@ -93,6 +92,8 @@ def resolve_noise(
         )
     if isinstance(noise, (int, float, np.number)) and not isinstance(noise, bool):
         return settings, resolve_sigma(noise if sigma is None else sigma, image, names, settings)
+    if sigma is None and isinstance(noise, str) and noise == Gaussian.name:
+        return settings, resolve_sigma(sigma, image, names, settings)
     models, estimate = _models(noise, image, names)
     if sigma is not None:
         found = resolve_sigma(sigma, image, names, settings)

@@ -119,7 +119,7 @@ def _picture(tif: tifffile.TiffFile, path: Path, log: list[str]) -> Picture:
     history: tuple[dict, ...] = ()
     if kind == "ome":
         xml = tif.ome_metadata
-        size = math.prod(series.get_shape(squeeze=False))
+        size = math.prod(series.shape)
         metadata["image"] = ome_xml.find_image(xml, series.name, size)
         metadata["xml"] = xml
         history = ome_xml.history(xml, metadata["image"])
