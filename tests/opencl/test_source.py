@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 
 import numpy as np
@@ -132,4 +133,7 @@ def test_a_built_kernel_runs(folder, fresh):
 
 def test_there_is_one_session_a_device(device):
     assert session(device) is session(device)
+    assert session(device).device == device
+    posing = dataclasses.replace(device, kind="discrete GPU")
+    assert session(posing).device == posing
     assert session(device).device == device

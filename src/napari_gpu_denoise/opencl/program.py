@@ -18,7 +18,7 @@ from napari_gpu_denoise.opencl.source import expand, name_lines
 _OPTIONS: tuple[str, ...] = ()
 
 _lock = threading.RLock()
-_sessions: dict[tuple[str, str, int], Session] = {}
+_sessions: dict[tuple[str, str, int, str], Session] = {}
 
 
 @dataclass
@@ -96,7 +96,7 @@ def session(device: Device) -> Session:
     """Return the session of a device, made on first use."""
     import pyopencl as cl
 
-    key = (device.platform, device.name, device.index)
+    key = (device.platform, device.name, device.index, device.kind)
     with _lock:
         if key not in _sessions:
             _sessions[key] = Session(device, cl.Context([device.handle]))
