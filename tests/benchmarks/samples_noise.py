@@ -29,7 +29,15 @@ def error(image: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
 
 def sample_rows(options: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
     """Return head and body of the table: one row a sample and filter."""
-    head = ["sample", "filter", "noisy", "sigma=None", "best one sigma", 'noise="auto"', "model"]
+    head = [
+        "sample",
+        "filter",
+        "noisy",
+        'noise="gaussian"',
+        "best one sigma",
+        'noise="auto"',
+        "model",
+    ]
     body = []
     for name, axes in AXES.items():
         truth, noisy = getattr(make_samples, name)()
