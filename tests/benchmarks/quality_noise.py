@@ -195,7 +195,8 @@ def correlated(options: argparse.Namespace) -> None:
 def samples(options: argparse.Namespace) -> None:
     """Built-in samples: root mean square error in grey levels, in brackets without the mean error.
 
-    Beside noise="gaussian" what was measured, beside the best one sigma by how much it was multiplied.
+    Beside noise="gaussian" what was measured, beside the best one sigma by how much that was
+    multiplied.
     """
     show(*sample_rows(options))
 
