@@ -57,3 +57,37 @@ def simulator():
         pytest.skip("Oclgrind comes from the registry for Linux on x86_64 only")
     assert found, "Oclgrind is missing: install the extra 'test'"
     return found[0]
+
+
+@pytest.fixture(params=["as it is", "as a GPU"])
+def flowing(request, device):
+    """Return the session of each device, and once more with the queues and threads of a GPU."""
+    from frames_over_time import posing_as_gpu
+    from napari_gpu_denoise.opencl.program import session
+
+    return session(device) if request.param == "as it is" else posing_as_gpu(device)
+
+
+@pytest.fixture
+def streaming_device(flowing, monkeypatch):
+    """Return the device of `flowing`, whose session streams then take."""
+    from napari_gpu_denoise import streaming
+
+    monkeypatch.setattr(streaming, "session", lambda _: flowing)
+    return flowing.device
+
+
+@pytest.fixture
+def arenas(monkeypatch):
+    """Return the arenas that are made from here on."""
+    from napari_gpu_denoise.opencl.memory import Arena, release_memory
+
+    made, plain = [], Arena.__init__
+
+    def begin(self, *given):
+        plain(self, *given)
+        made.append(self)
+
+    release_memory()
+    monkeypatch.setattr(Arena, "__init__", begin)
+    return made

@@ -5,19 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from frames_over_time import SETTINGS, eventful, executed, posing_as_gpu
+from frames_over_time import SETTINGS, eventful, executed
 from napari_gpu_denoise.axes import Levels
 from napari_gpu_denoise.frame_flow import FrameFlow
 from napari_gpu_denoise.frame_notes import note_frame
 from napari_gpu_denoise.opencl.memory import borrow
-from napari_gpu_denoise.opencl.program import Session, session
+from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.tiles import Span, Tile
-
-
-@pytest.fixture(params=["as it is", "as a GPU"])
-def flowing(request, device):
-    """Return the session of each device, and once more with the queues and threads of a GPU."""
-    return session(device) if request.param == "as it is" else posing_as_gpu(device)
 
 
 def flow_over(stack, settings, held, arena, batch, **options):

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from frames_over_time import posing_as_gpu
-from napari_gpu_denoise import streaming
 from napari_gpu_denoise.errors import (
     AxesError,
     DeviceMemoryError,
@@ -17,42 +15,16 @@ from napari_gpu_denoise.errors import (
     SigmaError,
 )
 from napari_gpu_denoise.filters import BM3D, VBM3D, NLMeans
-from napari_gpu_denoise.opencl.memory import Arena, release_memory
 from scenes import noisy, small
 from streams import SETTINGS, streamed, whole
-
-
-@pytest.fixture(params=["as it is", "as a GPU"])
-def flowing(request, device, monkeypatch):
-    """Return each device, and each once more with the queues and threads that a GPU gets."""
-    if request.param == "as it is":
-        return device
-    posing = posing_as_gpu(device)
-    monkeypatch.setattr(streaming, "session", lambda _: posing)
-    return posing.device
-
-
-@pytest.fixture
-def arenas(monkeypatch):
-    """Return the arenas that are made from here on."""
-    made, plain = [], Arena.__init__
-
-    def begin(self, *given):
-        plain(self, *given)
-        made.append(self)
-
-    release_memory()
-    monkeypatch.setattr(Arena, "__init__", begin)
-    return made
-
 
 # Noise
 
 
 @pytest.mark.parametrize("name", ["vbm3d 4+4", "vbm3d causal", "bm3d", "nl_means 2+1"])
-def test_sigma_of_every_kind(flowing, name):
+def test_sigma_of_every_kind(streaming_device, name):
     settings, frames = SETTINGS[name], noisy(6, 2, 40, 44, dtype="uint8")
-    plain, options = frames[:, 0], {"device": flowing}
+    plain, options = frames[:, 0], {"device": streaming_device}
     found = gd.estimate_noise(plain[0]).sigma
     y, x = np.mgrid[:40, :44]
     map_of = (5 + 0.4 * x) * (y != 7)
@@ -128,7 +100,7 @@ def test_frames_unlike_the_first_one_are_refused_by_number(device, arenas, name,
     assert next(steps, None) is None
 
 
-def test_nonfinite_pixels_are_refused_by_number_or_kept(flowing):
+def test_nonfinite_pixels_are_refused_by_number_or_kept(streaming_device):
     clean = noisy(6, 90, 100)
     frames = clean.copy()
     frames[3, 40:43, 50:54] = (np.nan, np.inf, -np.inf, np.nan)
@@ -136,25 +108,25 @@ def test_nonfinite_pixels_are_refused_by_number_or_kept(flowing):
     for name in ("vbm3d 2+1", "bm3d", "nl_means 2+1"):
         settings = SETTINGS[name]
         with pytest.raises(NonFiniteError, match=r"Frame 3 .*keep"):
-            streamed(settings, frames, device=flowing)
+            streamed(settings, frames, device=streaming_device)
         with pytest.raises(NonFiniteError, match="keep"):
-            streamed(settings, frames[3:], device=flowing)
-        expected = whole(settings, frames, nonfinite="keep", device=flowing)
+            streamed(settings, frames[3:], device=streaming_device)
+        expected = whole(settings, frames, nonfinite="keep", device=streaming_device)
         for live in (False, True):
-            out = streamed(settings, frames, nonfinite="keep", live=live, device=flowing)
+            out = streamed(settings, frames, nonfinite="keep", live=live, device=streaming_device)
             np.testing.assert_array_equal(out, expected)
             np.testing.assert_array_equal(out[odd], frames[odd])
             assert np.all(np.isfinite(out[~odd]))
         with pytest.raises(NonFiniteError, match="float32"):
-            streamed(settings, frames, nonfinite="keep", dtype="uint8", device=flowing)
+            streamed(settings, frames, nonfinite="keep", dtype="uint8", device=streaming_device)
 
 
-def test_a_frame_of_nothing_but_nan_changes_no_other(flowing):
+def test_a_frame_of_nothing_but_nan_changes_no_other(streaming_device):
     frames = noisy(5, 40, 44)
     frames[2] = np.nan
-    out = streamed(SETTINGS["vbm3d 2+1"], frames, nonfinite="keep", device=flowing)
+    out = streamed(SETTINGS["vbm3d 2+1"], frames, nonfinite="keep", device=streaming_device)
     assert np.all(np.isnan(out[2]))
-    expected = whole(SETTINGS["vbm3d 2+1"], frames, nonfinite="keep", device=flowing)
+    expected = whole(SETTINGS["vbm3d 2+1"], frames, nonfinite="keep", device=streaming_device)
     np.testing.assert_array_equal(out, expected)
 
 

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from frames_over_time import posing_as_gpu
-from napari_gpu_denoise import stream_feed, streaming
+from napari_gpu_denoise import stream_feed
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.filters import VBM3D, NLMeans
 from napari_gpu_denoise.opencl.memory import Arena, release_memory
@@ -26,30 +25,6 @@ CAUSAL = {
     "bm3d": SETTINGS["bm3d"],
     "nl_means": small(NLMeans, frames_before=3),
 }
-
-
-@pytest.fixture(params=["as it is", "as a GPU"])
-def flowing(request, device, monkeypatch):
-    """Return each device, and each once more with the queues and threads that a GPU gets."""
-    if request.param == "as it is":
-        return device
-    posing = posing_as_gpu(device)
-    monkeypatch.setattr(streaming, "session", lambda _: posing)
-    return posing.device
-
-
-@pytest.fixture
-def arenas(monkeypatch):
-    """Return the arenas that are made from here on."""
-    made, plain = [], Arena.__init__
-
-    def begin(self, *given):
-        plain(self, *given)
-        made.append(self)
-
-    release_memory()
-    monkeypatch.setattr(Arena, "__init__", begin)
-    return made
 
 
 def held(arenas) -> int:
@@ -69,23 +44,25 @@ class Source:
 
 
 @pytest.mark.parametrize("name", CAUSAL)
-def test_live_gives_a_frame_before_the_next_one_is_asked_for(flowing, name):
+def test_live_gives_a_frame_before_the_next_one_is_asked_for(streaming_device, name):
     source = Source(noisy(6, 40, 44))
-    for k, _ in enumerate(gd.stream(CAUSAL[name], source, 20.0, live=True, device=flowing)):
+    for k, _ in enumerate(
+        gd.stream(CAUSAL[name], source, 20.0, live=True, device=streaming_device)
+    ):
         assert source.asked == k + 1
 
 
 @pytest.mark.parametrize("name", ["vbm3d 4+4", "vbm3d 2+1", "nl_means 2+1"])
-def test_live_waits_for_no_more_frames_than_it_looks_at(flowing, name):
+def test_live_waits_for_no_more_frames_than_it_looks_at(streaming_device, name):
     source, settings = Source(noisy(20, 40, 44)), SETTINGS[name]
     ahead = settings.reach.t[1]
-    for k, _ in enumerate(gd.stream(settings, source, 20.0, live=True, device=flowing)):
+    for k, _ in enumerate(gd.stream(settings, source, 20.0, live=True, device=streaming_device)):
         assert source.asked == min(k + 1 + ahead, 20)
 
 
 @pytest.mark.parametrize("live", [False, True])
 @pytest.mark.parametrize("name", ["vbm3d 2+1", "bm3d", "nl_means 2+1"])
-def test_memory_does_not_grow(flowing, arenas, monkeypatch, name, live):
+def test_memory_does_not_grow(streaming_device, arenas, monkeypatch, name, live):
     alive, plain = weakref.WeakSet(), StreamFrame.__init__
 
     def begin(self, **given):
@@ -96,7 +73,7 @@ def test_memory_does_not_grow(flowing, arenas, monkeypatch, name, live):
     frame = noisy(40, 44)
     counts, sizes = [], []
     source = (frame for _ in range(90))
-    for _ in gd.stream(SETTINGS[name], source, 20.0, live=live, device=flowing):
+    for _ in gd.stream(SETTINGS[name], source, 20.0, live=live, device=streaming_device):
         counts.append(len(alive))
         sizes.append(held(arenas))
     assert len(sizes) == 90
@@ -110,10 +87,10 @@ def test_memory_does_not_grow(flowing, arenas, monkeypatch, name, live):
 @pytest.mark.parametrize("live", [False, True])
 @pytest.mark.parametrize("axes", ["YX", "ZYX"])
 @pytest.mark.parametrize("name", ["vbm3d 2+1", "bm3d", "nl_means 2+1"])
-def test_closing_frees_the_device_at_any_time(flowing, arenas, name, axes, live):
+def test_closing_frees_the_device_at_any_time(streaming_device, arenas, name, axes, live):
     settings = SETTINGS[name]
     frames = noisy(20, *SHAPES[axes], dtype="uint8")
-    options = {"axes": axes, "device": flowing}
+    options = {"axes": axes, "device": streaming_device}
     expected = whole(settings, frames, 20.0, **options)[:3]
     release_memory()
     threads = set(threading.enumerate())
@@ -135,7 +112,7 @@ def test_closing_frees_the_device_at_any_time(flowing, arenas, name, axes, live)
         assert set(threading.enumerate()) <= threads
         if over(settings):
             assert held(arenas) == 0
-        assert not session(flowing).turn.locked()
+        assert not session(streaming_device).turn.locked()
         # Who gave the frames closes them.
         assert not closed
         given.close()
@@ -149,7 +126,7 @@ def over(settings) -> bool:
 
 @pytest.mark.parametrize("live", [False, True])
 @pytest.mark.parametrize("name", ["vbm3d causal", "bm3d", "nl_means 2+1"])
-def test_an_error_of_the_source_passes_on(flowing, arenas, name, live):
+def test_an_error_of_the_source_passes_on(streaming_device, arenas, name, live):
     settings, frames = SETTINGS[name], noisy(6, 40, 44)
 
     def source():
@@ -158,15 +135,15 @@ def test_an_error_of_the_source_passes_on(flowing, arenas, name, live):
 
     threads, out = set(threading.enumerate()), []
     with pytest.raises(KeyError, match="camera gone"):
-        for one in gd.stream(settings, source(), 20.0, live=live, device=flowing):
+        for one in gd.stream(settings, source(), 20.0, live=live, device=streaming_device):
             out.append(one)
     if live:
         assert len(out) == 4 - (settings.reach.t[1] if over(settings) else 0)
     assert set(threading.enumerate()) <= threads
     if over(settings):
         assert held(arenas) == 0
-    expected = whole(settings, frames, device=flowing)
-    np.testing.assert_array_equal(streamed(settings, frames, device=flowing), expected)
+    expected = whole(settings, frames, device=streaming_device)
+    np.testing.assert_array_equal(streamed(settings, frames, device=streaming_device), expected)
 
 
 def test_the_device_is_free_while_the_source_is_asked(device):
@@ -207,7 +184,7 @@ def test_nothing_is_asked_for_before_the_first_frame_is(device):
 
 
 @pytest.mark.parametrize("cause", ["the source", "a frame"])
-def test_nobody_looks_at_frames_whose_memory_is_gone(flowing, monkeypatch, cause):
+def test_nobody_looks_at_frames_whose_memory_is_gone(streaming_device, monkeypatch, cause):
     look, free, freed, late = stream_feed.note_frame, Arena.free, [], []
 
     def slow(*given, **named):
@@ -230,9 +207,9 @@ def test_nobody_looks_at_frames_whose_memory_is_gone(flowing, monkeypatch, cause
     monkeypatch.setattr(stream_feed, "note_frame", slow)
     monkeypatch.setattr(Arena, "free", let_go)
     with pytest.raises((KeyError, NonFiniteError)):
-        list(gd.stream(SETTINGS["vbm3d 2+1"], source(), 20.0, device=flowing))
+        list(gd.stream(SETTINGS["vbm3d 2+1"], source(), 20.0, device=streaming_device))
     assert freed
     time.sleep(0.3)
     # Without a thread of their own, looks begin when all frames are there.
-    assert len(late) >= 4 or flowing.shares_cores
+    assert len(late) >= 4 or streaming_device.shares_cores
     assert not any(late)

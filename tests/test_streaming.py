@@ -9,22 +9,11 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from frames_over_time import posing_as_gpu
 from napari_gpu_denoise import streaming
 from napari_gpu_denoise.axes import Levels
 from napari_gpu_denoise.filters import VBM3D
 from scenes import noisy
 from streams import SETTINGS, SHAPES, streamed, whole
-
-
-@pytest.fixture(params=["as it is", "as a GPU"])
-def flowing(request, device, monkeypatch):
-    """Return each device, and each once more with the queues and threads that a GPU gets."""
-    if request.param == "as it is":
-        return device
-    posing = posing_as_gpu(device)
-    monkeypatch.setattr(streaming, "session", lambda _: posing)
-    return posing.device
 
 
 def camera(frames):
@@ -38,15 +27,15 @@ def camera(frames):
 
 @pytest.mark.parametrize("axes", SHAPES)
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_stream_gives_what_the_stack_gives(flowing, name, axes):
+def test_a_stream_gives_what_the_stack_gives(streaming_device, name, axes):
     settings = SETTINGS[name]
     for dtype in ("uint8", "uint16", "int16", "float32"):
         frames = noisy(7, *SHAPES[axes], dtype=dtype)
         if dtype == "int16":
             frames -= 120
-        expected = whole(settings, frames, axes=axes, device=flowing)
+        expected = whole(settings, frames, axes=axes, device=streaming_device)
         for live in (False, True):
-            out = streamed(settings, frames, axes=axes, live=live, device=flowing)
+            out = streamed(settings, frames, axes=axes, live=live, device=streaming_device)
             assert out.dtype == frames.dtype
             np.testing.assert_array_equal(out, expected)
 
@@ -69,16 +58,16 @@ def test_frames_that_are_cut_small_by_others_come_out_whole(device, axes):
         np.testing.assert_array_equal(out, expected)
 
 
-def test_brightness_that_changes_is_followed_as_in_the_stack(flowing):
+def test_brightness_that_changes_is_followed_as_in_the_stack(streaming_device):
     gain = np.linspace(1, 0.6, 8)[:, None, None]
     frames = np.rint(noisy(8, 64, 64, sigma=8) * 100 * gain).astype(np.uint16)
     for name in ("vbm3d 4+4", "nl_means 2+1"):
         settings = SETTINGS[name]
-        expected = whole(settings, frames, 700, device=flowing)
+        expected = whole(settings, frames, 700, device=streaming_device)
         plain = dataclasses.replace(settings, flicker=False)
-        assert not np.array_equal(expected, whole(plain, frames, 700, device=flowing))
+        assert not np.array_equal(expected, whole(plain, frames, 700, device=streaming_device))
         for live in (False, True):
-            out = streamed(settings, frames, 700, live=live, device=flowing)
+            out = streamed(settings, frames, 700, live=live, device=streaming_device)
             np.testing.assert_array_equal(out, expected)
 
 
@@ -105,11 +94,15 @@ def test_frames_of_any_layout_are_taken_and_left_alone(device, dtype):
 
 @pytest.mark.parametrize("live", [False, True])
 @pytest.mark.parametrize("case", ["plain", "slices", "a channel without noise", "NaN"])
-def test_a_source_may_overwrite_its_buffer(flowing, case, live):
+def test_a_source_may_overwrite_its_buffer(streaming_device, case, live):
     axes = {"slices": "ZYX", "a channel without noise": "CYX"}.get(case, "YX")
     frames = noisy(6, *SHAPES[axes])
     sigma = (20, 0) if axes == "CYX" else 20.0
-    options = {"axes": axes, "nonfinite": "keep" if case == "NaN" else "raise", "device": flowing}
+    options = {
+        "axes": axes,
+        "nonfinite": "keep" if case == "NaN" else "raise",
+        "device": streaming_device,
+    }
     if case == "NaN":
         frames[0, 3:5, 4:9] = frames[3, 30:33, 2:5] = np.nan
     for name in ("vbm3d 2+1", "bm3d", "nl_means 2+1"):
@@ -131,11 +124,11 @@ def test_each_result_is_an_array_of_its_own(device):
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("name", SETTINGS)
-def test_streams_shorter_than_the_window(flowing, name, count):
+def test_streams_shorter_than_the_window(streaming_device, name, count):
     frames = noisy(count, 40, 44, dtype="uint8")
-    expected = whole(SETTINGS[name], frames, device=flowing)
+    expected = whole(SETTINGS[name], frames, device=streaming_device)
     for live in (False, True):
-        out = streamed(SETTINGS[name], frames, live=live, device=flowing)
+        out = streamed(SETTINGS[name], frames, live=live, device=streaming_device)
         np.testing.assert_array_equal(out, expected)
 
 
@@ -160,10 +153,10 @@ def test_results_in_another_type(device, dtype):
 # The record
 
 
-def test_what_is_clipped_and_left_out_is_counted(flowing):
+def test_what_is_clipped_and_left_out_is_counted(streaming_device):
     frames = noisy(6, 3, 40, 44) + 90
     frames[2, 0, 3, 4:7] = np.nan
-    options = {"dtype": "float32", "nonfinite": "keep", "axes": "ZYX", "device": flowing}
+    options = {"dtype": "float32", "nonfinite": "keep", "axes": "ZYX", "device": streaming_device}
     settings = SETTINGS["vbm3d 2+1"]
     flow = streaming.FrameStream(settings, frames, 20.0, **options)
     list(flow)
@@ -177,7 +170,7 @@ def test_what_is_clipped_and_left_out_is_counted(flowing):
     )
     whole_frames = np.nan_to_num(frames, nan=200.0)
     for sigma in (20.0, np.array([20.0, 0.0, 20.0])):
-        options = {"dtype": "uint8", "device": flowing}
+        options = {"dtype": "uint8", "device": streaming_device}
         flow = streaming.FrameStream(settings, whole_frames, sigma, axes="ZYX", **options)
         list(flow)
         spread = np.broadcast_to(sigma, (6, 3)) if np.ndim(sigma) else sigma
@@ -186,7 +179,7 @@ def test_what_is_clipped_and_left_out_is_counted(flowing):
         assert flow.record().saturated == expected.saturated
 
 
-def test_slices_that_are_written_side_by_side_are_all_counted(flowing, monkeypatch):
+def test_slices_that_are_written_side_by_side_are_all_counted(streaming_device, monkeypatch):
     plain = Levels.store
 
     def slow(self, *given, **options):
@@ -196,7 +189,7 @@ def test_slices_that_are_written_side_by_side_are_all_counted(flowing, monkeypat
 
     frames = noisy(80, 3, 24, 24) + 90
     settings = SETTINGS["vbm3d 2+1"]
-    options = {"dtype": "uint8", "device": flowing}
+    options = {"dtype": "uint8", "device": streaming_device}
     expected = gd.denoise(frames, settings, 20.0, axes="TZYX", **options).record
     monkeypatch.setattr(Levels, "store", slow)
     flow = streaming.FrameStream(settings, frames, 20.0, axes="ZYX", **options)
@@ -205,9 +198,9 @@ def test_slices_that_are_written_side_by_side_are_all_counted(flowing, monkeypat
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_what_is_clipped_without_noise_is_counted_once(flowing, name):
+def test_what_is_clipped_without_noise_is_counted_once(streaming_device, name):
     frames = noisy(5, 2, 40, 44) + 90
-    options = {"dtype": "uint8", "axes": "ZYX", "device": flowing}
+    options = {"dtype": "uint8", "axes": "ZYX", "device": streaming_device}
     for of in (lambda k: 0, lambda k: 20.0 * (k != 2)):
         flow = streaming.FrameStream(SETTINGS[name], frames, of, **options)
         out = np.array(list(flow))
@@ -222,10 +215,10 @@ def test_what_is_clipped_without_noise_is_counted_once(flowing, name):
 
 
 @pytest.mark.parametrize("name", ["vbm3d 2+1", "bm3d"])
-def test_the_record_is_of_the_frames_that_were_yielded(flowing, name):
+def test_the_record_is_of_the_frames_that_were_yielded(streaming_device, name):
     frames = noisy(12, 40, 44) + 90
     frames[:, 3, 4] = np.nan
-    options = {"dtype": "float32", "nonfinite": "keep", "device": flowing}
+    options = {"dtype": "float32", "nonfinite": "keep", "device": streaming_device}
     flow = streaming.FrameStream(SETTINGS[name], frames, 20.0, **options)
     steps = iter(flow)
     for _ in range(4):
@@ -233,13 +226,13 @@ def test_the_record_is_of_the_frames_that_were_yielded(flowing, name):
     steps.close()
     assert flow.count == flow.record().nonfinite == 4
     whole_frames = np.nan_to_num(frames, nan=200.0)
-    options = {"dtype": "uint8", "device": flowing}
+    options = {"dtype": "uint8", "device": streaming_device}
     flow = streaming.FrameStream(SETTINGS[name], whole_frames, 20.0, **options)
     steps = iter(flow)
     out = [next(steps) for _ in range(4)]
     steps.close()
     kept = gd.denoise(
-        whole_frames, SETTINGS[name], 20.0, axes="TYX", device=flowing, dtype="float32"
+        whole_frames, SETTINGS[name], 20.0, axes="TYX", device=streaming_device, dtype="float32"
     ).image[:4]
     assert flow.record().saturated == np.count_nonzero(np.rint(kept) > 255) > 100
     np.testing.assert_array_equal(out, np.clip(np.rint(kept), 0, 255))

@@ -10,39 +10,18 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from frames_over_time import SETTINGS, eventful, executed, posing_as_gpu, steps_of
+from frames_over_time import SETTINGS, eventful, executed, steps_of
 from napari_gpu_denoise import video
 from napari_gpu_denoise.axes import Levels, arrange
 from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.filters import VBM3D
 from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
-from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.pipeline import Progress
 from napari_gpu_denoise.sigma import FrameSigma
 from napari_gpu_denoise.tile_sizes import bytes_per_pixel
 from napari_gpu_denoise.tiles import Span, span_around
 from napari_gpu_denoise.video import execute_frames
 from scenes import noisy, small
-
-
-@pytest.fixture(params=["as it is", "as a GPU"])
-def flowing(request, device):
-    """Return the session of each device, and once more with the queues and threads of a GPU."""
-    return session(device) if request.param == "as it is" else posing_as_gpu(device)
-
-
-@pytest.fixture
-def arenas(monkeypatch):
-    """Return the arenas that are made from here on."""
-    made, plain = [], Arena.__init__
-
-    def begin(self, *given):
-        plain(self, *given)
-        made.append(self)
-
-    release_memory()
-    monkeypatch.setattr(Arena, "__init__", begin)
-    return made
 
 
 @pytest.fixture
