@@ -24,7 +24,8 @@ import tifffile
 from qtpy.QtCore import QPoint
 from qtpy.QtWidgets import QApplication, QMenu
 
-from napari_gpu_denoise import NLMeans, denoise, samples
+from napari_gpu_denoise import NLMeans, denoise
+from napari_gpu_denoise.files import samples
 
 IMAGES = Path(__file__).resolve().parent / "images"
 PLUGIN = "napari-gpu-denoise"

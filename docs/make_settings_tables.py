@@ -45,8 +45,8 @@ CHANGES = {
         {"stages": "basic"},
         {"threshold": 2.4},
         {"threshold": 3.1},
-        {"wiener": 0.6},
-        {"wiener": 1.0},
+        {"wiener_sigma": 0.6},
+        {"wiener_sigma": 1.0},
         {"shared_noise": False},
         {"step_basic": 4, "step_final": 4},
         {"window_basic": 21, "window_final": 21},
@@ -68,8 +68,8 @@ CHANGES = {
         {"window_next": 9},
         {"threshold": 2.7},
         {"threshold": 3.3},
-        {"wiener": 0.8},
-        {"wiener": 1.2},
+        {"wiener_sigma": 0.8},
+        {"wiener_sigma": 1.2},
         {"step_basic": 4, "step_final": 3},
         {"neighbours_basic": 16, "neighbours_final": 16},
         {"similar_basic": 25.0, "similar_final": 16.0},
@@ -80,10 +80,10 @@ CHANGES = {
         {"staircase": 7},
         {"choice": "hard"},
         {"method": "pi-pd"},
-        {"length": 3},
-        {"length": 8},
-        {"pixels": 5},
-        {"pixels": 45},
+        {"segment_length": 3},
+        {"segment_length": 8},
+        {"max_length": 5},
+        {"max_length": 45},
         {"thickness": 1},
         {"thickness": 3},
         {"softness": 0.05},
@@ -147,9 +147,9 @@ def time_table(samples: dict) -> None:
     sigma, random = SIGMA["fluorescence"], np.random.default_rng(0)
     numbers = np.arange(len(truth))
     gains = {
-        "as it is": np.ones(len(truth)),
-        "bleaching by 5 % a frame": 0.95**numbers,
-        "flicker of 10 % up and down": 1 + 0.1 * random.uniform(-1, 1, len(truth)),
+        "constant brightness": np.ones(len(truth)),
+        "bleaching, 5 % per frame": 0.95**numbers,
+        "flicker, ± 10 %": 1 + 0.1 * random.uniform(-1, 1, len(truth)),
     }
     filters = {
         "BM3D": gd.BM3D(),
@@ -165,7 +165,9 @@ def time_table(samples: dict) -> None:
         clean = 100 + (truth - 100) * gain[:, None, None]
         noisy = clean + random.normal(0, sigma, clean.shape)
         videos[name] = clean, noisy.astype(np.float32)
-    videos["every frame stored twice"] = tuple(np.repeat(one, 2, 0) for one in videos["as it is"])
+    videos["every frame duplicated"] = tuple(
+        np.repeat(one, 2, 0) for one in videos["constant brightness"]
+    )
     for name, (clean, noisy) in videos.items():
         errors = [error(denoise(noisy, "TYX", sigma, one), clean) for one in filters.values()]
         print(row([name, *(f"{value:.1f}" for value in errors)]))

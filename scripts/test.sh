@@ -1,6 +1,6 @@
 #!/bin/sh
 # Install what the tests need, system packages included, and run them all, in two processes.
-# Arguments go to pytest.
+# Arguments go to pytest: `--all-devices` tests every OpenCL device, not only the one in use.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -14,4 +14,4 @@ install_with_extra test
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/lint-imports
-.venv/bin/python -m pytest -n 2 --dist worksteal "$@"
+.venv/bin/python -m pytest -n 2 --dist worksteal --durations=10 "$@"

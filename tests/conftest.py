@@ -1,4 +1,8 @@
-"""Devices for the tests. Without any OpenCL device there is nothing to test, and the run fails."""
+"""Devices for the tests. Without any OpenCL device there is nothing to test, and the run fails.
+
+Tests run on the device that `choose()` takes and, where memory accesses count, on the simulator.
+``pytest --all-devices`` runs them on every usable device.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,39 @@ import os
 import platform
 import sys
 
+import hypothesis
 import pytest
 
 # A setting of the user's shell must not choose the device of a test.
 os.environ.pop("GPU_DENOISE_DEVICE", None)
 
-from napari_gpu_denoise.opencl.device import ADVICE, devices
+from napari_gpu_denoise.opencl.device import ADVICE, choose, devices
+
+# A busy machine may be slow to make examples, and to run them.
+hypothesis.settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("untimed")
 
 USABLE = [device for device in devices() if not device.problem and device.kind != "simulator"]
 
 
 def _readable(device) -> str:
     return f"{device.index}-{device.kind}-{device.platform}".replace(" ", "-")
+
+
+def pytest_addoption(parser) -> None:
+    parser.addoption(
+        "--all-devices",
+        action="store_true",
+        help="test on every usable OpenCL device, not only on the one that choose() takes",
+    )
+
+
+def pytest_generate_tests(metafunc) -> None:
+    if "device" in metafunc.fixturenames:
+        tested = USABLE if metafunc.config.getoption("all_devices") else [choose()]
+        metafunc.parametrize("device", tested, ids=_readable, indirect=True, scope="session")
 
 
 def pytest_sessionstart(session) -> None:
@@ -43,9 +68,9 @@ def pytest_report_header(config) -> list[str]:
     return [f"OpenCL device {device.index}: {device} {device.problem}" for device in devices()]
 
 
-@pytest.fixture(scope="session", params=USABLE, ids=_readable)
+@pytest.fixture(scope="session")
 def device(request):
-    """Each OpenCL device that can be used, in turn."""
+    """The OpenCL device under test: the one `choose()` takes, or each with --all-devices."""
     return request.param
 
 
@@ -69,11 +94,8 @@ def flowing(request, device):
 
 
 @pytest.fixture
-def streaming_device(flowing, monkeypatch):
+def streaming_device(flowing):
     """Return the device of `flowing`, whose session streams then take."""
-    from napari_gpu_denoise import streaming
-
-    monkeypatch.setattr(streaming, "session", lambda _: flowing)
     return flowing.device
 
 

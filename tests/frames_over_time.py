@@ -7,11 +7,9 @@ import dataclasses
 import numpy as np
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.axes import Levels, arrange
+from flows import part_steps
 from napari_gpu_denoise.filters import VBM3D, NLMeans
 from napari_gpu_denoise.opencl.program import Session, session
-from napari_gpu_denoise.sigma import FrameSigma
-from napari_gpu_denoise.video import execute_frames
 from scenes import noisy, small
 
 SETTINGS = {
@@ -26,29 +24,18 @@ SETTINGS = {
 
 def posing_as_gpu(device) -> Session:
     """Return a session that gets the queues and threads of a GPU, whatever the device is."""
-    if device.kind not in ("CPU", "simulator"):
-        return session(device)
-    import pyopencl as cl
-
-    return Session(dataclasses.replace(device, kind="discrete GPU"), cl.Context([device.handle]))
+    if device.kind in ("CPU", "simulator"):
+        device = dataclasses.replace(device, kind="discrete GPU")
+    return session(device)  # the same one each time: kernels are built once
 
 
 def steps_of(image, settings, held, out, sigma=20.0, axes="TYX", **options):
-    """Return the steps of `execute_frames`."""
-    spread = np.reshape(sigma, np.shape(sigma) + (1,) * (image.ndim - np.ndim(sigma)))
-    return execute_frames(
-        arrange(image, axes, settings.joint),
-        arrange(out, axes, settings.joint),
-        Levels.of(image),
-        settings,
-        FrameSigma.of(spread, image.shape, axes, settings.joint),
-        held,
-        **options,
-    )
+    """Return the steps of `filter_part`, on the device of a session."""
+    return part_steps(image, settings, held.device, out, sigma, axes, **options)
 
 
 def executed(image, settings, held, sigma=20.0, axes="TYX", **options) -> np.ndarray:
-    """Return what `execute_frames` makes of an image."""
+    """Return what `filter_part` makes of an image."""
     out = np.full_like(image, 255)
     for _ in steps_of(image, settings, held, out, sigma, axes, **options):
         pass

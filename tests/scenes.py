@@ -7,7 +7,10 @@ from dataclasses import fields
 
 import numpy as np
 
-from napari_gpu_denoise.tile_sizes import bytes_per_pixel
+from napari_gpu_denoise.opencl.device import choose
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.run import tile_sizes
 
 # Settings small enough for quick tests; those of a filter that is not listed keep their defaults.
 SMALL = {
@@ -46,7 +49,14 @@ def follows_time(filter_class) -> bool:
 
 def frame(settings) -> tuple[int, int]:
     """Return a height and width of which `cut` makes tiles, however far the filter looks."""
-    return 57 + 3 * sum(settings.reach.y), 71
+    # Tiles have 4096 pixels at least.
+    return max(57 + 3 * sum(settings.reach.y), 3 * 4096 // 71 + 5), 71
+
+
+def bytes_per_pixel(settings, is_map: bool = False, channels: int = 1) -> float:
+    """Return the device memory that a pixel of a tile takes on the device that is chosen."""
+    arena = Arena(session(choose(None)))
+    return tile_sizes.bytes_per_pixel(settings.plan(arena), settings, channels, is_map)
 
 
 def cut(settings, is_map: bool = False) -> int:

@@ -170,6 +170,21 @@ def test_relative_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(target), f"{_name(page)}: no heading for {link}"
 
 
+# Pages for developers name files relative to the folder that they are about.
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=_name(page)) for page in PAGES if page.parent.name != "develop"],
+)
+def test_files_named_exist(page):
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    folders = ("", "src/napari_gpu_denoise", "src/napari_gpu_denoise/noise", "tests/benchmarks")
+    for path in re.findall(r"`([a-z_0-9*/]+\.(?:py|cl|h))`", text):
+        found = [ROOT / folder / path for folder in folders] + [page.parent / path]
+        there = any(list(place.parent.glob(place.name)) for place in found)
+        there = there or ("/" not in path and any((ROOT / "kernels").rglob(path)))
+        assert there, f"{_name(page)} names {path}, which is not there"
+
+
 def test_every_page_is_in_the_index():
     index = ROOT / "docs" / "README.md"
     linked = {
@@ -222,23 +237,25 @@ def test_errors_of_the_guide():
 
 
 def test_modules_and_layers_of_the_architecture_page():
-    tree, layers = (
-        block.text for block in blocks(ROOT / "docs" / "develop" / "architecture.md")[:2]
-    )
+    """The table names every folder, and may import no more than import-linter allows."""
+    text = (ROOT / "docs" / "develop" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)(?:/|\.py)` \|.*\|(.*)\|$", text, re.MULTILINE)
     package = ROOT / "src" / "napari_gpu_denoise"
     there = {
-        path.name + "/" * path.is_dir()
+        path.stem
         for path in package.iterdir()
-        if path.suffix == ".py" or (path / "__init__.py").is_file()
+        if (path.suffix == ".py" and path.stem != "__init__") or (path / "__init__.py").is_file()
     }
-    assert set(re.findall(r"^  (\S+)", tree, re.MULTILINE)) == there
+    stated = {name: set(re.findall(r"`(\w+)`", below)) for name, below in rows if name in there}
+    assert set(stated) == there
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    checked = project["tool"]["importlinter"]["contracts"][0]["layers"]
-    said = [layer.split("|") for layer in layers.split("→")]
-    assert [[name.strip() for name in layer] for layer in said] == [
-        re.findall(r"napari_gpu_denoise\.(\w+)", layer) for layer in checked
-    ]
+    layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    order = [re.findall(r"napari_gpu_denoise\.(\w+)", layer) for layer in layers]
+    floor = {name: number for number, names in enumerate(order) for name in names}
+    assert set(floor) == there
+    for name, below in stated.items():
+        assert all(floor[each] > floor[name] for each in below), name
 
 
 def test_the_example_of_add_a_filter_is_a_filter(tmp_path, monkeypatch):

@@ -35,8 +35,8 @@ def test_importing_the_package_loads_nothing_heavy():
 @pytest.mark.parametrize(
     "module",
     [
-        *("filters", "cli", "batch", "bench", "io", "samples", "noise", "run", "opencl.device"),
-        *("streaming", "stream_feed", "video", "frame_flow", "flicker"),
+        *("filters", "cli", "files.batch", "cli.bench", "files.tiff", "files.samples", "noise"),
+        *("run.denoise", "run.stream", "run.long_series", "image.flicker", "opencl.device"),
     ],
 )
 def test_importing_a_module_touches_no_device_and_no_gui(module):

@@ -116,11 +116,11 @@ def test_napari_and_qt_are_never_needed_by_the_library(metadata):
 def test_the_entry_points_lead_to_what_is_there(wheel):
     (name,) = (n for n in wheel.namelist() if n.endswith("/entry_points.txt"))
     text = wheel.read(name).decode()
-    assert f"gpu-denoise = {PACKAGE}.cli:entry" in text
+    assert f"gpu-denoise = {PACKAGE}.cli:main" in text
     assert f"[napari.manifest]\nnapari-gpu-denoise = {PACKAGE}._napari:napari.yaml" in text
-    from napari_gpu_denoise.cli import entry
+    from napari_gpu_denoise.cli import main
 
-    assert callable(entry)
+    assert callable(main)
 
 
 def test_an_installed_wheel_finds_its_own_kernels_and_samples(wheel, tmp_path):

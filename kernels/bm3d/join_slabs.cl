@@ -1,13 +1,14 @@
-// Gathers what the groups take away from each pixel: out = noisy - sigma * sum(w kappa r) / sum(w kappa).
+// Divides the weighted sums that the groups leave and subtracts them: out = noisy - sigma * sum(w kappa r) / sum(w kappa), where
+// r is the noise that a group removes from a patch, w its weight and kappa the Kaiser window.
 //
-// Reference: Davy and Ehret 2020, section 4.4.3. The numerator is gathered from the slabs that cover the pixel; the sums are
-//   of whole numbers, so that neither the order nor the tiles matter. The denominator needs no sums of its own:
-//   it is the weight of every patch, convolved with the Kaiser window.
+// Reference: Davy and Ehret 2020, section 4.4.3. The numerator is gathered from the slabs that cover the pixel. It is a sum of
+//   whole numbers, so that neither the order nor the tiles matter. The denominator is the weight of every patch, convolved
+//   with the Kaiser window, and needs no sums of its own.
 // Grid: groups of (GROUP_X, GROUP_Y) pixels of the region written, frames in z.
-// Constants: PATCH, STEP, WINDOW; GROUP_X, GROUP_Y; SLAB_X, SLAB_Y (references a slab serves along each axis); FLOAT_SUMS.
-//   VIDEO: sums and weights in a ring, as shrink_shared leaves them.
-// Shapes: slabs as shrink_shared leaves them, `groups_y` times `groups_x` a frame, or with FLOAT_SUMS one sum a pixel of the
-//   padded layout; weights, noisy (padded layout); out (frames, ny, nx), whose first pixel is (y, x) = (top, left) of the tile.
+// Constants: PATCH, STEP, WINDOW; GROUP_X, GROUP_Y; SLAB_X, SLAB_Y (references that a slab serves along each axis);
+//   FLOAT_SUMS = 1: float sums, one a pixel, instead of slabs; VIDEO = 1: sums and weights in rings, as shrink_shared writes them.
+// Shapes: slabs as shrink_shared writes them, `groups_y` times `groups_x` a frame, or with FLOAT_SUMS one sum a pixel of the
+//   padded layout; weights, noisy (padded layout); out (frames, ny, nx), whose first pixel is (top, left) of the tile.
 
 #include "common/patch_grid.h"
 
@@ -25,7 +26,7 @@
 #define AREA_Y (GROUP_Y + PATCH - 1)
 
 #if !FLOAT_SUMS && !VIDEO
-// First and last slab along an axis that may hold position `at` of the tile.
+// First and last slab along an axis that may cover position `at` of the tile.
 static inline int first_slab(int at, int first, int references, int length)
 {
     const int reach = at - first + WINDOW / 2 - length;
@@ -34,7 +35,7 @@ static inline int first_slab(int at, int first, int references, int length)
 
 static inline int last_slab(int at, int first, int references, int slabs)
 {
-    // One more: the last slab lies before its place on the grid where the last reference does.
+    // One more: where the last reference is not on the regular grid, the last slab lies before its place on that grid.
     return min((at - first + WINDOW / 2) / (references * STEP) + 1, slabs - 1);
 }
 #endif
@@ -69,7 +70,7 @@ void join_slabs(__global const float *noisy, int pny, int pitch, int y0, int x0,
     __global const int *corners = weights + frame * plane;
     const size_t padded_frame = frame;
 #endif
-    // A patch that covers a pixel has its corner up to PATCH - 1 pixels before it.
+    // A patch that covers a pixel has its corner at most PATCH - 1 pixels before it.
     const int corner_y = y0 + top + (int)get_group_id(1) * GROUP_Y - PATCH + 1;
     const int corner_x = x0 + left + (int)get_group_id(0) * GROUP_X - PATCH + 1;
     for (int k = ly * GROUP_X + lx; k < AREA_Y * AREA_X; k += GROUP_X * GROUP_Y) {
@@ -118,7 +119,7 @@ void join_slabs(__global const float *noisy, int pny, int pitch, int y0, int x0,
     const float numerator = convert_float(total);
 #endif
     const float level = noisy[padded_frame * plane + (size_t)(y0 + ty) * pitch + x0 + tx];
-    // A frame that is left as it is has no sums.
+    // A frame that is not filtered has no sums.
     const float removed = denominator > 0.0f ? numerator * (units / scale) / denominator : 0.0f;
     out[((size_t)frame * ny + y) * nx + x] = level - levels[frame] * removed;
 }

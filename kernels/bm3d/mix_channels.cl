@@ -1,10 +1,10 @@
-// Mixes channels, pixel by pixel: to opponent colours and back, or to one image that all channels are matched by.
+// Mixes channels pixel by pixel: to opponent colours and back, or to the one image in which patches of all channels are matched.
 //
 // Reference: methods page, "colour".
 // Grid: (pixels of a frame, frames, channels made).
 // Constants: none.
-// Shapes: given (channels, frames, pixels); matrix (made, channels); levels (channels, frames); made (made, frames, pixels).
-// With `weighted` every channel is first divided by its sigma; those without noise are left out.
+// Shapes: given (channels, frames, pixels); matrix (made, channels); levels (channels, frames), the sigma of each channel; made
+//   (made, frames, pixels). With `weighted`, every channel is first divided by its sigma; channels without noise are left out.
 
 __kernel void mix_channels(__global const float *given, int channels, int pixels, __global const float *matrix,
                            __global const float *levels, int weighted, __global float *made)

@@ -1,4 +1,4 @@
-// Standard deviation of the noise in the channels that mix_channels makes.
+// Computes the standard deviation of the noise in the channels that mix_channels makes.
 //
 // Reference: variances of independent noise add up.
 // Grid: (frames, channels made).

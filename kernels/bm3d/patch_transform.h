@@ -1,8 +1,8 @@
-// The transform of eight values, and back: applied along y, then along x, it is the 2D transform of a patch.
+// The transform of eight values and its inverse. Applied along y, then along x, it is the 2D transform of a patch.
 //
-// TRANSFORM: BIOR15 (three levels, periodic), DCT, HAAR (three levels) or DFT (real: cosines and sines). All keep the
-// standard deviation of white noise in every coefficient; coefficient 0 is the mean times sqrt(8).
-// REAL is float, or a vector of eight floats that are transformed side by side.
+// Constants: TRANSFORM: BIOR15 (three levels, periodic), DCT, HAAR (three levels) or DFT (real: cosines and sines). All preserve
+//   the standard deviation of white noise in every coefficient; coefficient 0 is the mean times sqrt(8).
+// Needs: REAL, which is float or a vector of eight floats that are transformed side by side.
 
 #define BIOR15 0
 #define DCT 1
@@ -12,11 +12,11 @@
 #define SQRT_HALF 0.70710678f
 
 #if TRANSFORM == BIOR15 || TRANSFORM == HAAR
-// Lifting: the biorthogonal 1.5 wavelet is Haar's with sums corrected by the differences beside them. With eight
-// periodic values its outer taps cancel, and so do all taps but Haar's on the next two levels.
+// By lifting: the biorthogonal 1.5 wavelet is Haar's, with the sums corrected by neighbouring differences. With eight periodic
+// values its outer taps cancel; on the next two levels all taps except Haar's cancel.
 #if TRANSFORM == BIOR15
 #define BESIDE -0.171875f
-// What norms of rows make of the noise on levels 2 and 3.
+// Norms of the rows on levels 2 and 3, which scale the noise.
 #define NORM2 1.02911711f
 #define NORM3 1.05743277f
 #else
@@ -124,7 +124,7 @@ static inline void transform_inverse(REAL *v)
 #endif
 
 #if TRANSFORM == DFT
-// Orthonormal: mean, cosine and sine of 1, 2, 3 turns, alternating sum.
+// Orthonormal: mean, cosines and sines of 1, 2 and 3 periods, alternating sum.
 #define R8 0.35355339f
 
 static inline void transform_forward(REAL *v)

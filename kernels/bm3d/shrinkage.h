@@ -1,13 +1,15 @@
-// What is taken away from the spectrum of a group, and what the group weighs. Values are in units of sigma; `gain` is
-// what the stack transform made of the variance of the noise.
+// Shrinkage of one coefficient, and the weight of a group. Values are in units of sigma; `variance` is that of the noise in the
+// coefficient, gain of the stack transform included.
 //
-// The inverse transform is applied to what is taken away, not to what is left: its precision does not depend on the
-// grey level, and a group that loses nothing adds exactly nothing.
+// Both functions return the part of the coefficient that is removed, not what remains. The inverse transform of that part
+// is as precise at any grey level, and a group that loses nothing adds exactly nothing.
+// Constants: SPECTRUM.
+// Needs: REAL.
 
-// A sigma below is taken as this: its inverse times any pixel is still a number.
+// Smallest sigma that is used: its inverse times any pixel is still finite.
 #define SMALLEST_SIGMA 1.0e-18f
 
-// Hard threshold: removes coefficients whose square is below limit * variance; adds up the variances of the others.
+// Hard threshold: removes coefficients whose square is below limit * variance. `sum` adds up the variances of the others.
 static inline REAL removed_hard(REAL c, float limit, REAL variance, REAL *sum)
 {
     const REAL large = select((REAL)0.0f, (REAL)1.0f, c * c >= limit * variance);
@@ -15,8 +17,8 @@ static inline REAL removed_hard(REAL c, float limit, REAL variance, REAL *sum)
     return c - large * c;
 }
 
-// Wiener filter told by the coefficient b of the basic estimate and of noise of strength * variance; adds up the
-// variances of what is left.
+// Wiener filter, guided by the coefficient b of the basic estimate, for noise of variance strength * variance. `sum` adds up the
+// variances of what remains.
 static inline REAL removed_wiener(REAL c, REAL b, float strength, REAL variance, REAL *sum)
 {
     const REAL noise = strength * variance / (b * b + strength * variance);
@@ -25,11 +27,17 @@ static inline REAL removed_wiener(REAL c, REAL b, float strength, REAL variance,
     return c * noise;
 }
 
-// Noise with a spectrum has this much variance in the mean of a patch, in sigma squared, or more. Weights are told relative
-// to that of the mean, which is kept, so that they fit the units that white noise wants.
+// Smallest variance of correlated noise in the mean of a patch, in sigma squared. Weights are relative to that variance, so that
+// they have the same range as for white noise.
 #define LEAST_MEAN_VARIANCE 0.0625f
 
-// Weight of a group as a whole number of `units`, so that numerator and denominator are made from the same one.
+// Variance of the noise in the mean of a patch, in sigma squared.
+static inline float mean_variance(__global const float *correlation)
+{
+    return SPECTRUM ? fmax(*correlation, LEAST_MEAN_VARIANCE) : 1.0f;
+}
+
+// Weight of a group as a whole number of `units`, so that numerator and denominator use the same rounded weight.
 static inline int group_units(float sum, float units)
 {
     return max(convert_int_rte(units / max(sum, 1.0f)), 1);

@@ -1,9 +1,10 @@
-// The transform along a stack of `size` values, a power of two up to NEIGHBOURS, and back; `size` may differ from group
-// to group, the place of every value in registers may not: stages that a smaller group lacks are passed over.
+// The transform along a stack of `size` values, a power of two up to NEIGHBOURS, and its inverse. `size` may differ from group to
+// group, but each value must have a fixed register: smaller groups skip some of the stages.
 //
-// STACK: HAAR_STACK or HADAMARD, in place (coefficients in the order the stages leave them; 0 is the sum), or DCT_STACK.
-// Forward multiplies the variance of white noise by stack_gain(size), and inverse(forward(v)) = stack_gain(size) * v: a
-// Hadamard transform without factors is half the work.
+// Constants: STACK: HAAR_STACK or HADAMARD, in place (coefficients stay where the stages leave them; 0 is the sum), or DCT_STACK.
+// Needs: REAL, NEIGHBOURS, patch_transform.h.
+// The forward transform multiplies the variance of white noise by stack_gain(size), and inverse(forward(v)) is
+// stack_gain(size) * v: leaving the factors out halves the work of a Hadamard transform.
 
 #define HAAR_STACK 0
 #define HADAMARD 1
@@ -71,7 +72,7 @@ static inline void stack_inverse(REAL *v, int size)
 #endif
 
 #if STACK == DCT_STACK
-// cos(t pi / 64) for the first quarter turn.
+// cos(t pi / 64) for the first quarter period.
 __constant float QUARTER[33] = {
     1.00000000f, 0.99879546f, 0.99518473f, 0.98917651f, 0.98078528f, 0.97003125f, 0.95694034f, 0.94154407f,
     0.92387953f, 0.90398929f, 0.88192126f, 0.85772861f, 0.83146961f, 0.80320753f, 0.77301045f, 0.74095113f,

@@ -1,7 +1,7 @@
-// Adds to a float in global memory; the order of additions, and so the last bits, change from run to run.
+// Adds a float to a value in global memory. The order of additions is not fixed, so the last bits change from run to run.
 //
-// ATOMIC_FLOAT: 1 for NVIDIA's instruction (OpenCL C 1.2 has none), 2 for cl_ext_float_atomics (OpenCL C 3.0), 0 for
-// compare-and-exchange, which every device has.
+// Constants: ATOMIC_FLOAT = 1: NVIDIA's instruction, since OpenCL C 1.2 has none; 2: cl_ext_float_atomics (OpenCL C 3.0);
+//   0: compare-and-exchange, which every device has.
 
 static inline void atomic_add_float(__global float *sum, float value)
 {
@@ -11,7 +11,7 @@ static inline void atomic_add_float(__global float *sum, float value)
     atomic_fetch_add_explicit((volatile __global atomic_float *)sum, value, memory_order_relaxed, memory_scope_device);
 #else
     volatile __global uint *bits = (volatile __global uint *)sum;
-    // A guess: a plain read would race with what others write.
+    // Start from a guess: a plain read would race with other work-items.
     uint seen = 0u;
     uint expected;
     do {

@@ -1,10 +1,10 @@
-// Keeps the NEIGHBOURS smallest keys a work-item is offered, sorted, in registers.
+// Keeps the NEIGHBOURS smallest keys that a work-item has seen, sorted, in registers.
 //
-// Inserting at once would make a whole warp run the insertion whenever one of its items has a good candidate, which is
-// nearly always. Good candidates are put aside in local memory instead, and inserted together when enough
-// candidates have been seen: the chance that one is good falls as 1 / seen, so the pauses grow with it.
+// Inserting each good candidate at once would be slow: a whole warp runs the insertion when one of its items has a good
+// candidate, which is nearly always. Instead, good candidates wait in local memory and are inserted together after a number
+// of candidates. A candidate is good with a probability of about 1 / seen, so the intervals grow with `seen`.
 //
-// Needs: NEIGHBOURS, GROUP_SIZE (work-items of the group), CHUNK (most offers between two calls of keep_pending).
+// Needs: NEIGHBOURS, GROUP_SIZE (work-items of the group), CHUNK (most candidates between two calls of keep_pending).
 
 #define PENDING (CHUNK + 8)
 
@@ -25,8 +25,8 @@ static inline void order_keys(uint *keys, int a, int b)
     keys[a] = low;
 }
 
-// Joins eight pending keys to a list of 8, 16 or 32 at once: Batcher's network for 8, then a bitonic merge. For 16, 110 minima and
-// maxima instead of 32 for each key.
+// Merges eight pending keys into a list of 8, 16 or 32: Batcher's sorting network for the eight, then a bitonic merge. For a
+// list of 16 this takes 110 minima and maxima; inserting one key at a time takes 32 for each.
 #define MERGES (NEIGHBOURS == 8 || NEIGHBOURS == 16 || NEIGHBOURS == 32)
 
 static inline void merge_eight(uint *best, uint *eight)
@@ -75,13 +75,13 @@ static inline void offer_key(const uint *best, __local uint *pending, int *count
     }
 }
 
-// Candidates after which pending keys are inserted again, once `seen` have been offered.
+// Number of candidates after which pending keys are inserted next, when `seen` have been offered so far.
 static inline int next_insertion(int seen)
 {
     return seen + max(seen / 6, 1);
 }
 
-// To be called after every chunk of offers.
+// Call this after every chunk of candidates.
 static inline void keep_pending(uint *best, __local uint *pending, int *count, bool due)
 {
     if (due || *count > PENDING - CHUNK) {
@@ -90,7 +90,7 @@ static inline void keep_pending(uint *best, __local uint *pending, int *count, b
     }
 }
 
-// Inserts what is still pending and writes the list, one row of `columns` values a rank.
+// Inserts the keys that are still pending and writes the list: one value for each rank, `columns` values apart.
 static inline void store_matches(uint *best, __local const uint *pending, int count, __global uint *out, int columns)
 {
     insert_pending(best, pending, count);

@@ -1,14 +1,14 @@
-// Frames of a video lie in a ring: frame t in slot t modulo `ring`. What a filter looks at is never more than a ring long.
+// Frames of a video lie in a ring buffer: frame t is in slot t modulo `ring`. A filter never looks further than one ring length.
 
-// Slot of the frame `ahead` frames from the one in slot `first`; no more than a ring away, either way.
+// Slot of the frame that lies `ahead` frames after the one in slot `first`. `ahead` may be negative; |ahead| <= ring.
 static inline int ring_slot(int first, int ahead, int ring)
 {
     const int slot = first + ahead;
     return slot < 0 ? slot + ring : slot >= ring ? slot - ring : slot;
 }
 
-// How the grey levels of one frame become those of another: value * scale + shift; noise is then the standard
-// deviation, 0 where the frame is not to be used.
+// Converts grey levels of one frame to those of another: value * scale + shift. `noise` is the standard deviation of the noise
+// after that; 0 marks a frame that must not be used.
 typedef struct {
     float scale;
     float shift;

@@ -1,4 +1,6 @@
-// The type of grey levels that are small integers: 8 or 16 BITS, SIGNED (1) or not (0).
+// The type of integer grey levels.
+//
+// Constants: BITS = 8 or 16; SIGNED = 1 or 0.
 #if BITS == 8 && SIGNED
 typedef char Level;
 #elif BITS == 8
@@ -9,6 +11,6 @@ typedef short Level;
 typedef ushort Level;
 #endif
 
-// Exact in float.
+// Smallest and largest grey level; both are exact in float.
 #define LOWEST ((float)(SIGNED ? -(1 << (BITS - 1)) : 0))
 #define HIGHEST ((float)((1 << (BITS - SIGNED)) - 1))

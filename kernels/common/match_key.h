@@ -1,9 +1,9 @@
-// A match is one 32-bit key: the bits of its float distance with the lowest INDEX_BITS bits replaced by its place in
-// the table of offsets. Non-negative floats order like unsigned integers, so one comparison orders by distance
-// and settles ties by the place in the table, nearest first; the result never depends on the order of the search.
+// A match is one 32-bit key: the bits of its distance as a float, with the lowest INDEX_BITS bits replaced by its index in the
+// table of offsets. Non-negative floats sort like unsigned integers, so one comparison sorts by distance and breaks ties by
+// index, nearest offset first. The result does not depend on the order of the search.
 
-// The distance read back is the middle of what was cut off: within 2^(INDEX_BITS - 24) of the true one, 3e-5 for a
-// window of 21 x 21.
+// The distance of a key is the middle of the interval that its remaining bits leave open. Its relative error is at most
+// 2^(INDEX_BITS - 24): 3e-5 for a window of 21 x 21.
 
 #define INDEX_MASK ((1u << INDEX_BITS) - 1u)
 #define NO_MATCH 0xffffffffu

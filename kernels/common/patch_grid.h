@@ -1,7 +1,9 @@
-// The grid of reference patches along one axis: every STEP pixels from `first`, and `last` as the end, whether or
-// not it falls on the grid, so that every pixel is covered (methods page, "grid").
+// The grid of reference patches along one axis: every STEP pixels from `first` on, and one at `last`, whether or not that is on
+// the grid. So every pixel is covered (methods page, "grid").
+//
+// Constants: PATCH, STEP; WINDOW for REACHED.
 
-// Pixels along one axis that `references` neighbouring ones and their matches can lie in; needs WINDOW.
+// Length, in pixels along one axis, of the region that holds `references` neighbouring reference patches and all their matches.
 #define REACHED(references) (((references) - 1) * STEP + PATCH + WINDOW - 1)
 
 static inline int grid_position(int r, int first, int last)
@@ -9,7 +11,7 @@ static inline int grid_position(int r, int first, int last)
     return min(first + r * STEP, last);
 }
 
-// Index of the first reference patch that covers pixel x, and of the last one.
+// Indices of the first and the last reference patch that cover pixel x.
 static inline int grid_first_covering(int x, int first)
 {
     const int behind = x - (PATCH - 1) - first;

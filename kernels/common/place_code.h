@@ -1,7 +1,7 @@
-// Where a match lies, relative to its reference, as one number: the nearer frame first, then the smaller displacement.
+// The position of a match relative to its reference, as one number. Codes sort by distance in time, then by displacement.
 //
-// Each of (dt, dy, dx) is interleaved, 0, -1, 1, -2, ... becoming 0, 1, 2, 3, ...: the reference itself is 0.
-// |dt| <= 63, |dy| and |dx| <= 2047. NO_PLACE is none of them.
+// Each of (dt, dy, dx) is mapped to an unsigned number, 0, -1, 1, -2, ... becoming 0, 1, 2, 3, ...; the reference itself is 0.
+// |dt| <= 63, |dy| and |dx| <= 2047. NO_PLACE is no valid code.
 
 #define NO_PLACE 0xffffffffu
 

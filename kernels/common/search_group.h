@@ -1,9 +1,9 @@
-// A work-group searches for a rectangle of neighbouring reference patches, REFERENCES_X times REFERENCES_Y of them.
+// Which reference patches a work-group of a search serves: a rectangle of REFERENCES_X times REFERENCES_Y neighbours.
 //
-// Where the last reference of an axis does not fall on the grid, one more group is laid so that its last reference
-// is that one; its others are computed and dropped.
+// Where the last reference of an axis is not on the regular grid, one more work-group is added whose last reference is that
+// one. Its other references are computed and discarded.
 
-// Index along the axis of the reference patch of item `local_index`, or -1 if it is not this group's to find.
+// Index along the axis of the reference patch that work-item `item` serves, or -1 if it serves none.
 static inline int group_reference(int group, int item, int per_group, int regular, int count)
 {
     const int groups = (regular + per_group - 1) / per_group;
@@ -15,14 +15,14 @@ static inline int group_reference(int group, int item, int per_group, int regula
     return index < regular ? index : -1;
 }
 
-// Position of the first reference patch of a group; it may lie before the image.
+// Position of the first reference patch of a work-group. It may be negative: outside the image.
 static inline int group_origin(int group, int per_group, int regular, int first, int last)
 {
     const int groups = (regular + per_group - 1) / per_group;
     return group < groups ? first + group * per_group * STEP : last - (per_group - 1) * STEP;
 }
 
-// A pixel of a padded frame; positions beyond it serve only references that are dropped.
+// A pixel of a padded frame. Positions outside it are clamped: only discarded references read them.
 static inline float padded_pixel(__global const float *frame, int pny, int pitch, int y, int x)
 {
     return frame[(size_t)clamp(y, 0, pny - 1) * pitch + clamp(x, 0, pitch - 1)];

@@ -1,12 +1,13 @@
-// What a pixel may be replaced by: the means along lines through it in 16 directions, and over a small window.
+// The candidates that may replace a pixel: means along lines through it in 16 directions, and over a small window.
 //
 // Reference: methods page, "directions".
 // Constants: LENGTH.
+// Needs: isoline/segments.h.
 
 #define AXES 16
 #define WINDOW_MEAN 16
 
-// Share of the middle in a line before it is thickened, and in the window.
+// Weight of the middle pixel in a line that is one pixel wide, and in the window.
 #define LINE_MIDDLE (1.0f / (LENGTH + 1))
 #define WINDOW_MIDDLE (36.0f / 256.0f)
 

@@ -1,9 +1,10 @@
-// Extends isolines both ways, a segment at a time, along the directions found before; every end counts by how alike it is.
+// Extends isolines segment by segment in both directions, along directions found before, and averages the ends of the segments.
+// The weight of an end falls with its difference in grey level.
 //
-// Reference: Perrot et al. 2014, section 4.2, with weights in the place of the test.
+// Reference: Perrot et al. 2014, section 4.2, with weights instead of the test.
 // Grid: (nx, ny, images), the first pixel being (y0, x0) of the padded ones.
-// Constants: LENGTH; STEPS, segments each way; those of isoline/noise.h.
-// Shapes: levels_found (images, pny, pitch); found (images, pny / 2, pitch / 2), directions modulo 16, of image modulo `guides`;
+// Constants: LENGTH; STEPS, segments in each direction; those of isoline/noise.h.
+// Shapes: smooth (images, pny, pitch); found (images, pny / 2, pitch / 2), directions modulo 16; image i uses number i % guides;
 //   out (images, ny, nx).
 
 #include "isoline/segments.h"
@@ -11,7 +12,7 @@
 #include "isoline/noise.h"
 #include "isoline/weights.h"
 
-// Standard deviation of the weights of differences, in units of the noise.
+// Standard deviation of the Gaussian weight of a difference, in units of the noise.
 #define ALIKE 0.24f
 
 __kernel void extend_isolines(__global const float *smooth, __global const uchar *found, int guides, int pny, int pitch,
@@ -40,7 +41,7 @@ __kernel void extend_isolines(__global const float *smooth, __global const uchar
         #pragma unroll
         for (int k = 0; k < STEPS; ++k) {
             if (k > 0) {
-                // Of the two ways that a line goes, the one that does not turn back.
+                // A line has two directions: take the one that does not turn back.
                 const int next = directions[(at.y / 2) * (pitch / 2) + at.x / 2] % AXES;
                 const int turn = turned(next, -direction);
                 direction = turn > 8 && turn < 24 ? next + AXES : next;

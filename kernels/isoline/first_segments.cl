@@ -1,10 +1,11 @@
-// Finds the direction of least variance of the 32 segments that leave each pixel: the reference matrices of PI-PD.
+// Finds, for each pixel, the segment of least variance among the 32 that leave it: the reference matrices of PI-PD.
 //
 // Reference: Perrot et al. 2014, section 5.2, algorithm 2. The lowest direction wins a tie.
 // Grid: (nx, ny, images), the first pixel being (y0, x0) of the padded ones.
-// Constants: those of isoline/segments.h. 32 * LENGTH reads a pixel.
-// Shapes: padded (images, pny, pitch); directions, segments the same, but for a frame around that is not written: of a
-//   segment the mean relative to the pixel it leaves, and the sum of squared differences from that mean.
+// Constants: those of isoline/segments.h.
+// Shapes: padded (images, pny, pitch); directions, segments the same, with a margin that is not written. A segment is its mean,
+//   relative to the pixel that it leaves, and its sum of squared differences from that mean.
+// Cost of a pixel: 32 * LENGTH reads.
 
 #include "isoline/segments.h"
 

@@ -1,16 +1,17 @@
-// Follows isolines along precomputed directions (PI-PD) and averages them; with HYBRID only where there are edges around.
+// Follows isolines along precomputed directions and averages them (PI-PD); with HYBRID only where there are edges nearby.
 //
 // Reference: Perrot et al. 2014, sections 4.2 and 5.3, algorithm 3; hybrid: section 4.3, algorithm 4.
 // Grid: (nx, ny, images), the first pixel being (y0, x0) of the padded ones.
-// Constants: those of isoline/segments.h; SEGMENTS, of the longest isoline; THICKNESS, lines that are averaged; HYBRID;
-//   ASIDE = 1 if the pixels averaged are not those that isolines are found in; SHOW = 1 yields classes, 2 directions, 0 pixels.
-// Shapes: pixels (images, pny, pitch); padded (guides, pny, pitch), that of image modulo `guides`; directions, segments as first_segments writes them; out (images, out_ny, out_pitch),
-//   where the first pixel goes to (out_y0, out_x0).
+// Constants: those of isoline/segments.h; SEGMENTS of the longest isoline; THICKNESS, the number of parallel lines averaged;
+//   HYBRID; ASIDE = 1 if isolines are found in another image than the one averaged; SHOW = 0 yields pixels, 1 classes,
+//   2 directions.
+// Shapes: pixels (images, pny, pitch); padded (guides, pny, pitch): image i uses number i % guides; directions, segments as
+//   first_segments writes them; out (images, out_ny, out_pitch), where the first pixel goes to (out_y0, out_x0).
 
 #include "isoline/segments.h"
 #include "isoline/half_planes.h"
 
-// Sum of the pixels of one segment and of the lines beside it, relative to `level`.
+// Sum of the pixels of one segment and of its parallel lines, relative to `level`.
 static inline float levels_along(__global const float *pixels, int pitch, int direction, float level)
 {
     float sum = 0.0f;
@@ -28,7 +29,7 @@ static inline float levels_along(__global const float *pixels, int pitch, int di
     return sum;
 }
 
-// Mean along the isoline of the pixel `here`, which belongs to it, relative to `own`, its value in `pixels`.
+// Mean along the isoline of the pixel `here`, itself included, relative to `own`, its value in `pixels`.
 static inline float isoline_mean(__global const float *padded, __global const float *pixels, int pitch, size_t here,
                                  __global const uchar *directions, __global const float2 *segments,
                                  float looks, float most, float own)

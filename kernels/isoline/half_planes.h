@@ -1,15 +1,16 @@
-// Is there an edge beside a pixel? Eight lines through it part the 8 * LENGTH + 1 pixels of a star in two each.
+// Tests for edges near a pixel. Eight lines through it each divide the 8 * LENGTH + 1 pixels of a star into two half-planes.
 //
 // Reference: Perrot et al. 2014, section 4.3, algorithm 4, equation 11.
+// Needs: isoline/segments.h.
 
 #define LOW_SLOPE 0
 #define EDGE 1
 #define ISOLINE 2
 
 typedef struct {
-    int edges;    // lines with an edge beside them
+    int edges;    // number of lines with an edge between their half-planes
     int line;     // the last of these
-    float beside; // mean of the pixel's own side of it
+    float beside; // mean of the half-plane of the pixel
     float star;   // mean of all pixels of the star
 } Edges;
 
@@ -38,7 +39,7 @@ static inline Edges edges_around(__global const float *pixels, int pitch, float 
     return found;
 }
 
-// Mean of a pixel and of some of the rays of its star, relative to `own`, its level.
+// Mean of a pixel and of `count` rays of its star, relative to `own`, its grey level.
 static inline float rays_mean(__global const float *pixels, int pitch, int first, int count, float own)
 {
     float sum = 0.0f;

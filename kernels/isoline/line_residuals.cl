@@ -1,10 +1,12 @@
-// How badly each candidate predicts a pixel from the others: mean square over blocks of 2 x 2 pixels, in units of the noise.
+// Measures how badly each candidate predicts a pixel from the others: mean square over blocks of 2 x 2 pixels, in units of the
+// noise.
 //
 // Reference: methods page, "directions".
 // Grid: (nx, ny, images) blocks, the first one being (y0, x0) of the padded ones.
-// Constants: LENGTH; CANDIDATES, 16 lines, 17 with the window; those of isoline/noise.h. 340 reads a pixel.
-// Shapes: padded, along_x, along_y (images, 2 * block_ny, 2 * block_pitch), see thicken; residuals (images, CANDIDATES, block_ny,
-//   block_pitch); levels (images); `middle` is the share of a pixel in a line.
+// Constants: LENGTH; CANDIDATES: 16 lines, or 17 with the window; those of isoline/noise.h.
+// Shapes: padded, along_x, along_y (images, 2 * block_ny, 2 * block_pitch), see mirror_tile; residuals (images, CANDIDATES,
+//   block_ny, block_pitch); levels (images). `middle` is the weight of a pixel in the line through it.
+// Cost of a pixel: 340 reads.
 
 #include "isoline/segments.h"
 #include "isoline/candidates.h"

@@ -1,12 +1,13 @@
-// Copies a tile into the middle of a larger one; what lies beyond the image is its mirror image, the last pixel not repeated.
-// With THICKEN also averages every pixel with the two beside it: above and below for lines that run along x, left and right for
-// the others.
+// Copies a tile into the middle of a larger one and mirrors the image at its borders; the last pixel is not repeated.
+// With THICKEN it also averages every pixel with its two neighbours across a line: above and below for lines that run along x,
+// left and right for the others.
 //
 // Reference: methods page, "borders".
 // Grid: (pitch, pny, images) of the larger one.
 // Constants: THICKEN.
 // Shapes: tile (images, tile_ny, tile_nx), whose first pixel is (tile_y, tile_x) of images of image_ny times image_nx pixels;
-//   padded, along_x, along_y (images, pny, pitch), whose first pixel is (y0, x0) of them. `share` is that of each neighbour.
+//   padded, along_x, along_y (images, pny, pitch), whose first pixel is (y0, x0) of them. `share` is the weight of each
+//   neighbour.
 
 #include "isoline/mirrored.h"
 
@@ -23,7 +24,7 @@ __kernel void mirror_tile(__global const float *tile, int tile_ny, int tile_nx, 
     const int image = get_global_id(2);
     if (px >= pitch || py >= pny)
         return;
-    // The end of a row that is there for alignment alone repeats a pixel that is there.
+    // The end of a row, which only serves alignment, repeats its last pixel.
     const int inner_x = min(px, pnx - 1);
     const int x = mirrored(x0 + inner_x, image_nx) - tile_x;
     __global const float *rows = tile + (size_t)image * tile_ny * tile_nx;
@@ -36,7 +37,7 @@ __kernel void mirror_tile(__global const float *tile, int tile_ny, int tile_nx, 
     const float below = rows[(size_t)(mirrored(y0 + min(py + 1, pny - 1), image_ny) - tile_y) * tile_nx + x];
     const float left = row[mirrored(x0 + max(inner_x - 1, 0), image_nx) - tile_x];
     const float right = row[mirrored(x0 + min(inner_x + 1, pnx - 1), image_nx) - tile_x];
-    // Relative to the pixel, so that a constant image stays as it is.
+    // Relative to the pixel, so that a constant image is unchanged.
     along_x[here] = fma(share, (above - level) + (below - level), level);
     along_y[here] = fma(share, (left - level) + (right - level), level);
 #endif

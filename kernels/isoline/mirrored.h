@@ -1,6 +1,6 @@
-// Where a pixel lies that is beyond the image: in its mirror image, the last pixel not repeated.
+// The position of a pixel outside the image in its mirror image; the last pixel is not repeated.
 
-// Period 2 (n - 1); an image one pixel wide is the same everywhere.
+// The period is 2 (n - 1). An image one pixel wide repeats that pixel.
 static inline int mirrored(int at, int n)
 {
     if (at >= 0 && at < n)

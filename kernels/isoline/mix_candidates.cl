@@ -1,23 +1,26 @@
-// The pilot: a mean of the candidates, weighted by how well they predict the pixels around; and the direction of the best line.
+// Computes the pilot image, a mean of the candidates weighted by how well they predict the pixels around, and finds the
+// direction of the best line and the class of each block.
 //
 // Reference: methods page, "directions".
 // Grid: (nx, ny, images) blocks of 2 x 2 pixels, the first one being (y0, x0) of the padded ones.
-// Constants: LENGTH; CANDIDATES, 16 lines, 17 with the window. 450 reads a pixel.
-// Shapes: pixels, along_x, along_y, pilot (images, 2 * block_ny, 2 * block_pitch); residuals (images of them, CANDIDATES, block_ny,
-//   block_pitch), in units of the noise, of image modulo `guides`; found (images, block_ny, block_pitch): direction and class.
+// Constants: LENGTH; CANDIDATES: 16 lines, or 17 with the window.
+// Shapes: pixels, along_x, along_y, pilot (images, 2 * block_ny, 2 * block_pitch); residuals (guides, CANDIDATES, block_ny,
+//   block_pitch), in units of the noise: image i uses number i % guides; found (images, block_ny, block_pitch): direction
+//   and class.
+// Cost of a pixel: 450 reads.
 
 #include "isoline/segments.h"
 #include "isoline/half_planes.h"
 #include "isoline/candidates.h"
 
-// From here on the noisy pixel is nearer the truth than a mean that misses by so much; what is above is given back.
+// Residual of the mean above which the noisy pixel is closer to the truth: part of what the mean removes is then restored.
 #define FITTING 2.0f
-// What the window leaves where there is an edge; and by how much more than the best of the lines it may leave where the slope is
-// low: in pure noise one line of 16 is better by chance.
+// Residual of the window above which there is an edge; and the excess over the best line below which the slope is low: in pure
+// noise the best of 16 lines fits better by chance.
 #define BROKEN 2.0f
 #define CHANCE 0.25f
 
-// Mean of 5 x 5 blocks, weighted by a triangle each way: a single one's best direction would be that of the noise.
+// Mean over 5 x 5 blocks with triangular weights: the best direction of a single block would follow the noise.
 static inline float smoothed(__global const float *residuals, int pitch)
 {
     float sum = 0.0f;

@@ -1,7 +1,7 @@
-// Standard deviation of the noise of a pixel.
+// The standard deviation of the noise of a pixel.
 //
-// Constants: SPECKLE = 1: it is `relative` times the mean grey level (multiplicative noise); else SIGMA_MAP = 1: the level of the
-//   frame times its variation, a padded image; 0: the level of the frame.
+// Constants: SPECKLE = 1: `relative` times the mean grey level (multiplicative noise); else SIGMA_MAP = 1: the sigma of the frame
+//   times `variation`, a padded image; 0: the sigma of the frame.
 
 #define NOISE_ARGUMENTS __global const float *levels, __global const float *variation, float relative
 #define NOISE levels, variation, relative
@@ -17,7 +17,7 @@ static inline float noise_of(NOISE_ARGUMENTS, int frame, size_t at, float mean)
 #endif
 }
 
-// 1 over it, finite also where there is none.
+// Its inverse, finite even where there is no noise.
 static inline float over_noise(float noise)
 {
     return 1.0f / fmax(noise, 1e-18f);

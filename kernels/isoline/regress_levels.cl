@@ -1,21 +1,22 @@
-// Staircase correction: a plane fitted to the noisy pixels around each one, weighted by how alike their pilots are.
+// Staircase correction: fits a plane to the noisy pixels around each one, weighted by the similarity of their pilots.
 //
 // Reference: Buades, Coll, Morel 2006, "The staircasing effect in neighborhood filters and its solution".
 // Grid: (nx, ny, images), the first pixel being (y0, x0) of the padded ones.
-// Constants: RADIUS of the window; OPPONENT = 1 if the images are luminance, chrominance and chrominance: the pilot of the luminance
-//   then counts in the others, too; those of isoline/noise.h. 2 (2 RADIUS + 1)^2 reads a pixel.
-// Shapes: pixels (images, pny, pitch); pilot (guides, pny, pitch), that of image modulo `guides`; out (images, out_ny, out_pitch),
-//   where the first pixel goes to (out_y0, out_x0).
+// Constants: RADIUS of the window; OPPONENT = 1 if the images are luminance, chrominance and chrominance: the pilot of the
+//   luminance then also counts for the others; those of isoline/noise.h.
+// Shapes: pixels (images, pny, pitch); pilot (guides, pny, pitch): image i uses number i % guides; out (images, out_ny,
+//   out_pitch), where the first pixel goes to (out_y0, out_x0).
+// Cost of a pixel: 2 (2 RADIUS + 1)^2 reads.
 
 #include "isoline/noise.h"
 #include "isoline/weights.h"
 
-// Standard deviations of the weights: of differences, in units of the noise, and of distances, in pixels.
+// Standard deviations of the Gaussian weights: of differences, in units of the noise, and of distances, in pixels.
 #define ALIKE 0.5f
 #define NEARBY 4.0f
-// Keeps the fit regular where all pixels that count lie on a line; squared pixels.
+// Regularises the fit where all pixels with weight lie on a line; in squared pixels.
 #define RIDGE 10.0f
-// The least sum of two speckled levels.
+// Smallest sum of two speckled grey levels.
 #define DARKEST 1e-30f
 
 __kernel void regress_levels(__global const float *pixels, __global const float *pilot, int guides, int pny, int pitch,
@@ -52,7 +53,7 @@ __kernel void regress_levels(__global const float *pixels, __global const float 
     float w = 0.0f, wj = 0.0f, wi = 0.0f, wjj = 0.0f, wji = 0.0f, wii = 0.0f;
     float v = 0.0f, vj = 0.0f, vi = 0.0f;
 #if RADIUS <= 5
-    // Without loops, work-items become lanes of vectors on a CPU.
+    // A CPU compiler vectorises across work-items only if there are no loops.
     #pragma unroll
 #endif
     for (int j = -RADIUS; j <= RADIUS; ++j) {
@@ -60,7 +61,7 @@ __kernel void regress_levels(__global const float *pixels, __global const float 
         #pragma unroll
         for (int i = -RADIUS; i <= RADIUS; ++i) {
 #if SPECKLE
-            // Relative to the mean of both, so that it is as far from one to the other as back: their noise differs.
+            // Relative to the mean of both, which makes it symmetric: their noise differs.
             const float other = pilots_here[j * pitch + i];
             const float apart = (other - own) / fmax(fabs(other + own), DARKEST) * unit;
 #else
@@ -91,7 +92,7 @@ __kernel void regress_levels(__global const float *pixels, __global const float 
         wjj = fma(near * f * f, rw, wjj);
         vj = fma(near * f, rv, vj);
     }
-    const float over = 1.0f / w; // the pixel itself counts, so w is at least 1
+    const float over = 1.0f / w; // w is at least 1, the weight of the pixel itself
     const float mj = wj * over, mi = wi * over, mv = v * over;
     const float jj = fma(-wj, mj, wjj) + RIDGE;
     const float ji = fma(-wj, mi, wji);

@@ -1,12 +1,13 @@
-// Follows an isoline in each of 32 first directions, turning by little at each end (PI-LD); averages the most likely one of
-// the longest. Slow: the reference that PI-PD is compared with.
+// Follows an isoline in each of 32 initial directions, with a small turn allowed at each end, and averages the most likely of the
+// longest ones (PI-LD). Slow: the reference for PI-PD.
 //
 // Reference: Perrot et al. 2014, section 4.1.
 // Grid: (nx, ny, images), the first pixel being (y0, x0) of the padded ones.
-// Constants: those of isoline/segments.h; SEGMENTS, of the longest isoline; DEVIATION, most directions turned at an
-//   end; SHOW = 2 yields directions, 0 pixels. 32 * (1 + (SEGMENTS - 1) * (2 * DEVIATION + 1)) segments a pixel.
-// Shapes: pixels (images, pny, pitch); padded (guides, pny, pitch), that of image modulo `guides`; out (images, out_ny, out_pitch),
-//   where the first pixel goes to (out_y0, out_x0).
+// Constants: those of isoline/segments.h; SEGMENTS of the longest isoline; DEVIATION, the largest turn at an end, in directions;
+//   SHOW = 0 yields pixels, 2 directions.
+// Shapes: pixels (images, pny, pitch); padded (guides, pny, pitch): image i uses number i % guides; out (images, out_ny,
+//   out_pitch), where the first pixel goes to (out_y0, out_x0).
+// Cost of a pixel: 32 * (1 + (SEGMENTS - 1) * (2 * DEVIATION + 1)) segments.
 
 #include "isoline/segments.h"
 

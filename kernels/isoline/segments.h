@@ -1,12 +1,13 @@
-// Straight segments of LENGTH pixels that leave a pixel in one of 32 directions, and how grey levels along two of them
-// agree.
+// Straight segments of LENGTH pixels that leave a pixel in one of 32 directions, and the likelihood that two samples of grey
+// levels have the same mean.
 //
 // Reference: Perrot et al. 2014, section 5.1 and figure 2; the same as filters/isoline_patterns.py.
-// Constants: LENGTH; SPECKLE = 1: grey levels are of a gamma distribution of known looks; 0: of a normal one of unknown variance.
+// Constants: LENGTH; SPECKLE = 1: grey levels follow a gamma distribution with a known number of looks; 0: a normal
+//   distribution of unknown variance.
 
 #define DIRECTIONS 32
 
-// Offset (x, y) of pixel k = 1 … LENGTH of a segment. With constant arguments it is a constant.
+// Offset (x, y) of pixel k = 1 … LENGTH of a segment; a constant if the arguments are.
 static inline int2 segment_pixel(int direction, int k)
 {
     const int quarter = direction >> 3;
@@ -17,7 +18,7 @@ static inline int2 segment_pixel(int direction, int k)
                       : shallow == 3 ? 0.66817864f : 1.0f;
     const int aside = (int)((float)k * slope + 0.5f);
     const int2 first = steep ? (int2)(aside, -k) : (int2)(k, -aside);
-    // A quarter turn takes +x to -y, and +y to +x.
+    // A quarter turn maps +x to -y, and +y to +x.
     return quarter == 0 ? first
          : quarter == 1 ? (int2)(first.y, -first.x)
          : quarter == 2 ? (int2)(-first.x, -first.y)
@@ -29,21 +30,21 @@ static inline int turned(int direction, int by)
     return (direction + by) & (DIRECTIONS - 1);
 }
 
-// Some grey levels: how many, their mean, and the sum of their squared differences from it. The mean is relative to
-// one and the same level in all that are joined, so that a large level costs no precision. With SPECKLE the spread is what a gamma
-// distribution makes of it: the sum of log(mean / grey level), which is half of the deviance of one look.
+// A sample of grey levels: their number, their mean, and the sum of squared differences from it. The mean is relative to one
+// level, the same in all samples that are joined, so that a high grey level costs no precision. With SPECKLE the spread is that
+// of a gamma distribution: the sum of log(mean / grey level), half of the deviance for one look.
 typedef struct {
     float number;
     float mean;
     float spread;
 } Sample;
 
-// Of speckle no mean is less, and no pixel less than such a part of the mean of its segment: one of 0 is not infinitely unlikely.
-// Signs do not count.
+// Lower bounds for speckle: of a mean, and of a pixel relative to the mean of its segment, so that a pixel of 0 is not infinitely
+// unlikely. Signs are ignored.
 #define DARKEST 1e-30f
 #define FAINTEST (1.0f / 1024.0f)
 
-// By how much the spread of two speckled samples together exceeds their own.
+// By how much the spread of two speckled samples together exceeds the sum of their own.
 static inline float spread_between(Sample a, Sample b, float level)
 {
     const float share = b.number / (a.number + b.number);
@@ -53,7 +54,7 @@ static inline float spread_between(Sample a, Sample b, float level)
     return a.number * log1p(apart * share / mean_a) + b.number * log1p(apart * (share - 1.0f) / mean_b);
 }
 
-// `level` is what the means are relative to.
+// The two samples as one. `level` is the grey level that means are relative to.
 static inline Sample joined(Sample a, Sample b, float level)
 {
     Sample both;
@@ -69,9 +70,9 @@ static inline Sample joined(Sample a, Sample b, float level)
     return both;
 }
 
-// How much two samples speak against one mean: equation 8, (n + p) (log sigma_1^2 - log sigma_2^2). Where neither
-// varies, any difference does. With SPECKLE it is the same of gamma distributions: 2 looks ((n + p) log mean - n log mean_n -
-// p log mean_p).
+// Log-likelihood ratio against a common mean of two samples: equation 8, (n + p) (log sigma_1^2 - log sigma_2^2). Where neither
+// sample varies, any difference makes it infinite. With SPECKLE it is that of gamma distributions:
+// 2 looks ((n + p) log mean - n log mean_n - p log mean_p).
 static inline float log_ratio(Sample a, Sample b, float both_spread, float level, float looks)
 {
 #if SPECKLE
@@ -87,7 +88,7 @@ static inline float log_ratio(Sample a, Sample b, float both_spread, float level
 // The segment of `direction` that leaves the pixel at `pixels`, relative to `level`.
 static inline Sample segment(__global const float *pixels, int pitch, int direction, float level)
 {
-    // Relative to the first pixel, sums of small integers are exact: ties, frequent there, are ties.
+    // Relative to the first pixel, sums of small integers are exact, so that ties, which are frequent, stay ties.
     const int2 next = segment_pixel(direction, 1);
     const float first = pixels[next.y * pitch + next.x];
     float sum = 0.0f;

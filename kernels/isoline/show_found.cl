@@ -1,8 +1,8 @@
-// Yields what the filter saw: the class of each pixel, or the direction of its isoline.
+// Yields the class of each pixel, or the direction of its isoline, as a map for the user.
 //
 // Grid: (nx, ny, images), the first pixel being (y0, x0) of the padded ones.
 // Constants: SHOW = 1 yields classes, 2 directions.
-// Shapes: found (guides, pny / 2, pitch / 2), that of image modulo `guides`; out (images, ny, nx).
+// Shapes: found (guides, pny / 2, pitch / 2): image i uses number i % guides; out (images, ny, nx).
 
 #define AXES 16
 

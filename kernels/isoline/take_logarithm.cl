@@ -1,18 +1,19 @@
-// Logarithm of a speckled tile: there speckle is additive, and the same everywhere.
+// Takes the logarithm of a speckled tile, which makes speckle additive and the same everywhere.
 //
-// The logarithm of a gamma variable falls far below its mean now and then, and that of 0 is infinite; so no pixel counts as less
-// than a quarter of the mean of 5 x 5 pixels around. Signs do not count.
+// The logarithm of a gamma variable is sometimes far below its mean, and that of 0 is infinite. Therefore no pixel counts as
+// less than a quarter of the mean of the 5 x 5 pixels around it. Signs are ignored.
 //
 // Reference: methods page, "speckle".
 // Grid: (tile_nx, tile_ny, images).
-// Constants: none. 25 reads a pixel.
+// Constants: none.
 // Shapes: tile, logarithm (images, tile_ny, tile_nx), whose first pixel is (tile_y, tile_x) of images of image_ny times image_nx
-//   pixels. Two pixels on each side where the tile ends but the image does not are not what they are in the whole.
+//   pixels. Where the tile ends but the image does not, the outermost two pixels differ from those of the whole image.
+// Cost of a pixel: 25 reads.
 
 #include "isoline/mirrored.h"
 
 #define FLOOR 0.25f
-// Where all is 0.
+// Smallest grey level, where all pixels are 0.
 #define DARKEST 1e-30f
 
 __kernel void take_logarithm(__global const float *tile, int tile_ny, int tile_nx, int tile_y, int tile_x,

@@ -1,4 +1,4 @@
-// Weights that fall as exp(-t) does, t >= 0: (1 - t / 8)^8. Compilers for CPUs have no vectors of exponentials.
+// Weights (1 - t / 8)^8, which approximate exp(-t) for t >= 0: CPU compilers do not vectorise exponentials.
 
 // `eighth` is t / 8.
 static inline float falling(float eighth)
@@ -9,5 +9,5 @@ static inline float falling(float eighth)
     return four * four;
 }
 
-// x / GAUSSIAN(width), squared, is the eighth that makes a Gaussian of this standard deviation.
+// With eighth = (x / GAUSSIAN(width))^2 the weight is a Gaussian of this standard deviation.
 #define GAUSSIAN(width) (4.0f * (width))

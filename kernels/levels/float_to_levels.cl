@@ -1,14 +1,15 @@
-// Rounds to small integers, half to even; what is beyond their range is clipped to it and counted. NaN becomes 0, uncounted.
+// Rounds floats to integer grey levels, half to even. Values outside the range are clipped and counted. NaN becomes 0 and is not
+// counted.
 //
-// Grid: (ceil(kept_x / VALUES) rounded up to whole work-groups, kept_y, frames), a work-item for VALUES neighbours of a row.
+// Grid: (ceil(kept_x / VALUES) rounded up to whole work-groups, kept_y, frames); a work-item converts VALUES neighbours of a row.
 // Constants: BITS, SIGNED, see common/level_type.h; VALUES as in levels_to_float.cl.
-// Shapes: values (frames, ny, nx), of which the first kept_y rows and kept_x columns are wanted; levels (frames, kept_y, kept_x);
-//   clipped (tiles): the number of values clipped is added to that of `tile`.
+// Shapes: values (frames, ny, nx), of which the first kept_y rows and kept_x columns are converted; levels (frames, kept_y,
+//   kept_x); clipped (tiles): the number of clipped values is added to entry `tile`.
 
 #include "common/level_type.h"
 
-// Values less than a third of it, added to it, are rounded as `rint` does; but PoCL's `rint` is a call for each value, which
-// takes three times as long.
+// Adding and subtracting this number rounds smaller values as `rint` does. PoCL's `rint` is a function call for each value
+// and takes three times as long.
 #define NO_FRACTION 12582912.0f
 
 __kernel void float_to_levels(__global const float *values, ulong ny, ulong nx, ulong kept_y, ulong kept_x,
@@ -23,7 +24,7 @@ __kernel void float_to_levels(__global const float *values, ulong ny, ulong nx, 
     int beyond = 0;
     for (size_t x = start; x < stop; x++) {
         const float value = values[x];
-        // What is far beyond is as good as just beyond.
+        // Keep far outliers within the range where this rounding works.
         const float bounded = value < LOWEST - 1.0f ? LOWEST - 1.0f
                             : value > HIGHEST + 1.0f ? HIGHEST + 1.0f
                             : value == value ? value : 0.0f;
@@ -32,7 +33,7 @@ __kernel void float_to_levels(__global const float *values, ulong ny, ulong nx, 
         beyond += level != fits;
         levels[x] = (Level)fits;
     }
-    // A whole number: its sum does not depend on the order.
+    // An integer sum does not depend on the order of additions.
     if (beyond)
         atomic_add(clipped + tile, beyond);
 }

@@ -1,8 +1,8 @@
-// Makes float of small integers, which it holds exactly.
+// Converts integer grey levels to float, which is exact.
 //
-// Grid: one work-item for VALUES neighbours, ceil(count / VALUES) rounded up to whole work-groups.
-// Constants: BITS, SIGNED, see common/level_type.h; VALUES = 1 on GPUs, where work-items side by side load side by side;
-//   many on CPUs, where the loop becomes vectors.
+// Grid: one work-item for VALUES neighbours: ceil(count / VALUES), rounded up to whole work-groups.
+// Constants: BITS, SIGNED, see common/level_type.h; VALUES = 1 on GPUs, where neighbouring work-items load neighbouring values;
+//   many on CPUs, where the loop is vectorised.
 // Shapes: levels, values (count).
 
 #include "common/level_type.h"

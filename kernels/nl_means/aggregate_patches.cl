@@ -1,13 +1,12 @@
-// Joins the estimates of overlapping patches: every pixel gathers those that cover it, with tent weights.
+// Joins the estimates of overlapping patches: each pixel averages those that cover it, with tent-shaped weights.
 //
-// Reference: Davy and Ehret 2020, section 4.3.5 (no atomic additions: the order is fixed, so repeated runs are
-//   bitwise equal at no cost).
+// Reference: Davy and Ehret 2020, section 4.3.5. Pixels gather in a fixed order instead of adding atomically, so repeated runs
+//   are bitwise equal, at no cost.
 // Grid: (nx, ny, frames) of the region written.
-// Constants: PATCH, STEP; SQUARES = 1 where the estimates are squares: their roots are yielded, 0 below 0.
+// Constants: PATCH, STEP; SQUARES = 1 where the estimates are squares: yields their roots, 0 for negative squares.
 // Shapes: estimates (frames, rows, columns, PATCH, PATCH); tile (ring, tile_nz, tile_ny, tile_nx), the noisy pixels, the first
-//   frame in slot `first`; out
-//   (frames = nt * nz, ny, nx), whose first pixel is (t0, z0, y0, x0) of the tile.
-// Values are taken relative to the noisy pixel: a constant image comes back to the last bit.
+//   frame in slot `first`; out (frames = nt * nz, ny, nx), whose first pixel is (t0, z0, y0, x0) of the tile.
+// Sums are relative to the noisy pixel, so that a constant image is returned to the last bit.
 
 #include "common/patch_grid.h"
 #include "common/frame_ring.h"

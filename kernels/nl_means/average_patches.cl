@@ -1,20 +1,19 @@
-// Estimates every reference patch from its matches: weighted mean, or one flat value where the matches hold nothing
-// but noise.
+// Estimates every reference patch from its matches: a weighted mean, or one flat value where the matches hold only noise.
 //
-// Reference: Davy and Ehret 2020, equations 4 and 5, algorithm 4, section 4.3.3: PATCH work-items a reference, one a
-//   column, and one pass over the matches. Weights come from the distances in the keys (common/match_key.h).
-//   On a GPU the pixels a group can reach are first copied to local memory: matches lie anywhere, and a cache would
-//   look up a line for each patch that a warp reads.
-// Grid: (PATCH, GROUP_X * GROUP_Y * groups, frames); a group serves GROUP_X times GROUP_Y neighbouring references, and
-//   `groups_x` groups stand side by side.
-// Constants: PATCH, STEP, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y, WINDOW; LOCAL_TILE = 1 copies (one frame searched only);
-//   SIGMA_MAP = 1 for a sigma that varies within a frame: that of a group is taken in the middle of its reference patch.
-//   SQUARES = 1 averages squares and takes 2 sigma^2 off, what Rician noise adds to them (Manjon et al. 2008); where the mean
-//   of all squares is at most `flat` times that there is no signal, and estimates are not above 0;
-//   ROOTS = 1 where sigma^2 is the variance over the mean, and distances are those of 2 sqrt(value).
-// Shapes: padded, offsets, keys as in search_lanes; sigma (frames); estimates (frames, rows, columns, PATCH, PATCH);
-//   variation (rows of the tile, map_pitch), whose first pixel is the tile's, as positions of the grid are.
-// Values are taken relative to the first pixel of the reference patch, so that a large level costs no precision.
+// Reference: Davy and Ehret 2020, equations 4 and 5, algorithm 4, section 4.3.3: PATCH work-items a reference, one a column, and
+//   one pass over the matches. Weights follow from the distances in the keys (common/match_key.h). On a GPU the pixels that a
+//   work-group can reach are copied to local memory first: matches are scattered, and a cache would look up a line for each
+//   patch that a warp reads.
+// Grid: (PATCH, GROUP_X * GROUP_Y * groups, frames); a group serves GROUP_X times GROUP_Y neighbouring references, `groups_x`
+//   groups side by side.
+// Constants: PATCH, STEP, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y, WINDOW; LOCAL_TILE = 1 copies to local memory (only where
+//   one frame is searched); SIGMA_MAP = 1 where sigma varies within a frame: a group uses the sigma in the middle of its
+//   reference patch; SQUARES = 1 averages squares and subtracts the bias of Rician noise, 2 sigma^2 (Manjon et al. 2008), and
+//   where the mean of all squares is at most `flat` times that bias there is no signal and estimates are at most 0;
+//   ROOTS = 1 where sigma^2 is the variance divided by the mean, and distances are those of 2 sqrt(value).
+// Shapes: padded, offsets, keys as in search_lanes; sigma (frames); estimates (frames, rows, columns, PATCH, PATCH); variation
+//   (rows of the tile, map_pitch), whose first pixel is that of the tile.
+// Sums are relative to the first pixel of the reference patch, so that a high grey level costs no precision.
 
 #include "common/patch_grid.h"
 #include "common/match_key.h"
@@ -88,7 +87,7 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
     for (int k = j; k < NEIGHBOURS; k += PATCH) {
         const uint key = matches[(size_t)k * columns];
         const int4 offset = offsets[key & INDEX_MASK];
-        // Not exp(0 / h^2): where sigma is so small that its square is 0, that is no number.
+        // Avoids exp(0 / 0) where sigma is so small that its square is 0.
         const float excess = key_distance(key) / (PATCH * PATCH) - 2.0f * s * s;
         weight[g][k] = excess > 0.0f ? exp(-excess / (h * h)) : 1.0f;
 #if LOCAL_TILE
@@ -146,7 +145,7 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
 #endif
     const bool is_flat = mean_square - mean * mean <= bound;
 #if SQUARES
-    // As many squares as that are noise: what is above is mostly chance.
+    // So small a mean square is noise alone: any estimate above 0 is mostly chance.
     const bool is_dark = level * level + 2.0f * level * mean + mean_square <= flat * 2.0f * s * s;
 #endif
 

@@ -1,7 +1,7 @@
-// What patches of 8 x 8 pixels say of the noise of their plane: the mean, the energy at the low frequencies of the cosine
-// transform, the squares of the high ones, and the share of clipped pixels.
+// Statistics of patches of 8 x 8 pixels, from which noise is estimated: mean, energy at the low frequencies of the cosine
+// transform, squared coefficients of the high ones, and share of clipped pixels.
 //
-// Reference: noise/white.py (ranked by the low frequencies, read at the high ones); transforms as matrices.
+// Reference: noise/patches/white.py (ranked by the low frequencies, read at the high ones); transforms as matrices.
 // Grid: (patches of a row, rounded up to whole work-groups; rows of patches; planes), one work-item a patch.
 // Constants: BITS = 8 or 16 and SIGNED, see common/level_type.h, or BITS = 32 for float; HIGHS, how many frequencies are high.
 // Shapes: pixels (planes, rows, 8, nx): the rows of the planes that hold patches; a patch begins at every `across`-th pixel.

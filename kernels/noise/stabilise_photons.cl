@@ -1,10 +1,10 @@
-// Generalised Anscombe transform, in place: grey levels of a sensor to values whose noise has a standard deviation of 1.
+// Stabilise photon and read noise in place (generalised Anscombe transform): its standard deviation becomes 1.
 // Makitalo and Foi, IEEE Transactions on Image Processing 22 (2013), equation 2.
 //
 // Grid: one work-item for VALUES neighbours, ceil(count / VALUES) rounded up to whole work-groups.
 // Constants: VALUES = 1 on GPUs; many on CPUs, where the loop becomes vectors.
-// Arguments: values from `first` on, `count` of them; offset (grey level without light), electrons a grey level, and
-//   read_noise squared and 3/8, in electrons squared.
+// Arguments: values from `first` on, `count` of them; offset (grey level without light); electrons per grey level; squared
+//   read noise plus 3/8, in electrons squared.
 // Shapes: values (at least first + count).
 
 __kernel void stabilise_photons(__global float *values, ulong first, ulong count, float offset, float electrons, float added)

@@ -1,8 +1,8 @@
-// The logarithm of speckle, in place: its noise does not depend on the mean.
+// Stabilise speckle in place: the noise of its logarithm does not depend on the mean.
 //
 // Grid: one work-item for VALUES neighbours, ceil(count / VALUES) rounded up to whole work-groups.
 // Constants: VALUES = 1 on GPUs; many on CPUs.
-// Arguments: values from `first` on, `count` of them; what those that have no logarithm are taken as, above 0.
+// Arguments: values from `first` on, `count` of them; their lower limit before the logarithm, above 0.
 // Shapes: values (at least first + count).
 
 __kernel void stabilise_speckle(__global float *values, ulong first, ulong count, float least)

@@ -1,6 +1,6 @@
-// A function of one variable as values at even steps; in between lies a straight line.
+// A function of one variable, tabulated at even steps and interpolated linearly.
 
-// Nearest end beyond the ends. `count` is at least 2.
+// Constant beyond either end. `count` is at least 2; `steps` is the number of steps per unit of x.
 static inline float looked_up(__global const float *table, const int count, const float start, const float steps, const float x)
 {
     const float place = clamp((x - start) * steps, 0.0f, (float)(count - 1));

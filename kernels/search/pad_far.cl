@@ -1,13 +1,13 @@
 // Copies a tile into the middle of a larger one whose margin is FAR, so that searches need no border tests.
 //
-// Grid: one work-item a padded pixel (pitch, pny, pnt * pnz).
-// Shapes: tile (ring, nz, ny, nx), its first frame in slot `first`, see common/frame_ring.h; padded (pnt, pnz, pny, pitch), the tile's origin at (t0, z0, y0, x0).
-// Constants: SPLIT = 1 for the plain layout; SPLIT = STEP stores, in each row, first all columns with x % SPLIT = 0,
-//   then 1, ...: reference patches STEP apart then lie side by side for vector loads.
-
-//   ALIKE = 1 brings the grey levels of every frame to those of another: alike (nt) are links, and a frame of no noise is
-//   left out, as if it were beyond the image.
-//   ROOTS = 1 stores 2 sqrt(value) instead, 0 for values below 0: noise of variance s^2 * value has the standard deviation s there.
+// Grid: (pitch, pny, pnt * pnz), one work-item a padded pixel.
+// Constants: SPLIT = 1 for the plain layout; SPLIT = STEP stores in each row first all columns with x % SPLIT = 0, then those
+//   with 1, and so on: reference patches STEP apart are then neighbours in memory and can be loaded as vectors.
+//   ALIKE = 1 converts the grey levels of every frame to those of another; a frame without noise is left out, as if it were
+//   outside the image.
+//   ROOTS = 1 stores 2 sqrt(value), 0 for negative values: noise of variance s^2 * value then has the standard deviation s.
+// Shapes: tile (ring, nz, ny, nx), its first frame in slot `first`, see common/frame_ring.h; padded (pnt, pnz, pny, pitch), the
+//   origin of the tile at (t0, z0, y0, x0); alike (nt), links, see common/frame_ring.h.
 
 #include "common/far.h"
 #include "common/frame_ring.h"
@@ -38,7 +38,7 @@ __kernel void pad_far(__global const float *tile, int first, int ring, int nt, i
         value = link.noise > 0.0f ? fma(value, link.scale, link.shift) : FAR;
 #endif
 #if ROOTS
-        // What is not to be used stays FAR.
+        // FAR stays FAR.
         value = value < FAR ? 2.0f * sqrt(fmax(value, 0.0f)) : FAR;
 #endif
     }

@@ -1,14 +1,14 @@
-// Finds the NEIGHBOURS most similar patches, for any patch and step.
+// Finds the NEIGHBOURS most similar patches of each reference patch on a GPU, for any patch and step.
 //
-// Reference: Davy and Ehret 2020, sections 4.1.3 and 4.1.5. A work-item compares one column of the image with a shifted
-//   one and sums the squares over each patch row of the group at once; the distance of a patch is the sum over
-//   PATCH such columns, read from local memory. CHUNK neighbouring shifts are compared between two barriers,
-//   so that every item has a column to work on.
+// Reference: Davy and Ehret 2020, sections 4.1.3 and 4.1.5. A work-item compares one column of the image with a shifted one and
+//   sums the squared differences for every row of patches of the work-group at once. The distance of a patch is the sum of
+//   PATCH such column sums, read from local memory. CHUNK neighbouring shifts are compared between two barriers, so that
+//   every work-item has a column to compare.
 // Grid: groups of (GROUP_X, GROUP_Y) references, frames in z; see common/search_group.h.
 // Constants: PATCH, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y, CHUNK, with
 //   CHUNK * ((GROUP_X - 1) * STEP + PATCH) <= GROUP_X * GROUP_Y.
-// Shapes: padded as pad_far leaves it with SPLIT = 1; ranks and keys as in search_square.
-// Cost a reference and offset at STEP = 1: about 2 + 2 + PATCH operations, PATCH + 3 words of local memory.
+// Shapes: padded as pad_far writes it with SPLIT = 1; ranks and keys as in search_square.
+// Cost of a reference and offset at STEP = 1: about 2 + 2 + PATCH operations, PATCH + 3 words of local memory.
 
 #include "common/patch_grid.h"
 #include "common/match_key.h"
@@ -22,7 +22,7 @@
 #define TILE_X (COLUMNS + CHUNKS * CHUNK)
 #define TILE_Y (HEIGHT + WINDOW - 1)
 
-// The sum of PATCH squares from each patch row on. For STEP = 1 sums of 1, 2, 4, ... squares are built once and joined.
+// Sums PATCH squares for each row of patches. With STEP = 1, sums of 1, 2, 4, ... squares are formed once and combined.
 static inline void column_sums(float *squares, float *sums)
 {
 #if STEP == 1
@@ -79,7 +79,7 @@ void search_column(__global const float *padded, int pnz, int pny, int pitch,
     const size_t plane = (size_t)pny * pitch;
     __global const float *here = padded + ((size_t)(frame / nz + t0) * pnz + frame % nz + z0) * plane;
 
-    // The column and the shift in each chunk that this item compares, the same throughout.
+    // The column, and the shift within each chunk, that this item compares throughout.
     const int my_column = item % COLUMNS;
     const int my_shift = item / COLUMNS;
     const bool compares = my_shift < CHUNK;

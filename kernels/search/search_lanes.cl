@@ -1,14 +1,14 @@
-// Finds, for every reference patch, the NEIGHBOURS most similar patches of its search window.
+// Finds the NEIGHBOURS most similar patches of each reference patch on a CPU.
 //
-// Reference: Davy and Ehret 2020, section 4.1.2: one work-item keeps the best list of its reference patches. Here a
-//   work-item serves LANES neighbouring references at once, one a vector lane: the form a CPU wants. With LANES = 1 it
-//   is the plainest search there is, and the one the faster kernels are checked against.
-// Grid: (groups of LANES references in x, rows of references, frames); one more group a row serves the last reference
-//   where the grid is not regular there.
+// Reference: Davy and Ehret 2020, section 4.1.2: one work-item keeps the best list of its reference patch. Here a work-item
+//   serves LANES neighbouring references at once, one in each lane of a vector. With LANES = 1 it is the simplest search
+//   possible, and the faster kernels are tested against it.
+// Grid: (groups of LANES references in x, rows of references, frames); one more group in each row serves the last reference
+//   where that is not on the regular grid.
 // Constants: PATCH, STEP, NEIGHBOURS, INDEX_BITS, LANES (1, 4, 8, 16), SPLIT (1 if LANES = 1, else STEP).
-// Shapes: padded as pad_far leaves it, its pixel (t0, z0, y0, x0) the origin of the reference frames; offsets (n_offsets) as (dt, dz, dy, dx), nearest first, the first one zero;
-//   keys (frames, rows, NEIGHBOURS, references), sorted by key.
-// Cost: n_offsets * PATCH^2 * 2 operations a reference, and 2 * NEIGHBOURS for each candidate that enters the list.
+// Shapes: padded as pad_far writes it, its pixel (t0, z0, y0, x0) the origin of the reference frames; offsets (n_offsets) as
+//   (dt, dz, dy, dx), nearest first, the first one zero; keys (frames, rows, NEIGHBOURS, references), sorted.
+// Cost of a reference: n_offsets * PATCH^2 * 2 operations, and 2 * NEIGHBOURS for each candidate that enters the list.
 
 #include "common/patch_grid.h"
 #include "common/match_key.h"
@@ -24,7 +24,7 @@ typedef uint KEY;
 #define JOIN(a, b) JOIN_(a, b)
 typedef JOIN(float, LANES) REAL;
 typedef JOIN(uint, LANES) KEY;
-// One unaligned load: PoCL takes vload apart into pairs, which made this kernel three times slower.
+// One unaligned load: PoCL splits vload into pairs, which made this kernel three times slower.
 typedef REAL UNALIGNED __attribute__((aligned(4)));
 #define LOAD(pointer) (*(__global const UNALIGNED *)(pointer))
 #define AS_KEY(v) JOIN(as_uint, LANES)(v)
@@ -44,7 +44,7 @@ __kernel void search_lanes(__global const float *padded, int pnz, int pny, int p
     const int t = frame / nz;
     const int z = frame % nz;
 
-    // The group after the regular ones is laid so that its last lane is the last reference of the row.
+    // In the group after the regular ones, the last lane is the last reference of the row.
     const bool regular = group < regular_groups;
     const int x = x0 + (regular ? first_x + group * LANES * STEP : last_x - (LANES - 1) * STEP);
     const int y = y0 + grid_position(row, first_y, last_y);

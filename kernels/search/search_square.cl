@@ -1,15 +1,15 @@
-// Finds the NEIGHBOURS most similar patches where patches are made of whole STEP x STEP squares.
+// Finds the NEIGHBOURS most similar patches of each reference patch on a GPU, where patches consist of whole STEP x STEP squares.
 //
-// Reference: Davy and Ehret 2020, section 4.1.4. A work-item compares one square of the image with its shifted copies;
-//   the distance of a patch is the sum over its squares, which neighbouring patches share through local memory.
-//   Beyond the paper: the shifted rows stay in registers from one row of offsets to the next, and good candidates
-//   are inserted in batches (common/best_matches.h).
+// Reference: Davy and Ehret 2020, section 4.1.4. A work-item compares one square of the image with its shifted copies. The
+//   distance of a patch is the sum over its squares, which neighbouring patches share through local memory. Beyond the paper:
+//   the shifted rows stay in registers from one row of offsets to the next, and good candidates are inserted in batches
+//   (common/best_matches.h).
 // Grid: groups of (GROUP_X, GROUP_Y) squares, frames in z; see common/search_group.h.
-// Constants: PATCH (a multiple of STEP), STEP, WINDOW, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y, CHUNK (offsets
-//   compared between two barriers; a multiple of 4 where STEP is).
-// Shapes: padded as pad_far leaves it with SPLIT = 1; ranks (frames searched, slices searched, WINDOW, WINDOW), the place
-//   of each offset in the table; keys (frames, rows, NEIGHBOURS, columns).
-// Cost a square and offset: 2 STEP^2 operations, (PATCH / STEP)^2 + 1 + (STEP + CHUNK) / CHUNK words of local memory.
+// Constants: PATCH (a multiple of STEP), STEP, WINDOW, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y, CHUNK (offsets compared between
+//   two barriers; a multiple of 4 if STEP is).
+// Shapes: padded as pad_far writes it with SPLIT = 1; ranks (frames searched, slices searched, WINDOW, WINDOW), the index of
+//   each offset in the table; keys (frames, rows, NEIGHBOURS, columns), sorted.
+// Cost of a square and offset: 2 STEP^2 operations, (PATCH / STEP)^2 + 1 + (STEP + CHUNK) / CHUNK words of local memory.
 
 #include "common/patch_grid.h"
 #include "common/match_key.h"
@@ -105,7 +105,7 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
                 for (int turn = 0; turn < STEP; ++turn) {
                     const int dy = dy0 + turn;
                     if (dy < WINDOW) {
-                        // Row i of the shifted square is run[(turn + i) % STEP]: only the last one is new.
+                        // Row i of the shifted square is run[(turn + i) % STEP]: only the last row is new.
                         load_run(run[(turn + STEP - 1) % STEP], corner + (dy + STEP - 1) * TILE_X);
                         #pragma unroll
                         for (int d = 0; d < CHUNK; ++d) {

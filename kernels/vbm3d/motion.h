@@ -1,16 +1,17 @@
-// Where a patch will be in the next frame, if it moves on as it did.
+// Predicts where a patch is in the next frame, at constant velocity.
 //
-// Needs: PATCH, NEAREST, COARSE, NEXT, FURTHEST (displacement that no match may exceed).
+// Constants: PATCH, NEAREST, COARSE, NEXT, FURTHEST (largest displacement of a match).
 
-// The largest of the displacements that are tried first: none at all is among them.
+// Largest displacement of the coarse search, whose displacements are multiples of COARSE.
 #define COARSEST (NEAREST / 2 / COARSE * COARSE)
 
+// Displacement and velocity, in pixels and pixels a frame.
 typedef struct {
     int y;
     int x;
     int vy;
     int vx;
-    bool begun;
+    bool begun; // whether the patch was found in any frame yet
 } Track;
 
 static inline Track begin_track(void)
@@ -19,7 +20,7 @@ static inline Track begin_track(void)
     return track;
 }
 
-// Moves on by a frame. (low, high) are the smallest and largest displacements of patches that lie in the image.
+// Predicts the next frame. (low, high) are the smallest and largest displacements at which the patch lies in the image.
 static inline Track moved_on(Track track, int low_y, int high_y, int low_x, int high_x)
 {
     const int most = max(FURTHEST - NEXT / 2, 0);
@@ -28,7 +29,8 @@ static inline Track moved_on(Track track, int low_y, int high_y, int low_x, int 
     return track;
 }
 
-// Takes over where a patch was found, `frames` frames from the reference; `was` is the track a frame ago.
+// Updates the track with the displacement at which the patch was found, `frames` frames from the reference; `was` is the track
+// one frame before.
 static inline Track found_at(Track was, int y, int x, int frames)
 {
     const int since = was.begun ? 1 : frames;

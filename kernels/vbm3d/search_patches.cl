@@ -1,14 +1,14 @@
-// Finds the NEIGHBOURS most similar patches of a video, as search_windows does, with the patch shared out instead.
+// Finds the NEIGHBOURS most similar patches in a video, like search_tracks or search_windows, with the patch spread over lanes.
 //
-// Reference: Davy and Ehret 2020, section 4.2.4: a lane holds one column of the reference patch and compares it with
-//   that of every candidate; the sums of the lanes are added up. Candidates that lie one above the other are compared
-//   together: their rows are loaded once.
-// Grid: VECTOR = 1, for CPUs: (columns, rows, frames), the lanes of a vector; VECTOR = 0: (PATCH, GROUP_X * GROUP_Y * groups,
+// Reference: Davy and Ehret 2020, section 4.2.4: a lane holds one column of the reference patch and compares it with that of
+//   every candidate; the sums of the lanes are added up. Candidates that lie one above the other are compared together, so
+//   that their rows are loaded once (vbm3d/patch_columns.h).
+// Grid: VECTOR = 1, for CPUs: (columns, rows, frames), lanes of a vector; VECTOR = 0: (PATCH, GROUP_X * GROUP_Y * groups,
 //   frames), PATCH work-items a reference.
 // Constants: PATCH = 8, STEP, WINDOW, NEXT, KEPT, NEIGHBOURS, VECTOR; MOTION (1 searches as search_tracks does, 0 as
 //   search_windows), NEAREST, COARSE, FURTHEST; GROUP_X, GROUP_Y, WARP_SYNC as in search_windows.
 // Shapes: as in search_windows.
-// Cost a reference: 16 vector operations a candidate, and adding up the lanes.
+// Cost of a reference: 16 vector operations a candidate, and the sums over lanes.
 
 #include "common/patch_grid.h"
 #include "common/frame_ring.h"
@@ -16,94 +16,12 @@
 #include "vbm3d/motion.h"
 
 #define TALLER (WINDOW > NEXT ? WINDOW : NEXT)
-// Candidates of a column of the coarse window, and of any.
+// Candidates in a column of the coarse search, and in the tallest column of any.
 #define COLUMN (2 * COARSEST / COARSE + 1)
 #define TALLEST (MOTION && COLUMN > TALLER ? COLUMN : TALLER)
 #define REFERENCES (GROUP_X * GROUP_Y)
 
-#if VECTOR
-typedef float8 REAL;
-// One unaligned load: PoCL takes vload apart into pairs.
-typedef float8 UNALIGNED __attribute__((aligned(4)));
-#define LOAD(pointer) (*(__global const UNALIGNED *)(pointer))
-#define TEAM_SYNC()
-#define LANE 0
-#else
-typedef float REAL;
-#define LOAD(pointer) (*(pointer))
-#define LANE ((int)get_local_id(0))
-#if WARP_SYNC
-#define TEAM_SYNC() asm volatile("bar.warp.sync 0xffffffff;" ::: "memory")
-#else
-#define TEAM_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
-#endif
-#endif
-
-// Sums of squares of `height` candidates `stride` apart, the first of which has its corner at `pixels`.
-#define COMPARE_COLUMN(sums, height, stride, pixels, scale, shift)                                           \
-    {                                                                                                        \
-        _Pragma("unroll") for (int k = 0; k < (height); ++k) sums[k] = (REAL)0.0f;                           \
-        _Pragma("unroll") for (int r = 0; r < ((height) - 1) * (stride) + PATCH; ++r) {                      \
-            const REAL line = LOAD((pixels) + r * pitch) * (scale) + (shift);                                \
-            _Pragma("unroll") for (int k = 0; k < (height); ++k) {                                           \
-                if (r >= k * (stride) && r - k * (stride) < PATCH) {                                         \
-                    const REAL e = patch[(r - k * (stride)) % PATCH] - line;                                 \
-                    sums[k] = fma(e, e, sums[k]);                                                            \
-                }                                                                                            \
-            }                                                                                                \
-        }                                                                                                    \
-    }
-
-#if VECTOR
-static inline float lanes_sum(float8 v)
-{
-    const float4 four = v.lo + v.hi;
-    const float2 two = four.lo + four.hi;
-    return two.x + two.y;
-}
-// Offers the candidates of a column, those that are `fresh`.
-#define OFFER_COLUMN(sums, height, stride, dt, top, dx, fresh)                                       \
-    for (int k = 0; k < (height); ++k) {                                                             \
-        const CANDIDATE one = candidate(lanes_sum(sums[k]), dt, (top) + k * (stride), dx, bias);     \
-        if (one < own[KEPT - 1] && (fresh))                                                          \
-            insert_candidate(own, KEPT, one);                                                        \
-    }
-#else
-// The lanes exchange their sums: each adds up those of one candidate, and offers it.
-#define OFFER_COLUMN(sums, height, stride, dt, top, dx, fresh)                                       \
-    _Pragma("unroll") for (int base = 0; base < (height); base += PATCH) {                           \
-        TEAM_SYNC();                                                                                 \
-        _Pragma("unroll") for (int k = base; k < base + PATCH; ++k)                                  \
-            if (k < (height)) partial[reference][k - base][LANE] = sums[k];                          \
-        TEAM_SYNC();                                                                                 \
-        const int k = base + LANE;                                                                   \
-        if (k < (height)) {                                                                          \
-            float sum = 0.0f;                                                                        \
-            _Pragma("unroll") for (int l = 0; l < PATCH; ++l) sum += partial[reference][LANE][l];    \
-            const CANDIDATE one = candidate(sum, dt, (top) + k * (stride), dx, bias);                \
-            insert_candidate(own, KEPT, (fresh) ? one : NO_CANDIDATE);                               \
-        }                                                                                            \
-    }
-#endif
-
-// What all lanes of a reference have found together.
-#if VECTOR
-#define SHARE(best)                                                                                  \
-    for (int k = 0; k < KEPT; ++k)                                                                   \
-        best[k] = own[k];
-#else
-#define SHARE(best)                                                                                  \
-    {                                                                                                \
-        TEAM_SYNC();                                                                                 \
-        _Pragma("unroll") for (int k = 0; k < KEPT; ++k) offers[reference][LANE][k] = own[k];        \
-        TEAM_SYNC();                                                                                 \
-        _Pragma("unroll") for (int k = 0; k < KEPT; ++k) best[k] = NO_CANDIDATE;                     \
-        _Pragma("unroll") for (int l = 0; l < PATCH; ++l) {                                          \
-            _Pragma("unroll") for (int k = 0; k < KEPT; ++k)                                         \
-                insert_candidate(best, KEPT, offers[reference][l][k]);                               \
-        }                                                                                            \
-    }
-#endif
+#include "vbm3d/patch_columns.h"
 
 #if !VECTOR
 __attribute__((reqd_work_group_size(PATCH, REFERENCES, 1)))
@@ -208,7 +126,7 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
         track = found_at(was, place_y(candidate_place(found[0])), place_x(candidate_place(found[0])), abs(dt));
 #else
         for (int window = 0; window < KEPT; ++window) {
-            // The items of a work-group go together: where there is no centre, they look at the first one again.
+            // All items of a work-group must take part: where there is no centre, they search around the first one again.
             const bool known = is_candidate(centres[window]);
             const uint place = candidate_place(centres[known ? window : 0]);
             const int top = place_y(place) - NEXT / 2;
@@ -238,7 +156,7 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
             insert_candidate(best, NEIGHBOURS, near_enough(found[k], limit));
     }
 #if MOTION
-    // Where other frames are few or unlike, as at the start of a video, more of the own frame fill the group.
+    // Where other frames are few or too different, as at the start of a video, more patches of the own frame fill the group.
     const bool lacking = !is_candidate(best[NEIGHBOURS - 1]);
     CANDIDATE last = start[KEPT - 1];
 #if VECTOR

@@ -1,46 +1,23 @@
-// Finds the NEIGHBOURS most similar patches of a video by following where things move.
+// Finds the NEIGHBOURS most similar patches in a video on a GPU by following the motion of each patch.
 //
-// Reference: the predictive search of Davy and Ehret 2020, section 4.2, changed: the frames beside that of the reference are searched
-//   widely, every COARSE-th displacement first; from there on the best patch is expected to move on as it did, and one
-//   window around that place is searched (methods page, "motion"). A work-item searches for one reference in one
-//   direction of time: nothing is exchanged before the end.
+// Reference: the predictive search of Davy and Ehret 2020, section 4.2, with changes. The frames next to that of the reference
+//   are searched widely, every COARSE-th displacement first. From there on the best patch is assumed to keep its velocity, and
+//   one window around the predicted position is searched (methods page, "motion"). A work-item searches for one reference in
+//   one direction of time, so that nothing is exchanged before the end.
 // Grid: (DIRECTIONS, GROUP_X * GROUP_Y * groups, frames), `groups_x` groups side by side.
-// Constants: PATCH = 8, STEP, WINDOW (in the reference's own frame), NEAREST (in the ones beside it), COARSE, NEXT (in all others),
-//   KEPT (of each frame), NEIGHBOURS, FURTHEST, CELL (displacements of a coarse strip along each axis), DIRECTIONS (1 if only
-//   one is searched, else 2), GROUP_X, GROUP_Y.
+// Constants: PATCH = 8, STEP, WINDOW (in the frame of the reference), NEAREST (in the frames next to it), COARSE, NEXT (in all
+//   others), KEPT (of each frame), NEIGHBOURS, FURTHEST, CELL (displacements of a coarse strip along each axis), DIRECTIONS
+//   (1 if only one is searched, else 2), GROUP_X, GROUP_Y.
 // Shapes: as in search_windows.
-// Cost a reference: 128 operations a candidate, of which there are WINDOW^2 + DIRECTIONS * (NEAREST / COARSE)^2 + frames * NEXT^2.
+// Cost of a reference: 128 operations a candidate; WINDOW^2 + DIRECTIONS * (NEAREST / COARSE)^2 + frames * NEXT^2 candidates.
 
 #include "common/patch_grid.h"
 #include "common/frame_ring.h"
 #include "vbm3d/candidates.h"
 #include "vbm3d/motion.h"
+#include "vbm3d/strips.h"
 
 #define REFERENCES (GROUP_X * GROUP_Y)
-#define CELLS(width, stride, cell) (((width) - 1) / ((stride) * (cell)) + 1)
-
-// Sums of squares of a strip of size * size patches `stride` apart, whose first one has its corner at `pixels`.
-#define COMPARE_STRIP(sums, size, stride, pixels, scale, shift)                                               \
-    {                                                                                                         \
-        _Pragma("unroll") for (int k = 0; k < (size); ++k) {                                                  \
-            _Pragma("unroll") for (int d = 0; d < (size); ++d) sums[k][d] = 0.0f;                             \
-        }                                                                                                     \
-        _Pragma("unroll") for (int r = 0; r < ((size) - 1) * (stride) + PATCH; ++r) {                         \
-            float line[((size) - 1) * (stride) + PATCH];                                                      \
-            _Pragma("unroll") for (int j = 0; j < ((size) - 1) * (stride) + PATCH; ++j)                       \
-                line[j] = fma((pixels)[r * pitch + j], scale, shift);                                         \
-            _Pragma("unroll") for (int k = 0; k < (size); ++k) {                                              \
-                if (r >= k * (stride) && r - k * (stride) < PATCH) {                                          \
-                    _Pragma("unroll") for (int d = 0; d < (size); ++d) {                                      \
-                        _Pragma("unroll") for (int j = 0; j < PATCH; ++j) {                                   \
-                            const float e = patch[(r - k * (stride)) % PATCH][j] - line[d * (stride) + j];    \
-                            sums[k][d] = fma(e, e, sums[k][d]);                                               \
-                        }                                                                                     \
-                    }                                                                                         \
-                }                                                                                             \
-            }                                                                                                 \
-        }                                                                                                     \
-    }
 
 __kernel __attribute__((reqd_work_group_size(DIRECTIONS, REFERENCES, 1)))
 void search_tracks(__global const float *images, int ring, int first, int pny, int pitch, int y0, int x0, int ny, int nx,
@@ -81,7 +58,7 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
     for (int k = 0; k < NEIGHBOURS; ++k)
         best[k] = NO_CANDIDATE;
 
-    // Forward and backward; with one direction, whichever there is.
+    // Forward and backward in time; with one direction, the one that has frames.
     const int backward = DIRECTIONS > 1 ? get_local_id(0) : frames_after == 0;
     const int sign = backward ? -1 : 1;
     const int reach = backward ? frames_before : frames_after;
@@ -136,7 +113,7 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
         }
         if (d > 0)
             track = found_at(was, place_y(candidate_place(own[0])), place_x(candidate_place(own[0])), d);
-        // Of its own frame one of the two items speaks for both.
+        // Both items search the own frame; only one of them reports it.
         const bool speaks = DIRECTIONS == 1 ? true : !backward;
         if (d > 0 || speaks) {
             #pragma unroll
@@ -159,7 +136,7 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
     for (int k = 0; k < NEIGHBOURS; ++k)
         insert_candidate(best, NEIGHBOURS, offers[k][reference]);
 #endif
-    // Where other frames are few or unlike, as at the start of a video, more of the own frame fill the group.
+    // Where other frames are few or too different, as at the start of a video, more patches of the own frame fill the group.
     if (!is_candidate(best[NEIGHBOURS - 1]) && is_candidate(last)) {
         const int across = CELLS(NEAREST, 1, NEXT);
         float sums[NEXT][NEXT];

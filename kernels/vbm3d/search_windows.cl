@@ -1,34 +1,32 @@
-// Finds the NEIGHBOURS most similar patches of a video: the best ones of a frame tell where to look in the next.
+// Finds the NEIGHBOURS most similar patches in a video on a GPU: the best patches of a frame are the centres of the windows
+// that are searched in the next.
 //
 // Reference: Davy and Ehret 2020, section 4.2.3: several work-items search for one reference patch, each in a part of the
-//   windows. Here a part is a strip of a window, SPAN columns wide, whose rows are loaded once for all its displacements;
-//   the patch is compared BLOCK columns at a time, which bounds the registers.
+//   windows. Here a part is a strip of a window, SPAN columns wide, whose rows are loaded once for all its displacements.
+//   The patch is compared BLOCK columns at a time, which limits the registers.
 // Grid: (ITEMS, GROUP_X * GROUP_Y * groups, frames), `groups_x` groups side by side.
-// Constants: PATCH = 8, STEP, WINDOW (in the reference's own frame), NEXT (in all others), KEPT (of each frame), NEIGHBOURS, SPAN, BLOCK (a divisor of PATCH), GROUP_X, GROUP_Y, WARP_SYNC (ITEMS divides a warp, NVIDIA).
+// Constants: PATCH = 8, STEP, WINDOW (in the frame of the reference), NEXT (in all others), KEPT (of each frame), NEIGHBOURS,
+//   SPAN, BLOCK (a divisor of PATCH), GROUP_X, GROUP_Y, WARP_SYNC (1 where ITEMS divides a warp, NVIDIA).
 // Shapes: images (ring, pny, pitch), padded with FAR, `first` the slot of the first reference frame; links (frames,
-//   frames_before + 1 + frames_after, 3), see common/frame_ring.h; keys and places (frames, rows, NEIGHBOURS, columns),
-//   sorted by distance; those of a frame whose own link says no noise are not written.
-// Cost a reference: 128 operations a candidate, of which there are WINDOW^2 + frames * KEPT * NEXT^2;
-//   (NEXT + PATCH - 1) * (SPAN + BLOCK - 1) * PATCH / BLOCK words of memory a strip.
+//   frames_before + 1 + frames_after, 3), see common/frame_ring.h; keys and places (frames, rows, NEIGHBOURS, columns), sorted
+//   by distance. Frames whose own link has no noise are not written.
+// Cost of a reference: 128 operations a candidate; WINDOW^2 + frames * KEPT * NEXT^2 candidates; a strip loads
+//   (NEXT + PATCH - 1) * (SPAN + BLOCK - 1) * PATCH / BLOCK words.
 
 #include "common/patch_grid.h"
 #include "common/frame_ring.h"
 #include "vbm3d/candidates.h"
+#include "vbm3d/strips.h"
+#include "common/team_sync.h"
 
 #define STRIPS ((NEXT + SPAN - 1) / SPAN)
 #define ITEMS (KEPT * STRIPS)
 #define REFERENCES (GROUP_X * GROUP_Y)
-// Strips that the window of the reference's own frame is cut into.
+// Number of strips in the window of the own frame, along each axis.
 #define FIRST_X ((WINDOW + SPAN - 1) / SPAN)
 #define FIRST_Y ((WINDOW + NEXT - 1) / NEXT)
 
-#if WARP_SYNC
-#define TEAM_SYNC() asm volatile("bar.warp.sync 0xffffffff;" ::: "memory")
-#else
-#define TEAM_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
-#endif
-
-// Sums of squares of a strip whose first patch has its corner at `pixels`, against the reference patch at `here`.
+// Sums of squared differences between the reference patch at `here` and a strip whose first patch has its corner at `pixels`.
 static inline void compare_strip(float sums[NEXT][SPAN], __global const float *here, __global const float *pixels, int pitch,
                                  float scale, float shift)
 {
@@ -70,7 +68,7 @@ static inline void compare_strip(float sums[NEXT][SPAN], __global const float *h
     }
 }
 
-// Joins what the items of one reference have found.
+// Merges the best candidates of all items of one reference.
 static inline void share(CANDIDATE *best, const CANDIDATE *own, __local CANDIDATE offers[ITEMS][KEPT], int item)
 {
     TEAM_SYNC();

@@ -1,9 +1,9 @@
-// Copies frames into a ring of padded frames, whose margin is FAR, so that searches need no border tests.
+// Copies frames into a ring of padded frames whose margin is FAR, so that searches need no border tests.
 //
 // Grid: (pitch, pny, channels * count).
 // Constants: none.
-// Shapes: frames (channels, count, ny, nx); images (channels, ring, pny, pitch), the first frame into slot `first`, the
-//   origin of a frame at (y0, x0).
+// Shapes: frames (channels, count, ny, nx); images (channels, ring, pny, pitch), the first frame into slot `first`, the origin of
+//   a frame at (y0, x0).
 
 #include "common/far.h"
 #include "common/frame_ring.h"

@@ -12,60 +12,64 @@ Examples
 from __future__ import annotations
 
 import importlib
+import sys
 
+# Public names and the modules they live in. Filters, their functions and noise models come from
+# `FILTERS` and `MODELS`.
 _NAMES = {
-    "NLMeans": "filters.nl_means",
-    "nl_means": "filters.nl_means",
-    "BM3D": "filters.bm3d",
-    "bm3d": "filters.bm3d",
-    "VBM3D": "filters.vbm3d",
-    "vbm3d": "filters.vbm3d",
-    "Isoline": "filters.isoline",
-    "isoline": "filters.isoline",
-    "IsolineMaps": "filters.isoline_maps",
-    "isoline_maps": "filters.isoline_maps",
     "FILTERS": "filters",
-    "denoise": "run",
-    "denoise_steps": "run",
-    "denoise_lazy": "lazy",
-    "stream": "streaming",
-    "Progress": "pipeline",
-    "Record": "run",
-    "Result": "run",
+    "IsolineMaps": "filters.isoline.maps",
+    "isoline_maps": "filters.isoline.maps",
+    "denoise": "run.denoise",
+    "denoise_steps": "run.denoise",
+    "denoise_lazy": "run.lazy",
+    "stream": "run.stream",
+    "Run": "run.job",
+    "Progress": "run.record",
+    "Record": "run.record",
+    "Result": "run.record",
     "estimate_noise": "noise.estimate",
-    "NoiseEstimate": "noise.estimate",
+    "NoiseEstimate": "noise.record",
     "NoiseModel": "noise.models",
-    "Gaussian": "noise.models",
-    "Correlated": "noise.models",
-    "PoissonGaussian": "noise.models",
-    "Rician": "noise.models",
-    "Speckle": "noise.models",
     "devices": "opencl.device",
     "choose": "opencl.device",
     "why": "opencl.device",
     "Device": "opencl.device",
     "release_memory": "opencl.memory",
-    "read": "io",
-    "write": "io",
-    "run_batch": "batch",
-    "errors": "errors",
+    "read": "files.tiff",
+    "write": "files.tiff",
+    "run_batch": "files.batch",
 }
-
-__all__ = [*sorted(_NAMES), "__version__"]
+_MODULES = {"errors": "errors", "samples": "files.samples"}
 
 
 def __getattr__(name: str):
     if name == "__version__":
-        from napari_gpu_denoise.run import package_version
+        from napari_gpu_denoise.run.record import package_version
 
         return package_version()
-    if name not in _NAMES:
+    if name == "__all__":
+        return [*sorted([*_NAMES, *_MODULES, *_listed()]), "__version__"]
+    if name in _MODULES:
+        value = importlib.import_module(f"{__name__}.{_MODULES[name]}")
+    elif name in _NAMES:
+        value = getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
+    elif not name.startswith("_") and name in (found := _listed()):
+        value = found[name]
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_NAMES[name]}")
-    value = module if name == "errors" else getattr(module, name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return __getattr__("__all__")
+
+
+def _listed() -> dict[str, object]:
+    """Return every filter, the function of its name in its module, and every noise model."""
+    from napari_gpu_denoise.filters import FILTERS
+    from napari_gpu_denoise.noise.models import MODELS
+
+    functions = {kind.name: getattr(sys.modules[kind.__module__], kind.name) for kind in FILTERS}
+    return {kind.__name__: kind for kind in (*FILTERS, *MODELS)} | functions

@@ -1,8 +1,86 @@
-"""Everything that can go wrong, each with a name and a sentence that says what to do next."""
+"""Errors and notes: data (a code and values), and a sentence that says what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
 
 
 class DenoiseError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base of every error this package raises on purpose.
+
+    ``str(error)`` is one sentence for Python users. A front end that words the remedy otherwise
+    looks up `code` in a table of its own, see `worded`.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong; or the whole sentence, where no remedy follows.
+    remedy : str, optional
+        What to do, in terms of Python, without a full stop.
+    code : str, optional
+        Short name of the remedy, such as ``"axis-needed"``.
+    **values
+        What the remedy depends on, such as ``axis="T"``.
+    """
+
+    def __init__(self, problem: str = "", remedy: str = "", *, code: str = "", **values: Any):
+        self.problem, self.remedy, self.code, self.values = problem, remedy, code, values
+        super().__init__(self.with_remedy(remedy))
+
+    def with_remedy(self, remedy: str) -> str:
+        """Return the sentence with another remedy; empty for none."""
+        return f"{self.problem}: {remedy}." if remedy else self.problem
+
+
+class Note(str):
+    """A remark about a result: plain text, with a code and values as an error has them."""
+
+    __slots__ = ("code", "fact", "values")
+
+    fact: str
+    code: str
+    values: dict[str, Any]
+
+    def __new__(cls, fact: str, remedy: str = "", *, code: str = "", **values: Any) -> Self:
+        """Return text that is the fact, and the remedy behind a colon.
+
+        Parameters
+        ----------
+        fact : str
+            What there is to know.
+        remedy : str, optional
+            What to do, in terms of Python.
+        code : str, optional
+            Short name of the remedy.
+        **values
+            What the remedy depends on.
+        """
+        note = super().__new__(cls, f"{fact}: {remedy}" if remedy else fact)
+        note.fact, note.code, note.values = fact, code, values
+        return note
+
+    def with_remedy(self, remedy: str) -> str:
+        """Return the text with another remedy."""
+        return f"{self.fact}: {remedy}"
+
+
+def worded(message: DenoiseError | Note | str, remedies: Mapping[str, str]) -> str:
+    """Return an error or a note with its remedy as a front end words it.
+
+    Parameters
+    ----------
+    message : DenoiseError, Note or str
+    remedies : mapping of str to str
+        By code: the remedy, with the names of values in braces.
+
+    Returns
+    -------
+    str
+        The text for Python users where the table has no entry.
+    """
+    remedy = remedies.get(getattr(message, "code", ""))
+    return str(message) if remedy is None else message.with_remedy(remedy.format(**message.values))
 
 
 class NoDeviceError(DenoiseError, RuntimeError):

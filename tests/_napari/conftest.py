@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 
 import numpy as np
@@ -14,7 +15,16 @@ from napari.utils.notifications import notification_manager
 from npe2 import PluginManifest
 
 PLUGIN = "napari-gpu-denoise"
-WAIT = 60_000  # milliseconds; kernels may have to be built first
+HUNG = 600_000  # milliseconds after which a wait is taken for a hang; no busy machine needs them
+
+
+@pytest.fixture
+def qtbot(qtbot, monkeypatch):
+    """pytest-qt's robot, whose waits end for hung tests only: by default they end after 5 s."""
+    for wait in ("waitUntil", "waitSignal", "waitExposed"):
+        patient = functools.partial(getattr(qtbot, wait), timeout=HUNG)
+        monkeypatch.setattr(qtbot, wait, patient)
+    return qtbot
 
 
 @pytest.fixture
@@ -39,7 +49,7 @@ def open_panel(viewer, qtbot):
 
     def open_it(title="NL-means"):
         _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, title)
-        qtbot.waitUntil(lambda: panel.device.caption.text() != "", timeout=WAIT)
+        qtbot.waitUntil(lambda: panel.device.caption.text() != "")
         return panel
 
     return open_it
@@ -52,7 +62,7 @@ def open_noise(viewer):
     def open_it():
         from napari_gpu_denoise._napari.docks import open_panel
 
-        return open_panel(viewer)
+        return open_panel(viewer, "Estimated noise")
 
     return open_it
 
@@ -65,7 +75,7 @@ def measured(qtbot):
         def ended():
             return panel.estimate() is not None or panel.status.text().startswith("<b>Not")
 
-        qtbot.waitUntil(ended, timeout=WAIT)
+        qtbot.waitUntil(ended)
         return panel.status.text()
 
     return wait
@@ -75,8 +85,8 @@ def measured(qtbot):
 def quick(monkeypatch):
     """Measure the spread of all pixels, at once; the list of what was measured."""
     from _napari.noise_records import estimate
-    from napari_gpu_denoise._napari import measuring
-    from napari_gpu_denoise.axes import channel_axis
+    from napari_gpu_denoise._napari.noise import measuring
+    from napari_gpu_denoise.image.axes import channel_axis
     from napari_gpu_denoise.noise.models import Gaussian
 
     asked = []
@@ -106,7 +116,7 @@ def finish(qtbot):
     """Wait for a panel's run to end; returns its status line."""
 
     def wait(panel):
-        qtbot.waitUntil(lambda: panel.run_button.isEnabled(), timeout=WAIT)
+        qtbot.waitUntil(lambda: panel.run_button.isEnabled())
         return panel.status.text()
 
     return wait
@@ -134,7 +144,7 @@ def told():
 @pytest.fixture
 def held(monkeypatch):
     """Hold every run back after its first tile, until the gate is opened."""
-    from napari_gpu_denoise import run as runs
+    from napari_gpu_denoise.run import denoise as runs
 
     real = runs.denoise_steps
     gate = threading.Event()
@@ -144,7 +154,7 @@ def held(monkeypatch):
         try:
             yield next(steps)
             yield next(steps)
-            gate.wait(WAIT / 1000)
+            gate.wait()
             return (yield from steps)
         finally:
             steps.close()

@@ -1,8 +1,8 @@
 """Estimates of noise made by hand, for tests that do not measure."""
 
 from napari_gpu_denoise.noise.models import Gaussian
-from napari_gpu_denoise.noise.noise_estimate import NoiseEstimate, SigmaSeries
-from napari_gpu_denoise.noise.photon_curve import VarianceCurve
+from napari_gpu_denoise.noise.patches.levels import VarianceCurve
+from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
 
 
 def estimate(models=None, *, sigma=None, errors=None, axes="YX", **changes):

@@ -1,11 +1,10 @@
-"""What the panel says of the axes, and what it offers where a layer says too little."""
+"""Axes in words, and the names offered for axes without labels."""
 
 import pytest
 
-from napari_gpu_denoise._napari.axes_input import AxesInput, readings
+from napari_gpu_denoise._napari.layers.axes_input import AxesInput, readings
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.filters import BM3D, FILTERS, VBM3D, NLMeans
-from napari_gpu_denoise.prepare import settings_for
 
 pytestmark = pytest.mark.gui
 
@@ -56,7 +55,7 @@ def test_a_filter_over_time_asks_for_it_before_the_run(shown, qtbot):
     made = shown(VBM3D, ".YX", (9, 50, 60))
     text = made.caption.text()
     assert text.startswith("9 independent planes, 50 by 60 pixels. <b>")
-    assert "VBM3D follows time: name the axis of frames T, as TYX." in text
+    assert "VBM3D works along time: name the axis of frames T, as TYX." in text
     assert visible(made) == ["TYX"]
     with qtbot.waitSignal(made.changed):
         made.buttons[0].click()
@@ -72,17 +71,17 @@ def test_wherever_the_settings_would_refuse_the_axes_the_caption_says_so(shown, 
     shape = (3, 4, 50, 60)[-len(axes) :]
     refused = False
     try:
-        settings_for(VBM3D(), axes, shape)
+        VBM3D().for_array(axes, shape)
     except AxesError:
         refused = True
     text = shown(VBM3D, axes, shape).caption.text()
-    assert "VBM3D follows time" in text
+    assert "VBM3D works along time" in text
     assert ("<b>" in text) == refused
 
 
 def test_a_single_image_is_no_mistake(shown):
     text = shown(VBM3D, "YX", (50, 60)).caption.text()
-    assert "every image is filtered alone" in text and "<b>" not in text
+    assert "each image is filtered alone" in text and "<b>" not in text
 
 
 def test_other_filters_hint_without_stress(shown):

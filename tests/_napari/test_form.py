@@ -5,10 +5,10 @@ from typing import ClassVar
 
 import pytest
 
-from napari_gpu_denoise._napari.form import SettingsForm, spoken
+from napari_gpu_denoise._napari.denoise.form import SettingsForm, spoken
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.filters.settings import Settings, setting
+from napari_gpu_denoise.run.settings import Settings, setting
 
 pytestmark = pytest.mark.gui
 
@@ -135,7 +135,7 @@ def test_a_filter_without_profiles_has_no_list_of_them(qtbot):
 
 
 def test_changes_are_told(form, qtbot):
-    with qtbot.waitSignal(form.changed, timeout=1000):
+    with qtbot.waitSignal(form.changed):
         form.controls["colour"].value = False
 
 

@@ -1,11 +1,12 @@
-"""What is read from a layer; no window needed."""
+"""Data, axes and attributes read from a layer; no window needed."""
 
 import dask.array as da
 import numpy as np
 import pytest
 from napari.layers import Image, Labels, Points
 
-from napari_gpu_denoise._napari import layers
+from napari_gpu_denoise._napari.layers import source as layers
+from napari_gpu_denoise._napari.layers.results import at_frame
 from napari_gpu_denoise.errors import LayerError
 
 pytestmark = pytest.mark.gui
@@ -140,7 +141,7 @@ def test_no_frame_is_shown():
 )
 def test_a_frame_lies_where_it_lies_in_the_stack(changes):
     stack = Image(np.zeros((6, 8, 9)), **changes)
-    moved = layers.at_frame(layers.capture(stack), 0, 4)
+    moved = at_frame(layers.capture(stack), 0, 4)
     frame = Image(np.zeros((1, 8, 9)), **moved.attributes)
     for place in [(0, 0, 0), (0, 3, 5), (0.5, 7, 8)]:
         there = (place[0] + 4, *place[1:])

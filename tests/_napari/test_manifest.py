@@ -1,10 +1,13 @@
 """The manifest: valid, complete, and leading to things that exist."""
 
 import inspect
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from napari_gpu_denoise import samples
+from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.filters import FILTERS
 
 npe2 = pytest.importorskip("npe2", reason="napari is not installed")
@@ -37,6 +40,13 @@ def test_every_filter_has_a_widget_and_a_menu_entry(manifest):
     assert submenus == [submenu.id]
     entries = {item.command for item in manifest.contributions.menus[submenu.id]}
     assert entries == set(widgets)
+
+
+def test_the_manifest_is_as_the_script_writes_it():
+    script = Path(__file__).parents[2] / "scripts" / "write_manifest.py"
+    assert subprocess.run([sys.executable, str(script), "--check"]).returncode == 0, (
+        "run python scripts/write_manifest.py"
+    )
 
 
 def test_widget_commands_take_a_viewer(manifest):

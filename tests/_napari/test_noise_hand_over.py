@@ -1,4 +1,4 @@
-"""What a filter's panel makes of noise: one sigma, a model found, one handed over, one typed."""
+"""Noise in a filter's panel: one sigma, a model found, one handed over, one typed."""
 
 import numpy as np
 import pytest
@@ -7,11 +7,12 @@ from qtpy.QtWidgets import QApplication
 import napari_gpu_denoise as gd
 from _napari.lazy_data import Sliced, drive
 from _napari.noise_records import estimate
-from napari_gpu_denoise import run as runs
-from napari_gpu_denoise._napari.layers import METADATA_KEY
-from napari_gpu_denoise._napari.steps import Request, steps
+from napari_gpu_denoise._napari.denoise.request import Request
+from napari_gpu_denoise._napari.denoise.run import steps
+from napari_gpu_denoise._napari.layers.source import METADATA_KEY, Source
 from napari_gpu_denoise.filters import VBM3D, Isoline, NLMeans
 from napari_gpu_denoise.noise.models import Gaussian, PoissonGaussian, Speckle
+from napari_gpu_denoise.run import denoise as runs
 
 pytestmark = pytest.mark.gui
 
@@ -22,7 +23,7 @@ FOUND = estimate((PHOTONS,), errors=({"gain": 0.02, "read_noise": 0.3},))
 @pytest.fixture
 def measuring(monkeypatch):
     """Let measuring find photon noise."""
-    from napari_gpu_denoise._napari import measuring
+    from napari_gpu_denoise._napari.noise import measuring
 
     monkeypatch.setattr(measuring, "estimate_noise", lambda *_, **__: FOUND)
 
@@ -59,12 +60,12 @@ def test_an_estimate_is_handed_to_a_filter(
     np.testing.assert_array_equal(scope["denoised"], expected)
     click(filtering.command_button)
     assert "--noise poisson-gaussian" in QApplication.clipboard().text()
-    assert "measures the noise anew" in filtering.status.text()
+    assert "measures the noise again" in filtering.status.text()
     # Of another layer it is not taken, but can be chosen again.
     filtering.layer.choose(viewer.layers["other"])
-    assert filtering.noise.chosen() == "auto" and filtering.choices().noise is None
+    assert filtering.noise.chosen() == "auto" and filtering.request().noise is None
     filtering.noise.choose("measured")
-    assert filtering.choices().noise == FOUND
+    assert filtering.request().noise == FOUND
     assert "measured in cells" in filtering.noise.caption.text()
 
 
@@ -99,7 +100,7 @@ def test_a_model_is_found_by_the_run(viewer, open_panel, run, click):
     viewer.add_image(image, name="photons")
     panel = open_panel()
     assert panel.noise.chosen() == "auto"
-    assert panel.noise.caption.text() == "The kind of noise is measured first."
+    assert panel.noise.caption.text() == "The noise is measured before filtering."
     status = run(panel)
     expected = runs.denoise(image, NLMeans(), noise="auto")
     np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
@@ -113,7 +114,7 @@ def test_a_model_is_found_by_the_run(viewer, open_panel, run, click):
     click(panel.command_button)
     assert "--noise" not in QApplication.clipboard().text()
     panel.noise.choose("one")
-    assert panel.choices().noise == "gaussian" and panel.noise.caption.text() == ""
+    assert panel.request().noise == "gaussian" and panel.noise.caption.text() == ""
     run(panel)
     expected = runs.denoise(image, NLMeans(), noise="gaussian")
     np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
@@ -121,7 +122,7 @@ def test_a_model_is_found_by_the_run(viewer, open_panel, run, click):
     click(panel.command_button)
     assert "--noise gaussian" in QApplication.clipboard().text()
     click(panel.reset_button)
-    assert panel.noise.chosen() == "auto" and panel.choices().noise is None
+    assert panel.noise.chosen() == "auto" and panel.request().noise is None
 
 
 def test_speckle_is_handed_to_isoline(viewer, open_panel, run, noisy):
@@ -138,7 +139,7 @@ def test_speckle_is_handed_to_isoline(viewer, open_panel, run, noisy):
     np.testing.assert_array_equal(viewer.layers["echoes (Isoline classes)"].data, seen.classes)
     # What the filter is told by its own settings goes before it.
     panel.form.controls["criterion"].value = "multiplicative"
-    assert panel.choices().noise is None and not panel.noise.mode.isEnabled()
+    assert panel.request().noise is None and not panel.noise.mode.isEnabled()
 
 
 @pytest.mark.parametrize("frame", [None, 3])
@@ -148,9 +149,8 @@ def test_lazy_stacks_run_with_a_model(movie, frame, noise):
     # One that looks along time, and one that does not.
     settings = VBM3D.of(profile="fast") if frame is None else NLMeans()
     movie[4:] *= 2  # noise of the frame is not that of all
-    request = Request(
-        Sliced(movie), settings, sigma, "TYX", None, "raise", None, None, frame=frame, noise=noise
-    )
+    source = Source("movie", Sliced(movie))
+    request = Request(source, settings, "TYX", sigma, noise, frame=frame)
     _, outcome = drive(steps(request))
     assert outcome.error is None
     expected = runs.denoise(movie, settings, sigma, noise=noise, axes="TYX", frames=frame)

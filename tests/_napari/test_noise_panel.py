@@ -5,8 +5,8 @@ import pytest
 from qtpy.QtWidgets import QApplication
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise._napari import noise_words
-from napari_gpu_denoise._napari.noise_view import FLAT, RECTANGLE, VIEW
+from napari_gpu_denoise._napari.noise import rows
+from napari_gpu_denoise._napari.noise.view import FLAT, RECTANGLE, VIEW
 
 pytestmark = pytest.mark.gui
 
@@ -30,8 +30,8 @@ def test_a_sample_shows_what_the_api_says(viewer, open_noise, measured, click):
     shown = panel.rows.text()
     model, errors = expected.models[0], expected.errors[0]
     for name in ("gain", "read_noise"):
-        assert noise_words.measured(getattr(model, name), errors[name]) in shown
-    assert noise_words.measured(expected.sigma[0], expected.standard_error[0]) in shown
+        assert rows.measured(getattr(model, name), errors[name]) in shown
+    assert rows.measured(expected.sigma[0], expected.standard_error[0]) in shown
     assert f"{expected.planes} of 16 planes" in shown
     curve = expected.curves[0]
     used, line = panel.curve.series[0], panel.curve.series[-1]
@@ -88,7 +88,7 @@ def test_it_follows_the_selected_layer(viewer, open_noise, measured, quick, nois
     measured(panel)
     assert quick[-1][0].shape == (20, 80) and len(quick) == count + 1
     viewer.layers.clear()
-    assert "no image layer to measure" in panel.status.text()
+    assert "There is no image layer" in panel.status.text()
     assert panel.estimate() is None and panel.verdict.text() == ""
 
 
@@ -97,7 +97,7 @@ def test_the_current_view(make_napari_viewer, plugin, measured, quick, qtbot, mo
 
     viewer = make_napari_viewer(show=True)
     layer = viewer.add_image(movie, axis_labels=("t", "y", "x"), scale=(1, 0.5, 0.5))
-    panel = open_panel(viewer)
+    panel = open_panel(viewer, "Estimated noise")
     measured(panel)
     choose(panel.region, VIEW)
     measured(panel)
@@ -105,7 +105,7 @@ def test_the_current_view(make_napari_viewer, plugin, measured, quick, qtbot, mo
     camera = viewer.scene.camera if hasattr(viewer, "scene") else viewer.camera
     camera.center = (0, 10, 12)
     camera.zoom *= 3
-    qtbot.waitUntil(lambda: panel.estimate() is None, timeout=5000)
+    qtbot.waitUntil(lambda: panel.estimate() is None)
     measured(panel)
     pixels, axes, _ = quick[-1]
     (_, top, left), (_, bottom, right) = layer.corner_pixels
@@ -237,7 +237,7 @@ def test_axes_that_do_not_fit(viewer, open_noise, measured, quick, noisy):
 
 
 def test_a_fault_in_the_program_is_reported(viewer, open_noise, measured, monkeypatch, noisy, told):
-    from napari_gpu_denoise._napari import measuring
+    from napari_gpu_denoise._napari.noise import measuring
 
     def broken(*args, **kwargs):
         raise RuntimeError("gears jammed")

@@ -8,10 +8,10 @@ import dask.array as da
 import numpy as np
 import pytest
 
-from napari_gpu_denoise import run as runs
-from napari_gpu_denoise._napari import storage
-from napari_gpu_denoise._napari.layers import METADATA_KEY
+from napari_gpu_denoise._napari.layers import storage
+from napari_gpu_denoise._napari.layers.source import METADATA_KEY
 from napari_gpu_denoise.filters import BM3D, FILTERS, VBM3D, NLMeans
+from napari_gpu_denoise.run import denoise as runs
 
 pytestmark = pytest.mark.gui
 
@@ -176,9 +176,9 @@ def test_reset_takes_the_frame_back(viewer, open_panel, click, movie):
     viewer.add_image(movie, axis_labels=("t", "y", "x"))
     panel = open_panel("VBM3D")
     panel.one_frame.click()
-    assert panel.choices().frame == viewer.dims.current_step[0]
+    assert panel.request().frame == viewer.dims.current_step[0]
     click(panel.reset_button)
-    assert panel.choices().frame is None
+    assert panel.request().frame is None
     assert panel.run_button.text() == "Run"
 
 
@@ -262,7 +262,7 @@ def test_a_large_result_lives_as_long_as_its_layer(
         gc.collect()
         return mapping() is None
 
-    qtbot.waitUntil(gone, timeout=10_000)
+    qtbot.waitUntil(gone)
 
 
 def test_cancel_between_frames(viewer, open_panel, click, finish, qtbot, movie):
@@ -270,7 +270,7 @@ def test_cancel_between_frames(viewer, open_panel, click, finish, qtbot, movie):
     viewer.add_image(long, contrast_limits=(300, 700), axis_labels=("t", "y", "x"))
     panel = open_panel("VBM3D")
     click(panel.run_button)
-    qtbot.waitUntil(lambda: panel.progress.value() >= 1, timeout=60_000)
+    qtbot.waitUntil(lambda: panel.progress.value() >= 1)
     click(panel.cancel_button)
     assert finish(panel) == "Cancelled: no layer was added."
     assert len(viewer.layers) == 1

@@ -1,4 +1,4 @@
-"""What the isoline filter saw, as layers beside the result; noise that is not what sigma tells."""
+"""Edge and direction maps beside the result; noise that is given by settings."""
 
 import dataclasses
 
@@ -8,17 +8,21 @@ import pytest
 
 import napari_gpu_denoise as gd
 from _napari.lazy_data import Sliced, drive
-from napari_gpu_denoise import run as runs
-from napari_gpu_denoise._napari import maps, steps, storage
-from napari_gpu_denoise._napari.layers import METADATA_KEY
+from napari_gpu_denoise._napari.denoise import maps
+from napari_gpu_denoise._napari.denoise.request import Request
+from napari_gpu_denoise._napari.denoise.run import steps
+from napari_gpu_denoise._napari.layers import storage
+from napari_gpu_denoise._napari.layers.source import METADATA_KEY, Source
 from napari_gpu_denoise.filters import FILTERS, Isoline
+from napari_gpu_denoise.run import denoise as runs
+from napari_gpu_denoise.run.record import Progress
 
 pytestmark = pytest.mark.gui
 
 
 @pytest.fixture
 def isoline_panel(open_panel):
-    """Open the panel of the isoline filter, set to show what it saw."""
+    """Open the panel of the isoline filter, set to show its maps."""
 
     def open_it():
         panel = open_panel("Isoline")
@@ -73,7 +77,7 @@ def test_two_layers_lie_where_the_source_does(viewer, isoline_panel, run, noisy)
     said = []
     panel.progress.valueChanged.connect(lambda _: said.append(panel.status.text()))
     assert run(panel).startswith("Done in ")
-    assert any(text.startswith("Showing what was seen: tile") for text in said)
+    assert any(text.startswith("Making maps: tile") for text in said)
     expected = gd.isoline_maps(stack, axes="TYX")
     names = [layer.name for layer in viewer.layers]
     title = "cells (Isoline"
@@ -142,13 +146,13 @@ def test_of_one_frame(viewer, isoline_panel, run, click, movie, lazy):
 @pytest.mark.parametrize("frame", [None, 2, 3])
 def test_of_lazy_frames(movie, sigma, frame):
     data = Sliced(movie)
-    given = (data, Isoline(), sigma, "TYX", None, "raise", None, None)
-    _, outcome = drive(steps.steps(steps.Request(*given, frame=frame, maps=True)))
-    assert outcome.error is None and not outcome.unseen
+    given = (Source("movie", data), Isoline(), "TYX", sigma)
+    _, outcome = drive(steps(Request(*given, frame=frame, maps=True)))
+    assert outcome.error is None and not outcome.without_maps
     expected = gd.isoline_maps(movie, sigma, axes="TYX", frames=frame)
-    same(reversed(outcome.seen), expected)
-    _, outcome = drive(steps.steps(steps.Request(*given, frame=frame)))
-    assert not outcome.seen
+    same(reversed(outcome.maps), expected)
+    _, outcome = drive(steps(Request(*given, frame=frame)))
+    assert not outcome.maps
 
 
 # Bytes a pixel that are too many: the result has them, the directions have, the result alone has.
@@ -161,7 +165,7 @@ def test_not_of_what_is_too_large_for_memory(
     panel = isoline_panel()
     monkeypatch.setattr(storage, "LARGEST_IN_MEMORY", most * movie.size)
     status = run(panel)
-    assert "What was seen is not shown of a stack this large: try Only the frame" in status
+    assert "A stack this large has no maps: try Only the frame" in status
     assert len(viewer.layers) == 2
     panel.one_frame.click()
     run(panel)
@@ -187,7 +191,7 @@ def test_of_colours(viewer, isoline_panel, run, click, noisy, alpha):
     same(layers, scope["maps"])
     panel.form.controls["channels"].value = "separate"
     before = len(viewer.layers)
-    assert "Colours were filtered one by one" in run(panel)
+    assert "Maps of colours need Channels" in run(panel)
     assert len(viewer.layers) == before + 1
 
 
@@ -210,26 +214,24 @@ def test_cancel_while_it_is_looked_at(
     viewer, isoline_panel, click, finish, qtbot, noisy, monkeypatch
 ):
     reached = []
-    real = maps.map_steps
+    real = maps.OFFERS["isoline"].steps
 
     def slow(*args, **kwargs):
         running = real(*args, **kwargs)
         try:
             while True:
                 reached.append(True)
-                yield runs.Progress(0, 1)
+                yield Progress(0, 1)
         finally:
             running.close()
             reached.append("closed")
 
     offer = maps.OFFERS["isoline"]
-    monkeypatch.setitem(
-        maps.OFFERS, "isoline", maps.Offer(offer.function, offer.setting, slow, offer.layers)
-    )
+    monkeypatch.setitem(maps.OFFERS, "isoline", dataclasses.replace(offer, steps=slow))
     viewer.add_image(noisy)
     panel = isoline_panel()
     click(panel.run_button)
-    qtbot.waitUntil(lambda: len(reached) > 3, timeout=60_000)
+    qtbot.waitUntil(lambda: len(reached) > 3)
     click(panel.cancel_button)
     assert finish(panel) == "Cancelled: no layer was added."
     assert len(viewer.layers) == 1 and reached[-1] == "closed"
@@ -239,24 +241,24 @@ def test_maps_are_made_by_the_worker(viewer, isoline_panel, run, noisy, monkeypa
     import threading
 
     makers = []
-    real = runs.denoise_steps
+    offer = maps.OFFERS["isoline"]
 
     def watched(*args, **kwargs):
         makers.append(threading.current_thread())
-        return (yield from real(*args, **kwargs))
+        return (yield from offer.steps(*args, **kwargs))
 
-    monkeypatch.setattr(runs, "denoise_steps", watched)
+    monkeypatch.setitem(maps.OFFERS, "isoline", dataclasses.replace(offer, steps=watched))
     viewer.add_image(noisy)
     run(isoline_panel())
-    assert len(makers) == 3 and threading.main_thread() not in makers
+    assert len(makers) == 1 and threading.main_thread() not in makers
 
 
 def test_reset_unticks_it(viewer, isoline_panel, click, noisy):
     viewer.add_image(noisy)
     panel = isoline_panel()
-    assert panel.choices().maps
+    assert panel.request().maps
     click(panel.reset_button)
-    assert not panel.choices().maps
+    assert not panel.request().maps
 
 
 def test_copied_calls(viewer, isoline_panel, run, click, noisy, qtbot):
@@ -265,20 +267,20 @@ def test_copied_calls(viewer, isoline_panel, run, click, noisy, qtbot):
     viewer.add_image(noisy, name="a")
     panel = isoline_panel()
     panel.form.profile.setCurrentText("paper")
-    panel.form.controls["length"].value = 4
+    panel.form.controls["segment_length"].value = 4
     qtbot.keyClicks(panel.noise.edit, "9")
     panel.dtype.setCurrentIndex(1)
     run(panel)
     click(panel.python_button)
     lines = QApplication.clipboard().text()
     assert lines.splitlines()[-1] == (
-        "maps = gd.isoline_maps(image, sigma=9.0, profile='paper', length=4)"
+        "maps = gd.isoline_maps(image, sigma=9.0, profile='paper', segment_length=4)"
     )
     scope = {"viewer": viewer}
     exec(lines, scope)
     same(shown(viewer, "a"), scope["maps"])
     click(panel.command_button)
-    assert "What the filter saw takes another run: --show." in panel.status.text()
+    assert "Maps take another run, with --show." in panel.status.text()
     panel.maps.click()
     click(panel.python_button)
     assert "maps" not in QApplication.clipboard().text()
@@ -314,6 +316,6 @@ def test_sigma_is_not_asked_for_where_it_is_not_used(viewer, open_panel, run, cl
     # What was typed comes back, and is not used meanwhile.
     qtbot.keyClicks(panel.noise.edit, "nonsense")
     panel.form.controls["criterion"].value = "multiplicative"
-    assert panel.choices().sigma is None
+    assert panel.request().sigma is None
     panel.form.controls["criterion"].value = "additive"
     assert panel.noise.edit.text() == "nonsense"

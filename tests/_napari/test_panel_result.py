@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise import run as runs
-from napari_gpu_denoise._napari.layers import METADATA_KEY
+from napari_gpu_denoise._napari.layers.source import METADATA_KEY
 from napari_gpu_denoise.filters import NLMeans
+from napari_gpu_denoise.run import denoise as runs
 
 pytestmark = pytest.mark.gui
 
@@ -235,7 +235,7 @@ def test_copied_python_call_gives_the_same(viewer, open_panel, run, click, noisy
 def test_copied_command_names_the_file(viewer, open_panel, click, plugin):
     from qtpy.QtWidgets import QApplication
 
-    from napari_gpu_denoise import samples
+    from napari_gpu_denoise.files import samples
 
     viewer.open_sample("napari-gpu-denoise", "mri")
     panel = open_panel()
@@ -258,10 +258,10 @@ def test_reset_to_defaults(viewer, open_panel, click, noisy):
     panel.dtype.setCurrentIndex(1)
     panel.device.box.setCurrentIndex(1)
     click(panel.reset_button)
-    choices = panel.choices()
-    assert choices.settings == NLMeans()
+    request = panel.request()
+    assert request.settings == NLMeans()
     assert panel.form.profile.currentText() == "normal"
-    assert (choices.sigma, choices.axes, choices.dtype, choices.device) == (None, ".YX", None, None)
+    assert (request.sigma, request.axes, request.dtype, request.device) == (None, ".YX", None, None)
 
 
 def test_device_chosen_is_used(viewer, open_panel, run, noisy):
@@ -269,7 +269,7 @@ def test_device_chosen_is_used(viewer, open_panel, run, noisy):
     viewer.add_image(noisy[:32, :32])
     panel = open_panel()
     panel.device.box.setCurrentIndex(panel.device.box.findData(usable.index))
-    assert panel.choices().device == usable.index
+    assert panel.request().device == usable.index
     run(panel)
     assert viewer.layers[-1].metadata[METADATA_KEY]["device"] == str(usable)
 

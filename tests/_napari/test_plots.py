@@ -12,7 +12,7 @@ pytest.importorskip("pyqtgraph", reason="pyqtgraph is not installed")
 
 from qtpy.QtGui import QColor, QPainter, QPicture
 
-from napari_gpu_denoise._napari.plots import COLOURS, Plot, Series
+from napari_gpu_denoise._napari.noise.plots import COLOURS, Plot, Series
 
 pytestmark = pytest.mark.gui
 
@@ -179,7 +179,7 @@ def fresh(script):
 
 
 def test_it_is_imported_only_for_a_plot():
-    modules = ("panel", "noise_words", "plots", "noise_panel", "commands")
+    modules = ("denoise.panel", "noise.series", "noise.plots", "noise.panel", "commands")
     lines = [f"import napari_gpu_denoise._napari.{name}" for name in modules]
     lines.append("import sys; print('pyqtgraph' in sys.modules)")
     assert fresh("\n".join(lines)) == ["False"]
@@ -196,7 +196,7 @@ app = qtpy.QtWidgets.QApplication([])
 for name in ("PyQt6", "PySide6", "PyQt5"):
     sys.modules.setdefault(name, types.ModuleType(name))
 hooks = sys.excepthook, threading.excepthook
-from napari_gpu_denoise._napari.plots import Plot, Series
+from napari_gpu_denoise._napari.noise.plots import Plot, Series
 plot = Plot("A", "x", "y")
 plot.show_series([Series((1, 2), (3, 4))])
 plot.grab()

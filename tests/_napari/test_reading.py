@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from _napari.lazy_data import Sliced, drive
-from napari_gpu_denoise._napari import reading
-from napari_gpu_denoise.errors import Cancelled
+from napari_gpu_denoise._napari.layers import lazy, storage
+from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError
 
 pytestmark = pytest.mark.gui
 
@@ -19,7 +19,7 @@ def stack():
 @pytest.mark.parametrize("chunks", [None, (2, 30, 25), ((3, 2), (30,), (25, 15))])
 def test_every_chunk_is_read_once(stack, chunks):
     data = Sliced(stack, chunks)
-    stages, image = drive(reading.load(data))
+    stages, image = drive(lazy.load(data))
     np.testing.assert_array_equal(image, stack)
     covered = np.zeros(stack.shape, int)
     for index in data.read:
@@ -29,23 +29,30 @@ def test_every_chunk_is_read_once(stack, chunks):
 
 
 def test_large_arrays_without_chunks_are_read_in_slabs(stack, monkeypatch):
-    monkeypatch.setattr(reading, "_SLAB", 2 * stack[0].nbytes)
-    stages, image = drive(reading.load(Sliced(stack)))
+    monkeypatch.setattr(lazy, "_SLAB", 2 * stack[0].nbytes)
+    stages, image = drive(lazy.load(Sliced(stack)))
     assert len(stages) == 3
     np.testing.assert_array_equal(image, stack)
 
 
 def test_numpy_is_taken_as_it_is(stack):
-    stages, image = drive(reading.load(stack))
+    stages, image = drive(lazy.load(stack))
     assert not stages and image is stack
 
 
 def test_what_is_lazy(stack, tmp_path):
     np.save(tmp_path / "a.npy", stack)
     mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
-    assert not reading.is_lazy(stack) and not reading.is_lazy(stack[1:, ::2])
-    assert reading.is_lazy(mapped) and reading.is_lazy(np.asarray(mapped)[1:].T)
-    assert reading.is_lazy(da.from_array(stack)) and reading.is_lazy(Sliced(stack))
+    assert not lazy.is_lazy(stack) and not lazy.is_lazy(stack[1:, ::2])
+    assert lazy.is_lazy(mapped) and lazy.is_lazy(np.asarray(mapped)[1:].T)
+    assert lazy.is_lazy(da.from_array(stack)) and lazy.is_lazy(Sliced(stack))
+
+
+def read_along(data, axis, stopped=lambda: False):
+    """Each frame along an axis, as a run reads them."""
+    array = lazy.LazyArray(data, stopped, time=axis)
+    for number in range(data.shape[axis]):
+        yield array[lazy.at(axis, number)]
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -54,44 +61,45 @@ def test_what_is_lazy(stack, tmp_path):
 )
 def test_frames_come_one_by_one_and_chunks_are_read_once(stack, chunks, axis):
     data = Sliced(stack, chunks)
-    frames = list(reading.frames_along(data, axis, lambda: False))
+    frames = list(read_along(data, axis))
     np.testing.assert_array_equal(np.stack(frames, axis), stack)
-    expected = {0: 5, 1: 30, 2: 40}[axis] if chunks is None else len(reading._cuts(data, axis))
+    expected = {0: 5, 1: 30, 2: 40}[axis] if chunks is None else len(lazy._cuts(data, axis))
     assert len(data.read) == expected
 
 
 def test_a_chunk_of_many_frames_is_not_held_whole(stack, monkeypatch):
-    monkeypatch.setattr(reading, "_HELD", 2 * stack[0].nbytes)
+    monkeypatch.setattr(lazy, "_HELD", 2 * stack[0].nbytes)
     data = Sliced(stack, (5, 30, 40))
-    assert len(list(reading.frames_along(data, 0, lambda: False))) == 5
+    assert len(list(read_along(data, 0))) == 5
     assert [index[0] for index in data.read] == [slice(0, 2), slice(2, 4), slice(4, 5)]
 
 
 def test_reading_stops_at_once(stack):
     stop = []
     data = Sliced(stack)
-    frames = reading.frames_along(data, 0, lambda: bool(stop))
+    frames = read_along(data, 0, lambda: bool(stop))
     next(frames)
     stop.append(True)
     with pytest.raises(Cancelled):
         next(frames)
-    planes = reading.Planes(data, lambda: bool(stop), alpha=False)
     with pytest.raises(Cancelled):
-        planes[0, :, :]
+        lazy.LazyArray(data, lambda: True)[0, :, :]
     assert len(data.read) == 1
 
 
-def test_only_the_frames_wanted_are_read(stack):
-    data = Sliced(stack, (2, 30, 40))
-    stages, image = drive(reading.load_frames(data, 0, range(1, 4)))
-    np.testing.assert_array_equal(image, stack[1:4])
-    assert [index[0] for index in data.read] == [slice(1, 2), slice(2, 4)]
-    assert [(stage.done, stage.total) for stage in stages] == [(0, 3), (1, 3)]
-
-
-def test_planes_leave_alpha_out():
+def test_alpha_is_left_out():
     data = np.random.default_rng(1).integers(0, 9, (3, 4, 5, 4))
-    planes = reading.Planes(data, lambda: False, alpha=True)
-    assert planes.shape == (3, 4, 5, 3) and planes.size == 180 and planes.ndim == 4
-    np.testing.assert_array_equal(planes[1, :, :, 2], data[1, :, :, 2])
-    np.testing.assert_array_equal(planes[1, 2, :, :], data[1, 2, :, :3])
+    array = lazy.LazyArray(data, part=(slice(None),) * 3 + (slice(3),), time=0)
+    assert array.shape == (3, 4, 5, 3) and array.size == 180 and array.ndim == 4
+    np.testing.assert_array_equal(array[1, :, :, 2], data[1, :, :, 2])
+    np.testing.assert_array_equal(array[1, 2, :, :], data[1, 2, :, :3])
+    np.testing.assert_array_equal(array[1], data[1, ..., :3])
+    np.testing.assert_array_equal(np.asarray(array), data[..., :3])
+
+
+def test_only_what_fits_into_memory_is_read_whole(stack, monkeypatch):
+    monkeypatch.setattr(storage, "LARGEST_IN_MEMORY", stack.nbytes)
+    data = Sliced(stack)
+    with pytest.raises(DeviceMemoryError, match="fewer frames"):
+        np.asarray(lazy.LazyArray(data, time=0))
+    assert not data.read

@@ -1,4 +1,4 @@
-"""Which part of a layer is measured, and that no other is read."""
+"""Parts of a layer to measure; no other part is read."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,13 @@ pytest.importorskip("napari", reason="napari is not installed")
 from napari.components import Dims
 from napari.layers import Image, Shapes
 
-from napari_gpu_denoise._napari.regions import Cut, in_rectangle, in_view, part_of, without_alpha
+from napari_gpu_denoise._napari.layers.lazy import LazyArray
+from napari_gpu_denoise._napari.layers.regions import (
+    in_rectangle,
+    in_view,
+    part_of,
+    without_alpha,
+)
 from napari_gpu_denoise.errors import LayerError
 
 ARRAY = np.arange(5 * 6 * 20 * 30).reshape(5, 6, 20, 30)
@@ -30,16 +36,16 @@ def dims_at(*point, ndisplay=2):
 
 def test_the_whole_has_no_words():
     part = part_of("TCYX", ARRAY.shape)
-    assert (part.axes, part.said, part.code) == ("TCYX", "", "")
-    np.testing.assert_array_equal(Cut(ARRAY, part.index)[...], ARRAY)
+    assert (part.axes, part.place, part.code) == ("TCYX", "", "")
+    np.testing.assert_array_equal(LazyArray(ARRAY, part=part.index)[...], ARRAY)
 
 
 def test_a_channel_and_a_crop():
     part = part_of("TCYX", ARRAY.shape, channel=2, axis_0=3, Y=(4, 10), X=(0, 30))
     assert part.axes == "YX"
-    assert part.said == "time point 3, channel 2, rows 4 to 9, columns 0 to 29"
+    assert part.place == "time point 3, channel 2, rows 4 to 9, columns 0 to 29"
     assert part.code == "[3, 2, 4:10]"
-    np.testing.assert_array_equal(ARRAY[3, 2, 4:10], Cut(ARRAY, part.index)[:])
+    np.testing.assert_array_equal(ARRAY[3, 2, 4:10], LazyArray(ARRAY, part=part.index)[:])
 
 
 @pytest.mark.parametrize(
@@ -47,7 +53,7 @@ def test_a_channel_and_a_crop():
 )
 def test_a_cut_is_indexed_as_the_part_is(index):
     places = (slice(1, 5), 4, slice(2, 18), slice(3, 9))
-    cut, part = Cut(ARRAY, places), ARRAY[places]
+    cut, part = LazyArray(ARRAY, part=places), ARRAY[places]
     assert (cut.shape, cut.ndim, cut.size, cut.dtype) == (
         part.shape,
         part.ndim,
@@ -58,18 +64,22 @@ def test_a_cut_is_indexed_as_the_part_is(index):
     np.testing.assert_array_equal(np.asarray(cut), part)
 
 
+def test_a_whole_axis_may_be_reversed():
+    np.testing.assert_array_equal(LazyArray(ARRAY)[::-1, 2], ARRAY[::-1, 2])
+
+
 def test_a_cut_reads_what_is_asked_for_alone():
     data = Sliced(ARRAY)
-    cut = Cut(data, (slice(0, 5), 4, slice(2, 18), slice(3, 9)))
+    cut = LazyArray(data, part=(slice(0, 5), 4, slice(2, 18), slice(3, 9)))
     assert not data.read
     _ = cut[2]
-    assert data.read == [(2, 4, slice(2, 18, 1), slice(3, 9, 1))]
+    assert data.read == [(2, 4, slice(2, 18), slice(3, 9))]
 
 
 def test_alpha_is_left_out():
     part = without_alpha(part_of("YXS", (8, 9, 4)), (8, 9, 4))
     assert part.code == "[:, :, 0:3]"
-    assert Cut(np.zeros((8, 9, 4)), part.index).shape == (8, 9, 3)
+    assert LazyArray(np.zeros((8, 9, 4)), part=part.index).shape == (8, 9, 3)
     one = part_of("YXS", (8, 9, 4), channel=1)
     assert without_alpha(one, (8, 9, 4)) == one
 
@@ -147,10 +157,10 @@ def test_sliders_beyond_the_layer():
 def test_more_than_was_drawn_is_told():
     layer, here = Image(ARRAY), dims_at(1, 0, 0, 0)
     upright = Shapes([rectangle(2, 3, 8, 9)])
-    assert in_rectangle(layer, "TCYX", here, None, upright).said == "rows 2 to 8, columns 3 to 9"
+    assert in_rectangle(layer, "TCYX", here, None, upright).place == "rows 2 to 8, columns 3 to 9"
     turned = Shapes([np.array([[5, 2], [9, 6], [5, 10], [1, 6]])])
     part = in_rectangle(layer, "TCYX", here, None, turned)
-    assert part.said == "the rectangle around the shape: rows 1 to 9, columns 2 to 10"
+    assert part.place == "the rectangle around the shape: rows 1 to 9, columns 2 to 10"
     assert part.code == "[:, :, 1:10, 2:11]"
     triangle = Shapes([np.array([[1, 2], [9, 2], [5, 10]])], shape_type="polygon")
-    assert in_rectangle(layer, "TCYX", here, None, triangle).said == part.said
+    assert in_rectangle(layer, "TCYX", here, None, triangle).place == part.place

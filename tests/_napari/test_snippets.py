@@ -7,7 +7,9 @@ import pytest
 
 import napari_gpu_denoise as gd
 from _napari.noise_records import estimate
-from napari_gpu_denoise._napari.snippets import Choices, command_line, python_call
+from napari_gpu_denoise._napari.denoise.request import Request
+from napari_gpu_denoise._napari.denoise.snippets import command_line, python_call
+from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.cli.commands import chosen_settings
 from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans
@@ -18,6 +20,12 @@ CORRELATED = Correlated(3.0, tuple(tuple(0.5 ** (y + x) for x in range(5)) for y
 posix = pytest.mark.skipif(sys.platform == "win32", reason="shlex reads POSIX quoting only")
 
 
+def requested(settings, axes, sigma=None, *, name="a", path=None, multiscale=False, **given):
+    """The request of a run of a layer without data."""
+    source = Source(name, None, path=path, multiscale=multiscale)
+    return Request(source, settings, axes, sigma, **given)
+
+
 def parsed(line):
     words = shlex.split(line)
     assert words[0] == "gpu-denoise"
@@ -26,7 +34,8 @@ def parsed(line):
 
 @posix
 def test_everything_set_is_read_back():
-    choices = Choices(
+    request = Request(
+        source=Source("a", None, path="/data/my cells' movie.ome.tif"),
         settings=NLMeans(patch=6, step=1, frames_before=2, strength=0.75),
         sigma=(3.5, 4.0),
         axes="TYXC",
@@ -34,13 +43,13 @@ def test_everything_set_is_read_back():
         nonfinite="keep",
         device="NVIDIA H200",
     )
-    given = parsed(command_line(choices, "/data/my cells' movie.ome.tif"))
+    given = parsed(command_line(request))
     assert given.inputs == ["/data/my cells' movie.ome.tif"]
     assert given.output == "/data/my cells' movie_nl-means.tif"
     assert list(given.sigma) == [3.5, 4.0]
     assert (given.axes, given.dtype, given.nonfinite) == ("TYXC", "float32", "keep")
     assert given.device == "NVIDIA H200"
-    assert chosen_settings(given) == choices.settings
+    assert chosen_settings(given) == request.settings
 
 
 @posix
@@ -50,37 +59,38 @@ def test_profiles_are_read_back(kind):
     start = f"gpu-denoise {name} INPUT.tif -o INPUT_{name}.tif --axes YX"
     for profile in kind.presets:
         option = "" if kind.of(profile=profile) == kind() else f" --profile {profile}"
-        line = command_line(Choices(kind.of(profile=profile), None, "YX"), None)
+        line = command_line(requested(kind.of(profile=profile), "YX"))
         assert line == start + option
         assert chosen_settings(parsed(line)) == kind.of(profile=profile)
 
 
 @posix
 def test_a_profile_and_what_it_lacks():
-    choices = Choices(NLMeans(patch=5, step=1, window=11), 3.0, "YX")
-    line = command_line(choices, "a.tif")
+    request = requested(NLMeans(patch=5, step=1, window=11), "YX", 3.0, path="a.tif")
+    line = command_line(request)
     assert line.endswith("--sigma 3.0 --axes YX --profile fine --window 11")
-    assert chosen_settings(parsed(line)) == choices.settings
-    call = python_call(choices, "a")
+    assert chosen_settings(parsed(line)) == request.settings
+    call = python_call(request)
     assert "gd.nl_means(image, sigma=3.0, profile='fine', window=11)" in call
 
 
 @posix
 def test_defaults_are_left_out():
-    line = command_line(Choices(NLMeans(), None, ".YX"), None)
+    line = command_line(requested(NLMeans(), ".YX"))
     assert line == "gpu-denoise nl-means INPUT.tif -o INPUT_nl-means.tif --axes .YX"
     given = parsed(line)
     assert given.sigma is None and given.device is None
 
 
 def test_python_call():
-    assert python_call(Choices(NLMeans(), None, ".YX"), "cells") == (
+    assert python_call(requested(NLMeans(), ".YX", name="cells")) == (
         "import napari_gpu_denoise as gd\n\n"
         "image = viewer.layers['cells'].data\n"
         "denoised = gd.nl_means(image)\n"
     )
+    output = {"dtype": "float32", "nonfinite": "keep"}
     full = python_call(
-        Choices(NLMeans(step=2), 4.0, "ZYX", "float32", "keep", 1), "it's", multiscale=True
+        requested(NLMeans(step=2), "ZYX", 4.0, **output, device=1, name="it's", multiscale=True)
     )
     assert full.splitlines()[2:] == [
         'image = viewer.layers["it\'s"].data[0]',
@@ -90,12 +100,13 @@ def test_python_call():
 
 
 def test_python_call_of_one_frame():
-    call = python_call(Choices(VBM3D(), None, "TYX", frame=12), "cells")
+    call = python_call(requested(VBM3D(), "TYX", frame=12))
     assert call.splitlines()[-1] == (
         "denoised = gd.denoise(image, gd.VBM3D(), axes='TYX', frames=12).image"
     )
     settings = VBM3D.of(profile="fast", threshold=2.5)
-    call = python_call(Choices(settings, 4.0, "ZTYX", "float32", "keep", frame=3), "cells")
+    output = {"dtype": "float32", "nonfinite": "keep"}
+    call = python_call(requested(settings, "ZTYX", 4.0, **output, frame=3))
     assert call.splitlines()[-1] == (
         "denoised = gd.denoise(image, gd.VBM3D.of(profile='fast', threshold=2.5), sigma=4.0, "
         "axes='ZTYX', frames=3, dtype='float32', nonfinite='keep').image"
@@ -103,9 +114,8 @@ def test_python_call_of_one_frame():
 
 
 def test_the_command_line_has_no_option_for_one_frame():
-    choices = Choices(VBM3D(), None, "TYX", frame=12)
-    whole = Choices(VBM3D(), None, "TYX")
-    assert command_line(choices, "a.tif") == command_line(whole, "a.tif")
+    one = requested(VBM3D(), "TYX", frame=12)
+    assert command_line(one) == command_line(requested(VBM3D(), "TYX"))
 
 
 @posix
@@ -120,7 +130,7 @@ def test_the_command_line_has_no_option_for_one_frame():
     ],
 )
 def test_noise_on_the_command_line(choices, said):
-    line = command_line(Choices(NLMeans(), axes="YX", **choices), "a.tif")
+    line = command_line(requested(NLMeans(), "YX", path="a.tif", **choices))
     assert line == f"gpu-denoise nl-means a.tif -o a_nl-means.tif {said} --axes YX"
     given = parsed(line)
     assert (given.noise is not None) == ("--noise" in said)
@@ -137,14 +147,14 @@ def test_noise_on_the_command_line(choices, said):
     ],
 )
 def test_models_as_code(models, said):
-    call = python_call(Choices(NLMeans(), None, "YX", noise=estimate(models)), "a")
+    call = python_call(requested(NLMeans(), "YX", noise=estimate(models)))
     assert call.endswith(f"gd.nl_means(image, noise={said})\n")
     kept = eval(call.rpartition("noise=")[2].rpartition(")")[0], {"gd": gd})
     assert kept == (models if len(models) > 1 else models[0])
-    whole = python_call(Choices(NLMeans(), None, "TYX", frame=3, noise="auto"), "a")
+    whole = python_call(requested(NLMeans(), "TYX", frame=3, noise="auto"))
     assert "gd.denoise(image, gd.NLMeans(), noise='auto', axes='TYX', frames=3)" in whole
 
 
 def test_models_with_tables_as_code():
-    call = python_call(Choices(NLMeans(), None, "YX", noise=estimate((CORRELATED,))), "a")
+    call = python_call(requested(NLMeans(), "YX", noise=estimate((CORRELATED,))))
     assert eval(call.rpartition("noise=")[2].rpartition(")")[0], {"gd": gd}) == CORRELATED

@@ -7,11 +7,15 @@ import numpy as np
 import pytest
 
 from _napari.lazy_data import Sliced, drive
-from napari_gpu_denoise import run as runs
-from napari_gpu_denoise import streaming
-from napari_gpu_denoise._napari import reading, steps, storage
+from napari_gpu_denoise._napari.denoise.request import Request
+from napari_gpu_denoise._napari.denoise.run import steps
+from napari_gpu_denoise._napari.layers import lazy, storage
+from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, NonFiniteError
 from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans
+from napari_gpu_denoise.run import denoise as runs
+from napari_gpu_denoise.run import stream as streaming
+from napari_gpu_denoise.run.record import Progress
 
 pytestmark = pytest.mark.gui
 
@@ -26,7 +30,13 @@ def request(data, **changes):
         "device": None,
         "memory_limit": None,
     }
-    return steps.Request(data=data, **{**given, **changes})
+    alpha = changes.pop("alpha", False)
+    return Request(source=Source("stack", data, alpha=alpha), **{**given, **changes})
+
+
+def with_data(given, data):
+    """The request with other data."""
+    return replace(given, source=replace(given.source, data=data))
 
 
 @pytest.fixture
@@ -35,7 +45,7 @@ def stack():
 
 
 def test_outcome_is_that_of_the_filter(stack):
-    stages, outcome = drive(steps.steps(request(da.from_array(stack, chunks=(2, 30, 40)))))
+    stages, outcome = drive(steps(request(da.from_array(stack, chunks=(2, 30, 40)))))
     np.testing.assert_array_equal(outcome.result.image, runs.denoise(stack, NLMeans(), 5.0).image)
     assert outcome.error is None and outcome.seconds > 0
     texts = [stage.text for stage in stages]
@@ -44,7 +54,7 @@ def test_outcome_is_that_of_the_filter(stack):
 
 
 def test_errors_are_returned(stack):
-    _, outcome = drive(steps.steps(request(stack, sigma=-1.0)))
+    _, outcome = drive(steps(request(stack, sigma=-1.0)))
     assert outcome.result is None
     assert "sigma=-1" in str(outcome.error)
 
@@ -55,12 +65,12 @@ def test_closing_closes_the_filter(stack, monkeypatch):
     def endless(*args, **kwargs):
         try:
             while True:
-                yield runs.Progress(0, 1)
+                yield Progress(0, 1)
         finally:
             closed.append(True)
 
     monkeypatch.setattr(runs, "denoise_steps", endless)
-    running = steps.steps(request(stack))
+    running = steps(request(stack))
     for _ in range(4):
         next(running)
     running.close()
@@ -79,7 +89,7 @@ def test_lazy_frames_give_the_pixels_of_the_array(movie, kind, sigma):
     expected = runs.denoise(movie, settings, sigma, axes="TYX")
     data = Sliced(movie)
     given = request(data, settings=settings, sigma=sigma, axes="TYX")
-    stages, outcome = drive(steps.steps(given))
+    stages, outcome = drive(steps(given))
     assert outcome.error is None and outcome.folder is None
     np.testing.assert_array_equal(outcome.result.image, expected.image)
     assert outcome.result.image.dtype == movie.dtype
@@ -98,11 +108,11 @@ def test_one_lazy_frame_is_that_of_the_whole(movie, kind, frame):
     settings = settings_of(kind)
     expected = runs.denoise(movie, settings, axes="TYX")
     given = request(Sliced(movie), settings=settings, sigma=None, axes="TYX", frame=frame)
-    _, outcome = drive(steps.steps(given))
+    _, outcome = drive(steps(given))
     np.testing.assert_array_equal(outcome.result.image, expected.image[frame : frame + 1])
     assert outcome.result.record.sigma == expected.record.sigma
     assert outcome.result.record.sigma_source == expected.record.sigma_source
-    _, in_memory = drive(steps.steps(replace(given, data=movie)))
+    _, in_memory = drive(steps(with_data(given, movie)))
     np.testing.assert_array_equal(in_memory.result.image, outcome.result.image)
 
 
@@ -114,18 +124,18 @@ def test_the_first_and_the_last_frame_alone_are_still_those_of_a_movie(movie, ki
     expected = runs.denoise(movie, settings, 9.0, axes="TYX").image
     for frame in (0, 5):
         given = request(Sliced(movie), settings=settings, sigma=9.0, axes="TYX", frame=frame)
-        _, outcome = drive(steps.steps(given))
+        _, outcome = drive(steps(given))
         np.testing.assert_array_equal(outcome.result.image[0], expected[frame])
 
 
 def test_one_frame_reads_only_what_the_filter_looks_at(movie):
     data = Sliced(np.tile(movie, (4, 1, 1)))
     settings = NLMeans(frames_before=2, frames_after=1)
-    drive(steps.steps(request(data, settings=settings, axes="TYX", frame=12)))
-    assert [index[0].start for index in data.read] == [10, 11, 12, 13]
+    drive(steps(request(data, settings=settings, axes="TYX", frame=12)))
+    assert [index[0] for index in data.read] == [slice(10, 14)]
     data.read.clear()
-    drive(steps.steps(request(data, axes="TYX", frame=12)))
-    assert [index[0].start for index in data.read] == [12]
+    drive(steps(request(data, axes="TYX", frame=12)))
+    assert [index[0] for index in data.read] == [slice(12, 13)]
 
 
 @pytest.mark.parametrize("kind", FILTERS)
@@ -134,8 +144,8 @@ def test_time_may_be_any_axis(movie, kind, axes, order):
     settings, turned = settings_of(kind), np.transpose(movie, order)
     expected = runs.denoise(turned, settings, 9.0, axes=axes).image
     given = request(Sliced(turned), settings=settings, sigma=9.0, axes=axes)
-    np.testing.assert_array_equal(drive(steps.steps(given))[1].result.image, expected)
-    _, outcome = drive(steps.steps(replace(given, frame=3)))
+    np.testing.assert_array_equal(drive(steps(given))[1].result.image, expected)
+    _, outcome = drive(steps(replace(given, frame=3)))
     t = axes.index("T")
     np.testing.assert_array_equal(outcome.result.image, expected.take([3], axis=t))
 
@@ -148,10 +158,10 @@ def test_frames_may_have_channels_and_slices(movie, kind, axes):
     stack = np.stack([movie, other], axis=axes.index("T") == 0)
     expected = runs.denoise(stack, settings, axes=axes)
     given = request(Sliced(stack), settings=settings, sigma=None, axes=axes)
-    _, outcome = drive(steps.steps(given))
+    _, outcome = drive(steps(given))
     np.testing.assert_array_equal(outcome.result.image, expected.image)
     assert outcome.result.record.sigma == expected.record.sigma
-    _, outcome = drive(steps.steps(replace(given, frame=4)))
+    _, outcome = drive(steps(replace(given, frame=4)))
     part = expected.image.take([4], axis=axes.index("T"))
     np.testing.assert_array_equal(outcome.result.image, part)
 
@@ -161,10 +171,10 @@ def test_a_sigma_for_each_frame(movie):
     settings = VBM3D(frames_before=1, frames_after=1)
     expected = runs.denoise(movie, settings, sigma, axes="TYX")
     given = request(Sliced(movie), settings=settings, sigma=sigma, axes="TYX")
-    _, outcome = drive(steps.steps(given))
+    _, outcome = drive(steps(given))
     np.testing.assert_array_equal(outcome.result.image, expected.image)
     assert outcome.result.record.sigma == sigma
-    _, outcome = drive(steps.steps(replace(given, frame=3)))
+    _, outcome = drive(steps(replace(given, frame=3)))
     np.testing.assert_array_equal(outcome.result.image[0], expected.image[3])
     assert outcome.result.record.sigma == sigma
 
@@ -175,7 +185,7 @@ def test_wide_types_are_scaled_as_the_whole(movie, dtype):
     data[0] = data[0].mean()
     expected = runs.denoise(data, VBM3D(), 1e4, axes="TYX").image
     given = request(Sliced(data), settings=VBM3D(), sigma=1e4, axes="TYX")
-    _, outcome = drive(steps.steps(given))
+    _, outcome = drive(steps(given))
     np.testing.assert_array_equal(outcome.result.image, expected)
 
 
@@ -183,9 +193,9 @@ def test_nan_is_refused_or_kept_frame_by_frame(movie):
     data = movie.astype(np.float32)
     data[3, 4, 5] = np.nan
     given = request(Sliced(data), settings=VBM3D(), sigma=9.0, axes="TYX")
-    _, outcome = drive(steps.steps(given))
-    assert isinstance(outcome.error, NonFiniteError) and "1 pixels" in str(outcome.error)
-    _, outcome = drive(steps.steps(replace(given, nonfinite="keep")))
+    _, outcome = drive(steps(given))
+    assert isinstance(outcome.error, NonFiniteError) and "1 of" in str(outcome.error)
+    _, outcome = drive(steps(replace(given, nonfinite="keep")))
     assert np.flatnonzero(np.isnan(outcome.result.image)).tolist() == [(3 * 40 + 4) * 48 + 5]
     assert outcome.result.record.nonfinite == 1
 
@@ -201,7 +211,7 @@ def test_alpha_of_lazy_frames_passes_as_it_is(movie, kind, frame, dtype):
     expected = runs.denoise(data[..., :3], settings, axes="TYXS", dtype=dtype, frames=frame)
     common = {"settings": settings, "sigma": None, "axes": "TYXS", "dtype": dtype}
     for given in (Sliced(data), data):
-        _, outcome = drive(steps.steps(request(given, **common, alpha=True, frame=frame)))
+        _, outcome = drive(steps(request(given, **common, alpha=True, frame=frame)))
         result = outcome.result.image
         np.testing.assert_array_equal(result[..., :3], expected.image)
         part = slice(None) if frame is None else slice(frame, frame + 1)
@@ -218,7 +228,7 @@ def test_a_stop_is_heard_before_the_next_frame_is_read(movie, when):
 
     data = Stopping(np.tile(movie, (3, 1, 1)))
     given = request(data, settings=VBM3D(), axes="TYX")
-    _, outcome = drive(steps.steps(given, lambda: len(data.read) >= when))
+    _, outcome = drive(steps(given, lambda: len(data.read) >= when))
     assert isinstance(outcome.error, Cancelled) and len(data.read) == when
 
 
@@ -229,12 +239,12 @@ def test_frames_too_large_for_the_device_are_cut_if_the_stack_is_small(movie, mo
 
     monkeypatch.setattr(streaming.FrameStream, "__iter__", tight)
     given = request(Sliced(movie), settings=VBM3D(), axes="TYX")
-    _, outcome = drive(steps.steps(given))
+    _, outcome = drive(steps(given))
     expected = runs.denoise(movie, VBM3D(), 5.0, axes="TYX").image
     np.testing.assert_array_equal(outcome.result.image, expected)
     monkeypatch.setattr(storage, "LARGEST_IN_MEMORY", 1000)
     data = Sliced(movie)
-    _, outcome = drive(steps.steps(replace(given, data=data)))
+    _, outcome = drive(steps(with_data(given, data)))
     assert isinstance(outcome.error, DeviceMemoryError) and not data.read
 
 
@@ -242,20 +252,20 @@ def test_a_large_result_is_kept_in_a_file(movie, monkeypatch, tmp_path):
     monkeypatch.setattr(storage, "LARGEST_IN_MEMORY", 1000)
     monkeypatch.setattr(storage, "_folder", lambda: str(tmp_path))
     given = request(Sliced(movie), settings=VBM3D(), axes="TYX")
-    _, outcome = drive(steps.steps(given))
+    _, outcome = drive(steps(given))
     assert outcome.folder == str(tmp_path)
-    assert reading.is_lazy(outcome.result.image)
+    assert lazy.is_lazy(outcome.result.image)
     expected = runs.denoise(movie, VBM3D(), 5.0, axes="TYX").image
     np.testing.assert_array_equal(outcome.result.image, expected)
     # It serves as the input of the next run.
-    _, again = drive(steps.steps(replace(given, data=outcome.result.image)))
+    _, again = drive(steps(with_data(given, outcome.result.image)))
     expected = runs.denoise(expected, VBM3D(), 5.0, axes="TYX").image
     np.testing.assert_array_equal(again.result.image, expected)
 
 
 def test_without_time_all_is_read(movie):
     data = Sliced(movie)
-    _, outcome = drive(steps.steps(request(data, axes="ZYX")))
+    _, outcome = drive(steps(request(data, axes="ZYX")))
     np.testing.assert_array_equal(
         outcome.result.image, runs.denoise(movie, NLMeans(), 5.0, axes="ZYX").image
     )

@@ -9,7 +9,7 @@ import weakref
 import numpy as np
 import pytest
 
-from napari_gpu_denoise._napari import storage
+from napari_gpu_denoise._napari.layers import storage
 from napari_gpu_denoise.errors import OutputError
 
 pytestmark = pytest.mark.gui

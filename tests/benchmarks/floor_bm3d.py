@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from napari_gpu_denoise.filters.bm3d import BM3D
-from napari_gpu_denoise.filters.patches import Grid
-from napari_gpu_denoise.tiles import Span
+from napari_gpu_denoise.filters.bm3d.filter import BM3D
+from napari_gpu_denoise.filters.search.patches import Grid
+from napari_gpu_denoise.run.tiles import Span
 
 PATCH = 8
 # Instructions a transform of eight values takes in its quickest common form.

@@ -14,7 +14,7 @@ from magnitudes_noise import FILTERS, background, decibels, draws, head_slices
 from skimage.data import shepp_logan_phantom
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.noise import stabilising
+from napari_gpu_denoise.noise.models import magnitude_curves
 
 PERCENT = 9
 DRAWN = 4  # draws of a phantom for one of each slice of the head
@@ -60,7 +60,7 @@ def edge_results(
 ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yield what a filter added to the stabilised means of an image, and the result, in sigma."""
     model = gd.Rician(1.0)
-    curve = stabilising._signal_curve()
+    curve = magnitude_curves.squared_signal()
     means = np.interp(signal**2, curve.value, curve.at).astype(np.float32)
     seen = model.stabilise(magnitude)
     least = curve.at[0]
@@ -73,7 +73,7 @@ def edge_results(
             return call(image, sigma, axes="YX", device=options.device)
 
         plain = filtered(seen)
-        usual = model.unstabilise(plain)
+        usual = model.inverse(plain)
         yield f"{name}, magnitudes", plain - means, usual
         straight = np.where(
             np.abs(plain - least) < joint, (plain - least) * STRAIGHT / joint, usual
@@ -81,9 +81,9 @@ def edge_results(
         yield f"{name}, straight way back ({one})", plain - means, straight
         for whose, known in (("a first result's", np.maximum(usual, 0)), ("the true", signal)):
             told = filtered(seen, deviation(known))
-            yield f"{name}, {whose} deviation told", told - means, model.unstabilise(told)
+            yield f"{name}, {whose} deviation told", told - means, model.inverse(told)
         other = filtered((means + normal).astype(np.float32))
-        yield f"{name}, normal noise instead", other - means, model.unstabilise(other)
+        yield f"{name}, normal noise instead", other - means, model.inverse(other)
         other = filtered((signal + normal).astype(np.float32))
         yield f"{name}, additive noise, no curve", other - signal, other
 
@@ -91,8 +91,8 @@ def edge_results(
 def deviation(signal: np.ndarray) -> np.ndarray:
     """Return the standard deviation of stabilised magnitudes, signal in sigma."""
     at = np.arange(0, 40, 0.02)
-    magnitude, chance = stabilising.rice(at)
-    values = stabilising.stabilised_magnitude(magnitude)
+    magnitude, chance = magnitude_curves.rice(at)
+    values = magnitude_curves.stabilised_magnitude(magnitude)
     mean = (chance * values).sum(axis=1)
     variance = (chance * (values - mean[:, None]) ** 2).sum(axis=1)
     return np.interp(signal, at, np.sqrt(variance)).astype(np.float32)

@@ -21,7 +21,7 @@ from scipy.ndimage import distance_transform_edt
 from scipy.optimize import linprog
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.noise import stabilising
+from napari_gpu_denoise.noise.models import magnitude_curves
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference.data import pictures
@@ -91,7 +91,7 @@ def head_rows(options: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
                 results = {}
                 for title, call in FILTERS.items():
                     # By hand, as not every filter stabilises where it is told of such noise.
-                    signed = model.unstabilise(call(model.stabilise(noisy), 1.0, **told))
+                    signed = model.inverse(call(model.stabilise(noisy), 1.0, **told))
                     results[f"{title}, stabilised"] = signed
                     results[f"{title}, stabilised, negative set to 0"] = np.maximum(signed, 0)
                     results[f"{title}, plain"] = call(noisy, level, **told)
@@ -127,7 +127,7 @@ def flat_rows(options: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
                 for name, call in FILTERS.items():
                     filtered = call(given, 1.0, axes="YX", device=options.device)
                     added = filtered.mean(dtype=float) - given.mean(dtype=float)
-                    signed = model.unstabilise(filtered)
+                    signed = model.inverse(filtered)
                     means = (image.mean(dtype=float) for image in (signed, np.maximum(signed, 0)))
                     row = (*(mean - signal for mean in means), added, filtered.std())
                     found.setdefault(name, []).append(row)
@@ -147,11 +147,11 @@ def least_bias(most: float | None) -> np.ndarray:
     """
     at = np.linspace(-0.4, 1.2, 401)
     signal = np.linspace(0, 1.5, 61)
-    curve = stabilising._signal_curve()
+    curve = magnitude_curves.squared_signal()
     shown = np.interp(signal**2, curve.value, curve.at) - curve.at[0]
     chance = np.exp(-((at - shown[:, None]) ** 2) / 2 / LEFT**2)
     chance /= chance.sum(axis=1, keepdims=True)
-    usual = stabilising.unbiased_signal(at + curve.at[0], False)
+    usual = magnitude_curves.unbiased_signal(at + curve.at[0], False)
     # Unknown: the result at each filtered value, and the largest error of all.
     one = np.ones((len(signal), 1))
     falls = np.eye(len(at))[:-1] - np.eye(len(at))[1:]

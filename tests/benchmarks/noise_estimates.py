@@ -22,7 +22,8 @@ import imageio.v3 as imageio
 import numpy as np
 import tifffile
 
-from napari_gpu_denoise import NoiseEstimate, estimate_noise, samples
+from napari_gpu_denoise import NoiseEstimate, estimate_noise
+from napari_gpu_denoise.files import samples
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference.data import REASON, data_folder, microscopy_pairs, pictures
@@ -187,7 +188,7 @@ class _WithoutDevice:
     """Keeps `estimate_noise` from using a device that it was not asked to use."""
 
     def __init__(self, wanted: bool):
-        from napari_gpu_denoise.noise import patch_statistics
+        from napari_gpu_denoise.noise.patches import statistics as patch_statistics
 
         self._module, self._wanted = patch_statistics, wanted
         self._kept = patch_statistics.WORTHWHILE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from napari_gpu_denoise.filters.bm3d import BM3D
+from napari_gpu_denoise.filters.bm3d.filter import BM3D
 
 PROFILES = ("fast", "normal", "high", "fixed")
 # The fixed parameters of Davy and Ehret 2020; thresholds of 2500 and 400 are those of sigma 20.
@@ -20,7 +20,7 @@ FIXED = {
     "similar_basic": 6.25,
     "similar_final": 1.0,
     "threshold": 2.7,
-    "wiener": 1.0,
+    "wiener_sigma": 1.0,
     "shared_noise": False,
 }
 

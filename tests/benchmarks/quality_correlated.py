@@ -27,9 +27,9 @@ from scipy.optimize import brentq
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.filters import BM3D
+from napari_gpu_denoise.noise.correlation.spectrum import noise_spectrum
 from napari_gpu_denoise.noise.models import Correlated
-from napari_gpu_denoise.noise.spectrum import noise_spectrum
-from napari_gpu_denoise.noise.white import plane_noise
+from napari_gpu_denoise.noise.patches.white import plane_noise
 from reference.data import data_folder, microscopy_pairs, pictures
 from scenes import psnr
 
@@ -102,7 +102,7 @@ def clip(device, quick: bool) -> list[dict]:
                 return psnr(gd.denoise(*given, sigma, noise=noise, **options).image, clean)
 
             planes = [noisy[..., c] for c in range(3)]
-            estimated = tuple(noise_spectrum(plane).model() for plane in planes)
+            estimated = tuple(Correlated.of_spectrum(noise_spectrum(plane)) for plane in planes)
             known = noisy.astype(np.float64) - clean
             oracle = tuple(true_model(known[..., c]) for c in range(3))
             sigma, best = best_sigma(score, 4.6)
@@ -133,7 +133,7 @@ def photographs(device, quick: bool) -> list[dict]:
                     options = {"noise": noise, "device": device, **changes}
                     return psnr(gd.bm3d(noisy, sigma, **options), clean)
 
-                known, read = true_model(noise), noise_spectrum(noisy).model()
+                known, read = true_model(noise), Correlated.of_spectrum(noise_spectrum(noisy))
                 single = best_sigma(score, 1.5 * sigma, 2)
                 plain = [score(noise=known, prefilter=choice) for choice in ("off", "on")]
                 found.append((*single, *plain, score(noise=known), score(noise=read)))
@@ -166,9 +166,10 @@ def weak(device, quick: bool) -> list[dict]:
 
                 one, spectrum = plane_noise(noisy).sigma, noise_spectrum(noisy)
                 noticed += not spectrum.white
-                errors.append(abs((one if spectrum.white else spectrum.model().sigma) / sigma - 1))
+                model = Correlated.of_spectrum(spectrum)
+                errors.append(abs((one if spectrum.white else model.sigma) / sigma - 1))
                 best = climbed(score, max(one, sigma))
-                told = score(one), score(noise=spectrum.model())
+                told = score(one), score(noise=model)
                 auto = told[0 if spectrum.white else 1]
                 found.append((*told, auto, best, score(noise=true_model(noise))))
             names = ("as white noise", "estimated spectrum", "as noticed", "best sigma", "true")

@@ -33,8 +33,8 @@ import numpy as np
 from scipy.ndimage import binary_erosion
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.filters.nl_means import NLMeans
-from napari_gpu_denoise.noise.speckle import speckle_noise
+from napari_gpu_denoise.filters.nl_means.filter import NLMeans
+from napari_gpu_denoise.noise.magnitude.speckle import speckle_noise
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "sample_data")]
@@ -101,7 +101,7 @@ def _of_magnitudes(noisy, sigma, model, device) -> Iterator[tuple[str, np.ndarra
             name + "plain, 2 sigma² off the result",
             np.sqrt(np.maximum(plain.astype(np.float64) ** 2 - 2 * sigma**2, 0)),
         )
-        made = model.unstabilise(gd.nl_means(model.stabilise(noisy), 1.0, **options), signed=True)
+        made = model.inverse(gd.nl_means(model.stabilise(noisy), 1.0, **options), signed=True)
         yield name + "stabilised, signed", made
         yield name + "stabilised, at least 0", np.maximum(made, 0)
         yield name + "rician=True", gd.nl_means(noisy, sigma, rician=True, **options)
@@ -172,10 +172,10 @@ def _of_speckle(noisy, clean, sigma, device) -> Iterator[tuple[str, np.ndarray]]
     yield "Pearson, nothing told", gd.nl_means(noisy, distance="pearson", device=device)
     model = gd.Speckle(looks=speckle_noise(noisy).looks)
     logs = gd.nl_means(model.stabilise(noisy), model.sigma_after, device=device)
-    yield "logarithm, looks estimated", model.unstabilise(logs)
+    yield "logarithm, looks estimated", model.inverse(logs)
     model = gd.PoissonGaussian(gain=sigma**2, read_noise=0.0)
     roots = gd.nl_means(model.stabilise(noisy), 1.0, device=device)
-    yield "photons of gain sigma², stabilised", model.unstabilise(roots)
+    yield "photons of gain sigma², stabilised", model.inverse(roots)
 
 
 def distances(options: argparse.Namespace) -> None:

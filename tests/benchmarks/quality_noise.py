@@ -27,7 +27,7 @@ from skimage.restoration import denoise_nl_means
 from skimage.restoration import estimate_sigma as scikit_sigma
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.noise.photon import single_image_noise
+from napari_gpu_denoise.noise.photon.single_image import single_image_noise
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference.data import REASON, data_folder
@@ -140,14 +140,14 @@ def flat(options: argparse.Namespace) -> None:
 
 
 def inverse(options: argparse.Namespace) -> None:
-    """Largest |unstabilise(E stabilise(x)) - mean| in % of the noise, means 0 to 1000."""
+    """Largest |inverse(E stabilise(x)) - mean| in % of the noise, means 0 to 1000."""
     body = []
     for gain, read in ((0.28, 0.0), (0.28, 3.1), (1.0, 0.0), (1.0, 0.5), (1.0, 5.0), (5.0, 2.0)):
         model = gd.PoissonGaussian(gain, read)
         worst = 0.0
         for mean in (0, 0.01, 0.1, 0.3, 1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000):
             values, chances = drawn(model, mean)
-            back = float(model.unstabilise((chances * model.stabilise(values)).sum()))
+            back = float(model.inverse((chances * model.stabilise(values)).sum()))
             noise = float(np.sqrt(model.variance(mean)))
             worst = max(worst, abs(back - mean) / (noise or 1.0))
         zero = np.random.default_rng(0).normal(0, read, (256, 256)).astype(np.float32)

@@ -31,8 +31,8 @@ from peer_bm3d import PROFILES as PEER_PROFILES
 from profiles_bm3d import PROFILES, settings_of
 from quality_bm3d import row
 
-from napari_gpu_denoise.bench import SIGMA, Timing, measure, synthetic
-from napari_gpu_denoise.filters.bm3d import BM3D
+from napari_gpu_denoise.cli.bench import SIGMA, Timing, measure, synthetic
+from napari_gpu_denoise.filters.bm3d.filter import BM3D
 from napari_gpu_denoise.opencl.device import Device, choose
 
 

@@ -15,8 +15,8 @@ import time
 import numpy as np
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.bench import measure, synthetic, table
-from napari_gpu_denoise.filters.isoline import Isoline
+from napari_gpu_denoise.cli.bench import measure, synthetic, table
+from napari_gpu_denoise.filters.isoline.filter import Isoline
 from napari_gpu_denoise.opencl.device import Device, choose
 
 SETTINGS = {

@@ -13,10 +13,10 @@ import argparse
 
 import numpy as np
 
-from napari_gpu_denoise.bench import measure, synthetic, table
-from napari_gpu_denoise.filters.nl_means import NLMeans
-from napari_gpu_denoise.filters.patch_search import (
-    PatchSearch,
+from napari_gpu_denoise.cli.bench import measure, synthetic, table
+from napari_gpu_denoise.filters.nl_means.filter import NLMeans
+from napari_gpu_denoise.filters.search.patch_search import PatchSearch
+from napari_gpu_denoise.filters.search.variants import (
     SearchSettings,
     Variant,
     choose_variant,
@@ -25,7 +25,7 @@ from napari_gpu_denoise.filters.patch_search import (
 from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.opencl.memory import borrow
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.tiles import Span, Tile
+from napari_gpu_denoise.run.tiles import Span, Tile
 
 SETTINGS = {"default": NLMeans(), "P5,S1": NLMeans(patch=5, step=1)}
 

@@ -16,12 +16,12 @@ import time
 import numpy as np
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.bench import synthetic
+from napari_gpu_denoise.cli.bench import synthetic
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.modelled import curves_of
 from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.run.stabilisation import Stabilisation
 
 MODELS = (gd.PoissonGaussian(2.0, 4.0, 10.0), gd.Rician(10.0), gd.Speckle(4.0, least=0.2))
 
@@ -53,13 +53,13 @@ def transforms(pixels: int, device, repeats: int) -> None:
     print("| model | there | back |")
     print("| --- | ---: | ---: |")
     for model in MODELS:
-        curves = curves_of(model, Arena(here))
+        around = Stabilisation([model], Arena(here), signed=True, maps=False)
         cells = []
-        for way in (curves.stabilise, curves.unstabilise):
+        for way in (around.forward, around.inverse):
             times = []
             for _ in range(1 + repeats):
                 cl.enqueue_copy(queue, buffer, values)
-                event = way(queue, buffer, 0, pixels)
+                ((_, event),) = way(queue, buffer, np.zeros(1, int), pixels)
                 event.wait()
                 times.append(event.profile.end - event.profile.start)
             taken = statistics.median(times[1:])

@@ -19,14 +19,13 @@ import numpy as np
 from cases import pictures  # puts the folder of the tests on the path
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.filters.patch_search import Variant
-from napari_gpu_denoise.filters.vbm3d_plan import Plan
-from napari_gpu_denoise.frame_flow import FrameFlow
-from napari_gpu_denoise.frame_notes import FrameNote
-from napari_gpu_denoise.frame_sizes import frames_at_once
+from napari_gpu_denoise.filters.search.variants import Variant
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.tiles import Span, Tile
+from napari_gpu_denoise.run.frame_flow import FrameFlow
+from napari_gpu_denoise.run.frame_notes import FrameNote
+from napari_gpu_denoise.run.frame_sizes import frames_at_once
+from napari_gpu_denoise.run.tiles import Span, Tile
 from scenes import scene
 
 SIGMA = 20.0
@@ -62,7 +61,8 @@ def device_times(settings, frames: np.ndarray, device, variants=None) -> tuple[d
     held = session(device)
     arena = Arena(held)
     tile = Tile(0, *(Span.whole(n) for n in (len(frames), 1, *frames.shape[1:])))
-    batch = frames_at_once(settings, device, tile, device.memory // 2)
+    plan = settings.plan(arena, variants)
+    batch = frames_at_once(plan, device, tile, device.memory // 2)
 
     def read(t: int, host: np.ndarray) -> list[FrameNote]:
         count = min(host.shape[1], len(frames) - t)
@@ -70,9 +70,7 @@ def device_times(settings, frames: np.ndarray, device, variants=None) -> tuple[d
         return [FrameNote(np.array([SIGMA]))] * count
 
     for _ in range(2):
-        flow = FrameFlow(held, arena, settings, tile, batch, profiling=True)
-        if variants is not None:
-            flow.plan = Plan(settings, arena, variants)
+        flow = FrameFlow(held, arena, settings, tile, batch, profiling=True, plan=plan)
         for _ in flow.run(read, lambda t, values: None, stop=len(frames)):
             pass
         flow.drain()

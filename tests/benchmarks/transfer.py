@@ -14,35 +14,35 @@ import argparse
 import statistics
 import time
 from collections import defaultdict
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from napari_gpu_denoise.axes import Levels, arrange
-from napari_gpu_denoise.bands import in_bands
-from napari_gpu_denoise.filters.settings import Settings, setting
+from napari_gpu_denoise.image.axes import arrange
+from napari_gpu_denoise.image.bands import in_bands
+from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors, release_memory
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.pipeline import Pipeline
-from napari_gpu_denoise.run import denoise
-from napari_gpu_denoise.sigma import FrameSigma
-from napari_gpu_denoise.tile_sizes import tile_pixels, tile_yield
-from napari_gpu_denoise.tiles import Reach, Tile, split
+from napari_gpu_denoise.run.denoise import denoise
+from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.frame_sigma import FrameSigma
+from napari_gpu_denoise.run.plan import TilePlan
+from napari_gpu_denoise.run.settings import setting
+from napari_gpu_denoise.run.tile_flow import TileFlow
+from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.run.work import Work
 
 
 @dataclass(frozen=True)
-class Copy(Settings):
+class Copy(Filter):
     """A filter that changes nothing."""
 
     name: ClassVar[str] = "copy"
     title: ClassVar[str] = "Copy"
     summary: ClassVar[str] = "Copies what it is given"
-    joint: ClassVar[str] = ""
-    smallest: ClassVar[int] = 1
-    reach: ClassVar[Reach] = Reach()
-    bytes_per_pixel: ClassVar[float] = 0.0
 
     passes: int = setting(1, "How often it is copied", bounds=(1, 10_000))
 
@@ -56,7 +56,7 @@ class Copy(Settings):
         return CopyPlan(self.passes)
 
 
-class CopyPlan:
+class CopyPlan(TilePlan):
     """Runs it."""
 
     def __init__(self, passes: int):
@@ -99,21 +99,19 @@ def device_times(stack, settings: Copy, dtype, device: Device) -> dict[str, floa
     """Return device times by name, in seconds, and the number of tiles."""
     chosen = session(device)
     out = np.empty(stack.shape, dtype)
-    source, target = arrange(stack, ".YX"), arrange(out, ".YX")
-    sigma = FrameSigma.of(1.0, stack.shape, ".YX")
-    pixels = tile_pixels(settings, device, stack.size)
-    tiles = split(source.shape, settings.reach, pixels, max_yield=tile_yield(settings, device))
+    levels, sigma = Levels.of(stack), FrameSigma.of(1.0, stack.shape, ".YX")
+    work = Work(settings, arrange(stack, ".YX"), arrange(out, ".YX"), levels, sigma, chosen)
     sums: dict[str, float] = defaultdict(float)
     with device_errors(chosen), borrow(chosen) as arena:
-        pipeline = Pipeline(chosen, arena, settings, profiling=True)
-        for _ in pipeline.run(tiles, source, target, Levels.of(stack), sigma):
-            pass
-        pipeline.drain()
-        for name, event in pipeline.events:
+        flow = TileFlow(work, arena, profiling=True)
+        with closing(flow):
+            for _ in flow.run():
+                pass
+        for name, event in flow.events:
             sums[name] += (event.profile.end - event.profile.start) * 1e-9
         arena.trim()
         sums["memory"] = arena.nbytes
-    sums["tiles"] = len(tiles)
+    sums["tiles"] = len(flow.tiles)
     return sums
 
 

@@ -10,18 +10,19 @@ from itertools import product
 import numpy as np
 import pytest
 
-from napari_gpu_denoise.filters.group_filter import GroupFilter, Noisy, Pixels
-from napari_gpu_denoise.filters.group_settings import (
+from napari_gpu_denoise.filters.bm3d.group_filter import Found, GroupFilter
+from napari_gpu_denoise.filters.bm3d.group_settings import (
     PATCH,
     GroupSettings,
     GroupVariant,
     slab_shape,
 )
-from napari_gpu_denoise.filters.patch_search import SearchSettings
-from napari_gpu_denoise.filters.patches import offset_table
+from napari_gpu_denoise.filters.pixels import Noisy, Pixels
+from napari_gpu_denoise.filters.search.patches import offset_table
+from napari_gpu_denoise.filters.search.variants import SearchSettings
 from napari_gpu_denoise.opencl import program
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.tiles import Span, Tile
+from napari_gpu_denoise.run.tiles import Span, Tile
 from reference import bm3d as reference
 from reference.block_matching import reference_positions
 from scenes import scene
@@ -128,7 +129,8 @@ class Run:
 
         one = GroupFilter(given, arena, variant)
         self.scale, self.units = one._scale, one._units
-        found = one.find(queue, tile, Pixels(sent(images.searched), tile))
+        image = Pixels(sent(images.searched), tile)
+        found = Found(one.search.enqueue(queue, one.searched(tile, tile), image.buffer), image)
         found = dataclasses.replace(found, levels=sent(np.full(frames, SEARCHED_SIGMA)))
         noisy = Noisy(
             Pixels(sent(images.noisy), tile),
@@ -208,7 +210,7 @@ def slow(given: GroupSettings) -> reference.Pass:
     return reference.Pass(
         **{"step": search.step, "window": search.window, "neighbours": search.neighbours},
         **{"transform": given.transform, "stack": given.stack, "similar": given.similar},
-        **{"threshold": given.threshold, "wiener": given.threshold, "kaiser": given.kaiser},
+        **{"threshold": given.threshold, "wiener_sigma": given.threshold, "kaiser": given.kaiser},
         shared_noise=given.shared_noise,
     )
 

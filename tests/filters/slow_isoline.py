@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from napari_gpu_denoise.filters.isoline import Isoline
+from napari_gpu_denoise.filters.isoline.filter import Isoline
 from reference import isoline as literal
 from reference import isoline_aside as aside
 from reference import isoline_soft as soft
@@ -23,7 +23,7 @@ def slow(image: np.ndarray, settings: Isoline, sigma=1.0) -> np.ndarray:
         sigma = sigma[:, None, None]
     sigma = np.broadcast_to(sigma, image.shape)
     # Planes are fitted to what lies around the image too, and it has pilots of its own.
-    around = settings.staircase + settings.pixels if settings.staircase else 0
+    around = settings.staircase + settings.max_length if settings.staircase else 0
     margins = [(0, 0)] * (image.ndim - 2) + [(around, around)] * 2
     image, sigma = (np.pad(a, margins, mode="reflect") for a in (image, sigma))
     if image.ndim == 2:
@@ -43,7 +43,11 @@ def _looks(settings: Isoline) -> float | None:
 def _one(image: np.ndarray, settings: Isoline) -> np.ndarray:
     """Return what the literal filters make of one image."""
     looks = _looks(settings)
-    lines = {"length": settings.length, "pixels": settings.pixels, "t_max": settings.t_max}
+    lines = {
+        "length": settings.segment_length,
+        "pixels": settings.max_length,
+        "t_max": settings.t_max,
+    }
     lines["looks"] = looks
     if settings.method == "pi-ld":
         return literal.pi_ld(image, **lines, deviation=settings.deviation)
@@ -52,14 +56,18 @@ def _one(image: np.ndarray, settings: Isoline) -> np.ndarray:
         return along
     # The slow hybrid filter knows thin isolines alone.
     thin = literal.pi_pd_hybrid(image, **lines, t2_max=settings.t2_max)
-    edges, *_ = literal.edge_tests(image, settings.length, settings.t2_max, looks)
+    edges, *_ = literal.edge_tests(image, settings.segment_length, settings.t2_max, looks)
     return np.where(literal.classes(edges) == literal.ISOLINE, along, thin)
 
 
 def _joint(planes: np.ndarray, sigmas: np.ndarray, settings: Isoline) -> np.ndarray:
     """Return channels averaged along the isolines of their guide."""
     guide, noise, looks = soft.guide_of(planes, sigmas, settings)
-    lines = {"length": settings.length, "pixels": settings.pixels, "t_max": settings.t_max}
+    lines = {
+        "length": settings.segment_length,
+        "pixels": settings.max_length,
+        "t_max": settings.t_max,
+    }
     lines["looks"] = looks
     lines |= (
         {"deviation": settings.deviation}

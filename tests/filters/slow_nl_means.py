@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.axes import Levels, arrange
-from napari_gpu_denoise.filters.nl_means import NLMeans
+from flows import filtered
+from napari_gpu_denoise.filters.nl_means.filter import NLMeans
 from napari_gpu_denoise.opencl.program import Session, session
-from napari_gpu_denoise.prepare import settings_for
-from napari_gpu_denoise.sigma import FrameSigma
-from napari_gpu_denoise.video import execute_any
 from reference import nl_means as reference
 
 # What the filter looks at when it chooses its kernels: a vector of references at once; distances
@@ -67,15 +64,8 @@ def on(profile: str, device) -> Session:
 
 def fast(image, settings: NLMeans, sigma, profile: str, device, axes: str = "YX") -> np.ndarray:
     """Filter a float32 image by the kernels of a profile; sigma as `FrameSigma.of` takes it."""
-    out = np.empty_like(image)
-    applied = settings_for(settings, axes, image.shape)
-    source, target = (arrange(a, axes, applied.joint) for a in (image, out))
-    spread = FrameSigma.of(sigma, image.shape, axes, applied.joint)
-    for _ in execute_any(
-        source, target, Levels.of(image, True), applied, spread, on(profile, device)
-    ):
-        pass
-    return out
+    applied = settings.for_array(axes, image.shape)
+    return filtered(image, applied, on(profile, device), sigma, axes)
 
 
 def slow(image, settings: NLMeans, sigma) -> np.ndarray:

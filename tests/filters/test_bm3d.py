@@ -9,13 +9,9 @@ import pytest
 
 import napari_gpu_denoise as gd
 from filters.one_pass import Plain
-from napari_gpu_denoise.axes import Levels, arrange
-from napari_gpu_denoise.filters.bm3d import BM3D
+from flows import run_work, work_of
+from napari_gpu_denoise.filters.bm3d.filter import BM3D
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.pipeline import Pipeline
-from napari_gpu_denoise.prepare import settings_for
-from napari_gpu_denoise.sigma import FrameSigma
-from napari_gpu_denoise.tiles import split
 from reference.bm3d import bm3d as slow
 from reference.bm3d_channels import bm3d_channels
 from scenes import noisy, scene
@@ -63,7 +59,7 @@ def test_profiles_are_those_of_the_reference(device, profile, stages):
         {"neighbours_basic": 1, "neighbours_final": 1, "step_basic": 8, "step_final": 8},
         {"window_basic": 1, "window_final": 1, "kaiser": 0.0},
         {"shared_noise": False},
-        {"wiener": 0.5, "kaiser": 3.0},
+        {"wiener_sigma": 0.5, "kaiser": 3.0},
     ],
     ids=str,
 )
@@ -172,18 +168,13 @@ def as_a_gpu(device, image, settings, sigma, axes="YX", pixels=10**6):
     """Filter in tiles of some pixels with the kernels that a GPU would be given."""
     gpu = dataclasses.replace(device, float_lanes=1, local_memory=1 << 15, max_group=256)
     session = Plain.of(gpu)
-    settings = settings_for(settings, axes, image.shape)
-    out = np.empty_like(image)
-    source, target = (arrange(a, axes, settings.joint) for a in (image, out))
-    tiles = split(source.shape, settings.reach, pixels, channels=source.joined)
-    pipeline = Pipeline(session, Arena(session), settings)
-    spread = FrameSigma.of(sigma, image.shape, axes, settings.joint)
-    done = list(pipeline.run(tiles, source, target, Levels.of(image), spread))
-    pipeline.drain()
+    settings, out = settings.for_array(axes, image.shape), np.empty_like(image)
+    work = work_of(image, out, settings, session, sigma, axes)
+    _, total = run_work(work, pixels, arena=Arena(session))
     used = {key[0] for key in session.programs}
     assert "bm3d/shrink_shared" in used
     assert not {"bm3d/shrink_lanes", "search/search_lanes"} & used
-    return out, len(done)
+    return out, total
 
 
 @pytest.mark.parametrize(

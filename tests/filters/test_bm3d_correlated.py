@@ -11,22 +11,17 @@ from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from filters.one_pass import SIGMA, Images, Plain, Run, compare, lanes, settings, shared, slow
-from napari_gpu_denoise.axes import Levels, arrange
+from flows import run_work, work_of
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.bm3d import BM3D
-from napari_gpu_denoise.filters.correlated_bm3d import CorrelatedBM3D
-from napari_gpu_denoise.filters.group_settings import STACK_TRANSFORMS, TRANSFORMS
-from napari_gpu_denoise.filters.patch_noise import (
+from napari_gpu_denoise.filters.bm3d.filter import BM3D, CorrelatedBM3D
+from napari_gpu_denoise.filters.bm3d.group_settings import STACK_TRANSFORMS, TRANSFORMS
+from napari_gpu_denoise.filters.bm3d.patch_noise import (
     correlations,
     covariances,
     extended_autocorrelation,
 )
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, Rician
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.pipeline import Pipeline
-from napari_gpu_denoise.prepare import settings_for
-from napari_gpu_denoise.sigma import FrameSigma
-from napari_gpu_denoise.tiles import split
 from reference import bm3d_correlated as reference
 from scenes import cut, noisy, psnr, scene
 
@@ -201,8 +196,13 @@ def test_images_are_those_of_the_reference(device, changes, given):
     chosen = BM3D(**{**SMALL, "step_basic": 4, "step_final": 4, **changes})
     filter = chosen.for_noise((Correlated(SIGMA, given),))
     out = gd.denoise(image, filter, SIGMA, device=device).image
-    settled = replace(filter.settings, channels="separate")
+    settled = replace(white(filter), channels="separate")
     agree(out, reference.bm3d_correlated(image[None], [SIGMA], [given], settled)[0])
+
+
+def white(filter: BM3D) -> BM3D:
+    """Return the same settings without a spectrum."""
+    return BM3D(**filter.as_dict())
 
 
 SIGMAS = (12.4, 20.37, 31.1)
@@ -233,7 +233,7 @@ def test_channels_with_a_spectrum_each(device, changes):
     image = colours()
     filter = BM3D(**SMALL, **changes).for_noise(models())
     out = gd.denoise(image, filter, SIGMAS, axes="CYX", device=device).image
-    expected = reference.bm3d_correlated(image, SIGMAS, TABLES, filter.settings)
+    expected = reference.bm3d_correlated(image, SIGMAS, TABLES, white(filter))
     for one, told, sigma in zip(out, expected, SIGMAS, strict=True):
         agree(one, told, sigma)
     last = np.moveaxis(image, 0, -1)
@@ -281,17 +281,11 @@ def test_kernels_of_a_gpu(device):
     gpu = replace(device, float_lanes=1, local_memory=1 << 15, max_group=256)
     session, image = Plain.of(gpu), colours()
     chosen = BM3D(**SMALL, channels="opponent").for_noise(models())
-    chosen = settings_for(chosen, "CYX", image.shape)
-    out = np.empty_like(image)
-    source, target = (arrange(a, "CYX", chosen.joint) for a in (image, out))
-    tiles = split(source.shape, chosen.reach, 10**6, channels=source.joined)
-    pipeline = Pipeline(session, Arena(session), chosen)
-    spread = FrameSigma.of(np.reshape(SIGMAS, (3, 1, 1)), image.shape, "CYX", chosen.joint)
-    for _ in pipeline.run(tiles, source, target, Levels.of(image), spread):
-        pass
-    pipeline.drain()
+    chosen, out = chosen.for_array("CYX", image.shape), np.empty_like(image)
+    work = work_of(image, out, chosen, session, np.reshape(SIGMAS, (3, 1, 1)), "CYX")
+    run_work(work, 10**6, arena=Arena(session))
     assert "bm3d/shrink_shared" in {key[0] for key in session.programs}
-    expected = reference.bm3d_correlated(image, SIGMAS, TABLES, chosen.settings)
+    expected = reference.bm3d_correlated(image, SIGMAS, TABLES, white(chosen))
     for one, told, sigma in zip(out, expected, SIGMAS, strict=True):
         agree(one, told, sigma)
 

@@ -8,7 +8,7 @@ import pytest
 import napari_gpu_denoise as gd
 from filters.test_bm3d import SIGMA, agree, grey
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.bm3d import BM3D
+from napari_gpu_denoise.filters.bm3d.filter import BM3D
 from reference.bm3d import bm3d as slow
 from reference.bm3d_channels import bm3d_channels
 from scenes import psnr, scene

@@ -8,16 +8,16 @@ import math
 import numpy as np
 import pytest
 
-from napari_gpu_denoise.filters.channel_mix import OPPONENT
-from napari_gpu_denoise.filters.frame_links import FrameLinks
-from napari_gpu_denoise.flicker import (
+from napari_gpu_denoise.filters.channels.channel_mix import OPPONENT
+from napari_gpu_denoise.filters.search.frame_links import FrameLinks
+from napari_gpu_denoise.image.flicker import (
     IDENTITY,
     Change,
     block_means,
     block_pixels,
     brightness_change,
 )
-from napari_gpu_denoise.frame_notes import FrameNote
+from napari_gpu_denoise.run.frame_notes import FrameNote
 from scenes import scene
 
 SHAPE = (96, 128)

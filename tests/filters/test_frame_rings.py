@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from napari_gpu_denoise.filters.frame_rings import FrameRings
-from napari_gpu_denoise.filters.group_filter import Pixels
-from napari_gpu_denoise.filters.predictive_search import RingShape
+from napari_gpu_denoise.filters.pixels import Pixels
+from napari_gpu_denoise.filters.vbm3d.frame_rings import FrameRings, ring_buffers
+from napari_gpu_denoise.filters.vbm3d.predictive_search import RingShape
 from napari_gpu_denoise.opencl.memory import borrow
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.tiles import Span, Tile
+from napari_gpu_denoise.run.plan import allocated
+from napari_gpu_denoise.run.tiles import Span, Tile
 
 IMAGES, SUMS, MARGIN = 5, 3, 4
 # What is read begins at row 6 and column 10 of the frames, what is yielded a little later.
@@ -24,7 +25,8 @@ class Rings:
         self.arena, self.queue = arena, arena.session.queue()
         self.tile = Tile(0, Span.whole(1), Span.whole(1), Y, X, channels=2)
         self.shape = RingShape(IMAGES, SUMS, MARGIN, Y.source_size, X.source_size)
-        self.rings = FrameRings(arena, self.shape, self.tile)
+        sizes = ring_buffers(self.shape, 2, ["noisy"], ["basic"], guided=True)
+        self.rings = FrameRings(arena, self.shape, self.tile, allocated(arena, sizes))
 
     def fill(self, buffer, dtype, value) -> None:
         import pyopencl as cl

@@ -10,7 +10,7 @@ import pytest
 import napari_gpu_denoise as gd
 from filters.slow_isoline import slow
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.isoline import Isoline
+from napari_gpu_denoise.filters.isoline.filter import Isoline
 from reference import isoline as literal
 from reference import isoline_soft as reference
 from scenes import noisy, psnr, scene
@@ -45,18 +45,18 @@ def run(image, sigma=SIGMA, **changes) -> np.ndarray:
         {"method": "pi-pd"},
         {"method": "pi-pd", "staircase": 0, "thickness": 1},
         {"staircase": 0},
-        {"staircase": 0, "pixels": 5},
-        {"staircase": 5, "pixels": 5},
+        {"staircase": 0, "max_length": 5},
+        {"staircase": 5, "max_length": 5},
         {"staircase": 9},
         {"staircase": 15},
         {"thickness": 1},
         {"thickness": 3},
         {"thickness": 3, "staircase": 0, "method": "pi-pd"},
-        {"length": 2, "pixels": 2},
-        {"length": 2, "pixels": 37},
-        {"length": 3, "pixels": 9, "staircase": 3},
-        {"length": 7, "pixels": 50},
-        {"length": 10, "pixels": 100, "staircase": 21},
+        {"segment_length": 2, "max_length": 2},
+        {"segment_length": 2, "max_length": 37},
+        {"segment_length": 3, "max_length": 9, "staircase": 3},
+        {"segment_length": 7, "max_length": 50},
+        {"segment_length": 10, "max_length": 100, "staircase": 21},
         {"softness": 0.001},
         {"softness": 3.0, "staircase": 5},
     ],
@@ -71,7 +71,7 @@ def test_every_setting_does_what_it_does_in_the_reference(device, changes):
 def test_noise_that_is_not_what_was_told(device, sigma):
     """What fits too badly is given back: pilots are mixed with the noisy pixels."""
     image = noisy(40, 45, sigma=SIGMA)
-    for changes in ({}, {"staircase": 0, "pixels": 5}):
+    for changes in ({}, {"staircase": 0, "max_length": 5}):
         agree(run(image, sigma, device=device, **changes), slow(image, Isoline(**changes), sigma))
 
 
@@ -105,7 +105,9 @@ def test_pixels_without_noise_stay_and_others_see_them(device):
     assert np.std(out[:, :30] - image[:, :30]) > 0.5 * SIGMA
 
 
-@pytest.mark.parametrize("changes", [{}, {"method": "pi-pd"}, {"length": 3}, {"thickness": 1}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"method": "pi-pd"}, {"segment_length": 3}, {"thickness": 1}]
+)
 def test_what_it_saw_is_what_the_reference_saw(device, changes):
     image = noisy(41, 46, sigma=SIGMA)
     image[:, 25:] += 90
@@ -124,14 +126,14 @@ def test_what_it_saw_is_what_the_reference_saw(device, changes):
     "changes",
     [
         {},
-        {"length": 2, "pixels": 2},
-        {"length": 2, "pixels": 21},
-        {"length": 3, "pixels": 11, "t_max": 5.0},
-        {"length": 7, "pixels": 35, "t_max": 0.2},
-        {"length": 10, "pixels": 20},
+        {"segment_length": 2, "max_length": 2},
+        {"segment_length": 2, "max_length": 21},
+        {"segment_length": 3, "max_length": 11, "t_max": 5.0},
+        {"segment_length": 7, "max_length": 35, "t_max": 0.2},
+        {"segment_length": 10, "max_length": 20},
         {"staircase": 5},
-        {"staircase": 9, "pixels": 15},
-        {"staircase": 15, "pixels": 5},
+        {"staircase": 9, "max_length": 15},
+        {"staircase": 15, "max_length": 5},
     ],
     ids=str,
 )
@@ -238,7 +240,7 @@ def test_sigma_of_each_plane_is_that_of_the_reference(device):
     ("changes", "sentence"),
     [
         ({"staircase": 8}, "staircase=8 has no centre.*odd"),
-        ({"pixels": 4}, "pixels=4 is less than one segment of 5"),
+        ({"max_length": 4}, "max_length=4 is less than one segment of 5"),
         ({"method": "pi-ld", "show": "classes"}, "no classes"),
         ({"method": "pi-pf"}, "pi-pf"),
         ({"choice": "firm"}, "firm"),
@@ -310,7 +312,7 @@ def test_it_gains_more_than_the_paper_and_a_plain_mean(device):
     [
         ({"choice": "hard"}, 0.5),
         ({"staircase": 0}, 0.1),
-        ({"staircase": 0, "pixels": 5}, 0.3),
+        ({"staircase": 0, "max_length": 5}, 0.3),
         ({"softness": 10.0}, 0.3),
     ],
     ids=str,

@@ -7,7 +7,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.filters.isoline_maps import map_steps
+from napari_gpu_denoise.filters.isoline.maps import map_steps
 from reference.isoline import classes, edge_tests, first_segments
 from scenes import noisy
 
@@ -184,7 +184,7 @@ def test_settings_reach_the_filter(device):
     plain = gd.isoline_maps(image, 20, device=device)
     np.testing.assert_array_equal(given.classes, plain.classes)
     np.testing.assert_array_equal(given.directions, plain.directions)
-    other = gd.isoline_maps(image, 20, length=3, device=device)
+    other = gd.isoline_maps(image, 20, segment_length=3, device=device)
     assert np.any(other.directions != plain.directions)
     speckled = gd.isoline_maps(image, criterion="multiplicative", looks=4, device=device)
     assert np.any(speckled.classes != plain.classes)
@@ -197,6 +197,6 @@ def test_it_can_be_cancelled():
     stop.set()
     with pytest.raises(errors.Cancelled):
         gd.isoline_maps(noisy(40, 44), 20, cancel=stop)
-    steps = map_steps(noisy(40, 44), gd.Isoline(), 20)
+    steps = map_steps(noisy(40, 44), gd.Run(gd.Isoline(), 20))
     assert next(steps).total == 2
     steps.close()

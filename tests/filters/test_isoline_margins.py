@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from napari_gpu_denoise.filters.isoline import Isoline
-from napari_gpu_denoise.filters.isoline_margins import SMOOTHED, Margins, Padded
-from napari_gpu_denoise.tiles import Span, Tile
+from napari_gpu_denoise.filters.isoline.filter import Isoline
+from napari_gpu_denoise.filters.isoline.margins import SMOOTHED, Margins, Padded
+from napari_gpu_denoise.run.tiles import Span, Tile
 
 SETTINGS = {
     "weighted": Isoline(),
-    "no planes": Isoline(staircase=0, pixels=5),
+    "no planes": Isoline(staircase=0, max_length=5),
     "speckle": Isoline(criterion="multiplicative"),
     "chosen": Isoline(choice="hard", staircase=9),
-    "searched": Isoline(method="pi-ld", staircase=0, length=3, pixels=12),
+    "searched": Isoline(method="pi-ld", staircase=0, segment_length=3, max_length=12),
 }
 
 
@@ -62,6 +62,6 @@ def test_what_steps_work_on_lies_within_the_padded_image(name, start):
         assert wider == (first - SMOOTHED, count + 2 * SMOOTHED)
         if SETTINGS[name].soft:
             # A line reaches half its length beyond a block, and is thickened by one each side.
-            around = SETTINGS[name].length // 2 + 1
+            around = SETTINGS[name].segment_length // 2 + 1
             assert 2 * wider[0] >= around
             assert 2 * sum(wider) + around <= padded.shape[axis]

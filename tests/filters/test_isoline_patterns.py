@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.isoline_patterns import DIRECTIONS, segment_patterns
+from napari_gpu_denoise.filters.isoline.patterns import DIRECTIONS, segment_patterns
+
+pytestmark = pytest.mark.usefixtures("quickly_built")
+
+pytestmark = pytest.mark.usefixtures("quickly_built")
 
 LENGTHS = [1, 2, 3, 5, 8, 17, 40]
 

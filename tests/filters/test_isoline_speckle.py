@@ -9,11 +9,15 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from filters.slow_isoline import slow
-from napari_gpu_denoise import sigma, stacks
 from napari_gpu_denoise.errors import SigmaError
-from napari_gpu_denoise.filters.isoline import Isoline
+from napari_gpu_denoise.files import one_file
+from napari_gpu_denoise.filters.isoline.filter import Isoline
 from napari_gpu_denoise.noise import estimate
+from napari_gpu_denoise.run import sigma
+from napari_gpu_denoise.run.job import Run
 from scenes import psnr, scene
+
+pytestmark = pytest.mark.usefixtures("quickly_built")
 
 LOOKS = 4.0
 SPECKLE = {"criterion": "multiplicative", "looks": LOOKS}
@@ -37,19 +41,19 @@ def denoised(image, given=None, **options) -> np.ndarray:
     [
         {},
         {"staircase": 0},
-        {"staircase": 0, "pixels": 5, "thickness": 1},
+        {"staircase": 0, "max_length": 5, "thickness": 1},
         {"method": "pi-pd", "thickness": 3},
-        {"staircase": 5, "length": 3},
+        {"staircase": 5, "segment_length": 3},
         {"softness": 1.0},
         {"choice": "hard", "thickness": 1, "staircase": 0},
         {"choice": "hard", "thickness": 3, "staircase": 0, "method": "pi-pd"},
         {"choice": "hard", "staircase": 9},
-        {"method": "pi-ld", "staircase": 0, "pixels": 15},
+        {"method": "pi-ld", "staircase": 0, "max_length": 15},
     ],
     ids=str,
 )
-@pytest.mark.parametrize("looks", [1.0, 4.0, 30.0])
-def test_speckle_is_filtered_as_in_the_reference(device, changes, looks):
+def test_speckle_is_filtered_as_in_the_reference(device, changes):
+    looks = (1.0, 4.0, 30.0)[len(changes) % 3]
     image = speckled(40, 45, looks=looks)
     settings = Isoline(criterion="multiplicative", looks=looks, **changes)
     out = gd.denoise(image, settings, device=device).image
@@ -76,21 +80,19 @@ CHANGES = [
     {"channels": "joint", "guide": 2, "staircase": 0},
     {"choice": "hard"},
     {"choice": "hard", "staircase": 0},
-    {"method": "pi-ld", "pixels": 10},
+    {"method": "pi-ld", "max_length": 10},
 ]
 
 
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("power", [-600, -30, -3, 1, 10, 40, 664])
-def test_a_constant_factor_multiplies_the_result(device, changes, dtype, power):
-    if dtype == "float32" and abs(power) > 40:
-        pytest.skip("float32 does not reach so far")
+@pytest.mark.parametrize(("dtype", "powers"), [("float32", (-30, 40)), ("float64", (-600, 1, 664))])
+def test_a_constant_factor_multiplies_the_result(device, changes, dtype, powers):
     image = speckled(3, 34, 39).astype(dtype)
     options = {"axes": "CYX", "device": device, **changes}
     expected = denoised(image, **options)
-    out = denoised(image * 2.0**power, **options)
-    np.testing.assert_allclose(out / 2.0**power, expected, rtol=0, atol=2e-3)
+    for power in powers:
+        out = denoised(image * 2.0**power, **options)
+        np.testing.assert_allclose(out / 2.0**power, expected, rtol=0, atol=2e-3)
 
 
 def test_any_factor_will_do(device):
@@ -123,7 +125,7 @@ def test_large_whole_numbers_of_either_sign(device, changes):
 
 
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
-@pytest.mark.parametrize("looks", [0.1, 4.0, 10000.0])
+@pytest.mark.parametrize("looks", [0.1, 10000.0])
 def test_zeros_and_negative_values_give_finite_results(device, changes, looks):
     image = speckled(3, 34, 39)
     image[:, :, 10:20] = 0
@@ -179,8 +181,8 @@ def test_the_record_says_what_the_noise_was(device):
         assert record.settings["criterion"] == "multiplicative"
         assert record.settings["looks"] == LOOKS
         assert record.as_dict()["sigma"] == []
-    assert Isoline(criterion="multiplicative", looks=2.5).own_noise.endswith("2.5 looks")
-    assert Isoline(looks=2.5).own_noise is None
+    assert Isoline(criterion="multiplicative", looks=2.5).sigma_unused.endswith("2.5 looks")
+    assert Isoline(looks=2.5).sigma_unused == ""
 
 
 def test_nothing_is_estimated(device, monkeypatch, tmp_path):
@@ -205,14 +207,14 @@ def test_nothing_is_estimated(device, monkeypatch, tmp_path):
     streamed = list(gd.stream(settings, iter(image), device=device))
     np.testing.assert_array_equal(streamed, expected)
 
-    monkeypatch.setattr(stacks, "STREAMED_BYTES", 0)
+    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
     source, target = tmp_path / "in.tif", tmp_path / "out.tif"
     tifffile.imwrite(source, image, metadata={"axes": "TYX"}, imagej=True)
-    given = {"axes": "TYX", "dtype": None, "nonfinite": "raise", "device": device}
-    given |= {"memory_limit": None, "overwrite": False, "cancel": None}
     progress = []
-    _, record, _ = stacks.denoise_stack(
-        *(source, target, settings, None), progress=lambda *step: progress.append(step), **given
+    _, record, _ = one_file.denoise_file(
+        *(source, target, Run(settings, axes="TYX", device=device)),
+        **{"overwrite": False, "cancel": None},
+        progress=lambda *step: progress.append(step),
     )
     assert progress[-1] == (3, 3)
     np.testing.assert_array_equal(tifffile.imread(target), expected)

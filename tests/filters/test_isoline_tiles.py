@@ -9,15 +9,11 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.axes import Levels, arrange
-from napari_gpu_denoise.filters.isoline import Isoline
-from napari_gpu_denoise.opencl.memory import borrow
+from flows import run_work, work_of
+from napari_gpu_denoise.filters.isoline.filter import Isoline
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.pipeline import Pipeline
-from napari_gpu_denoise.sigma import FrameSigma
-from napari_gpu_denoise.tile_sizes import bytes_per_pixel
-from napari_gpu_denoise.tiles import Span, Tile, split_span
-from scenes import noisy
+from napari_gpu_denoise.run.tiles import Span, Tile, split_span
+from scenes import bytes_per_pixel, noisy
 
 SIGMA = 20.37
 PAPER = {"choice": "hard", "thickness": 1, "staircase": 0}
@@ -26,7 +22,6 @@ PAPER = {"choice": "hard", "thickness": 1, "staircase": 0}
 def cut(image, settings: Isoline, sigma, device, size: int) -> np.ndarray:
     """Filter in tiles of less than `size` x `size` pixels, of which some begin at odd ones."""
     out = np.empty_like(image)
-    source, target = (arrange(a, "YX") for a in (image, out))
     reach, frames = settings.reach, [Span.whole(1), Span.whole(1)]
     rows, columns = (
         list(split_span(Span.whole(n), size, each))
@@ -35,25 +30,21 @@ def cut(image, settings: Isoline, sigma, device, size: int) -> np.ndarray:
     for spans in (rows, columns):
         assert {span.start % 2 for span in spans} == {0, 1}
     tiles = [Tile(0, *frames, *places) for places in product(rows, columns)]
-    chosen, spread = session(device), FrameSigma.of(sigma, image.shape, "YX")
-    with borrow(chosen) as arena:
-        pipeline = Pipeline(chosen, arena, settings)
-        assert list(pipeline.run(tiles, source, target, Levels.of(image), spread))[-1] == len(tiles)
-        pipeline.drain()
+    run_work(work_of(image, out, settings, session(device), sigma), tiles=tiles)
     return out
 
 
 TILED = [
     {},
-    {"pixels": 15, "length": 3, "staircase": 5},
+    {"max_length": 15, "segment_length": 3, "staircase": 5},
     {"staircase": 0},
     {**PAPER},
-    {"pixels": 5, "choice": "hard", "thickness": 3},
-    {"pixels": 6, "length": 3, "staircase": 3, "method": "pi-ld"},
+    {"max_length": 5, "choice": "hard", "thickness": 3},
+    {"max_length": 6, "segment_length": 3, "staircase": 3, "method": "pi-ld"},
     {"show": "classes"},
     {"show": "directions"},
     {"show": "directions", "choice": "hard"},
-    {"criterion": "multiplicative", "looks": 0.5, "pixels": 5, "staircase": 3},
+    {"criterion": "multiplicative", "looks": 0.5, "max_length": 5, "staircase": 3},
 ]
 
 
@@ -73,7 +64,7 @@ def test_tiles_that_begin_anywhere_are_parts_of_the_whole(device, changes, is_ma
 
 
 def test_the_smallest_memory_and_chunks_give_the_whole(device):
-    settings, image = Isoline(pixels=5, staircase=3), noisy(151, 153, sigma=SIGMA)
+    settings, image = Isoline(max_length=5, staircase=3), noisy(151, 153, sigma=SIGMA)
     whole = gd.denoise(image, settings, SIGMA, device=device).image
     totals = []
     limit = int(4100 * bytes_per_pixel(settings, False))

@@ -11,13 +11,13 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SaturationWarning, SettingsError
-from napari_gpu_denoise.filters.nl_means import NLMeans, Plan
-from napari_gpu_denoise.filters.patch_search import SearchSettings, Variant, fitting_variants
-from napari_gpu_denoise.filters.patches import offset_table
+from napari_gpu_denoise.filters.nl_means.filter import NLMeans
+from napari_gpu_denoise.filters.search.patches import offset_table
+from napari_gpu_denoise.filters.search.variants import SearchSettings, Variant, fitting_variants
 from napari_gpu_denoise.opencl.memory import borrow
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.pipeline import TileSigma
-from napari_gpu_denoise.tiles import Span, Tile
+from napari_gpu_denoise.run.plan import TileSigma
+from napari_gpu_denoise.run.tiles import Span, Tile
 from reference import nl_means as reference
 from scenes import noisy, scene
 
@@ -63,7 +63,8 @@ class Stages:
                 cl.Buffer(chosen.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=array)
                 for array in (volume, np.zeros_like(volume), np.full(len(volume), SIGMA, "f4"))
             )
-            plan = Plan(settings, arena, variant)
+            plan = settings.plan(arena, variant)
+            plan = plan._tiles if settings.over_time else plan
             found = plan.search.enqueue(queue, tile, source)
             frames, rows, columns = len(volume), found.rows.count, found.columns.count
             self.keys = np.empty((frames, rows, settings.neighbours, columns), np.uint32)

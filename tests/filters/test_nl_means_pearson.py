@@ -10,7 +10,7 @@ import napari_gpu_denoise as gd
 from filters.slow_nl_means import cut_off, each_path, each_window, fast, same_however_cut, slow
 from filters.test_nl_means import Stages, variants
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.nl_means import NLMeans
+from napari_gpu_denoise.filters.nl_means.filter import NLMeans
 from reference import nl_means as reference
 from scenes import psnr, scene
 
@@ -194,5 +194,5 @@ def test_without_noise_sigma_is_0(device):
 def test_models_of_noise_are_refused():
     settings = NLMeans(distance="pearson")
     for model in (gd.Gaussian(3.0), gd.Rician(3.0), gd.Speckle(4.0)):
-        with pytest.raises(SettingsError, match=r"told of its noise by sigma alone.*" + model.name):
+        with pytest.raises(SettingsError, match=r"noise level from sigma.*" + model.name):
             settings.for_noise((model,))

@@ -31,9 +31,8 @@ from filters.one_video_pass import (
     tracks,
     windows,
 )
-from napari_gpu_denoise.filters.patch_search import Variant
-from napari_gpu_denoise.filters.predictive_search import RingShape, choose_video_variant
-from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.filters.search.variants import Variant
+from napari_gpu_denoise.filters.vbm3d.predictive_search import RingShape, choose_video_variant
 from reference.video_matching import find_matches
 from scenes import scene
 
@@ -119,7 +118,7 @@ BROKEN = [
     ),
     (
         "kept patches",
-        "search_patches",
+        "patch_columns",
         ("partial[reference][LANE][l]", "partial[reference][LANE + 1][l]"),
         "Invalid|uninitialized|data race",
     ),
@@ -251,10 +250,10 @@ def test_small_frames(plain, device, variant, shape):
         check(plain, search, on(device, variant), shape=shape)
 
 
-def test_the_kernel_of_the_device_as_the_compiler_optimises_it(device):
+def test_the_kernel_of_the_device_as_the_compiler_optimises_it(optimised, device):
     for motion in (True, False):
         search = search_settings(motion=motion)
-        check(session(device), search, choose_video_variant(search, device))
+        check(optimised, search, choose_video_variant(search, device))
 
 
 @pytest.mark.parametrize(("channels", "count", "first"), [(1, 1, 0), (1, 3, 3), (2, 4, 7)])

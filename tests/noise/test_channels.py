@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
-from napari_gpu_denoise.noise.channels import channel_covariance
+from napari_gpu_denoise.noise.correlation.channels import channel_covariance
 
 MIX = np.array([[2, 0, 0], [1, 2, 0], [0, -1, 3.0]])
 
@@ -85,7 +86,7 @@ def test_nonfinite_and_clipped_pixels_are_left_out():
 
 def test_record_and_refusals():
     found = channel_covariance(noise((64, 64)))
-    again = json.loads(json.dumps(found.as_dict()))
+    again = json.loads(json.dumps(asdict(found)))
     assert again["covariance"] == [list(row) for row in found.covariance]
     with pytest.raises(AxesError, match="channels"):
         channel_covariance(np.zeros((20, 20)))

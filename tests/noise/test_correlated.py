@@ -9,9 +9,8 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.noise.models import Correlated
-from napari_gpu_denoise.noise.noise_model import NoiseModel
-from napari_gpu_denoise.noise.spectrum import noise_spectrum
+from napari_gpu_denoise.noise.correlation.spectrum import noise_spectrum
+from napari_gpu_denoise.noise.models import Correlated, NoiseModel
 from scenes import scene
 
 WHITE = np.pad([[1.0]], ((0, 4), (0, 4)))
@@ -32,7 +31,7 @@ def test_a_model_is_plain_numbers_and_comes_back():
 
 def test_there_is_nothing_to_stabilise():
     model, image = Correlated(3.0, TABLE), np.arange(12, dtype=np.uint8).reshape(3, 4)
-    for made in (model.stabilise(image), model.unstabilise(image)):
+    for made in (model.stabilise(image), model.inverse(image)):
         assert made.dtype == np.float32
         np.testing.assert_array_equal(made, image)
     np.testing.assert_array_equal(model.variance([1.0, 200.0]), [9.0, 9.0])
@@ -69,7 +68,7 @@ def test_a_picture_tells_the_model():
     clean = scene(384, 384)
     noise = gaussian_filter(np.random.default_rng(0).normal(size=clean.shape), (0.7, 1.2))
     noise *= 12 / noise.std()
-    model = noise_spectrum(clean + noise).model()
+    model = Correlated.of_spectrum(noise_spectrum(clean + noise))
     assert model.sigma == pytest.approx(12, rel=0.1)
     lag = np.arange(5)
     expected = np.exp(-np.add.outer(lag**2 / 0.7**2, lag**2 / 1.2**2) / 4)
@@ -80,11 +79,11 @@ def test_slopes_raise_its_sigma_less_than_that_of_the_spectrum():
     y, x = np.mgrid[:256, :256]
     noise = gaussian_filter(np.random.default_rng(1).normal(size=x.shape), 1.0)
     spectrum = noise_spectrum(5 * noise / noise.std() + 120 * np.sin(x / 20) * np.cos(y / 30))
-    assert spectrum.sigma > 1.3 * spectrum.model().sigma
-    assert spectrum.model().sigma == pytest.approx(5, rel=0.25)
+    assert spectrum.sigma > 1.3 * Correlated.of_spectrum(spectrum).sigma
+    assert Correlated.of_spectrum(spectrum).sigma == pytest.approx(5, rel=0.25)
 
 
 def test_a_constant_picture_has_none():
-    model = noise_spectrum(np.full((64, 64), 7.0)).model()
+    model = Correlated.of_spectrum(noise_spectrum(np.full((64, 64), 7.0)))
     assert model.sigma == 0
     assert model.white

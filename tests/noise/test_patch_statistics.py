@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.errors import NoDeviceError
-from napari_gpu_denoise.noise import patch_statistics
-from napari_gpu_denoise.noise.patch_statistics import read_statistics
+from napari_gpu_denoise.noise.patches import statistics as patch_statistics
+from napari_gpu_denoise.noise.patches.statistics import read_statistics
 from napari_gpu_denoise.noise.sampling import PlaneStack
 from opencl.simulate import CHECKS
 from reference.patch_statistics import patch_statistics as slow
@@ -107,7 +107,7 @@ import dataclasses, sys
 import numpy as np
 sys.path.insert(0, sys.argv[1])
 from opencl.simulate import simulator, suit_oclgrind
-from napari_gpu_denoise.noise.patch_statistics import read_statistics
+from napari_gpu_denoise.noise.patches.statistics import read_statistics
 from napari_gpu_denoise.noise.sampling import PlaneStack
 suit_oclgrind()
 planes = np.load(sys.argv[2])
@@ -129,7 +129,6 @@ def test_every_access_is_sound(simulator, tmp_path, kind):
         env={k: v for k, v in os.environ.items() if not k.startswith("OCLGRIND_")} | CHECKS,
         capture_output=True,
         text=True,
-        timeout=300,
     )
     assert (done.returncode, done.stderr) == (0, "")
     expected = read_statistics(PlaneStack.held(stack), 60)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import imageio.v3 as imageio
 import numpy as np
 import pytest
 
-from napari_gpu_denoise.errors import ImageError, NonFiniteError
-from napari_gpu_denoise.noise.photon import single_image_noise
-from napari_gpu_denoise.noise.photon_curve import robust_line, weighted_line
+from napari_gpu_denoise.errors import AxesError, NonFiniteError
+from napari_gpu_denoise.noise.photon.curve import robust_line, weighted_line
+from napari_gpu_denoise.noise.photon.single_image import single_image_noise
 from reference.data import REASON, data_folder, pictures
 
 
@@ -73,7 +74,7 @@ def test_the_curve_lies_on_the_line():
     mean, variance = np.array(curve.mean)[used], np.array(curve.variance)[used]
     many = np.array(curve.count)[used] >= 100
     assert variance[many] == pytest.approx(2 * mean[many] + 25, rel=0.2)
-    assert json.loads(json.dumps(found.as_dict()))["curve"]["count"] == list(curve.count)
+    assert json.loads(json.dumps(asdict(found)))["curve"]["count"] == list(curve.count)
 
 
 def test_several_exposures_make_one_curve():
@@ -107,7 +108,7 @@ def test_input_is_not_modified():
 
 
 def test_refusals():
-    with pytest.raises(ImageError, match="planes"):
+    with pytest.raises(AxesError, match="at least two axes"):
         single_image_noise(np.zeros(5))
     with pytest.raises(NonFiniteError):
         single_image_noise(np.full((20, 20), np.nan))

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from napari_gpu_denoise.noise import photon_texture
-from napari_gpu_denoise.noise.photon import single_image_noise
-from napari_gpu_denoise.noise.photon_texture import (
+from napari_gpu_denoise.noise.patches.white import PATCH, frequencies, frequency_order
+from napari_gpu_denoise.noise.photon import texture as photon_texture
+from napari_gpu_denoise.noise.photon.single_image import single_image_noise
+from napari_gpu_denoise.noise.photon.texture import (
     COEFFICIENTS,
     Readings,
     level_variances,
     read_levels,
     texture_spectrum,
 )
-from napari_gpu_denoise.noise.white import PATCH, frequencies, frequency_order
 from reference.data import REASON, data_folder, pictures
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, SettingsError
-from napari_gpu_denoise.noise.piesno import piesno
-from napari_gpu_denoise.noise.rician import koay_factor, rician_noise
+from napari_gpu_denoise.noise.magnitude.piesno import piesno
+from napari_gpu_denoise.noise.magnitude.rician import koay_factor, rician_noise
 from reference.data import REASON, data_folder, pictures
 
 

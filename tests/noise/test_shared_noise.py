@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy.ndimage import convolve1d
 
-from napari_gpu_denoise.noise.autocovariance import autocovariance, power_of_lags
-from napari_gpu_denoise.noise.shared_noise import (
+from napari_gpu_denoise.noise.correlation.autocovariance import autocovariance, power_of_lags
+from napari_gpu_denoise.noise.correlation.shared_noise import (
     Shells,
     shared_noise,
     without_steep_texture,
 )
-from napari_gpu_denoise.noise.white import cosine_transform
+from napari_gpu_denoise.noise.patches.white import cosine_transform
 
 FREQUENCY = np.hypot(*np.indices((8, 8)))
 TEXTURE = np.where(FREQUENCY > 0, 30 * np.exp(-FREQUENCY), 0)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
-from napari_gpu_denoise.errors import ImageError, NonFiniteError
-from napari_gpu_denoise.noise.speckle import speckle_noise
+from napari_gpu_denoise.errors import AxesError, NonFiniteError
+from napari_gpu_denoise.noise.magnitude.speckle import speckle_noise
 from reference.data import REASON, data_folder, pictures
 
 
@@ -79,8 +80,8 @@ def test_the_level_does_not_matter():
 
 def test_record_and_refusal():
     found = speckle_noise(speckled(fields(), 4))
-    assert json.loads(json.dumps(found.as_dict()))["looks"] == found.looks
-    with pytest.raises(ImageError):
+    assert json.loads(json.dumps(asdict(found)))["looks"] == found.looks
+    with pytest.raises(AxesError):
         speckle_noise(np.zeros(5))
 
 

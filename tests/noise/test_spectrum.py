@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import imageio.v3 as imageio
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from scipy.ndimage import convolve1d, gaussian_filter
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
-from napari_gpu_denoise.noise.spectrum import noise_spectrum
+from napari_gpu_denoise.noise.correlation.spectrum import noise_spectrum
+from napari_gpu_denoise.noise.models import Correlated
 from reference.data import REASON, data_folder, pictures
 
 
@@ -80,7 +82,7 @@ def test_weakly_shared_noise_is_correlated(correlation, axes):
             assert found.autocorrelation[1][0] == pytest.approx(correlation, abs=0.1)
             across = correlation if 1 in axes else 0
             assert found.autocorrelation[0][1] == pytest.approx(across, abs=0.1)
-            assert found.model().sigma == pytest.approx(10, rel=0.12)
+            assert Correlated.of_spectrum(found).sigma == pytest.approx(10, rel=0.12)
 
 
 def test_noise_moved_by_a_quarter_of_a_pixel_is_correlated():
@@ -140,7 +142,7 @@ def test_clipped_and_nonfinite_pixels_are_left_out():
 
 def test_record_and_refusals():
     found = noise_spectrum(blurred(1.0))
-    again = json.loads(json.dumps(found.as_dict()))
+    again = json.loads(json.dumps(asdict(found)))
     assert again["autocorrelation"] == [list(row) for row in found.autocorrelation]
     assert "correlated" in found.summary()
     with pytest.raises(ImageError, match="small"):
@@ -200,7 +202,7 @@ def test_weakly_shared_noise_of_photographs():
     ]
     # The others have fine texture everywhere.
     assert sum(not each.white for each in found) >= len(clean) * 2 / 3 - 1
-    error = [each.model().sigma / 15 - 1 for each in found]
+    error = [Correlated.of_spectrum(each).sigma / 15 - 1 for each in found]
     assert abs(np.median(error)) < 0.06
     lag = [each.autocorrelation[0][1] for each in found]
     assert np.median(lag) == pytest.approx(0.2, abs=0.05)

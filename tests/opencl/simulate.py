@@ -20,19 +20,16 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from napari_gpu_denoise.axes import Levels, arrange
+
+from flows import finish, tiled, work_of
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.modelled import curves_of
 from napari_gpu_denoise.noise.models import Correlated, PoissonGaussian, Rician, Speckle
 from napari_gpu_denoise.opencl import source
 from napari_gpu_denoise.opencl.device import devices
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
-from napari_gpu_denoise.pipeline import Pipeline
-from napari_gpu_denoise.prepare import settings_for
-from napari_gpu_denoise.sigma import FrameSigma
-from napari_gpu_denoise.tiles import split
-from napari_gpu_denoise.video import execute_frames, over_time
+from napari_gpu_denoise.run.array_frames import ArrayFrameFlow
+from napari_gpu_denoise.run.stabilisation import Stabilisation
 from scenes import joining, noisy
 
 # Oclgrind's checks for uninitialised values do not know an instruction of optimised code.
@@ -96,9 +93,9 @@ SETTINGS["vbm3d"] = tuple(
     for changes in ({}, {"motion": False, "channels": "joint"})
 )
 # Both choices, all methods and noises; joint channels, with planes of the guide and without.
-_SHORT = {"length": 2, "pixels": 6, "staircase": 3}
+_SHORT = {"segment_length": 2, "max_length": 6, "staircase": 3}
 SETTINGS["isoline"] = (
-    {**_SHORT, "pixels": 2},
+    {**_SHORT, "max_length": 2},
     {**_SHORT, "channels": "joint", "thickness": 1},
     {**_SHORT, "channels": "joint", "staircase": 0, "criterion": "multiplicative", "guide": 1},
     {**_SHORT, "method": "pi-pd", "criterion": "multiplicative"},
@@ -107,7 +104,7 @@ SETTINGS["isoline"] = (
     {**_SHORT, "choice": "hard", "channels": "joint", "staircase": 0},
     {**_SHORT, "choice": "hard", "method": "pi-pd", "criterion": "multiplicative"},
     {**_SHORT, "method": "pi-ld", "deviation": 1},
-    {**_SHORT, "method": "pi-ld", "channels": "joint", "staircase": 0, "pixels": 4},
+    {**_SHORT, "method": "pi-ld", "channels": "joint", "staircase": 0, "max_length": 4},
     {**_SHORT, "channels": "opponent"},
 )
 # The noise of those that are told a model of it: the same for all channels, or one each.
@@ -129,8 +126,9 @@ CASES = {
         (10, "SYX"),
     ),
 }
-# Models of noise, grey levels from no light on, and how many of them are left as they are.
+# Models of noise, grey levels from no light on, and how many of them have another model.
 MODELS = (PoissonGaussian(2.0, 3.0, 10.0), Rician(8.0), Speckle(4.0, least=0.5))
+OTHERS = (MODELS[-1], *MODELS[:-1])
 LEVELS = np.concatenate([[-5.0, 0.0], np.geomspace(0.1, 5000, 130)]).astype(np.float32)
 FIRST = 1
 # What runs leave behind is kept by the identity of their session: no two may have the same.
@@ -138,7 +136,7 @@ SESSIONS: list[Session] = []
 MAPPED = {(0, "YX")}  # cases that are run with a map of sigma as well
 # Shape, and pixels of a tile: images of NL-means are cut in three, all others are filtered whole.
 SHAPES = {
-    "nl_means": {"YX": ((22, 27), 500), "TYX": ((2, 11, 14), 1000), "ZYX": ((2, 11, 14), 1000)},
+    "nl_means": {"YX": ((15, 21), 300), "TYX": ((2, 9, 12), 1000), "ZYX": ((2, 9, 12), 1000)},
     "bm3d": {"YX": ((9, 12), 1000), "TYX": ((2, 8, 9), 1000), "CYX": ((3, 8, 9), 1000)},
     "vbm3d": {"TYX": ((3, 9, 12), 1000), "TCYX": ((2, 2, 8, 9), 1000)},
     # In isolines of 6 pixels images of 3 are mirrored several times.
@@ -157,10 +155,13 @@ def cases(filter_class) -> Iterator[tuple[str, str, object, np.ndarray, str, flo
         settings = joining(filter_class, axes, **SETTINGS[filter_name][number])
         if (filter_name, number) in NOISE:
             settings = settings.for_noise(NOISE[filter_name, number])
-        settings = settings_for(settings, axes, image.shape)
+        settings = settings.for_array(axes, image.shape)
         for profile in PROFILES_OF.get(filter_name, PROFILES):
+            # Its kernels are those of a CPU with one lane: other settings change nothing in that.
+            if profile == "plain" and number:
+                continue
             yield f"{profile} {number} {axes}", profile, settings, image, axes, 20.0
-            if (number, axes) in MAPPED:
+            if (number, axes) in MAPPED and profile != "plain":
                 sigma = np.broadcast_to(np.linspace(0, 30, image.shape[-1]), image.shape[-2:])
                 yield f"{profile} {number} {axes} map", profile, settings, image, axes, sigma
 
@@ -219,22 +220,15 @@ def run_case(case, profile, settings, image, axes, sigma) -> tuple[np.ndarray, s
     session = Session(device, cl.Context([device.handle]))
     SESSIONS.append(session)
     out = np.empty_like(image)
-    given, target = (arrange(a, axes, settings.joint) for a in (image, out))
-    if over_time(settings):
-        spread = FrameSigma.of(sigma, image.shape, axes, settings.joint)
-        steps = execute_frames(given, target, Levels.of(image), settings, spread, session)
-        for _ in steps:
-            pass
+    work = work_of(image, out, settings, session, sigma, axes)
+    if settings.over_time:
+        finish(ArrayFrameFlow(work, Arena(session)).run())
         return out, {key[0] for key in session.programs}
-    pipeline = Pipeline(session, Arena(session), settings)
+    flow = tiled(work, Arena(session), work.source.joined * SHAPES[settings.name][axes][1])
     if profile == "GPU" and settings.name == "isoline":
-        pipeline.plan._alone = False
-    most = given.joined * SHAPES[settings.name][axes][1]
-    tiles = split(given.shape, settings.reach, most, channels=given.joined)
-    spread = FrameSigma.of(sigma, image.shape, axes, settings.joint)
-    for _ in pipeline.run(tiles, given, target, Levels.of(image), spread):
-        pass
-    pipeline.drain()
+        flow.stages.plan._alone = False
+    finish(flow.run())
+    flow.close()
     return out, {key[0] for key in session.programs}
 
 
@@ -260,23 +254,24 @@ def run_one(name: str, which: str, kernels: Path) -> None:
 
 
 def run_noise(folder: Path) -> None:
-    """Change a part of a buffer by every model, there and back."""
+    """Change a part of a buffer by every model, there and back, and the rest by another one."""
     import pyopencl as cl
 
     suit_oclgrind()
     results, kernels = {}, set()
+    numbers = (np.arange(len(LEVELS)) >= FIRST).astype(int)
     for profile in ("CPU", "GPU"):
         device = dataclasses.replace(simulator(), **PROFILES[profile])
         session = Session(device, cl.Context([device.handle]))
         SESSIONS.append(session)
-        for model in MODELS:
+        for other, model in zip(OTHERS, MODELS, strict=True):
             print(f"== {profile} {model.name}", file=sys.stderr, flush=True)
             queue, out = session.queue(), np.empty_like(LEVELS)
             flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
             buffer = cl.Buffer(session.context, flags, hostbuf=LEVELS)
-            curves = curves_of(model, Arena(session))
-            for way in ("stabilise", "unstabilise"):
-                getattr(curves, way)(queue, buffer, FIRST, len(LEVELS) - FIRST)
+            around = Stabilisation((other, model), Arena(session), signed=True, maps=False)
+            for way, change in (("stabilise", around.forward), ("inverse", around.inverse)):
+                change(queue, buffer, numbers, 1)
                 cl.enqueue_copy(queue, out, buffer)
                 results[f"{profile} {model.name} {way}"] = out.copy()
         kernels |= {key[0] for key in session.programs}

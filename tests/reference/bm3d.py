@@ -25,7 +25,7 @@ LEAST_VARIANCE = 1e-3  # convention: overlapping patches leave at least so much 
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass needs to know: of `threshold` and `wiener` a pass uses one."""
+    """What one pass needs to know: of `threshold` and `wiener_sigma` a pass uses one."""
 
     step: int = 3
     window: int = 39
@@ -35,7 +35,7 @@ class Pass:
     similar: float = 6.25
     threshold: float = 2.7
     kaiser: float = 2.0
-    wiener: float = 1.0
+    wiener_sigma: float = 1.0
     shared_noise: bool = False
 
     @classmethod
@@ -43,7 +43,9 @@ class Pass:
         """Return the pass ``"basic"`` or ``"final"`` of settings with the attributes of BM3D."""
         names = ("step", "window", "neighbours", "transform", "stack", "similar")
         chosen = {name: getattr(settings, f"{name}_{stage}") for name in names}
-        chosen |= {name: getattr(settings, name) for name in ("threshold", "wiener", "kaiser")}
+        chosen |= {
+            name: getattr(settings, name) for name in ("threshold", "wiener_sigma", "kaiser")
+        }
         return cls(**chosen, shared_noise=settings.shared_noise and chosen["stack"] == "haar")
 
     @classmethod
@@ -196,7 +198,7 @@ def filter_group(
     if guide is None:
         removed, weight = shrink_hard(spectrum, settings.threshold, variance)
     else:
-        removed, weight = shrink_wiener(spectrum, guide, settings.wiener**2, variance)
+        removed, weight = shrink_wiener(spectrum, guide, settings.wiener_sigma**2, variance)
     return Group((y, x), matches, level, sigma, spectrum, guide, removed, weight, variance)
 
 

@@ -107,7 +107,7 @@ def filter_group(
     if guide is None:
         removed, weight = shrink_hard(spectrum, settings.threshold, variance)
     else:
-        removed, weight = shrink_wiener(spectrum, guide, settings.wiener**2, variance)
+        removed, weight = shrink_wiener(spectrum, guide, settings.wiener_sigma**2, variance)
     # Convention: weights are relative to that of a group which keeps a mean alone.
     mean = max(shared(table, settings.transform, 0, 0)[0, 0], LEAST_MEAN)
     return Group(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from napari_gpu_denoise.filters.isoline_patterns import DIRECTIONS, segment_patterns
+from napari_gpu_denoise.filters.isoline.patterns import DIRECTIONS, segment_patterns
 from reference import isoline as reference
 
 

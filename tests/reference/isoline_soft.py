@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import polygamma
 
-from napari_gpu_denoise.filters.isoline_patterns import segment_patterns
+from napari_gpu_denoise.filters.isoline.patterns import segment_patterns
 from reference.bm3d_channels import OPPONENT, mix, mix_sigmas
 
 LOW_SLOPE, EDGE, ISOLINE = 0, 1, 2
@@ -85,7 +85,7 @@ def opponent_colours(planes: np.ndarray, sigma, settings) -> np.ndarray:
     sigma = np.full(3, sigma) if sigma.ndim == 0 else sigma
     given = sigma[:, None, None] if sigma.ndim == 1 else np.broadcast_to(sigma, planes.shape)
     sigmas = np.broadcast_to(mix_sigmas(OPPONENT, given), planes.shape)
-    steps = (settings.pixels // settings.length - 1) // 2
+    steps = (settings.max_length // settings.segment_length - 1) // 2
     padded, reach = wider(planes, settings)
     padded_sigmas, _ = wider(sigmas, settings)
     luminance, made = None, []
@@ -97,15 +97,15 @@ def opponent_colours(planes: np.ndarray, sigma, settings) -> np.ndarray:
             fitted = regress(plane, pilot, noise, settings.staircase, luminance)
             luminance = luminance or (pilot, noise)
         directions, _ = best_lines(smooth, settings)
-        made.append(extend(fitted, directions, noise, settings.length, steps))
+        made.append(extend(fitted, directions, noise, settings.segment_length, steps))
     ny, nx = planes.shape[1:]
     return mix(OPPONENT.T, np.array(made)[:, reach : reach + ny, reach : reach + nx])
 
 
 def wider(planes: np.ndarray, settings) -> tuple[np.ndarray, int]:
     """Return images with all that is looked at around them, in whole blocks, and how much."""
-    steps = (settings.pixels // settings.length - 1) // 2
-    reach = (steps + 1) * settings.length + settings.staircase // 2 + 10
+    steps = (settings.max_length // settings.segment_length - 1) // 2
+    reach = (steps + 1) * settings.segment_length + settings.staircase // 2 + 10
     reach += reach % 2
     # An odd length gets one pixel more.
     around = [(reach, reach + n % 2) for n in planes.shape[1:]]
@@ -120,7 +120,7 @@ def maps(image: np.ndarray, sigma, settings) -> Maps:
     sigma = np.asarray(sigma, dtype=np.float64)
     sigmas = np.broadcast_to(sigma[:, None, None] if sigma.ndim == 1 else sigma, planes.shape)
 
-    steps = (settings.pixels // settings.length - 1) // 2
+    steps = (settings.max_length // settings.segment_length - 1) // 2
     planes, reach = wider(planes, settings)
     sigmas, _ = wider(sigmas, settings)
 
@@ -140,7 +140,7 @@ def maps(image: np.ndarray, sigma, settings) -> Maps:
     for levels, noise in zip(regressed, sigmas, strict=True):
         if looks is not None:
             noise = settings.looks**-0.5 * np.abs(levels)
-        extended.append(extend(levels, directions, noise, settings.length, steps))
+        extended.append(extend(levels, directions, noise, settings.segment_length, steps))
 
     def image_of(values: np.ndarray) -> np.ndarray:
         return values[..., reach : reach + ny, reach : reach + nx]
@@ -208,7 +208,7 @@ def line_weights(axis: int, length: int, thickness: int = 1) -> np.ndarray:
 
 def candidate_weights(settings) -> list[np.ndarray]:
     """Return the weights of all that a pixel may be replaced by: lines, and a window."""
-    candidates = [line_weights(d, settings.length, settings.thickness) for d in range(AXES)]
+    candidates = [line_weights(d, settings.segment_length, settings.thickness) for d in range(AXES)]
     if settings.method == "hybrid":
         candidates.append(window_weights())
     return candidates

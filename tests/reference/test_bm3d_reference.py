@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import scenes
-from napari_gpu_denoise.filters.bm3d import BM3D
+from napari_gpu_denoise.filters.bm3d.filter import BM3D
 from reference import bm3d as reference
 from reference import bm3d_channels as channels
 from reference.block_matching import find_matches, reference_positions
@@ -313,7 +313,7 @@ def test_passes_of_settings():
         stack_final="hadamard",
         similar_final=2.0,
         threshold=2.5,
-        wiener=0.75,
+        wiener_sigma=0.75,
         kaiser=1.5,
         prefilter_threshold=1.25,
     )

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from napari_gpu_denoise.filters.isoline_patterns import segment_patterns
+from napari_gpu_denoise.filters.isoline.patterns import segment_patterns
 from reference import isoline as reference
 
 FILTERS = {

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from napari_gpu_denoise.filters.isoline import Isoline
-from napari_gpu_denoise.filters.isoline_patterns import segment_patterns
+from napari_gpu_denoise.filters.isoline.filter import Isoline
+from napari_gpu_denoise.filters.isoline.patterns import segment_patterns
 from reference import isoline_soft as reference
 from scenes import noisy, scene
 
@@ -89,7 +89,7 @@ def test_residuals_by_hand():
     """
     image = np.zeros((20, 20))
     image[10, 10] = 12
-    settings = Isoline(length=2, pixels=2, thickness=1)
+    settings = Isoline(segment_length=2, max_length=2, thickness=1)
     found = reference.block_residuals(image, np.full(image.shape, 2.0), settings)
     assert found.shape == (17, 10, 10)
     assert found[0, 5, 5] == pytest.approx((144 + 16) / 16)
@@ -289,7 +289,7 @@ def test_a_constant_image_is_unchanged():
 @pytest.mark.parametrize("changes", [{}, {"staircase": 0}, {"thickness": 3}, {"method": "pi-pd"}])
 def test_mirrored_images_have_mirrored_results(changes):
     """Without extension: an isoline that meets a line across has no best sense to go on in."""
-    image, settings = noisy(26, 32), Isoline(pixels=5, **changes)
+    image, settings = noisy(26, 32), Isoline(max_length=5, **changes)
     result = reference.isoline_soft(image, 20.0, settings)
     for mirror in (np.fliplr, np.flipud):
         turned = reference.isoline_soft(mirror(image), 20.0, settings)
@@ -298,7 +298,7 @@ def test_mirrored_images_have_mirrored_results(changes):
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
 def test_turned_images_have_turned_results(turns):
-    image, settings = noisy(26, 32), replace(PLAIN, pixels=5)
+    image, settings = noisy(26, 32), replace(PLAIN, max_length=5)
     result = reference.isoline_soft(image, 20.0, settings)
     turned = reference.isoline_soft(np.rot90(image, turns), 20.0, settings)
     np.testing.assert_allclose(turned, np.rot90(result, turns), rtol=1e-10)
@@ -341,8 +341,8 @@ def test_channels_that_are_alike_are_as_one():
     one = reference.isoline_soft(image, 20.0, SETTINGS)
     np.testing.assert_allclose(both, [one, one], rtol=1e-12)
     luminance = reference.isoline_soft(np.stack([image, image]), 20.0, SETTINGS)
-    less = reference.isoline_soft(image, 20.0 / math.sqrt(2), replace(SETTINGS, pixels=5))
-    short = reference.isoline_soft(np.stack([image, image]), 20.0, replace(SETTINGS, pixels=5))
+    less = reference.isoline_soft(image, 20.0 / math.sqrt(2), replace(SETTINGS, max_length=5))
+    short = reference.isoline_soft(np.stack([image, image]), 20.0, replace(SETTINGS, max_length=5))
     np.testing.assert_allclose(short, [less, less], rtol=1e-10)
     assert not np.allclose(luminance, short)
 

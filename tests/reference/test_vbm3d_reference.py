@@ -39,7 +39,7 @@ class Settings:
     still_basic: float = 0.2
     still_final: float = 0.1
     threshold: float = 2.7
-    wiener: float = 1.0
+    wiener_sigma: float = 1.0
     kaiser: float = 2.0
     shared_noise: bool = True
     stages: str = "both"
@@ -144,7 +144,7 @@ def test_guide_is_taken_from_the_basic_estimate():
     def links(r, t):
         return Link(1.5, 3.0) if r != t else Link()
 
-    settings = replace(ALL, wiener=0.8, transform="dct")
+    settings = replace(ALL, wiener_sigma=0.8, transform="dct")
     options = {"links": links, "positions": [(1, 0, 0)]}
     (group,) = reference.filter_groups(noisy, basic, [10.0, 10.0], settings, basic, **options)
     assert places(group.matches) == [(1, 0, 0), (0, 0, 0)]
@@ -275,7 +275,7 @@ def test_passes_of_settings():
         },
         **{
             "threshold": 2.5,
-            "wiener": 0.75,
+            "wiener_sigma": 0.75,
             "kaiser": 1.5,
             "motion": False,
             "window_nearest": 13,

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from napari_gpu_denoise.filters.predictive_search import VideoSearch
+from napari_gpu_denoise.filters.vbm3d.predictive_search import VideoSearch
 from reference.vbm3d import Pass
 from reference.video_matching import FURTHEST, Link, find_matches, furthest
 

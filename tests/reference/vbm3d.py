@@ -35,7 +35,7 @@ from reference.video_matching import Links, find_matches, unlinked
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass needs to know: of `threshold` and `wiener` a pass uses one."""
+    """What one pass needs to know: of `threshold` and `wiener_sigma` a pass uses one."""
 
     frames_before: int = 4
     frames_after: int = 4
@@ -52,7 +52,7 @@ class Pass:
     similar: float = 25.0
     still: float = 0.0
     threshold: float = 2.7
-    wiener: float = 1.0
+    wiener_sigma: float = 1.0
     kaiser: float = 2.0
     shared_noise: bool = False
 
@@ -61,7 +61,7 @@ class Pass:
         """Return the pass ``"basic"`` or ``"final"`` of settings with the attributes of VBM3D."""
         own = ("neighbours", "transform", "stack", "similar", "still")
         both = ("frames_before", "frames_after", "window", "window_nearest", "window_next")
-        both += ("motion", "coarse", "per_frame", "threshold", "wiener", "kaiser")
+        both += ("motion", "coarse", "per_frame", "threshold", "wiener_sigma", "kaiser")
         chosen = {name: getattr(settings, f"{name}_{stage}") for name in own}
         chosen |= {name: getattr(settings, name) for name in both}
         chosen["step"] = settings.steps[stage]
@@ -196,7 +196,7 @@ def filter_group(
         removed, weight = shrink_hard(spectrum, settings.threshold, variance)
     else:
         guide = spectrum_of(basic)
-        removed, weight = shrink_wiener(spectrum, guide, settings.wiener**2, variance)
+        removed, weight = shrink_wiener(spectrum, guide, settings.wiener_sigma**2, variance)
     return Group(
         position, matches, scales, level, sigma, spectrum, guide, removed, weight, variance
     )

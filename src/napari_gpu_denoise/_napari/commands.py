@@ -1,44 +1,22 @@
-"""What the manifest's widget commands name: panels of filters, by their names, and of noise."""
+"""Commands of the manifest that open a panel: one for each filter, and one that measures noise."""
 
 from __future__ import annotations
 
 from functools import cache
 
-NOISE_PANEL = "estimated_noise"
-
 
 @cache
-def panel_of(name: str) -> type:
-    """Return the class of a panel.
-
-    Parameters
-    ----------
-    name : str
-        Name of an entry of FILTERS, such as ``"nl_means"``, or `NOISE_PANEL`.
-
-    Returns
-    -------
-    type
-        A `DenoisePanel` with its `filter` set, or `NoisePanel`.
-
-    Raises
-    ------
-    AttributeError
-        If there is no such panel.
-    """
-    if name == NOISE_PANEL:
-        from napari_gpu_denoise._napari.noise_panel import NoisePanel
+def __getattr__(name: str) -> type:
+    if name == "estimated_noise":
+        from napari_gpu_denoise._napari.noise.panel import NoisePanel
 
         return NoisePanel
     from napari_gpu_denoise.filters import FILTERS
 
     for kind in FILTERS:
         if kind.name == name:
-            from napari_gpu_denoise._napari.panel import DenoisePanel
+            from napari_gpu_denoise._napari.denoise.panel import DenoisePanel
 
-            return type(f"{kind.__name__}Panel", (DenoisePanel,), {"filter": kind})
+            members = {"filter": kind, "title": kind.title}
+            return type(f"{kind.__name__}Panel", (DenoisePanel,), members)
     raise AttributeError(f"There is no filter {name!r}.")
-
-
-def __getattr__(name: str) -> type:
-    return panel_of(name)

@@ -1,4 +1,4 @@
-"""Small Qt parts that the panel and its forms are put together from."""
+"""Small Qt widgets and layouts that the panels share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from typing import Any
 
 from qtpy.QtCore import QEvent, QObject, QSize, Qt
 from qtpy.QtGui import QResizeEvent
-from qtpy.QtWidgets import QComboBox, QFormLayout, QFrame, QLabel, QScrollArea, QSizePolicy, QWidget
+from qtpy.QtWidgets import (
+    QComboBox,
+    QFormLayout,
+    QFrame,
+    QLabel,
+    QLayout,
+    QPushButton,
+    QScrollArea,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 from superqt import QCollapsible
 
 WIDTH = 380  # pixels in which every row of a panel has room beside its label
@@ -48,8 +59,47 @@ def caption() -> Sentences:
     return Sentences()
 
 
+def rich_caption() -> Sentences:
+    """Return a caption with tags; Qt would take escaped text without any for plain text."""
+    label = Sentences()
+    label.setTextFormat(Qt.TextFormat.RichText)
+    return label
+
+
+def button(text: str, tip: str) -> QPushButton:
+    """Return a button with a tooltip."""
+    made = QPushButton(text)
+    made.setToolTip(wrapped(tip))
+    return made
+
+
+def narrow(box: QComboBox, characters: int = 12) -> QComboBox:
+    """Let a list be narrower than its longest item."""
+    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+    box.setMinimumContentsLength(characters)
+    return box
+
+
+def add_item(box: QComboBox, text: str, value: Any, tip: str) -> None:
+    """Add an item with a tooltip of its own."""
+    box.addItem(text, value)
+    box.setItemData(box.count() - 1, wrapped(tip), Qt.ItemDataRole.ToolTipRole)
+
+
+def below(*widgets: QWidget | QLayout, parent: QWidget) -> None:
+    """Lay out the parts of a control below each other, close together."""
+    layout = QVBoxLayout(parent)
+    layout.setContentsMargins(0, 0, 0, 0)
+    layout.setSpacing(2)
+    for each in widgets:
+        if isinstance(each, QLayout):
+            layout.addLayout(each)
+        else:
+            layout.addWidget(each)
+
+
 def choice(items: dict[str, Any], tip: str) -> QComboBox:
-    """Return a list of choices: text shown, value meant."""
+    """Return a list of choices: texts and their values."""
     box = QComboBox()
     for text, value in items.items():
         box.addItem(text, value)
@@ -149,7 +199,7 @@ class Scrolled(QScrollArea):
         return QSize(self.minimumSizeHint().width(), self.widget().sizeHint().height())
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Tell the layout around when the content needs another width, as after a new theme."""
+        """Update the layout when the content needs another width, as after a new theme."""
         if watched is self.widget() and event.type() == QEvent.Type.LayoutRequest:
             self.updateGeometry()
         return super().eventFilter(watched, event)

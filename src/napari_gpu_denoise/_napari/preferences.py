@@ -1,4 +1,4 @@
-"""What the user set on the plugin's page of napari's preferences."""
+"""The plugin's page of napari's preferences."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def _layers(name: str, colormap: str = "gray") -> list[tuple[Any, dict[str, Any]
     import numpy as np
     import tifffile
 
-    from napari_gpu_denoise import samples
+    from napari_gpu_denoise.files import samples
 
     known = samples.info(name)
     data = tifffile.imread(samples.path(name))

@@ -1,38 +1,23 @@
-"""Sentences that are written for scripts, as a panel says them: its controls, not arguments."""
+"""Remedies of errors and notes, in terms of the controls of a panel."""
 
 from __future__ import annotations
 
-import re
+from napari_gpu_denoise.errors import DenoiseError, Note, worded
 
-# What the sentence says, and what stands for it in a panel.
-_SAID = (
-    (r"noise='auto'", "choose Automatic"),
-    (
-        r"pass nonfinite='keep' \(--nonfinite keep\) to leave them",
-        "choose Leave them in place at Result and device > NaN, infinity, to keep them",
-    ),
-    (r"they can be left in place", "choose so at Result and device > NaN, infinity"),
-    (r", or None to estimate it", ", or choose Automatic"),
-    (r"(, \(\d[\d, ]*\) for one a plane)?, or a map of shape \(\d[\d, ]*\)", ""),
-    (r", axes '\w+' of lengths \(\d[\d, ]*\)", ""),
-    (r"give one number, one for each channel", "give one number, or one for each channel"),
-    (r"\bas axes='(\w+)'", r"as \1"),
-)
+# By code; fields in braces are values of the error or note. Others are the same as in Python.
+REMEDIES = {
+    "axis-needed": "name it at Axes, such as {axis}YX",
+    "channels": "set Channels to joint or separate",
+    "memory-limit": "raise Device memory limit (MB) in napari's preferences",
+    "nonfinite": "choose Leave them in place at Result and device > NaN, infinity",
+    "nonfinite-integer": "choose float32 at Result and device > Result type",
+    "pearson-noise": "choose One sigma or type it at Noise, or set Distance to euclidean",
+    "sigma-shape": "give one number{channels}",
+    "sigma-value": "give 0 or a positive number in grey levels, or choose Automatic",
+    "uneven": "choose Automatic",
+}
 
 
-def in_panel(sentence: str) -> str:
-    """Return a note or an error as a panel says it.
-
-    Parameters
-    ----------
-    sentence : str
-        One that names arguments of Python, or options of the command line.
-
-    Returns
-    -------
-    str
-        The same where there is nothing to say otherwise.
-    """
-    for pattern, said in _SAID:
-        sentence = re.sub(pattern, said, sentence)
-    return sentence
+def in_panel(message: DenoiseError | Note | str) -> str:
+    """Return an error or a note in terms of controls."""
+    return worded(message, REMEDIES)

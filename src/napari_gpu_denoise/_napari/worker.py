@@ -1,30 +1,34 @@
-"""A run off the GUI thread, and its bar in napari's activity dock."""
+"""Work off the GUI thread, and its bar in napari's activity dock."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Generator
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 from napari.qt.threading import GeneratorWorker, create_worker
 from napari.utils.progress import cancelable_progress
 
-from napari_gpu_denoise._napari.reading import Stage
-from napari_gpu_denoise._napari.steps import Outcome, Request, steps
+from napari_gpu_denoise._napari.stage import Stage
 
 _BAR_INTERVAL = 0.1  # seconds between two updates of napari's activity bar
 
+#: Takes a request and a function that says whether to stop; yields stages, returns an outcome.
+Steps = Callable[[Any, Callable[[], bool]], Generator[Stage, None, Any]]
 
-class DenoiseWorker(GeneratorWorker):
-    """A worker whose generator is closed in its own thread as soon as a stop is asked for."""
 
-    def __init__(self, function, request: Request):
-        super().__init__(function, request)
-        self._request = request
+class Worker(GeneratorWorker):
+    """A worker whose generator is closed in its own thread as soon as `quit` is called."""
 
-    def work(self) -> Outcome | None:
-        """Run to the end, or to the first part after `quit`."""
-        with closing(steps(self._request, lambda: self.abort_requested)) as running:
+    def __init__(self, steps: Steps, request: Any):
+        self._begin = partial(steps, request, lambda: self.abort_requested)
+        super().__init__(steps, request, bool)  # never started: `work` has its own
+
+    def work(self) -> Any:
+        """Run to the end, or to the first stage after `quit`."""
+        with closing(self._begin()) as running:
             while not self.abort_requested:
                 try:
                     stage = next(running)
@@ -35,6 +39,23 @@ class DenoiseWorker(GeneratorWorker):
                 self.yielded.emit(stage)
         self.aborted.emit()
         return None
+
+
+class _Task(partial):
+    """A call with a readable name: napari shows it when it is closed while the call runs."""
+
+    def __new__(cls, steps: Steps, name: str):
+        task = super().__new__(cls, steps)
+        task.name = name
+        return task
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def new_worker(steps: Steps, request: Any, name: str) -> Worker:
+    """Return a worker that is not started; `name` is what napari calls it."""
+    return create_worker(_Task(steps, name), request, _start_thread=False, _worker_class=Worker)
 
 
 class _ActivityBar(cancelable_progress):
@@ -49,18 +70,6 @@ class _ActivityBar(cancelable_progress):
             self.job.stop()
 
 
-class _Task(partial):
-    """A call with a readable name: napari shows it when it is closed while the call runs."""
-
-    def __new__(cls, function, name: str):
-        task = super().__new__(cls, function)
-        task.name = name
-        return task
-
-    def __repr__(self) -> str:
-        return self.name
-
-
 class Job:
     """A run in progress: its worker, and its bar in napari's activity dock.
 
@@ -68,16 +77,16 @@ class Job:
 
     Parameters
     ----------
-    request : Request
-        What to do.
+    steps : callable
+        The work.
+    request : object
+        Its first argument.
     name : str
-        What the activity dock calls it.
+        Its name in the activity dock.
     """
 
-    def __init__(self, request: Request, name: str):
-        self.worker = create_worker(
-            _Task(steps, name), request, _start_thread=False, _worker_class=DenoiseWorker
-        )
+    def __init__(self, steps: Steps, request: Any, name: str):
+        self.worker = new_worker(steps, request, name)
         self._bar = _ActivityBar(total=0, desc=name)
         self._bar.job = self
         self._shown = 0.0
@@ -88,7 +97,7 @@ class Job:
         self.worker.start()
 
     def stop(self) -> None:
-        """Ask the worker to stop after the part it is at."""
+        """Ask the worker to stop after the present part."""
         self.worker.quit()
 
     def show(self, stage: Stage) -> None:
@@ -107,13 +116,13 @@ class Job:
             self._busy = False
 
     def close(self) -> None:
-        """Take the bar out of the activity dock."""
+        """Remove the bar from the activity dock."""
         bar, self._bar = self._bar, None
         if bar is not None:
             bar.job = None
             bar.close()
 
-    def abandon(self, *_: object) -> None:
-        """Stop and tidy up, with no one left to be told."""
+    def abandon(self) -> None:
+        """Stop and close, with no panel left to show anything."""
         self.stop()
         self.close()

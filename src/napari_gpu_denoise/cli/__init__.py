@@ -46,13 +46,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         complain("This should not happen: please report it with the lines above.")
         return exit_code(error)
+    finally:
+        _flush()
 
 
-def entry() -> None:
-    """Entry point of the command."""
-    code = main()
+def _flush() -> None:
+    """Write what was printed, unless whoever reads it, such as head, has enough."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads us, such as head, has enough
+    except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(code)

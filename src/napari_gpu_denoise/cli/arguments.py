@@ -36,6 +36,7 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
         Its namespace holds ``run``, the function that does the work.
     """
     from napari_gpu_denoise.filters import FILTERS
+    from napari_gpu_denoise.noise.models import choices
 
     codes = "\n".join(f"  {code:3}  {text}" for code, text in EXIT_TEXTS)
     parser = argparse.ArgumentParser(
@@ -58,7 +59,7 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     _add_axes(estimate)
     estimate.add_argument(
         "--model",
-        choices=("auto", "gaussian", "poisson-gaussian", "rician", "speckle"),
+        choices=choices(),
         default="auto",
         help="kind of noise; default: auto, which chooses and says why",
     )
@@ -75,7 +76,7 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
 
     bench = added.add_parser("bench", help="time the filters on a device")
     if "bench" in argv:
-        from napari_gpu_denoise import bench as benchmark
+        from napari_gpu_denoise.cli import bench as benchmark
 
         benchmark.add_arguments(bench)
         bench.set_defaults(run=benchmark.run)
@@ -83,6 +84,8 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
 
 
 def _add_filter(added: Any, settings: type) -> None:
+    from napari_gpu_denoise.noise.models import choices
+
     parser = added.add_parser(
         settings.name.replace("_", "-"),
         help=settings.summary,
@@ -115,10 +118,9 @@ def _add_filter(added: Any, settings: type) -> None:
     parser.add_argument(
         "--noise",
         metavar="MODEL|FILE",
-        help="which noise it is: auto, which finds out; gaussian (one sigma), poisson-gaussian, "
-        "rician or speckle; all measured in each file; or a file that 'gpu-denoise estimate "
-        "--json' wrote, whose first estimate serves all (default: auto; a sigma that is given "
-        "wins)",
+        help=f"noise model, measured in each file: {', '.join(choices())}; or a file that "
+        "'gpu-denoise estimate --json' wrote, whose first estimate is used for all (default: "
+        "auto, which chooses the model; --sigma takes precedence)",
     )
     _add_axes(parser)
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""What each command does. Heavy modules are imported by the command that needs them."""
+"""The commands. Heavy modules are imported by the command that needs them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.cli.failures import complain, exit_code
+from napari_gpu_denoise.cli.failures import complain, exit_code, sentence
 from napari_gpu_denoise.cli.noise import named_noise, sigma_map
+from napari_gpu_denoise.cli.wording import on_command_line
 
 _EXPECTED = (errors.DenoiseError, MemoryError)
 
@@ -25,7 +26,7 @@ _EXPECTED = (errors.DenoiseError, MemoryError)
 def denoise(args: argparse.Namespace) -> int:
     """Run one filter over all inputs."""
     settings = chosen_settings(args)
-    from napari_gpu_denoise.batch import run_batch
+    from napari_gpu_denoise.files.batch import run_batch
 
     sigma = args.sigma if args.sigma_map is None else sigma_map(args.sigma_map)
     noise = args.noise if args.noise is None else named_noise(args.noise)
@@ -83,7 +84,7 @@ def chosen_settings(args: argparse.Namespace) -> Any:
 
 def _sentence(file: Any) -> str:
     """The error of a file, with the file's name, which errors of the filter do not know."""
-    text = str(file.error) or "There is not enough memory."
+    text = sentence(file.error)
     if not isinstance(file.error, _EXPECTED):
         text = f"{type(file.error).__name__}: {text}"
     return text if str(file.input) in text else f"{file.input}: {text}"
@@ -111,7 +112,7 @@ def _print_done(file: Any, settings: Any) -> None:
         print(f"  non-finite  {record.nonfinite} values, left as they were")
     print(f"  device      {record.device}")
     for note in (*record.notes, *file.notes):
-        print(f"  note        {note}")
+        print(f"  note        {on_command_line(note)}")
 
 
 def devices(args: argparse.Namespace) -> int:
@@ -170,8 +171,8 @@ def _print_device(device: Any, mark: str) -> None:
 
 def sample(args: argparse.Namespace) -> int:
     """Write a sample stack, or list them."""
-    from napari_gpu_denoise import samples
-    from napari_gpu_denoise.io.output import new_file
+    from napari_gpu_denoise.files import samples
+    from napari_gpu_denoise.files.tiff.output import new_file
 
     if args.name is None:
         for name in samples.names():

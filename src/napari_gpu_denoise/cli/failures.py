@@ -1,10 +1,11 @@
-"""How the command line ends: one sentence, and one number for each class of failure."""
+"""Failures of the command line: one sentence, and an exit code for each class."""
 
 from __future__ import annotations
 
 import sys
 
 from napari_gpu_denoise import errors
+from napari_gpu_denoise.cli.wording import on_command_line
 
 # Numbers a script can rely on. A failure has the code of the first line that it fits.
 EXIT_CODES: tuple[tuple[int, tuple[type[BaseException], ...], str], ...] = (
@@ -37,5 +38,9 @@ def exit_code(error: BaseException) -> int:
 
 def complain(problem: BaseException | str) -> None:
     """Print one sentence to stderr."""
-    text = str(problem) or "There is not enough memory."  # Python's own error says nothing
-    print(f"gpu-denoise: {text}", file=sys.stderr)
+    print(f"gpu-denoise: {sentence(problem)}", file=sys.stderr)
+
+
+def sentence(problem: BaseException | str) -> str:
+    """Return a failure as one sentence, in terms of options."""
+    return on_command_line(problem) or "There is not enough memory."  # Python's own says nothing

@@ -1,4 +1,4 @@
-"""The noise of images: measured by ``gpu-denoise estimate``, or as the filters are told of it."""
+"""Noise on the command line: ``gpu-denoise estimate``, and the noise options of the filters."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from napari_gpu_denoise.cli.failures import complain, exit_code
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from napari_gpu_denoise.io import Picture
-    from napari_gpu_denoise.noise.noise_estimate import NoiseEstimate
+    from napari_gpu_denoise.files.tiff import Picture
+    from napari_gpu_denoise.noise.record import NoiseEstimate
 
 HELD = 24  # planes of a channel that an estimate may hold at once: so few are as well read whole
 
 
 def estimate(args: argparse.Namespace) -> int:
     """Measure the noise of each input."""
-    from napari_gpu_denoise.batch import find_files
+    from napari_gpu_denoise.files.batch import find_files
 
     codes, found = [], []
     for path in find_files(args.inputs):
@@ -50,11 +50,11 @@ def estimate(args: argparse.Namespace) -> int:
 
 def _measure(path: Path, axes: str | None, model: str) -> tuple[Picture, NoiseEstimate, int]:
     """Return a file's description, closed, the noise, and of how many planes some were read."""
-    from napari_gpu_denoise import io
-    from napari_gpu_denoise.axes import check_numbers
+    from napari_gpu_denoise.files import tiff
+    from napari_gpu_denoise.image.levels import check_numbers
     from napari_gpu_denoise.noise.estimate import estimate_noise
 
-    with io.open_stack(path) as picture:
+    with tiff.open_stack(path) as picture:
         check_numbers(picture.data)
         axes = picture.filter_axes if axes is None else axes
         held = picture if is_sampled(picture, axes) else picture.loaded()
@@ -79,8 +79,8 @@ def is_sampled(picture: Picture, axes: str) -> bool:
     AxesError
         If they do not fit.
     """
-    from napari_gpu_denoise.axes import channel_axis, check_axes
-    from napari_gpu_denoise.stacks import STREAMED_BYTES
+    from napari_gpu_denoise.files.one_file import STREAMED_BYTES
+    from napari_gpu_denoise.image.axes import channel_axis, check_axes
 
     shape = picture.pixels.shape
     names = check_axes(axes, shape)
@@ -98,9 +98,9 @@ def _planes(shape: tuple[int, ...], axes: str) -> int:
 
 def sigma_map(path: str) -> Any:
     """Return the noise at each pixel, (y, x)."""
-    from napari_gpu_denoise import io
+    from napari_gpu_denoise.files import tiff
 
-    picture = io.read(path)
+    picture = tiff.read(path)
     shape = zip(picture.axes, picture.data.shape, strict=True)
     values = picture.data[tuple(0 if a not in "YX" and n == 1 else slice(None) for a, n in shape)]
     if values.ndim != 2:
@@ -113,18 +113,18 @@ def sigma_map(path: str) -> Any:
 
 def named_noise(said: str) -> Any:
     """Return the noise that was named: a model's name, or the first estimate in a file."""
-    from napari_gpu_denoise.noise_choice import CHOICES
+    from napari_gpu_denoise.noise.models import choices
 
-    if said in CHOICES:
+    if said in choices():
         return said
-    from napari_gpu_denoise.noise.estimate import NoiseEstimate
+    from napari_gpu_denoise.noise.record import NoiseEstimate
 
     try:
         with open(said, encoding="utf-8") as file:
             held = json.load(file)
     except OSError as error:
         raise errors.FileError(
-            f"--noise {said} is neither {', '.join(CHOICES)} nor a file that can be read: "
+            f"--noise {said} is neither {', '.join(choices())} nor a file that can be read: "
             f"{error.strerror or error}."
         ) from error
     except ValueError as error:

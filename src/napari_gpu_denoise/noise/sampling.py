@@ -1,4 +1,4 @@
-"""Which planes of an image are read: few, spread evenly over every axis."""
+"""The one reader of sample planes: a few planes of an image, spread evenly over every axis."""
 
 from __future__ import annotations
 
@@ -9,33 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.axes import channel_axis, check_numbers
+from napari_gpu_denoise.image.axes import channel_axis, check_axes
+from napari_gpu_denoise.image.levels import check_numbers
 
 MAX_PLANES = 8  # planes read of each channel
 
 
 def readable(image: Any) -> Any:
-    """Return an image with ``shape``, ``dtype`` and NumPy indexing; lazy ones as they are.
+    """Return an image with ``shape``, ``dtype`` and NumPy indexing; lazy images unchanged.
 
     Raises
     ------
     ImageError
-        If it has no pixels, or they are no real numbers.
+        If it has no pixels, or they are not real numbers.
     """
     if not all(hasattr(image, name) for name in ("shape", "dtype", "__getitem__")):
         image = np.asarray(image)
     check_numbers(image)
     return image
-
-
-def channel_indices(axes: str, shape: tuple[int, ...]) -> Iterator[tuple[int, int] | None]:
-    """Yield (axis, index) for each channel, or None once where there are no channels."""
-    axis = channel_axis(axes)
-    if axis is None:
-        yield None
-        return
-    for index in range(shape[axis]):
-        yield axis, index
 
 
 def plane_indices(
@@ -48,7 +39,7 @@ def plane_indices(
     axes, shape
         Of the image.
     channel : tuple of int or None
-        Axis and index of the channel, as `channel_indices` yields them.
+        Axis and index of the channel, as in ``PlaneReader.channels``.
     """
     fixed = {axes.index("Y"), axes.index("X")} | ({channel[0]} if channel else set())
     free = [axis for axis in range(len(shape)) if axis not in fixed]
@@ -67,7 +58,7 @@ def plane_indices(
         counts[max(room, key=lambda axis: shape[axis] / counts[axis])] += 1
     chosen = product(*(spread(shape[axis], counts[axis]) for axis in free))
     return [
-        whole_plane(len(shape), channel, dict(zip(free, places, strict=True))) for places in chosen
+        _plane_at(len(shape), channel, dict(zip(free, places, strict=True))) for places in chosen
     ]
 
 
@@ -77,7 +68,7 @@ def spread(length: int, count: int) -> list[int]:
     return [(2 * i + 1) * length // (2 * count) for i in range(count)]
 
 
-def whole_plane(
+def _plane_at(
     ndim: int, channel: tuple[int, int] | None, places: dict[int, int]
 ) -> tuple[int | slice, ...]:
     """Return the index of the plane at these places, by axis, of an image."""
@@ -88,7 +79,7 @@ def whole_plane(
 
 
 class PlaneStack:
-    """Some planes of an image, read when they are asked for: an array (n, y, x) to those who read.
+    """Some planes of an image, each read when it is indexed, as if they were an array (n, y, x).
 
     Parameters
     ----------
@@ -113,6 +104,9 @@ class PlaneStack:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return map(self._read, range(len(self)))
+
     def __getitem__(self, index: Any) -> np.ndarray:
         return self._read(int(index[0] if isinstance(index, tuple) else index))
 
@@ -123,15 +117,37 @@ class PlaneReader:
     Parameters
     ----------
     image : array
-        Anything with ``shape``, ``dtype`` and NumPy indexing.
+        Anything with ``shape``, ``dtype`` and NumPy indexing, or what `numpy.asarray` takes.
+    axes : str, optional
+        As `check_axes` takes it.
+
+    Attributes
+    ----------
     axes : str
-        Its axes, as `check_axes` returns them.
+        Names of all axes.
+    shape : tuple of int
+    channels : list
+        Axis and index of each channel; a single None for an image without channels.
+    lazy : bool
+        Whether the image is not an array in memory.
+
+    Raises
+    ------
+    ImageError
+        If the image has no pixels, or they are not real numbers.
+    AxesError
+        If `axes` does not fit.
     """
 
-    def __init__(self, image: Any, axes: str):
-        self.image, self.axes = image, axes
-        self.shape = tuple(int(length) for length in image.shape)
-        self.lazy = type(image) is not np.ndarray
+    def __init__(self, image: Any, axes: str | None = None):
+        self._image = readable(image)
+        self.shape = tuple(int(length) for length in self._image.shape)
+        self.axes = check_axes(axes, self.shape)
+        self.lazy = type(self._image) is not np.ndarray
+        axis = channel_axis(self.axes)
+        self.channels: list[tuple[int, int] | None] = [None]
+        if axis is not None:
+            self.channels = [(axis, index) for index in range(self.shape[axis])]
         self._read: set[tuple[int, ...]] = set()
 
     @property
@@ -139,17 +155,9 @@ class PlaneReader:
         """Number of different planes read so far."""
         return len(self._read)
 
-    def stack(self, places: Sequence[tuple[int | slice, ...]]) -> PlaneStack:
-        """Return the planes at these indices, of which none is read yet."""
-        y, x = self.axes.index("Y"), self.axes.index("X")
-
-        def read(number: int) -> np.ndarray:
-            place = places[number]
-            self._read.add(tuple(part for part in place if not isinstance(part, slice)))
-            plane = np.asarray(self.image[place])
-            return plane if y < x else plane.T
-
-        return PlaneStack(read, (len(places), self.shape[y], self.shape[x]), self.image.dtype)
+    def sampled(self, channel: tuple[int, int] | None = None) -> PlaneStack:
+        """Return at most `MAX_PLANES` planes of a channel, spread evenly over each axis."""
+        return self._stack(plane_indices(self.axes, self.shape, channel))
 
     def along(
         self, axis: int, channel: tuple[int, int] | None, positions: Sequence[int]
@@ -161,4 +169,29 @@ class PlaneReader:
             if letter not in "YX" and k != axis and (channel is None or k != channel[0])
         }
         ndim = len(self.axes)
-        return self.stack([whole_plane(ndim, channel, {**places, axis: k}) for k in positions])
+        return self._stack([_plane_at(ndim, channel, {**places, axis: k}) for k in positions])
+
+    def _stack(self, places: Sequence[tuple[int | slice, ...]]) -> PlaneStack:
+        """Return the planes at these indices, none of which is read yet."""
+        y, x = self.axes.index("Y"), self.axes.index("X")
+
+        def read(number: int) -> np.ndarray:
+            place = places[number]
+            self._read.add(tuple(part for part in place if not isinstance(part, slice)))
+            plane = np.asarray(self._image[place])
+            return plane if y < x else plane.T
+
+        return PlaneStack(read, (len(places), self.shape[y], self.shape[x]), self._image.dtype)
+
+
+def sample_planes(image: Any) -> list[np.ndarray]:
+    """Return at most `MAX_PLANES` planes of an array (y, x) or (..., y, x), as `PlaneReader` does.
+
+    Raises
+    ------
+    ImageError
+        If there are no pixels, or values that are not real numbers.
+    AxesError
+        If there are fewer than two axes.
+    """
+    return list(PlaneReader(image).sampled())

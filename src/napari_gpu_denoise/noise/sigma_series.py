@@ -3,58 +3,67 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.noise.model_fit import patches_sigma
+from napari_gpu_denoise.noise.channel import ChannelNoise
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.noise.noise_estimate import SigmaSeries
-from napari_gpu_denoise.noise.patch_statistics import PatchStatistics
-from napari_gpu_denoise.noise.sampling import spread
+from napari_gpu_denoise.noise.models.base import Fit
+from napari_gpu_denoise.noise.patches.pooling import PatchStatistics
+from napari_gpu_denoise.noise.patches.statistics import read_statistics
+from napari_gpu_denoise.noise.record import SigmaSeries
+from napari_gpu_denoise.noise.sampling import PlaneReader, spread
 
 MOST = 256  # frames or slices read of an array in memory
 MOST_LAZY = 32  # of one that is not
 PATCHES = 4096  # of each, about
 
 
-def positions(length: int, lazy: bool) -> list[int]:
-    """Return which frames or slices are read: all, or some hundreds, spread evenly."""
-    return spread(length, MOST_LAZY if lazy else MOST)
-
-
 def sigma_series(
+    source: PlaneReader,
     axis: str,
-    index: list[int],
-    statistics: list[list[PatchStatistics | None]],
-    models: tuple[NoiseModel, ...],
-    scales: tuple[float, ...],
+    channels: Sequence[ChannelNoise],
+    fits: Sequence[Fit],
+    device: Any,
 ) -> SigmaSeries:
-    """Return sigma along an axis.
+    """Return sigma along T or Z, read at all positions or some hundreds, spread evenly.
 
     Parameters
     ----------
+    source : PlaneReader
     axis : str
-        T or Z.
-    index : list of int
-        Positions that were read.
-    statistics : list, (channel, position)
-        Patches there; None where nothing is finite.
-    models : tuple of NoiseModel
-        Of each channel.
-    scales : tuple of float
-        Of each channel, the variance of all frequencies over that of the high ones.
+        ``"T"`` or ``"Z"``.
+    channels, fits
+        What is known of each channel of `source`.
+    device : Device, int, str or None
+        As `read_statistics` takes it.
     """
+    number = source.axes.index(axis)
+    index = spread(source.shape[number], MOST_LAZY if source.lazy else MOST)
     rows = []
-    for channel, model, scale in zip(statistics, models, scales, strict=True):
-        rows.append([_sigma(each, model, scale) for each in channel])
-    found = np.array(rows)
-    sigma, error = (tuple(map(tuple, found[..., k].tolist())) for k in (0, 1))
+    for channel, known, fit in zip(source.channels, channels, fits, strict=True):
+        scale = _scale(known, fit)
+        planes = source.along(number, channel, index)
+        found = read_statistics(planes, PATCHES, device)
+        rows.append([_sigma(each, fit.model, scale) for each in found])
+    sigma, error = (tuple(map(tuple, np.array(rows)[..., k].tolist())) for k in (0, 1))
     return SigmaSeries(axis, tuple(index), sigma, error)
 
 
 def _sigma(
     statistics: PatchStatistics | None, model: NoiseModel, scale: float
 ) -> tuple[float, float]:
-    if statistics is None:
-        return math.nan, math.nan
-    return patches_sigma(model, scale, *statistics)
+    return (math.nan, math.nan) if statistics is None else model.sigma_of(statistics, scale)
+
+
+def _scale(channel: ChannelNoise, fit: Fit) -> float:
+    """Return the variance that sigma stands for over that of the high frequencies."""
+    model = fit.model
+    if not model.additive or channel.spectra is None:
+        return 1.0
+    if not model.models_correlation and channel.ends is None:
+        return 1.0
+    high, _ = model.sigma_of(channel.spectra.statistics)
+    return (fit.sigma / high) ** 2 if high else 1.0

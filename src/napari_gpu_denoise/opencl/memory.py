@@ -52,6 +52,8 @@ class Arena:
         self._pinned: dict[str, tuple] = {}
         self._asked: set[str] = set()
         self._kernels: dict[tuple, object] = {}
+        # What plans have declared to need, by settings: small calls spend their time on it.
+        self.declared: dict[tuple, tuple] = {}
 
     @property
     def nbytes(self) -> int:

@@ -1,0 +1,35 @@
+// Shrinks the stacks that one item of a team holds: transform, threshold or Wiener filter, transform back.
+//
+// Constants: WIENER, SHARED_NOISE, SPECTRUM.
+// Needs: bm3d/team.h, stack_transform.h, shrinkage.h, shared_noise.h.
+
+// Turns the stacks that an item holds into the part that is removed; returns the variance of the noise that remains.
+static inline float shrink_stacks(float *v, float *basic, float *variances, __global const float *covariance, int size,
+                                  float gain, float threshold, bool holds_mean)
+{
+    float sum = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+        float *stack = v + i * NEIGHBOURS;
+        float *guide = basic + i * NEIGHBOURS;
+        float *variance = variances + i * NEIGHBOURS;
+        const float alone = SPECTRUM ? covariance[i * PATCH] : 1.0f;
+        stack_forward(stack, size);
+        if (WIENER)
+            stack_forward(guide, size);
+        if (SHARED_NOISE)
+            variances_of_sums(variance, size, alone);
+        #pragma unroll
+        for (int k = 0; k < NEIGHBOURS; ++k) {
+            // The mean of the group is always kept: it is the grey level.
+            const bool mean = i == 0 && k == 0 && holds_mean;
+            const float noise = gain * (SHARED_NOISE ? variance[k] : alone);
+            if (WIENER)
+                stack[k] = removed_wiener(stack[k], mean ? INFINITY : guide[k], threshold, noise, &sum);
+            else
+                stack[k] = removed_hard(stack[k], mean ? 0.0f : threshold, noise, &sum);
+        }
+        stack_inverse(stack, size);
+    }
+    return sum;
+}

@@ -1,0 +1,49 @@
+// Loads the patches that an item holds, a column of each, and transforms them.
+//
+// Constants: LOCAL_TILE, how many images are copied to local memory first: none, the noisy one, or the basic estimate too.
+// Needs: PATCH, WINDOW, DEPTH, TILE_X, TILE_Y, ITEMS, patch_transform.h, team.h, team_matches.h.
+
+#if LOCAL_TILE
+#define NOISY_SPACE __local
+#define NOISY_LINE TILE_X
+#else
+#define NOISY_SPACE __global
+#define NOISY_LINE pitch
+#endif
+#if LOCAL_TILE > 1
+#define BASIC_SPACE __local
+#define BASIC_LINE TILE_X
+#else
+#define BASIC_SPACE __global
+#define BASIC_LINE pitch
+#endif
+
+// Copies the part of a padded frame that begins at (top, left) to local memory.
+static inline void copy_tile(__local float *tile, __global const float *frame, int pny, int pitch, int top, int left, int item)
+{
+    for (int k = item; k < TILE_Y * TILE_X; k += ITEMS)
+        tile[k] = padded_pixel(frame, pny, pitch, top + k / TILE_X, left + k % TILE_X);
+}
+
+// How far the corner of a patch lies from that of the reference, and a pixel of it in the grey levels of the reference's frame.
+#if VIDEO
+#define AHEAD(d, line) matches.aheads[part * DEPTH + d]
+#define ALIKE(d, pixel) fma(pixel, matches.scales[part * DEPTH + d], matches.shifts[part * DEPTH + d])
+#else
+#define AHEAD(d, line) pixels_ahead(frame, held[d], line)
+#define ALIKE(d, pixel) (pixel)
+#endif
+
+// Loads column `lane` of the patches of this part and transforms them: v holds [coefficient][patch]. A macro, since the
+// pixels may be in local or in global memory.
+#define LOAD_SPECTRA(v, pixels, line)                                                                        \
+    _Pragma("unroll") for (int d = 0; d < DEPTH; ++d) {                                                      \
+        float column[8];                                                                                     \
+        const int corner = (y - top) * (line) + x - left + AHEAD(d, line) + lane;                            \
+        _Pragma("unroll") for (int i = 0; i < 8; ++i)                                                        \
+            column[i] = part * DEPTH + d < size ? (ALIKE(d, pixels[corner + i * (line)]) - level) * inverse : 0.0f; \
+        transform_forward(column);                                                                           \
+        transpose(column, my_scratch, lane);                                                                 \
+        transform_forward(column);                                                                           \
+        _Pragma("unroll") for (int i = 0; i < 8; ++i) v[i * DEPTH + d] = column[i];                          \
+    }

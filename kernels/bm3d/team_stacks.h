@@ -1,0 +1,68 @@
+// Brings whole stacks into single work-items of a team, and back: from DEPTH patches with 8 coefficients each to NEIGHBOURS
+// patches with ROWS each.
+//
+// Reference: Davy and Ehret 2020, section 4.4, algorithm 10; here by exchanges in halves between two parts at a time.
+// Needs: bm3d/team.h.
+
+// Two parts exchange halves of their values: the lower one keeps its first half and gets the first half of the other.
+static inline void swap_halves(float *v, __local float *scratch, int item, int other, bool lower)
+{
+    #pragma unroll
+    for (int start = 0; start < VALUES / 2; start += 8) {
+        TEAM_SYNC();
+        #pragma unroll
+        for (int i = start; i < start + 8; ++i)
+            scratch[(i - start) * TEAM + item] = lower ? v[VALUES / 2 + i] : v[i];
+        TEAM_SYNC();
+        #pragma unroll
+        for (int i = start; i < start + 8; ++i) {
+            const float got = scratch[(i - start) * TEAM + other];
+            v[VALUES / 2 + i] = lower ? got : v[VALUES / 2 + i];
+            v[i] = lower ? v[i] : got;
+        }
+    }
+}
+
+// After two parts have exchanged halves, with `count` patches each, values are in the order [part][coefficient][patch]; this
+// sorts them to [coefficient][part][patch]. All indices are constants: registers are renamed and no value is moved.
+#define REGROUP(count, from, to)                                                          \
+    {                                                                                     \
+        float w[VALUES];                                                                  \
+        _Pragma("unroll") for (int i = 0; i < VALUES; ++i) w[i] = v[i];                   \
+        _Pragma("unroll") for (int i = 0; i < VALUES; ++i) {                              \
+            const int apart = (i / (count) % 2 * (VALUES / 2)) + i / (2 * (count)) * (count) + i % (count); \
+            const int together = i;                                                       \
+            v[to] = w[from];                                                              \
+        }                                                                                 \
+    }
+
+// v holds [coefficient][patch], before and after.
+static inline void gather_stack(float *v, __local float *scratch, int item)
+{
+#if PARTS > 1
+    swap_halves(v, scratch, item, item ^ 8, !(item & 8));
+    REGROUP(DEPTH, apart, together);
+#endif
+#if PARTS > 2
+    swap_halves(v, scratch, item, item ^ 16, !(item & 16));
+    REGROUP(2 * DEPTH, apart, together);
+#endif
+}
+
+static inline void scatter_stack(float *v, __local float *scratch, int item)
+{
+#if PARTS > 2
+    REGROUP(2 * DEPTH, together, apart);
+    swap_halves(v, scratch, item, item ^ 16, !(item & 16));
+#endif
+#if PARTS > 1
+    REGROUP(DEPTH, together, apart);
+    swap_halves(v, scratch, item, item ^ 8, !(item & 8));
+#endif
+}
+
+// First x frequency of the coefficients that a part holds of a stack.
+static inline int first_coefficient(int part)
+{
+    return (part & 1) * 4 + (part & 2);
+}

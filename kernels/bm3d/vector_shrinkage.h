@@ -1,0 +1,42 @@
+// Shrinks the stacks of a whole group, for CPUs: transform, threshold or Wiener filter, transform back.
+//
+// Constants: WIENER, SHARED_NOISE, SPECTRUM.
+// Needs: common/float8_rows.h, stack_transform.h, shrinkage.h, shared_noise.h.
+
+// Turns the stacks of v into the part that is removed; returns the variance of the noise that remains.
+static inline float8 shrink_stacks(float8 *v, float8 *basic, float8 *variances, __global const float *correlation, int size,
+                                   float gain, float threshold)
+{
+    float8 sum = (float8)0.0f;
+    for (int i = 0; i < 8; ++i) {
+        float8 *stack = v + i * NEIGHBOURS;
+        float8 *guide = basic + i * NEIGHBOURS;
+        float8 *variance = variances + i * NEIGHBOURS;
+#if SPECTRUM
+        const float8 alone = ROW(correlation + i * PATCH);
+#else
+        const float8 alone = (float8)1.0f;
+#endif
+        stack_forward(stack, size);
+        if (WIENER)
+            stack_forward(guide, size);
+        if (SHARED_NOISE)
+            variances_of_sums(variance, size, alone);
+        // The mean of the group is always kept: it is the grey level.
+        if (WIENER && i == 0)
+            guide[0].s0 = INFINITY;
+        if (!WIENER && i == 0) {
+            stack[0].s0 = 0.0f;
+            sum.s0 += threshold > 0.0f ? gain * (SHARED_NOISE ? variance[0] : alone).s0 : 0.0f;
+        }
+        for (int k = 0; k < size; ++k) {
+            const float8 noise = gain * (SHARED_NOISE ? variance[k] : alone);
+            if (WIENER)
+                stack[k] = removed_wiener(stack[k], guide[k], threshold, noise, &sum);
+            else
+                stack[k] = removed_hard(stack[k], threshold, noise, &sum);
+        }
+        stack_inverse(stack, size);
+    }
+    return sum;
+}

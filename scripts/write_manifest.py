@@ -1,0 +1,74 @@
+"""Write the entries of filters and samples into the manifest of the napari plugin.
+
+    python scripts/write_manifest.py [--check]
+
+napari reads src/napari_gpu_denoise/_napari/napari.yaml without importing the package, so every
+filter has to stand there. This script writes them from `FILTERS`; run it after adding a filter.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from napari_gpu_denoise.files import samples
+from napari_gpu_denoise.filters import FILTERS
+
+PLUGIN = "napari-gpu-denoise"
+MANIFEST = Path(__file__).parents[1] / "src" / "napari_gpu_denoise" / "_napari" / "napari.yaml"
+HEAD = "# Filters and samples are written by scripts/write_manifest.py; the rest is edited here.\n"
+
+
+def manifest(plain: dict[str, Any]) -> dict[str, Any]:
+    """Return a manifest with the entries of all filters and samples as they are now."""
+    there = plain["contributions"]
+    ours = {f"{PLUGIN}.{kind.name}": kind for kind in FILTERS}
+    commands = [
+        {
+            "id": key,
+            "title": f"Denoise an image layer: {kind.title}",
+            "python_name": f"napari_gpu_denoise._napari.commands:{kind.name}",
+        }
+        for key, kind in ours.items()
+    ]
+    commands.append(next(each for each in there["commands"] if "noise" in each["id"].split(".")[1]))
+    commands += [
+        {
+            "id": f"{PLUGIN}.sample_{name}",
+            "title": f"Open a sample: {samples.title(name)}",
+            "python_name": f"napari_gpu_denoise._napari.samples:{name}",
+        }
+        for name in samples.names()
+    ]
+    noise = there["widgets"][-1]
+    widgets = [{"command": key, "display_name": kind.title} for key, kind in ours.items()]
+    offered = [
+        {
+            "command": f"{PLUGIN}.sample_{name}",
+            "key": name,
+            "display_name": samples.title(name),
+        }
+        for name in samples.names()
+    ]
+    (submenu,) = there["submenus"]
+    menus = {**there["menus"], submenu["id"]: [{"command": key} for key in ours]}
+    made = {"commands": commands, "widgets": [*widgets, noise], "menus": menus}
+    return {**plain, "contributions": {**there, **made, "sample_data": offered}}
+
+
+def main() -> int:
+    """Write the manifest, or with ``--check`` say whether it is as it should be."""
+    before = MANIFEST.read_text(encoding="utf-8")
+    made = manifest(yaml.safe_load(before))
+    text = HEAD + yaml.safe_dump(made, sort_keys=False, width=100, allow_unicode=True)
+    if "--check" in sys.argv:
+        return int(text != before)
+    MANIFEST.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,142 @@
+"""Maps of a filter, such as edges and directions, as layers beside its result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise._napari.denoise.request import Request
+from napari_gpu_denoise._napari.layers import lazy, storage
+from napari_gpu_denoise._napari.layers.lazy import at
+from napari_gpu_denoise._napari.layers.results import MapLayer
+from napari_gpu_denoise._napari.stage import Stage, staged
+from napari_gpu_denoise.filters.isoline.maps import map_steps
+from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.noise.models import NoiseModel
+from napari_gpu_denoise.run.record import Result
+from napari_gpu_denoise.run.sigma import place
+
+_CLASSES = ("low slope", "edge", "isoline")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The maps of a filter.
+
+    Attributes
+    ----------
+    function : str
+        Public name of the function that makes them.
+    setting : str
+        The setting that yields a map in place of pixels. The panel has no control for it: the map
+        would be taken for a result.
+    label, tip : str
+        Text and tooltip of the panel's check box.
+    steps : callable
+        The function as a generator, with the arguments of `run.denoise_steps`.
+    layers : callable
+        Makes layers of the maps.
+    """
+
+    function: str
+    setting: str
+    label: str
+    tip: str
+    steps: Callable[..., Generator]
+    layers: Callable[[Any], list[MapLayer]]
+
+
+def _isoline_layers(maps: Any) -> list[MapLayer]:
+    shown = []
+    if maps.classes is not None:
+        # 0 is the background of labels, which napari leaves clear.
+        colours = {0: "transparent", 1: "orangered", 2: "deepskyblue", None: "transparent"}
+        looks = {
+            "colormap": colours,
+            "features": {"index": range(len(_CLASSES)), "class": _CLASSES},
+            "opacity": 0.5,
+        }
+        shown.append(MapLayer("classes", "labels", maps.classes, looks))
+    looks = {
+        "colormap": "hsv",
+        "contrast_limits": (0, maps.period),
+        "interpolation2d": "nearest",
+        "visible": False,
+    }
+    # Below the classes, and hidden: it would hide the result.
+    return [MapLayer("directions", "image", maps.directions, looks), *shown]
+
+
+OFFERS = {
+    "isoline": Offer(
+        "isoline_maps",
+        "show",
+        "Show edge and direction maps",
+        "After a run adds layers beside the result: the class of each pixel (low slope, edge, "
+        "isoline), and the directions of isolines, hidden at first.",
+        map_steps,
+        _isoline_layers,
+    )
+}
+
+
+def offer_of(kind: Any) -> Offer | None:
+    """Return the maps that a filter offers; None for none."""
+    return OFFERS.get(kind.name)
+
+
+def map_layers(
+    request: Request, image: np.ndarray | None, result: Result, folder: str | None
+) -> Generator[Stage, None, tuple[list[MapLayer], str]]:
+    """Return the layers of a filter's maps after a run, and why there are none.
+
+    Parameters
+    ----------
+    request : Request
+    image : ndarray or None
+        The input, if it was read whole.
+    result : Result
+    folder : str or None
+        Folder of the result, if it is not in memory.
+    """
+    data, names, frame = request.data, request.axes.upper(), request.frame
+    shape = (*data.shape[:-1], 3) if request.alpha else tuple(data.shape)
+    joined = "C" in request.settings.for_array(names, shape).joint
+    channels = channel_axis(names)
+    rgb = channels is not None and names[channels] == "S"
+    if rgb and not joined:
+        return [], "Maps of colours need Channels set to joint or opponent"
+    of_all = image is None and frame is None
+    if folder or (of_all and 4 * math.prod(shape) >= storage.LARGEST_IN_MEMORY):
+        return [], "A stack this large has no maps: try Only the frame shown"
+    # As given or measured: of all frames, where one is filtered.
+    models = tuple(NoiseModel.from_dict(each) for each in result.record.noise)
+    given = 1.0 if models else result.record.sigma or 1.0
+    sigma = place(np.array(given), shape, names)
+    if image is None and frame is not None:
+        image = np.asarray(data[at(request.time, slice(frame, frame + 1))])
+        if sigma.shape[request.time] > 1:
+            sigma = sigma[at(request.time, slice(frame, frame + 1))]
+        frame = 0
+    elif image is None:
+        image = yield from lazy.load(data)
+    if request.alpha:
+        image = image[..., :3]
+    offer = offer_of(request.settings)
+    known = {"sigma": None, "noise": models} if models else {"sigma": sigma, "noise": None}
+    steps = offer.steps(image, replace(request.run, **known), frame)
+    layers = offer.layers((yield from staged(steps, "Making maps")))
+    if joined and not rgb:
+        layers = [_spread(layer, channels, shape[channels]) for layer in layers]
+    return layers, ""
+
+
+def _spread(layer: MapLayer, axis: int, count: int) -> MapLayer:
+    """Show the map of joined channels at each of them; no pixel is copied."""
+    data = np.expand_dims(layer.data, axis)
+    shape = (*data.shape[:axis], count, *data.shape[axis + 1 :])
+    return MapLayer(layer.title, layer.kind, np.broadcast_to(data, shape), layer.attributes)

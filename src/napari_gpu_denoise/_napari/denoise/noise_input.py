@@ -1,0 +1,212 @@
+"""Control for the noise of a filter: automatic, one sigma, a measured model, or typed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qtpy.QtCore import Qt, Signal
+from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLineEdit, QWidget
+
+from napari_gpu_denoise._napari.noise import rows
+from napari_gpu_denoise._napari.parts import add_item, below, button, caption, narrow, wrapped
+from napari_gpu_denoise.errors import SigmaError
+from napari_gpu_denoise.noise.models import NoiseModel
+from napari_gpu_denoise.noise.record import NoiseEstimate
+
+AUTO, ONE, TYPED, MEASURED = "auto", "one", "typed", "measured"
+
+_CHOICES = {
+    AUTO: (
+        "Automatic",
+        "Measure the noise before filtering, and choose a model: photon noise, Rician noise of MRI "
+        "magnitudes, speckle, correlated noise, or one sigma. Noise that depends on brightness is "
+        "made uniform before the filter, and this is undone afterwards.",
+    ),
+    ONE: (
+        "One sigma",
+        "Measure one standard deviation for all grey levels before filtering. Where noise grows "
+        "with brightness this is a compromise.",
+    ),
+    TYPED: ("Type sigma", "Use the standard deviation at the right."),
+}
+_SIGMA = (
+    "Standard deviation of the noise in grey levels of the image: one number, or one for each "
+    "channel, separated by commas. Typing replaces the estimate; after a run with an estimate "
+    "this is the value used."
+)
+
+
+class NoiseInput(QWidget):
+    """The noise assumed by a filter; disabled where the settings of the filter give it."""
+
+    #: The panel that measures noise is to be opened.
+    wanted = Signal()
+
+    def __init__(self):
+        super().__init__()
+        self._measured: NoiseEstimate | None = None
+        self._origin = ""
+        self._known: NoiseEstimate | None = None
+        self._used = ""
+        self._last = ""  # typed
+        self.mode = narrow(QComboBox(), 6)
+        self.mode.setAccessibleName("Noise")
+        for name, (text, tip) in _CHOICES.items():
+            add_item(self.mode, text, name, tip)
+        self.edit = QLineEdit()
+        self.edit.setAccessibleName("Noise standard deviation")
+        self.edit.setMinimumWidth(50)
+        self.button = button(
+            "Measure…",
+            "Open the panel Estimated noise, which measures this layer and shows the results.",
+        )
+        self.caption = caption()
+        self.caption.setTextFormat(Qt.TextFormat.PlainText)
+        row = QHBoxLayout()
+        row.setSpacing(4)
+        row.addWidget(self.mode, 3)
+        row.addWidget(self.edit, 2)
+        row.addWidget(self.button)
+        below(row, self.caption, parent=self)
+        self.edit.textEdited.connect(lambda _: self._typed())
+        self.mode.currentIndexChanged.connect(lambda _: self._chosen())
+        self.button.clicked.connect(lambda: self.wanted.emit())
+        self.ask()
+
+    def ask(self, unused: str = "") -> None:
+        """Enable the control, or disable it and show why it is not used."""
+        usable = not unused
+        for widget in (self.mode, self.edit):
+            widget.setEnabled(usable)
+        if usable:
+            self.edit.setPlaceholderText("sigma")
+            self.mode.setToolTip(wrapped("Source of the noise level."))
+            self.edit.setToolTip(wrapped(_SIGMA))
+        else:
+            self._drop_used()
+            self.edit.setPlaceholderText("not used")
+            for widget in (self.mode, self.edit):
+                widget.setToolTip(wrapped(f"Sigma is {unused}."))
+        self._explain()
+
+    def choose(self, name: str) -> None:
+        """Choose one of `AUTO`, `ONE`, `TYPED` and, after `hand_over`, `MEASURED`."""
+        self.mode.setCurrentIndex(self.mode.findData(name))
+
+    def chosen(self) -> str:
+        """Return which one is chosen."""
+        return self.mode.currentData()
+
+    def sigma(self) -> float | tuple[float, ...] | None:
+        """Return the sigma typed, or None where it is not to be used.
+
+        Raises
+        ------
+        SigmaError
+            If no number was typed.
+        """
+        if self.chosen() != TYPED or not self.mode.isEnabled():
+            return None
+        words = self.edit.text().replace(";", ",").split(",")
+        try:
+            values = tuple(float(word) for word in words)
+        except ValueError:
+            raise SigmaError(
+                f"The noise {self.edit.text()!r} is not a number: type its standard deviation in "
+                "grey levels, or choose Automatic."
+            ) from None
+        return values[0] if len(values) == 1 else values
+
+    def noise(self) -> str | NoiseEstimate | None:
+        """Return the noise as filters take it, also an estimate beside a typed sigma."""
+        if not self.mode.isEnabled():
+            return None
+        chosen = {AUTO: None, ONE: "gaussian", MEASURED: self._measured, TYPED: self._known}
+        return chosen[self.chosen()]
+
+    def hand_over(self, estimate: NoiseEstimate, origin: str) -> None:
+        """Take an estimate that was made elsewhere, and choose it.
+
+        Parameters
+        ----------
+        estimate : NoiseEstimate
+        origin : str
+            Where it was measured, in words.
+        """
+        self._measured, self._known, self._origin = estimate, estimate, origin
+        place = self.mode.findData(MEASURED)
+        if place < 0:
+            self.mode.addItem("As measured", MEASURED)
+            place = self.mode.count() - 1
+        tip = rows.tooltip(estimate, f"Measured in {origin}")
+        self.mode.setItemData(place, tip, Qt.ItemDataRole.ToolTipRole)
+        if self.chosen() != TYPED:
+            self.edit.clear()
+        self.choose(MEASURED)
+        self._explain()
+
+    def know(self, estimate: NoiseEstimate) -> None:
+        """Take an estimate of the layer, to be shown beside a typed sigma."""
+        self._known = estimate
+        self._explain()
+
+    def show_used(self, sigma: tuple[float, ...], models: list[dict[str, Any]]) -> None:
+        """Show the noise that a run has estimated and used."""
+        if self.chosen() in (AUTO, ONE):
+            self.edit.setText(", ".join(f"{value:.4g}" for value in sigma))
+            self.edit.setCursorPosition(0)
+        if self.chosen() == ONE:
+            self._used = f"Used: {self.edit.text()}" if len(sigma) > 1 else ""
+        elif self.chosen() == AUTO:
+            found = [NoiseModel.from_dict(each) for each in models]
+            self._used = rows.used(found, sigma) if found or sigma else ""
+        self._explain()
+
+    def forget(self) -> None:
+        """Drop estimates that were made for another layer; one handed over can be chosen again."""
+        self._known = None
+        self._drop_used()
+        if self.chosen() == MEASURED:
+            self.choose(AUTO)
+        self._explain()
+
+    def reset(self) -> None:
+        """Go back to measuring."""
+        self.choose(AUTO)
+        self.edit.clear()
+        self._used = self._last = ""
+        self._explain()
+
+    def _drop_used(self) -> None:
+        self._used = ""
+        if self.chosen() != TYPED:
+            self.edit.clear()
+
+    def _chosen(self) -> None:
+        # The value used belongs to one choice; but it can be edited.
+        if self.chosen() != TYPED:
+            self._drop_used()
+        elif not self.edit.text():
+            self.edit.setText(self._last)
+        self._explain()
+
+    def _typed(self) -> None:
+        self._last = self.edit.text()
+        self.choose(TYPED)
+        self._explain()
+
+    def _explain(self) -> None:
+        chosen, text = self.chosen(), ""
+        if not self.mode.isEnabled():
+            text = ""
+        elif chosen == ONE:
+            text = self._used
+        elif chosen == AUTO:
+            text = self._used or "The noise is measured before filtering."
+        elif chosen == MEASURED and self._measured is not None:
+            text = f"{rows.short(self._measured)} (measured in {self._origin})"
+        elif chosen == TYPED and self._known is not None:
+            typed = self.edit.text().strip() or "…"
+            text = f"{typed} (estimated {rows.sigma(self._known)})"
+        self.caption.setText(text)
+        self.caption.setVisible(bool(text))

@@ -1,0 +1,258 @@
+"""The panel of a filter: runs, progress, results, messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from napari.utils.notifications import show_error
+from qtpy.QtCore import QTimer
+
+from napari_gpu_denoise._napari import docks, preferences
+from napari_gpu_denoise._napari.denoise.maps import offer_of
+from napari_gpu_denoise._napari.denoise.report import report
+from napari_gpu_denoise._napari.denoise.request import Request
+from napari_gpu_denoise._napari.denoise.run import Outcome, steps
+from napari_gpu_denoise._napari.denoise.snippets import command_line, python_call
+from napari_gpu_denoise._napari.denoise.view import NO_TIME, DenoiseView
+from napari_gpu_denoise._napari.layers.results import add_map, add_result, at_frame
+from napari_gpu_denoise._napari.layers.source import frame_shown
+from napari_gpu_denoise._napari.stage import Stage
+from napari_gpu_denoise._napari.wording import in_panel
+from napari_gpu_denoise._napari.worker import Job
+from napari_gpu_denoise.errors import DenoiseError, LayerError
+from napari_gpu_denoise.noise.record import NoiseEstimate
+
+if TYPE_CHECKING:
+    import napari.viewer
+
+
+class DenoisePanel(DenoiseView):
+    """The panel of one filter: takes a layer, runs, and adds the result as a layer.
+
+    A subclass with `filter` and `title` set serves each entry of FILTERS; nothing here is about a
+    particular one.
+    """
+
+    failed = "Not done."
+    out_of_memory = (
+        "There is not enough memory for this image: crop it, or filter the file with gpu-denoise."
+    )
+
+    def __init__(self, viewer: napari.viewer.Viewer):
+        super().__init__(viewer)
+        self._request: Request | None = None
+        # At most one; a list of its own, so that it can be reached when the panel is gone.
+        self._jobs: list[Job] = []
+        self.destroyed.connect(lambda _=None, jobs=self._jobs: _abandon(jobs))
+        self.layer.chosen.connect(self.offer_axes)
+        self.axes.changed.connect(lambda: self.form.set_axes(self.axes.letters()))
+        self.axes.changed.connect(self._follow_frame)
+        self.noise.wanted.connect(self.show_noise)
+        self.one_frame.toggled.connect(lambda _: self._follow_frame())
+        names = ("current_step", "ndisplay", "order")
+        self.follow((getattr(viewer.dims.events, name), self._follow_frame) for name in names)
+        self.form.changed.connect(self._check)
+        self.run_button.clicked.connect(lambda: self.run())
+        self.cancel_button.clicked.connect(lambda: self.cancel())
+        self.reset_button.clicked.connect(lambda: self.reset())
+        self.python_button.clicked.connect(lambda: self.copy_python())
+        self.command_button.clicked.connect(lambda: self.copy_command())
+        self.offer_axes()
+        # The drivers are loaded when the panel is on the screen, not while it is being built.
+        QTimer.singleShot(0, self.device.fill)
+
+    def request(self) -> Request:
+        """Return what the panel is set to.
+
+        Raises
+        ------
+        DenoiseError
+            If there is no layer, or something typed does not fit.
+        """
+        source, axes = self.captured(), self.axes.axes()
+        return Request(
+            source=source,
+            settings=self.form.settings(),
+            axes=axes,
+            sigma=self.noise.sigma(),
+            noise=self.noise.noise(),
+            dtype=self.dtype.currentData(),
+            nonfinite=self.nonfinite.currentData(),
+            device=self.device.device(),
+            memory_limit=preferences.read().memory_limit,
+            frame=self._chosen_frame(axes),
+            maps=self.maps.isChecked(),
+        )
+
+    def run(self) -> None:
+        """Start a run; errors are shown in the panel."""
+        if self._jobs:
+            return
+        try:
+            request = self.request()
+        except DenoiseError as error:
+            self.refuse(error)
+            return
+        job = Job(steps, request, f"{self.title} of {request.source.name}")
+        self._request = request
+        self._jobs.append(job)
+        job.worker.yielded.connect(self._on_stage)
+        job.worker.returned.connect(self._on_outcome)
+        job.worker.finished.connect(self._on_finished)
+        self.show_running()
+        job.start()
+
+    def cancel(self) -> None:
+        """Ask a run in progress to stop; no layer will be added."""
+        for job in self._jobs:
+            job.stop()
+            self.cancel_button.setEnabled(False)
+            self.say("Stopping …")
+
+    def stop(self) -> None:
+        """Stop the run; the panel is being closed."""
+        _abandon(self._jobs)
+
+    def offer_axes(self) -> None:
+        """Take a new layer: suggest its axes, and show an estimate of its noise if there is one."""
+        self.noise.forget()
+        super().offer_axes()
+        layer = self.layer.layer()
+        for panel in self.others() if layer is not None else ():
+            if panel.layer.layer() == layer and (estimate := panel.estimate()) is not None:
+                self.noise.know(estimate)
+
+    def show_noise(self) -> None:
+        """Open the panel that measures noise, for this layer."""
+        panel = docks.open_panel(self._viewer, "Estimated noise")
+        if (layer := self.layer.layer()) is not None:
+            panel.choose(layer, self.axes.letters())
+
+    def take_noise(self, layer: Any, axes: str, estimate: NoiseEstimate, origin: str) -> None:
+        """Choose a layer and an estimate of its noise.
+
+        Parameters
+        ----------
+        layer : napari.layers.Image
+        axes : str
+            Its axes.
+        estimate : NoiseEstimate
+        origin : str
+            Where it was measured, in words.
+        """
+        self.layer.choose(layer)
+        if self.axes.letters() != axes:
+            self.axes.edit.setText(axes)
+        self.noise.hand_over(estimate, origin)
+
+    def know_noise(self, layer: Any, estimate: NoiseEstimate) -> None:
+        """Show an estimate beside a sigma that is typed, if it is of this layer."""
+        if layer == self.layer.layer():
+            self.noise.know(estimate)
+
+    def copy_python(self) -> None:
+        """Put Python code that does the same on the clipboard."""
+        message = "Python call copied: paste it into napari's console."
+        self.copy(lambda: python_call(self.request()), lambda _: message)
+
+    def copy_command(self) -> None:
+        """Put the command line that does the same on the clipboard."""
+        self.copy(lambda: command_line(self.request()), self._about_command)
+
+    def _about_command(self, text: str) -> str:
+        request = self.request()
+        hint = "." if request.source.path else ": replace INPUT.tif by the name of the file."
+        parts = [f"Command line copied{hint}"]
+        if request.frame is not None:
+            parts.append("It filters all frames.")
+        if request.maps:
+            parts.append(f"Maps take another run, with --{offer_of(self.filter).setting}.")
+        if "--noise" in text and not isinstance(request.noise, str):
+            parts.append("It measures the noise again, in the whole file.")
+        return " ".join(parts)
+
+    def refuse(self, error: Exception) -> str:
+        """Show an error in the panel and as a notification of napari."""
+        if sentence := super().refuse(error):
+            show_error(sentence)
+        return sentence
+
+    def _follow_frame(self, event: object = None) -> None:
+        """Offer the frame in view."""
+        axes = self.known_axes()
+        if "T" not in axes:
+            self.show_frame(None, NO_TIME)
+        else:
+            self.show_frame(frame_shown(self.layer.layer(), axes, self._viewer.dims))
+
+    def _chosen_frame(self, axes: str) -> int | None:
+        if not (self.one_frame.isEnabled() and self.one_frame.isChecked()):
+            return None
+        layer = self.layer.layer()
+        frame = frame_shown(layer, axes, self._viewer.dims)
+        if frame is None:
+            raise LayerError(
+                f"The viewer shows no single frame of {layer.name!r}: move the slider of T to one, "
+                "or untick Only the frame shown."
+            )
+        return frame
+
+    def _check(self) -> None:
+        try:
+            settings = self.form.settings()
+        except DenoiseError as error:
+            message = in_panel(error), "Not ready."
+        else:
+            message = "", ""
+            self.noise.ask(settings.sigma_unused)
+        if not self._jobs:
+            self.say(*message)
+
+    def _on_stage(self, stage: Stage) -> None:
+        if not self._jobs:
+            return
+        self.progress.setRange(0, stage.total)
+        self.progress.setValue(stage.done)
+        if self.cancel_button.isEnabled():
+            part = f"{stage.done} of {stage.total}" if stage.total else "…"
+            self.say(f"{stage.text} {part}")
+        self._jobs[0].show(stage)
+
+    def _on_outcome(self, outcome: Outcome) -> None:
+        # Cancel may be heard when the result is already on its way here.
+        if not self._jobs or self._jobs[0].worker.abort_requested:
+            return
+        try:
+            if outcome.result is None:
+                raise outcome.error
+            self._add_layers(outcome)
+        except Exception as error:
+            self.refuse(error)
+            return
+        record = outcome.result.record
+        self.noise.show_used(record.sigma, record.noise)
+        self.say(report(outcome))
+
+    def _add_layers(self, outcome: Outcome) -> None:
+        source, frame, suffix = self._request.source, self._request.frame, ""
+        provenance = outcome.result.record.as_dict()
+        if frame is not None:
+            source = at_frame(source, self._request.axes.index("T"), frame)
+            suffix, provenance["frame"] = f", frame {frame}", frame
+        to, title = (self._viewer, source), self.title
+        add_result(*to, outcome.result.image, title + suffix, provenance)
+        for each in outcome.maps:
+            add_map(*to, each, f"{title} {each.title}{suffix}", provenance)
+
+    def _on_finished(self) -> None:
+        stopped = any(job.worker.abort_requested for job in self._jobs)
+        _abandon(self._jobs)
+        self._request = None
+        self.show_idle()
+        if stopped:
+            self.say("Cancelled: no layer was added.")
+
+
+def _abandon(jobs: list[Job]) -> None:
+    while jobs:
+        jobs.pop().abandon()

@@ -1,0 +1,153 @@
+"""Lazy data: dask, zarr, mapped files."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import mmap
+from collections.abc import Callable, Generator
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise._napari.layers import storage
+from napari_gpu_denoise._napari.stage import Stage
+from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError
+
+_SLAB = 16_000_000  # bytes read at a time from arrays without chunks
+_HELD = 64_000_000  # most bytes of frames read at a time, where a chunk holds several
+
+
+def is_lazy(data: Any) -> bool:
+    """Return whether pixels are read only when indexed: dask, zarr, a mapped file."""
+    base = data
+    while isinstance(base, np.ndarray | memoryview):
+        base = base.obj if isinstance(base, memoryview) else base.base
+    return isinstance(base, mmap.mmap) or not isinstance(data, np.ndarray)
+
+
+class LazyArray:
+    """A part of lazy data, of which only what is indexed is read, until a stop.
+
+    Parameters
+    ----------
+    data : array-like
+        With ``shape``, ``dtype`` and NumPy indexing.
+    stopped : callable, optional
+        Whether to stop: reading then raises `Cancelled`.
+    part : tuple of int or slice, optional
+        One index an axis; by default all.
+    time : int, optional
+        An axis of frames, whole in the part: a chunk with several of them is read once.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        stopped: Callable[[], bool] = lambda: False,
+        part: tuple[int | slice, ...] | None = None,
+        time: int | None = None,
+    ):
+        self._data, self._stopped, self._time = data, stopped, time
+        part = part or (slice(None),) * len(data.shape)
+        self._places = [
+            at if isinstance(at, int) else range(length)[at]
+            for at, length in zip(part, data.shape, strict=True)
+        ]
+        self.shape = tuple(len(each) for each in self._places if isinstance(each, range))
+        self.dtype, self.ndim, self.size = data.dtype, len(self.shape), math.prod(self.shape)
+        self._held: tuple[slice, np.ndarray | None] = slice(0), None
+
+    def __getitem__(self, index: Any) -> Any:
+        if self._stopped():
+            raise Cancelled("The run was cancelled: no result was made.")
+        if index is Ellipsis and self._time is not None:
+            self._check_size()
+        index = index if isinstance(index, tuple) else (index,)
+        before = index.index(Ellipsis) if Ellipsis in index else len(index)
+        after = index[before + 1 :]
+        gap = (slice(None),) * (self.ndim - before - len(after))
+        index = (*index[:before], *gap, *after)
+        wanted = iter(index)
+        read = tuple(
+            each if isinstance(each, int) else _composed(each, next(wanted))
+            for each in self._places
+        )
+        t = self._time
+        if t is not None and index[:t] == (slice(None),) * t and isinstance(index[t], int):
+            slab, first = self._frames_with(read[t])
+            return slab[(*read[:t], read[t] - first, *read[t + 1 :])]
+        return self._data[read]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self[...], dtype)
+
+    def _check_size(self) -> None:
+        # Only frames too large for the device are read whole, to be filtered in parts.
+        if self.size * np.dtype(self.dtype).itemsize >= storage.LARGEST_IN_MEMORY:
+            raise DeviceMemoryError(
+                "The device has too little memory for whole frames of this size: use fewer frames "
+                "before and after, choose another device, or open a part of the stack."
+            )
+
+    def _frames_with(self, number: int) -> tuple[np.ndarray, int]:
+        """Return the frames that are read together with one, and the number of the first."""
+        held, slab = self._held
+        if slab is None or not held.start <= number < held.stop:
+            self._held = slice(0), None  # not two at a time
+            held = _slab(self._data, self._time, number)
+            slab = np.asarray(self._data[at(self._time, held)])
+            self._held = held, slab
+        return slab, held.start
+
+
+def _composed(places: range, index: int | slice) -> int | slice:
+    chosen = places[index]
+    if isinstance(chosen, int):
+        return chosen
+    stop = chosen.stop if chosen.stop >= 0 else None
+    return slice(chosen.start, stop, None if chosen.step == 1 else chosen.step)
+
+
+def at(axis: int, where: int | slice) -> tuple[int | slice, ...]:
+    """Return an index of one axis, with the later axes whole."""
+    return (slice(None),) * axis + (where,)
+
+
+def load(data: Any) -> Generator[Stage, None, np.ndarray]:
+    """Bring lazy data into memory, chunk by chunk."""
+    if isinstance(data, np.ndarray):
+        return data
+    blocks = list(itertools.product(*(_cuts(data, i) for i in range(len(data.shape)))))
+    image = np.empty(data.shape, data.dtype)
+    for done, block in enumerate(blocks):
+        yield Stage("Reading: chunk", done, len(blocks))
+        image[block] = np.asarray(data[block])
+    return image
+
+
+def _cuts(data: Any, axis: int) -> list[slice]:
+    """Return slices that follow the chunks of dask, zarr and HDF5; slabs of anything else."""
+    chunks, length = getattr(data, "chunks", None), data.shape[axis]
+    if chunks is not None:
+        chunk = chunks[axis]
+    elif axis == 0:
+        row = math.prod(data.shape[1:]) * np.dtype(data.dtype).itemsize
+        chunk = _SLAB // max(row, 1)
+    else:
+        chunk = length
+    if isinstance(chunk, int):
+        chunk = (max(chunk, 1),) * -(-length // max(chunk, 1))
+    stops = list(itertools.accumulate(chunk))
+    return [slice(a, min(b, length)) for a, b in itertools.pairwise([0, *stops])]
+
+
+def _slab(data: Any, axis: int, number: int) -> slice:
+    """Return the frames to read with one: those of its chunk, or fewer where they are large."""
+    if getattr(data, "chunks", None) is None:
+        return slice(number, number + 1)
+    frame = math.prod(data.shape) // max(data.shape[axis], 1) * np.dtype(data.dtype).itemsize
+    most = max(1, _HELD // max(frame, 1))
+    cut = next(cut for cut in _cuts(data, axis) if number < cut.stop)
+    start = cut.start + (number - cut.start) // most * most
+    return slice(start, min(start + most, cut.stop))

@@ -1,0 +1,169 @@
+"""Image layers as sources: their data, axes, frame shown, file, and look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from napari_gpu_denoise.errors import LayerError
+from napari_gpu_denoise.files import samples
+from napari_gpu_denoise.image.axes import check_axes
+
+if TYPE_CHECKING:
+    import napari.components
+    import napari.layers
+
+METADATA_KEY = "napari-gpu-denoise"
+
+# Where a layer lies.
+PLACE = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
+
+# What a result takes over from its source; all of it is still right when only the noise is gone.
+INHERITED = (
+    *PLACE,
+    "rgb",
+    "colormap",
+    "contrast_limits",
+    "gamma",
+    "blending",
+    "opacity",
+    "interpolation2d",
+    "interpolation3d",
+    "rendering",
+    "depiction",
+    "iso_threshold",
+    "attenuation",
+    "projection_mode",
+)
+
+_ROLES = {
+    "t": "T",
+    "time": "T",
+    "frame": "T",
+    "z": "Z",
+    "slice": "Z",
+    "depth": "Z",
+    "y": "Y",
+    "row": "Y",
+    "x": "X",
+    "column": "X",
+    "c": "C",
+    "channel": "C",
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A layer as it was when the run began; later changes to the layer do not reach it.
+
+    Attributes
+    ----------
+    name : str
+        Name of the layer.
+    data : array-like
+        Its finest level: NumPy, dask or whatever the layer holds. Not copied.
+    attributes : dict
+        Keyword arguments of ``viewer.add_image`` for the result.
+    alpha : bool
+        Whether the last of the colour samples is alpha.
+    multiscale : bool
+        Whether the layer has coarser levels, too.
+    path : str or None
+        File that it was read from.
+    """
+
+    name: str
+    data: Any = field(repr=False)
+    attributes: dict[str, Any] = field(repr=False, default_factory=dict)
+    alpha: bool = False
+    multiscale: bool = False
+    path: str | None = None
+
+
+def refusal(layer: napari.layers.Layer) -> str | None:
+    """Return why a layer cannot be used, in one sentence; None if it can."""
+    from napari.layers import Image
+
+    if isinstance(layer, Image):
+        return None
+    kind = type(layer).__name__.lower()
+    return f"{layer.name!r} is a {kind} layer: only image layers can be used."
+
+
+def finest(layer: napari.layers.Image) -> Any:
+    """Return the data of an image layer, of a multiscale one its finest level."""
+    return layer.data[0] if layer.multiscale else layer.data
+
+
+def has_alpha(layer: napari.layers.Image) -> bool:
+    """Return whether an image layer is RGBA; alpha has no noise."""
+    return layer.rgb and finest(layer).shape[-1] == 4
+
+
+def file_of(layer: napari.layers.Layer) -> str | None:
+    """Return the path of the file a layer was read from, if there is one."""
+    if layer.source.path:
+        return str(layer.source.path)
+    plugin, name = layer.source.sample or (None, None)
+    if plugin == METADATA_KEY and name in samples.names():
+        return str(samples.path(name))
+    return None
+
+
+def capture(layer: napari.layers.Layer | None) -> Source:
+    """Return all of a layer that a run and its result need.
+
+    Raises
+    ------
+    LayerError
+        If there is no layer, or it is not an image.
+    """
+    if layer is None:
+        raise LayerError(
+            "There is no image layer: open an image first, or one of File > Open Sample > GPU "
+            "Denoise."
+        )
+    if (reason := refusal(layer)) is not None:
+        raise LayerError(reason)
+    _, attributes, _ = layer.as_layer_data_tuple()
+    kept = {key: attributes[key] for key in INHERITED if key in attributes}
+    if layer.rgb:
+        # An RGB layer has neither; napari warns or fails when given them.
+        kept.pop("contrast_limits", None)
+        kept.pop("colormap", None)
+    kept["metadata"] = dict(layer.metadata)
+    return Source(
+        layer.name, finest(layer), kept, has_alpha(layer), layer.multiscale, file_of(layer)
+    )
+
+
+def frame_shown(layer: napari.layers.Image, axes: str, dims: napari.components.Dims) -> int | None:
+    """Return the frame along T of a layer that the viewer shows.
+
+    None where there is no axis T, where T is drawn along the screen, and where the slider stands on
+    no frame of the layer. The viewer may have more axes, and other units, than the layer.
+    """
+    axis = axes.find("T")
+    if not 0 <= axis < layer.ndim or axis + dims.ndim - layer.ndim in dims.displayed:
+        return None
+    # Rounded as napari does.
+    frame = int(np.round(layer.world_to_data(dims.point)[axis]))
+    return frame if 0 <= frame < finest(layer).shape[axis] else None
+
+
+def suggest_axes(layer: napari.layers.Image, dims_labels: Sequence[str] = ()) -> str:
+    """Return the axes of a layer, one letter each, from clear labels of the layer or the viewer.
+
+    Colour and time are never guessed from lengths: without clear labels the last two axes are Y
+    and X and all others independent planes, ``.``; the last axis of an RGB layer is S.
+    """
+    colour = "S" if layer.rgb else ""
+    for labels in (getattr(layer, "axis_labels", ()), dims_labels):
+        roles = "".join(_ROLES.get(str(label).strip().lower(), ".") for label in labels)
+        known = roles.replace(".", "") + colour
+        if len(roles) == layer.ndim and {"Y", "X"} <= set(known) and len(set(known)) == len(known):
+            return roles + colour
+    return check_axes(None, (1,) * layer.ndim) + colour

@@ -1,0 +1,1 @@
+"""The panel "Estimated noise": measurement, table and plots."""

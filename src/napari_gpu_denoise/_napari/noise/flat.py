@@ -1,0 +1,149 @@
+"""Noise of a flat region drawn by the user: the statistics of its pixels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.errors import DenoiseError, LayerError
+from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum, noise_spectrum
+from napari_gpu_denoise.noise.models import Correlated, Gaussian, NoiseModel, Rician, Speckle
+from napari_gpu_denoise.noise.patches.levels import VarianceCurve
+from napari_gpu_denoise.noise.record import NoiseEstimate
+
+METHOD = "plain statistics of a region drawn as flat"
+FEWEST = 64  # pixels
+_RAYLEIGH = math.sqrt(math.pi / (4 - math.pi))  # mean over standard deviation
+_SKEWNESS = 0.631  # of a Rayleigh distribution
+
+
+def flat_noise(region: Any, axes: str, model: str = "auto") -> NoiseEstimate:
+    """Measure noise in a region without any object: background, or something evenly grey.
+
+    Parameters
+    ----------
+    region : array
+        One plane, with or without channels.
+    axes : str
+        Its axes.
+    model : str
+        As `estimate_noise` takes it. One brightness cannot show photon noise.
+
+    Returns
+    -------
+    NoiseEstimate
+        Of Gaussian noise `sigma` is the standard deviation of the pixels, of Rician noise, where
+        the region is background, the root of half their mean square.
+
+    Raises
+    ------
+    LayerError
+        If the region is too small, or its pixels do not determine the model.
+    """
+    if model == "poisson-gaussian":
+        raise LayerError(
+            "A flat region has one brightness, which does not show how noise grows with it: choose "
+            "another model, or a region with dark and bright parts."
+        )
+    region = np.asarray(region)
+    channel = channel_axis(axes)
+    planes = [region] if channel is None else list(np.moveaxis(region, channel, 0))
+    limits = np.iinfo(region.dtype) if region.dtype.kind in "iu" else None
+    finite = []
+    for plane in planes:
+        values = np.asarray(plane, np.float64)
+        finite.append(values[np.isfinite(values)])
+        if finite[-1].size < FEWEST:
+            raise LayerError(
+                f"The region has {finite[-1].size} pixels that are finite: draw one of at least "
+                f"{FEWEST}."
+            )
+    if model == "auto":
+        model = "rician" if all(map(_is_background, finite)) else "gaussian"
+    spectra = tuple(map(_spectrum, planes))
+    if model == "gaussian" and None not in spectra and not all(each.white for each in spectra):
+        model = "correlated"
+    found = [_measured(v, model, s) for v, s in zip(finite, spectra, strict=True)]
+    models, sigma, error, errors = zip(*found, strict=True)
+    reasons = {
+        "rician": "the pixels of the region are spread as magnitudes without signal are",
+        "speckle": "the model was chosen by hand",
+    }
+    return NoiseEstimate(
+        sigma=sigma,
+        standard_error=error,
+        method=METHOD,
+        planes=len(planes),
+        notes=(),
+        axes=axes,
+        models=models,
+        reason=reasons.get(model, "a flat region has one brightness: one sigma says it all"),
+        errors=errors,
+        curves=tuple(
+            VarianceCurve((float(v.mean()),), (float(v.var(ddof=1)),), (v.size,), (True,))
+            for v in finite
+        ),
+        frames=None,
+        slices=None,
+        spectra=spectra,
+        covariance=None,
+        clipped=tuple(
+            (0.0, 0.0)
+            if limits is None
+            else (float(np.mean(v == limits.min)), float(np.mean(v == limits.max)))
+            for v in finite
+        ),
+    )
+
+
+def _measured(
+    values: np.ndarray, model: str, spectrum: NoiseSpectrum | None
+) -> tuple[NoiseModel, float, float, dict[str, float]]:
+    """Return the model, sigma, its standard error, and those of the parameters."""
+    count, variance = values.size, float(values.var(ddof=1))
+    sigma = math.sqrt(variance)
+    fourth = float(np.mean((values - values.mean()) ** 4))
+    spread = math.sqrt(max(fourth - variance**2, 0.0) / count)  # of the variance
+    error = spread / (2 * sigma) if sigma else 0.0
+    if model == "rician" and np.any(values):
+        sigma = math.sqrt(float(np.mean(values**2)) / 2)
+        error = sigma / (2 * math.sqrt(count))
+        return Rician(sigma), sigma, error, {"sigma": error}
+    if model == "speckle" and variance > 0 and values.mean() > 0:
+        looks = float(values.mean()) ** 2 / variance
+        relative = math.hypot(spread / variance, 2 * sigma / (values.mean() * math.sqrt(count)))
+        return Speckle(looks), sigma, error, {"looks": looks * relative}
+    if model not in ("gaussian", "correlated"):
+        raise LayerError(
+            f"The region is constant or dark, which does not determine {model} noise: draw another."
+        )
+    if model == "correlated" and spectrum is not None:
+        found = replace(Correlated.of_spectrum(spectrum), sigma=sigma)
+        return found, sigma, error, {"sigma": error}
+    return Gaussian(sigma), sigma, error, {"sigma": error}
+
+
+def _is_background(values: np.ndarray) -> bool:
+    """Return whether pixels are spread as magnitudes of noise alone: a Rayleigh distribution."""
+    sigma = float(values.std(ddof=1))
+    if sigma == 0 or values.min() < 0:
+        return False
+    ratio = float(values.mean()) / sigma
+    skewness = float(np.mean((values - values.mean()) ** 3)) / sigma**3
+    slack = 4 / math.sqrt(values.size)  # some four standard errors; pixels may be correlated
+    return (
+        abs(ratio / _RAYLEIGH - 1) < max(slack, 0.03)
+        and abs(skewness - _SKEWNESS) < max(3 * slack, 0.2)
+        and values.size >= 4 * FEWEST
+    )
+
+
+def _spectrum(plane: np.ndarray) -> NoiseSpectrum | None:
+    try:
+        return noise_spectrum(plane)
+    except DenoiseError:
+        return None

@@ -1,0 +1,134 @@
+"""Noise measured off the GUI thread, always for the latest request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from functools import partial
+
+from qtpy.QtCore import QObject, Signal
+
+from napari_gpu_denoise._napari.layers.lazy import LazyArray, is_lazy
+from napari_gpu_denoise._napari.layers.regions import Part
+from napari_gpu_denoise._napari.layers.source import Source
+from napari_gpu_denoise._napari.noise.flat import flat_noise
+from napari_gpu_denoise._napari.stage import Stage
+from napari_gpu_denoise._napari.worker import Worker, new_worker
+from napari_gpu_denoise.errors import Cancelled
+from napari_gpu_denoise.noise.estimate import estimate_noise
+from napari_gpu_denoise.noise.record import NoiseEstimate
+from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
+
+
+@dataclass(frozen=True)
+class NoiseRequest:
+    """All that a measurement needs; nothing of it is a napari or Qt object.
+
+    Attributes
+    ----------
+    source : Source
+        The layer.
+    axes : str
+        Axes of the whole layer.
+    part : Part
+        Where to measure; without alpha.
+    model : str
+        As `estimate_noise` takes it.
+    flat : bool
+        Whether the part holds no object.
+    device : int, str or None
+        None for the best there is.
+    """
+
+    source: Source
+    axes: str
+    part: Part
+    model: str = "auto"
+    flat: bool = False
+    device: int | str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a measurement: an estimate, or the error that ended it."""
+
+    request: NoiseRequest
+    estimate: NoiseEstimate | None = None
+    error: Exception | None = None
+
+
+def measure(
+    request: NoiseRequest, stopped: Callable[[], bool] = lambda: False
+) -> Generator[Stage, None, Outcome | None]:
+    """Measure noise; returns None when it was stopped.
+
+    Lazy data are stopped before the next plane is read; others do not take long.
+    """
+    yield Stage("Measuring")
+    try:
+        load_bundled_drivers()
+        data, part = request.source.data, request.part
+        data = LazyArray(data, stopped, part.index) if is_lazy(data) else data[part.index]
+        if request.flat:
+            estimate = flat_noise(data, part.axes, request.model)
+        else:
+            estimate = estimate_noise(data, part.axes, request.model, device=request.device)
+    except Cancelled:
+        return None
+    except Exception as error:
+        return Outcome(request, error=error)
+    return Outcome(request, estimate)
+
+
+class Measuring(QObject):
+    """Measures in one thread at a time; a new request replaces any other.
+
+    Parameters
+    ----------
+    parent : QObject
+    """
+
+    #: The `Outcome` of the latest request.
+    done = Signal(object)
+
+    def __init__(self, parent: QObject):
+        super().__init__(parent)
+        # Lists of their own, so that they can be reached when this is gone.
+        self._workers: list[Worker] = []
+        self._wanted: list[NoiseRequest] = []
+        self.destroyed.connect(partial(_abandon, self._workers, self._wanted))
+
+    def ask(self, request: NoiseRequest) -> None:
+        """Start a measurement in place of the present one."""
+        self.drop()
+        self._wanted.append(request)
+        self._start()
+
+    def drop(self) -> None:
+        """Stop; there will be no outcome."""
+        _abandon(self._workers, self._wanted)
+
+    def _start(self) -> None:
+        # One that was stopped may still be reading a plane: the next one waits for its end.
+        if self._workers or not self._wanted:
+            return
+        worker = new_worker(measure, self._wanted.pop(), "Estimated noise")
+        self._workers.append(worker)
+        worker.returned.connect(self._tell)
+        worker.finished.connect(self._end)
+        worker.start()
+
+    def _tell(self, outcome: Outcome | None) -> None:
+        # The request may have changed when the result was already on its way here.
+        if outcome is not None and not any(each.abort_requested for each in self._workers):
+            self.done.emit(outcome)
+
+    def _end(self) -> None:
+        self._workers.clear()
+        self._start()
+
+
+def _abandon(workers: list[Worker], wanted: list[NoiseRequest], *_: object) -> None:
+    wanted.clear()
+    for worker in workers:
+        worker.quit()

@@ -1,0 +1,300 @@
+"""The panel "Estimated noise": layer, region, measurement, and hand-over to a filter."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from qtpy.QtCore import QSignalBlocker, QTimer
+
+from napari_gpu_denoise._napari import docks, preferences
+from napari_gpu_denoise._napari.layers import regions
+from napari_gpu_denoise._napari.layers.source import PLACE, finest, has_alpha
+from napari_gpu_denoise._napari.noise.measuring import Measuring, NoiseRequest, Outcome
+from napari_gpu_denoise._napari.noise.snippet import noise_call
+from napari_gpu_denoise._napari.noise.view import FLAT, RECTANGLE, VIEW, WHOLE, NoiseView
+from napari_gpu_denoise.errors import DenoiseError
+from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.noise.record import NoiseEstimate
+
+if TYPE_CHECKING:
+    import napari.layers
+    import napari.viewer
+
+_SETTLED = 250  # milliseconds without a change before measuring begins
+# Events of layers that move a drawn rectangle over the image.
+_MOVES = ("data", "scale", "translate", "rotate", "shear", "affine")
+
+
+class NoisePanel(NoiseView):
+    """Measures noise of the layer that is selected, off the GUI thread, whenever it changes."""
+
+    failed = "Not measured."
+    out_of_memory = "There is not enough memory to measure in: choose a region."
+
+    def __init__(self, viewer: napari.viewer.Viewer):
+        super().__init__(viewer)
+        self._outcome: Outcome | None = None
+        self._followed: list[tuple[Any, Any]] = []
+        self._drawn_on: napari.layers.Shapes | None = None
+        self._target_chosen = False
+        self._measuring = Measuring(self)
+        self._settling = QTimer(self)
+        self._settling.setSingleShot(True)
+        self._settling.setInterval(_SETTLED)
+        self._connect()
+        self._take_layer()
+
+    def _connect(self) -> None:
+        viewer = self._viewer
+        self._settling.timeout.connect(self._on_settled)
+        self._measuring.done.connect(self._on_done)
+        self.layer.chosen.connect(self._take_layer)
+        self.axes.changed.connect(self._take_axes)
+        self.channel.currentIndexChanged.connect(lambda _: self.measure())
+        self.model.currentIndexChanged.connect(lambda _: self.measure())
+        self.region.currentIndexChanged.connect(lambda _: self._take_region())
+        self.shapes.currentIndexChanged.connect(lambda _: self._take_shapes())
+        self.draw_button.clicked.connect(lambda: self.draw())
+        self.use_button.clicked.connect(lambda: self.use())
+        self.python_button.clicked.connect(lambda: self.copy_python())
+        self.target.activated.connect(lambda _: self._take_target())
+        # napari 0.9 moved it; older ones have it on the viewer.
+        camera = viewer.scene.camera if hasattr(viewer, "scene") else viewer.camera
+        views = [
+            getattr(viewer.dims.events, name) for name in ("current_step", "ndisplay", "order")
+        ]
+        views += [camera.events.center, camera.events.zoom]
+        active = viewer.layers.selection.events.active
+        self.follow([(active, self._on_active), *((event, self._on_view) for event in views)])
+        followed = self._followed
+        self.destroyed.connect(lambda _=None: _disconnect(followed))
+
+    def reset_choices(self, event: object = None) -> None:
+        """Follow the viewer's layers."""
+        super().reset_choices(event)
+        self._offer_shapes()
+
+    def estimate(self) -> NoiseEstimate | None:
+        """Return what is shown; None while nothing is valid."""
+        return None if self._outcome is None else self._outcome.estimate
+
+    def choose(self, layer: Any, axes: str) -> None:
+        """Take a layer, and its axes as a filter's panel has them."""
+        self.layer.choose(layer)
+        if self.layer.layer() == layer and self.axes.letters() != axes.upper():
+            self.axes.edit.setText(axes)
+
+    def measure(self) -> None:
+        """Measure again when choices have settled; what is shown stays till then."""
+        self._drop()
+        self.use_button.setEnabled(False)
+        if self._closed:
+            return
+        if self.layer.layer() is None:
+            self._on_settled()
+            return
+        self.say("Measuring …")
+        self._settling.start()
+
+    def stop(self) -> None:
+        """Stop measuring; the panel is being closed."""
+        self._settling.stop()
+        self._measuring.drop()
+
+    def draw(self) -> None:
+        """Draw on a Shapes layer of this panel's own, made where there is none."""
+        layer = self.layer.layer()
+        if layer is None:
+            return
+        name = f"noise region of {layer.name}"
+        shapes = next((each for each in self._shapes_layers() if each.name == name), None)
+        if shapes is None:
+            place = {name: getattr(layer, name) for name in PLACE if hasattr(layer, name)}
+            shapes = self._viewer.add_shapes(
+                ndim=layer.ndim,
+                name=name,
+                edge_color="yellow",
+                face_color="transparent",
+                edge_width=max(finest(layer).shape[layer.ndim - 1] / 200, 1.0),
+                **place,
+            )
+        self.shapes.setCurrentIndex(self._shapes_layers().index(shapes))
+        self._viewer.layers.selection.active = shapes
+        shapes.mode = "add_rectangle"
+
+    def use(self) -> None:
+        """Hand the estimate to the filter chosen, in its panel."""
+        estimate, layer = self.estimate(), self.layer.layer()
+        if estimate is None or layer is None:
+            return
+        place = self._outcome.request.part.place
+        origin = f"{layer.name}, {place}" if place else layer.name
+        panel = docks.open_panel(self._viewer, self.target.currentText())
+        panel.take_noise(layer, self.axes.axes(), estimate, origin)
+        self.say(f"{panel.title} uses this noise from now on.")
+
+    def copy_python(self) -> None:
+        """Put Python code that does the same on the clipboard."""
+        function = self.target.currentData()
+        self.copy(
+            lambda: noise_call(self._request(), function, self.estimate()),
+            lambda _: "Python call copied: paste it into napari's console.",
+        )
+
+    def _request(self) -> NoiseRequest:
+        source = self.captured()
+        layer, shape, dims = self.layer.layer(), source.data.shape, self._viewer.dims
+        axes, channel, region = self.axes.axes(), self.channel.currentData(), self._region()
+        if region == VIEW:
+            part = regions.in_view(layer, axes, dims, channel)
+        elif region in (RECTANGLE, FLAT):
+            part = regions.in_rectangle(
+                layer, axes, dims, channel, self._shapes_layer(), one_plane=region == FLAT
+            )
+        else:
+            part = regions.part_of(axes, shape, channel)
+        return NoiseRequest(
+            source=source,
+            axes=axes,
+            part=regions.without_alpha(part, shape) if source.alpha else part,
+            model=self.model.currentData(),
+            flat=region == FLAT,
+            device=preferences.read().device,
+        )
+
+    def _region(self) -> str:
+        return self.region.currentData()
+
+    def _take_layer(self) -> None:
+        self._target_chosen = False
+        self.clear()
+        self._follow()
+        self.offer_axes()
+
+    def _take_axes(self) -> None:
+        axes = self.known_axes()
+        channel = channel_axis(axes) if axes else None
+        count = 0 if channel is None else self.axes.shape[channel]
+        layer = self.layer.layer()
+        if layer is not None and channel is not None and has_alpha(layer):
+            count = min(count, 3)
+        self.offer_channels(count)
+        self.measure()
+
+    def _take_region(self) -> None:
+        self._offer_shapes()
+        self.show_region(self._region() in (RECTANGLE, FLAT))
+        self.measure()
+
+    def _take_shapes(self) -> None:
+        self._follow()
+        self._on_drawn()
+
+    def _take_target(self) -> None:
+        self._target_chosen = True
+
+    def _shapes_layers(self) -> list[napari.layers.Shapes]:
+        from napari.layers import Shapes
+
+        return [each for each in list(self._viewer.layers)[::-1] if isinstance(each, Shapes)]
+
+    def _shapes_layer(self) -> napari.layers.Shapes | None:
+        found, index = self._shapes_layers(), self.shapes.currentIndex()
+        return found[index] if 0 <= index < len(found) else None
+
+    def _offer_shapes(self) -> None:
+        found, before = self._shapes_layers(), self._drawn_on
+        with QSignalBlocker(self.shapes):
+            self.shapes.clear()
+            self.shapes.addItems([each.name for each in found])
+            index = found.index(before) if before in found else 0
+            self.shapes.setCurrentIndex(index if found else -1)
+        if self._shapes_layer() != before:
+            self._take_shapes()
+
+    def _follow(self) -> None:
+        """Watch the layer and the Shapes layer that are chosen, and no others."""
+        _disconnect(self._followed)
+        layer, shapes = self.layer.layer(), self._shapes_layer()
+        self._drawn_on = shapes
+        if layer is not None:
+            self._followed += [(getattr(layer.events, name), self._on_moved) for name in _MOVES]
+        if shapes is not None:
+            self._followed += [(getattr(shapes.events, name), self._on_drawn) for name in _MOVES]
+            self._followed.append((shapes.selected_data.events.items_changed, self._on_drawn))
+        for event, act in self._followed:
+            event.connect(act)
+
+    def _on_active(self, event: object = None) -> None:
+        active = self._viewer.layers.selection.active
+        if active is not None:
+            self.layer.choose(active)
+
+    def _on_view(self, event: object = None) -> None:
+        if self._region() == VIEW:
+            self.measure()
+
+    def _on_moved(self, event: Any = None) -> None:
+        if event is not None and event.type == "data":
+            self.offer_axes()
+        elif self._region() != WHOLE:
+            self.measure()
+
+    def _on_drawn(self, event: object = None) -> None:
+        if self._region() in (RECTANGLE, FLAT):
+            self.measure()
+
+    def _on_settled(self) -> None:
+        # Not before: what the camera shows is known when it was drawn.
+        try:
+            self._measuring.ask(self._request())
+        except DenoiseError as error:
+            self._give_up(error)
+
+    def _on_done(self, outcome: Outcome) -> None:
+        if outcome.error is not None:
+            self._give_up(outcome.error)
+            return
+        self._outcome, estimate = outcome, outcome.estimate
+        self.show_estimate(estimate, _planes(outcome))
+        self.say("")
+        if not self._target_chosen:
+            self._suggest(estimate)
+        for panel in self.others():
+            panel.know_noise(self.layer.layer(), estimate)
+
+    def _suggest(self, estimate: NoiseEstimate) -> None:
+        suggested = estimate.verdict().rpartition("suggested: ")[2].lower()
+        for row in range(self.target.count()):
+            if suggested.startswith(self.target.itemText(row).lower()):
+                self.target.setCurrentIndex(row)
+
+    def _give_up(self, error: Exception) -> None:
+        self._settling.stop()
+        self._drop()
+        self.clear()
+        self.refuse(error)
+
+    def _drop(self) -> None:
+        self._measuring.drop()
+        self._outcome = None
+
+
+def _planes(outcome: Outcome) -> str:
+    """Return how many planes were read, and of which part."""
+    part = outcome.request.part
+    spans = [at for at in part.index if isinstance(at, slice)]
+    total = math.prod(
+        at.stop - at.start
+        for at, letter in zip(spans, part.axes, strict=True)
+        if letter not in "YX"
+    )
+    read = f"{outcome.estimate.planes} of {total} plane{'s' * (total != 1)}"
+    return f"{read}; {part.place}" if part.place else read
+
+
+def _disconnect(followed: list[tuple[Any, Any]]) -> None:
+    while followed:
+        event, act = followed.pop()
+        event.disconnect(act)

@@ -1,0 +1,159 @@
+"""Small plots for panels, by pyqtgraph, in the colours of napari's theme."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import qtpy
+from qtpy.QtCore import QEvent, Qt
+from qtpy.QtGui import QPalette
+from qtpy.QtWidgets import QVBoxLayout, QWidget
+
+# Bright enough for dark themes and dark enough for light ones: at least 3 : 1 on both.
+COLOURS = ("#d9730d", "#3d8bcd", "#1b9e77", "#c45ca0", "#9a7d0a", "#7a73d1")
+HEIGHT = 210
+_MANY_DIGITS = 6
+_MARGIN = 0.1  # of the range, on each side: pyqtgraph drops a tick's text that has no room
+
+
+@dataclass(frozen=True)
+class Series:
+    """Values of a plot that look alike.
+
+    Parameters
+    ----------
+    x, y : sequence of float
+        As many of one as of the other; those that are not finite are left out.
+    name : str
+        Its entry in the legend; empty for none.
+    look : str
+        ``"points"``, ``"rings"``, ``"line"`` or ``"dashes"``.
+    colour : int
+        Index into `COLOURS`, from 0 again at their end.
+    error : sequence of float, optional
+        Half the length of a bar through each point.
+    """
+
+    x: Sequence[float]
+    y: Sequence[float]
+    name: str = ""
+    look: str = "points"
+    colour: int = 0
+    error: Sequence[float] = ()
+
+    def points(self) -> np.ndarray:
+        """Return rows of x, y and error, of what is finite."""
+        rows = np.array([self.x, self.y, self.error or np.zeros(len(self.x))], float)
+        rows[2, ~np.isfinite(rows[2])] = 0
+        return rows[:, np.isfinite(rows).all(axis=0)]
+
+
+class Plot(QWidget):
+    """A title, a legend, two axes with ticks and labels, and series of values.
+
+    Parameters
+    ----------
+    title, x_label, y_label : str
+        Labels have their unit in brackets.
+    """
+
+    def __init__(self, title: str, x_label: str, y_label: str):
+        super().__init__()
+        # Not before a plot is wanted, and with the Qt that napari has.
+        os.environ.setdefault("PYQTGRAPH_QT_LIB", qtpy.API_NAME)
+        import pyqtgraph
+
+        self._pg = pyqtgraph
+        self.title, self.x_label, self.y_label = title, x_label, y_label
+        self.series: list[Series] = []
+        self._canvas = canvas = pyqtgraph.PlotWidget(enableMenu=False)
+        # It is a picture: the wheel scrolls the panel, and nothing opens, zooms or takes focus.
+        canvas.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        canvas.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        canvas.setAntialiasing(True)
+        self.area = canvas.plotItem
+        self.area.hideButtons()
+        for side in ("bottom", "left"):
+            # Here, where there are no values yet: later it would scale them once more.
+            self.area.getAxis(side).enableAutoSIPrefix(False)
+        self.area.showGrid(x=True, y=True, alpha=0.25)
+        self.legend = pyqtgraph.LegendItem(colCount=len(COLOURS))
+        self.legend.layout.setContentsMargins(0, 0, 0, 0)
+        self.area.layout.setContentsMargins(4, 0, 8, 5)
+        self.area.layout.addItem(self.legend, 4, 0, 1, 3)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(canvas)
+        self.setFixedHeight(HEIGHT)
+        self.setMinimumWidth(260)
+
+    def show_series(self, series: Sequence[Series], x_label: str | None = None) -> None:
+        """Replace what is drawn; an empty plot is hidden."""
+        self.series = [each for each in series if each.points().size]
+        self.x_label = x_label or self.x_label
+        self.area.clear()
+        self.legend.clear()
+        for each in self.series:
+            self._draw(each)
+        if self.series:
+            x, y, error = np.hstack([each.points() for each in self.series])
+            ends = {"xRange": _ends(x), "yRange": _ends((y - error, y + error, 0 * y))}
+            self.area.setRange(**ends, padding=_MARGIN)
+            self.area.getAxis("bottom").setTicks(_long_ticks(*ends["xRange"]))
+        self._colour()
+        self.setVisible(bool(self.series))
+        self.setAccessibleName(self.title)
+        self.setAccessibleDescription(f"{self.y_label} against {self.x_label}")
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow napari's theme."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange):
+            self._colour()
+
+    def _draw(self, series: Series) -> None:
+        (x, y, error), colour = series.points(), COLOURS[series.colour % len(COLOURS)]
+        dash = Qt.PenStyle.DashLine if series.look == "dashes" else Qt.PenStyle.SolidLine
+        pen = self._pg.mkPen(colour, width=1.6, style=dash)
+        how = {"pen": pen}
+        if series.look in ("points", "rings"):
+            how = {"pen": None, "symbol": "o", "symbolSize": 7, "symbolPen": pen}
+            how["symbolBrush"] = colour if series.look == "points" else None
+            self.area.addItem(self._pg.ErrorBarItem(x=x, y=y, height=2 * error, pen=pen))
+        item = self.area.plot(x, y, antialias=True, **how)
+        if series.name:
+            self.legend.addItem(item, series.name)
+
+    def _colour(self) -> None:
+        ink = self.palette().color(QPalette.ColorRole.WindowText)
+        self._canvas.setBackground(self.palette().color(QPalette.ColorRole.Window))
+        self.area.setTitle(self.title, color=ink, bold=True, size="9pt")
+        for _, label in self.legend.items:
+            label.setText(label.text, color=ink)
+        for side, text in (("bottom", self.x_label), ("left", self.y_label)):
+            axis = self.area.getAxis(side)
+            axis.setTickDensity(1.3)
+            axis.setStyle(maxTickLevel=0, tickTextHeight=14)
+            axis.setPen(ink)
+            axis.setTextPen(ink)
+            axis.setLabel(text, color=ink.name())
+
+
+def _long_ticks(low: float, high: float) -> list[list[tuple[float, str]]] | None:
+    """Return two ticks where their texts are long, as of 1000.00001; else None."""
+    digits = math.ceil(math.log10(max(abs(low), abs(high)) / (high - low))) + 2
+    if digits < _MANY_DIGITS:
+        return None
+    inside = (high - low) / 6  # where a text has room on both sides
+    return [[(value, f"{value:.{digits}g}") for value in (low + inside, high - inside)]]
+
+
+def _ends(values: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Return the least and the largest; apart where they are the same."""
+    low, high = float(np.min(values)), float(np.max(values))
+    half = 0 if low < high else abs(low) / 2 or 0.5
+    return low - half, high + half

@@ -1,0 +1,1 @@
+"""Files in and out: TIFF, sample data, batches."""

@@ -1,0 +1,236 @@
+"""Many files, one filter: each is read, denoised, written and let go before the next."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from napari_gpu_denoise.errors import Cancelled, NoDeviceError
+from napari_gpu_denoise.files.inputs import check_target, find_files, identity, paired
+from napari_gpu_denoise.files.one_file import denoise_file
+from napari_gpu_denoise.opencl.device import Device, choose
+from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.record import Record
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """What became of one file.
+
+    Attributes
+    ----------
+    input : Path
+        The file.
+    output : Path or None
+        Its result; None if there is none.
+    record : Record or None
+        How the result was made.
+    error : Exception or None
+        Why it failed.
+    skipped : str
+        Why it was left out; empty if it was not.
+    notes : tuple of str
+        What the user should know about how it was read and written, one sentence each.
+    """
+
+    input: Path
+    output: Path | None = None
+    record: Record | None = None
+    error: Exception | None = None
+    skipped: str = ""
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as plain values that JSON can hold."""
+        error = self.error
+        return {
+            "input": str(self.input),
+            "output": None if self.output is None else str(self.output),
+            "record": None if self.record is None else self.record.as_dict(),
+            "error": None if error is None else {"kind": type(error).__name__, "text": str(error)},
+            "skipped": self.skipped,
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What became of all files.
+
+    Attributes
+    ----------
+    files : tuple of FileReport
+        In the order they were worked on. Files after a cancel or a stop are not in it.
+    cancelled : bool
+        Whether the caller asked for a stop.
+    """
+
+    files: tuple[FileReport, ...]
+    cancelled: bool = False
+
+    @property
+    def done(self) -> tuple[FileReport, ...]:
+        """The files that have a result."""
+        return tuple(file for file in self.files if file.output is not None)
+
+    @property
+    def failed(self) -> tuple[FileReport, ...]:
+        """The files that failed."""
+        return tuple(file for file in self.files if file.error is not None)
+
+    @property
+    def skipped(self) -> tuple[FileReport, ...]:
+        """The files that were left out because they are no images."""
+        return tuple(file for file in self.files if file.skipped)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as plain values that JSON can hold."""
+        return {"files": [file.as_dict() for file in self.files], "cancelled": self.cancelled}
+
+
+@dataclass(frozen=True)
+class BatchProgress:
+    """Where a batch stands.
+
+    Attributes
+    ----------
+    path : Path
+        The file at work.
+    index, count : int
+        Its number, from 0, of how many.
+    done, total : int
+        Tiles or frames of this file; both 0 while it is read.
+    """
+
+    path: Path
+    index: int
+    count: int
+    done: int
+    total: int
+
+
+def run_batch(
+    inputs: str | os.PathLike | Iterable[str | os.PathLike],
+    filter: Filter,
+    sigma: ArrayLike | None = None,
+    *,
+    noise: Any = None,
+    output: str | os.PathLike,
+    axes: str | None = None,
+    dtype=None,
+    nonfinite: str = "raise",
+    device: Device | int | str | None = None,
+    memory_limit: int | None = None,
+    overwrite: bool = False,
+    stop_on_error: bool = False,
+    progress: Callable[[BatchProgress], None] | None = None,
+    cancel=None,
+) -> BatchReport:
+    """Denoise TIFF files with the same settings.
+
+    Parameters
+    ----------
+    inputs : path-like or iterable of path-like
+        Files, patterns such as ``"raw/*.tif"`` (``**`` goes into folders), or folders, of which
+        all TIFF files are taken.
+    filter : Filter
+        An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``.
+    sigma : float, array_like or None, default None
+        Noise standard deviation in grey levels: one value, one a channel, one a plane, or a map,
+        as `denoise` takes them. None measures the noise, for each file.
+    noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
+        A model of the noise, as `denoise` takes it; ``"auto"``, the default without `sigma`, and
+        names measure it in each file.
+    output : path-like
+        A TIFF file, when there is one input; or a folder, made if need be, in which each result
+        gets the name of its input.
+    axes : str, optional
+        Names of the axes of every file; by default those each file states.
+    dtype : data type, optional
+        Type of the results; by default that of each input.
+    nonfinite : {"raise", "keep"}, default "raise"
+        Refuse NaN and infinity, or leave them in place.
+    device : Device, int, str or None, optional
+        See `napari_gpu_denoise.choose`.
+    memory_limit : int, optional
+        Largest number of bytes of device memory to use.
+    overwrite : bool, default False
+        Replace results that exist. An input is never replaced.
+    stop_on_error : bool, default False
+        Stop at the first file that fails, instead of going on with the others.
+    progress : callable, optional
+        Called with a `BatchProgress` before each file and after each tile, in this thread.
+    cancel : object with ``is_set()``, optional
+        An event; once it is set the work stops at the next tile and the report says so. Results
+        that were complete stay.
+
+    Returns
+    -------
+    BatchReport
+        Files that fail are listed there, each with its error.
+
+    Raises
+    ------
+    FileError
+        If no input is named.
+    OutputError
+        If `output` is not fit for these inputs, or two of them would get the same name.
+    NoDeviceError
+        If there is no device to run on.
+
+    Examples
+    --------
+    >>> import napari_gpu_denoise as gd
+    >>> report = gd.run_batch("raw/*.tif", gd.NLMeans(), output="denoised")  # doctest: +SKIP
+    >>> for file in report.failed:  # doctest: +SKIP
+    ...     print(file.input, file.error)
+    """
+    found = find_files(inputs)
+    jobs = dict(paired(found, output))
+    run = Run(filter, sigma, noise, axes, dtype, nonfinite, choose(device), memory_limit)
+    files: list[FileReport] = []
+    sources: set[Path] = set()  # files read as part of an earlier image
+    written: set[tuple[int, int]] = set()
+    for index, path in enumerate(found):
+        if cancel is not None and cancel.is_set():
+            return BatchReport(tuple(files), cancelled=True)
+
+        def tell(done: int, total: int, path: Path = path, index: int = index) -> None:
+            if progress is not None:
+                progress(BatchProgress(path, index, len(found), done, total))
+
+        tell(0, 0)
+        if path not in jobs:
+            files.append(FileReport(path, skipped=f"{path} is not a TIFF file and was skipped."))
+            continue
+        if path.resolve() in sources:
+            reason = f"{path} belongs to an image that was read with an earlier file."
+            files.append(FileReport(path, skipped=reason))
+            continue
+        target = jobs[path]
+        try:
+            check_target(target, found, written, overwrite=overwrite)
+            picture, record, notes = denoise_file(
+                path, target, run, overwrite=overwrite, progress=tell, cancel=cancel
+            )
+            sources.update(file.resolve() for file in picture.files)
+            written.add(identity(target))
+            files.append(FileReport(path, target, record, notes=(*picture.notes, *notes)))
+        except Cancelled:
+            return BatchReport(tuple(files), cancelled=True)
+        except NoDeviceError:
+            raise
+        except Exception as error:
+            # Whatever is wrong with one file, the others are worth trying.
+            files.append(FileReport(path, error=error))
+            if stop_on_error:
+                break
+        finally:
+            picture = None  # before the next file is read
+    return BatchReport(tuple(files))

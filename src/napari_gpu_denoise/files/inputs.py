@@ -1,0 +1,110 @@
+"""Which files a batch works on, and where each result goes."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from napari_gpu_denoise.errors import FileError, OutputError
+from napari_gpu_denoise.files import tiff
+
+
+def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
+    """List the files that names, patterns and folders stand for.
+
+    Parameters
+    ----------
+    inputs : path-like or iterable of path-like
+        As `run_batch` takes them.
+
+    Returns
+    -------
+    list of Path
+        In the order given, those of a pattern or folder sorted, each file once. A name that fits
+        nothing stays in the list.
+
+    Raises
+    ------
+    FileError
+        If nothing is named, or a folder holds no TIFF file.
+    """
+    if isinstance(inputs, (str, os.PathLike)):
+        inputs = [inputs]
+    found: dict[str, Path] = {}
+    for name in map(os.fspath, inputs):
+        if os.path.isdir(name):
+            members = [p for p in sorted(Path(name).iterdir()) if p.suffix.lower() in tiff.SUFFIXES]
+            if not members:
+                raise FileError(f"The folder {name} holds no TIFF file: name another.")
+        elif not os.path.exists(name) and glob.has_magic(name):
+            matches = sorted(glob.glob(name, recursive=True))
+            members = [Path(match) for match in matches if not os.path.isdir(match)]
+            if not members:
+                raise FileError(f"No file fits the pattern {name}: check folder and spelling.")
+        else:
+            members = [Path(name)]
+        for path in members:
+            found.setdefault(os.path.realpath(path), path)
+    if not found:
+        raise FileError("No input is named: give TIFF files, patterns or folders.")
+    return list(found.values())
+
+
+def paired(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]]:
+    """Pair each file that claims to be an image with its result."""
+    images = found
+    if len(found) > 1:
+        # A text file among many was swept up by a pattern; a bad file that is called .tif was not.
+        images = [
+            path
+            for path in found
+            if path.suffix.lower() in tiff.SUFFIXES or not path.is_file() or tiff.is_tiff(path)
+        ]
+    name = os.fspath(output)
+    folder = Path(name)
+    into_folder = folder.is_dir() or name.endswith(("/", os.sep)) or not folder.suffix
+    if not into_folder:
+        if folder.suffix.lower() not in tiff.SUFFIXES:
+            raise OutputError(
+                f"{name} is neither a TIFF file by its name nor a folder that exists: end it with "
+                ".tif, or with / for a new folder."
+            )
+        if len(images) > 1:
+            raise OutputError(f"{name} is one file, for {len(images)} inputs: name a folder.")
+        return [(path, folder) for path in images]
+    names: dict[str, Path] = {}
+    jobs = []
+    for path in images:
+        # A vendor's file becomes a TIFF; its ending would promise something else.
+        known = path.suffix.lower() in tiff.SUFFIXES
+        target = folder / (path.name if known else f"{path.stem}.tif")
+        # Many file systems take A.tif and a.tif for one file.
+        twin = names.setdefault(target.name.casefold(), path)
+        if twin is not path:
+            raise OutputError(
+                f"{twin} and {path} would get the same name in {name}: denoise them into two "
+                "folders."
+            )
+        jobs.append((path, target))
+    return jobs
+
+
+def check_target(
+    target: Path, inputs: list[Path], written: set[tuple[int, int]], *, overwrite: bool
+) -> None:
+    """Find out before the work whether its result can be written."""
+    if target.parent.is_dir():
+        tiff.check_output(target, overwrite=overwrite, keep=inputs)
+        if target.exists() and identity(target) in written:
+            raise OutputError(
+                f"{target} is the result of an earlier file of this run, under another name: "
+                "denoise the files into two folders."
+            )
+
+
+def identity(path: Path) -> tuple[int, int]:
+    """Return what tells a file from others, whatever its name."""
+    status = os.stat(path)
+    return status.st_dev, status.st_ino

@@ -1,0 +1,113 @@
+"""Denoise one TIFF file into another; a long stack frame by frame, never whole in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from napari_gpu_denoise.errors import OutputError
+from napari_gpu_denoise.files import tiff
+from napari_gpu_denoise.image.axes import check_axes
+from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
+from napari_gpu_denoise.run.denoise import drive
+from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.record import Record
+
+# Smaller stacks are read whole: one reading does for the range of values, noise and filter.
+STREAMED_BYTES = 1 << 27
+
+
+def denoise_file(
+    path: Path,
+    target: Path,
+    run: Run,
+    *,
+    overwrite: bool,
+    progress: Callable[[int, int], None],
+    cancel: Any,
+) -> tuple[tiff.Picture, Record, tuple[str, ...]]:
+    """Denoise a file into a new one, which appears when it is complete.
+
+    Parameters
+    ----------
+    path, target : Path
+        The file, and the new one.
+    run : Run
+        What to do; without axes, those that the file states.
+    overwrite : bool
+        Whether the new file may replace one.
+    progress, cancel
+        As `denoise` takes them.
+
+    Returns
+    -------
+    Picture
+        What the file says about itself.
+    Record
+        How the result was made.
+    tuple of str
+        Notes about the writing.
+
+    Raises
+    ------
+    FileError, OutputError
+        If a file cannot be read or written.
+    DenoiseError
+        Whatever `denoise` raises.
+    """
+    with tiff.open_stack(path) as picture:
+        if _is_long(picture, run):
+            run = replace(run, axes=run.axes or picture.filter_axes)
+            dtype = output_dtype(run.dtype, picture.data.dtype)
+            tiff.check_dtype(picture, dtype)
+            make_folder(target)
+            planes = 3 if picture.axes.endswith("S") else 2
+            shape = picture.data.shape
+            with tiff.PlaneStore(shape, dtype, target.parent, axes_of_plane=planes) as store:
+                record = drive(
+                    picture.data, run, out=store, progress=progress, cancel=cancel
+                ).record
+                notes = tiff.write(target, store, picture, record, overwrite=overwrite)
+            return picture, record, notes
+    picture = tiff.read(path)
+    check_numbers(picture.data)
+    tiff.check_dtype(picture, output_dtype(run.dtype, picture.data.dtype))
+    run = replace(run, axes=run.axes or picture.filter_axes)
+    result = drive(picture.pixels, run, progress=progress, cancel=cancel)
+    make_folder(target)
+    image = result.image
+    if picture.alpha is not None:
+        image = put_together(image, picture.colours, picture.data, picture.alpha)
+    notes = tiff.write(target, image, picture, result.record, overwrite=overwrite)
+    return picture, result.record, notes
+
+
+def _is_long(picture: tiff.Picture, run: Run) -> bool:
+    """Return whether a stack is to be read and filtered frame by frame along T."""
+    data = picture.data
+    if data.nbytes < STREAMED_BYTES:
+        return False
+    names = check_axes(run.axes or picture.filter_axes, data.shape)
+    check_numbers(data)
+    # Alpha is not filtered; such files are read whole. Nor is much gained where every frame has
+    # to be sought in the whole file.
+    by_frame = data.reads_by_plane(names.index("Y"), names.index("X"))
+    return "T" in names and picture.alpha is None and by_frame
+
+
+def make_folder(target: Path) -> None:
+    """Make the folder of a file.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be made.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"The folder {target.parent} cannot be made: {error.strerror or error}."
+        ) from error

@@ -1,0 +1,182 @@
+"""Small noisy stacks that come with the package, to try a filter on."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+
+from napari_gpu_denoise.errors import FileError
+
+_HERE = Path(__file__).resolve().parents[1]
+# Inside the installed package; in a checkout the folder stands at its top.
+_FOLDERS = (_HERE / "sample_data", _HERE.parents[1] / "sample_data")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What is known of one sample.
+
+    Attributes
+    ----------
+    name : str
+        Its key, as `names` lists it.
+    title : str
+        A short title for menus.
+    file : str
+        File name in the folder ``sample_data``.
+    axes : str
+        One letter an axis, such as ``"TYX"``.
+    scale : tuple of float
+        Step along each axis, in `units`.
+    units : tuple of str
+        Unit of each axis.
+    noise : str
+        What kind of noise it holds, and how much.
+    sigma : float or None
+        What to give a filter for white Gaussian noise; None where its estimate serves.
+    origin : str
+        Where it comes from.
+    licence : str
+        SPDX name of its licence.
+    """
+
+    name: str
+    title: str
+    file: str
+    axes: str
+    scale: tuple[float, ...]
+    units: tuple[str, ...]
+    noise: str
+    sigma: float | None
+    origin: str
+    licence: str
+
+
+_SAMPLES = {
+    sample.name: sample
+    for sample in (
+        Sample(
+            name="fluorescence",
+            title="Fluorescence time-lapse (simulated)",
+            file="fluorescence.tif",
+            axes="TYX",
+            scale=(2.0, 0.108, 0.108),
+            units=("second", "micrometer", "micrometer"),
+            noise="Poisson-Gaussian: 2.2 grey levels per electron, read noise 2.4 electrons, "
+            "offset 100; standard deviation 10 in the background",
+            sigma=None,
+            origin="simulated by sample_data/make_samples.py",
+            licence="BSD-3-Clause",
+        ),
+        Sample(
+            name="mri",
+            title="MRI slices (measured, noise added)",
+            file="mri.ome.tif",
+            axes="ZYX",
+            scale=(2.2, 2.0, 2.0),
+            units=("millimeter", "millimeter", "millimeter"),
+            noise="Rician, sigma 36; less outside the head, where an estimate would look",
+            sigma=36.0,
+            origin="example4d.nii.gz of NiBabel, noise added by sample_data/make_samples.py",
+            licence="MIT",
+        ),
+        Sample(
+            name="ultrasound",
+            title="Ultrasound cine (simulated)",
+            file="ultrasound.tif",
+            axes="TYX",
+            scale=(0.04, 0.18, 0.2),
+            units=("second", "millimeter", "millimeter"),
+            noise="fully developed speckle, log-compressed over 55 dB, correlated between pixels",
+            sigma=22.0,
+            origin="simulated by sample_data/make_samples.py",
+            licence="BSD-3-Clause",
+        ),
+    )
+}
+
+
+def names() -> tuple[str, ...]:
+    """Names of the samples.
+
+    Returns
+    -------
+    tuple of str
+
+    Examples
+    --------
+    >>> from napari_gpu_denoise import samples
+    >>> samples.names()
+    ('fluorescence', 'mri', 'ultrasound')
+    """
+    return tuple(_SAMPLES)
+
+
+def path(name: str) -> Path:
+    """Path of a sample's TIFF file.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    FileError
+        If there is no sample of this name, or its file is missing.
+    """
+    file = info(name).file
+    for folder in _FOLDERS:
+        if (folder / file).is_file():
+            return folder / file
+    raise FileError(f"The sample file {file} is not beside the package: install the package again.")
+
+
+def title(name: str) -> str:
+    """Short title of a sample, for a menu.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    FileError
+        If there is no sample of this name.
+    """
+    return info(name).title
+
+
+def info(name: str) -> Sample:
+    """What is known of a sample: axes, voxel size, noise, origin, licence.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`.
+
+    Returns
+    -------
+    Sample
+
+    Raises
+    ------
+    FileError
+        If there is no sample of this name.
+    """
+    try:
+        return _SAMPLES[name]
+    except KeyError:
+        near = difflib.get_close_matches(str(name), _SAMPLES, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(_SAMPLES)}."
+        raise FileError(f"There is no sample {name!r}: {hint}") from None

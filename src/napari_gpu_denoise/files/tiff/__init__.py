@@ -1,0 +1,30 @@
+"""TIFF in and out: pixels replaced, everything else about the image kept.
+
+A file is read into a `Picture`, which carries the tags and text that describe it as they stand in
+the file. `write` puts new pixels under the same description, so that axes, voxel size, units, time
+interval and channel names need no translation between formats and none of them can get lost in one.
+
+`open_stack` reads the planes of an image when they are asked for, and a `PlaneStore` keeps those of
+a result in a file until `write` gets them, so that neither need be in memory as a whole.
+"""
+
+from napari_gpu_denoise.files.tiff.output import check_output, new_file
+from napari_gpu_denoise.files.tiff.picture import SUFFIXES, Picture, is_tiff
+from napari_gpu_denoise.files.tiff.plane_store import PlaneStore
+from napari_gpu_denoise.files.tiff.planes import Planes
+from napari_gpu_denoise.files.tiff.reading import open_stack, read
+from napari_gpu_denoise.files.tiff.writing import check_dtype, write
+
+__all__ = [
+    "SUFFIXES",
+    "Picture",
+    "PlaneStore",
+    "Planes",
+    "check_dtype",
+    "check_output",
+    "is_tiff",
+    "new_file",
+    "open_stack",
+    "read",
+    "write",
+]

@@ -1,0 +1,108 @@
+"""Files that appear under their name only when they are complete, and never over an input."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from napari_gpu_denoise.errors import DenoiseError, OutputError
+
+
+@contextlib.contextmanager
+def new_file(
+    path: str | os.PathLike,
+    *,
+    overwrite: bool = False,
+    keep: Iterable[str | os.PathLike] = (),
+) -> Iterator[BinaryIO]:
+    """Open a file that appears under its name only when it is complete.
+
+    Parameters
+    ----------
+    path : path-like
+        Its name. A link is followed.
+    overwrite : bool, default False
+        Replace a file that is there.
+    keep : iterable of path-like
+        Files that must not be replaced whatever `overwrite` says: the inputs.
+
+    Yields
+    ------
+    binary file
+        Of a temporary name in the same folder. When the block ends by an exception it is removed.
+
+    Raises
+    ------
+    OutputError
+        If the file may not be replaced or cannot be written.
+    """
+    check_output(path, overwrite=overwrite, keep=keep)
+    target = Path(os.path.realpath(path))
+    part = target.with_name(f".gpu-denoise-{secrets.token_hex(6)}.part")
+    try:
+        with open(part, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        # Another program may have written it while we worked.
+        check_output(path, overwrite=overwrite, keep=keep)
+        os.replace(part, target)
+        _sync_folder(target.parent)
+    except DenoiseError:
+        raise
+    except OSError as error:
+        reason = error.strerror or error
+        raise OutputError(f"{path} cannot be written: {reason}.") from error
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def check_output(
+    path: str | os.PathLike, *, overwrite: bool = False, keep: Iterable[str | os.PathLike] = ()
+) -> None:
+    """Refuse a name that may not be written.
+
+    Parameters
+    ----------
+    path : path-like
+        The file to write.
+    overwrite : bool, default False
+        Whether a file that is there may be replaced.
+    keep : iterable of path-like
+        Files that may never be replaced, by whatever name or link `path` reaches them.
+
+    Raises
+    ------
+    OutputError
+    """
+    if not os.path.exists(path):
+        folder = Path(os.path.realpath(path)).parent
+        if not folder.is_dir():
+            raise OutputError(f"{path} cannot be written: the folder {folder} does not exist.")
+        return
+    if os.path.isdir(path):
+        raise OutputError(f"{path} is a folder: name a file.")
+    for other in keep:
+        if os.path.exists(other) and os.path.samefile(path, other):
+            raise OutputError(f"{path} is an input, which is never replaced: choose another name.")
+    if not overwrite:
+        raise OutputError(
+            f"{path} exists",
+            "choose another name, or pass overwrite=True to replace it",
+            code="exists",
+        )
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name itself last through a power cut, where the system can."""
+    with contextlib.suppress(OSError, AttributeError):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

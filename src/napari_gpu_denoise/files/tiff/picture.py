@@ -1,0 +1,104 @@
+"""One image, with what its file says about it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.files.tiff.planes import Planes, WithoutLast
+
+SUFFIXES = (".tif", ".tiff", ".btf", ".tf8")
+MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON
+_ALPHA = (1, 2)  # kinds of extra sample, premultiplied or not
+_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """One image of a file, and what is needed to write another like it.
+
+    Attributes
+    ----------
+    data : ndarray or Planes
+        The pixels, in native byte order: in memory after `read`, in the file after `open_stack`.
+        16-bit signed images of ImageJ, which that program stores with an offset of 32768, are
+        int16 here.
+    axes : str
+        One letter an axis, as tifffile names them: T Z C Y X, S colour samples, Q or I unknown.
+    kind : str
+        ``"ome"``, ``"imagej"`` or ``"plain"``.
+    metadata : dict
+        Tags and layout of the file, for `write`.
+    path : Path
+        Where it was read from.
+    files : tuple of Path
+        All files that hold its pixels: several for an OME-TIFF set.
+    notes : tuple of str
+        What a user should know about how it was read, one sentence each.
+    history : tuple of dict
+        Records of earlier denoising found in the file, oldest first.
+    """
+
+    data: np.ndarray | Planes
+    axes: str
+    kind: str
+    metadata: dict[str, Any]
+    path: Path
+    files: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
+    history: tuple[dict, ...] = field(default=(), repr=False)
+
+    @property
+    def filter_axes(self) -> str:
+        """The axes with unknown ones as ``.``, which may stand more than once."""
+        return "".join(a if a in "TZCSYX" else "." for a in self.axes)
+
+    @property
+    def alpha(self) -> tuple[slice, ...] | None:
+        """Where the pixels hold alpha, which has no noise to take away; None if nowhere."""
+        extra = self.metadata.get("extrasamples", ())
+        if "S" not in self.axes or len(extra) != 1 or extra[0] not in _ALPHA:
+            return None
+        return tuple(slice(-1, None) if a == "S" else slice(None) for a in self.axes)
+
+    @property
+    def colours(self) -> tuple[slice, ...]:
+        """Where the pixels hold what is to be filtered: all but alpha."""
+        kept = slice(None) if self.alpha is None else slice(-1)
+        return tuple(kept if a == "S" else slice(None) for a in self.axes)
+
+    @property
+    def pixels(self) -> np.ndarray | Planes | WithoutLast:
+        """What is to be filtered: `data` without alpha, in the file where that is."""
+        if self.alpha is None:
+            return self.data
+        if isinstance(self.data, Planes):
+            return WithoutLast(self.data, self.axes.index("S"))
+        return self.data[self.colours]
+
+    def loaded(self) -> Picture:
+        """Return the same picture with its pixels in memory."""
+        return replace(self, data=np.asarray(self.data))
+
+
+def is_tiff(path: str | os.PathLike) -> bool:
+    """Whether a file starts like a TIFF file.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    bool
+        False also for what cannot be opened.
+    """
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) in _MAGIC
+    except OSError:
+        return False

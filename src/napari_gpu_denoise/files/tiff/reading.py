@@ -1,0 +1,248 @@
+"""TIFF in."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import tifffile
+
+from napari_gpu_denoise.errors import FileError, ImageError
+from napari_gpu_denoise.files.tiff import imagej, ome_xml
+from napari_gpu_denoise.files.tiff.messages import brief, listening
+from napari_gpu_denoise.files.tiff.picture import MARK, Picture, is_tiff
+from napari_gpu_denoise.files.tiff.planes import Planes
+
+# Tags that stand for themselves, without offsets into the file: texts, origin, ICC profile, XMP,
+# georeference. ImageDescription and Software are handled apart, they may hold records.
+_CARRIED = (269, 271, 272, 274, 285, 286, 287, 306, 315, 316, 333, 700, 33432, 33550, 33922, 34264)
+_CARRIED += (34675, 34735, 34736, 34737, 42112, 42113)
+_RATIONALS = {5, 10}
+
+
+def read(path: str | os.PathLike) -> Picture:
+    """Read the first image of a TIFF file.
+
+    Parameters
+    ----------
+    path : path-like
+        A TIFF, BigTIFF, ImageJ or OME-TIFF file.
+
+    Returns
+    -------
+    Picture
+
+    Raises
+    ------
+    FileError
+        If the file is missing, not a TIFF, cut short, or stored by a codec that is not installed.
+    ImageError
+        If it has no pixels.
+    """
+    with open_stack(path) as picture:
+        return picture.loaded()
+
+
+@contextlib.contextmanager
+def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
+    """Open the first image of a TIFF file, to read its planes when they are asked for.
+
+    Parameters
+    ----------
+    path : path-like
+        A TIFF, BigTIFF, ImageJ or OME-TIFF file.
+
+    Yields
+    ------
+    Picture
+        As of `read`, but ``data`` is a `Planes`. After the block its pixels can no longer be read;
+        all else stays, so that `write` still takes it for a description.
+
+    Raises
+    ------
+    FileError
+        As `read` does; also later, when a plane is read that turns out to be damaged.
+    ImageError
+        If it has no pixels.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise FileError(f"{path} is a folder: name a TIFF file in it.")
+    with contextlib.ExitStack() as held:
+        # What the caller raises later is not about this file.
+        with listening(path) as log:
+            if path.stat().st_size == 0:
+                raise FileError(f"{path} is empty: copy it again from its source.")
+            if not is_tiff(path):
+                path.open("rb").close()
+                raise FileError(f"{path} is not a TIFF file: only TIFF files are read.")
+            # Micro-Manager files also hold OME-XML, which says more than their own index.
+            tif = held.enter_context(tifffile.TiffFile(path, is_mmstack=False))
+            picture = _picture(tif, path, log)
+        held.callback(picture.data.close)
+        yield picture
+
+
+def _picture(tif: tifffile.TiffFile, path: Path, log: list[str]) -> Picture:
+    if not tif.series:
+        raise ImageError(f"{path} holds no image: give a file that does.")
+    series, page = tif.series[0], tif.series[0].keyframe
+    if math.prod(series.shape) == 0:
+        raise ImageError(f"{path} has no pixels (its shape is {series.shape}): nothing to filter.")
+    notes: list[str] = []
+    files = _check_complete(tif, path, series, log, notes)
+    kind = series.kind if series.kind in ("ome", "imagej") else "plain"
+    metadata = {
+        "byteorder": tif.byteorder,
+        "bigtiff": tif.is_bigtiff,
+        "dtype": series.dtype.name,
+        "photometric": int(page.photometric),
+        "extrasamples": tuple(int(e) for e in page.extrasamples),
+        "compression": int(page.compression),
+        "predictor": int(page.predictor),
+        "tile": (page.tilelength, page.tilewidth) if page.is_tiled else None,
+        "truncate": series.is_truncated,
+        "resolution": (page.tags.valueof(282), page.tags.valueof(283)),
+        "resolutionunit": page.tags.valueof(296),
+        "colormap": page.colormap,
+        "software": _raw(tif, page.tags.get(305)),
+        "tags": _carried(tif, page),
+        "stored": page.shaped,
+        "signed16": False,
+        "descriptions": [_raw(tif, tag) for tag in _descriptions(page)],
+    }
+    history: tuple[dict, ...] = ()
+    if kind == "ome":
+        xml = tif.ome_metadata
+        size = math.prod(series.shape)
+        metadata["image"] = ome_xml.find_image(xml, series.name, size)
+        metadata["xml"] = xml
+        history = ome_xml.history(xml, metadata["image"])
+    elif kind == "imagej":
+        blocks = _raw(tif, page.tags.get(imagej.BLOCKS)) or b""
+        lengths = page.tags.valueof(imagej.LENGTHS, default=())
+        try:
+            metadata["imagej"] = imagej.Blocks(blocks, lengths, tif.byteorder)
+        except (struct.error, IndexError, TypeError):
+            metadata["imagej"] = imagej.Blocks(b"", (), tif.byteorder)
+            notes.append("The labels, overlays and Info of the file are damaged and not kept.")
+        history = _records(metadata["imagej"].info)
+    else:
+        history = _records((metadata["software"] or b"").decode("ascii", "replace"))
+        if series.kind not in ("shaped", "uniform", "generic"):
+            _foreign(series, metadata, notes)
+        elif tif.is_ome:
+            metadata["descriptions"] = []
+            notes.append("The OME-XML does not describe these pixels and is not kept.")
+    if len(tif.series) > 1:
+        notes.append(
+            f"The file holds {len(tif.series)} images: the first, {series.axes} "
+            f"{series.shape}, was used."
+        )
+    if len(series.levels) > 1:
+        notes.append("The image is a pyramid: its finest level was used.")
+    notes += [f"tifffile says: {brief(ValueError(m))}." for m in dict.fromkeys(log)][:3]
+
+    if kind == "imagej":
+        metadata["signed16"] = imagej.is_signed16(tif.imagej_metadata, series.dtype)
+    planes = Planes(series, path, signed16=metadata["signed16"])
+    return Picture(planes, series.axes, kind, metadata, path, files, tuple(notes), history)
+
+
+def _check_complete(
+    tif: tifffile.TiffFile,
+    path: Path,
+    series: tifffile.TiffPageSeries,
+    log: list[str],
+    notes: list[str],
+) -> tuple[Path, ...]:
+    """Refuse a file of which part is missing; return the files that hold the series."""
+    len(tif.pages)  # walks to the end of the chain of pages
+    cut = FileError(f"{path} is cut short or damaged: copy it again from its source.")
+    if any("TiffPages @" in message for message in log):
+        raise cut
+    # tifffile takes what is left when ImageJ's one page promises more than the file holds.
+    promised = tif.imagej_metadata.get("images", 1) if tif.is_imagej else 1
+    if promised > len(series) and series.kind in ("generic", "uniform"):
+        raise cut
+    if series.is_truncated:
+        if (
+            series.dataoffset is not None
+            and series.dataoffset + series.nbytes > tif.filehandle.size
+        ):
+            raise cut
+        return (path,)
+    files: dict[Path, None] = {}
+    missing = 0
+    for page in series:
+        if page is None:
+            missing += 1
+            continue
+        handle = page.parent.filehandle
+        files[Path(handle.path)] = None
+        ends = map(sum, zip(page.dataoffsets, page.databytecounts, strict=False))
+        if max(ends, default=0) > handle.size:
+            raise cut
+    if missing:
+        notes.append(f"{missing} of {len(series)} planes are not in the file and were read as 0.")
+    if len(files) > 1:
+        notes.append(f"The image spans {len(files)} files, all of which were read.")
+    return tuple(files)
+
+
+def _raw(tif: tifffile.TiffFile, tag: tifffile.TiffTag | None) -> bytes | None:
+    """Bytes of a tag as they stand in the file, whatever their text encoding."""
+    if tag is None:
+        return None
+    handle = tif.filehandle
+    handle.seek(tag.valueoffset)
+    return handle.read(tag.valuebytecount)
+
+
+def _descriptions(page: tifffile.TiffPage) -> list[tifffile.TiffTag]:
+    """A page may have two: tifffile puts its own after that of the user."""
+    tags = (page.tags.get(270, index=i) for i in range(2))
+    return [tag for tag in tags if tag is not None]
+
+
+def _carried(tif: tifffile.TiffFile, page: tifffile.TiffPage) -> list[tuple]:
+    tags = []
+    for code in _CARRIED:
+        tag = page.tags.get(code)
+        if tag is not None:
+            value = tag.value if tag.dtype in _RATIONALS else _raw(tif, tag)
+            count = tag.count
+            tags.append((code, int(tag.dtype), count, value, True))
+    return tags
+
+
+def _foreign(series: tifffile.TiffPageSeries, metadata: dict, notes: list[str]) -> None:
+    """Prepare to write an image of a vendor's format as a plain stack with named axes."""
+    axes, shape = series.axes, series.shape
+    samples = shape[-1] if axes.endswith("YXS") else 1
+    if not axes.endswith(("YX", "YXS")):
+        raise FileError(
+            f"Images of the {series.kind} format with axes {axes} are not read: convert the file "
+            "to OME-TIFF first."
+        )
+    y, x = shape[axes.index("Y")], shape[axes.index("X")]
+    described = json.dumps({"shape": shape, "axes": axes})
+    metadata.update(stored=(1, 1, y, x, samples), truncate=False, descriptions=[described.encode()])
+    notes.append(
+        f"The file is of the {series.kind} format: axes, resolution and the usual tags are kept, "
+        "other metadata of that format are not."
+    )
+
+
+def _records(text: str) -> tuple[dict, ...]:
+    found = []
+    for line in text.splitlines():
+        if line.startswith(MARK):
+            with contextlib.suppress(ValueError):
+                found.append(json.loads(line[len(MARK) :].rstrip("\0")))
+    return tuple(found)

@@ -1,0 +1,284 @@
+"""TIFF out: new pixels under the description of the input."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tifffile
+
+from napari_gpu_denoise.errors import DenoiseError, OutputError
+from napari_gpu_denoise.files.tiff import imagej, ome_xml
+from napari_gpu_denoise.files.tiff.output import new_file
+from napari_gpu_denoise.files.tiff.picture import MARK, Picture
+from napari_gpu_denoise.files.tiff.plane_store import PlaneStore
+from napari_gpu_denoise.files.tiff.planes import Planes, page_axis
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.run.record import Record
+
+CLASSIC_LIMIT = 2**32 - 2**25  # bytes of pixels that a TIFF of 32-bit offsets may hold
+_LOSSLESS = {1, 5, 8, 32773, 32946, 34925, 50000}  # none, LZW, deflate, PackBits, LZMA, Zstandard
+_NO_PREDICTOR = {1, 32773}
+_DEFLATE = 8
+_MINISBLACK, _RGB, _PALETTE, _YCBCR = 1, 2, 3, 6
+_PHOTOMETRIC = {0, 1, 2, 3, 5, 8}  # those that are written as they came
+_SAMPLES = {2: 3, 5: 4, 8: 3}  # colours of a pixel, without alpha
+_ENCODED_AT_ONCE = 2**24  # bytes of pixels that are compressed in several threads
+
+
+def write(
+    path: str | os.PathLike,
+    data: np.ndarray | Planes | PlaneStore,
+    like: Picture,
+    record: Record | None = None,
+    *,
+    overwrite: bool = False,
+) -> tuple[str, ...]:
+    """Write new pixels under the description of another image.
+
+    The file is complete or not there: it is written under a temporary name in the same folder,
+    flushed to disk and renamed.
+
+    Parameters
+    ----------
+    path : path-like
+        The new file.
+    data : ndarray, Planes or PlaneStore
+        Pixels of the same shape as ``like.data``, of any type of real numbers. Those that are not
+        in memory are fetched page by page.
+    like : Picture
+        Gives axes, voxel size, units, time interval, channel names, byte order, tiles and
+        compression. A lossy compression becomes deflate.
+    record : Record, optional
+        How the pixels were made. It is stored as JSON: in the Info of an ImageJ file, as an
+        annotation of an OME image, else as a line of the Software tag; `read` finds it again.
+    overwrite : bool, default False
+        Replace a file of this name. The input itself is never replaced.
+
+    Returns
+    -------
+    tuple of str
+        What could not be kept as it was, one sentence each.
+
+    Raises
+    ------
+    OutputError
+        If the file exists, is the input, or cannot be written, or the kind of file cannot hold
+        this type of pixels; nothing is left behind.
+    """
+    path = Path(path)
+    if data.shape != like.data.shape:
+        raise OutputError(
+            f"Pixels of shape {data.shape} do not fit the image of shape {like.data.shape} whose "
+            "description they shall have: write them like an image of their own shape."
+        )
+    check_dtype(like, data.dtype)
+    notes: list[str] = []
+    options = _prepare(data.dtype, like, record, notes)
+    pages = _pages(data, like.metadata, options.get("tile"))
+    with new_file(path, overwrite=overwrite, keep=(like.path, *like.files)) as file:
+        try:
+            with tifffile.TiffWriter(
+                file,
+                bigtiff=options.pop("bigtiff"),
+                byteorder=like.metadata["byteorder"],
+                ome=False,
+                imagej=False,
+            ) as tif:
+                tif.write(pages, metadata=None, buffersize=_ENCODED_AT_ONCE, **options)
+        except (DenoiseError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            raise OutputError(f"{path} cannot be written as TIFF: {error}.") from error
+    return tuple(notes)
+
+
+def check_dtype(like: Picture, dtype: np.dtype) -> None:
+    """Refuse a type of pixels that the kind of file cannot hold: known before any work is done.
+
+    Parameters
+    ----------
+    like : Picture
+        The input, whose kind the output has.
+    dtype : dtype
+        Type of the output.
+
+    Raises
+    ------
+    OutputError
+    """
+    held = {"ome": ome_xml.HELD, "imagej": imagej.HOLDS | imagej.CONVERTS}.get(like.kind)
+    if held is not None and dtype.name not in held:
+        name = {"ome": "an OME-TIFF", "imagej": "an ImageJ"}[like.kind]
+        raise OutputError(
+            f"{like.path} is {name} file, a kind that cannot hold {dtype}",
+            "pass dtype='float32'",
+            code="file-dtype",
+        )
+
+
+def _pages(
+    data: np.ndarray | Planes | PlaneStore, kept: dict, tile: tuple[int, int] | None
+) -> Iterator[np.ndarray]:
+    """Yield the pages, or their tiles, as ``TiffWriter.write`` takes them one by one."""
+    outer = page_axis(data.shape, math.prod(kept["stored"]))
+    if outer is None:
+        data, outer = np.asarray(data).reshape(-1, *kept["stored"]), 1
+    for index in np.ndindex(data.shape[:outer]):
+        page = np.asarray(data[index])
+        if kept["signed16"] and page.dtype == np.int16:
+            page = imagej.swap_sign16(page)
+        page = page.reshape(kept["stored"])
+        if tile is None:
+            yield page
+        else:
+            yield from _tiles(page, tile)
+
+
+def _tiles(page: np.ndarray, tile: tuple[int, int]) -> Iterator[np.ndarray]:
+    """Cut a page (separate samples, z, y, x, joint samples) into tiles (y, x, joint samples)."""
+    ny, nx = tile
+    for plane in page.reshape(-1, *page.shape[2:]):
+        for y in range(0, plane.shape[0], ny):
+            for x in range(0, plane.shape[1], nx):
+                part = plane[y : y + ny, x : x + nx]
+                missing = (ny - part.shape[0], nx - part.shape[1])
+                if any(missing):
+                    part = np.pad(part, [*((0, n) for n in missing), (0, 0)])
+                yield part
+
+
+def _prepare(
+    dtype: np.dtype, like: Picture, record: Record | None, notes: list[str]
+) -> dict[str, Any]:
+    """Arguments of ``TiffWriter.write`` for pixels of a type."""
+    kept = like.metadata
+    records = [] if record is None else [record.as_dict()]
+    lines = [MARK + json.dumps(entry) for entry in records]
+    separate, depth, y, x, contiguous = kept["stored"]
+    if kept["signed16"] and dtype == np.int16:
+        dtype = np.dtype(np.uint16)
+    page = [n for n in (separate, depth) if n > 1] + [y, x] + [n for n in (contiguous,) if n > 1]
+    count = math.prod(like.data.shape) // math.prod(page)
+    options: dict[str, Any] = {"shape": (count, *page), "dtype": dtype}
+    options |= {"volumetric": depth > 1, "extratags": list(kept["tags"])}
+    if separate * contiguous > 1:
+        options["planarconfig"] = "separate" if separate > 1 else "contig"
+    _colour(options, dtype, separate * contiguous, like, notes)
+    _storage(options, dtype, kept, notes)
+    if all(map(_is_number, kept["resolution"])):
+        options["resolution"] = kept["resolution"]
+        options["resolutionunit"] = kept["resolutionunit"]
+
+    software = (kept["software"] or b"").rstrip(b"\0")
+    if like.kind == "ome":
+        descriptions = [_ome_description(dtype, like, records, count)]
+    else:
+        descriptions = list(kept["descriptions"])
+        if like.kind == "imagej":
+            _imagej(options, descriptions, dtype.name, like, lines, notes)
+        else:
+            software = b"\n".join(filter(None, (software, *(t.encode("ascii") for t in lines))))
+    options["software"] = software or False
+    if descriptions:
+        options["description"] = descriptions[0]
+        # By name, since a second tag of the same number would be taken for a mistake.
+        options["extratags"] += [("ImageDescription", 2, 0, d, True) for d in descriptions[1:]]
+
+    stored = math.prod(like.data.shape) * dtype.itemsize
+    large = stored + 512 * count + sum(map(len, descriptions)) > CLASSIC_LIMIT
+    options["bigtiff"] = kept["bigtiff"] or large
+    options["truncate"] = kept["truncate"]
+    if like.kind == "imagej" and large and not kept["bigtiff"]:
+        # ImageJ opens no BigTIFF; its own large stacks have one page and all pixels behind it.
+        options["bigtiff"], options["truncate"] = False, True
+    if options["truncate"]:
+        removed = [options.pop(key, None) for key in ("tile", "compression", "predictor")]
+        if any(removed):
+            notes.append("The large ImageJ stack is stored without tiles and compression.")
+    return options
+
+
+def _is_number(resolution: Any) -> bool:
+    """Files in the wild hold 0/0, or nothing."""
+    if isinstance(resolution, tuple):
+        return len(resolution) == 2 and resolution[1] != 0
+    return isinstance(resolution, (int, float)) and resolution > 0
+
+
+def _colour(
+    options: dict[str, Any], dtype: np.dtype, samples: int, like: Picture, notes: list[str]
+) -> None:
+    kept = like.metadata
+    photometric = kept["photometric"]
+    if photometric == _YCBCR:
+        photometric = _RGB  # what the decoder gave us
+    if photometric == _PALETTE:
+        if dtype.name == kept["dtype"] and kept["colormap"] is not None:
+            missing = 2 ** (8 * dtype.itemsize) - kept["colormap"].shape[1]  # of a 4-bit table
+            options["colormap"] = np.pad(kept["colormap"], ((0, 0), (0, missing)))
+            if like.kind == "plain":  # in microscopy formats the table is only for display
+                notes.append("The image has a colour table: its numbers are filtered, not colours.")
+        else:
+            photometric = _MINISBLACK
+            notes.append(f"The colour table of the image is left out: {dtype} has none.")
+    if photometric not in _PHOTOMETRIC or (photometric == _RGB and samples < 3):
+        photometric = _MINISBLACK
+    options["photometric"] = photometric
+    if len(kept["extrasamples"]) == samples - _SAMPLES.get(photometric, 1) > 0:
+        options["extrasamples"] = kept["extrasamples"]
+
+
+def _storage(options: dict[str, Any], dtype: np.dtype, kept: dict, notes: list[str]) -> None:
+    if kept["tile"] and not any(length % 16 for length in kept["tile"]):
+        options["tile"] = kept["tile"]
+    compression = kept["compression"]
+    if compression == 1:
+        return
+    if compression not in _LOSSLESS:
+        name = tifffile.COMPRESSION(compression).name
+        notes.append(f"The {name} compression of the input is replaced by lossless deflate.")
+        compression = _DEFLATE
+    options["compression"] = compression
+    small = dtype.kind == "f" or dtype.itemsize <= 4
+    if kept["predictor"] != 1 and small and compression not in _NO_PREDICTOR:
+        options["predictor"] = True
+
+
+def _ome_description(dtype: np.dtype, like: Picture, records: list[dict], planes: int) -> bytes:
+    return ome_xml.revise(
+        like.metadata["xml"],
+        like.metadata["image"],
+        dtype=dtype.name,
+        big_endian=like.metadata["byteorder"] == ">",
+        planes=planes,
+        records=records,
+    )
+
+
+def _imagej(
+    options: dict[str, Any],
+    descriptions: list[bytes],
+    dtype: str,
+    like: Picture,
+    lines: list[str],
+    notes: list[str],
+) -> None:
+    """The parts of an ImageJ file: its description, and the tag that holds Info, labels, tables."""
+    kept = like.metadata
+    if dtype in imagej.CONVERTS:
+        notes.append(f"ImageJ opens {dtype} as 32-bit numbers.")
+    elif options["photometric"] == _RGB and dtype != "uint8":
+        notes.append(f"ImageJ opens colour images of 8 bits a channel, not of {dtype}.")
+    if dtype not in ("uint8", "uint16"):
+        uncalibrated = imagej.without_calibration(descriptions[0])
+        if uncalibrated != descriptions[0] and not kept["signed16"]:
+            notes.append(f"The calibration of grey levels is left out: {dtype} has none.")
+        descriptions[0] = uncalibrated
+    options["extratags"] += kept["imagej"].with_lines(lines).tags()

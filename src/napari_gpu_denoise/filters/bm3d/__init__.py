@@ -1,0 +1,1 @@
+"""BM3D: block matching and collaborative filtering."""

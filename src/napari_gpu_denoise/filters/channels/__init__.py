@@ -1,0 +1,1 @@
+"""Channels that are filtered together."""

@@ -1,0 +1,98 @@
+"""The isoline filter: means along lines of equal grey level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from napari_gpu_denoise.filters.isoline.margins import Margins
+from napari_gpu_denoise.filters.isoline.plan import Plan
+from napari_gpu_denoise.filters.isoline.settings import IsolineSettings
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.run.call import filter_function
+from napari_gpu_denoise.run.tiles import Reach
+
+
+@dataclass(frozen=True)
+class Isoline(IsolineSettings):
+    """Settings of the isoline filter.
+
+    Every pixel is averaged along the line of equal grey level that it lies on: segments in the
+    direction that fits best, followed by those where they end.
+    """
+
+    @property
+    def reach(self) -> Reach:
+        """As far as isolines go, and what is looked at around them."""
+        return Margins.of(self).reach
+
+    def plan(self, arena: Arena) -> Plan:
+        """Return what runs this filter on one device, from one thread."""
+        return Plan(self, arena)
+
+
+@filter_function(Isoline)
+def isoline() -> np.ndarray:
+    """Denoise by means along lines of equal grey level.
+
+    Parameters
+    ----------
+    {image}
+    {sigma}
+    {noise}
+    profile : {"normal", "fine", "paper"}, optional
+        Settings to start from, by default ``"normal"``; settings given as keywords override it.
+        ``"fine"`` is ``staircase=15``; ``"paper"`` is the hybrid filter of the paper to the letter,
+        ``choice="hard", thickness=1, staircase=0``.
+    axes : str, optional
+        Names of the axes, such as ``"TZYX"``, ``"CYX"`` or ``"YXS"``. Y and X are filtered, every
+        plane on its own. By default the last two are Y and X, the rest independent planes.
+    {settings}
+    {options}
+    {fields}
+
+    Returns
+    -------
+    {result}
+
+    Raises
+    ------
+    {errors}
+
+    Warns
+    -----
+    {warnings}
+
+    See Also
+    --------
+    isoline_maps : Edge and direction maps.
+    denoise : The same with a record of what was done.
+
+    Notes
+    -----
+    Steps of the defaults: in 16 directions, means along lines of ``2 * segment_length + 1`` pixels,
+    and of a small window where the slope is low, are weighted by how well they predict the pixels
+    around from each other; planes are fitted to the noisy pixels around, weighted by how alike
+    these means are (staircase correction); isolines are followed both ways along the directions
+    found, and their ends averaged. The work is about ``700 + 15 * staircase**2`` operations a
+    pixel.
+
+    ``choice="hard"`` is the paper, except that the first pixel counts in the mean; sigma is then
+    used by the staircase correction alone. ``method="pi-ld"`` always chooses; it is slow, and meant
+    for comparison.
+
+    References
+    ----------
+    G. Perrot, S. Domas, R. Couturier and N. Bertaux, "Fast GPU-based denoising filter using isoline
+    levels", 2014, sections 3 to 5.
+
+    A. Buades, B. Coll and J.-M. Morel, "The staircasing effect in neighborhood filters and its
+    solution", IEEE Transactions on Image Processing 15 (2006), pages 1499 to 1505.
+
+    Examples
+    --------
+    >>> out = isoline(image, sigma=20)                                     # doctest: +SKIP
+    >>> out = isoline(image, criterion="multiplicative", looks=4)              # doctest: +SKIP
+    >>> out = isoline(image, profile="paper")                              # doctest: +SKIP
+    """

@@ -1,0 +1,142 @@
+"""Launch the kernels of the isoline filter for one tile: over padded images, on one device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.filters.isoline.margins import Padded
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.run.plan import Buffers
+
+# Shape of a work-group on a GPU.
+_GROUP = (32, 8)
+
+
+@dataclass(frozen=True)
+class PaddedImages:
+    """Padded images on the device, and their noise.
+
+    Attributes
+    ----------
+    buffer : pyopencl.Buffer
+        float32, (count, padded height, pitch).
+    along : tuple of pyopencl.Buffer
+        The same, every pixel averaged with those beside lines that run along x, and along y.
+    count : int
+        How many.
+    noise : tuple
+        Levels, variation and relative noise, as kernels take them.
+    speckle : bool
+        Whether the noise is relative to the mean.
+    """
+
+    buffer: Any
+    along: tuple
+    count: int
+    noise: tuple
+    speckle: bool
+
+    @property
+    def noise_constants(self) -> dict[str, int]:
+        """What tells kernels of which kind the noise is."""
+        return {"SPECKLE": int(self.speckle), "SIGMA_MAP": int(self.noise[1] is not None)}
+
+    @property
+    def looks(self) -> np.float32:
+        """Looks of speckle, as kernels take them."""
+        return np.float32(self.noise[2] ** -2 if self.speckle else 0)
+
+
+class TileLaunches:
+    """The launches for one tile.
+
+    Parameters
+    ----------
+    arena : Arena
+        Keeps buffers and kernels.
+    queue : pyopencl.CommandQueue
+        In-order queue.
+    padded : Padded
+        The tile.
+    held : Buffers
+        What the plan declares.
+    alone : bool
+        Whether the device chooses the work-groups, as a CPU does.
+
+    Attributes
+    ----------
+    launches : list of (str, pyopencl.Event)
+        What was launched so far, by name.
+    layout : tuple of int
+        Height and pitch of padded images, as kernels take them.
+    """
+
+    def __init__(self, arena: Arena, queue, padded: Padded, held: Buffers, alone: bool):
+        self.arena = arena
+        self.queue = queue
+        self.padded = padded
+        self.held = held
+        self.launches: list[tuple[str, Any]] = []
+        self.layout = (np.int32(padded.shape[0]), np.int32(padded.pitch))
+        self._alone = alone
+
+    def launch(self, name: str, constants: dict, region: tuple, count: int, *before, after=()):
+        """Launch a kernel over a region of some images."""
+        _, _, ny, nx = region
+        arguments = (*before, *map(np.int32, region), *after)
+        self._launch(name, name, constants, (nx, ny, count), arguments)
+
+    def levels(self, level: float, count: int):
+        """Return the same sigma for some frames."""
+        import pyopencl as cl
+
+        levels = self.held["isoline levels"]
+        event = cl.enqueue_fill_buffer(self.queue, levels, np.float32(level), 0, 4 * count)
+        self.launches.append(("levels", event))
+        return levels
+
+    def logarithm(self, source, count: int):
+        """Return the logarithm of the images of the tile."""
+        y, x = self.padded.tile.y, self.padded.tile.x
+        lengths = (y.source_size, x.source_size, y.source_start, x.source_start, y.length, x.length)
+        out = self.held["isoline logarithm"]
+        sizes = (x.source_size, y.source_size, count)
+        arguments = (source, *map(np.int32, lengths), out)
+        self._launch("logarithm", "take_logarithm", {}, sizes, arguments)
+        return out
+
+    def mirrored(self, name: str, source, count: int, share: float = 0.0) -> tuple[Any, tuple]:
+        """Return padded images made of those of the tile, and the two that lines are read from.
+
+        Those have `share` of the pixels on either side added, or are the same where it is 0: see
+        `PaddedImages.along`.
+        """
+        tile, (ny, nx) = self.padded.tile, self.padded.shape
+        padded = self.held[f"isoline {name}"]
+        along, more = (padded, padded), ()
+        if share > 0:
+            along = tuple(self.held[f"isoline {name} along {axis}"] for axis in "xy")
+            more = (np.float32(share), *along)
+        lengths = (
+            *(tile.y.source_size, tile.x.source_size, tile.y.source_start, tile.x.source_start),
+            *(tile.y.length, tile.x.length, *self.padded.origin, ny, nx, self.padded.pitch),
+        )
+        constants = {"THICKEN": int(share > 0)}
+        arguments = (source, *map(np.int32, lengths), padded, *more)
+        sizes = (self.padded.pitch, ny, count)
+        self._launch("mirror", "mirror_tile", constants, sizes, arguments)
+        return padded, along
+
+    def grid(self, nx: int, ny: int, count: int) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+        """Return numbers of work-items, and of those in a group; None lets the device choose."""
+        if self._alone:
+            return (nx, ny, count), None
+        across, down = _GROUP
+        return (-(-nx // across) * across, -(-ny // down) * down, count), (across, down, 1)
+
+    def _launch(self, name: str, file: str, constants: dict, sizes: tuple, arguments: tuple):
+        kernel = self.arena.kernel(f"isoline/{file}", constants)
+        self.launches.append((name, kernel(self.queue, *self.grid(*sizes), *arguments)))

@@ -1,0 +1,174 @@
+"""Edge and direction maps of the isoline filter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from napari_gpu_denoise.errors import Cancelled
+from napari_gpu_denoise.filters.isoline.filter import Isoline
+from napari_gpu_denoise.filters.isoline.patterns import DIRECTIONS
+from napari_gpu_denoise.image.axes import channel_axis, check_axes
+from napari_gpu_denoise.opencl.device import Device, choose
+from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.denoise import wanted_frames
+from napari_gpu_denoise.run.job import Part, Run, prepare
+from napari_gpu_denoise.run.part import filter_part
+from napari_gpu_denoise.run.public import with_settings
+from napari_gpu_denoise.run.record import Progress
+
+
+@dataclass(frozen=True)
+class IsolineMaps:
+    """Edge and direction maps of the isoline filter.
+
+    Attributes
+    ----------
+    classes : ndarray of uint8, or None
+        0 where the slope is low, 1 at edges, 2 where isolines are followed: everywhere with
+        ``method="pi-pd"``. None with ``method="pi-ld"``, which has no classes.
+    directions : ndarray of float32
+        Direction of the isoline of each pixel in degrees, counter-clockwise from +x (y points
+        down), from 0 to below `period`, in steps of 11.25. Where the slope is low it means little.
+    period : float
+        Degrees after which directions repeat: 180 of lines, as ``choice="soft"`` finds them, 360
+        of ways to leave a pixel, as ``choice="hard"`` does.
+    """
+
+    classes: np.ndarray | None
+    directions: np.ndarray
+    period: float
+
+
+@with_settings(Isoline)
+def isoline_maps(
+    image: ArrayLike,
+    sigma: ArrayLike | None = None,
+    *,
+    noise: Any = None,
+    profile: str | None = None,
+    axes: str | None = None,
+    settings: Isoline | None = None,
+    frames: int | slice | None = None,
+    nonfinite: str = "raise",
+    device: Device | int | str | None = None,
+    memory_limit: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    cancel: Any = None,
+    **changes: Any,
+) -> IsolineMaps:
+    """Return maps of edges, flat regions and isoline directions, as the isoline filter finds them.
+
+    Parameters
+    ----------
+    {image}
+    {sigma}
+    {noise}
+    profile : {"normal", "fine", "paper"}, optional
+        Settings to start from, as `isoline` takes it.
+    axes : str, optional
+        Names of the axes, such as ``"TZYX"``, ``"CYX"`` or ``"YXS"``. By default the last two are Y
+        and X, the rest independent planes.
+    {settings}
+    frames : int or slice, optional
+        Frames along the axis T to return, by default all. The axis T stays.
+    {run}
+    {fields}
+
+    Returns
+    -------
+    IsolineMaps
+        Arrays of the shape of `image`, without the channel axis where channels share their
+        isolines.
+
+    Raises
+    ------
+    {errors}
+
+    See Also
+    --------
+    isoline : The filter.
+
+    Notes
+    -----
+    With ``choice="soft"`` both maps are made of blocks of 2 by 2 pixels, as the filter weighs
+    directions by blocks; the class tells which of its means fits best, though all count. Planes and
+    the extension do not change them. The cost is that of the filter up to there, once for each map.
+
+    Examples
+    --------
+    >>> maps = isoline_maps(image, sigma=20)                               # doctest: +SKIP
+    >>> share_of_edges = (maps.classes == 1).mean()                        # doctest: +SKIP
+    """
+    options = {"nonfinite": nonfinite, "device": device, "memory_limit": memory_limit}
+    chosen = Isoline.of(settings, profile=profile, **changes)
+    steps = map_steps(image, Run(chosen, sigma, noise, axes, **options), frames)
+    try:
+        while True:
+            step = next(steps)
+            if progress is not None:
+                progress(step.done, step.total)
+            if cancel is not None and cancel.is_set():
+                raise Cancelled("The run was cancelled: no maps were made.")
+    except StopIteration as end:
+        return end.value
+    finally:
+        steps.close()
+
+
+def map_steps(
+    image, run: Run, frames: int | slice | None = None
+) -> Generator[Progress, None, IsolineMaps]:
+    """Make the maps step by step: `isoline_maps` as a generator.
+
+    Yields
+    ------
+    Progress
+        After each tile of each map. Closing the generator stops the work.
+
+    Returns
+    -------
+    IsolineMaps
+        As the value of ``StopIteration``.
+    """
+    array = np.asarray(image)
+    names = check_axes(run.axes, array.shape)
+    wanted = wanted_frames(frames, names, array.shape)
+    whole = Block.of(array, names, run.nonfinite)
+    # The noise is measured once, for both maps.
+    job = prepare(replace(run, axes=names, dtype=np.float32, device=choose(run.device)), whole)
+    region = [slice(0, n) for n in array.shape]
+    if wanted is not None:
+        region[names.index("T")] = slice(wanted.start, wanted.stop)
+    shown = ["directions"] + ["classes"] * (job.filter.method != "pi-ld")
+    maps: dict[str, np.ndarray] = {}
+    for number, show in enumerate(shown):
+        one = replace(job, filter=replace(job.filter, show=show))
+        part = Part.of(one, region)
+        values = np.empty([each.stop - each.start for each in region], np.float32)
+        steps = filter_part(one, part, whole[part.reads], values)
+        yield from _share(steps, number, len(shown))
+        mask = whole[part.yields].nonfinite_mask
+        if mask is not None:
+            values[mask] = 0
+        # Joined channels have one map; it is 0 in those without noise.
+        joined = channel_axis(names) if one.filter.joint else None
+        maps[show] = values if joined is None else values.max(axis=joined)
+    classes = maps.get("classes")
+    return IsolineMaps(
+        classes=None if classes is None else classes.astype(np.uint8),
+        directions=maps["directions"] * np.float32(360 / DIRECTIONS),
+        period=180.0 if job.filter.soft else 360.0,
+    )
+
+
+def _share(steps: Generator, number: int, count: int) -> Generator[Progress, None, None]:
+    """Drive one of `count` runs of as many tiles each."""
+    with closing(steps):
+        for step in steps:
+            yield Progress(number * step.total + step.done, count * step.total, step.unit)

@@ -1,0 +1,271 @@
+"""Kernels and buffers of the isoline filter on one device."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from napari_gpu_denoise.filters.channels.channel_mix import ChannelMix
+from napari_gpu_denoise.filters.isoline.launches import PaddedImages, TileLaunches
+from napari_gpu_denoise.filters.isoline.margins import SMOOTHED, Margins, Padded
+from napari_gpu_denoise.filters.isoline.settings import IsolineSettings
+from napari_gpu_denoise.filters.pixels import Noisy, Pixels
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma
+from napari_gpu_denoise.run.tiles import Span, Tile
+
+# Lines and the window that a pixel may be replaced by.
+_CANDIDATES = 17
+_SHOW = {"image": 0, "classes": 1, "directions": 2}
+
+
+class Plan(TilePlan):
+    """Kernels and buffers of the isoline filter on one device; belongs to one thread.
+
+    Parameters
+    ----------
+    settings : IsolineSettings
+        What to run.
+    arena : Arena
+        Keeps the buffers.
+    """
+
+    def __init__(self, settings: IsolineSettings, arena: Arena):
+        self.settings = settings
+        self.arena = arena
+        self.margins = Margins.of(settings)
+        self._alone = arena.session.device.shares_cores
+        self.opponent = settings.channels == "opponent"
+        # A map is that of the luminance, and is not converted back to colours.
+        self.mixed_back = self.opponent and not settings.yields_map
+        self._candidates = _CANDIDATES if settings.method == "hybrid" else _CANDIDATES - 1
+        self._share = settings.share_beside if settings.soft else 0.0
+        self._mix = None
+        if settings.joint:
+            weighted = settings.relative_noise == 0
+            self._mix = ChannelMix(self.opponent, settings.guide, arena, weighted)
+
+    def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
+        """Return the padded images and maps that a tile is worked out in."""
+        settings, plane = self.settings, Padded(tile, self.margins).plane
+        frames = tile.t.size * tile.z.size
+        count, whole = tile.channels * frames, _whole(tile)
+        guided, share = self._guided(tile)
+        guides = frames if guided else count
+        images = {"pixels": count, **({"variation": 1} if is_map else {})}
+        if guided:
+            images["guide"] = guides
+        for name in [name for name, on in (("pixels", share), ("guide", self._share)) if on]:
+            if name in images:
+                images |= {f"{name} along {axis}": images[name] for axis in "xy"}
+        sizes, shown = {}, settings.show != "image"
+        if settings.soft:
+            piloted = guides if settings.staircase else count
+            images["pilot"] = piloted
+            if settings.staircase and not shown:
+                images["fitted"] = count
+            sizes["found"] = piloted * plane // 4
+            sizes["residuals"] = guides * self._candidates * plane
+            if guided and settings.relative_noise:
+                sizes["logarithm"] = 4 * math.prod(whole.shape)
+                sizes["levels"] = 4 * frames
+        else:
+            if settings.staircase and not shown:
+                images["pilot"] = guides
+            if settings.method != "pi-ld":
+                sizes |= {"directions": guides * plane, "segments": 8 * guides * plane}
+        if self.mixed_back:
+            sizes["made"] = 4 * tile.channels * math.prod(tile.shape)
+        sizes |= {name: 4 * number * plane for name, number in images.items()}
+        mixed = {} if self._mix is None else self._mix.buffers(whole)
+        if guided and tile.channels > 1:
+            mixed |= self._mix.guide_buffers(whole, "isoline mixed")
+        return {f"isoline {name}": nbytes for name, nbytes in sizes.items()} | mixed
+
+    def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
+        """Enqueue the filter for one tile; return the launches by name."""
+        settings = self.settings
+        held = self.hold(tile, sigma.variation is not None)
+        run = TileLaunches(self.arena, queue, Padded(tile, self.margins), held, self._alone)
+        frames = tile.t.size * tile.z.size
+        variation = None
+        if sigma.variation is not None:
+            variation = run.mirrored("variation", sigma.variation, 1)[0]
+        noisy = Noisy(Pixels(source, _whole(tile)), sigma.levels, sigma.variation)
+        if self.opponent:
+            noisy = self._mix.begin(queue, noisy, held, run.launches)
+        noise = (noisy.levels, variation, np.float32(settings.relative_noise))
+        speckle = settings.relative_noise > 0
+        guided, share = self._guided(tile)
+        count, given = tile.channels * frames, noisy.pixels.buffer
+        pixels = PaddedImages(*run.mirrored("pixels", given, count, share), count, noise, speckle)
+        guide = self._guide(run, noisy, variation) if guided else pixels
+        made = out
+        if self.mixed_back:
+            made = held["isoline made"]
+        (self._soft if settings.soft else self._hard)(run, pixels, guide, made)
+        if self.mixed_back:
+            self._mix.end(queue, replace(noisy, pixels=Pixels(made, tile)), out, run.launches)
+        return run.launches
+
+    def _guided(self, tile: Tile) -> tuple[bool, float]:
+        """Return whether isolines are found in another image, and the weight beside lines.
+
+        Lines are looked at in that image, and averaged in the channels if no planes are fitted.
+        """
+        settings = self.settings
+        guided = tile.channels > 1 and not self.mixed_back
+        guided |= settings.relative_noise > 0 and settings.soft
+        lines = settings.soft and not (guided and settings.staircase)
+        return guided, settings.share_beside if lines else 0.0
+
+    def _guide(self, run: TileLaunches, noisy: Noisy, variation) -> PaddedImages:
+        """Return what isolines are found in: one channel, the logarithm of speckle."""
+        settings, tile = self.settings, run.padded.tile
+        frames = tile.t.size * tile.z.size
+        relative = settings.relative_noise
+        speckle = relative > 0
+        if tile.channels > 1:
+            noisy = self._mix.guide(run.queue, noisy, "isoline mixed", run.held, run.launches)
+            if settings.guide < 0:
+                relative /= math.sqrt(tile.channels)
+        source = noisy.pixels.buffer
+        noise = (noisy.levels, variation, np.float32(relative))
+        if speckle and settings.soft:
+            from scipy.special import polygamma
+
+            # There noise is additive, and the same everywhere.
+            source, speckle = run.logarithm(source, frames), False
+            levels = run.levels(math.sqrt(polygamma(1, relative**-2)), frames)
+            noise = (levels, None, np.float32(0))
+        made = run.mirrored("guide", source, frames, self._share)
+        return PaddedImages(*made, frames, noise, speckle)
+
+    def _soft(self, run: TileLaunches, pixels: PaddedImages, guide: PaddedImages, out) -> None:
+        settings, margins = self.settings, self.margins
+        i32, f32 = np.int32, np.float32
+        length = {"LENGTH": settings.segment_length}
+        lines = {**length, "CANDIDATES": self._candidates}
+        block = (i32(run.padded.shape[0] // 2), i32(run.padded.pitch // 2))
+        share = settings.share_beside
+
+        residuals = run.held["isoline residuals"]
+        run.launch(
+            "line_residuals",
+            {**lines, **guide.noise_constants},
+            run.padded.blocks(margins.fitted, SMOOTHED),
+            guide.count,
+            *(guide.buffer, *guide.along, *block),
+            after=(f32((1 - 2 * share) / (settings.segment_length + 1)), *guide.noise, residuals),
+        )
+        blocks = run.padded.blocks(margins.fitted)
+
+        # The pilot is of the guide where planes are fitted, and is the result where they are not.
+        piloted = guide if settings.staircase else pixels
+        pilot, found = run.held["isoline pilot"], run.held["isoline found"]
+        run.launch(
+            "mix_candidates",
+            lines,
+            blocks,
+            piloted.count,
+            *(piloted.buffer, *piloted.along, *block),
+            after=(residuals, i32(guide.count), f32(settings.softness), pilot, found),
+        )
+        if settings.show != "image":
+            run.launch(
+                "show_found",
+                {"SHOW": _SHOW[settings.show]},
+                run.padded.region(0),
+                pixels.count,
+                *(found, i32(guide.count), *run.layout),
+                after=(out,),
+            )
+            return
+        fitted = pilot
+        if settings.staircase:
+            fitted = run.held["isoline fitted"]
+            place = (*run.layout, *map(i32, run.padded.region(margins.followed)[:2]))
+            self._regress(run, pixels, guide, pilot, margins.followed, fitted, place)
+        run.launch(
+            "extend_isolines",
+            {**length, "STEPS": settings.steps, **pixels.noise_constants},
+            run.padded.region(0),
+            pixels.count,
+            *(fitted, found, i32(guide.count), *run.layout),
+            after=(*pixels.noise, out),
+        )
+
+    def _regress(
+        self, run: TileLaunches, pixels, guide, pilot, margin: int, out, place: tuple
+    ) -> None:
+        run.launch(
+            "regress_levels",
+            {
+                "RADIUS": self.settings.staircase // 2,
+                "OPPONENT": int(self.mixed_back),
+                **guide.noise_constants,
+            },
+            run.padded.region(margin),
+            pixels.count,
+            *(pixels.buffer, pilot, np.int32(guide.count), *run.layout),
+            after=(*guide.noise, out, *place),
+        )
+
+    def _hard(self, run: TileLaunches, pixels: PaddedImages, guide: PaddedImages, out) -> None:
+        settings, margins = self.settings, self.margins
+        i32, f32 = np.int32, np.float32
+        segments = max(settings.max_length // settings.segment_length, 1)
+        grey = {"LENGTH": settings.segment_length, "SPECKLE": int(guide.speckle)}
+        constants = {**grey, "SEGMENTS": segments, "SHOW": _SHOW[settings.show]}
+        final = (*map(i32, run.padded.region(0)[2:]), i32(0), i32(0))
+        staircase = settings.staircase and settings.show == "image"
+        if staircase:
+            # As in `_soft`, planes need a pilot of the guide alone.
+            averaged, made = guide, run.held["isoline pilot"]
+            place = (*run.layout, *map(i32, run.padded.region(margins.fitted)[:2]))
+        else:
+            averaged, made, place = pixels, out, final
+        region = run.padded.region(margins.fitted if staircase else 0)
+        given = (guide.buffer, averaged.buffer, i32(guide.count), *run.layout)
+        if settings.method == "pi-ld":
+            run.launch(
+                "search_isolines",
+                {**constants, "DEVIATION": settings.deviation},
+                region,
+                averaged.count,
+                *given,
+                after=(guide.looks, f32(settings.t_max), made, *place),
+            )
+        else:
+            directions, sums = run.held["isoline directions"], run.held["isoline segments"]
+            limits = (f32(settings.t_max), f32(settings.t2_max))
+            run.launch(
+                "first_segments",
+                grey,
+                run.padded.region(margins.looked_at - settings.segment_length - 1),
+                guide.count,
+                *(guide.buffer, *run.layout),
+                after=(directions, sums),
+            )
+            run.launch(
+                "follow_isolines",
+                {
+                    **constants,
+                    "THICKNESS": settings.thickness,
+                    "HYBRID": int(settings.method == "hybrid"),
+                    "ASIDE": int(averaged is not guide),
+                },
+                region,
+                averaged.count,
+                *given,
+                after=(directions, sums, guide.looks, *limits, made, *place),
+            )
+        if staircase:
+            self._regress(run, pixels, guide, made, 0, out, final)
+
+
+def _whole(tile: Tile) -> Tile:
+    """Return a tile of all that is read, as an image of its own."""
+    return replace(tile, y=Span.whole(tile.y.source_size), x=Span.whole(tile.x.source_size))

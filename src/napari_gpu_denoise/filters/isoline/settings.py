@@ -1,0 +1,200 @@
+"""What can be set of the isoline filter, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.filters.channels.channel_settings import (
+    channels_setting,
+    guide_setting,
+    settled_channels,
+)
+from napari_gpu_denoise.filters.isoline.patterns import DIRECTIONS
+from napari_gpu_denoise.noise.models import NoiseModel, Speckle
+from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.settings import setting
+
+
+@dataclass(frozen=True)
+class IsolineSettings(Filter):
+    """Settings of the isoline filter, and what follows from them.
+
+    Every pixel is averaged along the line of equal grey level that it lies on: segments in the
+    direction that fits best, followed by those where they end.
+    """
+
+    name: ClassVar[str] = "isoline"
+    title: ClassVar[str] = "Isoline"
+    summary: ClassVar[str] = "Averages along lines of equal grey level: fast enough for live images"
+    presets: ClassVar[dict[str, dict]] = {
+        "normal": {},
+        "fine": {"staircase": 15},
+        "paper": {"choice": "hard", "thickness": 1, "staircase": 0},
+    }
+
+    method: str = setting(
+        "hybrid",
+        "How isolines are traced: along directions computed beforehand (pi-pd), the same except in "
+        "flat regions (hybrid), or by trying all directions at every step (pi-ld, slow)",
+        choices=("hybrid", "pi-pd", "pi-ld"),
+    )
+    choice: str = setting(
+        "soft",
+        "Weight directions and segments by how well they fit (soft), or pick the best one as in "
+        "the paper (hard); pi-ld always picks",
+        choices=("soft", "hard"),
+    )
+    segment_length: int = setting(5, "Length of a line segment", bounds=(2, 10), unit="pixels")
+    max_length: int = setting(25, "Maximum length of an isoline", bounds=(2, 100), unit="pixels")
+    thickness: int = setting(2, "Thickness of an isoline", bounds=(1, 3), unit="pixels")
+    staircase: int = setting(
+        11,
+        "Window width of the staircase correction (odd); 0 turns it off",
+        bounds=(0, 21),
+        unit="pixels",
+    )
+    channels: str = channels_setting("along shared isolines")
+    guide: int = guide_setting("in which shared isolines are traced")
+    criterion: str = setting(
+        "additive",
+        "Kind of noise: additive with standard deviation sigma, or multiplicative speckle "
+        "(gamma-distributed; sigma is not used)",
+        choices=("additive", "multiplicative"),
+    )
+    looks: float = setting(
+        4.0,
+        "Number of looks of the speckle: squared mean over variance in uniform regions",
+        bounds=(0.1, 10000.0),
+        unit="looks",
+    )
+    softness: float = setting(
+        0.1,
+        "Tolerance for directions that fit worse than the best one (soft)",
+        bounds=(0.001, 10.0),
+        unit="sigma squared",
+        advanced=True,
+    )
+    t_max: float = setting(
+        1.0, "T_max: log-ratio at which an isoline ends (hard)", bounds=(0.0, 1000.0), advanced=True
+    )
+    t2_max: float = setting(
+        2.0,
+        "T2_max: log-ratio above which a pixel is an edge (hard, hybrid)",
+        bounds=(0.0, 1000.0),
+        advanced=True,
+    )
+    deviation: int = setting(
+        2,
+        "Maximum turn from one segment to the next, in steps of 11.25 degrees (pi-ld)",
+        bounds=(0, 16),
+        advanced=True,
+    )
+    show: str = setting(
+        "image",
+        "Output: the denoised image, classes of pixels (0 flat, 1 edge, 2 isoline), or directions "
+        "(in steps of 11.25 degrees)",
+        choices=("image", "classes", "directions"),
+        advanced=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.staircase and self.staircase % 2 == 0:
+            raise SettingsError(
+                f"staircase={self.staircase} has no centre: choose an odd width, or 0 for none."
+            )
+        if self.max_length < self.segment_length:
+            raise SettingsError(
+                f"max_length={self.max_length} is less than one segment of {self.segment_length}: "
+                "choose at least the segment_length."
+            )
+        if self.show == "classes" and self.method == "pi-ld":
+            raise SettingsError(
+                "method='pi-ld' has no classes: choose show='directions' or method='hybrid'."
+            )
+
+    @property
+    def soft(self) -> bool:
+        """Whether directions and segments are weighted."""
+        return self.choice == "soft" and self.method != "pi-ld"
+
+    @property
+    def steps(self) -> int:
+        """Segments that a weighted isoline is extended by each way."""
+        return (self.max_length // self.segment_length - 1) // 2
+
+    @property
+    def share_beside(self) -> float:
+        """Weight of each of the two lines beside a weighted one: with three they are binomial."""
+        return (self.thickness - 1) / 8
+
+    @property
+    def relative_noise(self) -> float:
+        """Standard deviation of multiplicative noise, relative to the mean; 0 if it is additive."""
+        return self.looks**-0.5 if self.criterion == "multiplicative" else 0.0
+
+    @property
+    def keeps_zero(self) -> bool:
+        """Whether noise multiplies grey levels."""
+        return self.criterion == "multiplicative"
+
+    @property
+    def sigma_unused(self) -> str:
+        """What the noise is instead, if it is multiplicative."""
+        if self.criterion == "additive":
+            return ""
+        return f"not used: multiplicative noise of {self.looks:g} looks"
+
+    @property
+    def yields_map(self) -> bool:
+        """Whether what it yields are no grey levels."""
+        return self.show != "image"
+
+    @property
+    def joint(self) -> str:
+        """Which axes are filtered together with Y and X: channels, if they share isolines."""
+        return "C" if self.channels in ("opponent", "joint") else ""
+
+    def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
+        """Return the settings for an array: colour is known by its axes.
+
+        Raises
+        ------
+        SettingsError
+            If its channels do not fit the settings.
+        """
+        fitting = super().for_array(names, shape)
+        if self.relative_noise == 0:
+            return replace(fitting, channels=settled_channels(fitting, names, shape))
+        # Differences of channels are no grey levels that noise multiplies.
+        if self.channels == "opponent":
+            raise SettingsError(
+                "channels='opponent' does not work with multiplicative noise: use 'separate' or "
+                "'joint'."
+            )
+        wanted = "separate" if self.channels == "auto" else self.channels
+        settled = replace(fitting, channels=wanted)
+        return replace(settled, channels=settled_channels(settled, names, shape))
+
+    def for_noise(self, models: Sequence[NoiseModel]) -> Self | None:
+        """Return the settings for speckle, which this filter knows itself; None for other noise."""
+        looks = {model.looks for model in models if isinstance(model, Speckle)}
+        least, most = type(self).__dataclass_fields__["looks"].metadata["bounds"]
+        if len(looks) != 1 or not least <= min(looks) <= most:
+            return None
+        channels = "separate" if self.channels == "opponent" else self.channels
+        return replace(self, criterion="multiplicative", looks=min(looks), channels=channels)
+
+    @property
+    def operations_per_pixel(self) -> float:
+        """Arithmetic it takes."""
+        if self.method == "pi-ld":
+            segments = max(self.max_length // self.segment_length, 1) - 1
+            return (
+                8.0 * DIRECTIONS * self.segment_length * (1 + segments * (2 * self.deviation + 1))
+            )
+        lines = 6.0 * DIRECTIONS * self.segment_length * (2 if self.soft else 1)
+        return lines + 13.0 * self.staircase**2

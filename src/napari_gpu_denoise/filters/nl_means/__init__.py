@@ -1,0 +1,1 @@
+"""Patchwise NL-means."""

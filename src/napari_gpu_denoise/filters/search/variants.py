@@ -1,0 +1,95 @@
+"""What is searched, and the kernel that suits it and a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from napari_gpu_denoise.opencl.device import Device
+
+# Local memory to count on: more would lower how many groups a compute unit holds at once.
+_LOCAL_MEMORY = 48 * 1024
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """What is searched: widths in pixels, counts of frames and slices.
+
+    With `roots` distances are those of twice the square roots of the values.
+    """
+
+    patch: int
+    step: int
+    window: int
+    neighbours: int
+    frames: tuple[int, int] = (0, 0)
+    slices: int = 0
+    roots: bool = False
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A search kernel and the build constants that fit it to a device."""
+
+    kernel: str
+    constants: dict[str, int]
+
+    @property
+    def split(self) -> int:
+        """Phases that the rows of the padded image are split into."""
+        return self.constants.get("SPLIT", 1)
+
+
+def choose_variant(settings: SearchSettings, device: Device) -> Variant:
+    """Choose the search kernel for a device.
+
+    A CPU compares a vector of reference patches at once; a GPU shares partial distances in local
+    memory, by squares where the patch is made of them and the step is 2 to 4, by columns
+    otherwise. Where neither fits, the plain search with one list a work-item does.
+    """
+    if device.float_lanes >= 4:
+        lanes = max(width for width in (4, 8, 16) if width <= device.float_lanes)
+        return Variant("search_lanes", {"LANES": lanes, "SPLIT": settings.step})
+    return next(
+        iter(fitting_variants(settings, device)), Variant("search_lanes", {"LANES": 1, "SPLIT": 1})
+    )
+
+
+def fitting_variants(settings: SearchSettings, device: Device) -> list[Variant]:
+    """Return the kernels that share distances in local memory and fit a device, best first."""
+    limit = min(device.local_memory, _LOCAL_MEMORY)
+    return [
+        variant
+        for variant, nbytes in (*_squares(settings), *_columns(settings))
+        if nbytes <= limit
+        and variant.constants["GROUP_X"] * variant.constants["GROUP_Y"] <= device.max_group
+    ]
+
+
+def _squares(settings: SearchSettings):
+    patch, step, window = settings.patch, settings.step, settings.window
+    if patch % step or step not in (2, 3, 4) or patch // step > 4:
+        return
+    chunk = 8
+    for group_x, group_y in ((16, 8), (8, 8)):
+        tile_x = group_x * step + -(-window // chunk) * chunk
+        tile_y = group_y * step + window - 1
+        nbytes = 4 * (tile_x * tile_y + (2 * chunk + 8) * group_x * group_y)
+        constants = {"WINDOW": window, "CHUNK": chunk, "GROUP_X": group_x, "GROUP_Y": group_y}
+        yield Variant("search_square", constants), nbytes
+
+
+def _columns(settings: SearchSettings):
+    patch, step, window = settings.patch, settings.step, settings.window
+    shapes = ((32, 8), (16, 8), (32, 4), (16, 4), (8, 8))
+    # Long lists fill the registers: a large work-group then leaves none for a second one.
+    for group_x, group_y in shapes if settings.neighbours <= 16 else shapes[1:]:
+        columns, height = (group_x - 1) * step + patch, (group_y - 1) * step + patch
+        items = group_x * group_y
+        if columns > items or height > 40:
+            continue
+        chunk = min(items // columns, 8, window)
+        tile_x = columns + -(-window // chunk) * chunk
+        tile_y = height + window - 1
+        nbytes = 4 * (tile_x * tile_y + chunk * group_y * columns + (chunk + 8) * items)
+        constants = {"WINDOW": window, "CHUNK": chunk, "GROUP_X": group_x, "GROUP_Y": group_y}
+        yield Variant("search_column", constants), nbytes

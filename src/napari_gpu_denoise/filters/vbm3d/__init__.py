@@ -1,0 +1,1 @@
+"""VBM3D: BM3D for time-lapses."""

@@ -1,0 +1,300 @@
+"""The passes of VBM3D over the frames of a video, in order, on one device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.filters.bm3d.group_settings import GroupSettings
+from napari_gpu_denoise.filters.channels.channel_mix import OPPONENT, ChannelMix
+from napari_gpu_denoise.filters.pixels import Noisy, Pixels, all_read, spread
+from napari_gpu_denoise.filters.search.frame_links import FrameLinks, guide_levels
+from napari_gpu_denoise.filters.search.patches import Grid
+from napari_gpu_denoise.filters.vbm3d.frame_rings import FrameRings, ring_buffers
+from napari_gpu_denoise.filters.vbm3d.predictive_search import RingShape, margin_of
+from napari_gpu_denoise.filters.vbm3d.video_pass import VideoPass
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.run.frame_notes import FrameNote
+from napari_gpu_denoise.run.plan import FramePlan, Launches, Sizes, together
+from napari_gpu_denoise.run.tiles import Span, Tile
+
+
+@dataclass
+class _Progress:
+    """What a pass must yield for the next one, and how far it has come.
+
+    Attributes
+    ----------
+    yields : Tile
+        What is yielded of each frame.
+    grid : tuple of Grid
+        References along Y and X.
+    filtered, joined, cleared : int
+        Times of the next frame whose references are filtered, whose estimate is made, and whose
+        sums are set to 0.
+    """
+
+    yields: Tile
+    grid: tuple[Grid, Grid]
+    filtered: int
+    joined: int
+    cleared: int
+
+
+class Plan(FramePlan):
+    """Kernels and buffers of VBM3D on one device; belongs to one thread.
+
+    Rings hold the noisy frames and their basic estimates, and for each pass the sums of what its
+    groups take away. Every frame is searched and filtered once a pass, whatever the batches.
+
+    Parameters
+    ----------
+    passes : dict of GroupSettings
+        What to run, in order, by name: ``"basic"``, and ``"final"`` if wanted. Each search is a
+        `VideoSearch` of the same frames.
+    channels : {"separate", "opponent", "joint"}
+        How channels are filtered; with ``"auto"`` each on its own.
+    guide : int
+        Channel that joint matching looks at; -1 for all.
+    arena : Arena
+        Keeps the buffers.
+    variants : dict, optional
+        What to give `VideoPass` for a pass, by its name.
+    """
+
+    def __init__(
+        self,
+        passes: dict[str, GroupSettings],
+        channels: str,
+        guide: int,
+        arena: Arena,
+        variants: dict[str, dict] | None = None,
+    ):
+        self.arena = arena
+        variants = variants or {}
+        self.passes = {
+            name: VideoPass(one, arena, **variants.get(name, {})) for name, one in passes.items()
+        }
+        self._last = list(self.passes)[-1]
+        search = passes[self._last].search
+        self._before, self._after = search.frames
+        self._late = search.late
+        self.ahead = len(passes) * (self._late + self._after)
+        self._margin = margin_of(search)
+        self._opponent = channels == "opponent"
+        self._guide = guide
+        mixes = channels in ("opponent", "joint")
+        self._mix = ChannelMix(self._opponent, guide, arena) if mixes else None
+        # Whether an image of its own is searched: not the first channel of what is filtered.
+        self._guided = self._mix is not None and not self._opponent
+
+    def buffers(self, tile: Tile, batch: int, is_map: bool = False) -> Sizes:
+        """Return the rings, tables of each frame, and what the passes need for `batch` frames."""
+        channels, span = tile.channels, self._before + 1 + self._after
+        passes, yields = list(self.passes), self._yields(tile)
+        images = ("noisy", "basic")[: len(passes)]
+        shape = self._shape(tile, batch)
+        sizes = [ring_buffers(shape, channels, images, passes, self._guided)]
+        for name in passes:
+            one, made = self.passes[name], yields[name]
+            # When a video ends, the frames that waited for references of later ones come with it.
+            joined = batch if name == self._last else batch + self._late
+            tables = {"links": 12 * channels * batch * span, "levels": 4 * channels * joined}
+            if self._mix is not None:
+                tables["guide links"] = 12 * batch * span
+            if name != self._last or self._opponent:
+                tables["estimate"] = 4 * channels * joined * made.y.size * made.x.size
+            sizes += [
+                one.search.buffers(batch, one.grid(made)),
+                {f"{name} {what}": nbytes for what, nbytes in tables.items()},
+            ]
+        if self._mix is not None:
+            whole = replace(all_read(tile), t=Span.whole(batch))
+            waited = batch + self._late * (len(passes) > 1)
+            sizes += [
+                {"weights of channels": 4 * channels * waited},
+                self._mix.buffers(whole),
+                self._mix.guide_buffers(whole, "noisy") if self._guided else {},
+            ]
+            if self._guided and len(passes) > 1:
+                made = replace(yields["basic"], t=Span.whole(waited))
+                sizes.append(self._mix.guide_buffers(made, "basic"))
+        return together(*sizes)
+
+    def begin(self, tile: Tile, batch: int, first: int, start: int, variation: Any = None) -> None:
+        """Prepare for the frames of a video, or of a part of each; see `FramePlan.begin`."""
+        before, after = self._before, self._after
+        self._tile, self._batch, self._variation = tile, batch, variation
+        self._held = self.hold(tile, batch, variation is not None)
+        self._rings = FrameRings(self.arena, self._shape(tile, batch), tile, self._held)
+        self._known = first
+        self._progress: dict[str, _Progress] = {}
+        yields, time = self._yields(tile), start
+        for name, one in reversed(self.passes.items()):
+            filtered = max(time - after, first)
+            self._progress[name] = _Progress(
+                yields[name],
+                one.grid(yields[name]),
+                filtered,
+                joined=max(time, first),
+                cleared=max(filtered - self._late, first),
+            )
+            time -= after + before
+        self._links = FrameLinks((before, after), *self._channels_linked(tile.channels))
+
+    def _shape(self, tile: Tile, batch: int) -> RingShape:
+        """Return rings that hold the sums that references add to, and the images they look at."""
+        sums = batch + self._late + self._after
+        images = sums + self._after + self._before
+        return RingShape(images, sums, self._margin, *tile.source_shape[2:])
+
+    def _yields(self, tile: Tile) -> dict[str, Tile]:
+        """Return what each pass must yield for the next one, from the last to the first."""
+        yields = {}
+        for name, one in reversed(self.passes.items()):
+            yields[name] = tile
+            tile = spread(tile, one.settings.reach)
+        return yields
+
+    def _channels_linked(self, channels: int) -> tuple[np.ndarray, np.ndarray, bool]:
+        """Return what channels are filtered as, what they are matched by, and if by their noise."""
+        if self._opponent:
+            return OPPONENT, OPPONENT[0], False
+        matrix = np.eye(channels)
+        if self._mix is None:
+            return matrix, matrix[0], False
+        if self._guide < 0:
+            return matrix, np.full(channels, 1 / channels), True
+        return matrix, matrix[self._guide], False
+
+    def take(self, queue, frames, notes: list[FrameNote]) -> Launches:
+        """Enqueue the storing of the next frames, and what can be done with them."""
+        first, count = self._known, len(notes)
+        launches: Launches = []
+        for k, note in enumerate(notes):
+            self._links.add(first + k, note)
+        pixels = Pixels(frames, replace(all_read(self._tile), t=Span.whole(count)))
+        noisy = Noisy(pixels, self._weights(queue, [note.sigma for note in notes], launches))
+        if self._mix is not None:
+            noisy = self._mix.begin(queue, noisy, self._held, launches)
+        self._keep(queue, "noisy", noisy, first, launches)
+        self._known += count
+        self._advance(queue, None, launches)
+        return launches
+
+    def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
+        """Enqueue what yields the next frames; see `FramePlan.enqueue_frames`."""
+        launches: Launches = []
+        if ended:
+            self._advance(queue, start + count + self._late, launches)
+        self._join(queue, self._last, start + count, out, launches)
+        oldest = self._progress[self._last].filtered - self._before - 1
+        self._links.forget(min(oldest, start) - 1)
+        return launches
+
+    def _advance(self, queue, limit: int | None, launches: list) -> None:
+        """Filter what can be; with a limit all frames are there, and it is not exceeded."""
+        ended, have = limit is not None, self._known
+        for name in self.passes:
+            at = self._progress[name]
+            complete = ended and have == self._known
+            stop = have if complete else have - self._after
+            if name == self._last:
+                stop = stop if limit is None else min(stop, limit)
+            while at.filtered < stop:
+                self._filter_some(queue, name, stop, launches)
+                if name != self._last:
+                    done = at.filtered
+                    ready = done if ended and done == self._known else done - self._late
+                    self._join(queue, name, ready, None, launches)
+            have = at.joined
+
+    def _filter_some(self, queue, name: str, last: int, launches: list) -> None:
+        """Filter the groups of the next frames, no more than a batch and none from `last` on."""
+        one, at, rings = self.passes[name], self._progress[name], self._rings
+        first = at.filtered
+        count = min(self._batch, last - first)
+        if count <= 0:
+            return
+        # Sums of the frames that are reached for the first time.
+        reached = max(at.cleared, first + count + self._after)
+        rings.clear(queue, name, at.cleared, reached, launches)
+        at.cleared = reached
+        links, guide_links = self._links.links(first, count)
+        sent = self._sent(queue, f"{name} links", links, launches)
+        searched_links = sent
+        if self._mix is not None:
+            searched_links = self._sent(queue, f"{name} guide links", guide_links, launches)
+        searched = "noisy" if name == "basic" else "basic"
+        guide = rings.guides(searched) if self._guided else rings.images(searched)
+        found, more = one.search.enqueue(
+            *(queue, guide, rings.shape, first, count, at.grid, searched_links, self._held)
+        )
+        launches += [(f"{name} {step}", event) for step, event in more]
+        images = (rings.images("noisy"),)
+        if name == "final":
+            images += (rings.images("basic"),)
+        more = one.shrink(
+            *(queue, found, images, rings.shape, self._tile.channels, first, count, at.grid),
+            *((sent, searched_links), rings.sums(name), self._variation),
+        )
+        launches += [(f"{name} {step}", event) for step, event in more]
+        at.filtered = first + count
+
+    def _join(self, queue, name: str, stop: int, out, launches: list) -> None:
+        """Make the estimate of the next frames, and store it where it is the basic one."""
+        at, rings, source = self._progress[name], self._rings, self._tile
+        yields, first = at.yields, at.joined
+        count = stop - first
+        if count <= 0:
+            return
+        region = (
+            yields.y.start - source.y.source_start,
+            yields.x.start - source.x.source_start,
+            yields.y.size,
+            yields.x.size,
+        )
+        levels = self._sent(queue, f"{name} levels", self._links.levels(first, count), launches)
+        mixed_back = out is not None and self._opponent
+        made = out
+        if out is None or mixed_back:
+            made = self._held[f"{name} estimate"]
+        more = self.passes[name].join(
+            *(queue, rings.images("noisy"), rings.shape, source.channels, first, count),
+            *(rings.sums(name), levels, region, made),
+        )
+        launches += [(f"{name} {step}", event) for step, event in more]
+        held = replace(yields, t=Span.whole(count))
+        if mixed_back:
+            self._mix.end(queue, Noisy(Pixels(made, held), levels), out, launches)
+        elif out is None:
+            weights = self._weights(queue, self._links.levels(first, count).T, launches)
+            self._keep(queue, "basic", Noisy(Pixels(made, held), weights), first, launches)
+        at.joined = stop
+
+    def _keep(self, queue, name: str, image: Noisy, first: int, launches: list) -> None:
+        """Store frames in their ring, and what is searched of them."""
+        rings = self._rings
+        rings.store(queue, rings.images(name), image.pixels, first, launches)
+        if self._guided:
+            guide = self._mix.guide(queue, image, name, self._held, launches)
+            rings.store(queue, rings.guides(name), guide.pixels, first, launches)
+
+    def _weights(self, queue, sigmas, launches: list):
+        """Return what channels are divided by in the image that is searched, frame by frame."""
+        if self._mix is None:
+            return None
+        weights = np.array([guide_levels(sigma) for sigma in sigmas], np.float32).T
+        return self._sent(queue, "weights of channels", np.ascontiguousarray(weights), launches)
+
+    def _sent(self, queue, name: str, array: np.ndarray, launches: list):
+        """Copy a small array to the device; `launches` keeps it alive until it is there."""
+        import pyopencl as cl
+
+        buffer = self._held[name]
+        # On a CPU there is nothing to gain by not waiting.
+        waits = self.arena.session.device.shares_cores
+        launches.append(("tables", cl.enqueue_copy(queue, buffer, array, is_blocking=waits)))
+        return buffer

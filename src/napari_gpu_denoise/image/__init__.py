@@ -1,0 +1,1 @@
+"""Images as arrays: named axes, grey levels, brightness over time."""

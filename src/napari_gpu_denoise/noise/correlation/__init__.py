@@ -1,0 +1,1 @@
+"""Correlated noise, of pixels or channels: autocovariance, spectrum, covariance."""

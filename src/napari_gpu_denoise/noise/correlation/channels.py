@@ -1,0 +1,107 @@
+"""Covariance of the noise of channels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.errors import AxesError, NonFiniteError
+from napari_gpu_denoise.image.levels import check_numbers
+from napari_gpu_denoise.noise.patches.pooling import pooled_variance, unclipped
+from napari_gpu_denoise.noise.patches.spectra import read_spectra
+from napari_gpu_denoise.noise.patches.white import MAX_PATCHES
+
+
+@dataclass(frozen=True)
+class ChannelCovariance:
+    """Covariance of the noise of channels.
+
+    Parameters
+    ----------
+    covariance, error : tuple of tuple of float, (c, c)
+        In grey levels squared, and the standard error of each.
+    correlation : tuple of tuple of float, (c, c)
+        The same, each divided by both standard deviations; 0 where one of them is 0, but for the
+        diagonal, which is 1.
+    patches : int
+        How many patches it was read from.
+    """
+
+    covariance: tuple[tuple[float, ...], ...]
+    error: tuple[tuple[float, ...], ...]
+    correlation: tuple[tuple[float, ...], ...]
+    patches: int
+
+
+def channel_covariance(image: Any) -> ChannelCovariance:
+    """Estimate the covariance of the noise of channels.
+
+    Parameters
+    ----------
+    image : array, (c, y, x), any real dtype
+        Not modified.
+
+    Returns
+    -------
+    ChannelCovariance
+        In grey levels squared. A constant image gives 0.
+
+    Raises
+    ------
+    ImageError
+        If there are no pixels.
+    AxesError
+        If there are not three axes.
+    NonFiniteError
+        If NaN or infinity leave no patch that is finite in all channels.
+
+    Notes
+    -----
+    Read at the high frequencies of the patches that are smoothest in all channels together, each
+    channel counted relative to its own noise. A pixel that is NaN, infinite or clipped in one
+    channel is left out in all.
+    """
+    image = np.asarray(image)
+    check_numbers(image)
+    if image.ndim != 3:
+        raise AxesError(f"An image of shape {image.shape} has no channels; give (c, y, x).")
+    bad = ~np.isfinite(image).all(axis=0)
+    if bad.all():
+        raise NonFiniteError(
+            "NaN or infinite pixels leave nothing to estimate the noise from; "
+            "replace those pixels first."
+        )
+    if bad.any():
+        image = np.where(bad, np.nan, image)
+    spectra = [read_spectra([channel], MAX_PATCHES // len(image)) for channel in image]
+    clipped = np.max([each.clipped for each in spectra], axis=0)
+    members = unclipped(clipped)
+    overlap = spectra[0].overlap
+    rank, energy = 0.0, 0.0
+    for each in spectra:
+        patches = each.statistics
+        alone = pooled_variance(patches.rank, patches.energy, overlap, members).variance
+        scale = 1 / alone if alone > 0 else 0.0
+        rank, energy = rank + scale * patches.rank, energy + scale * patches.energy
+    if np.ndim(energy) == 0 or not np.any(energy):
+        number, order = len(members), members
+    else:
+        # The mean over channels has the same relative error as one, or a smaller one.
+        relative = pooled_variance(rank, energy, overlap, members).error
+        number = round(0.5 / relative**2 / energy.shape[1] * overlap)
+        number = min(max(number, 1), len(members))
+        order = members[np.argsort(rank[members], kind="stable")[:number]]
+    high = np.array([each.high[order].ravel() for each in spectra])
+    covariance = high @ high.T / high.shape[1]
+    deviation = np.sqrt(np.diag(covariance))
+    product = np.outer(deviation, deviation)
+    correlation = np.divide(covariance, product, out=np.zeros_like(covariance), where=product > 0)
+    np.fill_diagonal(correlation, 1.0)
+    independent = max(number / overlap, 1) * spectra[0].high.shape[1]
+    # Of normal values: var(s_ab) = (s_aa s_bb + s_ab^2) / n.
+    error = np.sqrt((np.square(product) + np.square(covariance)) / independent)
+    return ChannelCovariance(
+        *(tuple(map(tuple, each.tolist())) for each in (covariance, error, correlation)), number
+    )

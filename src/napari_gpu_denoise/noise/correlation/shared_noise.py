@@ -1,0 +1,192 @@
+"""Whether the noise of neighbouring pixels is correlated, separated from texture.
+
+The smoothest patches of a picture hold its noise and a little texture. Rougher ones hold the same
+noise and more texture, so the difference is the spectrum of texture, whatever that of the noise is.
+The power of the smoothest patches is fitted by a multiple of it and noise that neighbours share:
+
+    power = c(0,0) d(0,0) + c(0,1) d(0,1) + c(1,0) d(1,0) + c(1,1) d(1,1) + a texture,    a >= 0
+
+with c the autocovariance of the noise and d the power of each of its lags. The two have different
+shapes: texture falls steeply from the lowest frequencies on and leaves white noise flat at the
+highest ones, while correlated noise is flat at the lowest and falls to the very last.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from napari_gpu_denoise.noise.correlation.autocovariance import power_of_lags
+from napari_gpu_denoise.noise.patches.white import PATCH
+
+HIGHEST = np.s_[PATCH // 2 :, PATCH // 2 :]  # frequencies that hold least texture
+ROUGHER = (0.04, 0.32)  # patches that show the texture, from and to, as shares of all by smoothness
+CALM = (0.08, 0.16)  # those whose highest frequencies hold hardly any texture in most pictures
+UNLIKE = 0.3  # relative error of texture, which is not the same in smooth and in rough patches
+ROUNDS = 4  # of weights, which depend on the fit
+CURVED = 0.03  # relative error of noise that four lags do not hold
+LOWEST = 0.05  # relative power of a coefficient that a fit may give, at least
+STEEP = 3.0  # power of the lowest frequencies over the middle ones, at most, of noise alone
+GROWTH = 0.6  # correlation that texture may pass for, a growth of the highest frequencies
+LEAST = 0.1  # correlation of neighbours worth a model of its own
+SIGNIFICANT = 3.0  # standard errors by which it differs from 0
+BETTER = 1.3  # misfit of four lags over that of nine, from which on nine are taken
+MISFIT = 0.5  # mean squared error over its variance, above which the fit is less sure by as much
+TRUSTED = 1.0  # the same, up to which texture and noise are separated reliably
+
+
+class Shells(NamedTuple):
+    """Power of patches from smooth to rough.
+
+    `smoothest` (8, 8) is that of the smoothest, of which `independent` share no pixels; `rough`
+    (8, 8) that of rougher ones; `growth` is how much more power at the highest frequencies those
+    in between have, relative to the smoothest.
+    """
+
+    smoothest: np.ndarray
+    rough: np.ndarray
+    growth: float
+    independent: float
+
+
+class SharedNoise(NamedTuple):
+    """Correlated noise.
+
+    `along_y` and `along_x` are the correlation of neighbours, `error` the larger standard error of
+    the two, `misfit` the mean squared error of the fit over its variance, and `power` (8, 8) that
+    of the noise without texture.
+    """
+
+    along_y: float
+    along_x: float
+    error: float
+    misfit: float
+    power: np.ndarray
+
+    @property
+    def clear(self) -> bool:
+        """Whether neighbours are correlated beyond what texture or chance could cause."""
+        largest = max(abs(self.along_y), abs(self.along_x))
+        return largest > max(LEAST, SIGNIFICANT * self.error)
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the power is that of such noise and texture."""
+        return self.misfit <= TRUSTED
+
+
+def shared_noise(shells: Shells) -> SharedNoise | None:
+    """Fit correlated noise, and texture, to the power of the smoothest patches.
+
+    Whether it is correlated is decided by four lags, which texture resembles least. The power is
+    that of the same fit, or of one with nine lags where correlation of longer range makes that
+    clearly better.
+
+    Parameters
+    ----------
+    shells : Shells
+
+    Returns
+    -------
+    SharedNoise or None
+        None where there is no noise, or none that a fit would explain.
+    """
+    near, far = _fit(shells, 2), _fit(shells, 3)
+    if near is None:
+        return None
+    lags, errors = near.lags, []  # of none, x, y, both
+    for k in (1, 2):
+        slope = np.zeros(len(near.covariance))
+        slope[0], slope[k] = -lags[k] / lags[0] ** 2, 1 / lags[0]
+        errors.append(math.sqrt(slope @ near.covariance @ slope))
+    unsure = max(near.misfit / MISFIT, 1.0)
+    kept = near if far is None or near.misfit < BETTER * far.misfit else far
+    # What is read where texture hides the noise follows the fit instead.
+    share = kept.chance / (kept.chance + kept.unlike)
+    rest = shells.smoothest.ravel() - kept.texture - kept.noise
+    clean = np.maximum(kept.noise + share * rest, LOWEST * kept.noise)
+    return SharedNoise(
+        float(lags[2] / lags[0]),
+        float(lags[1] / lags[0]),
+        math.hypot(max(errors) * unsure, GROWTH * max(shells.growth, 0.0)),
+        near.misfit,
+        clean.reshape(PATCH, PATCH),
+    )
+
+
+class _Fit(NamedTuple):
+    """Autocovariance at each lag, that of the estimates, and what they make of each coefficient.
+
+    `noise` and `texture` are powers in squared grey levels. All else is relative to the power at
+    the highest frequencies: `chance` and `unlike` are variances of what was read, of chance alone
+    and of texture that is not like that of rougher patches.
+    """
+
+    lags: np.ndarray
+    covariance: np.ndarray
+    misfit: float
+    noise: np.ndarray
+    texture: np.ndarray
+    chance: np.ndarray
+    unlike: np.ndarray
+
+
+def _fit(shells: Shells, reach: int) -> _Fit | None:
+    """Fit texture and noise of lags below `reach` along y and x; None where that is no noise."""
+    known = np.arange(PATCH**2) > 0
+    level = float(np.median(shells.smoothest[HIGHEST]))
+    if not level > 0:
+        return None
+    power, rough = shells.smoothest.ravel() / level, shells.rough.ravel() / level
+    texture = np.where(known, np.maximum(rough - power, 0), 0)
+    texture /= max(float(texture.max()), 1e-300)
+    design, count = power_of_lags(reach, reach), reach**2
+    terms = np.column_stack([design, texture])
+    relative = 2 / max(shells.independent, 1.0)
+    # At first white noise, and all that is above it is texture.
+    noise = np.ones(len(power))
+    strength = max(float((power - 1) @ texture / max(texture @ texture, 1e-300)), 0.0)
+    for _ in range(ROUNDS):
+        chance = relative * np.square(noise + strength * texture)
+        unlike = np.square(UNLIKE * strength * texture)
+        variance = chance + unlike + np.square(CURVED * noise)
+        for used in (terms, design):
+            found, covariance = _least_squares(used[known], power[known], variance[known])
+            strength = float(found[count]) if len(found) > count else 0.0
+            if strength >= 0:
+                break
+        if not found[0] > 0:
+            return None
+        noise = np.maximum(design @ found[:count], LOWEST * found[0])
+    error = np.square(power - used @ found) / variance
+    misfit = float(error[known].sum()) / (np.count_nonzero(known) - len(found))
+    powers = level * noise, level * strength * texture
+    return _Fit(found[:count], covariance, misfit, *powers, chance, unlike)
+
+
+def without_steep_texture(shells: Shells) -> np.ndarray:
+    """Return the power of the smoothest patches less texture, (8, 8).
+
+    So much of it is taken away that the lowest frequencies have no more than 3 times the power of
+    the middle ones, as noise has, however far it is shared; nothing where texture is as even.
+    """
+    power, texture = shells.smoothest, np.maximum(shells.rough - shells.smoothest, 0)
+    frequency = np.maximum(*np.indices(power.shape))
+    lowest, middle = frequency == 1, (frequency == 2) | (frequency == 3)
+    excess, steep = (
+        float(each[lowest].mean() - STEEP * each[middle].mean()) for each in (power, texture)
+    )
+    if excess <= 0 or steep <= 0:
+        return power
+    return np.maximum(power - excess / steep * texture, LOWEST * power)
+
+
+def _least_squares(
+    terms: np.ndarray, values: np.ndarray, variance: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the best fit, and its covariance."""
+    weighted = terms / variance[:, None]
+    covariance = np.linalg.pinv(weighted.T @ terms)
+    return covariance @ (weighted.T @ values), covariance

@@ -1,0 +1,1 @@
+"""Noise of magnitude and intensity images: Rician noise (MRI) and speckle (ultrasound)."""

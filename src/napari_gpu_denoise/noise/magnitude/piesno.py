@@ -1,0 +1,181 @@
+"""Noise of repeated magnitude images, where repetitions hold nothing else.
+
+After C. G. Koay, E. Özarslan and C. Pierpaoli, *Probabilistic identification and estimation of
+noise (PIESNO): a self-consistent approach and its applications in MRI*, Journal of Magnetic
+Resonance 199 (2009).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from napari_gpu_denoise.errors import ImageError, SettingsError
+from napari_gpu_denoise.image.levels import check_numbers
+
+REJECTED = 0.01  # share of true noise that is rejected
+TRIALS = 50  # values of sigma it starts from
+ROUNDS = 50  # of its iteration, at most
+MAX_GROUPS = 40_000  # groups of values looked at, about
+LIKE_NOISE = 0.25  # by which the squared contrast may be below that of pure noise, relative
+COILS = (1, 2, 4, 8, 16, 32)  # tried where the number is not known
+CONTRAST_ERROR = 1.1  # relative standard error of that contrast, of one value
+
+
+@dataclass(frozen=True)
+class Piesno:
+    """Sigma of the real and imaginary parts of each coil, and the share of pixels without signal.
+
+    Parameters
+    ----------
+    sigma, error : float
+        In grey levels, and its standard error.
+    share : float
+        Share of the pixels (y, x) that hold noise alone.
+    """
+
+    sigma: float
+    error: float
+    share: float
+
+
+def piesno(stack: Any, coils: int = 1) -> Piesno:
+    """Measure sigma in repeated magnitude images, on the pixels that hold only noise.
+
+    Parameters
+    ----------
+    stack : array, (n, y, x), n at least 2, any real dtype
+        One slice, measured n times, such as with n gradient directions. Not modified.
+    coils : int, default 1
+        Number of coils whose squares were summed (degrees of freedom / 2).
+
+    Returns
+    -------
+    Piesno
+        In grey levels. Sigma 0 where no pixel holds noise alone.
+
+    Raises
+    ------
+    ImageError
+        If there are fewer than two images.
+    SettingsError
+        If `coils` is below 1.
+
+    Notes
+    -----
+    Sigma follows from the quantile with the smallest error for that number of coils (0.797 for 1,
+    0.626 for 8), not from the median. Pixels with NaN or infinity, and those that are 0 in all
+    images, are left out; about 40 000 pixels are read.
+    """
+    if coils < 1:
+        raise SettingsError(f"coils is {coils}; give 1 or more.")
+    return _of_coils(*_repeated(stack), coils)[0]
+
+
+def piesno_of_any(stack: Any) -> tuple[Piesno, int]:
+    """Return the result of `piesno`, and the number of coils from 1 to 32 that fits best.
+
+    It is the one for which the pixels without signal are closest to the distribution of theory.
+    """
+    values, pixels = _repeated(stack)
+    found = [(*_of_coils(values, pixels, coils), coils) for coils in COILS]
+    best, _, coils = min(found, key=lambda each: each[1])
+    return best, coils
+
+
+def _repeated(stack: Any) -> tuple[np.ndarray, int]:
+    """Return values (pixel, repetition) of a stack, and of how many pixels they were chosen."""
+    stack = np.asarray(stack)
+    check_numbers(stack)
+    if stack.ndim != 3 or stack.shape[0] < 2:
+        raise ImageError(
+            f"A stack of shape {stack.shape} does not repeat a slice; "
+            "give two images or more as (n, y, x)."
+        )
+    step = math.ceil(math.sqrt(stack[0].size / MAX_GROUPS))
+    values = stack[:, ::step, ::step].reshape(len(stack), -1).T.astype(np.float64)
+    values = values[np.isfinite(values).all(axis=1) & values.any(axis=1)]
+    return values, max(1, stack[0, ::step, ::step].size)
+
+
+def _of_coils(values: np.ndarray, pixels: int, coils: int) -> tuple[Piesno, float]:
+    """Return the noise for that number of coils, and how far its distribution is from theory."""
+    sigma, accepted = noise_only(values, coils, LIKE_NOISE)
+    share = float(np.count_nonzero(accepted)) / pixels
+    found = Piesno(sigma, standard_error(sigma, values[accepted].size, coils), share)
+    if not sigma:
+        return found, math.inf
+    alone = np.sort(values[accepted], axis=None)
+    expected = special.gammainc(coils, np.square(alone / sigma) / 2)
+    return found, float(np.abs((np.arange(len(alone)) + 0.5) / len(alone) - expected).max())
+
+
+def noise_only(values: np.ndarray, coils: int, tolerance: float) -> tuple[float, np.ndarray]:
+    """Return sigma, and which of the groups of values (group, repetition) are noise alone.
+
+    Half the sum of squares over sigma squared follows a gamma law there, so that a group is kept
+    inside its quantiles, sigma follows from a quantile of what is kept, and so on. Of all starts
+    the one that keeps most groups wins, if the values kept vary at least as much as pure noise
+    does, up to the relative `tolerance`: an object of one brightness passes for noise of some sigma
+    by its sums of squares, but varies less.
+    """
+    none = 0.0, np.zeros(len(values), bool)
+    if not values.any():
+        return none
+    repetitions = values.shape[1]
+    quantile = _best_quantile(coils)[0]
+    unit = math.sqrt(2 * special.gammaincinv(coils, quantile))
+    bounds = special.gammaincinv(coils * repetitions, [REJECTED / 2, 1 - REJECTED / 2])
+    energy = np.square(values).sum(axis=1) / 2
+    expected = 1 - math.exp(2 * (special.gammaln(coils + 0.5) - special.gammaln(coils))) / coils
+    best, most = none, 0
+    order = np.argsort(energy)
+    ranked = energy[order]
+    ordered = values[order]
+    for start in np.arange(1, TRIALS + 1) / TRIALS * np.quantile(values, quantile) / unit:
+        sigma, span = float(start), (0, 0)
+        for _ in range(ROUNDS):
+            now = tuple(np.searchsorted(ranked, bounds * sigma**2))
+            if now == span or now[0] == now[1]:
+                span = now
+                break
+            span = now
+            sigma = float(np.quantile(ordered[slice(*span)], quantile)) / unit
+        kept = span[1] - span[0]
+        if kept <= most or sigma <= 0:
+            continue
+        inside = ordered[slice(*span)]
+        slack = tolerance + 3 * CONTRAST_ERROR / math.sqrt(inside.size)
+        if _contrast(inside) > (1 - slack) * expected:
+            most = kept
+            mask = np.zeros(len(values), bool)
+            mask[order[slice(*span)]] = True
+            best = sigma, mask
+    return best
+
+
+def _contrast(values: np.ndarray) -> float:
+    return 1 - float(values.mean()) ** 2 / float(np.square(values).mean())
+
+
+def _best_quantile(coils: int) -> tuple[float, float]:
+    """Return the quantile with the smallest error of sigma, and that of one value, relative.
+
+    Half the square of a magnitude over sigma squared follows a gamma law; the quantile is the one
+    with the least variance for its slope.
+    """
+    quantiles = np.linspace(0.3, 0.95, 1301)
+    value = special.gammaincinv(coils, quantiles)
+    density = np.exp((coils - 1) * np.log(value) - value - special.gammaln(coils))
+    error = np.sqrt(quantiles * (1 - quantiles)) / (2 * value * density)
+    best = int(np.argmin(error))
+    return float(quantiles[best]), float(error[best])
+
+
+def standard_error(sigma: float, number: int, coils: int) -> float:
+    """Return the standard error of sigma from a number of independent values."""
+    return sigma * _best_quantile(coils)[1] / math.sqrt(number) if number else 0.0

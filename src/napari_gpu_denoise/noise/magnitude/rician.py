@@ -1,0 +1,228 @@
+"""Noise of magnitude images: Rayleigh in the background, Rician in the object.
+
+The correction for the object after C. G. Koay and P. J. Basser, *Analytically exact correction
+scheme for signal extraction from noisy magnitude MR signals*, Journal of Magnetic Resonance 179
+(2006).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import special
+
+from napari_gpu_denoise.noise.magnitude.piesno import MAX_GROUPS, noise_only, standard_error
+from napari_gpu_denoise.noise.patches.levels import MEMBERS, brightness_levels, level_noise
+from napari_gpu_denoise.noise.patches.selection import clipping_levels
+from napari_gpu_denoise.noise.patches.spectra import read_spectra
+from napari_gpu_denoise.noise.sampling import sample_planes
+
+BLOCK = 4  # width of the blocks that a single image is cut into
+LEAST_BACKGROUND = 0.02  # share of the blocks that is a background
+LEAST_BLOCKS = 30
+SOME_GROUPS = 10_000  # blocks that decide whether there is a background, about
+LEAST_CONTRAST = 0.12  # squared, of the darkest blocks, in a background; of all of it 0.21
+LIKE_NOISE = 0.044  # by which the squared contrast may be below that of noise, relative
+DEEP = 1.0  # signal-to-noise ratio below which a level hardly depends on sigma
+
+
+@dataclass(frozen=True)
+class RicianNoise:
+    """Sigma of each of the two parts of a complex signal, seen in its magnitude.
+
+    Parameters
+    ----------
+    sigma, error : float
+        In grey levels, and its standard error. From the background where there is one.
+    background, background_error : float or None
+        From the background alone; None without one.
+    object, object_error : float or None
+        From the high frequencies of smooth patches at every level of brightness; None where they
+        show no noise.
+    background_share : float
+        Share of the image that is background, pixels of a fill not counted.
+    """
+
+    sigma: float
+    error: float
+    background: float | None
+    background_error: float | None
+    object: float | None
+    object_error: float | None
+    background_share: float
+
+
+def koay_factor(ratio: np.ndarray | float) -> np.ndarray:
+    """Return the variance of a Rician variable over sigma squared.
+
+    Parameters
+    ----------
+    ratio : float or ndarray
+        True signal over sigma, from 0 (pure noise: 2 - pi / 2) up.
+
+    Returns
+    -------
+    ndarray
+        Rising to 1.
+    """
+    ratio = np.asarray(ratio, np.float64)
+    quarter = np.square(ratio) / 4
+    bessel = (2 + 4 * quarter) * special.ive(0, quarter) + 4 * quarter * special.ive(1, quarter)
+    exact = 2 + 4 * quarter - np.pi / 8 * np.square(bessel)
+    # Far up the difference of two large numbers is lost in rounding.
+    return np.where(ratio > 30, 1 - 0.5 / np.maximum(np.square(ratio), 1), exact)
+
+
+def rician_noise(image: Any) -> RicianNoise:
+    """Estimate sigma of magnitude images of one coil.
+
+    Parameters
+    ----------
+    image : array, (y, x) or (..., y, x), any real dtype
+        Anything with ``shape``, ``dtype`` and NumPy indexing; at most 8 planes are read. Not
+        modified.
+
+    Returns
+    -------
+    RicianNoise
+        In grey levels. A constant image gives 0.
+
+    Raises
+    ------
+    ImageError
+        If there are no pixels, or values that are not real numbers.
+    AxesError
+        If there are fewer than two axes.
+    NonFiniteError
+        If NaN or infinity leave no patch.
+
+    Notes
+    -----
+    Background: blocks of 4 x 4 pixels are taken as the repeated values of PIESNO, so that its
+    position need not be known; it counts only if its values vary as much as those of pure noise.
+    Object: the variance at each level of brightness is divided by that of a Rician variable of
+    sigma 1 and the same ratio of mean to sigma, and the median over the levels is taken. Pixels of
+    a filled background, such as zeros around a masked head, are left out. Noise is assumed white
+    for the object; for the background only its distribution matters.
+    """
+    planes = sample_planes(image)
+    outside, share = _background(planes)
+    inside = _object(planes)
+    none = (None, None)
+    return RicianNoise(
+        *(outside or inside or (0.0, 0.0)), *(outside or none), *(inside or none), share
+    )
+
+
+class RayleighBackground(NamedTuple):
+    """What looks like the background of magnitude images, and how much it is one.
+
+    `share` of the blocks, `sigma`, and the largest `deviation` of the cumulative distribution of
+    their values (`values` of them) from that of noise alone.
+    """
+
+    share: float
+    sigma: float
+    deviation: float
+    values: int
+
+
+def rayleigh_background(planes: list[np.ndarray]) -> RayleighBackground | None:
+    """Return the background of magnitude images of one coil; None where nothing looks like one.
+
+    About 10 000 blocks of 4 x 4 pixels are looked at.
+    """
+    groups = _blocks(planes, SOME_GROUPS)
+    if len(groups) < LEAST_BLOCKS or groups.min() < 0:
+        return None
+    # A background is what is darkest, and varies; most images are known by that to have none.
+    dark = groups[np.argsort(groups.mean(axis=1))[: max(len(groups) // 20, LEAST_BLOCKS)]]
+    if np.square(dark).mean() * (1 - LEAST_CONTRAST) < dark.mean() ** 2:
+        return None
+    sigma, accepted = noise_only(groups, 1, LIKE_NOISE)
+    if np.count_nonzero(accepted) < LEAST_BLOCKS:
+        return None
+    values = np.sort(groups[accepted], axis=None)
+    expected = -np.expm1(-np.square(values) / (2 * sigma**2))
+    # Of rounded values, that are the same many times, the middle of each step counts.
+    steps = np.searchsorted(values, values, "left") + np.searchsorted(values, values, "right")
+    deviation = float(np.abs(steps / (2 * len(values)) - expected).max())
+    return RayleighBackground(float(accepted.mean()), sigma, deviation, len(values))
+
+
+def _background(planes: list[np.ndarray]) -> tuple[tuple[float, float] | None, float]:
+    """Return sigma with its standard error, and the share of blocks that are background."""
+    values = _blocks(planes, MAX_GROUPS)
+    if len(values) < LEAST_BLOCKS:
+        return None, 0.0
+    sigma, accepted = noise_only(values, 1, LIKE_NOISE)
+    number = int(np.count_nonzero(accepted))
+    if number < max(LEAST_BLOCKS, LEAST_BACKGROUND * len(values)):
+        return None, 0.0
+    return (sigma, standard_error(sigma, number * BLOCK * BLOCK, 1)), number / len(values)
+
+
+def _blocks(planes: list[np.ndarray], most: int) -> np.ndarray:
+    """Return about `most` blocks of 4 x 4 pixels, (block, pixel), without those of a fill."""
+    groups = []
+    for plane in planes:
+        rows, columns = (length // BLOCK for length in plane.shape)
+        if not rows or not columns:
+            continue
+        blocks = plane[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
+        step = math.ceil(math.sqrt(rows * columns * len(planes) / most))
+        blocks = blocks[::step, :, ::step].transpose(0, 2, 1, 3).reshape(-1, BLOCK * BLOCK)
+        keep = np.isfinite(blocks).all(axis=1)
+        for level in clipping_levels(plane):
+            # Rounding piles up zeros too; a fill is flat.
+            keep &= (blocks == level).mean(axis=1) <= 0.5
+        groups.append(blocks[keep].astype(np.float64))
+    return np.concatenate(groups) if groups else np.empty((0, BLOCK * BLOCK))
+
+
+def _object(planes: list[np.ndarray]) -> tuple[float, float] | None:
+    """Return sigma and its standard error from the variance at each level of brightness."""
+    patches = read_spectra(planes).statistics
+    found, errors = [], []
+    levels = level_noise(patches, brightness_levels(patches.mean))
+    for mean, variance, error, count, is_open, _ in zip(*levels, strict=True):
+        if len(levels.mean) > 1 and (not is_open or count < MEMBERS):
+            continue
+        sigma, ratio = _from_moments(mean, variance)
+        if sigma > 0 and ratio > DEEP:
+            found.append(sigma)
+            errors.append(max(error / 2, 1e-6))
+    if not found:  # few patches, or hardly any signal: all of them as one level
+        every = level_noise(patches, [np.arange(len(patches.mean))])
+        sigma, _ = _from_moments(float(patches.mean.mean()), every.variance[0])
+        return (sigma, sigma * every.error[0] / 2) if sigma > 0 else None
+    sigma = _weighted_median(np.array(found), 1 / np.array(errors))
+    spread = float(np.median(np.abs(np.array(found) - sigma))) / 0.6745
+    statistical = sigma * float(np.median(errors))
+    error = max(spread, statistical) * math.sqrt(math.pi / 2 / len(found))
+    return sigma, error
+
+
+def _from_moments(mean: float, variance: float) -> tuple[float, float]:
+    """Return sigma and the ratio of true signal to sigma from mean and variance of magnitudes."""
+    if variance <= 0:
+        return 0.0, 0.0
+    # The mean square is signal^2 + 2 sigma^2, and the variance sigma^2 * factor(signal / sigma).
+    sigma = math.sqrt(variance)
+    ratio = 0.0
+    for _ in range(100):
+        ratio = math.sqrt(max((mean**2 + variance) / sigma**2 - 2, 0.0))
+        now = math.sqrt(variance / float(koay_factor(ratio)))
+        if abs(now - sigma) <= 1e-9 * sigma:
+            break
+        sigma = now
+    return sigma, ratio
+
+
+def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
+    order = np.argsort(values)
+    total = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(total, total[-1] / 2)])

@@ -1,0 +1,150 @@
+"""Speckle: multiplicative noise of coherent imaging, measured as a number of looks.
+
+In a homogeneous window the variance over the squared mean is 1 / looks; slopes of brightness are
+taken away first. Texture and edges only ever raise it. For independent pixels the ratio follows
+about a gamma law, whose density over the logarithm of the ratio is highest at the true value,
+however small the window. So the looks are read at the mode of the logarithm over all windows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.ndimage import gaussian_filter1d
+
+from napari_gpu_denoise.errors import NonFiniteError
+from napari_gpu_denoise.noise.patches.selection import clipping_levels, read_patches
+from napari_gpu_denoise.noise.sampling import sample_planes
+
+WINDOW = 8
+MAX_WINDOWS = 40_000
+CLIPPED = 0.01  # share of clipped pixels of a window, at most
+BINS = 200  # an e-fold of the ratio
+RESAMPLES = 50
+TINY = 1e-14  # squared contrast that is only rounding
+FEW_LOOKS = 0.06  # relative, at one look; measured: few looks have no gamma law of the ratio
+RESOLUTION = 0.4  # width of the smoothing, as a share of the spread that chance gives the windows
+
+
+@dataclass(frozen=True)
+class SpeckleNoise:
+    """Multiplicative noise of mean 1 and variance 1 / looks.
+
+    Parameters
+    ----------
+    looks, error : float
+        Equivalent number of looks, and its standard error. Infinite where there is no noise.
+    contrast : float
+        Standard deviation over mean, 1 / sqrt(looks); 0 where there is no noise.
+    windows : int
+        How many windows it is read from.
+    """
+
+    looks: float
+    error: float
+    contrast: float
+    windows: int
+
+
+def speckle_noise(image: Any) -> SpeckleNoise:
+    """Estimate the equivalent number of looks of an intensity image.
+
+    Parameters
+    ----------
+    image : array, (y, x) or (..., y, x), any real dtype
+        Intensities, not logarithms of them. Anything with ``shape``, ``dtype`` and NumPy indexing;
+        at most 8 planes are read. Not modified.
+
+    Returns
+    -------
+    SpeckleNoise
+        A constant image has infinitely many looks, and a contrast of 0.
+
+    Raises
+    ------
+    ImageError
+        If there are no pixels, or values that are not real numbers.
+    AxesError
+        If there are fewer than two axes.
+    NonFiniteError
+        If NaN or infinity leave no window.
+
+    Notes
+    -----
+    About 40 000 windows of 8 x 8 pixels are read. Those with NaN, infinity, clipped pixels or a
+    mean that is not above 0 are left out. Speckle that neighbouring pixels share varies less within
+    a window than over the image, so that looks come out too many where its grain is not much
+    smaller than a window. The standard error comes from resampling the windows.
+    """
+    planes = sample_planes(image)
+    ratios, overlaps = [], []
+    finite = 0
+    for plane in planes:
+        patches, shape, overlap = read_patches(plane, WINDOW, MAX_WINDOWS // len(planes))
+        finite += len(patches)
+        clipped = np.zeros(len(patches))
+        for level in clipping_levels(plane):
+            clipped += np.mean(patches == level, axis=1)
+        values = patches[clipped <= CLIPPED].astype(np.float64)
+        mean = values.mean(axis=1)
+        keep = mean > 0
+        trend = _trend(shape)
+        freedom = values.shape[1] - 1 - len(trend)
+        if freedom > 0:
+            rest = values[keep] - mean[keep, None]
+            square = np.square(rest).sum(axis=1) - np.square(rest @ trend.T).sum(axis=1)
+            ratios.append(square / freedom / np.square(mean[keep]))
+            overlaps.append(overlap)
+    if not finite:
+        raise NonFiniteError(
+            "NaN or infinite pixels leave no window to estimate speckle from; "
+            "replace those pixels first."
+        )
+    ratio = np.concatenate(ratios) if ratios else np.empty(0)
+    number = len(ratio)
+    ratio = ratio[ratio > TINY]
+    if 2 * len(ratio) <= number:
+        return SpeckleNoise(math.inf, 0.0, 0.0, number)
+    mode, error = _mode(np.log(ratio), max(overlaps))
+    found = math.exp(mode)
+    found *= 1 + FEW_LOOKS * found
+    looks = 1 / found
+    return SpeckleNoise(looks, looks * error, math.sqrt(found), len(ratio))
+
+
+def _trend(shape: tuple[int, int]) -> np.ndarray:
+    """Return orthonormal slopes along y and x, of the axes that have any, (slope, pixel)."""
+    slopes = []
+    for axis, length in enumerate(shape):
+        if length > 1:
+            slope = np.arange(length) - (length - 1) / 2
+            slope = np.broadcast_to(np.expand_dims(slope, 1 - axis), shape).ravel()
+            slopes.append(slope / np.linalg.norm(slope))
+    return np.array(slopes).reshape(len(slopes), shape[0] * shape[1])
+
+
+def _mode(values: np.ndarray, overlap: float) -> tuple[float, float]:
+    """Return the mode of values, and its standard error.
+
+    Of gamma variables with n degrees of freedom the logarithm spreads by sqrt(2 / n); windows of
+    noise with a long tail, as few looks have it, spread more.
+    """
+    low, high = np.quantile(values, [0.001, 0.999], method="nearest")
+    bins = int(min(max(math.ceil((high - low) * BINS), 8), 4000))
+    counts, edges = np.histogram(values, bins, (low, max(high, low + 1e-6)))
+    width = edges[1] - edges[0]
+    looks = math.exp(-float(np.median(values)))
+    chance = math.sqrt((2 + 6 / looks) / WINDOW**2)
+    smooth = max(RESOLUTION * chance / width, 1.0)
+    rng = np.random.default_rng(0)
+    # Overlapping windows share pixels, so they count as fewer.
+    number = max(int(counts.sum() / overlap), 1)
+    drawn = rng.multinomial(number, counts / counts.sum(), RESAMPLES).astype(np.float64)
+    curves = gaussian_filter1d(
+        np.concatenate([counts[None].astype(np.float64), drawn]), smooth, axis=1, mode="constant"
+    )
+    places = edges[0] + width * (0.5 + curves.argmax(axis=1))
+    return float(places[0]), float(places[1:].std())

@@ -1,0 +1,297 @@
+"""The base class of noise models: everything the rest of the program may ask a model for."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.image.levels import check_numbers
+from napari_gpu_denoise.noise.models.parameters import Parameter, checked, shown_parameters
+from napari_gpu_denoise.noise.patches.pooling import relative_variance
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.noise.channel import ChannelNoise
+    from napari_gpu_denoise.noise.models.curves import Table
+    from napari_gpu_denoise.noise.patches.levels import VarianceCurve
+    from napari_gpu_denoise.noise.patches.pooling import PatchStatistics
+
+
+class Transform(NamedTuple):
+    """How a device stabilises noise: two kernels and their arguments.
+
+    They are ``noise/stabilise_<law>.cl`` and ``noise/inverse_<law>.cl``; `forward` and `inverse`
+    hold what they take after ``(values, first, count)``, in order. Each `Table` becomes the four
+    arguments ``__global const float *table, int entries, float start, float steps``.
+    """
+
+    law: str
+    forward: tuple[np.generic | Table, ...]
+    inverse: tuple[np.generic | Table, ...]
+
+
+class Fit(NamedTuple):
+    """A model measured on one channel.
+
+    `errors` are the standard errors of its parameters, by name, NaN where unknown; `sigma` is the
+    standard deviation of the noise in grey levels, and `error` its standard error; `method` says
+    how it was measured; `curve` is variance against brightness; `notes` are for the user.
+    """
+
+    model: NoiseModel
+    errors: dict[str, float]
+    sigma: float
+    error: float
+    method: str
+    curve: VarianceCurve | None = None
+    notes: tuple[str, ...] = ()
+
+
+class NoiseModel(ABC):
+    """Base class of the noise models in this package.
+
+    A filter for additive noise is used in three steps: `stabilise` the image, filter the result
+    with a sigma of `sigma_after`, and apply `inverse`. Subclasses are frozen dataclasses whose
+    fields are made by `parameter`.
+    """
+
+    #: Name in ``noise=...``, on the command line and in records, such as ``"poisson-gaussian"``.
+    name: ClassVar[str]
+    #: Name for people, such as ``"Poisson-Gaussian"``.
+    title: ClassVar[str]
+    #: What the model is for, in one line.
+    description: ClassVar[str] = ""
+    #: Whether it can be requested by name; else it is only found automatically.
+    selectable: ClassVar[bool] = True
+    #: Whether the noise is additive and the same everywhere, so that there is nothing to stabilise.
+    additive: ClassVar[bool] = False
+    #: Whether it describes how the noise of neighbouring pixels is correlated.
+    models_correlation: ClassVar[bool] = False
+    #: Simpler model that this one replaces where most channels have its `evidence`.
+    refines: ClassVar[type[NoiseModel] | None] = None
+
+    def __post_init__(self) -> None:
+        """Convert parameters to floats, and refuse those that do not fit."""
+        for field in dataclasses.fields(self):
+            value = checked(field, getattr(self, field.name), self.name)
+            object.__setattr__(self, field.name, value)
+
+    # What it does to grey levels
+
+    @property
+    def sigma_after(self) -> float:
+        """Standard deviation of the noise after `stabilise`."""
+        return 1.0
+
+    @abstractmethod
+    def variance(self, mean: Any) -> np.ndarray:
+        """Return the variance of pixels.
+
+        Parameters
+        ----------
+        mean : array or float
+            Expected value of the pixels as measured, grey levels.
+
+        Returns
+        -------
+        ndarray, float64
+            Of the shape of `mean`, squared grey levels.
+        """
+
+    @abstractmethod
+    def stabilise(self, image: Any) -> np.ndarray:
+        """Return an image whose noise is the same everywhere.
+
+        Parameters
+        ----------
+        image : array, any shape and real dtype
+            Grey levels. Not modified. NaN stays NaN.
+
+        Returns
+        -------
+        ndarray, float32
+            Of the shape of `image`, with noise of standard deviation `sigma_after`.
+
+        Raises
+        ------
+        ImageError
+            If the image is empty, or not of real numbers.
+        """
+
+    @abstractmethod
+    def inverse(self, stabilised: Any) -> np.ndarray:
+        """Return the expected grey levels of stabilised pixels with these means.
+
+        This is the exact unbiased inverse, not the algebraic one: it allows for the mean of a
+        curve being different from the curve of the mean.
+
+        Parameters
+        ----------
+        stabilised : array, any shape
+            What a filter made of the result of `stabilise`. Not modified.
+
+        Returns
+        -------
+        ndarray, float32
+            Of the shape of `stabilised`, grey levels.
+
+        Raises
+        ------
+        ImageError
+            If the array is empty, or not of real numbers.
+        """
+
+    def transform(self, signed: bool = True) -> Transform | None:
+        """Return how a device does `stabilise` and `inverse`; None where there is nothing to do.
+
+        Parameters
+        ----------
+        signed : bool, optional
+            Whether results may be negative, where the noise itself cannot be.
+        """
+        return None
+
+    @property
+    def needs_image(self) -> bool:
+        """Whether a parameter is still to be read from the image, by `for_image`."""
+        return False
+
+    def for_image(self, image: Any) -> Self:
+        """Return the model with parameters filled in that depend on the whole image."""
+        return self
+
+    # How it is measured
+
+    @classmethod
+    def evidence(cls, channel: ChannelNoise) -> str | None:
+        """Return why a channel calls for this model, in words; None where it does not.
+
+        Models are asked in reverse order of `MODELS`; the first that gives a reason is chosen. The
+        channel has at least some patches of 8 x 8 pixels.
+        """
+        return None
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, channel: ChannelNoise) -> Fit:
+        """Measure the parameters of the model on a channel."""
+
+    def representative(self, variance: np.ndarray) -> float:
+        """Return the variance that stands for all pixels, whose root is reported as sigma.
+
+        Parameters
+        ----------
+        variance : ndarray, (patch,)
+            At each patch of an image. By default their mean is returned.
+        """
+        return float(variance.mean())
+
+    def sigma_of(self, patches: PatchStatistics, scale: float = 1.0) -> tuple[float, float]:
+        """Return sigma of patches whose noise follows this model except for its strength.
+
+        Parameters
+        ----------
+        patches : PatchStatistics
+        scale : float, optional
+            Variance at all frequencies divided by that at the high ones; 1 for white noise.
+
+        Returns
+        -------
+        sigma, error : float
+            Grey levels, and its standard error.
+        """
+        line = np.ones_like(patches.mean) if self.additive else self.variance(patches.mean)
+        # A small minimum keeps ratios finite where the model has no noise.
+        line = np.maximum(line, 1e-3 * float(np.median(line)) or 1e-300)
+        pooled = relative_variance(patches, line)
+        sigma = math.sqrt(pooled.variance * self.representative(line) * scale)
+        return sigma, sigma * pooled.error
+
+    def mean_sigma(self, channel: ChannelNoise) -> tuple[float, float]:
+        """Return the root of the mean variance over a channel, and its standard error."""
+        if channel.spectra is None:
+            return channel.sigma, channel.error
+        sigma, error = self.sigma_of(channel.spectra.statistics)
+        expected = math.sqrt(float(self.variance(channel.spectra.mean).mean()))
+        return expected, expected * error / sigma if sigma else channel.error
+
+    # Words and records
+
+    @classmethod
+    def parameters(cls) -> tuple[Parameter, ...]:
+        """Return the parameters that are shown to people, in order."""
+        return shown_parameters(cls)
+
+    @abstractmethod
+    def summary(self) -> str:
+        """Return the model as one line of text."""
+
+    @classmethod
+    def suggestion(cls, video: bool) -> str:
+        """Return which filter is recommended for this noise, in words.
+
+        Parameters
+        ----------
+        video : bool
+            Whether there are several time points.
+        """
+        return f"{'VBM3D' if video else 'BM3D'} with variance stabilisation"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the name of the model and its parameters, ready for JSON.
+
+        Returns
+        -------
+        dict
+            Key ``model``, and one for each field.
+        """
+        return {"model": self.name, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Return the model that `as_dict` described.
+
+        Parameters
+        ----------
+        values : dict
+            As from `as_dict`. ``NoiseModel.from_dict`` makes whichever model it names.
+
+        Returns
+        -------
+        NoiseModel
+
+        Raises
+        ------
+        SettingsError
+            If it names another model, or its parameters do not fit.
+        """
+        fields = dict(values)
+        name = fields.pop("model", None)
+        known = {model.name: model for model in cls.__subclasses__() or [cls]}
+        if name not in known:
+            raise SettingsError(f"model={name!r} is not a noise model: give {' or '.join(known)}.")
+        try:
+            return known[name](**fields)
+        except TypeError as error:
+            wanted = ", ".join(field.name for field in dataclasses.fields(known[name]))
+            raise SettingsError(
+                f"{', '.join(map(str, fields)) or 'nothing'} does not describe {name} noise: "
+                f"give {wanted}."
+            ) from error
+
+
+def numbers(image: Any) -> np.ndarray:
+    """Return an image as an array of real numbers.
+
+    Raises
+    ------
+    ImageError
+        If it is empty, or not of real numbers.
+    """
+    image = np.asarray(image)
+    check_numbers(image)
+    return image

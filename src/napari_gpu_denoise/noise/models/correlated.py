@@ -1,0 +1,108 @@
+"""Gaussian noise that is correlated between neighbouring pixels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.noise.correlation.autocovariance import LAGS, autocovariance
+from napari_gpu_denoise.noise.models.base import Fit, NoiseModel
+from napari_gpu_denoise.noise.models.gaussian import Additive, Gaussian
+from napari_gpu_denoise.noise.models.parameters import NOT_NEGATIVE, TABLE, parameter
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.noise.channel import ChannelNoise
+    from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum
+
+
+@dataclass(frozen=True)
+class Correlated(Additive, NoiseModel):
+    """Additive Gaussian noise that is correlated between neighbouring pixels.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation of a pixel, grey levels; 0 for no noise.
+    autocorrelation : sequence, (5, 5)
+        For displacements of 0 to 4 pixels along y and x: 1 at no displacement, between -1 and 1 at
+        others. It is symmetric in both directions, and 0 at larger displacements.
+
+    Notes
+    -----
+    There is nothing to stabilise. `BM3D` takes the spectrum into account; other filters treat the
+    noise as white noise of this sigma.
+    """
+
+    sigma: float = parameter(NOT_NEGATIVE, "sigma", "grey levels", squared=True)
+    autocorrelation: tuple[tuple[float, ...], ...] = parameter(TABLE)
+    name: ClassVar[str] = "correlated"
+    title: ClassVar[str] = "Correlated Gaussian"
+    description: ClassVar[str] = "Neighbouring pixels have similar noise, as after interpolation."
+    selectable: ClassVar[bool] = False
+    models_correlation: ClassVar[bool] = True
+    refines: ClassVar[type[NoiseModel]] = Gaussian
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        table = np.array(self.autocorrelation)
+        if table.shape != (LAGS + 1, LAGS + 1) or table[0, 0] != 1 or np.abs(table).max() > 1:
+            raise SettingsError(
+                f"An autocorrelation of shape {table.shape} with {table.flat[0]:.4g} at no "
+                f"displacement is not valid: give {LAGS + 1} x {LAGS + 1} values of -1 to 1, the "
+                "first one 1."
+            )
+
+    @classmethod
+    def of_spectrum(cls, spectrum: NoiseSpectrum) -> Self:
+        """Return the model of a measured spectrum, as `BM3D` uses it.
+
+        Its variance is that of the autocovariance fitted to all of ``spectrum.power``, not
+        ``spectrum.sigma`` squared: slopes of the image, which the lowest frequencies may hold,
+        raise it less.
+        """
+        variance = float(autocovariance(np.array(spectrum.power))[0, 0])
+        # Where hardly anything was measured a fit may not be a valid covariance.
+        table = np.clip(spectrum.autocorrelation, -1.0, 1.0)
+        return cls(math.sqrt(variance) if variance > 0 else spectrum.sigma, table)
+
+    @property
+    def white(self) -> bool:
+        """Whether the noise of different pixels is independent after all."""
+        return not any(map(any, self.autocorrelation[1:])) and not any(self.autocorrelation[0][1:])
+
+    @classmethod
+    def evidence(cls, channel: ChannelNoise) -> str | None:
+        correlated = channel.spectrum is not None and not channel.spectrum.white
+        return "the noise of neighbouring pixels is correlated" if correlated else None
+
+    @classmethod
+    def fit(cls, channel: ChannelNoise) -> Fit:
+        """Read sigma and autocorrelation from the spectrum of the noise."""
+        spectrum, error = channel.spectrum, channel.error
+        if spectrum is None or not spectrum.sigma:
+            model = cls(channel.sigma, np.pad([[1.0]], ((0, LAGS), (0, LAGS))))
+        else:
+            model = cls.of_spectrum(spectrum)
+            power = np.array(spectrum.power)
+            # Few frequencies hold most of the noise, so that it is known from fewer numbers.
+            count = power.sum() ** 2 / np.square(power).sum()
+            independent = max(spectrum.patches / channel.spectra.overlap, 1.0) * count
+            error = model.sigma * math.sqrt(0.5 / independent)
+        sigma, method = model.sigma, "spectrum of the smoothest patches"
+        return Fit(model, {"sigma": error}, sigma, error, method, channel.curve)
+
+    @classmethod
+    def suggestion(cls, video: bool) -> str:
+        """Return BM3D, the only filter that takes the spectrum into account."""
+        return "BM3D with this noise spectrum"
+
+    def summary(self) -> str:
+        x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]
+        return (
+            f"correlated noise, sigma {self.sigma:.4g}, correlation of neighbours {x:.2f} along x, "
+            f"{y:.2f} along y"
+        )

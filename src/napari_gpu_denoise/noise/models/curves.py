@@ -1,0 +1,75 @@
+"""Functions as tables, for the host and for the device, and how they are applied to an image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from napari_gpu_denoise.image.bands import in_bands
+
+TABLE_ENTRIES = 4096
+# Gauss-Legendre quadrature on -1 to 1, for expected values.
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(128)
+REACH = 9.0  # standard deviations beyond which a normal distribution is cut off
+
+_BLOCK = 1 << 16  # values worked on at once: float64 of a few of them fit a cache
+
+
+class Curve(NamedTuple):
+    """A function tabulated at rising places `at`, linear in between."""
+
+    at: np.ndarray
+    value: np.ndarray
+
+
+class Table(NamedTuple):
+    """A function tabulated at even steps, as kernels read it (kernels/noise/table.h).
+
+    `values` is float32, (n,); the first one belongs to `start`, and there are `steps` values per
+    unit.
+    """
+
+    values: np.ndarray
+    start: float
+    steps: float
+
+
+def even_table(values: np.ndarray, start: float, end: float) -> Table:
+    """Return values at even steps from start to end as a table for the device."""
+    return Table(values.astype(np.float32), start, (len(values) - 1) / (end - start))
+
+
+def pointwise(function: Callable[[np.ndarray], np.ndarray], image: np.ndarray) -> np.ndarray:
+    """Apply a function of single values to an image, in several threads and little memory.
+
+    Parameters
+    ----------
+    function : callable
+        From float64 to float64, both (n,).
+    image : ndarray, any shape and real dtype
+        Not modified.
+
+    Returns
+    -------
+    ndarray, float32
+        Of the shape of `image`.
+    """
+    result = np.empty(image.shape, np.float32)
+
+    def fill(source: np.ndarray, target: np.ndarray) -> None:
+        blocks = np.nditer(
+            [source, target],
+            flags=["external_loop", "buffered", "zerosize_ok"],
+            op_flags=[["readonly"], ["writeonly"]],
+            op_dtypes=[np.float64, np.float32],
+            casting="same_kind",
+            buffersize=_BLOCK,
+        )
+        with blocks:
+            for values, changed in blocks:
+                changed[...] = function(values)
+
+    in_bands(fill, image, result)
+    return result

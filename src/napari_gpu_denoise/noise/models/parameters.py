@@ -1,0 +1,91 @@
+"""Parameters of noise models: how they are shown, and what their values may be."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from napari_gpu_denoise.errors import SettingsError
+
+ANY, POSITIVE, NOT_NEGATIVE, TABLE = "any", "positive", "not negative", "table"
+_WANTED: dict[str, tuple[str, Callable[[float], bool]]] = {
+    ANY: ("a finite number", math.isfinite),
+    POSITIVE: ("a finite number above 0", lambda value: value > 0),
+    NOT_NEGATIVE: ("a finite number of at least 0", lambda value: value >= 0),
+}
+
+
+class Parameter(NamedTuple):
+    """A parameter as it is shown to people.
+
+    `name` is that of the field, `label` its name in words, `unit` such as ``"grey levels"``, or
+    empty. An `optional` one is not shown where it is 0; a `squared` one is squared by kernels, and
+    has to be of moderate size.
+    """
+
+    name: str
+    label: str
+    unit: str
+    optional: bool
+    squared: bool
+
+
+def parameter(
+    limit: str,
+    label: str = "",
+    unit: str = "",
+    *,
+    default: Any = dataclasses.MISSING,
+    optional: bool = False,
+    squared: bool = False,
+) -> Any:
+    """Return the dataclass field of a parameter.
+
+    Parameters
+    ----------
+    limit : str
+        `ANY`, `POSITIVE` or `NOT_NEGATIVE` number, or a `TABLE` of them.
+    label, unit, optional, squared
+        As in `Parameter`. A parameter without a label is not shown.
+    default : optional
+        Default value of the field.
+    """
+    shown = {"label": label, "unit": unit, "optional": optional, "squared": squared}
+    return dataclasses.field(default=default, metadata={"limit": limit, "shown": shown})
+
+
+def shown_parameters(model: type) -> tuple[Parameter, ...]:
+    """Return the parameters of a model that have a label, in order."""
+    fields = [each for each in dataclasses.fields(model) if each.metadata.get("shown")]
+    found = [Parameter(each.name, **each.metadata["shown"]) for each in fields]
+    return tuple(each for each in found if each.label)
+
+
+def checked(field: dataclasses.Field, given: Any, model: str) -> Any:
+    """Return the value of a field as a float, or of a table as tuples of floats.
+
+    Raises
+    ------
+    SettingsError
+        If it does not fit; `model` is the name to mention.
+    """
+    limit = field.metadata.get("limit", ANY)
+    try:
+        value = np.array(given, np.float64) if limit == TABLE else float(given)
+    except (TypeError, ValueError):
+        value = math.nan
+    if limit == TABLE:
+        if np.ndim(value) == 2 and value.size and np.isfinite(value).all():
+            return tuple(map(tuple, value.tolist()))
+        raise SettingsError(
+            f"{field.name} does not fit {model} noise: give rows of finite numbers, all of the "
+            "same length."
+        )
+    wanted, fits = _WANTED[limit]
+    if not (math.isfinite(value) and fits(value)):
+        raise SettingsError(f"{field.name}={given!r} does not fit {model} noise: give {wanted}.")
+    return value

@@ -1,0 +1,144 @@
+"""Photon noise and read noise of a camera or a detector."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.noise.models import photon_curves
+from napari_gpu_denoise.noise.models.base import Fit, NoiseModel, Transform, numbers
+from napari_gpu_denoise.noise.models.curves import pointwise
+from napari_gpu_denoise.noise.models.parameters import ANY, NOT_NEGATIVE, POSITIVE, parameter
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.noise.channel import ChannelNoise
+    from napari_gpu_denoise.noise.photon.curve import PhotonNoise
+
+_MOST_READ_NOISE = 1e5  # electrons; float32 of stabilised values resolves 0.01 there
+_SMALLEST_GAIN = 1e-6  # of the noise of a channel without photon noise, relative
+
+
+@dataclass(frozen=True)
+class PoissonGaussian(NoiseModel):
+    """Photon noise and read noise of a detector: variance = gain (mean - offset) + read_noise².
+
+    Parameters
+    ----------
+    gain : float
+        Grey levels per electron, above 0.
+    read_noise : float
+        Standard deviation of the noise without light, grey levels; at most 100 000 gains.
+    offset : float
+        Mean grey level without light.
+
+    Notes
+    -----
+    `stabilise` is the generalised Anscombe transform, 2/gain √(gain z + 3/8 gain² + read_noise² -
+    gain offset). `inverse` never gives less than `offset`. The standard deviation after
+    stabilising is within 2 % of 1 from 6 electrons on, within 6 % from 2, and within 2 % everywhere
+    with a read noise of at least 4 electrons. Without light it is at most 1.1, at a read noise of
+    1.8 electrons, and falls to 0 with less read noise.
+
+    References
+    ----------
+    M. Mäkitalo, A. Foi, "Optimal inversion of the generalized Anscombe transformation for
+    Poisson-Gaussian noise", IEEE Trans. Image Process. 22 (2013), doi:10.1109/TIP.2012.2202675.
+    """
+
+    gain: float = parameter(POSITIVE, "gain", "grey levels per electron", squared=True)
+    read_noise: float = parameter(NOT_NEGATIVE, "read noise", "grey levels")
+    offset: float = parameter(ANY, "offset", "grey levels", default=0.0, optional=True)
+    name: ClassVar[str] = "poisson-gaussian"
+    title: ClassVar[str] = "Poisson-Gaussian"
+    description: ClassVar[str] = "Photon noise and read noise of a camera or a detector."
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.read_noise > _MOST_READ_NOISE * self.gain:
+            raise SettingsError(
+                f"gain={self.gain:.4g} is negligible beside read_noise={self.read_noise:.4g}: use "
+                f"Gaussian(sigma={self.read_noise:.4g}) instead."
+            )
+
+    @property
+    def _electrons(self) -> float:
+        """Read noise in electrons."""
+        return self.read_noise / self.gain
+
+    def variance(self, mean: Any) -> np.ndarray:
+        light = np.maximum(np.asarray(mean, np.float64) - self.offset, 0)
+        return self.gain * light + self.read_noise**2
+
+    def stabilise(self, image: Any) -> np.ndarray:
+        return pointwise(
+            lambda z: photon_curves.anscombe((z - self.offset) / self.gain, self._electrons),
+            numbers(image),
+        )
+
+    def inverse(self, stabilised: Any) -> np.ndarray:
+        return pointwise(
+            lambda d: (
+                self.offset + self.gain * photon_curves.unbiased_electrons(d, self._electrons)
+            ),
+            numbers(stabilised),
+        )
+
+    def transform(self, signed: bool = True) -> Transform:
+        return Transform(
+            "photons",
+            tuple(map(np.float32, (self.offset, 1 / self.gain, 0.375 + self._electrons**2))),
+            (
+                *map(np.float32, (self.offset, self.gain, self._electrons)),
+                photon_curves.correction_table(self._electrons),
+            ),
+        )
+
+    @classmethod
+    def evidence(cls, channel: ChannelNoise) -> str | None:
+        if channel.grows_over_time:
+            return "the variance of differences between still frames grows with brightness"
+        laws = channel.laws
+        if laws is not None and laws.is_linear and channel.grows_over_time is None:
+            return f"the variance grows linearly with brightness, {laws.range()}"
+        return None
+
+    @classmethod
+    def fit(cls, channel: ChannelNoise) -> Fit:
+        """Measure gain and read noise on differences of still frames, else on single images."""
+        from napari_gpu_denoise.noise.photon.single_image import single_image_noise
+
+        found = channel.temporal or single_image_noise(channel.planes)
+        gain, read, notes = found.gain, found.read_noise, ()
+        if not gain > 0:
+            notes = ("the noise does not grow with brightness, so the gain means nothing",)
+            read = channel.sigma
+            gain = _SMALLEST_GAIN * read or _SMALLEST_GAIN**2
+        elif found.intercept < 0:
+            notes = (_ambiguity(found),)
+        # With more electrons of read noise than this, photon noise does not matter.
+        gain = max(gain, 1e-4 * read)
+        model = cls(gain, read, found.offset)
+        errors = {"gain": found.gain_error, "read_noise": found.read_noise_error}
+        sigma, error = model.mean_sigma(channel)
+        return Fit(
+            model, {**errors, "offset": math.nan}, sigma, error, found.method, found.curve, notes
+        )
+
+    def summary(self) -> str:
+        text = f"Poisson-Gaussian noise, gain {self.gain:.4g}, read noise {self.read_noise:.4g}"
+        return f"{text}, offset {self.offset:.4g}" if self.offset else text
+
+
+def _ambiguity(found: PhotonNoise) -> str:
+    """Say which other offsets and read noises fit the same variances."""
+    darkest = min(found.curve.mean)
+    most = math.sqrt(max(found.gain * darkest + found.intercept, 0.0))
+    return (
+        "without dark frames offset and read noise cannot be separated: an offset of "
+        f"{found.offset:.4g} without read noise, an offset of {darkest:.4g} with a read noise of "
+        f"{most:.3g}, and anything in between fit equally well"
+    )

@@ -1,0 +1,113 @@
+"""Speckle: multiplicative noise of intensity images."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from napari_gpu_denoise.noise.models.base import Fit, NoiseModel, Transform, numbers
+from napari_gpu_denoise.noise.models.curves import pointwise
+from napari_gpu_denoise.noise.models.parameters import NOT_NEGATIVE, POSITIVE, parameter
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.noise.channel import ChannelNoise
+
+_NO_SPECKLE = 1e9  # looks of an image without speckle
+
+
+@dataclass(frozen=True)
+class Speckle(NoiseModel):
+    """Multiplicative gamma noise of mean 1 and variance 1 / looks, as in images of echo intensity.
+
+    Parameters
+    ----------
+    looks : float
+        Equivalent number of looks, above 0.
+    least : float
+        Lower limit of grey levels before the logarithm, which 0 does not have. By default 0: the
+        smallest positive value of a float image, and for an integer image 1 / (2 e), the
+        geometric mean of what is rounded to 0.
+
+    Notes
+    -----
+    `stabilise` is the logarithm; `inverse` gives pixels below `least` as nearly 0, not as 0.
+    """
+
+    looks: float = parameter(POSITIVE, "looks")
+    least: float = parameter(NOT_NEGATIVE, default=0.0)
+    name: ClassVar[str] = "speckle"
+    title: ClassVar[str] = "Speckle"
+    description: ClassVar[str] = "Multiplicative noise of ultrasound, radar or OCT intensities."
+
+    @property
+    def needs_image(self) -> bool:
+        return not self.least
+
+    def for_image(self, image: Any) -> Speckle:
+        return self if self.least else replace(self, least=_darkest(numbers(image)))
+
+    @property
+    def sigma_after(self) -> float:
+        from scipy.special import polygamma
+
+        return math.sqrt(polygamma(1, self.looks))
+
+    @property
+    def bias(self) -> float:
+        """Mean logarithm of the noise, by which the mean logarithm of an intensity is lower."""
+        from scipy.special import digamma
+
+        return float(digamma(self.looks)) - math.log(self.looks)
+
+    def variance(self, mean: Any) -> np.ndarray:
+        return np.square(np.asarray(mean, np.float64)) / self.looks
+
+    def stabilise(self, image: Any) -> np.ndarray:
+        image = numbers(image)
+        least = self.for_image(image).least
+        return pointwise(lambda z: np.log(np.maximum(z, least)), image)
+
+    def inverse(self, stabilised: Any) -> np.ndarray:
+        return pointwise(lambda d: np.exp(d - self.bias), numbers(stabilised))
+
+    def transform(self, signed: bool = True) -> Transform:
+        return Transform("speckle", (np.float32(self.least),), (np.float32(self.bias),))
+
+    @classmethod
+    def evidence(cls, channel: ChannelNoise) -> str | None:
+        laws = channel.laws
+        if laws is None or not laws.is_quadratic:
+            return None
+        return f"the variance is proportional to the squared mean, {laws.range()}"
+
+    @classmethod
+    def fit(cls, channel: ChannelNoise) -> Fit:
+        """Measure the number of looks on windows of 8 x 8 pixels."""
+        from napari_gpu_denoise.noise.magnitude.speckle import speckle_noise
+
+        found = speckle_noise(channel.planes)
+        looks = found.looks if math.isfinite(found.looks) else _NO_SPECKLE
+        model = cls(looks)
+        sigma, _ = model.mean_sigma(channel)
+        error = sigma * found.error / (2 * looks)
+        method = "most frequent contrast of windows"
+        return Fit(model, {"looks": found.error}, sigma, error, method, channel.curve)
+
+    @classmethod
+    def suggestion(cls, video: bool) -> str:
+        return "Isoline with the noise set to speckle"
+
+    def summary(self) -> str:
+        text = f"speckle, {self.looks:.4g} look{'s' * (self.looks != 1)}"
+        return f"{text}, grey levels of at least {self.least:.4g}" if self.least else text
+
+
+def _darkest(image: np.ndarray) -> float:
+    """Return the lower limit of grey levels before the logarithm."""
+    if image.dtype.kind in "iu":
+        return 0.5 / math.e
+    darkest = float(np.min(image, where=image > 0, initial=np.inf))
+    return darkest if math.isfinite(darkest) else float(np.finfo(np.float32).tiny)

@@ -1,0 +1,1 @@
+"""Patches of planes and their statistics, from which noise is estimated."""

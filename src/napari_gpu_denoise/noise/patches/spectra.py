@@ -1,0 +1,84 @@
+"""Patches of planes as cosine spectra, from which noise is estimated.
+
+The low frequencies of a patch show how smooth it is, the high ones hold its noise.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from napari_gpu_denoise.errors import NonFiniteError
+from napari_gpu_denoise.noise.patches.pooling import PatchStatistics
+from napari_gpu_denoise.noise.patches.selection import clipping_levels, read_patches
+from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH, frequencies
+
+
+class PatchSpectra(NamedTuple):
+    """Patches of one or several planes, those with pixels that are not finite left out.
+
+    `mean` (patch,) is in grey levels; `low` and `high` (patch, frequency) hold orthonormal
+    coefficients, the mean of a patch in neither; `upper` (frequency,) tells which of the high ones
+    are the upper ones; `clipped` (patch,) is the share of clipped pixels; `overlap` is how many
+    patches share a pixel.
+    """
+
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    upper: np.ndarray
+    clipped: np.ndarray
+    overlap: float
+
+    @property
+    def statistics(self) -> PatchStatistics:
+        """The same patches, their low frequencies reduced to one number each."""
+        rank = np.square(self.low).sum(axis=1)
+        energy = np.square(self.high)
+        return PatchStatistics(self.mean, rank, energy, self.upper, self.clipped, self.overlap)
+
+
+def read_spectra(planes: list[np.ndarray], limit: int = MAX_PATCHES) -> PatchSpectra:
+    """Read about `limit` patches of 8 x 8 pixels, evenly spread over all planes.
+
+    Raises
+    ------
+    NonFiniteError
+        If NaN or infinity leave no patch.
+    """
+    # Scattered non-finite pixels may leave no large patch whole, but still smaller ones.
+    for size in (PATCH, PATCH // 2, PATCH // 4):
+        parts = [_plane_spectra(plane, size, limit // len(planes)) for plane in planes]
+        parts = [part for part in parts if part is not None]
+        if parts:
+            break
+    else:
+        raise NonFiniteError(
+            "NaN or infinite pixels leave nothing to estimate the noise from; "
+            "give the noise, or replace those pixels first."
+        )
+    mean, low, high, _, clipped, overlap = zip(*parts, strict=True)
+    return PatchSpectra(
+        *(np.concatenate(each) for each in (mean, low, high)),
+        parts[0].upper,
+        np.concatenate(clipped),
+        max(overlap),
+    )
+
+
+def _plane_spectra(plane: np.ndarray, size: int, limit: int) -> PatchSpectra | None:
+    patches, shape, overlap = read_patches(plane, size, limit)
+    if not len(patches):
+        return None
+    low, high, upper = frequencies(shape)
+    if not len(high):  # single pixels: nothing to compare them with
+        high, upper = np.zeros((1, patches.shape[1])), np.ones(1, bool)
+    clipped = np.zeros(len(patches))
+    for level in clipping_levels(plane):
+        clipped += np.mean(patches == level, axis=1)
+    values = patches.astype(np.float64)
+    differences = values - values[:, :1]  # small numbers, whatever the level of the patch
+    return PatchSpectra(
+        values.mean(axis=1), differences @ low.T, differences @ high.T, upper, clipped, overlap
+    )

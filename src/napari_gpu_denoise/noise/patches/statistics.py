@@ -1,0 +1,162 @@
+"""Statistics of the patches of many planes, computed on a device where that is worthwhile.
+
+Every frame of a time-lapse and every slice of a volume is read. Only the rows of pixels that hold
+patches are sent to the device, and some thirty numbers per patch come back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from napari_gpu_denoise.errors import NoDeviceError, NonFiniteError
+from napari_gpu_denoise.noise.patches.pooling import PatchStatistics
+from napari_gpu_denoise.noise.patches.selection import clipping_levels
+from napari_gpu_denoise.noise.patches.spectra import read_spectra
+from napari_gpu_denoise.noise.patches.white import (
+    PATCH,
+    cosine_transform,
+    frequencies,
+    frequency_order,
+)
+from napari_gpu_denoise.noise.sampling import PlaneStack
+
+WORTHWHILE = 100_000  # patches from which a device is used without being requested
+GROUP = 32  # work-items of a work-group on a GPU
+BATCH_BYTES = 1 << 26  # sent to the device at once
+TYPES = ("u1", "i1", "u2", "i2", "f4")  # that travel to the device as they are
+
+
+def read_statistics(
+    planes: PlaneStack, limit: int, device: Any = None
+) -> list[PatchStatistics | None]:
+    """Return patches of each plane.
+
+    Parameters
+    ----------
+    planes : PlaneStack
+        Read one after the other.
+    limit : int
+        About how many patches to read of each plane at most.
+    device : Device, int, str or None
+        As `choose` takes it. None: the best one where there is one and enough to do for it, else
+        NumPy, which agrees to rounding of float32.
+
+    Returns
+    -------
+    list of PatchStatistics or None
+        None for planes without a finite pixel.
+    """
+    shape = planes.shape[1:]
+    suited = min(shape) >= PATCH and planes.dtype.newbyteorder("=").str[1:] in TYPES
+    patches = len(planes) * min(limit, math.prod(shape))
+    if suited and (device is not None or patches >= WORTHWHILE):
+        from napari_gpu_denoise.opencl.device import choose
+
+        try:
+            return list(_on_device(planes, limit, choose(device)))
+        except NoDeviceError:
+            if device is not None:
+                raise
+    return [_plane_statistics(planes[k], limit) for k in range(len(planes))]
+
+
+def _plane_statistics(plane: np.ndarray, limit: int) -> PatchStatistics | None:
+    try:
+        return read_spectra([plane], limit).statistics
+    except NonFiniteError:
+        return None
+
+
+def _on_device(planes: PlaneStack, limit: int, device: Any) -> Iterator[PatchStatistics | None]:
+    """Yield the patches of each plane, as `patches.read_patches` spreads them."""
+    from napari_gpu_denoise.opencl.memory import borrow, device_errors
+    from napari_gpu_denoise.opencl.program import session
+
+    ny, nx = planes.shape[1:]
+    rows, columns = ny - PATCH + 1, nx - PATCH + 1
+    down = min(rows, math.ceil(math.sqrt(rows * columns / limit)))
+    across = math.ceil(math.ceil(rows / down) * columns / limit)
+    grid = -(-columns // across), -(-rows // down)
+    overlap = max(1.0, PATCH / down) * max(1.0, PATCH / across)
+    dtype = planes.dtype.newbyteorder("=")
+    nbytes = grid[1] * PATCH * nx * dtype.itemsize
+    batch = max(1, min(len(planes), BATCH_BYTES // nbytes))
+    opened = session(device)
+    *_, upper = frequencies((PATCH, PATCH))
+    with borrow(opened) as arena, device_errors(opened):
+        kernel = _Kernel(arena, dtype, grid, nx, across)
+        host = np.empty((batch, grid[1], PATCH, nx), dtype)
+        for start in range(0, len(planes), batch):
+            count = min(batch, len(planes) - start)
+            ends = np.full((count, 2), np.nan, np.float32)
+            for k in range(count):  # one plane is held at a time: they may be large
+                plane = planes[start + k]
+                bands = sliding_window_view(plane, PATCH, axis=0)[::down]
+                np.copyto(host[k], bands.transpose(0, 2, 1))
+                levels = clipping_levels(plane)
+                ends[k, : len(levels)] = levels
+            for k, values in enumerate(kernel(host[:count], ends)):
+                finite = values[:, 3] > 0
+                if finite.any():
+                    kept = (values if finite.all() else values[finite]).astype(np.float64)
+                    yield PatchStatistics(
+                        kept[:, 0], kept[:, 1], kept[:, 4:], upper, kept[:, 2], overlap
+                    )
+                else:  # smaller patches may be finite
+                    yield _plane_statistics(planes[start + k], limit)
+
+
+class _Kernel:
+    """The kernel for planes of one shape and type on one device."""
+
+    def __init__(
+        self, arena: Any, dtype: np.dtype, grid: tuple[int, int], nx: int, across: int
+    ) -> None:
+        import pyopencl as cl
+
+        basis = cosine_transform(PATCH)
+        _, high = frequency_order((PATCH, PATCH))
+        roles = np.full(PATCH**2, -1, np.int32)
+        roles[high] = np.arange(len(high))
+        self._width = len(high) + 4
+        constants = {
+            "BITS": 8 * dtype.itemsize,
+            "SIGNED": int(dtype.kind == "i"),
+            "HIGHS": len(high),
+        }
+        self._arena, self._grid = arena, grid
+        self._sizes = np.int32(nx), np.int32(grid[0]), np.int32(across)
+        # A CPU compiles a kernel anew for every shape of its groups.
+        cpu = arena.session.device.shares_cores
+        self._group = (1 if cpu else GROUP, 1, 1)
+        self._kernel = arena.kernel("noise/patch_statistics", constants)
+        self._queue = arena.session.queue()
+        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+        context = arena.session.context
+        self._tables = [
+            cl.Buffer(context, flags, hostbuf=table) for table in (basis.astype(np.float32), roles)
+        ]
+        self._turn = arena.session.exclusive()
+
+    def __call__(self, pixels: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Return (plane, patch, number) of planes as the kernel takes them."""
+        import pyopencl as cl
+
+        columns, rows = self._grid
+        found = np.empty((len(pixels), rows * columns, self._width), np.float32)
+        sent = self._arena.buffer("patch rows", pixels.nbytes)
+        levels = self._arena.buffer("patch ends", ends.nbytes)
+        out = self._arena.buffer("patch statistics", found.nbytes)
+        grid = (-(-columns // self._group[0]) * self._group[0], rows, len(pixels))
+        arguments = (sent, *self._sizes, levels, *self._tables, out)
+        with self._turn:
+            cl.enqueue_copy(self._queue, sent, pixels, is_blocking=False)
+            cl.enqueue_copy(self._queue, levels, ends, is_blocking=False)
+            self._kernel(self._queue, grid, self._group, *arguments)
+            cl.enqueue_copy(self._queue, found, out)
+        return found

@@ -1,0 +1,135 @@
+"""White Gaussian noise of one plane.
+
+Patches are described by their discrete cosine transform. White noise is spread evenly and
+independently over all coefficients, texture is strong at the low frequencies first. So patches
+are ranked by their energy at the low frequencies and the noise is read at the high frequencies of
+the smoothest ones: ranking and reading use independent numbers, so that preferring smooth patches
+does not favour patches whose noise happens to be weak. Fine regular texture fills a few of the high
+frequencies, so where their mean is above their median, the median counts. How many patches are used
+follows from the image (`pooled_variance`): few where texture is everywhere, all where there is
+none.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from napari_gpu_denoise.noise.patches.pooling import FIRST_PATCHES, PatchStatistics, pooled_variance
+from napari_gpu_denoise.noise.patches.selection import as_floats, clipping_levels, read_patches
+from napari_gpu_denoise.noise.patches.trend import Trend, brightness_trend
+
+METHOD = "high frequencies of the smoothest patches"
+
+MAX_PATCHES = 40_000  # patches read of a plane, about
+PATCH = 8
+# A coefficient (j, k) of an n x m patch counts as high where (j + 1/2)/n + (k + 1/2)/m is above
+# this: the upper 28 of the 64 of an 8 x 8 patch, and at least one of any patch above one pixel.
+HIGH_FREQUENCY = 1.125
+UPPER_FREQUENCY = 1.4  # the same sum, above which lies the upper half of those
+CLIPPED_SHARE = 0.5  # patches with more clipped pixels than this are not used
+MARGIN = 3  # noise standard deviations that keep nearly all pixels from a clipping level
+
+
+class PlaneNoise(NamedTuple):
+    """Noise of a plane in grey levels: standard deviation, its standard error, and its trend."""
+
+    sigma: float
+    error: float
+    trend: Trend | None = None
+
+
+def plane_noise(plane: np.ndarray) -> PlaneNoise | None:
+    """Estimate the noise of one plane.
+
+    Parameters
+    ----------
+    plane : ndarray, two axes, any real dtype
+        Not modified.
+
+    Returns
+    -------
+    PlaneNoise or None
+        None where no pixel is finite.
+    """
+    # Scattered non-finite pixels may leave no large patch whole, but still smaller ones.
+    for size in (PATCH, PATCH // 2, PATCH // 4, 1):
+        patches, shape, overlap = read_patches(plane, size, MAX_PATCHES)
+        if len(patches):
+            break
+    else:
+        return None
+    low, high, upper = frequencies(shape)
+    if not len(high):
+        return PlaneNoise(0.0, 0.0)  # single pixels: nothing to compare them with
+
+    levels = clipping_levels(plane)
+    clean = np.ones(len(patches), bool)
+    share = np.zeros(len(patches))  # of clipped pixels
+    if levels:
+        share = np.mean([patches == level for level in levels], axis=(0, 2)) * len(levels)
+        last = min(FIRST_PATCHES, len(share)) - 1
+        least = np.partition(share, last)[last]
+        if least > CLIPPED_SHARE:
+            # A mask, a drawing, a blank plane: its extremes are what there is.
+            levels, share = [], np.zeros(len(patches))
+        else:
+            clean = share <= least
+
+    values, levels, unit = as_floats(patches, levels)
+    differences = values - values[:, :1]  # small numbers, whatever the level of the patch
+    spectrum = np.square(differences @ np.concatenate([low, high]).T)
+    rank = spectrum[:, : len(low)].sum(axis=1)
+    energy = spectrum[:, len(low) :]
+    mean = values @ np.full(values.shape[1], 1 / values.shape[1])
+    variance, error, _ = pooled_variance(rank, energy, overlap, np.flatnonzero(clean))
+    if levels:
+        # Patches that show few clipped pixels are those whose noise happened to spare them, so it
+        # is too weak near a clipping level. Chosen by their mean they are free of that: it says
+        # nothing on the high frequencies. A better estimate moves the choice, hence twice.
+        distance = np.min([np.abs(mean - level) for level in levels], axis=0)
+        for _ in range(2):
+            far = np.flatnonzero(distance > MARGIN * math.sqrt(variance))
+            if len(far) < FIRST_PATCHES:
+                break
+            variance, error, _ = pooled_variance(rank, energy, overlap, far)
+    trend = brightness_trend(PatchStatistics(mean, rank, energy, upper, share, overlap))
+    if trend is not None:
+        trend = Trend(*(unit * value for value in trend))
+    sigma = math.sqrt(variance) * unit
+    return PlaneNoise(sigma, sigma * error, trend)
+
+
+def cosine_transform(n: int) -> np.ndarray:
+    """Return the orthonormal cosine transform of n values, (frequency, value)."""
+    k = np.arange(n)
+    transform = np.cos(np.pi * np.outer(k, k + 0.5) / n) * math.sqrt(2 / n)
+    transform[0] /= math.sqrt(2)
+    return transform
+
+
+def frequencies(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the cosine transform of a patch as two matrices: low frequencies, high ones.
+
+    Rows are orthonormal; the mean of the patch belongs to neither. The third array tells which of
+    the high frequencies are the upper ones.
+    """
+    matrix = np.kron(*map(cosine_transform, shape))
+    low, high = frequency_order(shape)
+    upper = _frequency(shape)[high] > UPPER_FREQUENCY
+    return matrix[low], matrix[high], upper
+
+
+def frequency_order(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Return which coefficients the low and the high rows of `frequencies` are.
+
+    As positions j * m + k of coefficient (j, k) of an n x m patch.
+    """
+    high = _frequency(shape) > HIGH_FREQUENCY
+    return np.flatnonzero(~high)[1:], np.flatnonzero(high)
+
+
+def _frequency(shape: tuple[int, int]) -> np.ndarray:
+    return np.add.outer(*((np.arange(n) + 0.5) / n for n in shape)).ravel()

@@ -1,0 +1,1 @@
+"""Photon and read noise of a sensor: gain, offset and read noise."""

@@ -1,0 +1,143 @@
+"""The line of photon and read noise through variances at levels of brightness."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from napari_gpu_denoise.noise.patches.levels import VarianceCurve
+
+FLOOR = 0.02  # lowest variance a weight is made from, as a share of the median variance
+SYSTEMATIC = 0.01  # relative error of a variance that more pixels do not lessen
+OUTLIER = 4.0  # scatters from the line beyond which a level is left out
+
+
+@dataclass(frozen=True)
+class PhotonNoise:
+    """Photon and read noise: variance = gain * mean + intercept.
+
+    Parameters
+    ----------
+    gain, gain_error : float
+        Grey levels per electron, and its standard error. Not significantly above 0 where noise does
+        not grow with brightness.
+    intercept, intercept_error : float
+        Variance at grey level 0, in grey levels squared. Below 0 where the camera adds an offset.
+    offset : float
+        Grey level of no light: measured on dark frames, else 0; where the intercept is negative,
+        the level at which the line reaches 0.
+    read_noise, read_noise_error : float
+        Standard deviation at `offset`, in grey levels.
+    curve : VarianceCurve
+        What the line was fitted to.
+    method : str
+        How the curve was made, in words.
+    """
+
+    gain: float
+    gain_error: float
+    intercept: float
+    intercept_error: float
+    offset: float
+    read_noise: float
+    read_noise_error: float
+    curve: VarianceCurve
+    method: str
+
+
+def weighted_line(
+    x: np.ndarray, y: np.ndarray, error: np.ndarray
+) -> tuple[float, float, np.ndarray]:
+    """Fit y = gain * x + intercept.
+
+    Parameters
+    ----------
+    x, y, error : ndarray, (n,)
+        `error` is the standard error of y, above 0.
+
+    Returns
+    -------
+    gain, intercept : float
+        Gain 0 where all x are the same.
+    covariance : ndarray, (2, 2)
+        Of gain and intercept, as far as `error` is right.
+    """
+    weight = 1 / np.square(error)
+    total = weight.sum()
+    centre, middle = weight @ x / total, weight @ y / total
+    spread = weight @ np.square(x - centre)
+    if spread <= 1e-18 * total * max(centre**2, 1e-300):
+        return 0.0, float(middle), np.diag([0.0, 1 / total])
+    gain = weight @ ((x - centre) * (y - middle)) / spread
+    slope = 1 / spread
+    covariance = np.array(
+        [[slope, -centre * slope], [-centre * slope, 1 / total + centre**2 * slope]]
+    )
+    return float(gain), float(middle - gain * centre), covariance
+
+
+def line_values(x: np.ndarray, gain: float, intercept: float, y: np.ndarray) -> np.ndarray:
+    """Return the line at x, kept above 0 so that weights can be made from it."""
+    typical = float(np.median(y))
+    return np.maximum(gain * x + intercept, FLOOR * typical if typical > 0 else 1e-300)
+
+
+def robust_line(
+    x: np.ndarray, y: np.ndarray, error: np.ndarray, upward: float
+) -> tuple[float, float, np.ndarray, np.ndarray]:
+    """Fit a line that single points do not tilt.
+
+    Parameters
+    ----------
+    x, y, error : ndarray, (n,)
+        `error` is relative: the standard error of y divided by the line.
+    upward : float
+        Standard errors above the line from which a point counts less; points below it count less
+        from three times as many, as texture and motion only ever raise a variance.
+
+    Returns
+    -------
+    gain, intercept : float
+    covariance : ndarray, (2, 2)
+        Scaled up where the points scatter more than `error` suggests.
+    used : ndarray of bool, (n,)
+    """
+    gain, intercept, covariance = weighted_line(x, y, error * line_values(x, 0, 0, y))
+    weight = np.ones(len(x))
+    for _ in range(20):
+        line = line_values(x, gain, intercept, y)
+        distance = (y - line) / (line * error)
+        limit = np.where(distance > 0, upward, 3 * upward)
+        weight = np.minimum(1, limit / np.maximum(np.abs(distance), 1e-12))
+        gain, intercept, covariance = weighted_line(x, y, line * error / weight)
+    distance = (y - line_values(x, gain, intercept, y)) / (line * error)
+    scatter = max(1.0, float(np.sqrt(np.mean(np.square(weight * distance)))))
+    return gain, intercept, covariance * scatter**2, np.abs(distance) <= OUTLIER * scatter
+
+
+def photon_noise(
+    line: tuple[float, float, np.ndarray],
+    offset: float | None,
+    curve: VarianceCurve,
+    method: str,
+) -> PhotonNoise:
+    """Return the record of a line (gain, intercept, covariance) and of what it was fitted to."""
+    gain, intercept, covariance = line
+    if offset is None:
+        offset = -intercept / gain if intercept < 0 < gain else 0.0
+    at = np.array([offset, 1.0])
+    variance = max(gain * offset + intercept, 0.0)
+    spread = math.sqrt(max(float(at @ covariance @ at), 0.0))
+    return PhotonNoise(
+        gain,
+        math.sqrt(covariance[0, 0]),
+        intercept,
+        math.sqrt(covariance[1, 1]),
+        offset,
+        math.sqrt(variance),
+        math.sqrt(variance + spread) - math.sqrt(variance),
+        curve,
+        method,
+    )

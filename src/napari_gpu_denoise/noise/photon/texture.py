@@ -1,0 +1,225 @@
+"""Noise variance at levels of brightness, with the contribution of texture removed.
+
+The power of texture falls with frequency, that of white noise does not. In sets of patches of one
+brightness, from the smoothest few to all, the power at several bands of frequency is a sum of both.
+The best linear unbiased estimate of the noise follows from how strong the texture is, how its
+spectrum falls, and how well that is known: where there is none all bands are averaged, where there
+is much it is extrapolated from the fall. Of the nested sets the one with the smallest error speaks
+for its level: where texture is everywhere that error is large.
+
+The fall is learned from the textured patches of the image itself, beside what photographs show.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
+from napari_gpu_denoise.noise.photon.curve import FLOOR, line_values
+
+COEFFICIENTS = PATCH**2 - 1  # of a patch, without its mean
+
+# Frequencies (j, k) are sorted by j + k. Up to LOW they measure how smooth a patch is; up to
+# DEALT those with an odd smaller number do, the others are read; above, all are read.
+LOW = 4
+DEALT = 7
+TOP = 11  # this and what is above are one band
+STRONG = 3  # the first bands, in which the strength of texture is measured
+
+SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)  # of a level, from the smoothest on
+LEAST = 48  # patches by which a set is larger than the one before
+
+# The spectrum of texture: exp(-fall * frequency) for falls in this range, before it is learned.
+FALLS = np.linspace(1.2, 4.5, 8)
+STRONGEST = 8.0  # texture, relative to noise, of the sets it is learned from, at most
+WEAK = 1.0  # texture below which a set counts less there: it is mixed up with the noise
+PRIOR = 0.05  # share of all patches that the spectrum before learning stands for
+SMOOTH_FALL = 0.8  # smooth patches have a flatter spectrum than textured ones: exponent of it
+DEVIATION = 0.3  # relative standard deviation of the power of a band from that spectrum
+SHARED = 0.3  # the same, shared by all bands that are read
+LINE = 0.05  # relative error of the line relative to which the strength of texture is measured
+LOWEST = 0.3  # relative power from which a statistical error is made, at least
+
+
+class Readings(NamedTuple):
+    """Nested sets of patches: level, patches, mean grey level, power at each frequency read.
+
+    `own` (set, frequency) is the power of the patches that the set before does not have, `added`
+    their number.
+    """
+
+    level: np.ndarray
+    count: np.ndarray
+    mean: np.ndarray
+    power: np.ndarray
+    added: np.ndarray
+    own: np.ndarray
+
+
+class LevelVariances(NamedTuple):
+    """Noise variance at levels of brightness: mean, variance, relative error, number of patches."""
+
+    mean: np.ndarray
+    variance: np.ndarray
+    error: np.ndarray
+    count: np.ndarray
+
+
+def read_levels(
+    mean: np.ndarray, energy: np.ndarray, line: np.ndarray, levels: list[np.ndarray]
+) -> Readings:
+    """Sum up nested sets of the smoothest patches of each level.
+
+    Parameters
+    ----------
+    mean : ndarray, (patch,)
+    energy : ndarray, (patch, 63)
+        Squared coefficients of 8 x 8 patches, low ones first, as `white.frequencies` has them.
+    line : ndarray, (patch,)
+        About the noise variance of each patch.
+    levels : list of ndarray
+        Indices of the patches of each level of brightness.
+    """
+    ranks, _ = _bands()
+    read = _reading_order()
+    rank = energy[:, ranks].sum(axis=1) / line
+    rows = []
+    for number, part in enumerate(levels):
+        order = part[np.argsort(rank[part], kind="stable")]
+        stops = [0]
+        for share in SHARES:
+            stop = int(share * len(order))
+            if stop - stops[-1] >= LEAST or stop == len(order):
+                stops.append(stop)
+        own = np.add.reduceat(energy[order][:, read], stops[:-1])
+        added = np.diff(stops)
+        count = np.cumsum(added)
+        level = np.full(len(count), number)
+        means = np.cumsum(np.add.reduceat(mean[order], stops[:-1])) / count
+        power = np.cumsum(own, axis=0) / count[:, None]
+        rows.append((level, count, means, power, added, own / added[:, None]))
+    return Readings(*(np.concatenate(each) for each in zip(*rows, strict=True)))
+
+
+def level_variances(
+    readings: Readings, gain: float, intercept: float, overlap: float
+) -> LevelVariances:
+    """Return the noise of each level, given a line that is near it.
+
+    Relative to the line the strength of texture is measured; its errors matter little.
+    """
+    first = _first()
+    sizes = np.diff(np.append(first, readings.power.shape[1]))
+    overall = readings.power.mean(axis=1)
+    line = line_values(readings.mean, gain, intercept, overall[overall > 0])
+    own = np.add.reduceat(readings.own, first, axis=1) / sizes / line[:, None]
+    texture = texture_spectrum(own, readings.added)
+
+    relative = readings.power / line[:, None]
+    independent = np.maximum(readings.count / overlap, 1.0)
+    power, error = _band_powers(relative, first, sizes, independent)
+    strength, uncertain = _strength(power, error, texture)
+    strength = np.maximum(strength, power[:, :STRONG].mean(axis=1) - 1)
+    chance = np.linalg.norm(error[:, :STRONG], axis=1) / STRONG
+    uncertain = np.minimum(uncertain, np.hypot(chance, LINE))
+    square = np.square(np.maximum(strength, 0)) + np.square(uncertain)
+
+    # Best linear unbiased estimate: power = variance + texture of unknown strength + chance.
+    shape = np.outer(texture, texture) + np.diag(np.square(DEVIATION * texture))
+    covariance = square[:, None, None] * shape
+    bands = np.arange(len(texture))
+    covariance[:, bands, bands] += np.square(error)
+    weight = np.linalg.solve(covariance, np.ones((*power.shape, 1)))[..., 0]
+    known = 1 / weight.sum(axis=1)
+    weight *= known[:, None]
+    variance = np.maximum((weight * power).sum(axis=1), FLOOR * power.mean(axis=1))
+    known += square * np.square(SHARED * (np.abs(weight) @ texture))
+
+    chosen = []
+    for level in np.unique(readings.level):
+        inside = np.flatnonzero(readings.level == level)
+        chosen.append(inside[np.argmin(known[inside])])
+    return LevelVariances(
+        readings.mean[chosen],
+        variance[chosen] * line[chosen],
+        np.sqrt(known[chosen]),
+        readings.count[chosen],
+    )
+
+
+def texture_spectrum(power: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Return the power of texture at each band, relative to its mean over the first ones.
+
+    Parameters
+    ----------
+    power : ndarray, (set, band)
+        Of disjoint sets of patches, relative to the noise.
+    count : ndarray, (set,)
+        How many patches they have.
+    """
+    frequency = np.add.reduceat(_reading_sums(), _first()) / np.diff(
+        np.append(_first(), len(_reading_order()))
+    )
+    fall = np.exp(-np.outer(FALLS, frequency - frequency[0]) / PATCH)
+    before = (fall / fall[:, :STRONG].mean(axis=1, keepdims=True)).mean(axis=0)
+    strength = np.maximum(power[:, :STRONG].mean(axis=1) - 1, 0)
+    weight = count * (strength < STRONGEST) / (WEAK + np.square(strength))
+    prior = PRIOR * count.sum()
+    found = (weight * strength) @ (power - 1) + prior * before
+    spectrum = np.maximum(found / (weight @ np.square(strength) + prior), 0.02)
+    spectrum = spectrum**SMOOTH_FALL
+    return spectrum / spectrum[:STRONG].mean()
+
+
+def _band_powers(
+    relative: np.ndarray, first: np.ndarray, sizes: np.ndarray, independent: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the power of each band and its standard error, by chance and by stripes."""
+    mean = np.add.reduceat(relative, first, axis=1) / sizes
+    spread = np.add.reduceat(np.square(relative), first, axis=1) / sizes - np.square(mean)
+    middle = [np.median(band, axis=1) for band in np.split(relative, first[1:], axis=1)]
+    # The median of chi-squared variables is below their mean, by nearly this factor.
+    bias = (1 - 2 / (9 * independent)) ** 3
+    power = np.minimum(mean, np.stack(middle, axis=1) / bias[:, None])
+    chance = 2 * np.square(np.maximum(power, LOWEST)) / independent[:, None]
+    return power, np.sqrt(np.maximum(chance, spread * sizes / (sizes - 1)) / sizes)
+
+
+def _strength(
+    power: np.ndarray, error: np.ndarray, texture: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return how strong texture is if nothing is known of the noise, and the standard error."""
+    weight = 1 / np.square(error)
+    total = weight.sum(axis=1, keepdims=True)
+    distance = texture - (weight @ texture)[:, None] / total
+    square = (weight * np.square(distance)).sum(axis=1) + 1e-9
+    return (weight * distance * power).sum(axis=1) / square, 1 / np.sqrt(square)
+
+
+def _bands() -> tuple[np.ndarray, np.ndarray]:
+    """Return which coefficients rank the patches, and which are read, as columns of `energy`."""
+    j, k = np.divmod(np.concatenate(frequency_order((PATCH, PATCH))), PATCH)
+    total = j + k
+    ranks = (total <= LOW) | ((total <= DEALT) & (np.minimum(j, k) % 2 == 1))
+    return np.flatnonzero(ranks), np.flatnonzero(~ranks)
+
+
+def _reading_order() -> np.ndarray:
+    """Return the columns of `energy` that are read, by rising frequency."""
+    _, read = _bands()
+    places = np.concatenate(frequency_order((PATCH, PATCH)))[read]
+    return read[np.argsort(places // PATCH + places % PATCH, kind="stable")]
+
+
+def _reading_sums() -> np.ndarray:
+    """Return j + k of what is read, rising."""
+    places = np.concatenate(frequency_order((PATCH, PATCH)))[_reading_order()]
+    return places // PATCH + places % PATCH
+
+
+def _first() -> np.ndarray:
+    """Return where each band begins."""
+    sums = np.minimum(_reading_sums(), TOP)
+    return np.flatnonzero(np.append(True, np.diff(sums) > 0))

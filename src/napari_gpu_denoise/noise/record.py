@@ -1,0 +1,288 @@
+"""The record that `estimate_noise` returns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.noise.correlation.channels import ChannelCovariance
+from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum
+from napari_gpu_denoise.noise.models import NoiseModel
+from napari_gpu_denoise.noise.patches.levels import VarianceCurve
+
+
+@dataclass(frozen=True)
+class SigmaSeries:
+    """Noise standard deviation along an axis.
+
+    Parameters
+    ----------
+    axis : str
+        ``"T"`` or ``"Z"``.
+    index : tuple of int, (n,)
+        Positions along the axis that were read, rising.
+    sigma, error : tuple of tuple of float, (channels, n)
+        Standard deviation and its standard error, grey levels; NaN where nothing was finite.
+    """
+
+    axis: str
+    index: tuple[int, ...]
+    sigma: tuple[tuple[float, ...], ...]
+    error: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class NoiseEstimate:
+    """Noise of an image: the model, its parameters, and how they were measured.
+
+    Parameters
+    ----------
+    sigma : tuple of float
+        One standard deviation per channel, or a single one for an image without channels, in grey
+        levels; correlated noise is included. Where noise depends on brightness it is the root of
+        the mean variance; of magnitudes it is that of the real and of the imaginary part.
+    standard_error : tuple of float
+        Statistical standard error of each `sigma`. It covers the number of pixels used and the
+        spread between planes, not the bias left by texture that looks like noise.
+    method : str
+        How `sigma` and the parameters were measured, in words.
+    planes : int
+        Number of two-dimensional planes read, over all channels.
+    notes : tuple of str
+        Remarks for the user, in sentences.
+    axes : str
+        Axes of the image, one letter each.
+    models : tuple of NoiseModel
+        One per channel, all of one class.
+    reason : str
+        Why this model, in one sentence.
+    errors : tuple of dict
+        Per channel, the standard error of each parameter of the model, by name; NaN where
+        unknown.
+    curves : tuple of VarianceCurve or None
+        Per channel, noise variance against mean, and which levels were used.
+    frames, slices : SigmaSeries or None
+        Sigma along T and along Z; None without that axis.
+    spectra : tuple of NoiseSpectrum or None
+        Per channel; None where the planes are too small.
+    covariance : ChannelCovariance or None
+        Of the noise of the channels; None for one channel.
+    clipped : tuple of (float, float)
+        Per channel, the share of the pixels read that are clipped at the dark and the bright end.
+    """
+
+    sigma: tuple[float, ...]
+    standard_error: tuple[float, ...]
+    method: str
+    planes: int
+    notes: tuple[str, ...]
+    axes: str
+    models: tuple[NoiseModel, ...]
+    reason: str
+    errors: tuple[dict[str, float], ...]
+    curves: tuple[VarianceCurve | None, ...]
+    frames: SigmaSeries | None
+    slices: SigmaSeries | None
+    spectra: tuple[NoiseSpectrum | None, ...]
+    covariance: ChannelCovariance | None
+    clipped: tuple[tuple[float, float], ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the model, such as ``"poisson-gaussian"``."""
+        return self.models[0].name
+
+    @property
+    def white(self) -> bool:
+        """Whether the noise of every channel passes as white."""
+        return all(each is None or each.white for each in self.spectra)
+
+    def verdict(self) -> str:
+        """Return the model and the recommended filter as one line.
+
+        Returns
+        -------
+        str
+            Such as ``"Poisson-Gaussian, gain 0.28, read noise 3.1; noise is white; suggested: BM3D
+            with variance stabilisation"``.
+        """
+        if not any(self.sigma):
+            return "no noise was found; there is nothing to remove"
+        model = self.models[0]
+        parts = [model.title, *self._parameters(False)]
+        white = "white" if self.white else "correlated"
+        if model.additive and not model.models_correlation and not self.white:
+            white = "at most slightly correlated"
+        if all(each is None for each in self.spectra):
+            white = "assumed white"
+        return f"{', '.join(parts)}; noise is {white}; suggested: {self._suggestion()}"
+
+    def summary(self) -> str:
+        """Return the estimate as several lines of text.
+
+        Returns
+        -------
+        str
+            Model and parameters with standard errors, the reason, sigma, whether the noise is
+            white, clipping, and notes, one a line; no line break at the end.
+        """
+        rows = [("model", ", ".join([self.models[0].title, *self._parameters(True)]))]
+        rows.append(("because", self.reason))
+        plural = "s" * (self.planes != 1)
+        sigma = ", ".join(map(_measured, self.sigma, self.standard_error))
+        rows.append(("sigma", f"{sigma} ({self.method}, {self.planes} plane{plural})"))
+        for series, what in ((self.frames, "frame"), (self.slices, "slice")):
+            if series is not None and len(series.index) > 1:
+                rows.append((f"per {what}", _span(series)))
+        found = [each.summary() for each in self.spectra if each is not None]
+        rows += [("spectrum", text) for text in _by_channel(found)]
+        if self.covariance is not None:
+            rows.append(("channels", _correlation(self.covariance)))
+        shares = [(dark, bright) for dark, bright in self.clipped if dark or bright]
+        if shares:
+            dark, bright = (max(each) for each in zip(*shares, strict=True))
+            rows.append(("clipped", f"{dark:.2%} of the pixels dark, {bright:.2%} bright"))
+        rows.append(("suggested", self._suggestion() if any(self.sigma) else "nothing to remove"))
+        rows += [("note", note) for note in self.notes]
+        return "\n".join(f"{name:<11} {text}" for name, text in rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all fields as plain lists, numbers and text, ready for JSON.
+
+        Returns
+        -------
+        dict
+            A key for each field, and ``model``, ``white`` and ``verdict``. Numbers are finite or
+            None.
+        """
+        records = {
+            "models": [model.as_dict() for model in self.models],
+            "curves": [None if each is None else asdict(each) for each in self.curves],
+            "spectra": [None if each is None else asdict(each) for each in self.spectra],
+        }
+        for name in ("frames", "slices", "covariance"):
+            record = getattr(self, name)
+            records[name] = None if record is None else asdict(record)
+        plain = {
+            name: getattr(self, name)
+            for name in ("sigma", "standard_error", "method", "planes", "notes", "axes")
+        }
+        told = {"model": self.name, "white": self.white, "verdict": self.verdict()}
+        rest = {name: getattr(self, name) for name in ("reason", "errors", "clipped")}
+        return _plain({**plain, **told, **rest, **records})
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> NoiseEstimate:
+        """Return the estimate that `as_dict` described.
+
+        Parameters
+        ----------
+        values : dict
+            As from `as_dict`, or from JSON made of it; other keys are ignored.
+
+        Returns
+        -------
+        NoiseEstimate
+
+        Raises
+        ------
+        SettingsError
+            If something is missing or does not fit.
+        """
+        try:
+            covariance = values["covariance"]
+            return cls(
+                **{name: _tuples(values[name]) for name in ("sigma", "standard_error", "notes")},
+                **{name: values[name] for name in ("method", "planes", "axes", "reason")},
+                models=tuple(NoiseModel.from_dict(each) for each in values["models"]),
+                errors=tuple(
+                    {name: math.nan if error is None else error for name, error in each.items()}
+                    for each in values["errors"]
+                ),
+                curves=tuple(_record(VarianceCurve, each) for each in values["curves"]),
+                frames=_record(SigmaSeries, values["frames"]),
+                slices=_record(SigmaSeries, values["slices"]),
+                spectra=tuple(
+                    _record(NoiseSpectrum, each, missing=math.inf) for each in values["spectra"]
+                ),
+                covariance=_record(ChannelCovariance, covariance),
+                clipped=_tuples(values["clipped"]),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise SettingsError(
+                f"This is not a noise estimate ({error})",
+                "give what estimate_noise(…).as_dict() returned",
+                code="noise-estimate",
+            ) from error
+
+    def _parameters(self, exact: bool) -> list[str]:
+        """Return the parameters in words; with standard errors if `exact`."""
+        found = []
+        for parameter in self.models[0].parameters():
+            values = [getattr(model, parameter.name) for model in self.models]
+            if parameter.optional and not any(values):
+                continue
+            if not exact:
+                low, high = f"{min(values):.3g}", f"{max(values):.3g}"
+                found.append(f"{parameter.label} {low}" + f" to {high}" * (low != high))
+            else:
+                errors = [each.get(parameter.name, math.nan) for each in self.errors]
+                found.append(f"{parameter.label} {', '.join(map(_measured, values, errors))}")
+        return found
+
+    def _suggestion(self) -> str:
+        video = "T" in self.axes and self.frames is not None and len(self.frames.index) > 1
+        return self.models[0].suggestion(video)
+
+
+def _measured(value: float, error: float) -> str:
+    return f"{value:.4g} ± {error:.2g}" if math.isfinite(error) else f"{value:.4g}"
+
+
+def _by_channel(texts: list[str]) -> list[str]:
+    if len(texts) < 2:
+        return texts
+    return [f"channel {number}: {text}" for number, text in enumerate(texts)]
+
+
+def _span(series: SigmaSeries) -> str:
+    """Return the least and the largest sigma of a series, and how many were read."""
+    texts = []
+    for values in series.sigma:
+        known = [value for value in values if math.isfinite(value)]
+        texts.append(f"{min(known):.4g} to {max(known):.4g}" if known else "not known")
+    read = f"{len(series.index)} read along {series.axis}"
+    return f"{'; '.join(_by_channel(texts))} ({read})"
+
+
+def _correlation(covariance: ChannelCovariance) -> str:
+    rows = covariance.correlation
+    largest = max((abs(rows[i][j]) for i in range(len(rows)) for j in range(i)), default=0.0)
+    return f"noise of two channels correlates by at most {largest:.2f}"
+
+
+def _plain(value: Any) -> Any:
+    """Return containers as lists and dicts, and numbers that are not finite as None."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value
+
+
+def _tuples(value: Any, missing: float = math.nan) -> Any:
+    """Return lists as tuples, and None as a number."""
+    if isinstance(value, (list, tuple)):
+        return tuple(_tuples(each, missing) for each in value)
+    return missing if value is None else value
+
+
+def _record(kind: type, values: dict[str, Any] | None, missing: float = math.nan) -> Any:
+    if values is None:
+        return None
+    return kind(**{name: _tuples(each, missing) for name, each in values.items()})

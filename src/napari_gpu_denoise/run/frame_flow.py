@@ -1,0 +1,236 @@
+"""Move the frames of one video through a device, each once and in order."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.program import Session
+from napari_gpu_denoise.run.frame_notes import FrameNote
+from napari_gpu_denoise.run.plan import Launches
+from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.run.work import Queues, Stages
+
+
+@dataclass
+class _Slot:
+    """Frames on their way to the device, or back, and the buffers of that name.
+
+    Launches are kept until they are done: they keep alive what is copied to the device.
+    """
+
+    name: str
+    start: int = 0
+    count: int = 0
+    done: Any = None
+    written: Callable[[], Any] | None = None
+    launches: Launches = field(default_factory=list)
+
+
+class FrameFlow:
+    """Runs a filter over the frames of a video, or of a part of each, on one device and thread.
+
+    Parameters
+    ----------
+    session : Session
+        Device to run on.
+    arena : Arena
+        Keeps the buffers.
+    stages : Stages
+        What to run; its plan is a `FramePlan`.
+    tile : Tile
+        What is read of each frame, and what is yielded; its time is not looked at.
+    batch : int
+        Most frames that are taken, or yielded, at once.
+    variation : ndarray, optional
+        A map that sigma is multiplied by, float32, of the shape of what is read.
+    prompt : bool, optional
+        Whether every frame is waited for before the next one is read, instead of the device having
+        work all the time.
+    profiling : bool, optional
+        Whether to keep the events of every launch in `events`.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        arena: Arena,
+        stages: Stages,
+        tile: Tile,
+        batch: int,
+        variation: np.ndarray | None = None,
+        *,
+        prompt: bool = False,
+        profiling: bool = False,
+    ):
+        self.arena = arena
+        self.plan, self._around = stages.plan, stages.stabilisation
+        self.tile, self.batch = tile, batch
+        # Of each channel the number of its noise model: that of the last frame is that of all.
+        self._models = np.zeros(1, np.int32)
+        alone = session.device.shares_cores
+        self.turn = session.exclusive()
+        self.queues = Queues.of(session, profiling)
+        self.profiling = profiling
+        self.events: list[tuple[str, Any]] = []
+        self._most_flying = 0 if alone or prompt else 2
+        self._ins = [_Slot(f"frames in {k}") for k in range(1 if alone else 2)]
+        self._outs = [_Slot(f"frames out {k}") for k in range(1 + self._most_flying)]
+        # Results are converted while the next frames are, by a thread of their own.
+        self._writer = None if alone else ThreadPoolExecutor(1, "frames out")
+        self._variation = variation
+
+    def run(
+        self,
+        read: Callable[[int, np.ndarray], list[FrameNote]],
+        write: Callable[[int, np.ndarray], None],
+        first: int = 0,
+        start: int = 0,
+        stop: int | None = None,
+    ) -> Generator[int, None, None]:
+        """Filter frames.
+
+        Parameters
+        ----------
+        read : callable
+            ``read(t, host)`` fills ``host`` (channels, count, nz, ny, nx) with frames from time t
+            on and returns a note of each; fewer than there is room for only at the end.
+        write : callable
+            ``write(t, values)`` takes frames (channels, count, nz, ny, nx) from time t on.
+        first, start, stop : int
+            Times of the first frame that is read, of the first one that is written, and of the
+            first one that is not; without `stop` all that there are.
+
+        Yields
+        ------
+        int
+            Number of frames written so far, whenever some were read or written.
+        """
+        with self.turn:
+            self.plan.begin(self.tile, self.batch, first, start, self._sent_variation())
+        flying: deque[_Slot] = deque()
+        known, at, ended, done = first, start, False, 0
+        while True:
+            count = self.batch if stop is None else min(self.batch, stop - at)
+            while not ended and count and known < at + count + self.plan.ahead:
+                wanted = min(self.batch, at + count + self.plan.ahead - known)
+                got = self._take(read, known, wanted)
+                known, ended = known + got, got < wanted
+                yield done  # a place to stop at, also before the first frame comes out
+            with self.turn:
+                count = min(count, (known if ended else known - self.plan.ahead) - at)
+                if count > 0:
+                    flying.append(self._yield_frames(at, count, ended, write))
+                    at += count
+            while len(flying) > (self._most_flying if count > 0 else 0):
+                slot = flying.popleft()
+                slot.written()
+                done = slot.start + slot.count - start
+                yield done
+            if count <= 0:
+                return
+
+    def close(self) -> None:
+        """Wait until the device is idle, so that buffers may go; nothing is run after it."""
+        if self._writer is not None:
+            self._writer.shutdown(cancel_futures=True)
+        self.queues.finish()
+
+    def _sent_variation(self):
+        import pyopencl as cl
+
+        if self._variation is None:
+            return None
+        buffer = self.arena.buffer("variation", self._variation.nbytes)
+        cl.enqueue_copy(self.queues.compute, buffer, self._variation)
+        return buffer
+
+    def _take(self, read, t: int, wanted: int) -> int:
+        """Read frames and have the device take them; return how many there were."""
+        import pyopencl as cl
+
+        slot = self._ins[0]
+        self._ins.append(self._ins.pop(0))
+        if slot.done is not None:
+            slot.done.wait()
+        tile = self.tile
+        frame = math.prod(tile.source_shape[1:])
+        most = tile.channels * self.batch * frame
+        host = self.arena.pinned(slot.name, most, self.queues.up)
+        given = host[: tile.channels * wanted * frame]
+        given = given.reshape(tile.channels, wanted, *tile.source_shape[1:])
+        # The device is not held meanwhile: what reads may use it, too.
+        notes = read(t, given)
+        count = len(notes)
+        if not count:
+            return 0
+        size = tile.channels * count * frame
+        if count < wanted and tile.channels > 1:
+            # The frames of a channel lie side by side: those that did not come leave no gap.
+            host[:size] = given[:, :count].copy().ravel()
+        buffer = self.arena.buffer(slot.name, 4 * most)
+        with self.turn:
+            upload = cl.enqueue_copy(self.queues.up, buffer, host[:size], is_blocking=False)
+            self.queues.after_upload([upload])
+            slot.launches = [("upload", upload)]
+            if self._around is not None:
+                self._models = notes[0].models
+                numbers = np.repeat(self._models, count)
+                slot.launches += self._around.forward(self.queues.compute, buffer, numbers, frame)
+                notes = [self._around.note(note) for note in notes]
+            slot.launches += self.plan.take(self.queues.compute, buffer, notes)
+            self.queues.compute.flush()
+        # What reads the buffer ends before the last of the launches, as the queue is in order.
+        slot.done = slot.launches[-1][1]
+        if self.profiling:
+            self.events += slot.launches
+        return count
+
+    def _yield_frames(self, start: int, count: int, ended: bool, write) -> _Slot:
+        import pyopencl as cl
+
+        slot = self._outs[0]
+        self._outs.append(self._outs.pop(0))
+        tile = self.tile
+        shape = (tile.channels, count, *tile.shape[1:])
+        size = math.prod(shape)
+        most = size // count * self.batch
+        host = self.arena.pinned(slot.name, most, self.queues.up)[:size].reshape(shape)
+        slot.start, slot.count = start, count
+        buffer = self.arena.buffer(slot.name, 4 * most)
+        queues = self.queues
+        launches = self.plan.enqueue_frames(queues.compute, start, count, ended, buffer)
+        if self._around is not None:
+            numbers, pixels = np.repeat(self._models, count), math.prod(tile.shape[1:])
+            launches += self._around.inverse(queues.compute, buffer, numbers, pixels)
+        queues.compute.flush()
+        after = [launches[-1][1]]
+        done = cl.enqueue_copy(queues.down, host, buffer, wait_for=after, is_blocking=False)
+        queues.down.flush()
+        slot.launches = [*launches, ("download", done)]
+        if self.profiling:
+            self.events += slot.launches
+        finish = partial(_finish, done, write, start, host)
+        if self._writer is None:
+            finish()
+            slot.written = _nothing
+        else:
+            slot.written = self._writer.submit(finish).result
+        return slot
+
+
+def _finish(done, write, start: int, host: np.ndarray) -> None:
+    done.wait()
+    write(start, host)
+
+
+def _nothing() -> None:
+    """Be what there is to wait for where nothing is."""

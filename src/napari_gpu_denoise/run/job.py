@@ -1,0 +1,251 @@
+"""One run: what is asked for, and what is known of it once it is prepared for an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.errors import NonFiniteError
+from napari_gpu_denoise.image.axes import check_axes
+from napari_gpu_denoise.image.levels import Levels, check_numbers, output_dtype
+from napari_gpu_denoise.noise.models import NoiseModel
+from napari_gpu_denoise.opencl.device import Device, choose, find
+from napari_gpu_denoise.run.block import Block, check_policy
+from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.noise import resolve_noise
+from napari_gpu_denoise.run.record import Record, Tally
+from napari_gpu_denoise.run.sigma import Sigma, clamp_sigma, varies_within
+from napari_gpu_denoise.run.tiles import Span, span_around
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is asked for: a filter, the noise, and how to run; of no image yet.
+
+    Attributes
+    ----------
+    filter : Filter
+        As the user set it.
+    sigma, noise, axes, dtype, nonfinite, device, memory_limit
+        As `denoise` takes them; `device` may also be (name, platform, index), which can be sent
+        to another process.
+    """
+
+    filter: Filter
+    sigma: Any = None
+    noise: Any = None
+    axes: str | None = None
+    dtype: Any = None
+    nonfinite: str = "raise"
+    device: Device | int | str | tuple[str, str, int] | None = None
+    memory_limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that is prepared for an image: everything is checked, and the noise is known.
+
+    It holds no pixels and no device object, so that any of its parts can be filtered anywhere.
+
+    Attributes
+    ----------
+    run : Run
+        What was asked for.
+    names : str
+        Axes of the image.
+    shape : tuple of int
+        Its shape.
+    dtypes : tuple of dtype
+        Types of the image and of the result.
+    filter : Filter
+        What is run: the settings as they apply to this image and this noise.
+    sigma : Sigma
+        The noise.
+    levels : Levels or None
+        How grey levels become what kernels see; None where each part chooses.
+    """
+
+    run: Run
+    names: str
+    shape: tuple[int, ...]
+    dtypes: tuple[np.dtype, np.dtype]
+    filter: Filter
+    sigma: Sigma
+    levels: Levels | None
+
+    @property
+    def device(self) -> Device:
+        """Where to run; looked up in each process."""
+        wanted = self.run.device
+        return choose(find(*wanted) if isinstance(wanted, tuple) else wanted)
+
+    @property
+    def stabilised(self) -> tuple[NoiseModel, ...]:
+        """Models by which the noise is made even before the filter; none where it is even."""
+        return self.sigma.models if self.sigma.stabilised else ()
+
+    @cached_property
+    def map_level(self) -> float | None:
+        """The largest sigma of all of the image where it is a map; None where it is none."""
+        array = self.sigma.array
+        return float(array.max()) if varies_within(array, self.names) else None
+
+    @property
+    def signed(self) -> bool:
+        """Whether results may be negative."""
+        return self.dtypes[1].kind != "u"
+
+    def levels_of(self, pixels: np.ndarray) -> Levels:
+        """Return how the grey levels of a part become what kernels see.
+
+        Raises
+        ------
+        NonFiniteError
+            If it holds NaN or infinity.
+        """
+        found = Levels.of(pixels, self.filter.keeps_zero) if self.levels is None else self.levels
+        # Noise models are in grey levels, and what they make of them is of everyday size.
+        return Levels(0, 1.0) if self.stabilised else found
+
+    def unfiltered(self, pixels: np.ndarray) -> np.ndarray:
+        """Return the result of pixels that are not filtered: themselves, or 0 in a map."""
+        if self.filter.yields_map:
+            return np.broadcast_to(np.zeros((), pixels.dtype), pixels.shape)
+        return pixels
+
+    def record(self, tally: Tally) -> Record:
+        """Return the record of this run, now that it is done."""
+        notes = list(self.sigma.notes)
+        smallest, names = self.filter.smallest, self.names
+        if not self.sigma.array.any():
+            notes.append("sigma is 0: the image is returned unchanged")
+        elif any(n < smallest for a, n in zip(names, self.shape, strict=True) if a in "YX"):
+            notes.append(
+                f"extended by mirroring to at least {smallest} pixels in Y and X, then cropped"
+            )
+        return Record.of(self.run.filter, self.sigma, names, self.dtypes, self.device, tally, notes)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of an image that is filtered on its own: what it yields and reads, axis by axis."""
+
+    spans: tuple[Span, ...]
+
+    @classmethod
+    def of(cls, job: Job, yields: Sequence[slice] | None = None) -> Part:
+        """Return a part that yields a region, by default all, and reads what the filter needs.
+
+        Raises
+        ------
+        ValueError
+            If it cuts an axis Y or X that is to be extended by mirroring.
+        """
+        yields = yields or [slice(0, n) for n in job.shape]
+        for axis, one, n in zip(job.names, yields, job.shape, strict=True):
+            if axis in "YX" and n < job.filter.smallest and (one.start, one.stop) != (0, n):
+                raise ValueError(f"the axis {axis} of {n} pixels is too short to be cut")
+        noisy = job.sigma.array.any()  # without noise nothing is filtered, nor looked at
+        spans = [
+            span_around(
+                range(one.start, one.stop), reach_along(job.filter, a) if noisy else (0, 0), n
+            )
+            for a, one, n in zip(job.names, yields, job.shape, strict=True)
+        ]
+        return cls(tuple(spans))
+
+    @property
+    def reads(self) -> tuple[slice, ...]:
+        """What is read, as an index into the image."""
+        return tuple(slice(span.source_start, span.source_stop) for span in self.spans)
+
+    @property
+    def yields(self) -> tuple[slice, ...]:
+        """What is yielded, as an index into the image."""
+        return tuple(slice(span.start, span.stop) for span in self.spans)
+
+    @property
+    def inner(self) -> tuple[slice, ...]:
+        """What is yielded, as an index into what is read."""
+        return tuple(slice(span.margin, span.margin + span.size) for span in self.spans)
+
+
+def reach_along(filter: Filter, axis: str) -> tuple[int, int]:
+    """Return how far a filter looks before and after a pixel along a named axis."""
+    looks = axis in "YX" or (axis in "TZ" and axis in filter.joint)
+    reach = filter.reach
+    return {"T": reach.t, "Z": reach.z, "Y": reach.y, "X": reach.x}[axis] if looks else (0, 0)
+
+
+def prepare(
+    run: Run, image: Any, *, levels: Levels | None = None, one_of_many: bool = False
+) -> Job:
+    """Check everything about a run, and measure the noise if it is not given.
+
+    Parameters
+    ----------
+    run : Run
+        What is asked for.
+    image : Block or array
+        Pixels in memory, or anything with ``shape``, ``dtype`` and NumPy indexing, of which only
+        the planes are read that the noise is measured on.
+    levels : Levels, optional
+        How grey levels become what kernels see, where the range of all of them is known.
+    one_of_many : bool, optional
+        Whether this is the first frame of many along T.
+
+    Raises
+    ------
+    AxesError, ImageError, NonFiniteError, SigmaError, SettingsError
+        If the image does not fit the run.
+    NoDeviceError
+        If the device asked for is not there.
+    """
+    block = image if isinstance(image, Block) else None
+    pixels = block.finite if block else image
+    shape = tuple(int(n) for n in pixels.shape)
+    names = check_axes(run.axes, shape)
+    check_numbers(pixels)
+    check_policy(run.nonfinite)
+    # There is time, however many frames will come.
+    along = ("T" + names, (2, *shape)) if one_of_many else (names, shape)
+    filter = run.filter.for_array(*along)
+    dtypes = np.dtype(pixels.dtype), output_dtype(run.dtype, np.dtype(pixels.dtype))
+    if block is not None:
+        check_kept(block, dtypes[1])
+        chosen = Levels.of(pixels, filter.keeps_zero)  # refuses NaN and infinity
+    applied, sigma = resolve_noise(run.sigma, run.noise, pixels, names, filter)
+    if block is not None and not one_of_many:
+        sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied))
+    if sigma.stabilised:
+        levels = Levels(0, 1.0)
+    elif levels is None and block is not None:
+        same = applied.keeps_zero == filter.keeps_zero
+        levels = chosen if same else Levels.of(pixels, applied.keeps_zero)
+    return Job(run, names, shape, dtypes, applied, sigma, levels)
+
+
+def check_kept(block: Block, dtype: np.dtype) -> None:
+    """Refuse NaN and infinity that are to be kept in a type that cannot hold them.
+
+    Raises
+    ------
+    NonFiniteError
+    """
+    if block.nonfinite_mask is not None and dtype.kind != "f":
+        raise NonFiniteError(
+            f"NaN and infinity cannot be kept in a result of type {dtype}",
+            "use dtype='float32'",
+            code="nonfinite-integer",
+        )
+
+
+def sigma_over(values: np.ndarray, region: Sequence[slice]) -> np.ndarray:
+    """Return sigma over a region of the image; axes of length 1 stay as they are."""
+    return values[
+        tuple(part if n > 1 else slice(None) for part, n in zip(region, values.shape, strict=True))
+    ]

@@ -1,0 +1,143 @@
+"""The same filters over dask arrays: each chunk is filtered when it is computed."""
+
+from __future__ import annotations
+
+import math
+
+import dask.array as da
+import numpy as np
+from dask.array.overlap import ensure_minimum_chunksize, overlap
+
+from napari_gpu_denoise.errors import ImageError
+from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.job import Job, Part, Run, prepare, reach_along
+from napari_gpu_denoise.run.part import filter_part
+from napari_gpu_denoise.run.public import documented
+
+# NaN and infinity are replaced by the nearest finite pixel of a chunk and this margin around it:
+# spots up to twice as wide are filled as in the whole plane.
+_FILL_MARGIN = 16
+
+
+@documented
+def denoise_lazy(
+    array: da.Array,
+    filter: Filter,
+    sigma=None,
+    *,
+    noise=None,
+    axes: str | None = None,
+    dtype=None,
+    nonfinite: str = "raise",
+    device: Device | int | str | None = None,
+) -> da.Array:
+    """Denoise a dask array, chunk by chunk, when the result is computed.
+
+    Parameters
+    ----------
+    array : dask array
+        Pixels of any real type, two or more axes, of known shape.
+    filter : Filter
+        An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``.
+    sigma : float, array_like or None, optional
+        Noise standard deviation in grey levels: one value; one a channel (axis C or S); one a
+        plane, an array of the shape of the axes other than Y and X; or a map of shape (ny, nx),
+        for all planes. None measures the noise at once, as `noise`. Where it is 0 the image comes
+        back unchanged.
+    noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
+        A model of the noise, as `denoise` takes it, by default ``"auto"`` where `sigma` is not
+        given. It is measured at once, from 8 planes of each channel and for time-lapses 16 more,
+        which are computed for it; all chunks share the estimate.
+    axes : str, optional
+        Names of the axes, as ``"TZYX"``; by default the last two are Y and X and the others
+        independent planes.
+    {dtype}
+    {nonfinite}
+    device : Device, int, str or None, optional
+        Where to run; looked up again in each process. By default the best device there is.
+
+    Returns
+    -------
+    dask array
+        Of the same shape; its chunks are those of `array`, but for chunks smaller than the margin
+        the filter needs, which are joined with their neighbours, and for channels that it filters
+        together, which are all in one chunk.
+
+    Raises
+    ------
+    AxesError, ImageError, SigmaError, SettingsError
+        At once, if the input does not fit.
+    NonFiniteError, NoDeviceError, DeviceMemoryError, KernelError
+        When the result is computed.
+
+    Notes
+    -----
+    A chunk is read with the margin that the filter needs, and knows where it lies in the whole, so
+    that the result is that of `denoise`: to the last bit for integers of 8 and 16 bits, to the
+    rounding of float32 for others, whose offset and scale are removed chunk by chunk. Spots of NaN
+    or infinity wider than 32 pixels may be seen differently by pixels beside them. Memory needed
+    is that of a few chunks a thread.
+    """
+    array = da.asarray(array)
+    if any(map(math.isnan, array.shape)):
+        raise ImageError(
+            "The shape of the dask array is unknown: call compute_chunk_sizes() first."
+        )
+    # What a driver gives is worth nothing in another process: the names of the device are sent.
+    sent = (device.name, device.platform, device.index) if isinstance(device, Device) else device
+    job = prepare(Run(filter, sigma, noise, axes, dtype, nonfinite, sent), array)
+    extra = _FILL_MARGIN if nonfinite == "keep" and array.dtype.kind == "f" else 0
+    margins = {}
+    for axis, letter in enumerate(job.names):
+        before, after = reach_along(job.filter, letter)
+        more = extra * (letter in "YX")
+        margins[axis] = (before + more, after + more)
+    array = array.rechunk(_chunks(array, job, margins))
+    depth = {
+        axis: both for axis, both in margins.items() if array.numblocks[axis] > 1 and any(both)
+    }
+    return overlap(array, depth, "none", allow_rechunk=False).map_blocks(
+        _denoise_block,
+        job=job,
+        margins=margins,
+        dtype=job.dtypes[1],
+        chunks=array.chunks,
+        meta=np.empty((0,) * array.ndim, job.dtypes[1]),
+        token=job.filter.name,
+    )
+
+
+def _chunks(array: da.Array, job: Job, margins: dict[int, tuple[int, int]]) -> tuple:
+    """Return chunks that hold their neighbours' margins: those of the array where they do."""
+    filter, names = job.filter, job.names
+    whole = {channel_axis(names)} if "C" in filter.joint else set()
+    if filter.over_time:
+        # Frames are compared as a whole: in brightness, and whether there is anything in them.
+        whole |= {names.index("Y"), names.index("X")}
+    chunks = []
+    for i, (a, length, own) in enumerate(zip(names, array.shape, array.chunks, strict=True)):
+        margin = max(margins[i])
+        short = i in whole or length < max(margin, filter.smallest if a in "YX" else 0)
+        chunks.append((length,) if short else ensure_minimum_chunksize(max(margin, 1), own))
+    return tuple(chunks)
+
+
+def _denoise_block(
+    block: np.ndarray, *, job: Job, margins: dict[int, tuple[int, int]], block_info: dict
+) -> np.ndarray:
+    """Denoise one chunk, given with its margin."""
+    where = [slice(*ends) for ends in block_info[None]["array-location"]]
+    part = Part.of(job, where)
+    first = [max(one.start - margins[axis][0], 0) for axis, one in enumerate(where)]
+    needed = tuple(
+        slice(one.start - start, one.stop - start)
+        for one, start in zip(part.reads, first, strict=True)
+    )
+    out = np.empty([one.stop - one.start for one in where], job.dtypes[1])
+    pixels = Block.of(block, job.names, job.run.nonfinite)
+    for _ in filter_part(job, part, pixels[needed], out):
+        pass
+    return out

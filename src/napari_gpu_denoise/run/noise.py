@@ -1,0 +1,185 @@
+"""The noise that a filter assumes: sigma or a model, given or measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, choices
+from napari_gpu_denoise.noise.sampling import PlaneReader
+from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.sigma import Sigma, estimated, place, resolve_sigma
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.noise.estimate import NoiseEstimate
+
+# float32 holds the squares of what lies between.
+_SMALLEST, _LARGEST = 1e-15, 1e15
+
+
+def resolve_noise(
+    sigma: Any,
+    noise: Any,
+    image: Any,
+    names: str,
+    filter: Filter,
+) -> tuple[Filter, Sigma]:
+    """Decide what noise a filter assumes, and measure it if need be.
+
+    Parameters
+    ----------
+    sigma : float, array_like or None
+        As `resolve_sigma` takes it. Given, it is used, whatever `noise` is.
+    noise : None, float, str, NoiseModel, tuple of NoiseModel or NoiseEstimate
+        A number is sigma. ``"auto"`` or the name of a model measures it; ``"gaussian"`` is one
+        sigma a channel, white or not. One model a channel, or one for all. None where sigma is
+        None too: as the filter measures its own kind of noise, else ``"auto"``.
+    image : array
+        What it belongs to; of lazy ones only a few planes are read.
+    names : str
+        Axes of the image, as `check_axes` returns them.
+    filter : Filter
+        As `Filter.for_array` returns it.
+
+    Returns
+    -------
+    filter : Filter
+        What is to be run.
+    sigma : Sigma
+        Where it is `stabilised`, the noise is to be made even by its models before the filter.
+
+    Raises
+    ------
+    SigmaError, SettingsError, NonFiniteError
+        If sigma or the noise does not fit the image or the filter.
+    """
+    if noise is None and (sigma is not None or filter.sigma_unused):
+        return filter, resolve_sigma(sigma, image, names, filter)
+    if noise is None:
+        own = filter.estimate_sigma(image, names)
+        if own is not None:
+            return filter, estimated(own, image, names)
+        noise = "auto"
+    if filter.sigma_unused:
+        raise SettingsError(
+            f"noise={_said(noise)} was given to a filter that does not use it (sigma is "
+            f"{filter.sigma_unused})",
+            "leave one of them out",
+            code="own-noise",
+        )
+    if isinstance(noise, (int, float, np.number)) and not isinstance(noise, bool):
+        return filter, resolve_sigma(noise if sigma is None else sigma, image, names, filter)
+    if sigma is None and isinstance(noise, str) and noise == Gaussian.name:
+        return filter, resolve_sigma(sigma, image, names, filter)
+    models, estimate = _models(noise, image, names)
+    if sigma is not None:
+        found = resolve_sigma(sigma, image, names, filter)
+        how = "given" if estimate is None else "estimated"
+        note = f"sigma was given; the noise {how} is not used: {_summary(models)}"
+        return filter, replace(found, notes=(*found.notes, note))
+    models = _for_channels(models, image, names)
+    source, notes = "given as a model", ()
+    if estimate is not None:
+        source, notes = f"estimated: {estimate.reason}", estimate.notes
+    applied, found = _applied(filter, models, image, names)
+    return applied, replace(found, source=source, notes=(*notes, *found.notes), models=models)
+
+
+def _models(
+    noise: Any, image: Any, names: str
+) -> tuple[tuple[NoiseModel, ...], NoiseEstimate | None]:
+    """Return the models that were given or are measured, and the estimate they are from."""
+    if isinstance(noise, str):
+        if noise not in choices():
+            raise SettingsError(
+                f"noise={noise!r} is not a noise model", f"choose from {', '.join(choices())}"
+            )
+        # Not before it is wanted: it is much to load.
+        from napari_gpu_denoise.noise.estimate import noise_to_filter
+
+        noise = noise_to_filter(image, names, noise)
+    # Whatever else has models is an estimate.
+    if hasattr(noise, "models"):
+        return noise.models, noise
+    models = (noise,) if isinstance(noise, NoiseModel) else noise
+    if (
+        not isinstance(models, (tuple, list))
+        or not models
+        or not all(isinstance(model, NoiseModel) for model in models)
+    ):
+        raise SettingsError(
+            f"noise={_said(noise)} is not a noise model",
+            "give one such as PoissonGaussian(0.28, 3.1), one per channel, the result of "
+            "estimate_noise, 'auto', or a standard deviation",
+        )
+    return tuple(models), None
+
+
+def _for_channels(models: tuple[NoiseModel, ...], image: Any, names: str) -> tuple[NoiseModel, ...]:
+    """Check models against the image, and fill in parameters that depend on it."""
+    axis = channel_axis(names)
+    count = 1 if axis is None else image.shape[axis]
+    if len(models) not in (1, count):
+        raise SettingsError(
+            f"{len(models)} models of noise were given for {count} channels: give one, or one for "
+            "each channel."
+        )
+    if len({type(model) for model in models}) > 1:
+        raise SettingsError(
+            f"Models of several kinds were given ({_summary(models)}): give the same kind for all "
+            "channels."
+        )
+    for model in models:
+        for parameter in model.parameters():
+            value = getattr(model, parameter.name)
+            if parameter.squared and value and not _SMALLEST <= value <= _LARGEST:
+                raise SettingsError(
+                    f"{parameter.name}={value:.4g} is beyond what single precision can square: "
+                    "scale the image to numbers of moderate size first."
+                )
+    if any(model.needs_image for model in models):
+        seen = image if isinstance(image, np.ndarray) else _sampled(image, names)
+        models = tuple(model.for_image(seen) for model in models)
+    return models[:1] if len(set(models)) == 1 else models
+
+
+def _sampled(image: Any, names: str) -> np.ndarray:
+    """Return a few planes of each channel of a lazy image."""
+    reader = PlaneReader(image, names)
+    return np.stack([plane for channel in reader.channels for plane in reader.sampled(channel)])
+
+
+def _applied(
+    filter: Filter, models: tuple[NoiseModel, ...], image: Any, names: str
+) -> tuple[Filter, Sigma]:
+    """Return what is run, and the sigma that it assumes."""
+    own = filter.for_noise(models)
+    if own is not None and own.sigma_unused:
+        return own, resolve_sigma(None, image, names, own)
+    if own is not None or models[0].additive:
+        values = tuple(float(model.sigma) for model in models)
+        notes = ()
+        if own is None and models[0].models_correlation:
+            notes = (
+                "the noise of neighbouring pixels is correlated, which this filter ignores: BM3D "
+                "takes it into account",
+            )
+        spread = place(np.array(values), image.shape, names)
+        return own or filter, Sigma(spread, values, "", notes)
+    spread = place(np.array([model.sigma_after for model in models]), image.shape, names)
+    numbers = None
+    if len(models) > 1:
+        numbers = place(np.arange(len(models)), image.shape, names)
+    return filter, Sigma(spread, (), "", numbers=numbers, stabilised=True)
+
+
+def _summary(models: tuple[NoiseModel, ...]) -> str:
+    return "; ".join(dict.fromkeys(model.summary() for model in models))
+
+
+def _said(noise: Any) -> str:
+    return repr(noise) if isinstance(noise, (str, int, float)) else type(noise).__name__

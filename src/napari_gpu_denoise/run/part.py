@@ -1,0 +1,125 @@
+"""Filter one part of an image that is in memory, whatever the image itself is kept in."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing
+from itertools import count
+
+import numpy as np
+
+from napari_gpu_denoise.errors import DeviceMemoryError
+from napari_gpu_denoise.image.axes import arrange
+from napari_gpu_denoise.image.levels import Levels, convert
+from napari_gpu_denoise.opencl.memory import borrow, device_errors
+from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.run.array_frames import ArrayFrameFlow
+from napari_gpu_denoise.run.block import Block, extend, extend_sigma, keep_noiseless
+from napari_gpu_denoise.run.frame_sigma import FrameSigma
+from napari_gpu_denoise.run.job import Job, Part, check_kept, sigma_over
+from napari_gpu_denoise.run.record import Progress, Tally
+from napari_gpu_denoise.run.tile_flow import TileFlow
+from napari_gpu_denoise.run.tiles import Span
+from napari_gpu_denoise.run.work import Work
+
+
+def filter_part(
+    job: Job, part: Part, block: Block, out: np.ndarray
+) -> Generator[Progress, None, Tally]:
+    """Filter one part of an image.
+
+    Parts know nothing of each other: the same pixels come out whichever part they lie in, and
+    wherever it is filtered. When the device runs out of memory it is done again in smaller tiles.
+
+    Parameters
+    ----------
+    job : Job
+        The run, prepared for the whole image.
+    part : Part
+        Where in the image.
+    block : Block
+        The pixels that the part reads.
+    out : ndarray
+        Takes the pixels that it yields.
+
+    Yields
+    ------
+    Progress
+        Before any work, and after each tile, or some of the frames.
+
+    Returns
+    -------
+    Tally
+
+    Raises
+    ------
+    NonFiniteError
+        If the pixels hold NaN or infinity, and cannot.
+    NoDeviceError, DeviceMemoryError, KernelError
+        If the device fails, or `memory_limit` is too little.
+    """
+    inner, sigma = block[part.inner], sigma_over(job.sigma.array, part.yields)
+    check_kept(block, out.dtype)
+    if not sigma.any():
+        Levels.of(block.finite)  # refuses NaN and infinity
+        yield Progress(0, 1)
+        saturated = convert(job.unfiltered(inner.finite), out)
+        inner.restore(out)
+        yield Progress(1, 1)
+        return Tally(saturated, inner.nonfinite)
+    work = arrange_part(job, part, block.finite, out)
+    flow_of = ArrayFrameFlow if job.filter.over_time else TileFlow
+    for shrink in count():
+        flow = None
+        try:
+            with device_errors(work.session), borrow(work.session) as arena:
+                flow = flow_of(work, arena, shrink)
+                with closing(flow):
+                    saturated = yield from flow.run()
+            break
+        except DeviceMemoryError as error:
+            if flow is None:
+                raise  # smaller tiles would not help: nothing depends on them yet
+            if flow.can_shrink:
+                continue
+            raise DeviceMemoryError(
+                f"{work.session.device} has too little free memory even for {flow.too_large()}: "
+                "close other programs, look less far around, or choose another device."
+            ) from error
+    keep_noiseless(job.unfiltered(inner.finite), out, job.names, sigma)
+    inner.restore(out)
+    return Tally(saturated, inner.nonfinite)
+
+
+def arrange_part(job: Job, part: Part, pixels: np.ndarray, out: np.ndarray) -> Work:
+    """See the pixels of a part as frames, extended where they are fewer than the filter takes."""
+    names, filter = job.names, job.filter
+    lengths = [span.length for span in part.spans]
+    # An axis too short for the filter is never cut, and is extended as a whole.
+    wide = extend(pixels, names, lengths, filter.smallest)
+    sigma = extend_sigma(sigma_over(job.sigma.array, part.reads), names, lengths, filter.smallest)
+    numbers = job.sigma.numbers
+    numbers = None if numbers is None else sigma_over(numbers, part.reads)
+    spans = {}
+    for axis, span, length in zip(names, part.spans, wide.shape, strict=True):
+        if axis in "YX":
+            spans[axis] = Span.whole(length) if span.length < filter.smallest else span
+        elif axis in "TZ" and axis in filter.joint:
+            spans[axis] = span
+    read = tuple(spans[a].source_start if a in spans else 0 for a in "TZYX")
+    written = tuple(spans[a].start if a in spans else 0 for a in "TZYX")
+    source = arrange(wide, names, filter.joint, read)
+    # Axes that are not cut: independent frames, side by side, and those the filter does not join.
+    whole = map(Span.whole, source.shape[1:])
+    return Work(
+        filter,
+        source,
+        arrange(out, names, filter.joint, written),
+        job.levels_of(pixels),
+        FrameSigma.of(sigma, wide.shape, names, filter.joint, read, job.map_level, numbers),
+        session(job.device),
+        tuple(spans.get(a, span) for a, span in zip("TZYX", whole, strict=True)),
+        job.stabilised,
+        job.signed,
+        job.run.memory_limit,
+    )

@@ -1,0 +1,174 @@
+"""What runs a filter on a device: kernels and buffers, over tiles or over frames in order."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.run.frame_notes import FrameNote
+from napari_gpu_denoise.run.tiles import Tile
+
+Launches = list[tuple[str, Any]]
+"""Names and events of what was enqueued, in order."""
+
+Sizes = dict[str, int]
+"""Names and bytes of the buffers that a plan, or a part of one, works with."""
+
+Buffers = Mapping[str, Any]
+"""The same buffers on the device, by name."""
+
+
+def allocated(arena: Arena, sizes: Sizes) -> Buffers:
+    """Return buffers of an arena, of at least these sizes."""
+    return {name: arena.buffer(name, nbytes) for name, nbytes in sizes.items()}
+
+
+def together(*sizes: Sizes) -> Sizes:
+    """Return the sizes for steps that follow each other: they share what has the same name."""
+    names = dict.fromkeys(name for one in sizes for name in one)
+    return {name: max(one.get(name, 0) for one in sizes) for name in names}
+
+
+@dataclass(frozen=True)
+class TileSigma:
+    """Noise standard deviation of a tile, on the device, in the units of its pixels.
+
+    Attributes
+    ----------
+    levels : pyopencl.Buffer
+        float32 of shape (channels, nt * nz): one value for each frame yielded.
+    variation : pyopencl.Buffer or None
+        Of a map: float32 of shape (source ny, source nx), over all that the tile reads. Sigma of a
+        pixel is the level of its frame times this, which is 0 to 1. None where sigma is the same
+        all over a frame.
+    models : ndarray of int32
+        Of shape (channels, nt * nz), on the host: index of the noise model of each frame yielded.
+    """
+
+    levels: Any
+    variation: Any = None
+    models: np.ndarray | None = None
+
+
+class TilePlan(ABC):
+    """Kernels and buffers of one filter on one device; belongs to one thread.
+
+    Attributes
+    ----------
+    arena : Arena
+        Where the buffers are allocated.
+    """
+
+    arena: Arena
+
+    def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
+        """Return the device buffers needed for a tile beside input and output, in bytes by name.
+
+        `is_map` says whether sigma varies within a frame. Default: none.
+        """
+        return {}
+
+    def hold(self, tile: Tile, is_map: bool = False) -> Buffers:
+        """Return the buffers for a tile, allocated."""
+        return allocated(self.arena, self.buffers(tile, is_map))
+
+    @abstractmethod
+    def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
+        """Enqueue the filter for one tile.
+
+        Parameters
+        ----------
+        queue : pyopencl.CommandQueue
+            In-order queue.
+        tile : Tile
+            What is read and what is yielded.
+        source, out : pyopencl.Buffer
+            float32 of shape ``(tile.channels, *tile.source_shape)`` and ``(tile.channels,
+            *tile.shape)``.
+        sigma : TileSigma
+            Noise of the frames, or of every pixel.
+        """
+
+
+class FramePlan(ABC):
+    """Kernels and buffers of a filter over time on one device; belongs to one thread.
+
+    Frames come in order (`take`) and go in order (`enqueue_frames`).
+
+    Attributes
+    ----------
+    arena : Arena
+        Where the buffers are allocated.
+    ahead : int
+        Later frames that a frame waits for.
+    """
+
+    arena: Arena
+    ahead: int
+
+    @abstractmethod
+    def buffers(self, tile: Tile, batch: int, is_map: bool = False) -> Sizes:
+        """Return the device buffers needed beside input and output, in bytes by name.
+
+        Parameters
+        ----------
+        tile, batch
+            As `begin` takes them.
+        is_map : bool, optional
+            Whether sigma varies within a frame.
+        """
+
+    def hold(self, tile: Tile, batch: int, is_map: bool = False) -> Buffers:
+        """Return the buffers for frames of a size, allocated."""
+        return allocated(self.arena, self.buffers(tile, batch, is_map))
+
+    @abstractmethod
+    def begin(self, tile: Tile, batch: int, first: int, start: int, variation: Any) -> None:
+        """Prepare for the frames of a video, or of a part of each.
+
+        Parameters
+        ----------
+        tile : Tile
+            What is read of each frame, and what is yielded; its time is not looked at.
+        batch : int
+            Most frames that are taken or yielded at once.
+        first, start : int
+            Time of the first frame that is taken, and of the first one that is yielded.
+        variation : pyopencl.Buffer or None
+            A map that sigma is multiplied by, of the shape of what is read.
+        """
+
+    @abstractmethod
+    def take(self, queue, frames, notes: list[FrameNote]) -> Launches:
+        """Enqueue what is done with the next frames; their buffer may then be overwritten.
+
+        Parameters
+        ----------
+        queue : pyopencl.CommandQueue
+            In-order queue.
+        frames : pyopencl.Buffer
+            float32 of shape (channels, count, nz, source ny, source nx).
+        notes : list of FrameNote
+            Noise and brightness of each frame.
+        """
+
+    @abstractmethod
+    def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
+        """Enqueue what yields the next frames, after those yielded before.
+
+        Parameters
+        ----------
+        queue : pyopencl.CommandQueue
+            In-order queue.
+        start, count : int
+            Time of the first frame, and how many. `ahead` more have been taken, or all there are.
+        ended : bool
+            Whether no more frames will be taken.
+        out : pyopencl.Buffer
+            float32 of shape (channels, count, nz, ny, nx).
+        """

@@ -1,0 +1,228 @@
+"""Denoise frames as they come: from a camera, a file, anything that is longer than memory."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.errors import DeviceMemoryError
+from napari_gpu_denoise.image.levels import Levels
+from napari_gpu_denoise.opencl.device import Device, choose
+from napari_gpu_denoise.opencl.memory import borrow, device_errors
+from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.frame_flow import FrameFlow
+from napari_gpu_denoise.run.frame_sizes import frame_budget, frames_at_once
+from napari_gpu_denoise.run.job import Part, Run
+from napari_gpu_denoise.run.part import filter_part
+from napari_gpu_denoise.run.public import documented
+from napari_gpu_denoise.run.record import Record, Tally
+from napari_gpu_denoise.run.stream_feed import FrameFeed
+from napari_gpu_denoise.run.stream_frames import FrameIntake
+from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.run.work import Stages
+
+
+@documented
+def stream(
+    filter: Filter,
+    frames: Iterable[np.ndarray],
+    sigma: Any = None,
+    *,
+    noise: Any = None,
+    axes: str | None = None,
+    dtype=None,
+    nonfinite: str = "raise",
+    live: bool = False,
+    device: Device | int | str | None = None,
+    memory_limit: int | None = None,
+) -> Generator[np.ndarray, None, None]:
+    """Denoise frames one after another, in memory that does not grow with their number.
+
+    Parameters
+    ----------
+    filter : Filter
+        Such as ``VBM3D(frames_after=0)`` or ``NLMeans(frames_before=4)``; filters that do not look
+        along time filter each frame by itself.
+    frames : iterable of array_like
+        Frames of one shape and type, in the order of time. Never modified. One that is given may be
+        overwritten as soon as the next one is asked for.
+    sigma : float, array_like, callable or None, optional
+        Noise standard deviation in grey levels, as `denoise` takes it for one frame; or a function
+        that returns it for the number of a frame, from 0. None measures the noise of the first
+        frame, for all.
+    noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
+        A model of the noise, as `denoise` takes it; ``"auto"``, the default without `sigma`, and
+        names measure it in the first frame.
+    axes : str, optional
+        Names of the axes of a frame, as ``"YX"``, ``"CYX"``, ``"YXS"`` or ``"ZYX"`` (every slice is
+        then a video of its own). By default the last two are Y and X, the rest independent planes.
+    dtype : data type, optional
+        Type of the results, by default that of the frames. Integers are rounded and saturated.
+    nonfinite : {"raise", "keep"}, optional
+        Refuse NaN and infinity, or leave them as they are without letting them spread.
+    live : bool, optional
+        Give every frame back as soon as it can be: for a camera. By default several are taken at
+        once and results come a few frames later, which keeps the device busy.
+    {device}
+    {memory_limit}
+
+    Yields
+    ------
+    ndarray
+        The frames, denoised, in order; each a new array. A filter that looks at later frames yields
+        the first one when it has seen them.
+
+    Raises
+    ------
+    SettingsError, AxesError, SigmaError, ImageError, NonFiniteError
+        If a frame does not fit the settings, or the ones before it.
+    NoDeviceError, DeviceMemoryError, KernelError
+        If the device does not.
+
+    See Also
+    --------
+    vbm3d, nl_means : The same for a whole array, with the same result.
+
+    Notes
+    -----
+    Results are those of `denoise` for the stack of all frames, to the last bit, for integers of 8
+    and 16 bits; for other types they may differ by rounding, as the range of grey levels is read
+    from the first frame alone. Closing the generator stops the work and frees the device.
+
+    Examples
+    --------
+    >>> for frame in stream(VBM3D(frames_after=0), camera, 12.0, live=True):  # doctest: +SKIP
+    ...     show(frame)
+    """
+    run = Run(filter, sigma, noise, axes, dtype, nonfinite, device, memory_limit)
+    with closing(iter(FrameStream(run, frames, live))) as results:
+        yield from results
+
+
+class FrameStream:
+    """A stream of frames, and after it the record of what was done; iterate over it once.
+
+    Parameters
+    ----------
+    run : Run
+        What to do; its sigma may be a function of the number of a frame.
+    frames : iterable of array_like
+        As `stream` takes them.
+    live : bool, optional
+        As `stream` takes it.
+    levels : Levels, optional
+        How grey levels become pixels, where the range of all frames is known.
+
+    Attributes
+    ----------
+    count : int
+        Frames yielded so far.
+    tally : Tally
+        What was counted in them.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        frames: Iterable[np.ndarray],
+        live: bool = False,
+        levels: Levels | None = None,
+    ):
+        self._run = replace(run, device=choose(run.device))
+        self._frames, self._live, self._levels = frames, live, levels
+        self.count, self.tally = 0, Tally()
+
+    def __iter__(self) -> Generator[np.ndarray, None, None]:
+        source = iter(self._frames)
+        first = next(source, None)
+        if first is None:
+            return
+        first = np.asarray(first)
+        self._intake = intake = FrameIntake(first, self._run, self._levels)
+        run = self._over_time if intake.job.filter.over_time else self._one_by_one
+        with closing(run(FrameFeed(intake, first, source))) as steps:
+            for out, tally in steps:
+                self.tally += tally
+                self.count += 1
+                yield out
+
+    def record(self) -> Record:
+        """Return the record of the frames that were yielded, of which there was one at least."""
+        intake = self._intake
+        record = intake.job.record(self.tally)
+        notes = record.notes
+        if intake.sigma_varies:
+            notes = ("sigma was given for each frame",)
+        return replace(record, axes="T" + record.axes, notes=notes)
+
+    def _one_by_one(self, feed: FrameFeed) -> Generator[tuple[np.ndarray, Tally], None, None]:
+        """Filter each frame by itself; yield the results, and what was counted."""
+        for number in count():
+            frame = feed.get(number)
+            if frame is None:
+                return
+            feed.forget(number + 1)
+            self._intake.check_finite(number, frame.block.finite)
+            steps = filter_part(frame.job, Part.of(frame.job), frame.block, frame.out)
+            yield frame.out, _value(steps)
+
+    def _over_time(self, feed: FrameFeed) -> Generator[tuple[np.ndarray, Tally], None, None]:
+        """Filter each frame with those before and after it."""
+        job, work = self._intake.job, feed.get(0).work
+        device, held = job.device, work.session
+        _, videos, nz, ny, nx = work.source.shape
+        tile = Tile(0, *map(Span.whole, (1, nz, ny, nx)), work.source.joined)
+        is_map = work.sigma.is_map
+        with ExitStack() as stack:
+            stack.enter_context(device_errors(held))
+            arenas = [stack.enter_context(borrow(held)) for _ in range(videos)]
+            all_stages = [
+                Stages.of(job.filter, job.stabilised, job.signed, arena) for arena in arenas
+            ]
+            plan = all_stages[0].plan
+            budget, pixels = frame_budget(
+                *(plan, job.filter, device, work.source, work.memory_limit, is_map, videos)
+            )
+            if pixels < tile.channels * nz * ny * nx:
+                raise DeviceMemoryError(
+                    f"A frame of {ny} x {nx} pixels needs more than the {budget} bytes of device "
+                    "memory that may be used: allow more, look at fewer frames, or denoise the "
+                    "whole stack."
+                )
+            batch = 1 if self._live else frames_at_once(plan, device, tile, budget // videos)
+            flows = []
+            for video, (arena, stages) in enumerate(zip(arenas, all_stages, strict=True)):
+                variation = work.sigma.variation(tile)
+                flow = FrameFlow(held, arena, stages, tile, batch, variation, prompt=self._live)
+                stack.enter_context(closing(flow))
+                steps = flow.run(feed.reader(video), feed.writer(video))
+                flows.append(stack.enter_context(closing(steps)))
+            if not (device.shares_cores or self._live):
+                # Entered last, so that it ends before the memory goes that it looks at.
+                feed.looker = stack.enter_context(ThreadPoolExecutor(1, "frames in"))
+            written, running = 0, True
+            while running:
+                # Every video goes on as far as the others.
+                counts = [next(steps, None) for steps in flows]
+                running = counts[0] is not None
+                upto = counts[0] if running else feed.known
+                for number in range(written, upto):
+                    frame = feed.get(number)
+                    feed.forget(number + 1)
+                    yield frame.finished(), frame.tally
+                written = upto
+
+
+def _value(steps: Generator) -> Tally:
+    """Return what steps return when they are done."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value

@@ -1,0 +1,139 @@
+"""An estimate in words, and as what plots show."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from _napari.noise_records import along, curve, estimate
+from napari_gpu_denoise._napari.noise import rows, series
+from napari_gpu_denoise.noise.correlation.spectrum import noise_spectrum
+from napari_gpu_denoise.noise.models import (
+    Correlated,
+    Gaussian,
+    PoissonGaussian,
+    Rician,
+    Speckle,
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "said"),
+    [
+        (18.912, 0.104, "18.91 ± 0.10"),
+        (0.28123, 0.0051, "0.2812 ± 0.0051"),
+        (1234.5, 32.0, "1234 ± 32"),
+        (3.14159, math.nan, "3.142"),
+        (7.0, 0.0, "7"),
+        (2.5e-7, 3e-9, "2.5e-07 ± 3e-09"),
+    ],
+)
+def test_errors_say_how_many_places_count(value, error, said):
+    assert rows.measured(value, error) == said
+
+
+def test_rows_with_units():
+    photons = PoissonGaussian(0.28, 3.1, 14.7)
+    errors = ({"gain": 0.004, "read_noise": 0.1},)
+    found = rows.table(estimate((photons,), errors=errors), "1 of 1 plane")
+    assert [(row.label, row.text) for row in found] == [
+        ("Gain", "0.2800 ± 0.0040 grey levels per electron"),
+        ("Read noise", "3.10 ± 0.10 grey levels"),
+        ("Offset", "14.7 grey levels"),
+        ("Mean sigma", "10.00 ± 0.10 grey levels"),
+        ("Reason", "it was wanted"),
+        ("Planes read", "1 of 1 plane"),
+        ("Method", "made by hand"),
+    ]
+    assert (found[0].value, found[0].error) == ((0.28,), (0.004,))
+    looks = rows.table(estimate((Speckle(4),), errors=({"looks": 0.2},)))[0]
+    assert (looks.label, looks.text) == ("Looks", "4.00 ± 0.20")
+    two = estimate((Gaussian(10), Gaussian(20)))
+    assert rows.table(two)[0].text == "10.00 ± 0.10, 20.00 ± 0.10 grey levels"
+    assert rows.short(two) == "Gaussian, sigma 10 / 20"
+    assert rows.short(estimate((photons,))) == (
+        "Poisson-Gaussian, gain 0.28, read noise 3.1, offset 14.7"
+    )
+
+
+def test_a_tooltip_has_the_rows_of_the_model():
+    found = rows.tooltip(estimate((PoissonGaussian(0.28, 3.1),)), "Measured in <cells>")
+    assert found.startswith("<qt>Measured in &lt;cells&gt;: Poisson-Gaussian")
+    assert "Read noise" in found and "3.1" in found
+
+
+def test_levels_used_and_left_out():
+    model = PoissonGaussian(0.2, 1.0, 60.0)
+    used, left, line = series.curve_series(estimate((model,), curves=(curve(),)))
+    assert (used.x, used.y, used.look) == ([100.0, 140.0], [9.0, 17.0], "points")
+    assert (left.x, left.y, left.look) == ([120.0], [99.0], "rings")
+    assert (line.x[0], line.x[-1]) == (100, 140)
+    assert (line.y[0], line.y[-1]) == (pytest.approx(9), pytest.approx(17))
+    assert [each.name for each in (used, left, line)] == ["used", "left out", "model"]
+    assert series.curve_series(estimate((model,))) == []
+
+
+def test_channels_have_colours():
+    several = series.curve_series(estimate((Gaussian(1), Gaussian(2)), curves=(curve(), curve())))
+    assert [each.colour for each in several] == [0, 0, 0, 1, 1, 1]
+    assert [each.name for each in several if each.name] == ["0", "1"]
+    first, second = series.along_series(along())
+    assert (first.x, first.y, first.error) == ((0, 3, 6, 9), (1, 2, 3, 4), (0.1,) * 4)
+    assert (second.name, second.colour) == ("1", 1)
+    assert series.along_series(None) == []
+
+
+def test_clipped_pixels():
+    assert rows.clipped(estimate()) == ""
+    said = rows.clipped(estimate(clipped=((0.0, 0.0125),)))
+    assert said == "0.00% of the pixels at the dark end, 1.25% at the bright end"
+
+
+def test_models_have_titles():
+    table = tuple(tuple(float(y == x == 0) for x in range(5)) for y in range(5))
+    assert rows.used((Correlated(3.0, table), Correlated(4.0, table)), ()).startswith(
+        "Correlated Gaussian noise, sigma 3 / 4"
+    )
+    assert rows.used((Rician(3.0), Rician(4.0)), ()) == "Rician noise, sigma 3 / 4"
+
+
+def test_whether_noise_is_white():
+    spectrum = noise_spectrum(np.random.default_rng(0).normal(0, 5, (64, 64)))
+    table = ((1.0, -0.001, *spectrum.autocorrelation[0][2:]), (0.123, *(0.0,) * 4))
+    table += spectrum.autocorrelation[2:]
+    found = estimate(spectra=(dataclasses.replace(spectrum, autocorrelation=table),))
+    assert rows.whiteness(found) == "white; correlation of neighbours 0.00 along x, 0.12 along y"
+    x, y = series.autocorrelation_series(found)
+    assert (x.y[1], y.y[1], x.name, y.look) == (-0.001, 0.123, "along x", "dashes")
+    assert rows.whiteness(estimate()) == ""
+
+
+@pytest.mark.parametrize(
+    ("models", "sigma", "said"),
+    [
+        ((), (9.5, 7.25), "One sigma: 9.5 / 7.25"),
+        ((Gaussian(9.0),) * 3, (9.0,) * 3, "Gaussian noise, sigma 9"),
+        (
+            (PoissonGaussian(0.5, 0.0, 3.0), PoissonGaussian(0.25, 0.0, 0.0)),
+            (5.0, 4.0),
+            "Poisson-Gaussian noise, gain 0.5 / 0.25, offset 3 / 0",
+        ),
+        (
+            (Gaussian(9.0), Rician(4.0)),
+            (9.0, 4.0),
+            "Gaussian noise, sigma 9; Rician noise, sigma 4",
+        ),
+    ],
+)
+def test_what_a_run_used_in_one_line(models, sigma, said):
+    assert rows.used(models, sigma) == said
+
+
+def test_nothing_is_said_of_noise_that_is_not_there():
+    spectrum = noise_spectrum(np.random.default_rng(0).normal(0, 5, (64, 64)))
+    found = estimate(sigma=(5.0,), spectra=(spectrum,))
+    assert rows.whiteness(found).startswith("white")
+    assert len(series.autocorrelation_series(found)) == 2
+    none = dataclasses.replace(found, sigma=(0.0,))
+    assert rows.whiteness(none) == "" and series.autocorrelation_series(none) == []

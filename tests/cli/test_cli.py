@@ -1,0 +1,584 @@
+"""The command line: the same pixels as the function, a sentence and a number for each failure."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise import cli, errors
+from napari_gpu_denoise.cli import commands
+from napari_gpu_denoise.cli.failures import EXIT_CODES, exit_code
+from napari_gpu_denoise.files import batch, one_file
+from napari_gpu_denoise.opencl import device as opencl
+from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.record import Record, Result
+
+
+def image(seed: int = 0, shape: tuple[int, ...] = (12, 14), dtype: str = "uint8") -> np.ndarray:
+    return (np.random.default_rng(seed).random(shape) * 200).astype(dtype)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder that is the current one, with one image in it."""
+    monkeypatch.chdir(tmp_path)
+    tifffile.imwrite("in.tif", image())
+    return tmp_path
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Stand in for the device; tells what was asked of it."""
+    asked = []
+
+    def stand_in(data, run, *, progress=None, cancel=None):
+        asked.append(run)
+        for done in range(3):
+            progress(done, 2)
+            if cancel.is_set():
+                raise errors.Cancelled("The run was cancelled: no result was made.")
+        kind = str(data.dtype)
+        notes = ("something to know",)
+        record = Record(
+            "0", "nl_means", {}, (2.0,), "given", "YX", kind, kind, "a device", 7, 1, notes, "2026"
+        )
+        return Result(data, record)
+
+    monkeypatch.setattr(one_file, "drive", stand_in)
+    monkeypatch.setattr(batch, "choose", lambda device: device)
+    return asked
+
+
+def run(capsys, *argv: object) -> tuple[int, str, str]:
+    code = cli.main([str(argument) for argument in argv])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+@pytest.mark.parametrize("settings", gd.FILTERS, ids=lambda settings: settings.name)
+def test_same_as_the_function(here, capsys, device, settings):
+    """Every filter, with settings that differ from the defaults."""
+    stack = image(1, (3, 40, 44), "uint16")
+    tifffile.imwrite("stack.tif", stack, imagej=True, metadata={"axes": "TYX"})
+    command = settings.name.replace("_", "-")
+    changed = {}
+    for spec in dataclasses.fields(settings):
+        if type(spec.default) is float and spec.metadata["bounds"]:
+            changed[spec.name] = min(spec.default + 0.25, spec.metadata["bounds"][1])
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in changed.items()]
+    code, out, err = run(
+        capsys, command, "stack.tif", "-o", "out.tif", "--device", device.index, *options
+    )
+    assert (code, err) == (0, "")
+    assert str(device) in out
+    expected = gd.denoise(stack, settings(**changed), axes="TYX", device=device)
+    written = gd.read("out.tif")
+    np.testing.assert_array_equal(written.data, expected.image)
+    (record,) = written.history
+    assert record["settings"] == expected.record.settings
+    assert record["sigma"] == list(expected.record.sigma)
+
+
+def test_float_result_keeps_fractions(here, capsys, device):
+    arguments = ("--sigma", "20", "--dtype", "float32", "--device", device.index)
+    code, *_ = run(capsys, "nl-means", "in.tif", "-o", "out.tif", *arguments)
+    assert code == 0
+    expected = gd.nl_means(image(), 20, dtype="float32", device=device)
+    np.testing.assert_array_equal(tifffile.imread("out.tif"), expected)
+    assert (expected % 1).any()
+
+
+def test_every_setting_is_an_option(here, capsys, calls):
+    """Whatever fields the dataclass has, each can be given and is told in the help."""
+    for settings in gd.FILTERS:
+        command = settings.name.replace("_", "-")
+        code, text, _ = run(capsys, command, "--help")
+        assert code == 0
+        for spec in dataclasses.fields(settings):
+            option = "--" + spec.name.replace("_", "-")
+            kind = type(spec.default)
+            assert option in text
+            assert f"default {spec.default}" in " ".join(text.split())
+            value = spec.default if kind is not bool else None
+            flag = option if spec.default else option.replace("--", "--no-", 1)
+            argument = [flag] if value is None else [option, str(value)]
+            code, _, err = run(capsys, command, "in.tif", "-o", "out.tif", "--overwrite", *argument)
+            assert (code, err) == (0, "")
+            assert calls[-1].filter == settings()
+
+
+def test_arguments_reach_the_run(here, capsys, calls):
+    arguments = (
+        "--sigma 1.5,2 --noise rician --axes zyx --nonfinite keep --device 3 --memory-limit 1.5M"
+    )
+    options = "--dtype float32 --patch 5 --step 1 --strength 0.5"
+    code, *_ = run(capsys, "nl-means", "in.tif", "-o", "a.tif", *f"{arguments} {options}".split())
+    assert code == 0
+    assert calls == [
+        Run(
+            gd.NLMeans(patch=5, step=1, strength=0.5),
+            sigma=[1.5, 2.0],
+            noise="rician",
+            axes="zyx",
+            dtype="float32",
+            nonfinite="keep",
+            device="3",
+            memory_limit=3 * 2**19,
+        )
+    ]
+    assert run(capsys, "nl-means", "in.tif", "-o", "b.tif", "--sigma", "AUTO")[0] == 0
+    assert (calls[1].sigma, calls[1].dtype, calls[1].axes) == (None, None, "YX")
+    assert calls[1].noise is None
+
+
+@pytest.mark.parametrize("settings", gd.FILTERS, ids=lambda settings: settings.name)
+def test_profiles(here, capsys, calls, settings):
+    """Each can be started from; what is given beside it wins, before it or after it."""
+    command = settings.name.replace("_", "-")
+    code, text, _ = run(capsys, command, "--help")
+    assert ("--profile" in text) == (len(settings.presets) > 1)
+    if len(settings.presets) == 1:
+        return
+    out = (command, "in.tif", "-o", "out.tif", "--overwrite")
+    spec = next(s for s in dataclasses.fields(settings) if type(s.default) is int)
+    for profile, changes in settings.presets.items():
+        told = [f"--{name.replace('_', '-')}={value}" for name, value in changes.items()]
+        assert f"{profile} {' '.join(told) or 'the defaults'}" in " ".join(text.split())
+        code, said, err = run(capsys, *out, "--profile", profile)
+        assert (code, err) == (0, "")
+        assert f"  profile     {profile}\n" in said
+        assert calls[-1].filter == settings.of(profile=profile)
+        # An option wins also where it sets something back to the default.
+        for name in {**changes, spec.name: None}:
+            default = getattr(settings(), name)
+            wanted = settings.of(profile=profile, **{name: default})
+            options = [f"--profile={profile}", f"--{name.replace('_', '-')}={default}"]
+            for order in (options, options[::-1]):
+                code, said, err = run(capsys, *out, "--json", *order)
+                assert (code, err) == (0, "")
+                assert calls[-1].filter == wanted
+                assert json.loads(said)["profile"] == wanted.profile_name()
+    code, _, err = run(capsys, *out, "--profile", "best")
+    assert (code, "'best'" in err) == (2, True)
+
+
+def test_what_a_profile_lacks_is_printed(here, capsys, calls):
+    arguments = ("--patch", "5", "--window", "11", "--step", "1")
+    _, out, _ = run(capsys, "nl-means", "in.tif", "-o", "out.tif", *arguments)
+    assert "  profile     fine, window=11\n" in out
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+def test_a_map_of_sigma_reaches_the_run(here, capsys, calls, dtype):
+    noise = image(3, (12, 14), dtype)
+    tifffile.imwrite("noise.tif", noise[None], metadata={"axes": "ZYX"}, imagej=True)
+    arguments = ("in.tif", "-o", "out.tif", "--sigma-map", "noise.tif")
+    assert run(capsys, "nl-means", *arguments)[0] == 0
+    np.testing.assert_array_equal(calls[0].sigma, noise)
+    # Both cannot be meant.
+    assert run(capsys, "nl-means", *arguments, "--overwrite", "--sigma", "3")[0] == 2
+
+
+def test_a_map_of_sigma_gives_what_the_function_gives(here, capsys, device):
+    noise = np.linspace(5, 40, 12 * 14, dtype=np.float32).reshape(12, 14)
+    tifffile.imwrite("noise.tif", noise)
+    arguments = ("in.tif", "-o", "out.tif", "--device", device.index, "--sigma-map")
+    code, out, err = run(capsys, "nl-means", *arguments, "noise.tif")
+    assert (code, err) == (0, "")
+    assert "given as a map" in out
+    expected = gd.nl_means(image(), noise, device=device)
+    np.testing.assert_array_equal(tifffile.imread("out.tif"), expected)
+    tifffile.imwrite("wide.tif", noise[:, :-1])
+    code, _, err = run(capsys, "nl-means", *arguments, "wide.tif", "--overwrite")
+    assert (code, "(12, 13)" in one_sentence(err)) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "name, code, text",
+    [("stack.tif", 2, "one image"), ("none.tif", 4, "none.tif"), ("in.tif.txt", 4, "not a TIFF")],
+)
+def test_maps_of_sigma_that_are_none(here, capsys, calls, name, code, text):
+    tifffile.imwrite("stack.tif", image(0, (3, 12, 14)), photometric="minisblack")
+    Path("in.tif.txt").write_text("no image")
+    got, out, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif", "--sigma-map", name)
+    assert (got, out) == (code, "")
+    assert text in one_sentence(err)
+    assert not calls and not Path("out.tif").exists()
+
+
+@pytest.mark.parametrize(
+    "text, size",
+    [
+        ("7", 7),
+        ("2k", 2048),
+        ("1.5M", 3 * 2**19),
+        ("2GiB", 2**31),
+        ("512 MB", 2**29),
+        ("1g", 2**30),
+    ],
+)
+def test_sizes(here, capsys, calls, text, size):
+    assert run(capsys, "nl-means", "in.tif", "-o", "out.tif", "--memory-limit", text)[0] == 0
+    assert calls[0].memory_limit == size
+
+
+def test_what_is_printed_at_the_end(here, capsys, calls):
+    code, out, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif")
+    assert (code, err) == (0, "")
+    assert out.startswith("out.tif\n")
+    for text in ("2 (given)", "7 values", "1 values", "a device", "something to know"):
+        assert text in out
+    assert run(capsys, "nl-means", "in.tif", "-o", "quiet.tif", "--quiet") == (0, "", "")
+    code, out, err = run(capsys, "nl-means", "in.tif", "-o", "json.tif", "--json")
+    report = json.loads(out)
+    assert report["files"][0]["output"] == "json.tif"
+    assert report["files"][0]["record"]["saturated"] == 7
+
+
+def test_sigma_that_is_not_used_is_not_printed(here, capsys, device):
+    tifffile.imwrite("grey.tif", image(1, (40, 44)))
+    speckle = ("isoline", "grey.tif", "--criterion", "multiplicative", "--looks", 3, "--overwrite")
+    for sigma in ("auto", "5"):
+        code, out, _ = run(capsys, *speckle, "-o", "out.tif", "--sigma", sigma)
+        assert code == 0
+        assert "\n  sigma       not used: multiplicative noise of 3 looks\n" in out
+    code, out, _ = run(capsys, *speckle, "-o", "out.tif", "--json")
+    record = json.loads(out)["files"][0]["record"]
+    assert record["sigma"] == []
+    assert record["sigma_source"] == "not used: multiplicative noise of 3 looks"
+    expected = gd.isoline(image(1, (40, 44)), criterion="multiplicative", looks=3)
+    np.testing.assert_array_equal(tifffile.imread("out.tif"), expected)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_what_the_isoline_filter_saw(here, capsys, device, dtype):
+    grey = image(1, (40, 44), dtype)
+    tifffile.imwrite("grey.tif", grey)
+    tifffile.imwrite("sigma.tif", np.where(np.arange(44) < 9, 0, 20).repeat(40).reshape(44, 40).T)
+    maps = gd.isoline_maps(grey, 20)
+    for show, expected in (("classes", maps.classes), ("directions", maps.directions / 11.25)):
+        command = ("isoline", "grey.tif", "--show", show, "-o", f"{show}.tif")
+        assert run(capsys, *command, "--sigma", 20)[0] == 0
+        found = tifffile.imread(f"{show}.tif")
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, expected)
+        # Where there is no noise nothing is seen: no pixel comes through.
+        assert run(capsys, *command, "--sigma-map", "sigma.tif", "--overwrite")[0] == 0
+        assert not tifffile.imread(f"{show}.tif")[:, :9].any()
+
+
+def test_several_files(here, capsys, calls):
+    tifffile.imwrite("other.tif", image(1))
+    Path("bad.tif").write_text("no image")
+    Path("notes.txt").write_text("Monday")
+    code, out, err = run(capsys, "nl-means", "*.tif", "notes.txt", "-o", "out")
+    assert code == 4
+    assert "2 denoised, 1 failed, 1 skipped." in out
+    assert "bad.tif is not a TIFF file" in err
+    assert "notes.txt is not a TIFF file and was skipped" in err
+    assert sorted(os.listdir("out")) == ["in.tif", "other.tif"]
+    assert run(capsys, "nl-means", "*.tif", "-o", "two", "--stop-on-error")[0] == 4
+    assert not Path("two").exists()
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+def one_sentence(err: str) -> str:
+    (line,) = err.splitlines()
+    assert line.startswith("gpu-denoise: ")
+    assert line.endswith(".")
+    assert "Traceback" not in err
+    return line
+
+
+@pytest.mark.parametrize(
+    "arguments, code, text",
+    [
+        (["in.tif", "-o", "out.tif", "--patch", "99"], 2, "patch=99"),
+        (["in.tif", "-o", "out.tif", "--step", "9"], 2, "step=9"),
+        (["none.tif", "-o", "out.tif"], 4, "none.tif"),
+        (["*.png", "-o", "out.tif"], 4, "No file fits"),
+        (["text.tif", "-o", "out.tif"], 4, "not a TIFF file"),
+        (["in.tif", "-o", "in.tif"], 5, "never replaced"),
+        (["in.tif", "-o", "./../" + "HERE/in.tif", "--overwrite"], 5, "never replaced"),
+        (["in.tif", "-o", "there.tif"], 5, "exists"),
+        (["in.tif", "-o", "out.png"], 5, "neither"),
+    ],
+)
+def test_failures(here, capsys, calls, arguments, code, text):
+    Path("text.tif").write_text("no image")
+    Path("there.tif").write_text("precious")
+    before = {name: Path(name).read_bytes() for name in os.listdir()}
+    arguments = [argument.replace("HERE", here.name) for argument in arguments]
+    got, out, err = run(capsys, "nl-means", *arguments)
+    assert (got, out) == (code, "")
+    assert text in one_sentence(err)
+    assert {name: Path(name).read_bytes() for name in os.listdir()} == before
+
+
+@pytest.mark.parametrize(
+    "arguments, code, text",
+    [
+        (["--axes", "TYX"], 2, "names 3 axes"),
+        (["--sigma", "-1"], 2, "sigma=-1"),
+        (["--sigma", "1,2"], 2, "2 values of sigma"),
+        (["--frames-before", "2"], 2, "needs an axis T"),
+        (["--device", "no such device"], 3, "no such device"),
+        (["--dtype", "complex64"], 6, "complex64"),
+    ],
+)
+def test_failures_of_a_run(here, capsys, device, arguments, code, text):
+    if "--device" not in arguments:
+        arguments = [*arguments, "--device", str(device.index)]
+    got, out, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif", *arguments)
+    assert (got, out) == (code, "")
+    assert text in one_sentence(err)
+    assert os.listdir() == ["in.tif"]
+
+
+def test_pixels_that_are_no_numbers(here, capsys, device):
+    data = image(0, (12, 14), "float32")
+    data[3, 4] = np.nan
+    tifffile.imwrite("nan.tif", data)
+    with pytest.warns(UserWarning, match="zero-size"):
+        tifffile.imwrite("zero.tif", np.empty((0, 5), np.uint8))
+    arguments = ("-o", "out.tif", "--sigma", "5", "--device", device.index)
+    code, _, err = run(capsys, "nl-means", "nan.tif", *arguments)
+    assert (code, "1 of 168" in one_sentence(err)) == (6, True)
+    assert "nan.tif" in err
+    assert run(capsys, "nl-means", "zero.tif", *arguments)[0] == 6
+    code, out, _ = run(capsys, "nl-means", "nan.tif", *arguments, "--nonfinite", "keep")
+    assert (code, "non-finite  1" in out) == (0, True)
+    assert np.isnan(tifffile.imread("out.tif")[3, 4])
+
+
+@pytest.mark.parametrize(
+    "error, code",
+    [
+        (errors.DeviceMemoryError("The device is too small."), 7),
+        (MemoryError(), 7),
+        (errors.KernelError("The kernel failed."), 8),
+    ],
+)
+def test_failures_of_the_device(here, capsys, calls, monkeypatch, error, code):
+    def fail(*args, **options):
+        raise error
+
+    monkeypatch.setattr(one_file, "drive", fail)
+    got, _, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif")
+    assert got == code
+    assert "in.tif: " in one_sentence(err)
+    assert os.listdir() == ["in.tif"]
+
+
+def test_a_mistake_of_ours_is_told_whole(here, capsys, calls, monkeypatch):
+    def fail(*args, **options):
+        raise ZeroDivisionError("a mistake")
+
+    monkeypatch.setattr(one_file, "drive", fail)
+    code, _, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif")
+    assert code == 1
+    assert "in.tif: ZeroDivisionError: a mistake" in err
+    assert "Traceback" in err
+    assert "please report" in err
+    monkeypatch.setattr(cli.noise, "estimate", fail)
+    assert run(capsys, "estimate", "in.tif")[0] == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nl-means"],
+        ["nl-means", "in.tif"],
+        ["nl-means", "in.tif", "-o", "a.tif", "--sigma", "much"],
+        ["nl-means", "in.tif", "-o", "a.tif", "--memory-limit", "-1"],
+        ["nl-means", "in.tif", "-o", "a.tif", "--patch", "eight"],
+        ["blur", "in.tif"],
+    ],
+)
+def test_usage(here, capsys, arguments):
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert "usage: gpu-denoise" in err
+
+
+def test_every_named_error_has_a_code(capsys):
+    """Each class of errors.py has a number of its own kind, and the help tells them all."""
+    named = [
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, errors.DenoiseError)
+    ]
+    general = {errors.DenoiseError, errors.LayerError}  # a base; only napari knows layers
+    for error in named:
+        assert (exit_code(error("x")) == 1) == (error in general), error
+    numbers = [code for code, _, _ in EXIT_CODES]
+    assert len(set(numbers)) == len(numbers)
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    for number, _, text in EXIT_CODES:
+        assert re.search(rf"^ +{number}  {re.escape(text)}$", out, re.MULTILINE)
+
+
+# --- Ctrl-C, progress, speed ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_stops_at_the_next_tile(here, capsys, calls, monkeypatch, number):
+    before = signal.getsignal(number)
+    bar = commands._Bar.__call__
+
+    def interrupt(self, state):
+        bar(self, state)
+        if state.done == 1:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(commands._Bar, "__call__", interrupt)
+    code, out, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif")
+    assert (code, out) == (130, "")
+    assert "Stopped" in one_sentence(err)
+    assert os.listdir() == ["in.tif"]
+    assert signal.getsignal(number) == before
+
+
+def test_second_interrupt_stops_at_once(here, capsys, calls, monkeypatch):
+    def interrupt(*args, **options):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("still running")
+
+    monkeypatch.setattr(one_file, "drive", interrupt)
+    code, _, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif")
+    assert code == 130
+    assert "Stopped" in one_sentence(err)
+    assert os.listdir() == ["in.tif"]
+
+
+def test_interrupted_batch_keeps_what_is_complete(here, capsys, calls, monkeypatch):
+    tifffile.imwrite("second.tif", image(1))
+
+    def interrupt(self, state):
+        if state.index == 1 and state.done == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(commands._Bar, "__call__", interrupt)
+    code, out, _ = run(capsys, "nl-means", "in.tif", "second.tif", "-o", "out")
+    assert code == 130
+    assert "out" in out
+    assert os.listdir("out") == ["in.tif"]
+
+
+def test_progress_bar_only_on_a_terminal(here, capsys, calls, monkeypatch):
+    assert run(capsys, "nl-means", "in.tif", "-o", "a.tif")[2] == ""
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda self: True, raising=False)
+    code, out, err = run(capsys, "nl-means", "in.tif", "-o", "b.tif")
+    assert code == 0
+    assert "in.tif" in err
+    assert "2/2" in err
+    assert "2/2" not in out
+    assert run(capsys, "nl-means", "in.tif", "-o", "c.tif", "--quiet")[2] == ""
+
+
+def test_version_and_help_load_nothing_heavy():
+    """What the shell waits for: no device is touched and no codec loaded to print a help."""
+    script = """
+import sys
+from napari_gpu_denoise.cli import main
+for argv in (["--version"], ["--help"], ["nl-means", "--help"]):
+    assert main(argv) == 0
+    heavy = {"pyopencl", "tifffile", "scipy", "dask", "napari", "qtpy", "tqdm"}
+    if argv == ["--version"]:
+        heavy.add("numpy")
+    assert not heavy & set(sys.modules), heavy & set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"gpu-denoise \S+\n", done.stdout)
+
+
+def test_reader_that_has_enough(here):
+    """As in ``gpu-denoise --help | head -1``."""
+    script = "import sys; from napari_gpu_denoise.cli import main; sys.exit(main())"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        process.stdout.close()
+        err = process.stderr.read()
+    assert (process.returncode, err) == (0, b"")
+
+
+# --- the other commands ---------------------------------------------------------------------------
+
+
+def test_devices(capsys, device):
+    code, out, err = run(capsys, "devices")
+    assert (code, err) == (0, "")
+    for found in gd.devices():
+        assert f"{found.index:2}  {found.name}\n" in out
+        assert found.platform in out
+        assert found.kind in out
+    assert f"* {gd.why()}" in out
+    code, out, _ = run(capsys, "devices", "--json")
+    report = json.loads(out)
+    assert [d["name"] for d in report["devices"]] == [d.name for d in gd.devices()]
+    assert report["used"] == gd.choose().index
+    assert report["why"] == gd.why()
+
+
+def test_devices_when_there_is_none(capsys, monkeypatch):
+    # A driver without a device, as where a card was taken out: it is listed all the same.
+    bare = opencl.Platform("Some driver", "OpenCL 3.0", ())
+    monkeypatch.setattr(opencl, "devices", lambda: ())
+    monkeypatch.setattr(opencl, "platforms", lambda: (bare,))
+    code, out, err = run(capsys, "devices")
+    assert code == 3
+    assert "Some driver" in out and "no device" in out
+    assert opencl.ADVICE in one_sentence(err)
+    code, out, _ = run(capsys, "devices", "--json")
+    assert code == 3
+    assert json.loads(out)["used"] is None
+    assert json.loads(out)["advice"] == opencl.ADVICE
+
+
+def test_sample(here, capsys):
+    code, out, _ = run(capsys, "sample")
+    assert code == 0
+    from napari_gpu_denoise.files import samples
+
+    for name in samples.names():
+        assert name in out
+        assert run(capsys, "sample", name, "-o", f"{name}.tif")[0] == 0
+        assert Path(f"{name}.tif").read_bytes() == samples.path(name).read_bytes()
+    code, _, err = run(capsys, "sample", name, "-o", f"{name}.tif")
+    assert (code, "exists" in one_sentence(err)) == (5, True)
+    assert run(capsys, "sample", name, "-o", f"{name}.tif", "--overwrite")[0] == 0
+    code, _, err = run(capsys, "sample", "lena")
+    assert (code, "no sample 'lena'" in one_sentence(err)) == (4, True)
+    os.mkdir("folder")
+    assert run(capsys, "sample", name, "-o", "folder")[0] == 0
+    assert os.listdir("folder") == [samples.path(name).name]
+
+
+def test_bench_is_wired(capsys, monkeypatch):
+    from napari_gpu_denoise.cli import bench
+
+    monkeypatch.setattr(bench, "run", lambda args: 42)
+    assert run(capsys, "bench")[0] == 42
+    code, out, _ = run(capsys, "bench", "--help")
+    assert code == 0
+    assert "--shape" in out

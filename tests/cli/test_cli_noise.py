@@ -1,0 +1,289 @@
+"""``gpu-denoise estimate``: the noise that the function finds, of large files from a few planes."""
+
+from __future__ import annotations
+
+import json
+import weakref
+
+import dask.array as da
+import numpy as np
+import pytest
+import tifffile
+
+import napari_gpu_denoise as gd
+from cli.test_cli import here, one_sentence, run  # noqa: F401
+from files.test_io import handmade
+from napari_gpu_denoise.files import one_file, tiff
+from napari_gpu_denoise.noise.estimate import estimate_noise
+from napari_gpu_denoise.noise.sampling import plane_indices
+
+GREY = {"photometric": "minisblack"}
+RGB = {"photometric": "rgb"}
+FILES = {
+    "plain": ((80, 16, 24), "u2", GREY | {"metadata": None}),
+    "slices": ((80, 16, 24), "u2", GREY | {"metadata": {"axes": "ZYX"}}),
+    "big-endian": ((80, 16, 24), "f4", GREY | {"byteorder": ">", "metadata": {"axes": "TYX"}}),
+    "ImageJ": ((80, 2, 3, 16, 24), "u2", {"imagej": True, "metadata": {"axes": "TZCYX"}}),
+    "ImageJ, one page": (
+        (80, 16, 24),
+        "u2",
+        {"imagej": True, "truncate": True, "metadata": {"axes": "ZYX"}},
+    ),
+    "ImageJ, signed": (
+        (80, 16, 24),
+        "u2",
+        {"imagej": True, "metadata": {"axes": "TYX", "cf": 0, "c0": -32768.0, "c1": 1.0}},
+    ),
+    "ImageJ, deflate": (
+        (80, 2, 16, 24),
+        "f4",
+        {"imagej": True, "compression": "zlib", "metadata": {"axes": "TCYX"}},
+    ),
+    "OME": ((80, 2, 16, 24), "u2", GREY | {"ome": True, "metadata": {"axes": "TCYX"}}),
+    "LZW": ((80, 16, 24), "u2", GREY | {"compression": "lzw", "metadata": {"axes": "TYX"}}),
+    "tiles": ((80, 16, 24), "u2", GREY | {"tile": (16, 16), "compression": "zstd"}),
+    "volumes": ((80, 4, 16, 24), "u1", GREY | {"volumetric": True, "tile": (1, 16, 16)}),
+    "colours": ((80, 16, 24, 3), "u1", RGB | {"metadata": {"axes": "TYXS"}}),
+    "colours, deflate": ((80, 16, 24, 3), "u1", RGB | {"compression": "zlib"}),
+    "planar colours": ((80, 3, 16, 24), "u1", RGB | {"planarconfig": "separate"}),
+    "alpha": ((80, 16, 24, 4), "u1", RGB | {"extrasamples": [2]}),
+    "planar alpha": ((80, 4, 16, 24), "u1", RGB | {"extrasamples": [2], "planarconfig": 2}),
+    "channels last": ((80, 16, 24, 2), "u2", GREY | {"metadata": {"axes": "TYXC"}}),
+}
+
+
+def scene(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
+    clean = 60 + 50 * np.sin(np.arange(np.prod(shape)) / 700).reshape(shape)
+    return np.random.default_rng(seed).normal(clean, 5).astype(dtype)
+
+
+@pytest.fixture(params=FILES)
+def path(request, here):  # noqa: F811
+    shape, dtype, options = FILES[request.param]
+    tifffile.imwrite("large.tif", scene(shape, dtype), **options)
+    return "large.tif"
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """Numbers of the blocks that are read of a file, and "all" where it is read whole."""
+    numbers = []
+    by_block, whole = tiff.Planes._read, tiff.Planes._whole
+
+    def block(self, series, number):
+        numbers.append(number)
+        return by_block(self, series, number)
+
+    def everything(self):
+        numbers.append("all")
+        return whole(self)
+
+    monkeypatch.setattr(tiff.Planes, "_read", block)
+    monkeypatch.setattr(tiff.Planes, "_whole", everything)
+    return numbers
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Take every file for a large one."""
+    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
+
+
+def report(capsys, *argv: str) -> dict:
+    code, out, err = run(capsys, "estimate", *argv, "--json")
+    assert (code, err) == (0, "")
+    (found,) = json.loads(out)
+    return found
+
+
+def lazily(path: str, axes: str) -> dict:
+    """The estimate of a dask array, read by tifffile alone; without alpha."""
+    data = tifffile.imread(path)
+    with tiff.open_stack(path) as picture:
+        data = data[picture.colours]
+        if picture.metadata["signed16"]:
+            data = (data.astype(np.int32) - 32768).astype(np.int16)
+    return estimate_noise(da.from_array(data, chunks=-1), axes).as_dict()
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+
+def test_estimate(here, capsys):  # noqa: F811
+    clean = np.add.outer(np.arange(60.0), np.arange(70.0))
+    noisy = clean + np.random.default_rng(0).normal(0, 5, (3, 60, 70))
+    tifffile.imwrite("noisy.tif", noisy.astype(np.float32), imagej=True, metadata={"axes": "TYX"})
+    code, out, err = run(capsys, "estimate", "noisy.tif")
+    assert (code, err) == (0, "")
+    expected = gd.estimate_noise(noisy.astype(np.float32), "TYX")
+    lines = (f"  {line}\n" for line in expected.summary().splitlines())
+    assert out == "".join(
+        ["noisy.tif (TYX, 3 x 60 x 70, float32)\n", "  read        3 of 3 planes\n", *lines]
+    )
+    code, out, _ = run(capsys, "estimate", "noisy.tif", "--json")
+    (report,) = json.loads(out)
+    assert report["input"] == "noisy.tif"
+    assert (report["axes"], report["planes"], report["total_planes"]) == ("TYX", 3, 3)
+    assert gd.NoiseEstimate.from_dict(report).as_dict() == expected.as_dict()
+    code, out, _ = run(capsys, "estimate", "noisy.tif", "--axes", "cyx", "--json")
+    (report,) = json.loads(out)
+    assert len(report["sigma"]) == len(report["models"]) == 3
+    assert report["sigma"][0] == pytest.approx(5, rel=0.2)
+    code, out, err = run(capsys, "estimate", "none.tif", "noisy.tif")
+    assert code == 4
+    assert "none.tif" in one_sentence(err)
+    assert "noisy.tif" in out
+    assert run(capsys, "estimate", "noisy.tif", "--axes", "YX")[0] == 2
+
+
+def test_estimate_of_a_model(here, capsys):  # noqa: F811
+    code, out, _ = run(capsys, "estimate", "in.tif", "--model", "rician", "--json")
+    assert code == 0
+    (report,) = json.loads(out)
+    assert report["model"] == report["models"][0]["model"] == "rician"
+    assert report["reason"] == "this model was requested"
+    code, _, err = run(capsys, "estimate", "in.tif", "--model", "poisson")
+    assert code == 2
+    assert "poisson-gaussian" in err
+
+
+# --- large files ----------------------------------------------------------------------------------
+
+
+def test_large_files_are_sampled(path, capsys, read, large):
+    """And say what the same file says in Python, where it is not in memory."""
+    found = report(capsys, path)
+    assert read and "all" not in read
+    shape = tifffile.imread(path).shape
+    with tiff.open_stack(path) as picture:
+        expected = lazily(path, picture.filter_axes)
+        lengths = zip(picture.axes, picture.pixels.shape, strict=True)
+        total = int(np.prod([n for letter, n in lengths if letter not in "YX"]))
+        assert len(set(read)) < np.prod(shape[: picture.data._outer])
+    assert found["total_planes"] == total
+    assert 8 <= found["planes"] <= total
+    assert {name: found[name] for name in expected} == json.loads(json.dumps(expected))
+
+
+@pytest.mark.parametrize("axes", ["TYX", "ZYX", "IYX"])
+def test_long_stacks_are_read_in_part(here, capsys, read, large, axes):  # noqa: F811
+    data = scene((150, 16, 24), "u2")
+    tifffile.imwrite("long.tif", data, metadata={"axes": axes}, **GREY)
+    found = report(capsys, "long.tif")
+    assert len(set(read)) == found["planes"] < found["total_planes"] == 150
+    assert len(read) <= 8 + 16 + 64
+    assert found["planes"] <= {"T": 48, "Z": 40, "I": 8}[axes[0]]
+    _, out, _ = run(capsys, "estimate", "long.tif")
+    assert f"\n  read        {found['planes']} of 150 planes\n  model " in out
+
+
+@pytest.mark.parametrize("kind", ["slices", "ImageJ, signed", "alpha"])
+def test_small_files_are_read_once(here, capsys, read, kind):  # noqa: F811
+    """All frames and slices of an array in memory are looked at, up to 256 of them."""
+    shape, dtype, options = FILES[kind]
+    tifffile.imwrite("small.tif", scene(shape, dtype), **options)
+    found = report(capsys, "small.tif")
+    assert read == ["all"]
+    picture = gd.read("small.tif")
+    expected = gd.estimate_noise(picture.data[picture.colours], picture.filter_axes).as_dict()
+    assert {name: found[name] for name in expected} == json.loads(json.dumps(expected))
+
+
+def test_what_is_large(here, capsys, read, monkeypatch):  # noqa: F811
+    data = scene((25, 16, 24), "u2")
+    tifffile.imwrite("in.tif", data, metadata={"axes": "TYX"}, **GREY)
+    for limit, sampled in ((data.nbytes, True), (data.nbytes + 1, False)):
+        monkeypatch.setattr(one_file, "STREAMED_BYTES", limit)
+        read.clear()
+        report(capsys, "in.tif")
+        assert ("all" not in read) == sampled
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_few_planes_are_read_once(here, capsys, read, large, channels):  # noqa: F811
+    """A sample of few is all of them, some of them several times."""
+    for frames, sampled in ((24, False), (25, True)):
+        data = scene((frames, channels, 16, 24), "u2")
+        tifffile.imwrite("in.tif", data, metadata={"axes": "TCYX"}, **GREY)
+        read.clear()
+        assert report(capsys, "in.tif", "--axes", "TCYX")["total_planes"] == frames * channels
+        assert (read != ["all"]) == sampled
+
+
+def test_planes_that_are_not_those_of_the_file(here, capsys, read, large):  # noqa: F811
+    """Each would take a reading of the whole file."""
+    data = scene((16, 24, 40), "u2")
+    tifffile.imwrite("in.tif", data, metadata=None, **GREY)
+    found = report(capsys, "in.tif", "--axes", "yxt")
+    assert read == ["all"]
+    assert found["total_planes"] == 40
+    assert found["sigma"] == list(gd.estimate_noise(data, "YXT").sigma)
+
+
+def test_pyramid(here, capsys, read, large):  # noqa: F811
+    data = scene((40, 64, 64), "u2")
+    with tifffile.TiffWriter("in.ome.tif", ome=True) as tif:
+        options = GREY | {"tile": (32, 32)}
+        tif.write(data, subifds=1, metadata={"axes": "TYX"}, **options)
+        tif.write(data[:, ::2, ::2], subfiletype=1, **options)
+    found = report(capsys, "in.ome.tif")
+    assert "all" not in read
+    assert found["sigma"] == list(estimate_noise(da.from_array(data, chunks=-1), "TYX").sigma)
+    assert "note        The image is a pyramid" in run(capsys, "estimate", "in.ome.tif")[1]
+
+
+def test_set_of_files(tmp_path, capsys, read, large, monkeypatch):
+    monkeypatch.setattr("napari_gpu_denoise.cli.noise.HELD", 1)
+    path = handmade(tmp_path)
+    found = report(capsys, str(path))
+    picture = gd.read(path)
+    expected = estimate_noise(da.from_array(picture.data, chunks=-1), picture.filter_axes)
+    assert "all" in read[-1:]  # by gd.read alone
+    assert read.count("all") == 1
+    assert found["sigma"] == list(expected.sigma)
+
+
+def test_sampled_plane_that_is_damaged(here, capsys, large):  # noqa: F811
+    data = scene((40, 16, 24), "u2")
+    tifffile.imwrite("in.tif", data, compression="zlib", metadata={"axes": "TYX"}, **GREY)
+    tifffile.imwrite("good.tif", data, compression="zlib", metadata={"axes": "TYX"}, **GREY)
+    (place, *_), *_ = plane_indices("TYX", data.shape, None)
+    with tifffile.TiffFile("in.tif") as tif:
+        start = tif.pages[place].dataoffsets[0]
+    with open("in.tif", "r+b") as file:
+        file.seek(start)
+        file.write(b"no deflate")
+    code, out, err = run(capsys, "estimate", "in.tif", "good.tif")
+    assert code == 4
+    assert "in.tif is cut short or damaged" in one_sentence(err)
+    assert out.startswith("good.tif ")
+
+
+@pytest.mark.parametrize("axes", ["YX", "TTYX", "TZX"])
+def test_axes_that_do_not_fit_a_large_file(here, capsys, read, large, axes):  # noqa: F811
+    tifffile.imwrite("in.tif", scene((40, 16, 24), "u2"), metadata={"axes": "TYX"}, **GREY)
+    code, out, err = run(capsys, "estimate", "in.tif", "--axes", axes)
+    assert (code, out) == (2, "")
+    assert "in.tif" in one_sentence(err)
+    assert read == []
+
+
+def test_pixels_of_a_file_that_failed_are_let_go(here, capsys, monkeypatch):  # noqa: F811
+    bad = np.full((3, 16, 24), np.nan, np.float32)
+    for name in ("a.tif", "b.tif", "c.tif"):
+        tifffile.imwrite(name, bad)
+    tifffile.imwrite("good.tif", scene((3, 16, 24), "f4"))
+    held, loaded = [], tiff.Picture.loaded
+
+    def watched(self):
+        assert [each() for each in held] == [None] * len(held)
+        picture = loaded(self)
+        held.append(weakref.ref(picture.data))
+        return picture
+
+    monkeypatch.setattr(tiff.Picture, "loaded", watched)
+    code, out, err = run(capsys, "estimate", "a.tif", "b.tif", "good.tif", "c.tif")
+    assert code == 6
+    assert len(err.splitlines()) == 3
+    assert out.startswith("good.tif ")
+    assert len(held) == 4

@@ -1,0 +1,355 @@
+"""Many files: each on its own, none over another, and a report that tells all."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise.errors import (
+    Cancelled,
+    DeviceMemoryError,
+    FileError,
+    ImageError,
+    NoDeviceError,
+    NonFiniteError,
+    OutputError,
+)
+from napari_gpu_denoise.files import batch, one_file, tiff
+from napari_gpu_denoise.files.batch import BatchProgress, run_batch
+from napari_gpu_denoise.files.inputs import find_files
+from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.record import Record, Result
+
+SETTINGS = gd.NLMeans(window=5)
+
+
+def image(seed: int = 0, shape: tuple[int, ...] = (12, 14), dtype: str = "uint8") -> np.ndarray:
+    return (np.random.default_rng(seed).random(shape) * 200).astype(dtype)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Three images and a text file, in a folder that is the current one."""
+    monkeypatch.chdir(tmp_path)
+    Path("raw").mkdir()
+    for seed, name in enumerate("abc"):
+        tifffile.imwrite(f"raw/{name}.tif", image(seed))
+    Path("raw/notes.txt").write_text("Monday")
+    return tmp_path
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Stand in for the device: each image comes back brighter by one; tells what was asked."""
+    asked = []
+
+    def stand_in(data, run, *, progress=None, cancel=None):
+        asked.append(run)
+        for done in range(3):
+            if progress is not None:
+                progress(done, 2)
+            if cancel is not None and cancel.is_set():
+                raise Cancelled("The run was cancelled: no result was made.")
+        if not np.isfinite(data).all():
+            raise NonFiniteError("1 of 168 pixels are NaN or infinite: pass nonfinite='keep'.")
+        kind = str(data.dtype)
+        record = Record(
+            "0", "nl_means", {}, (1.0,), "given", "YX", kind, kind, "none", 0, 0, (), "2026"
+        )
+        return Result(data + np.ones((), data.dtype), record)
+
+    monkeypatch.setattr(one_file, "drive", stand_in)
+    monkeypatch.setattr(batch, "choose", lambda device: device)
+    return asked
+
+
+def names(path: Path) -> list[str]:
+    return sorted(p.name for p in path.iterdir())
+
+
+def test_same_as_the_function(folder, device):
+    report = run_batch("raw/*", SETTINGS, 20, output="out", device=device)
+    assert [file.input.name for file in report.done] == ["a.tif", "b.tif", "c.tif"]
+    for seed, file in enumerate(report.done):
+        expected = gd.nl_means(image(seed), 20, settings=SETTINGS, device=device)
+        np.testing.assert_array_equal(tifffile.imread(file.output), expected)
+        assert file.record.settings["window"] == 5
+        assert gd.read(file.output).history == (file.record.as_dict(),)
+
+
+def test_what_is_handed_on(folder, calls):
+    tifffile.imwrite("raw/t.tif", image(0, (2, 12, 14)), imagej=True, metadata={"axes": "TYX"})
+    run_batch(["raw/a.tif", "raw/t.tif"], SETTINGS, [1.5, 2], output="out", nonfinite="keep")
+    assert [(run.filter, run.sigma) for run in calls] == [(SETTINGS, [1.5, 2])] * 2
+    assert [run.axes for run in calls] == ["YX", "TYX"]
+    assert calls[0].nonfinite == "keep"
+    run_batch("raw/t.tif", SETTINGS, output="other/", axes="ZYX", memory_limit=5, device="x")
+    assert calls[-1] == Run(SETTINGS, axes="ZYX", memory_limit=5, device="x")
+
+
+def test_text_among_images_is_skipped(folder, calls):
+    report = run_batch("raw/*", SETTINGS, output="out")
+    (skipped,) = report.skipped
+    assert skipped.input == Path("raw/notes.txt")
+    assert skipped.skipped == f"{skipped.input} is not a TIFF file and was skipped."
+    assert (len(report.done), report.failed, report.cancelled) == (3, (), False)
+    assert names(folder / "out") == ["a.tif", "b.tif", "c.tif"]
+
+
+def test_text_alone_is_an_error(folder, calls):
+    report = run_batch("raw/notes.txt", SETTINGS, output="out")
+    assert isinstance(report.failed[0].error, FileError)
+    assert not (folder / "out").exists()
+
+
+def test_failures_do_not_stop_the_others(folder, calls):
+    Path("raw/b.tif").write_text("not what its name says")
+    tifffile.imwrite("raw/d.tif", np.full((12, 14), np.nan, np.float32))
+    report = run_batch(["raw", "raw/none.tif"], SETTINGS, output="out")
+    assert [file.input.name for file in report.done] == ["a.tif", "c.tif"]
+    failed = {file.input.name: file.error for file in report.failed}
+    assert list(failed) == ["b.tif", "d.tif", "none.tif"]
+    assert isinstance(failed["b.tif"], FileError)
+    assert isinstance(failed["d.tif"], NonFiniteError)
+    assert isinstance(failed["none.tif"], FileError)
+    assert names(folder / "out") == ["a.tif", "c.tif"]
+
+
+def test_stop_on_error(folder, calls):
+    Path("raw/b.tif").write_text("not what its name says")
+    report = run_batch("raw", SETTINGS, output="out", stop_on_error=True)
+    assert [file.input.name for file in report.files] == ["a.tif", "b.tif"]
+
+
+@pytest.mark.parametrize(
+    "error", [DeviceMemoryError("too little"), MemoryError(), ZeroDivisionError()]
+)
+def test_any_error_is_told(folder, calls, monkeypatch, error):
+    def fail(*args, **options):
+        raise error
+
+    monkeypatch.setattr(one_file, "drive", fail)
+    report = run_batch("raw", SETTINGS, output="out")
+    assert [file.error for file in report.files] == [error] * 3
+    assert report.as_dict()["files"][0]["error"]["kind"] == type(error).__name__
+
+
+def test_no_device_is_told_at_once(folder, monkeypatch):
+    def none(device):
+        raise NoDeviceError("No OpenCL device was found.")
+
+    monkeypatch.setattr(batch, "choose", none)
+    with pytest.raises(NoDeviceError):
+        run_batch("raw", SETTINGS, output="out")
+    assert not (folder / "out").exists()
+
+
+def test_input_is_never_replaced(folder, calls):
+    """Whatever the folder is called, and whether the input is its own or that of another file."""
+    raw = {path.name: path.read_bytes() for path in (folder / "raw").iterdir()}
+    (folder / "link").symlink_to(folder / "raw")
+    for output in ("raw", "raw/../raw", "link", str(folder / "raw") + "/"):
+        report = run_batch("raw/*.tif", SETTINGS, output=output, overwrite=True)
+        assert len(report.failed) == 3
+        assert all("never replaced" in str(file.error) for file in report.failed)
+    (folder / "out").mkdir()
+    (folder / "out" / "a.tif").hardlink_to(folder / "raw" / "b.tif")
+    report = run_batch("raw/[ab].tif", SETTINGS, output="out", overwrite=True)
+    assert [file.input.name for file in report.failed] == ["a.tif"]
+    assert {path.name: path.read_bytes() for path in (folder / "raw").iterdir()} == raw
+    assert calls[1:] == []  # refused before the work, not after it
+
+
+def test_existing_results(folder, calls):
+    Path("out").mkdir()
+    Path("out/b.tif").write_text("precious")
+    report = run_batch("raw", SETTINGS, output="out")
+    assert isinstance(report.failed[0].error, OutputError)
+    assert Path("out/b.tif").read_text() == "precious"
+    assert len(report.done) == len(calls) == 2
+    report = run_batch("raw/b.tif", SETTINGS, output="out", overwrite=True)
+    np.testing.assert_array_equal(tifffile.imread(report.done[0].output), image(1) + 1)
+
+
+def test_same_name_twice(folder, calls):
+    Path("more").mkdir()
+    tifffile.imwrite("more/A.tif", image(5))
+    with pytest.raises(OutputError, match=r"a\.tif and .*A\.tif would get the same name"):
+        run_batch(["raw", "more"], SETTINGS, output="out")
+    assert calls == []
+    assert not (folder / "out").exists()
+
+
+def test_results_that_are_one_file(folder, calls):
+    """Two names in the output folder that lead to one file."""
+    Path("out").mkdir()
+    Path("out/b.tif").symlink_to(folder / "out" / "a.tif")
+    report = run_batch("raw", SETTINGS, output="out", overwrite=True)
+    assert [file.input.name for file in report.failed] == ["b.tif"]
+    np.testing.assert_array_equal(tifffile.imread("out/a.tif"), image(0) + 1)
+
+
+def test_one_file_or_a_folder(folder, calls):
+    (done,) = run_batch("raw/a.tif", SETTINGS, output="one.TIF").done
+    assert done.output == Path("one.TIF")
+    assert Path("one.TIF").is_file()
+    (done,) = run_batch(Path("raw/a.tif"), SETTINGS, output=Path("new/deep")).done
+    assert done.output == Path("new/deep/a.tif")
+    (done,) = run_batch("raw/a.tif", SETTINGS, output="run.1/").done
+    assert done.output == Path("run.1/a.tif")
+    with pytest.raises(OutputError, match="name a folder"):
+        run_batch("raw", SETTINGS, output="all.tif")
+    with pytest.raises(OutputError, match="neither"):
+        run_batch("raw/a.tif", SETTINGS, output="a.png")
+
+
+def test_folder_that_cannot_be_made(folder, calls):
+    Path("file").write_text("in the way")
+    report = run_batch("raw/a.tif", SETTINGS, output="file/deep")
+    assert isinstance(report.failed[0].error, OutputError)
+    assert "cannot be made" in str(report.failed[0].error)
+
+
+def test_find_files(folder):
+    def found(inputs):
+        return [path.as_posix() for path in find_files(inputs)]
+
+    assert found("raw/?.tif") == ["raw/a.tif", "raw/b.tif", "raw/c.tif"]
+    assert found("raw") == found("**/*.tif") == found("raw/?.tif")
+    assert found(["raw/c.tif", "raw/../raw/a.tif", "raw"]) == [
+        "raw/c.tif",
+        "raw/../raw/a.tif",
+        "raw/b.tif",
+    ]
+    assert found("raw/none.tif") == ["raw/none.tif"]
+    tifffile.imwrite("raw/d[1].tif", image())
+    assert found("raw/d[1].tif") == ["raw/d[1].tif"]
+    Path("void").mkdir()
+    for nothing in ([], "raw/*.png", "void"):
+        with pytest.raises(FileError):
+            find_files(nothing)
+
+
+def test_type_is_refused_before_the_work(folder, calls):
+    tifffile.imwrite("ij.tif", image(), imagej=True)
+    report = run_batch("ij.tif", SETTINGS, output="out", dtype="int64")
+    assert isinstance(report.failed[0].error, OutputError)
+    assert calls == []
+
+
+def test_pixels_that_are_no_numbers(folder, calls):
+    tifffile.imwrite("mask.ome.tif", image() > 100, photometric="miniswhite")
+    report = run_batch("mask.ome.tif", SETTINGS, output="out")
+    assert isinstance(report.failed[0].error, ImageError)
+    assert calls == []
+
+
+def test_set_of_files_is_one_image(folder, calls):
+    """Each file of an OME-TIFF set names them all; the image is denoised once."""
+    from files.test_io import handmade
+
+    Path("set").mkdir()
+    handmade(folder / "set")
+    report = run_batch("set/*.tif", SETTINGS, output="out")
+    assert [file.input.name for file in report.done] == ["0.ome.tif"]
+    assert "was read with an earlier file" in report.skipped[0].skipped
+    assert tifffile.imread("out/0.ome.tif").shape == (4, 20, 30)
+
+
+def test_vendor_file_becomes_tif(folder, calls):
+    tifffile.imwrite("slide.lsm", image())
+    (done,) = run_batch("slide.lsm", SETTINGS, output="out").done
+    assert done.output == Path("out/slide.tif")
+
+
+def test_progress(folder, calls):
+    seen: list[BatchProgress] = []
+    run_batch("raw/*", SETTINGS, output="out", progress=seen.append)
+    assert [state.index for state in seen] == [0] * 4 + [1] * 4 + [2] * 4 + [3]
+    assert {state.count for state in seen} == {4}
+    assert [(state.done, state.total) for state in seen[:4]] == [(0, 0), (0, 2), (1, 2), (2, 2)]
+    assert seen[4].path == Path("raw/b.tif")
+
+
+def test_cancel_within_a_file(folder, calls):
+    cancel = threading.Event()
+
+    def stop(state):
+        if state.index == 1 and state.done == 1:
+            cancel.set()
+
+    report = run_batch("raw", SETTINGS, output="out", progress=stop, cancel=cancel)
+    assert report.cancelled
+    assert [file.input.name for file in report.files] == ["a.tif"]
+    assert names(folder / "out") == ["a.tif"]
+
+
+def test_cancel_before_the_first(folder, calls):
+    cancel = threading.Event()
+    cancel.set()
+    report = run_batch("raw", SETTINGS, output="out", cancel=cancel)
+    assert (report.files, report.cancelled) == ((), True)
+    assert calls == []
+
+
+def test_one_image_in_memory_at_a_time(folder, calls, monkeypatch):
+    """When a file is read, nothing of the one before is held any more."""
+    import gc
+    import weakref
+
+    alive: list[weakref.ref] = []
+    read = tiff.read
+
+    def watched(path):
+        gc.collect()
+        assert [ref for ref in alive if ref() is not None] == []
+        picture = read(path)
+        alive.append(weakref.ref(picture))
+        return picture
+
+    monkeypatch.setattr(tiff, "read", watched)
+    assert len(run_batch("raw", SETTINGS, output="out").done) == 3
+    assert len(alive) == 3
+
+
+def test_report_is_plain(folder, calls):
+    import json
+
+    plain = json.loads(json.dumps(run_batch("raw/*", SETTINGS, output="out").as_dict()))
+    assert [bool(file["output"]) for file in plain["files"]] == [True, True, True, False]
+    assert plain["files"][0]["record"]["filter"] == "nl_means"
+    assert plain["cancelled"] is False
+
+
+@pytest.mark.parametrize("kind", ["assocalpha", "unassalpha"])
+@pytest.mark.parametrize("dtype", ["same", "float32"])
+@pytest.mark.parametrize("colours", [3, 1])
+def test_alpha_passes_as_it_is(tmp_path, kind, dtype, colours):
+    pixels = image(1, (20, 30, colours + 1))
+    photometric = "rgb" if colours == 3 else "minisblack"
+    source, target = tmp_path / "in.tif", tmp_path / "out.tif"
+    tifffile.imwrite(
+        source, pixels, photometric=photometric, extrasamples=[kind], planarconfig="contig"
+    )
+    report = run_batch([source], SETTINGS, 20.0, output=target, dtype=dtype)
+    assert not report.files[0].error
+    written = gd.read(target)
+    assert written.axes == "YXS"
+    assert written.metadata["extrasamples"] == gd.read(source).metadata["extrasamples"]
+    expected = gd.denoise(pixels[..., :colours], SETTINGS, 20.0, axes="YXS", dtype=dtype).image
+    np.testing.assert_array_equal(written.data[..., :colours], expected)
+    np.testing.assert_array_equal(written.data[..., colours:], pixels[..., colours:])
+
+
+def test_a_further_sample_that_is_no_alpha_is_filtered(tmp_path):
+    source, target = tmp_path / "in.tif", tmp_path / "out.tif"
+    pixels = image(1, (20, 30, 4))
+    tifffile.imwrite(source, pixels, photometric="rgb", extrasamples=["unspecified"])
+    run_batch([source], SETTINGS, 20.0, output=target)
+    expected = gd.denoise(pixels, SETTINGS, 20.0, axes="YXS").image
+    np.testing.assert_array_equal(gd.read(target).data, expected)

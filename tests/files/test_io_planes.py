@@ -1,0 +1,714 @@
+"""Images plane by plane: the same pixels and the same files as in memory, and no more is read."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+
+from files.test_io import COLOURS, HANDMADE, ONE, RECORD, TIFFDATA, handmade, noise
+from napari_gpu_denoise.errors import Cancelled, FileError, OutputError
+from napari_gpu_denoise.files import tiff
+from napari_gpu_denoise.files.tiff import imagej, writing
+from napari_gpu_denoise.files.tiff import planes as planes_module
+from napari_gpu_denoise.noise.sigma_estimate import estimate_sigma
+
+GREY = {"photometric": "minisblack"}
+PLAIN = GREY | {"metadata": None}
+IMAGEJ = {"imagej": True, "metadata": {"axes": "TZYX"}}
+SIGNED = {"axes": "TZYX", "cf": 0, "c0": -32768.0, "c1": 1.0}
+FILES = {
+    "plain": ((5, 20, 30), "u2", PLAIN),
+    "one page": ((20, 30), "u1", PLAIN),
+    "one compressed page": ((20, 30), "u2", PLAIN | {"compression": "zlib"}),
+    "big-endian": ((5, 20, 30), "f4", PLAIN | {"byteorder": ">"}),
+    "BigTIFF": ((5, 20, 30), "i8", PLAIN | {"bigtiff": True, "byteorder": ">"}),
+    "strips": ((5, 20, 30), "u2", PLAIN | {"rowsperstrip": 7}),
+    "LZW, predictor": ((5, 20, 30), "u2", PLAIN | {"compression": "lzw", "predictor": True}),
+    "big-endian LZW": ((5, 20, 30), "i4", PLAIN | {"compression": "lzw", "byteorder": ">"}),
+    "PackBits": ((5, 20, 30), "u1", PLAIN | {"compression": "packbits"}),
+    "tiles": ((5, 20, 50), "u2", PLAIN | {"tile": (16, 32)}),
+    "one tile a page": ((5, 16, 32), "u2", PLAIN | {"tile": (16, 32)}),
+    "tiles, Zstandard": ((2, 3, 20, 50), "f4", GREY | {"tile": (16, 32), "compression": "zstd"}),
+    "tiles, PackBits": ((5, 20, 50), "u1", PLAIN | {"tile": (16, 32), "compression": "packbits"}),
+    "named axes": ((2, 1, 3, 20, 30), "u2", GREY | {"metadata": {"axes": "TZCYX"}}),
+    "tifffile's single page": ((5, 20, 30), "u2", GREY | {"truncate": True}),
+    "ImageJ": ((2, 3, 20, 30), "u2", IMAGEJ),
+    "ImageJ, big-endian": ((2, 3, 20, 30), "f4", IMAGEJ | {"byteorder": ">"}),
+    "ImageJ, one page": ((2, 3, 20, 30), "u2", IMAGEJ | {"truncate": True, "byteorder": ">"}),
+    "ImageJ, deflate": ((2, 3, 20, 30), "u2", IMAGEJ | {"compression": "zlib"}),
+    "ImageJ, signed": ((2, 3, 20, 30), "u2", IMAGEJ | {"metadata": SIGNED}),
+    "ImageJ, signed, LZW": ((2, 3, 20, 30), "u2", IMAGEJ | {"metadata": SIGNED, "compression": 5}),
+    "ImageJ, colours": ((4, 20, 30, 3), "u1", {"imagej": True, "photometric": "rgb"}),
+    "OME": ((2, 3, 20, 30), "u2", GREY | {"ome": True, "metadata": {"axes": "TCYX"}}),
+    "OME, deflate": ((4, 20, 30), "u2", GREY | {"ome": True, "compression": "zlib"}),
+    "OME, planar colours": (
+        (3, 3, 20, 30),
+        "u1",
+        {
+            "ome": True,
+            "photometric": "rgb",
+            "planarconfig": "separate",
+            "metadata": {"axes": "TSYX"},
+        },
+    ),
+    "colour tiles": (
+        (2, 20, 50, 3),
+        "u1",
+        {"photometric": "rgb", "metadata": None, "tile": (16, 32), "compression": "zlib"},
+    ),
+    "planar colour tiles": (
+        (2, 3, 20, 50),
+        "u2",
+        {"photometric": "rgb", "planarconfig": "separate", "metadata": None, "tile": (16, 32)},
+    ),
+    "channels last": ((5, 20, 30, 2), "u2", GREY | {"metadata": {"axes": "TYXC"}}),
+    "Y and X apart": ((3, 20, 4, 30), "u2", GREY | {"metadata": {"axes": "CYZX"}}),
+    "Y before all": ((20, 30, 4), "u2", GREY | {"metadata": {"axes": "YXZ"}}),
+    "alpha": ((4, 20, 30, 4), "u1", {"photometric": "rgb", "extrasamples": [2]}),
+    "alpha, deflate": (
+        (4, 20, 30, 4),
+        "u1",
+        {"photometric": "rgb", "extrasamples": [2], "compression": "zlib"},
+    ),
+    "alpha, planar": (
+        (4, 4, 20, 30),
+        "u2",
+        {"photometric": "rgb", "extrasamples": [2], "planarconfig": "separate"},
+    ),
+    "volumetric tiles": (
+        (2, 3, 20, 40),
+        "u1",
+        PLAIN | {"volumetric": True, "tile": (1, 16, 16)},
+    ),
+} | {
+    f"colours {i}": (shape, "u1", options | {"metadata": None})
+    for i, (shape, options, _) in enumerate(COLOURS)
+}
+
+
+@pytest.fixture(params=FILES)
+def path(request, tmp_path):
+    shape, dtype, options = FILES[request.param]
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(*shape, dtype=dtype), **options)
+    return path
+
+
+@pytest.fixture
+def pages(monkeypatch):
+    """Offsets of what is read from a file, one a page or part of it."""
+    read = []
+    by_page, by_array = tifffile.TiffPage.asarray, tifffile.FileHandle.read_array
+
+    def page(self, **options):
+        read.append(self.dataoffsets[0])
+        return by_page(self, **options)
+
+    def array(self, dtype, count=-1, offset=0, **options):
+        if offset:
+            read.append(offset)
+        return by_array(self, dtype, count, offset, **options)
+
+    monkeypatch.setattr(tifffile.TiffPage, "asarray", page)
+    monkeypatch.setattr(tifffile.FileHandle, "read_array", array)
+    return read
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def same(a: tiff.Picture, b: tiff.Picture) -> None:
+    """Compare all but the pixels."""
+    assert (a.axes, a.kind, a.path, a.files) == (b.axes, b.kind, b.path, b.files)
+    assert (a.notes, a.history) == (b.notes, b.history)
+    blocks = [picture.metadata.pop("imagej", imagej.Blocks(b"", (), "<")) for picture in (a, b)]
+    assert blocks[0].tags() == blocks[1].tags()
+    np.testing.assert_equal(a.metadata, b.metadata)
+
+
+def test_same_as_read(path):
+    whole = tiff.read(path)
+    with tiff.open_stack(path) as picture:
+        same(picture, whole)
+        planes = picture.data
+        assert isinstance(planes, tiff.Planes)
+        for name in ("shape", "dtype", "ndim", "size", "nbytes"):
+            assert getattr(planes, name) == getattr(whole.data, name)
+        assert planes.dtype.isnative
+        assert len(planes) == len(whole.data)
+        np.testing.assert_array_equal(np.asarray(planes), whole.data)
+        np.testing.assert_array_equal(planes, tifffile_says(path, whole))
+        for index in np.ndindex(planes.shape[:-2]):
+            got = planes[index]
+            np.testing.assert_array_equal(got, whole.data[index])
+            assert got.dtype == whole.data.dtype
+            assert got.dtype.isnative
+
+
+def tifffile_says(path: Path, picture: tiff.Picture) -> np.ndarray:
+    data = tifffile.imread(path).reshape(picture.data.shape)
+    return (data.astype(int) - 32768) if picture.metadata["signed16"] else data
+
+
+INDICES = [
+    (),
+    0,
+    -1,
+    np.int16(2),
+    slice(1, 4, 2),
+    slice(None, None, -1),
+    slice(4, 1),
+    ...,
+    (..., 3),
+    (1, ..., slice(2, 9)),
+    (slice(0, 2), 1, slice(None, None, -3), 4),
+    (slice(-2, None), slice(1, 2)),
+    (2, 1, 4, 5),
+    (0, slice(None), 3),
+    (..., slice(None), slice(None)),
+    (slice(None), slice(None), 0, ...),
+]
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_indexing(tmp_path, index, compression):
+    stored = noise(5, 3, 12, 14, dtype="uint16")
+    tifffile.imwrite(tmp_path / "a.tif", stored, compression=compression, **GREY)
+    with (
+        tiff.open_stack(tmp_path / "a.tif") as picture,
+        tiff.PlaneStore((5, 3, 12, 14), "u2", tmp_path) as s,
+    ):
+        s[...] = stored
+        for planes in (picture.data, s):
+            got = planes[index]
+            np.testing.assert_array_equal(got, stored[index])
+            assert np.shape(got) == stored[index].shape
+            assert got.dtype == stored.dtype
+
+
+@pytest.mark.parametrize(
+    "index", [5, -6, (0, 0, 0, 0, 0), (..., ...), [0, 1], None, True, np.array([0, 1]), 1.5, "a"]
+)
+def test_indexing_that_is_refused(tmp_path, index):
+    tifffile.imwrite(tmp_path / "a.tif", noise(5, 3, 12, 14), **GREY)
+    with tiff.open_stack(tmp_path / "a.tif") as picture, pytest.raises(IndexError):
+        picture.data[index]
+
+
+def test_what_is_read_may_be_changed(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", noise(2, 12, 14), compression="zlib", **GREY)
+    with tiff.open_stack(tmp_path / "a.tif") as picture:
+        picture.data[0][:] = 7
+        np.testing.assert_array_equal(picture.data[0], noise(2, 12, 14)[0])
+
+
+def test_conversion_of_the_whole(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", noise(2, 12, 14), **GREY)
+    with tiff.open_stack(tmp_path / "a.tif") as picture:
+        assert np.asarray(picture.data, dtype=np.float32).dtype == np.float32
+        with pytest.raises(ValueError, match="copy"):
+            picture.data.__array__(copy=False)
+
+
+@pytest.mark.parametrize("kind", ["plain", "LZW, predictor", "tiles", "tifffile's single page"])
+def test_only_pages_that_are_needed_are_read(tmp_path, pages, kind):
+    path = tmp_path / "in.tif"
+    shape, dtype, options = FILES[kind]
+    tifffile.imwrite(path, noise(*shape, dtype=dtype), **options)
+    with tiff.open_stack(path) as picture:
+        assert pages == []
+        picture.data[3, 4, 5]
+        assert len(pages) == 1
+        picture.data[3, 2:4]  # is still there
+        assert len(pages) == 1
+        picture.data[1:3]
+        assert len(pages) == len(set(pages)) == 3
+        np.asarray(picture.data[4])
+        assert len(pages) == len(set(pages)) == 4
+
+
+@pytest.mark.parametrize("kind", ["ImageJ", "ImageJ, one page", "ImageJ, deflate", "OME"])
+def test_pages_of_hyperstacks(tmp_path, pages, kind):
+    path = tmp_path / "in.tif"
+    shape, dtype, options = FILES[kind]
+    tifffile.imwrite(path, noise(*shape, dtype=dtype), **options)
+    with tiff.open_stack(path) as picture:
+        picture.data[:, 1]
+        assert len(pages) == len(set(pages)) == 2
+
+
+@pytest.mark.parametrize("shape, options", [each[:2] for each in COLOURS[:3]])
+def test_a_page_serves_all_its_channels(tmp_path, pages, shape, options):
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(*shape), **options | {"compression": "zlib", "metadata": None})
+    with tiff.open_stack(path) as picture:
+        axis = picture.axes.index("S")
+        index = [slice(None) if a in "YXS" else 0 for a in picture.axes]
+        for channel in range(3):
+            index[axis] = channel
+            picture.data[tuple(index)]
+        assert len(pages) == 1
+
+
+def test_few_pages_are_kept(tmp_path, pages, monkeypatch):
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(40, 20, 30), compression="zlib", **PLAIN)
+    for limit, kept in ((2**25, 4), (1300, 2), (1, 1)):
+        monkeypatch.setattr(planes_module, "_CACHED_BYTES", limit)
+        with tiff.open_stack(path) as picture:
+            for t in range(40):
+                picture.data[t]
+                assert len(picture.data._kept) == min(t + 1, kept)
+            pages.clear()
+            for t in range(39, 39 - kept, -1):
+                picture.data[t]
+            assert pages == []
+            picture.data[39 - kept]  # takes the place of the one that was used longest ago
+            assert len(pages) == 1
+            picture.data[39 - kept + 1]
+            assert len(pages) == (1 if kept > 1 else 2)
+
+
+@pytest.mark.parametrize("kind", ["ImageJ", "ImageJ, deflate", "ImageJ, signed", "colours 1"])
+def test_noise_is_estimated_from_few_pages(tmp_path, pages, kind):
+    path = tmp_path / "in.tif"
+    shape, dtype, options = FILES[kind]
+    shape = (100, *shape[1:])
+    tifffile.imwrite(path, noise(*shape, dtype=dtype), **options)
+    whole = tiff.read(path)
+    expected = estimate_sigma(whole.data, whole.filter_axes)
+    pages.clear()
+    with tiff.open_stack(path) as picture:
+        assert estimate_sigma(picture.data, picture.filter_axes) == expected
+    assert 1 <= len(pages) <= 3 * 8
+
+
+@pytest.mark.parametrize("kind", ["channels last", "Y and X apart"])
+def test_frames_of_other_axes(tmp_path, pages, kind):
+    path = tmp_path / "in.tif"
+    shape, dtype, options = FILES[kind]
+    stored = noise(*shape, dtype=dtype)
+    tifffile.imwrite(path, stored, **options)
+    with tiff.open_stack(path) as picture:
+        np.testing.assert_array_equal(picture.data[1, :, 1], stored[1, :, 1])
+        np.testing.assert_array_equal(picture.data[1, ..., 1], stored[1, ..., 1])
+        assert len(pages) == 1
+
+
+BY_PLANE = {
+    "plain": True,
+    "one page": False,  # a part of it cannot be read
+    "one compressed page": False,
+    "strips": True,
+    "tiles": True,
+    "ImageJ, one page": True,
+    "ImageJ, deflate": True,
+    "OME": True,
+    "OME, planar colours": True,
+    "channels last": True,
+    "Y and X apart": True,
+    "Y before all": False,
+    "volumetric tiles": True,
+    "alpha, deflate": True,
+    "alpha, planar": True,
+}
+
+
+@pytest.mark.parametrize("kind", BY_PLANE)
+def test_whether_planes_can_be_read_apart(tmp_path, pages, kind):
+    path = tmp_path / "in.tif"
+    shape, dtype, options = FILES[kind]
+    tifffile.imwrite(path, noise(*shape, dtype=dtype), **options)
+    with tiff.open_stack(path) as picture:
+        planes, axes = picture.data, picture.axes
+        y, x = axes.index("Y"), axes.index("X")
+        assert planes.reads_by_plane(y, x) == planes.reads_by_plane(x, y) == BY_PLANE[kind]
+        if y > 0:  # then a plane of the first axis and X goes through all of the file
+            assert not planes.reads_by_plane(0, x)
+        assert pages == []
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FILES if kind.startswith("alpha")])
+def test_pixels_without_alpha(tmp_path, kind):
+    path = tmp_path / "in.tif"
+    shape, dtype, options = FILES[kind]
+    tifffile.imwrite(path, noise(*shape, dtype=dtype), **options)
+    with tiff.open_stack(path) as picture:
+        whole = picture.loaded()
+        expected = whole.data[picture.colours]
+        np.testing.assert_array_equal(whole.pixels, expected)
+        assert np.shares_memory(whole.pixels, whole.data)
+        assert expected.shape[picture.axes.index("S")] == 3
+        pixels = picture.pixels
+        for name in ("shape", "dtype", "ndim", "size"):
+            assert getattr(pixels, name) == getattr(expected, name)
+        ends = [(None, None, -1), (1, None, -1), (-10, None, -1), (None, 1, -1), (9, None), (-1, 9)]
+        edges = [(slice(None),) * k + (slice(*each),) for k in (1, 3) for each in ends]
+        edges += [(..., -1), (..., 2)]
+        for index in (*edges, *INDICES):
+            try:
+                wanted = expected[index]
+            except IndexError:
+                with pytest.raises(IndexError):
+                    pixels[index]
+            else:
+                np.testing.assert_array_equal(pixels[index], wanted)
+        with pytest.raises(IndexError):
+            pixels[tuple(3 if a == "S" else 0 for a in picture.axes)]
+
+
+@pytest.mark.parametrize("kind", ["plain", "colours 1"])
+def test_pixels_where_there_is_no_alpha(tmp_path, kind):
+    path = tmp_path / "in.tif"
+    shape, dtype, options = FILES[kind]
+    tifffile.imwrite(path, noise(*shape, dtype=dtype), **options)
+    with tiff.open_stack(path) as picture:
+        assert picture.pixels is picture.data
+        whole = picture.loaded()
+        assert whole.pixels is whole.data
+        same(whole, picture)
+
+
+def test_set_of_files(tmp_path, pages):
+    path = handmade(tmp_path)
+    whole = tiff.read(path)
+    pages.clear()
+    with tiff.open_stack(path) as picture:
+        same(picture, whole)
+        for t in (3, 0, 2):
+            np.testing.assert_array_equal(picture.data[t], whole.data[t])
+        assert len(pages) == 3
+        (other,) = {
+            page.parent.filehandle
+            for page in picture.data._series
+            if page.parent.filehandle.name == "1.ome.tif"
+        }
+        assert other.closed  # a set may be of more files than may be open
+
+
+def test_missing_planes_are_0(tmp_path):
+    path = handmade(tmp_path)
+    (tmp_path / "1.ome.tif").unlink()
+    with tiff.open_stack(path) as picture:
+        assert any("2 of 4 planes" in note for note in picture.notes)
+        np.testing.assert_array_equal(picture.data[1], noise(2, 20, 30)[1])
+        assert not picture.data[2:].any()
+        assert picture.data[3].dtype == np.uint8
+
+
+def test_pyramid(tmp_path, pages):
+    path = tmp_path / "in.ome.tif"
+    image = noise(2, 128, 128)
+    with tifffile.TiffWriter(path, ome=True) as tif:
+        options = {"photometric": "minisblack", "tile": (64, 64)}
+        tif.write(image, subifds=1, metadata={"axes": "CYX"}, **options)
+        tif.write(image[:, ::2, ::2], subfiletype=1, **options)
+    with tiff.open_stack(path) as picture:
+        np.testing.assert_array_equal(picture.data[1], image[1])
+    assert len(pages) == 1
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_image_that_is_scaled_is_read_as_a_whole(tmp_path, dtype):
+    """As tifffile does for MD Gel files."""
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(3, 20, 30), **PLAIN)
+    factor = np.dtype(dtype).type(3)
+    with tifffile.TiffFile(path) as tif:
+        series = tif.series[0]
+        series.transform = lambda pixels: pixels * factor
+        series.dtype = np.dtype(dtype)
+        planes = tiff.Planes(series, path, signed16=False)
+        np.testing.assert_array_equal(planes[1], noise(3, 20, 30)[1] * factor)
+        assert planes.dtype == planes[1].dtype == dtype
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_several_threads(tmp_path, monkeypatch, compression):
+    """One at a time moves the position in the file."""
+    path = tmp_path / "in.tif"
+    stored = noise(20, 40, 50, dtype="uint16")
+    tifffile.imwrite(path, stored, compression=compression, **PLAIN)
+    read, at_work, together, wrong = tiff.Planes._read, [], [], []
+
+    def slow(self, series, number):
+        at_work.append(number)
+        time.sleep(0.001)
+        together.append(len(at_work))
+        try:
+            return read(self, series, number)
+        finally:
+            at_work.remove(number)
+
+    def work(seed: int) -> None:
+        for t in np.random.default_rng(seed).permutation(20):
+            if not np.array_equal(picture.data[t], stored[t]):
+                wrong.append(t)
+
+    monkeypatch.setattr(tiff.Planes, "_read", slow)
+    with tiff.open_stack(path) as picture:
+        run_together(work, 4)
+    assert wrong == []
+    assert max(together) == 1
+    assert len(together) > 20
+
+
+def run_together(work, count: int) -> None:
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def test_refused_as_by_read(tmp_path):
+    (tmp_path / "text.tif").write_text("Dear microscope,")
+    tifffile.imwrite(tmp_path / "cut.tif", noise(6, 40, 48), **PLAIN)
+    raw = (tmp_path / "cut.tif").read_bytes()
+    (tmp_path / "cut.tif").write_bytes(raw[:9000])
+    for name in ("none.tif", "text.tif", "cut.tif", "."):
+        messages = []
+        for function in (tiff.read, lambda path: tiff.open_stack(path).__enter__()):
+            with pytest.raises(FileError) as caught:
+                function(tmp_path / name)
+            messages.append(str(caught.value))
+        assert messages[0] == messages[1]
+
+
+def test_plane_that_cannot_be_decoded(tmp_path):
+    """It is found when it is read, and the others can be."""
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(3, 40, 48), compression="zlib", **PLAIN)
+    with tifffile.TiffFile(path) as tif:
+        offset = tif.pages[1].dataoffsets[0]
+    raw = bytearray(path.read_bytes())
+    raw[offset : offset + 40] = bytes(40)
+    path.write_bytes(raw)
+    with tiff.open_stack(path) as picture:
+        np.testing.assert_array_equal(picture.data[0], noise(3, 40, 48)[0])
+        with pytest.raises(FileError, match=r"in\.tif is cut short or damaged \(.*\.$"):
+            picture.data[1]
+        np.testing.assert_array_equal(picture.data[2], noise(3, 40, 48)[2])
+        with pytest.raises(FileError, match="damaged"):
+            np.asarray(picture.data)
+
+
+def test_plane_too_large_for_memory(tmp_path, monkeypatch):
+    tifffile.imwrite(tmp_path / "a.tif", noise(3, 40, 48), compression="zlib", **PLAIN)
+
+    def fail(self, *args, **kwargs):
+        raise MemoryError
+
+    monkeypatch.setattr(tifffile.TiffPage, "asarray", fail)
+    with tiff.open_stack(tmp_path / "a.tif") as picture:
+        for read in (lambda planes: planes[0], np.asarray):
+            with pytest.raises(FileError, match="does not fit into the memory of this machine"):
+                read(picture.data)
+
+
+@pytest.mark.parametrize("error", [KeyError("mine"), OSError("mine"), MemoryError("mine")])
+def test_errors_of_the_block_are_its_own(tmp_path, error):
+    tifffile.imwrite(tmp_path / "a.tif", noise(3, 40, 48), **PLAIN)
+    with pytest.raises(type(error)) as caught, tiff.open_stack(tmp_path / "a.tif"):
+        raise error
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_after_the_block(tmp_path, compression):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, noise(3, 40, 48), compression=compression, **PLAIN)
+    with tiff.open_stack(path) as picture:
+        picture.data[0]
+    assert picture.data.shape == (3, 40, 48)
+    for read in (lambda planes: planes[0], np.asarray):
+        with pytest.raises(FileError, match=r"a\.tif is closed"):
+            read(picture.data)
+    # It still tells how to write another.
+    tiff.write(tmp_path / "b.tif", noise(3, 40, 48), picture)
+    assert tifffile.imread(tmp_path / "b.tif").shape == (3, 40, 48)
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_memory(monkeypatch):
+    """Let tifffile write an array in memory instead of pages one by one: what files should be."""
+    by_pages = tifffile.TiffWriter.write
+
+    def write(path: Path, data: np.ndarray, picture: tiff.Picture, **options) -> tuple[str, ...]:
+        def whole(self, pages, *, shape, dtype, **arguments):
+            pixels = imagej.swap_sign16(data) if data.dtype != dtype else data
+            return by_pages(self, pixels.reshape(shape), **arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(tifffile.TiffWriter, "write", whole)
+            return tiff.write(path, data, picture, RECORD, **options)
+
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(ONE))
+    return write
+
+
+def without_tile_lengths(path: Path, raw: bytes) -> bytes:
+    """Leave out where plain tiles' lengths stand.
+
+    From memory, tifffile lets the third page and those after it share the lengths of the second,
+    which are the same.
+    """
+    changed = bytearray(raw)
+    with tifffile.TiffFile(path) as tif:
+        tif.pages.useframes = False
+        for page in tif.pages:
+            if page.is_tiled and page.compression == 1:
+                tag = page.tags["TileByteCounts"]
+                assert len(set(tag.value)) == 1
+                size = tif.tiff.offsetsize
+                changed[tag.offset + 4 + size : tag.offset + 4 + 2 * size] = bytes(size)
+    return bytes(changed)
+
+
+def check_same_file(path: Path, in_memory, dtype: str | None = None) -> None:
+    folder = path.parent
+    with tiff.open_stack(path) as picture:
+        data = tiff.read(path).data
+        data = data if dtype is None else data.astype(dtype)
+        notes = in_memory(folder / "expected.tif", data, picture)
+        expected = (folder / "expected.tif").read_bytes()
+        expected = without_tile_lengths(folder / "expected.tif", expected)
+        with tiff.PlaneStore(data.shape, data.dtype, folder) as store:
+            store[...] = data
+            sources = [data, store] + ([picture.data] if dtype is None else [])
+            for source in sources:
+                assert (
+                    tiff.write(folder / "out.tif", source, picture, RECORD, overwrite=True) == notes
+                )
+                written = (folder / "out.tif").read_bytes()
+                assert without_tile_lengths(folder / "out.tif", written) == expected
+        np.testing.assert_array_equal(tiff.read(folder / "out.tif").data, data)
+    assert set(os.listdir(folder)) == {path.name, "expected.tif", "out.tif"}
+
+
+def test_same_file_as_from_memory(path, in_memory):
+    check_same_file(path, in_memory)
+
+
+@pytest.mark.parametrize("kind", ["ImageJ", "ImageJ, signed", "OME", "plain", "LZW, predictor"])
+def test_same_file_of_another_type(tmp_path, in_memory, kind):
+    shape, dtype, options = FILES[kind]
+    tifffile.imwrite(tmp_path / "in.tif", noise(*shape, dtype=dtype), **options)
+    check_same_file(tmp_path / "in.tif", in_memory, "float32")
+
+
+@pytest.mark.parametrize("kind", ["ImageJ", "ImageJ, deflate", "plain", "OME, deflate", "tiles"])
+def test_same_file_of_large_stacks(tmp_path, in_memory, monkeypatch, kind):
+    shape, dtype, options = FILES[kind]
+    tifffile.imwrite(tmp_path / "in.tif", noise(*shape, dtype=dtype), **options)
+    monkeypatch.setattr(writing, "CLASSIC_LIMIT", 1000)
+    check_same_file(tmp_path / "in.tif", in_memory)
+    with tifffile.TiffFile(tmp_path / "out.tif") as tif:
+        assert tif.is_bigtiff != kind.startswith("ImageJ")
+        assert len(tif.pages) == (1 if kind.startswith("ImageJ") else np.prod(shape[:-2]))
+
+
+def test_size_from_which_on_files_are_large(tmp_path, monkeypatch):
+    tifffile.imwrite(tmp_path / "in.tif", noise(5, 20, 30, dtype="uint16"), **PLAIN)
+    picture = tiff.read(tmp_path / "in.tif")
+    size = 5 * (20 * 30 * 2 + 512)
+    for limit, large in ((size, False), (size - 1, True)):
+        monkeypatch.setattr(writing, "CLASSIC_LIMIT", limit)
+        tiff.write(tmp_path / "out.tif", picture.data, picture, overwrite=True)
+        with tifffile.TiffFile(tmp_path / "out.tif") as tif:
+            assert tif.is_bigtiff == large
+
+
+def test_same_file_where_threads_encode(tmp_path, in_memory, monkeypatch):
+    """Many strips, of which some are encoded at once."""
+    monkeypatch.setattr(writing, "_ENCODED_AT_ONCE", 2**18)
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(8, 300, 512, dtype="uint16"), compression="zlib", **PLAIN)
+    check_same_file(path, in_memory)
+
+
+def test_same_file_of_a_set_and_missing_planes(tmp_path, in_memory):
+    xml = HANDMADE.format(
+        year="2016-06",
+        one=ONE,
+        data=TIFFDATA.format(t=0, name="in.tif", uuid=f"urn:uuid:{ONE}"),
+        frames=4,
+        refs="",
+        annotations="",
+    )
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(2, 20, 30), description=xml.encode(), **PLAIN)
+    check_same_file(path, in_memory)
+
+
+class Counted:
+    """An array that knows which of its planes were asked for, and how many at once."""
+
+    def __init__(self, data: np.ndarray) -> None:
+        self.data, self.asked = data, []
+        self.shape, self.dtype = data.shape, data.dtype
+
+    def __getitem__(self, index):
+        self.asked.append(index)
+        return self.data[index]
+
+
+@pytest.mark.parametrize("kind", [k for k, (shape, *_) in FILES.items() if len(shape) > 2])
+def test_pages_are_asked_for_one_by_one(tmp_path, kind):
+    shape, dtype, options = FILES[kind]
+    tifffile.imwrite(tmp_path / "in.tif", noise(*shape, dtype=dtype), **options)
+    picture = tiff.read(tmp_path / "in.tif")
+    source = Counted(picture.data)
+    tiff.write(tmp_path / "out.tif", source, picture)
+    size = np.prod(picture.metadata["stored"])
+    assert len(source.asked) == len(set(source.asked)) == source.data.size // size
+    assert all(source.data[index].size == size for index in source.asked)
+
+
+def test_pages_that_no_axis_ends(tmp_path):
+    """An image of another shape than its pages put together is written from memory."""
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(6, 20, 7), **PLAIN)
+    picture = tiff.read(path)
+    like = replace(picture, data=picture.data.reshape(7, 20, 6))
+    with tiff.PlaneStore((7, 20, 6), "u1", tmp_path) as store:
+        store[...] = like.data
+        tiff.write(tmp_path / "out.tif", store, like)
+    np.testing.assert_array_equal(tifffile.imread(tmp_path / "out.tif"), picture.data)
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_failure_of_the_source_in_the_middle(tmp_path, compression):
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(3, 40, 48), compression=compression, **PLAIN)
+    picture = tiff.read(path)
+
+    class Broken(Counted):
+        def __getitem__(self, index):
+            if index == (2,):
+                raise self.error
+            return super().__getitem__(index)
+
+    source = Broken(picture.data)
+    failures = [FileError("It is gone."), OutputError("The disk is full."), Cancelled("Stopped.")]
+    failures += [MemoryError(), KeyboardInterrupt()]
+    for source.error in failures:
+        with pytest.raises(type(source.error)) as caught:
+            tiff.write(tmp_path / "out.tif", source, picture)
+        assert caught.value is source.error
+        assert os.listdir(tmp_path) == ["in.tif"]

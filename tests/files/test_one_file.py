@@ -1,0 +1,180 @@
+"""Large TIFF stacks, denoised frame by frame: as if they had been read whole."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import tifffile
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise import errors
+from napari_gpu_denoise.files import one_file
+from napari_gpu_denoise.run import long_series
+from scenes import bytes_per_pixel, noisy, small
+
+VIDEO = small(gd.VBM3D, frames_before=2, frames_after=1)
+FILTERS = {
+    "vbm3d": VIDEO,
+    "nl_means over time": small(gd.NLMeans, frames_before=1, frames_after=1),
+    "nl_means": small(gd.NLMeans),
+    "bm3d": small(gd.BM3D),
+}
+
+
+@pytest.fixture
+def streamed(monkeypatch):
+    """Take every stack for a large one, and tell how often one was streamed."""
+    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
+    seen = []
+    original = long_series.FrameStream
+
+    def counted(*given, **named):
+        seen.append(given)
+        return original(*given, **named)
+
+    monkeypatch.setattr(long_series, "FrameStream", counted)
+    return seen
+
+
+def written(tmp_path, image, axes, **options):
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, image, metadata={"axes": axes}, **options)
+    return path
+
+
+def run(path, settings, sigma, **options):
+    target = path.with_name("out.tif")
+    report = gd.run_batch(path, settings, sigma, output=target, overwrite=True, **options)
+    if report.failed:
+        raise report.failed[0].error
+    return tifffile.imread(target), report.done[0]
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize(
+    ("axes", "shape", "options"),
+    [
+        ("TYX", (7, 33, 37), {}),
+        ("TYX", (7, 33, 37), {"imagej": True}),
+        ("TCYX", (5, 2, 33, 37), {"ome": True}),
+        ("TZYX", (5, 3, 33, 37), {"imagej": True}),
+        ("TYXS", (5, 33, 37, 3), {"photometric": "rgb"}),
+        ("ZTYX", (2, 5, 33, 37), {"compression": "zlib"}),
+    ],
+)
+def test_frame_by_frame_is_as_a_whole(streamed, tmp_path, name, axes, shape, options):
+    dtype = "uint8" if axes.endswith("S") else "uint16"
+    image = noisy(*shape, dtype=dtype)
+    path = written(tmp_path, image, axes, **options)
+    for sigma in (20.0, None):
+        out, file = run(path, FILTERS[name], sigma, axes=axes)
+        expected = gd.denoise(image, FILTERS[name], sigma, axes=axes)
+        np.testing.assert_array_equal(out, expected.image)
+        for field in ("settings", "sigma", "sigma_source", "axes", "saturated", "input_dtype"):
+            assert getattr(file.record, field) == getattr(expected.record, field), field
+        assert gd.read(path.with_name("out.tif")).history[-1]["filter"] == FILTERS[name].name
+    assert len(streamed) == 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_the_range_of_all_frames_counts(streamed, tmp_path, dtype):
+    image = (noisy(6, 33, 37) * np.linspace(1, 900, 6)[:, None, None] + 1e7).astype(dtype)
+    path = written(tmp_path, image, "TYX")
+    out, _ = run(path, VIDEO, 20.0)
+    np.testing.assert_array_equal(out, gd.denoise(image, VIDEO, 20.0, axes="TYX").image)
+    assert len(streamed) == 1
+
+
+def test_sigma_of_frames_channels_and_places(streamed, tmp_path):
+    image = noisy(5, 2, 33, 37, dtype="uint16")
+    path = written(tmp_path, image, "TCYX", ome=True)
+    planes = 5.0 + 3 * np.arange(10).reshape(5, 2)
+    planes[2, 1] = 0
+    places = np.full((33, 37), 15.0)
+    places[:10] = 5
+    for sigma in ((10, 30), planes, places):
+        out, _ = run(path, VIDEO, sigma)
+        np.testing.assert_array_equal(out, gd.denoise(image, VIDEO, sigma, axes="TCYX").image)
+    assert len(streamed) == 3
+
+
+def test_nan_is_refused_or_kept(streamed, tmp_path):
+    image = noisy(5, 33, 37)
+    image[3, 4:6, 7] = np.nan
+    path = written(tmp_path, image, "TYX")
+    with pytest.raises(errors.NonFiniteError, match="2 of 6105 pixels"):
+        run(path, VIDEO, 20.0)
+    out, file = run(path, VIDEO, 20.0, nonfinite="keep")
+    expected = gd.denoise(image, VIDEO, 20.0, axes="TYX", nonfinite="keep")
+    np.testing.assert_array_equal(out, expected.image)
+    assert file.record.nonfinite == expected.record.nonfinite == 2
+
+
+def test_a_cancelled_run_leaves_nothing(streamed, tmp_path):
+    path = written(tmp_path, noisy(9, 33, 37, dtype="uint16"), "TYX")
+    cancel, seen = threading.Event(), []
+
+    def progress(state):
+        seen.append((state.done, state.total))
+        if state.done == 3:
+            cancel.set()
+
+    report = gd.run_batch(
+        path, VIDEO, 20.0, output=tmp_path / "out.tif", progress=progress, cancel=cancel
+    )
+    assert report.cancelled
+    assert (3, 9) in seen
+    assert (9, 9) not in seen
+    assert [p.name for p in tmp_path.iterdir()] == ["in.tif"]
+    assert len(streamed) == 1
+
+
+def test_what_does_not_fit_frame_by_frame_is_read_whole(streamed, tmp_path):
+    image = noisy(4, 150, 160, dtype="uint16")
+    path = written(tmp_path, image, "TYX")
+    settings = small(gd.VBM3D, frames_before=1, frames_after=1)
+    limit = int(24000 * (bytes_per_pixel(settings) - 16) * 0.8)
+    out, _ = run(path, settings, 20.0, memory_limit=limit)
+    np.testing.assert_array_equal(out, gd.denoise(image, settings, 20.0, axes="TYX").image)
+    assert len(streamed) == 1
+
+
+@pytest.mark.parametrize(("axes", "shape"), [("ZYX", (4, 33, 37)), ("YX", (33, 37))])
+def test_without_time_a_file_is_read_whole(streamed, tmp_path, axes, shape):
+    image = noisy(*shape, dtype="uint16")
+    path = written(tmp_path, image, axes)
+    out, _ = run(path, small(gd.BM3D), 20.0, axes=axes)
+    np.testing.assert_array_equal(out, gd.denoise(image, small(gd.BM3D), 20.0, axes=axes).image)
+    assert not streamed
+
+
+def test_small_stacks_are_read_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(long_series, "FrameStream", None)
+    path = written(tmp_path, noisy(4, 33, 37, dtype="uint16"), "TYX")
+    run(path, VIDEO, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("noise", "dtype"),
+    [
+        (gd.PoissonGaussian(2.0, 5.0, 3.0), "float32"),
+        ((gd.PoissonGaussian(2.0, 5.0, 3.0), gd.PoissonGaussian(1.0, 9.0)), "uint16"),
+        (gd.Rician(15.0), "float32"),
+        (gd.Speckle(30.0, least=0.5), "float32"),
+        (gd.Gaussian(20.0), "uint16"),
+        ("poisson-gaussian", "uint16"),
+    ],
+    ids=str,
+)
+def test_models_of_noise(streamed, tmp_path, noise, dtype):
+    image = noisy(4, 2, 40, 48, dtype=dtype)
+    path = written(tmp_path, image, "TCYX", ome=True)
+    for settings in (VIDEO, FILTERS["nl_means"], gd.Isoline()):
+        out, file = run(path, settings, None, noise=noise, axes="TCYX")
+        expected = gd.denoise(image, settings, noise=noise, axes="TCYX")
+        np.testing.assert_array_equal(out, expected.image)
+        for field in ("sigma", "sigma_source", "noise", "notes"):
+            assert getattr(file.record, field) == getattr(expected.record, field), field
+    assert len(streamed) == 3

@@ -1,0 +1,142 @@
+"""The sample stacks: there, small, as described, and with the noise they are said to have."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+
+from napari_gpu_denoise import estimate_noise
+from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.files import samples, tiff
+from napari_gpu_denoise.noise.sigma_estimate import estimate_sigma
+
+FOLDER = Path(__file__).parents[2] / "sample_data"
+
+
+@pytest.fixture(scope="module")
+def made():
+    """The script that makes the samples, as a module."""
+    spec = importlib.util.spec_from_file_location("make_samples", FOLDER / "make_samples.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", samples.names())
+def test_file_is_as_described(name):
+    known = samples.info(name)
+    picture = tiff.read(samples.path(name))
+    assert picture.axes == known.axes
+    assert picture.data.ndim == len(known.scale) == len(known.units)
+    assert samples.title(name) == known.title
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert f"`{known.file}`" in text
+    assert known.licence.split("-")[0] in text
+
+
+def test_voxel_sizes_are_in_the_files():
+    with tifffile.TiffFile(samples.path("fluorescence")) as tiff:
+        assert tiff.imagej_metadata["finterval"] == 2.0
+        numerator, denominator = tiff.pages[0].tags["XResolution"].value
+        assert denominator / numerator == pytest.approx(samples.info("fluorescence").scale[2])
+    with tifffile.TiffFile(samples.path("mri")) as tiff:
+        for axis, size in zip("ZYX", samples.info("mri").scale, strict=True):
+            assert f'PhysicalSize{axis}="{size}"' in tiff.ome_metadata
+
+
+def test_folder_is_small():
+    assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 4_000_000
+
+
+def test_unknown_name_is_told_what_there_is():
+    with pytest.raises(FileError, match="did you mean 'mri'"):
+        samples.path("mr")
+    with pytest.raises(FileError, match="fluorescence, mri, ultrasound"):
+        samples.info("zebra")
+
+
+def test_missing_file_is_told(monkeypatch, tmp_path):
+    monkeypatch.setattr(samples, "_FOLDERS", (tmp_path,))
+    with pytest.raises(FileError, match=r"mri\.ome\.tif"):
+        samples.path("mri")
+
+
+def test_fluorescence_has_the_noise_of_its_camera(made):
+    clean, _ = made.fluorescence()
+    noisy = tifffile.imread(samples.path("fluorescence")).astype(np.float64)
+    electrons = (clean - made.OFFSET) / made.GAIN
+    for low, high in ((15, 17), (25, 35), (45, 60)):
+        chosen = (electrons > low) & (electrons < high)
+        expected = made.GAIN**2 * (electrons[chosen].mean() + made.READ_NOISE**2)
+        assert np.var(noisy[chosen] - clean[chosen]) == pytest.approx(expected, rel=0.03)
+    alone = estimate_sigma(noisy, "TYX")
+    assert alone.sigma[0] == pytest.approx(np.std(noisy - clean), rel=0.05)
+    assert "grows with brightness" in alone.notes[0]
+
+
+def test_the_noise_of_each_sample_is_found(made):
+    def measured(name, axes):
+        return estimate_noise(tifffile.imread(samples.path(name)), axes)
+
+    photons = measured("fluorescence", "TYX")
+    assert photons.name == "poisson-gaussian"
+    assert photons.models[0].gain == pytest.approx(made.GAIN, rel=0.08)
+    levels = made.OFFSET + np.array([30.0, 100.0])
+    variance = made.GAIN * (levels - made.OFFSET) + (made.GAIN * made.READ_NOISE) ** 2
+    np.testing.assert_allclose(photons.models[0].variance(levels), variance, rtol=0.08)
+    magnitudes = measured("mri", "ZYX")
+    assert magnitudes.name == "rician"
+    assert magnitudes.sigma[0] == pytest.approx(made.RICIAN_SIGMA, rel=0.03)
+    speckle = measured("ultrasound", "TYX")
+    assert speckle.name == "correlated"
+    assert not speckle.white
+
+
+def test_mri_has_rician_noise(made):
+    clean, _ = made.mri()
+    noisy = tifffile.imread(samples.path("mri")).astype(np.float64)
+    sigma = made.RICIAN_SIGMA
+    air = clean == 0
+    # Rayleigh: mean sqrt(pi / 2) sigma, mean square 2 sigma squared
+    assert noisy[air].mean() == pytest.approx(np.sqrt(np.pi / 2) * sigma, rel=0.01)
+    assert (noisy[air] ** 2).mean() == pytest.approx(2 * sigma**2, rel=0.01)
+    head = clean > 400
+    assert np.std(noisy[head] - clean[head]) == pytest.approx(sigma, rel=0.01)
+
+
+def test_ultrasound_has_fully_developed_speckle(made):
+    clean, _ = made.ultrasound()
+    noisy = tifffile.imread(samples.path("ultrasound")).astype(np.float64)
+    tissue = (clean[0] > 150) & (clean[0] < 200)
+    power = 10 ** (noisy[0][tissue] / 255 * 5.5)
+    mean = 10 ** (clean[0][tissue] / 255 * 5.5)
+    ratio = power / mean
+    # Exponential: standard deviation as large as the mean, which is the clean one
+    assert ratio.mean() == pytest.approx(1, abs=0.1)
+    assert ratio.std() == pytest.approx(1, abs=0.12)
+
+
+def test_sigma_said_is_worth_giving(made):
+    from napari_gpu_denoise import NLMeans, denoise
+
+    for name in samples.names():
+        known = samples.info(name)
+        clean, noisy = getattr(made, name)()
+        plane = len(clean) // 2
+
+        def error(image, truth=clean[plane]):
+            return np.mean((image.astype(float) - truth) ** 2)
+
+        out = denoise(noisy[plane], NLMeans(), known.sigma, dtype="float32").image
+        assert error(out) < 0.75 * error(noisy[plane]), name
+
+
+def test_things_move():
+    for name in ("fluorescence", "ultrasound"):
+        stack = tifffile.imread(samples.path(name)).astype(np.float64)
+        noise = (stack[1] - stack[0]).std()
+        assert (stack[len(stack) // 2] - stack[0]).std() > 1.02 * noise

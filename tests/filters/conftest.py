@@ -1,0 +1,27 @@
+"""Sessions of devices that build kernels quickly, and as users have them."""
+
+from __future__ import annotations
+
+import pytest
+
+from filters.one_pass import Plain
+from napari_gpu_denoise.opencl import program
+
+_PLAIN_SESSIONS: dict = {}
+
+
+@pytest.fixture
+def optimised(device):
+    """Return the session of a device as users have it."""
+    return program.session(device)
+
+
+@pytest.fixture
+def quickly_built(request, monkeypatch):
+    """Let the compiler optimise no kernel, but in tests that ask for `optimised`.
+
+    For small images and many settings: most time would go into builds, of seconds each.
+    """
+    if "optimised" not in request.fixturenames:
+        monkeypatch.setattr(program, "Session", Plain)
+        monkeypatch.setattr(program, "_sessions", _PLAIN_SESSIONS)

@@ -1,0 +1,136 @@
+"""Plans declare their buffers: all that they use, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.noise.models import Correlated
+from napari_gpu_denoise.opencl.memory import borrow, release_memory
+from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.run import plan as plans
+from napari_gpu_denoise.run.tile_sizes import bytes_per_pixel
+from napari_gpu_denoise.run.tiles import Span, Tile
+
+# Used only where frames differ in brightness or in noise.
+OPTIONAL = {"frame links"}
+SHAPE = (38, 41)
+TABLE = tuple(tuple(a * b for b in (1, 0.6, 0.2, 0, 0)) for a in (1, 0.6, 0.2, 0, 0))
+SMALL = {
+    gd.NLMeans: {"window": 7, "neighbours": 8},
+    gd.BM3D: {"window_basic": 9, "window_final": 9},
+    gd.VBM3D: {"frames_before": 1, "frames_after": 1, "window_nearest": 5},
+    gd.Isoline: {},
+}
+MORE = {
+    gd.NLMeans: ({"slices": 1}, {"distance": "pearson"}, {"frames_before": 1, "frames_after": 1}),
+    gd.BM3D: ({"stages": "basic"}, {"prefilter": "on"}, {"reproducible": False}),
+    gd.VBM3D: ({"stages": "basic"}, {"frames_after": 0}, {"motion": False}),
+    gd.Isoline: (
+        {"staircase": 0},
+        {"thickness": 1},
+        {"method": "pi-ld"},
+        {"choice": "hard"},
+        {"criterion": "multiplicative"},
+        {"show": "directions"},
+    ),
+}
+
+
+def choices():
+    """Yield every filter with each profile, setting that matters, and way to filter channels."""
+    for kind in FILTERS:
+        starts = [kind.of(profile=name) for name in kind.presets]
+        starts += [kind(**changes) for changes in MORE[kind]]
+        for start in starts:
+            small = {k: v for k, v in SMALL[kind].items() if getattr(start, k) > v}
+            settings = dataclasses.replace(start, **small)
+            for channels in ("separate", "opponent", "joint"):
+                if not hasattr(settings, "channels"):
+                    yield kind, settings, channels
+                    break
+                speckle = getattr(settings, "criterion", "") == "multiplicative"
+                if not (speckle and channels == "opponent"):
+                    yield kind, dataclasses.replace(settings, channels=channels), channels
+
+
+CASES = [
+    pytest.param(settings, id=f"{kind.name}-{channels}-{number}")
+    for number, (kind, settings, channels) in enumerate(choices())
+]
+
+
+class Watched(dict):
+    """Buffers that know which of them were asked for."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.used = set()
+
+    def __getitem__(self, name):
+        self.used.add(name)
+        return super().__getitem__(name)
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """Return all buffers that plans allocate from here on."""
+    found = []
+
+    def allocate(arena, sizes):
+        found.append(Watched(allocated(arena, sizes)))
+        assert {name: held.size for name, held in found[-1].items()} == {
+            name: max(nbytes, 4) for name, nbytes in sizes.items()
+        }
+        return found[-1]
+
+    allocated = plans.allocated
+    release_memory()
+    monkeypatch.setattr(plans, "allocated", allocate)
+    return found
+
+
+def run(settings, device, sigma, models=()):
+    image = np.random.default_rng(0).normal(100, 20, (3, 2, 3, *SHAPE)).astype(np.float32)
+    noise = {"noise": models} if models else {"sigma": sigma}
+    return gd.denoise(image, settings, axes="TZSYX", device=device, **noise)
+
+
+@pytest.mark.parametrize("is_map", [False, True], ids=["even", "map"])
+@pytest.mark.parametrize("settings", CASES)
+def test_plans_use_what_they_declare(device, watched, settings, is_map):
+    run(settings, device, np.full(SHAPE, 20.0) + np.eye(*SHAPE) if is_map else 20.0)
+    assert watched
+    used = set().union(*(held.used for held in watched))
+    assert {name for held in watched for name in held} - used <= OPTIONAL
+
+
+@pytest.mark.parametrize("channels", ["separate", "opponent", "joint"])
+def test_plans_for_correlated_noise_do_as_well(device, watched, channels):
+    settings = gd.BM3D(channels=channels, **SMALL[gd.BM3D])
+    run(settings, device, None, tuple(Correlated(s, TABLE) for s in (15.0, 20.0, 25.0)))
+    assert watched
+    assert all(held.used == {*held} for held in watched)
+
+
+def test_nothing_is_allocated_in_passing():
+    folder = Path(gd.__file__).parent / "filters"
+    assert not [p for p in folder.rglob("*.py") if re.search(r"arena\.buffer\(", p.read_text())]
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+def test_memory_of_a_pixel_is_that_of_a_large_tile(device, kind):
+    settings = kind()
+    with borrow(session(device)) as arena:
+        plan = settings.plan(arena)
+        tile = Tile(0, *map(Span.whole, (1, 1, 2048, 2048)))
+        sizes = plan.buffers(tile, *((1,) if settings.over_time else ()))
+        each = bytes_per_pixel(plan, settings) - 16
+        assert sum(sizes.values()) / 2048**2 == pytest.approx(each, rel=0.1)
+        assert bytes_per_pixel(plan, settings, is_map=True) >= each + 24

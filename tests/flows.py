@@ -1,0 +1,92 @@
+"""Run a filter over frames in memory on a session of choice, cut as a test wants it."""
+
+from __future__ import annotations
+
+import pickle
+from contextlib import closing, nullcontext
+
+import numpy as np
+
+from napari_gpu_denoise.image.axes import arrange
+from napari_gpu_denoise.image.levels import Levels
+from napari_gpu_denoise.opencl.memory import Arena, borrow
+from napari_gpu_denoise.run.array_frames import ArrayFrameFlow
+from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.frame_sigma import FrameSigma
+from napari_gpu_denoise.run.job import Part, Run, prepare
+from napari_gpu_denoise.run.part import filter_part
+from napari_gpu_denoise.run.record import Progress, Tally
+from napari_gpu_denoise.run.tile_flow import TileFlow
+from napari_gpu_denoise.run.tiles import split
+from napari_gpu_denoise.run.work import Work
+
+
+def part_steps(image, settings, device, out, sigma=20.0, axes="YX", part=None, **options):
+    """Return the steps of `filter_part` for a whole image in memory, or for a part of it."""
+    run = Run(settings, sigma, axes=axes, device=device, **options)
+    block = Block.of(image, axes, run.nonfinite)
+    job = prepare(run, block)
+    part = Part.of(job, part)
+    return filter_part(job, part, block[part.reads], out)
+
+
+def finish(steps) -> tuple[list[Progress], Tally | int]:
+    """Return the steps of a generator, and what it returns."""
+    done = []
+    while True:
+        try:
+            done.append(next(steps))
+        except StopIteration as end:
+            return done, end.value
+
+
+def work_of(image, out, settings, session, sigma=20.0, axes="YX", levels=None) -> Work:
+    """Return the work of filtering an image; sigma as `FrameSigma.of` takes it."""
+    return Work(
+        settings,
+        arrange(image, axes, settings.joint),
+        arrange(out, axes, settings.joint),
+        levels or Levels.of(image, settings.keeps_zero),
+        FrameSigma.of(sigma, image.shape, axes, settings.joint),
+        session,
+    )
+
+
+def tiled(work: Work, arena: Arena, pixels=None, tiles=None, **options) -> TileFlow:
+    """Return the flow of a work, in tiles that read so many pixels at most, or in these."""
+    flow = TileFlow(work, arena, **options)
+    if pixels is not None:
+        settings, source = work.filter, work.source
+        tiles = split(source.shape, settings.reach, pixels, channels=source.joined)
+    flow.tiles = flow.tiles if tiles is None else tiles
+    return flow
+
+
+def run_work(work: Work, pixels=None, tiles=None, arena: Arena | None = None) -> tuple[int, int]:
+    """Do a work; return the number of values clipped, and of tiles or frames."""
+    with borrow(work.session) if arena is None else nullcontext(arena) as held:
+        if work.filter.over_time:
+            flow = ArrayFrameFlow(work, held)
+        else:
+            flow = tiled(work, held, pixels, tiles)
+        with closing(flow):
+            steps, clipped = finish(flow.run())
+    total = steps[0].total
+    if not work.filter.over_time:
+        assert steps == [Progress(k, len(flow.tiles)) for k in range(len(flow.tiles) + 1)]
+    return clipped, total
+
+
+def filtered(image, settings, session, sigma=20.0, axes="YX", pixels=None) -> np.ndarray:
+    """Return what a filter makes of an image, in tiles that read so many pixels at most."""
+    out = np.empty_like(image)
+    run_work(work_of(image, out, settings, session, sigma, axes), pixels)
+    return out
+
+
+def filter_pickled(sent: bytes) -> np.ndarray:
+    """Return what becomes of one part; job, part and pixels come pickled from another process."""
+    job, part, given = pickle.loads(sent)
+    out = np.empty([span.size for span in part.spans], job.dtypes[1])
+    finish(filter_part(job, part, Block.of(given, job.names, job.run.nonfinite), out))
+    return out

@@ -1,0 +1,58 @@
+"""Large arrays worked on in bands give what one call gives."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from napari_gpu_denoise.image import bands
+from napari_gpu_denoise.image.bands import in_bands
+from napari_gpu_denoise.image.levels import Levels
+
+
+@pytest.fixture
+def four_threads(monkeypatch):
+    """Four threads, whatever this machine has."""
+    monkeypatch.setattr(bands.os, "cpu_count", lambda: 4)
+    bands._pool.cache_clear()
+    yield
+    bands._pool.cache_clear()
+
+
+@pytest.mark.parametrize("shape", [(1100, 1000), (3, 700, 600), (700, 3, 600), (2, 2, 300_000)])
+def test_bands_cover_everything_once_and_in_order(four_threads, shape):
+    source, target = np.random.default_rng(0).random(shape), np.zeros(shape)
+    sizes, threads = [], set()
+
+    def add(a, b):
+        threads.add(threading.current_thread().name)
+        sizes.append(a.size)
+        b += a
+        return a.flat[0]
+
+    first = in_bands(add, source, target)
+    np.testing.assert_array_equal(target, source)
+    assert sum(sizes) == source.size
+    assert len(sizes) == len(first) == min(4, max(shape[:-1]))
+    flat = source.ravel().tolist()
+    assert [flat.index(value) for value in first] == sorted(flat.index(value) for value in first)
+    assert all(name.startswith("gpu-denoise-copy") for name in threads)
+
+
+def test_small_arrays_are_passed_whole(four_threads):
+    array = np.ones((100, 100))
+    (given,) = in_bands(lambda a: a, array)
+    assert given is array
+
+
+def test_an_error_in_a_band_comes_through(four_threads):
+    with pytest.raises(ZeroDivisionError):
+        in_bands(lambda a: 1 / 0, np.ones((1000, 1000)))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32", "float64", "int32"])
+def test_levels_of_large_arrays_are_those_of_small_ones(four_threads, dtype):
+    small = np.random.default_rng(0).normal(100, 20, (50, 60)).clip(0, 255).astype(dtype)
+    assert Levels.of(np.tile(small, (30, 30))) == Levels.of(small)

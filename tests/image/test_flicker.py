@@ -1,0 +1,352 @@
+"""Bleaching and flicker are measured, and nothing else is taken for them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from napari_gpu_denoise.image import flicker
+from napari_gpu_denoise.image.flicker import (
+    IDENTITY,
+    Change,
+    block_means,
+    block_pixels,
+    brightness_change,
+)
+
+SHAPE = (270, 480)
+RIM = 64
+SIGMAS = (0.0, 5.0, 20.0)
+
+
+def cells(seed: int) -> np.ndarray:
+    """Bright cells on a background of 100, up to 1000; wider than SHAPE, to pan over."""
+    rng = np.random.default_rng(seed)
+    shape = tuple(n + RIM for n in SHAPE)
+    spots = np.zeros(shape)
+    spots[rng.integers(0, shape[0], 60), rng.integers(0, shape[1], 60)] = rng.uniform(0.3, 1, 60)
+    spots = ndimage.gaussian_filter(spots, 10)
+    return 100 + 900 * spots / spots.max()
+
+
+def texture(seed: int) -> np.ndarray:
+    """Texture of several scales, 110 on average."""
+    rng = np.random.default_rng(seed)
+    levels = 110.0
+    for size, deviation in ((4, 20), (16, 20), (64, 15)):
+        layer = ndimage.gaussian_filter(
+            rng.normal(size=[n + RIM for n in SHAPE]), size, mode="wrap"
+        )
+        levels = levels + deviation * layer / layer.std()
+    return levels
+
+
+SCENES = {make.__name__: [make(seed) for seed in range(6)] for make in (cells, texture)}
+
+
+def view(scene: np.ndarray, dy: int = 0, dx: int = 0) -> np.ndarray:
+    return scene[dy : dy + SHAPE[0], dx : dx + SHAPE[1]]
+
+
+def measured(before: np.ndarray, after: np.ndarray, sigma: float, seed: int = 0) -> Change:
+    """The change between two frames that get noise."""
+    rng = np.random.default_rng(seed)
+    noise = sigma * math.sqrt(2 / block_pixels(before.shape))
+    means = [block_means(f + rng.normal(0, sigma, f.shape)) for f in (before, after)]
+    return brightness_change(*means, noise)
+
+
+def error(change: Change, gain: float, offset: float, levels: np.ndarray) -> float:
+    """The largest error at dark and bright levels, relative to the difference of these."""
+    ends = np.percentile(levels, [1, 99])
+    return float(np.abs((change.gain - gain) * ends + change.offset - offset).max() / np.ptp(ends))
+
+
+# Blocks.
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (32, 48), (270, 480), (540, 960), (16, 5000), (5, 7)])
+def test_a_block_mean_is_that_of_its_pixels(shape):
+    # The mean of a plane over a block is its value at the middle of the block.
+    y, x = np.mgrid[: shape[0], : shape[1]].astype(float)
+    rows, columns = (min(16, max(1, n // 4)) for n in shape)
+    found = [block_means(plane).reshape(rows, columns) for plane in (y, x)]
+    for means, n, axis in ((found[0], shape[0], 0), (found[1], shape[1], 1)):
+        assert np.ptp(means, axis=1 - axis).max() < 1e-9
+        line = np.take(means, 0, axis=1 - axis)
+        assert np.ptp(np.diff(line)) < 1e-9 if len(line) > 2 else True
+        assert abs(line.mean() - (n - 1) / 2) <= 1
+        # Blocks lie side by side over the whole axis.
+        assert len(line) == 1 or np.diff(line)[0] * len(line) > 0.8 * n
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (32, 48), (540, 960), (16, 5000), (3000, 2500)])
+def test_the_noise_of_a_block_mean_is_what_its_pixels_say(shape):
+    means = [block_means(np.random.default_rng(seed).normal(0, 10, shape)) for seed in range(6)]
+    assert block_pixels(shape) >= 16 and block_pixels(shape) * len(means[0]) <= 65536
+    assert np.std(means) * math.sqrt(block_pixels(shape)) == pytest.approx(10, rel=0.1)
+
+
+def test_pixels_are_read_with_the_same_spacing_along_both_axes_where_there_is_room():
+    assert flicker._grid((540, 960)).step == (3, 3)
+    assert flicker._grid((64, 64)).step == (1, 1)
+    assert flicker._grid((16, 100_000)).step[0] == 1 < flicker._grid((16, 100_000)).step[1]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", ">u2", "int32", "float32", ">f4", "float64"])
+def test_blocks_of_any_type_and_layout(dtype):
+    colour = np.random.default_rng(0).integers(0, 200, (300, 500, 3)).astype(dtype)
+    kept = colour.copy()
+    frame = colour[..., 1]
+    expected = block_means(np.ascontiguousarray(frame.astype("float64")))
+    assert expected.shape == (256,) and expected.dtype == np.float64
+    np.testing.assert_allclose(block_means(frame), expected, rtol=1e-12)
+    np.testing.assert_allclose(block_means(np.asfortranarray(frame)), expected, rtol=1e-12)
+    np.testing.assert_array_equal(colour, kept)
+
+
+# Change.
+
+
+def test_changes_lead_from_frame_to_frame_both_ways():
+    first, second = Change(0.9, 5.0), Change(1.2, -3.0)
+    both = first.then(second)
+    assert both.gain * 100 + both.offset == pytest.approx(1.2 * (0.9 * 100 + 5) - 3)
+    back = both.then(both.inverse())
+    assert (back.gain, back.offset) == (pytest.approx(1), pytest.approx(0, abs=1e-12))
+    assert IDENTITY.is_identity and IDENTITY.inverse().is_identity
+    assert not first.is_identity and not Change(1.0, 1.0).is_identity
+    assert IDENTITY.then(first) == first == first.then(IDENTITY)
+
+
+# What there is, is found.
+
+
+@pytest.mark.parametrize("sigma", SIGMAS)
+@pytest.mark.parametrize(
+    "gain, offset",
+    [(0.98, 0), (0.89, 0), (0.7, 0), (1.1, 0), (1.3, 0), (1, 20), (0.9, 15)],
+)
+def test_a_change_of_a_static_scene(gain, offset, sigma):
+    for seed, scene in enumerate(SCENES["cells"]):
+        before = view(scene)
+        change = measured(before, gain * before + offset, sigma, seed)
+        assert error(change, gain, offset, before) <= 1e-6 + 0.0003 * sigma
+
+
+def test_a_change_too_small_to_see_in_any_block():
+    # A thousandth of the level is a sixth of the noise of a block.
+    for seed, scene in enumerate(SCENES["texture"]):
+        before = 10 * view(scene)
+        change = measured(before, 0.999 * before, 60.0, seed)
+        assert change.gain * 1100 + change.offset == pytest.approx(1100, abs=1.5)
+    before = view(SCENES["cells"][0])
+    assert error(measured(before, 0.999 * before, 0.0), 0.999, 0, before) < 1e-6
+
+
+@pytest.mark.parametrize("frames", [20, 3])
+def test_bleaching_adds_up_over_a_chain(frames):
+    step = 0.7 ** (1 / (frames - 1))
+    scene, chain = view(SCENES["cells"][0]), IDENTITY
+    for t in range(1, frames):
+        before, after = step ** (t - 1) * scene, step**t * scene
+        chain = chain.then(measured(before, after, 5.0, t))
+    assert error(chain, 0.7, 0, scene) < 0.01
+    back = chain.inverse()
+    assert error(back, 1 / 0.7, 0, 0.7 * scene) < 0.015
+
+
+def test_poisson_noise_larger_where_cells_are():
+    for seed, scene in enumerate(SCENES["cells"]):
+        scene = view(scene)
+        rng = np.random.default_rng(seed)
+        frames = [2.0 * rng.poisson(level / 2) for level in (scene, 100 + 0.89 * (scene - 100))]
+        noise = math.sqrt(2 * scene.mean() * 2 / block_pixels(SHAPE))
+        change = brightness_change(*map(block_means, frames), noise)
+        assert error(change, 0.89, 11, scene) < 0.006
+
+
+@pytest.mark.parametrize("kind", SCENES)
+@pytest.mark.parametrize("sigma, within", [(0, 0.001), (10, 0.012)])
+@pytest.mark.parametrize("gain", [0.98, 0.89, 1.1])
+def test_motion_in_a_third_of_the_blocks(kind, gain, sigma, within):
+    for seed, scene in enumerate(SCENES[kind]):
+        moves = np.zeros((16, 16))
+        moves.flat[np.random.default_rng(seed).permutation(256)[:90]] = 1
+        moves = np.pad(np.kron(moves, np.ones((16, 30))), ((7, 7), (0, 0))) > 0
+        before = view(scene)
+        after = gain * np.where(moves, view(scene, 30, 45), before)
+        assert error(measured(before, after, sigma, seed), gain, 0, before) < within
+
+
+@pytest.mark.parametrize("sigma", (0, 2))
+def test_a_change_larger_than_what_a_slow_pan_makes(sigma):
+    for seed, scene in enumerate(SCENES["texture"]):
+        change = measured(view(scene), 0.9 * view(scene, 0, 1), sigma, seed)
+        assert error(change, 0.9, 0, view(scene)) < 0.015
+
+
+def test_saturated_blocks_are_left_out():
+    before = np.minimum(view(SCENES["texture"][0]), 170.0)
+    after = np.minimum(1.2 * view(SCENES["texture"][0]), 170.0)
+    saturated = np.mean(after == 170)
+    assert 0.1 < saturated < 0.4
+    assert error(measured(before, after, 2.0), 1.2, 0, before) < 0.03
+
+
+def test_noise_in_the_first_frame_does_not_flatten_the_gain():
+    # A contrast of twice the noise of a block: least squares would find 0.48.
+    rng = np.random.default_rng(0)
+    gains = []
+    for _ in range(40):
+        levels = rng.normal(100, 10, 256)
+        before, after = levels + rng.normal(0, 5, 256), 0.6 * levels + rng.normal(0, 5, 256)
+        gains.append(brightness_change(before, after, 5 * math.sqrt(2)).gain)
+    assert np.median(gains) == pytest.approx(0.6, abs=0.05)
+
+
+def test_a_low_contrast_leaves_the_gain_at_one():
+    for seed, scene in enumerate(SCENES["texture"]):
+        flat = 110 + 0.01 * (view(scene) - 110)
+        change = measured(flat, 0.9 * flat, 20.0, seed)
+        assert change.gain == pytest.approx(1, abs=0.05)
+        assert change.gain * 110 + change.offset == pytest.approx(99, abs=1)
+
+
+def test_a_shift_alone_keeps_the_gain_at_one():
+    # Contrasts from none to four times the noise.
+    rng, gains = np.random.default_rng(0), []
+    for contrast in (0, 2, 5, 20):
+        for _ in range(25):
+            levels = rng.normal(100, contrast, 256)
+            before, after = (levels + shift + rng.normal(0, 5, 256) for shift in (0, -20))
+            gains.append(brightness_change(before, after, 5 * math.sqrt(2)).gain)
+    assert np.mean(np.equal(gains, 1)) > 0.85
+    assert np.abs(np.subtract(gains, 1)).max() < 0.2
+
+
+# What there is not, is not found.
+
+
+@pytest.mark.parametrize("kind", SCENES)
+@pytest.mark.parametrize("sigma", (*SIGMAS, 60.0))
+@pytest.mark.parametrize("dy, dx", [(0, 0), (0, 1), (2, 3), (10, 20), (40, 60)])
+def test_no_change_of_scenes_that_are_still_or_pan(kind, sigma, dy, dx):
+    for seed, scene in enumerate(SCENES[kind]):
+        assert measured(view(scene), view(scene, dy, dx), sigma, seed) == IDENTITY
+
+
+@pytest.mark.parametrize("sigma", SIGMAS)
+def test_no_change_where_the_scene_is_cut(sigma):
+    scenes = [view(scene) for kind in SCENES.values() for scene in kind]
+    for first in scenes:
+        for second in scenes:
+            if first is not second:
+                assert measured(first, second, sigma) == IDENTITY
+
+
+def test_no_change_where_a_few_cells_change_each_for_itself():
+    y, x = np.mgrid[: SHAPE[0], : SHAPE[1]]
+    rng = np.random.default_rng(0)
+    before, after = np.full(SHAPE, 100.0), np.full(SHAPE, 100.0)
+    for cy in range(20, SHAPE[0], 40):
+        for cx in range(20, SHAPE[1], 40):
+            cell = 200 * np.exp(-((y - cy) ** 2 + (x - cx) ** 2) / 100)
+            before, after = before + cell, after + cell * rng.choice([1, 1, 1, 0.5, 2])
+    assert measured(before, after, 5.0) == IDENTITY
+
+
+def test_three_blocks_are_no_evidence_however_much_they_change():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        before, after = rng.normal(100, 1, (2, 256))
+        before[:3] += 200
+        after[:3] += 100
+        assert brightness_change(before, after, math.sqrt(2)) == IDENTITY
+
+
+@pytest.mark.parametrize("contrast", [0, 0.3, 10, 100])
+def test_still_scenes_take_the_short_way(contrast, monkeypatch):
+    long_way = []
+    monkeypatch.setattr(flicker, "_robust_line", lambda *_: long_way.append(1) or (1.0, 0.0))
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        levels = rng.normal(100, contrast, 256)
+        before, after = levels + rng.normal(0, 1, (2, 256))
+        assert brightness_change(before, after, math.sqrt(2)) == IDENTITY
+    assert len(long_way) <= 4
+
+
+def test_moving_noise_free_random_blocks_are_no_change():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        before = rng.normal(100, 20, 256)
+        motion = rng.standard_t(2, 256) * rng.choice([0.1, 1, 5])
+        assert brightness_change(before, before + motion, rng.choice([0, 0.1, 1])) == IDENTITY
+
+
+# Whatever comes in.
+
+
+def test_too_few_or_constant_blocks_are_no_change():
+    levels = np.linspace(10, 50, 15)
+    assert brightness_change(levels, 0.8 * levels, 0.0) == IDENTITY
+    assert brightness_change(np.zeros(0), np.zeros(0), 1.0) == IDENTITY
+    levels = np.linspace(10, 50, 16)
+    assert brightness_change(levels, 0.8 * levels, 0.0).gain == pytest.approx(0.8)
+    flat = np.full(256, 7.0)
+    assert brightness_change(flat, flat, 0.0) == IDENTITY
+    assert brightness_change(flat, flat + 3, 0.0) == IDENTITY
+
+
+def test_a_gain_beyond_all_bounds_is_no_change():
+    levels = np.random.default_rng(0).normal(100, 20, 256)
+    for gain in (0.1, -1.0, 8.0):
+        assert brightness_change(levels, gain * levels, 0.0) == IDENTITY
+
+
+def test_blocks_that_are_not_finite_are_left_out():
+    before = np.random.default_rng(0).normal(100, 20, 256)
+    after = 0.8 * before + 3
+    before[3], after[7], after[9] = np.nan, np.inf, -np.inf
+    change = brightness_change(before, after, 0.0)
+    assert (change.gain, change.offset) == (pytest.approx(0.8), pytest.approx(3))
+    assert brightness_change(before * np.nan, after, 0.0) == IDENTITY
+    assert brightness_change(before, after, math.nan) == IDENTITY
+
+
+@pytest.mark.parametrize("scale, level", [(1e-300, 0), (1e300, 0), (1e-30, 0), (1, 1e9)])
+def test_levels_however_large_or_small(scale, level):
+    before = np.random.default_rng(0).normal(100, 20, 256)
+    after = 0.8 * before + 3
+    change = brightness_change(level + scale * before, level + scale * after, 0.0)
+    assert change.gain == pytest.approx(0.8, rel=1e-5)
+    mapped = change.gain * (level + scale * 100) + change.offset
+    assert mapped == pytest.approx(level + scale * 83, rel=1e-6)
+
+
+def test_random_blocks_never_give_what_is_not_a_change():
+    rng = np.random.default_rng(0)
+    with np.errstate(all="raise", under="ignore"):
+        for _ in range(500):
+            count = rng.integers(0, 300)
+            scale = 10.0 ** rng.integers(-300, 308)
+            before = rng.choice([0, 1, 2, 1e-9, rng.normal()], count) * scale
+            after = rng.choice([0, 1, -2, rng.normal()], count) * scale
+            change = brightness_change(before, after, rng.choice([0.0, scale, 1e308]))
+            assert type(change.gain) is float and type(change.offset) is float
+            assert 0.2 <= change.gain <= 5 and math.isfinite(change.offset)
+
+
+def test_the_same_blocks_give_the_same_change_and_stay_as_they_are():
+    rng = np.random.default_rng(0)
+    before = rng.normal(100, 20, 256)
+    after = 0.9 * before + rng.normal(0, 1, 256)
+    kept = before.copy(), after.copy()
+    first = brightness_change(before, after, 1.0)
+    assert not first.is_identity
+    assert all(brightness_change(before, after, 1.0) == first for _ in range(3))
+    np.testing.assert_array_equal((before, after), kept)

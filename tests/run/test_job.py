@@ -1,0 +1,186 @@
+"""A run that is prepared: what is checked, what is read for it, and what its parts read."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise.errors import (
+    AxesError,
+    ImageError,
+    NonFiniteError,
+    SettingsError,
+    SigmaError,
+)
+from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.image.levels import Levels
+from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.job import Part, Run, prepare, reach_along
+from napari_gpu_denoise.run.record import Tally
+from scenes import joining, noisy, small
+
+SIZES = {"T": 9, "Z": 7, "C": 2, "Y": 64, "X": 70}
+
+
+class Unread:
+    """An array of which no pixel may be read."""
+
+    def __init__(self, *shape: int, dtype="uint16"):
+        self.shape, self.dtype, self.ndim = shape, np.dtype(dtype), len(shape)
+
+    def __getitem__(self, index):
+        raise AssertionError(f"read at {index}")
+
+
+def job_of(kind, axes: str, **changes):
+    image = Unread(*(SIZES[a] for a in axes))
+    return prepare(Run(joining(kind, axes, **changes), 20.0, axes=axes), image)
+
+
+def test_nothing_is_read_where_the_noise_is_given():
+    for kind in FILTERS:
+        job = job_of(kind, "TCYX")
+        assert (job.names, job.shape) == ("TCYX", (9, 2, 64, 70))
+        assert job.dtypes == (np.dtype("uint16"), np.dtype("uint16"))
+        assert job.sigma.values == (20.0,)
+        assert job.levels is None  # parts of 16 bits or less need none in common
+        assert not job.stabilised
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_parts_yield_every_pixel_once_and_read_within_the_image(data):
+    kind = data.draw(st.sampled_from(FILTERS))
+    axes = data.draw(st.sampled_from(["YX", "TYX", "ZTYX", "TCYX", "XTY"]))
+    job = job_of(kind, axes, **({"flicker": False} if kind is gd.VBM3D else {}))
+    along = []
+    for length in job.shape:
+        places = data.draw(st.sets(st.integers(1, length - 1), max_size=2))
+        ends = sorted({0, length, *places})
+        along.append([slice(*two) for two in pairwise(ends)])
+    seen = np.zeros(job.shape, np.uint8)
+    where = np.arange(seen.size).reshape(seen.shape)
+    for index in np.ndindex(*map(len, along)):
+        part = Part.of(job, [cut[k] for cut, k in zip(along, index, strict=True)])
+        seen[part.yields] += 1
+        np.testing.assert_array_equal(where[part.reads][part.inner], where[part.yields])
+        for axis, span in zip(axes, part.spans, strict=True):
+            before, after = reach_along(job.filter, axis)
+            assert span.source_start == max(span.start - before, 0)
+            assert span.source_stop == min(span.stop + after, span.length)
+    assert np.all(seen == 1)
+
+
+def test_a_part_is_all_of_the_image_where_nothing_is_said():
+    job = job_of(gd.NLMeans, "TYX")
+    part = Part.of(job)
+    assert part.yields == part.reads == part.inner == (slice(0, 9), slice(0, 64), slice(0, 70))
+
+
+def test_without_noise_nothing_is_looked_at_around_a_part():
+    image = Unread(9, 64, 70)
+    job = prepare(Run(joining(gd.NLMeans, "T"), 0.0, axes="TYX"), image)
+    part = Part.of(job, (slice(2, 4), slice(10, 20), slice(0, 70)))
+    assert part.reads == part.yields == (slice(2, 4), slice(10, 20), slice(0, 70))
+
+
+def test_frames_beside_each_other_are_read_only_along_axes_that_are_joined():
+    run = Run(small(gd.NLMeans, frames_before=2, frames_after=1), 20.0, axes="TZYX")
+    job = prepare(run, Unread(9, 7, 64, 70))
+    part = Part.of(job, (slice(4, 5), slice(3, 4), slice(0, 64), slice(0, 70)))
+    assert part.reads[:2] == (slice(2, 6), slice(3, 4))
+
+
+def test_a_job_is_sent_without_pixels_and_without_a_device(device):
+    image = noisy(300, 310, dtype="uint16")
+    block = Block.of(image, "YX", "raise")
+    for noise in (None, gd.PoissonGaussian(2.0, 3.0), "gaussian"):
+        run = Run(small(gd.BM3D), None if noise else 20.0, noise, device=device)
+        job = prepare(run, block)
+        sent = pickle.dumps(job)
+        assert len(sent) < 20_000
+        assert b"pyopencl" not in sent
+        again = pickle.loads(sent)
+        assert again.device.name == device.name
+        assert (again.filter, again.levels, again.names) == (job.filter, job.levels, job.names)
+        np.testing.assert_array_equal(again.sigma.array, job.sigma.array)
+    by_name = Run(small(gd.BM3D), 20.0, device=(device.name, device.platform, device.index))
+    assert prepare(by_name, block).device == device
+
+
+def test_the_largest_sigma_of_a_map_is_that_of_the_whole():
+    sigma = np.ones((64, 70))
+    sigma[0, 0] = 30
+    job = prepare(Run(small(gd.NLMeans), sigma), Unread(64, 70))
+    assert job.map_level == 30
+    assert job_of(gd.NLMeans, "YX").map_level is None
+
+
+def test_levels_are_of_the_whole_image_or_of_each_part():
+    image = np.full((40, 44), 1e7)
+    image[0, 0] += 1000
+    job = prepare(Run(small(gd.BM3D), 20.0), Block.of(image, "YX", "raise"))
+    assert job.levels == job.levels_of(image[5:]) == Levels.of(image)
+    lazy = prepare(Run(small(gd.BM3D), 20.0), Unread(40, 44, dtype="float64"))
+    assert lazy.levels is None
+    assert lazy.levels_of(image[5:]) == Levels.of(image[5:])
+    known = Levels(5, 2.0)
+    found = prepare(Run(small(gd.BM3D), 20.0), Unread(40, 44), levels=known)
+    assert found.levels_of(image) == known
+
+
+def test_the_first_of_many_frames_is_in_time():
+    frame = Block.of(noisy(40, 44), "YX", "raise")
+    run = Run(small(gd.NLMeans, frames_before=1), 1e9)
+    with pytest.raises(AxesError, match="needs an axis T"):
+        prepare(run, frame)
+    job = prepare(run, frame, one_of_many=True)
+    assert job.filter.over_time
+    # The range of one frame says nothing of the others.
+    assert job.sigma.array.max() == 1e9
+    assert prepare(Run(small(gd.NLMeans), 1e9), frame).sigma.array.max() < 1e5
+
+
+WRONG = {
+    "axes": ({"axes": "TYX"}, AxesError, "names 3 axes"),
+    "sigma": ({"sigma": -1.0}, SigmaError, "standard deviation"),
+    "noise": ({"sigma": None, "noise": "salt"}, SettingsError, "salt"),
+    "type": ({"dtype": "grey"}, ImageError, "dtype="),
+    "policy": ({"nonfinite": "drop"}, ImageError, "drop"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+@pytest.mark.parametrize("lazy", [False, True])
+def test_what_does_not_fit_is_refused_before_anything_is_read(case, lazy):
+    changes, error, said = WRONG[case]
+    image = Unread(40, 44) if lazy else noisy(40, 44, dtype="uint16")
+    with pytest.raises(error, match=said):
+        prepare(Run(**{"filter": small(gd.NLMeans), "sigma": 20.0, **changes}), image)
+
+
+def test_what_is_not_finite_is_kept_only_in_floats():
+    image = noisy(40, 44)
+    image[3, 4] = np.inf
+    with pytest.raises(NonFiniteError, match="1 of 1760"):
+        prepare(Run(small(gd.NLMeans), 20.0), Block.of(image, "YX", "raise"))
+    block = Block.of(image, "YX", "keep")
+    assert prepare(Run(small(gd.NLMeans), 20.0, nonfinite="keep"), block).levels == Levels(0, 1.0)
+    with pytest.raises(NonFiniteError, match="float32"):
+        prepare(Run(small(gd.NLMeans), 20.0, nonfinite="keep", dtype="uint8"), block)
+
+
+def test_the_record_says_what_was_not_filtered(device):
+    image = noisy(5, 44, dtype="uint8")
+    for sigma, said in ((0.0, "returned unchanged"), (20.0, "mirroring to at least")):
+        job = prepare(Run(small(gd.BM3D), sigma, device=device), Block.of(image, "YX", "raise"))
+        record = job.record(Tally(3, 0))
+        assert record.saturated == 3
+        (note,) = record.notes
+        assert said in note

@@ -1,0 +1,257 @@
+"""Sigma: which shapes are taken, what they mean, and what tiles get of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise.errors import SigmaError
+from napari_gpu_denoise.run.frame_sigma import FrameSigma
+from napari_gpu_denoise.run.sigma import Sigma, clamp_sigma, resolve_sigma
+from napari_gpu_denoise.run.tiles import Reach, Span, split
+from scenes import noisy
+
+LENGTHS = {"T": 4, "Z": 3, "C": 2, "S": 3, "Y": 5, "X": 7, ".": 6, "Q": 1}
+
+
+def image_of(axes: str) -> np.ndarray:
+    return np.ones([LENGTHS[a] for a in axes])
+
+
+def spread(sigma, axes: str) -> np.ndarray:
+    """Return sigma of every pixel of an image with these axes."""
+    image = image_of(axes)
+    return np.broadcast_to(resolve_sigma(sigma, image, axes).array, image.shape)
+
+
+@pytest.mark.parametrize("axes", ["YX", "XY", "TYX", "CZYX"])
+@pytest.mark.parametrize("sigma", [3, 3.0, np.float32(3), [3], np.array([[3]]), 0])
+def test_one_number_is_for_all(axes, sigma):
+    found = resolve_sigma(sigma, image_of(axes), axes)
+    assert found.array.shape == (1,) * len(axes)
+    value = float(np.ravel(sigma)[0])
+    assert (found.values, found.source, found.notes) == ((value,), "given", ())
+    assert np.all(spread(sigma, axes) == value)
+
+
+@pytest.mark.parametrize("axes", ["CYX", "YXC", "TCYX", "YCTX", "YXS", "QCYX"])
+def test_one_number_a_channel(axes):
+    channels = "S" if "S" in axes else "C"
+    values = (5.0, 6.0, 7.0)[: LENGTHS[channels]]
+    found = resolve_sigma(list(values), image_of(axes), axes)
+    assert found.values == values
+    assert found.source == "given"
+    expected = np.moveaxis(spread(values, axes), axes.index(channels), -1)
+    assert np.all(expected == values)
+
+
+@pytest.mark.parametrize("axes", ["TYX", "YTX", ".YX", "QTYX", "YXTQ"])
+def test_one_number_a_plane_along_the_only_other_axis(axes):
+    where = axes.index("." if "." in axes else "T")
+    values = tuple(range(1, 1 + LENGTHS[axes[where]]))
+    found = resolve_sigma(values, image_of(axes), axes)
+    assert found.values == values
+    assert found.source == "given"
+    assert np.all(np.moveaxis(spread(values, axes), where, -1) == values)
+
+
+@pytest.mark.parametrize("axes", ["TZYX", "ZYTX", "TCYX", "XYTC", "TZCYX"])
+def test_one_number_a_plane_has_the_shape_of_the_other_axes(axes):
+    others = [i for i, a in enumerate(axes) if a not in "YX"]
+    shape = [LENGTHS[axes[i]] for i in others]
+    values = np.arange(float(np.prod(shape))).reshape(shape)
+    found = resolve_sigma(values, image_of(axes), axes)
+    assert found.values == tuple(values.ravel())
+    planes = np.moveaxis(spread(values, axes), [axes.index("Y"), axes.index("X")], [-2, -1])
+    for index in np.ndindex(*shape):
+        assert np.all(planes[index] == values[index])
+
+
+@pytest.mark.parametrize("axes", ["YX", "XY", "TYX", "YXC", "XTY", "ZTCXY"])
+def test_a_map_is_of_y_and_x_whatever_the_order_of_axes(axes):
+    values = np.arange(35.0).reshape(5, 7)
+    found = resolve_sigma(values, image_of(axes), axes)
+    planes = np.moveaxis(spread(values, axes), [axes.index("Y"), axes.index("X")], [-2, -1])
+    assert np.all(planes == values)
+    assert found.values == pytest.approx((np.sqrt(np.mean(values**2)),))
+    assert found.source == "given as a map from 0 to 34"
+    assert max(spread(values, axes).strides) <= values.itemsize * 7  # planes are not copied
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_the_mean_of_a_map_does_not_overflow(scale):
+    values = scale * np.arange(35.0).reshape(5, 7)
+    expected = scale * np.sqrt(np.mean(np.arange(35.0) ** 2))
+    assert resolve_sigma(values, image_of("YX"), "YX").values == pytest.approx((expected,))
+    assert resolve_sigma(0 * values, image_of("YX"), "YX").values == (0.0,)
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape"),
+    [
+        ("TZYX", (4, 3, 1, 1)),
+        ("TZYX", (4, 1, 1, 1)),
+        ("TZYX", (1, 3, 1, 1)),
+        ("TZYX", (1, 1, 5, 7)),
+        ("TZYX", (1, 1, 5, 1)),
+        ("YXC", (1, 1, 2)),
+        ("XYT", (7, 5, 1)),
+    ],
+)
+def test_sigma_with_the_axes_of_the_image_is_spread_as_numpy_does(axes, shape):
+    values = np.arange(1.0, 1 + np.prod(shape)).reshape(shape)
+    np.testing.assert_array_equal(
+        spread(values, axes), np.broadcast_to(values, image_of(axes).shape)
+    )
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape"),
+    [
+        ("YX", (5,)),
+        ("YX", (7, 5)),
+        ("CYX", (3,)),
+        ("CYX", (0,)),
+        ("CYX", (2, 2)),
+        ("TCYX", (4,)),  # one a channel, where there are channels
+        ("TZYX", (4,)),
+        ("TZYX", (3, 4)),
+        ("TZYX", (12,)),
+        ("TYX", (4, 5, 7)),
+        ("TYX", (4, 5, 1)),
+        ("TYX", (2, 1, 1)),
+        ("TYX", (1, 1, 5, 7)),
+    ],
+)
+def test_other_shapes_are_refused(axes, shape):
+    with pytest.raises(SigmaError, match="give one number"):
+        resolve_sigma(np.ones(shape), image_of(axes), axes)
+
+
+def test_a_refusal_says_what_would_fit():
+    with pytest.raises(SigmaError, match=r"3 values .* 2 channels.*each channel.*\(5, 7\)"):
+        resolve_sigma([1, 2, 3], image_of("CYX"), "CYX")
+    with pytest.raises(SigmaError, match=r"shape \(2, 2\).*\(4, 3\) for one a plane.*\(5, 7\)"):
+        resolve_sigma(np.ones((2, 2)), image_of("TZYX"), "TZYX")
+    with pytest.raises(SigmaError, match="is not a number"):
+        resolve_sigma("much", image_of("YX"), "YX")
+
+
+def test_a_shape_that_may_mean_two_things_is_refused_and_the_way_out_works():
+    image, values = np.ones((4, 5, 4, 5)), np.arange(1.0, 21).reshape(4, 5)
+    with pytest.raises(SigmaError, match=r"each plane or a map.*\(4, 5, 1, 1\).*\(1, 1, 4, 5\)"):
+        resolve_sigma(values, image, "TZYX")
+    planes = resolve_sigma(values[..., None, None], image, "TZYX")
+    assert planes.values == tuple(values.ravel())
+    plain = resolve_sigma(values[None, None], image, "TZYX")
+    assert plain.source.startswith("given as a map")
+    # As many planes as rows is no reason to ask.
+    assert resolve_sigma([1, 2, 3, 4, 5], np.ones((5, 5, 5)), "TYX").values == (1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize("wrong", [-1.0, np.nan, np.inf])
+def test_every_value_is_checked(wrong):
+    for shape, axes in (((5, 7), "TYX"), ((4,), "TYX"), ((4, 3), "TZYX"), ((), "YX")):
+        values = np.ones(shape)
+        values[(-1,) * len(shape)] = wrong
+        with pytest.raises(SigmaError, match=f"sigma={wrong:g} is not a standard deviation"):
+            resolve_sigma(values, image_of(axes), axes)
+
+
+def test_what_was_given_may_change_afterwards():
+    values = np.ones((5, 7))
+    found = resolve_sigma(values, image_of("YX"), "YX")
+    values[:] = 9
+    assert found.array.max() == 1
+
+
+def test_an_estimate_names_its_method():
+    image = noisy(2, 64, 64)
+    image[1] += noisy(64, 64, sigma=40, seed=1) - 110
+    found = resolve_sigma(None, image, "CYX")
+    assert found.values[0] < found.values[1]
+    np.testing.assert_array_equal(found.array, np.reshape(found.values, (2, 1, 1)))
+    assert found.source == f"estimated: {gd.estimate_noise(image, 'CYX').method}"
+    assert found.notes == ()
+    assert resolve_sigma(None, image, "TYX").array.shape == (1, 1, 1)
+
+
+# Tiles
+
+
+def test_a_tile_gets_the_levels_of_the_frames_it_yields():
+    values = np.arange(1.0, 25).reshape(4, 3, 2)  # t, z, c
+    shape, axes = (4, 3, 2, 20, 22), "TZCYX"
+    for joint in ("", "Z", "T", "TZ", "C", "CTZ"):
+        sigma = FrameSigma.of(values[..., None, None], shape, axes, joint)
+        channels = sigma.frames.joined
+        seen = []
+        tiles = split(sigma.frames.shape, Reach((1, 1), (1, 1)), 900, channels=channels)
+        for tile in tiles:
+            assert tile.channels == channels
+            assert sigma.variation(tile) is None
+            levels = sigma.levels(tile, 4.0)
+            assert levels.dtype == np.float32
+            assert levels.shape == (channels, tile.t.size * tile.z.size)
+            found = levels.reshape(channels, tile.t.size, tile.z.size)
+            for c, t, z in np.ndindex(*found.shape):
+                frame = sigma.frames.frame(tile.sequence, tile.t.start + t, c)
+                assert found[c, t, z] * 4 == frame[tile.z.start + z, 0, 0]
+            if tile.y.start == tile.x.start == 0:
+                seen += (4 * levels).ravel().tolist()
+        assert len(tiles) > 2
+        assert sorted(seen) == list(range(1, 25))
+
+
+def test_a_tile_gets_its_part_of_a_map():
+    plane = np.arange(20.0 * 22).reshape(20, 22)
+    sigma = FrameSigma.of(plane.T, (3, 22, 20), "TXY")
+    tiles = split(sigma.frames.shape, Reach(y=(3, 2), x=(1, 4)), 200)
+    assert len(tiles) > 6
+    for tile in tiles:
+        assert np.all(sigma.levels(tile, 2.0) == plane.max() / 2)
+        variation = sigma.variation(tile)
+        assert variation.dtype == np.float32
+        assert variation.flags.c_contiguous
+        y, x = (
+            slice(tile.y.source_start, tile.y.source_stop),
+            slice(tile.x.source_start, tile.x.source_stop),
+        )
+        np.testing.assert_array_equal(variation, (plane[y, x] / plane.max()).astype(np.float32))
+
+
+def test_a_part_of_a_map_keeps_the_level_of_the_whole():
+    plane = np.arange(20.0 * 22).reshape(20, 22)
+    whole = FrameSigma.of(plane, (20, 22), "YX")
+    part = FrameSigma.of(plane[4:15, 3:9], (11, 6), "YX", "", (0, 0, 4, 3), whole.level)
+    y, x = Span(6, 12, 4, 15, 20), Span(4, 8, 3, 9, 22)
+    (tile,) = split((1, 1, 1, 11, 6), Reach(), 1000, (Span.whole(1), Span.whole(1), y, x))
+    np.testing.assert_array_equal(part.variation(tile), whole.variation(tile))
+    np.testing.assert_array_equal(part.levels(tile, 1.0), whole.levels(tile, 1.0))
+    # Of one pixel too.
+    pixel = FrameSigma.of(plane[4:5, 3:4], (1, 1), "YX", "", (0, 0, 4, 3), whole.level)
+    (tile,) = split(
+        (1, 1, 1, 1, 1),
+        Reach(),
+        9,
+        (Span.whole(1), Span.whole(1), Span(4, 5, 4, 5, 20), Span(3, 4, 3, 4, 22)),
+    )
+    np.testing.assert_array_equal(pixel.variation(tile), whole.variation(tile))
+
+
+def test_sigma_is_cut_off_far_above_the_range_of_the_image():
+    image = np.zeros((300, 400), np.float32)
+    sigma = np.array([[20.0]])
+    assert clamped(sigma, image) is sigma  # nothing to measure it by
+    image[1, 1] = 2  # a step through the image misses it
+    np.testing.assert_array_equal(clamped(sigma, image), sigma)
+    np.testing.assert_array_equal(clamped(100 * sigma, image), [[64.0]])
+    spread = np.linspace(0, 100, 400)[None, :]
+    np.testing.assert_array_equal(clamped(spread, image), np.minimum(spread, 64))
+    whole = np.array([[0, 255]], np.uint8).repeat(100, axis=0)
+    assert clamped(sigma, whole) is sigma
+
+
+def clamped(array: np.ndarray, image: np.ndarray) -> np.ndarray:
+    return clamp_sigma(Sigma(array, (), ""), image, gd.NLMeans())

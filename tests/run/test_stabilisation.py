@@ -1,0 +1,379 @@
+"""Stabilising transforms on the device, around every filter: as the models do it on the host."""
+
+from __future__ import annotations
+
+import pickle
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.image.levels import Levels
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.opencl.source import kernel_folder
+from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.frame_notes import FrameNote
+from napari_gpu_denoise.run.job import Run, prepare
+from napari_gpu_denoise.run.stabilisation import Stabilisation
+from napari_gpu_denoise.run.tiles import Span, Tile
+from scenes import cut, follows_time, frame, joining, scene, small
+
+PHOTONS = [
+    gd.PoissonGaussian(*numbers)
+    for numbers in [
+        (0.28, 3.1, 14.7),
+        (2.0, 0.0, 0.0),
+        (1e-4, 3e-5, 1e-3),
+        (300.0, 40.0, -50.0),
+        (1.0, 60.0, 100.0),
+        (0.01, 900.0, 0.0),
+    ]
+]
+MAGNITUDES = [gd.Rician(6.5), gd.Rician(2e-3)]
+SPECKLES = [gd.Speckle(4.0, least=0.18), gd.Speckle(1.0, least=1e-6)]
+ALL = [*PHOTONS, *MAGNITUDES, *SPECKLES]
+each_model = pytest.mark.parametrize("model", ALL, ids=lambda model: model.summary())
+ONE_OF_EACH = [PHOTONS[0], MAGNITUDES[0], SPECKLES[0]]
+one_of_each = pytest.mark.parametrize("model", ONE_OF_EACH, ids=lambda model: model.name)
+
+
+def levels_of(model) -> np.ndarray:
+    """Return grey levels as they come with such noise, from far below no light to very bright."""
+    unit = {"poisson-gaussian": getattr(model, "gain", 0), "rician": getattr(model, "sigma", 0)}
+    unit = unit.get(model.name, 1.0)
+    spread = np.concatenate([-np.geomspace(1e3, 1e-3, 900), [0.0], np.geomspace(1e-3, 1e6, 3000)])
+    if model.name != "poisson-gaussian":
+        return np.maximum(unit * spread, 0)
+    return model.offset + unit * spread + model.read_noise * np.tile([-3, 0, 3], len(spread))[::3]
+
+
+def changed(device, models, values: np.ndarray, what: str, signed=True, maps=False) -> np.ndarray:
+    """Return values that were changed on a device: a frame for each model, of equal lengths."""
+    import pyopencl as cl
+
+    here = session(device)
+    values = values.astype(np.float32)
+    buffer = cl.Buffer(here.context, cl.mem_flags.COPY_HOST_PTR, hostbuf=values)
+    queue, out = here.queue(), np.empty_like(values)
+    different = list(dict.fromkeys(models))
+    numbers = np.array([different.index(model) for model in models])
+    with here.turn:
+        around = Stabilisation(different, Arena(here), signed, maps)
+        launches = getattr(around, what)(queue, buffer, numbers, len(values) // len(models))
+        cl.enqueue_copy(queue, out, buffer)
+    assert {name for name, _ in launches} <= {"stabilise", "inverse"}
+    # Equal neighbours are changed at once.
+    assert len(launches) == (0 if maps else 1 + np.count_nonzero(np.diff(numbers)))
+    return out
+
+
+@each_model
+def test_the_device_stabilises_as_the_model_does(device, model):
+    values = levels_of(model).astype(np.float32)
+    expected = model.stabilise(values).astype(np.float64)
+    error = np.abs(changed(device, [model], values, "forward") - expected)
+    assert np.ptp(expected) > 3
+    # 2 / 1000 of the noise, beside what float32 rounds
+    assert np.all(error <= 2e-3 + 3e-7 * np.abs(expected)), error.max()
+
+
+@each_model
+def test_the_inverse_is_the_exact_unbiased_one(device, model):
+    values = levels_of(model).astype(np.float32)
+    stabilised = np.unique(model.stabilise(values))
+    stabilised = np.concatenate([stabilised - 0.7, stabilised, stabilised + 0.01])
+    expected = model.inverse(stabilised).astype(np.float64)
+    found = changed(device, [model], stabilised, "inverse")
+    noise = np.sqrt(model.variance(np.abs(expected)))
+    unit = {"poisson-gaussian": lambda: model.gain, "rician": lambda: model.sigma}
+    noise += 0.05 * unit.get(model.name, float)()  # without light, or read noise, there is none
+    error = np.abs(found - expected)
+    # Single precision of the stabilised value is worth so much of a grey level.
+    assert np.all(error <= 2e-3 * noise + 1e-6 * np.abs(expected)), (error / noise).max()
+
+
+def test_magnitudes_below_noise_are_negative_or_nothing(device):
+    model, signs = gd.Rician(5.0), {}
+    values = np.linspace(-2, 2, 101, dtype=np.float32)
+    for signed in (True, False):
+        out = changed(device, [model], values, "inverse", signed)
+        np.testing.assert_allclose(out, model.inverse(values, signed=signed), atol=0.02)
+        signs[signed] = out.min()
+    assert signs[True] < -4
+    assert signs[False] == 0
+
+
+def test_each_frame_is_changed_by_its_own_model(device):
+    one, other = PHOTONS[:2]
+    models = [one, one, other, one, other, other]
+    values = np.random.default_rng(0).uniform(20, 900, (6, 4097)).astype(np.float32)
+    out = changed(device, models, values.ravel(), "forward").reshape(values.shape)
+    back = changed(device, models, out.ravel(), "inverse").reshape(values.shape)
+    for model, given, there, result in zip(models, values, out, back, strict=True):
+        np.testing.assert_array_equal(there, changed(device, [model], given, "forward"))
+        np.testing.assert_array_equal(result, changed(device, [model], there, "inverse"))
+    assert not np.array_equal(changed(device, [other], values[0], "forward"), out[0])
+
+
+def test_what_a_tile_reads_around_it_has_the_models_of_what_it_yields():
+    """Along axes joined by the filter there is one model, so that margins have the next one's."""
+    seen = []
+
+    class Watched(Stabilisation):
+        def __init__(self):
+            pass
+
+        def forward(self, queue, values, numbers, pixels):
+            seen.append((numbers.tolist(), pixels))
+            return []
+
+    z, plane = Span.whole(1), Span.whole(5)
+    tile = Tile(0, Span(2, 4, 1, 6, 9), z, plane, plane, channels=2)
+    Watched().forward_tile(None, None, np.array([[3, 3], [7, 7]]), tile)
+    tile = Tile(0, Span(0, 3, 0, 3, 3), z, plane, Span(1, 3, 0, 5, 5))
+    Watched().forward_tile(None, None, np.array([[4, 5, 6]]), tile)
+    assert seen == [([3] * 5 + [7] * 5, 25), ([4, 5, 6], 25)]
+
+
+def test_maps_are_left_as_they_are_on_their_way_back(device):
+    values = np.arange(100, dtype=np.float32)
+    np.testing.assert_array_equal(
+        changed(device, [PHOTONS[0]], values, "inverse", maps=True), values
+    )
+
+
+def test_brightness_is_that_of_stabilised_values(device):
+    models = PHOTONS[0], PHOTONS[1]
+    around = Stabilisation(models, Arena(session(device)), True, False)
+    means = np.array([[30.0, 70.0], [50.0, 90.0]])
+    note = FrameNote(np.ones(2), means, models=np.array([1, 0]))
+    found = around.note(note).means
+    np.testing.assert_array_equal(found[0], models[1].stabilise(means[0]))
+    np.testing.assert_array_equal(found[1], models[0].stabilise(means[1]))
+    plain = FrameNote(np.ones(2), models=np.array([1, 0]))
+    assert around.note(plain) is plain
+
+
+def drawn(model, clean: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Return an image with the noise of a model."""
+    rng = np.random.default_rng(seed)
+    if model.name == "poisson-gaussian":
+        light = rng.poisson(np.maximum(clean - model.offset, 0) / model.gain) * model.gain
+        image = model.offset + light + rng.normal(0, model.read_noise, clean.shape)
+    elif model.name == "rician":
+        parts = rng.normal(0, model.sigma, (2, *clean.shape))
+        image = np.hypot(clean + parts[0], parts[1])
+    else:
+        image = clean * rng.gamma(model.looks, 1 / model.looks, clean.shape)
+    return image.astype(np.float32)
+
+
+@pytest.fixture(params=FILTERS, ids=lambda one: one.name)
+def kind(request):
+    return request.param
+
+
+def axes_for(kind, axes: str) -> str:
+    return "T" + axes if follows_time(kind) and "T" not in axes else axes
+
+
+def in_steps(image, settings, models, axes: str, device) -> np.ndarray:
+    """Filter between the transforms of the host, channel by channel."""
+    axis = axes.find("C")
+    if axis < 0:
+        seen = models[0].stabilise(image)
+        out = gd.denoise(seen, settings, models[0].sigma_after, axes=axes, device=device).image
+        return models[0].inverse(out)
+    parts = [
+        in_steps(np.take(image, k, axis), settings, (model,), axes.replace("C", ""), device)
+        for k, model in enumerate(models)
+    ]
+    return np.stack(parts, axis)
+
+
+@pytest.mark.parametrize(
+    ("axes", "model"),
+    [("YX", one) for one in ONE_OF_EACH] + [("ZYX", PHOTONS[0]), ("TYX", MAGNITUDES[0])],
+    ids=lambda one: getattr(one, "name", one),
+)
+def test_every_filter_runs_between_the_transforms(kind, device, model, axes):
+    axes = axes_for(kind, axes)
+    settings = joining(kind, axes)
+    image = drawn(model, scene(*{2: (45, 53), 3: (3, 33, 37), 4: (2, 2, 33, 37)}[len(axes)]))
+    result = gd.denoise(image, settings, noise=model, axes=axes, device=device)
+    applied = settings.for_noise((model,))
+    if applied is None:
+        expected = in_steps(image, settings, (model,), axes, device)
+    else:  # a filter that knows this noise itself
+        sigma = None if model.name == "speckle" else model.sigma
+        expected = gd.denoise(image, applied, sigma, axes=axes, device=device).image
+    np.testing.assert_allclose(result.image, expected, rtol=2e-3, atol=0.05)
+    assert np.abs(result.image - image).mean() > 1
+    assert result.record.noise == (model.as_dict(),)
+    assert result.record.sigma == (() if applied is None else result.record.sigma)
+    assert result.record.as_dict()["noise"] == [model.as_dict()]
+
+
+def test_every_channel_has_a_model_of_its_own(kind, device):
+    models = PHOTONS[0], gd.PoissonGaussian(3.0, 5.0, 40.0)
+    axes = "TCYX"
+    clean = scene(3, 2, 33, 37)
+    image = np.stack([drawn(m, clean[:, k], k) for k, m in enumerate(models)], 1)
+    settings = joining(kind, axes)
+    options = {"axes": axes, "device": device}
+    out = gd.denoise(image, settings, noise=models, **options).image
+    expected = in_steps(image, settings, models, axes, device)
+    np.testing.assert_allclose(out, expected, rtol=1e-3, atol=0.02)
+    swapped = gd.denoise(image, settings, noise=models[::-1], **options).image
+    assert np.abs(swapped - expected).max() > 1
+
+    # The same in tiles, in chunks, frame by frame, and of one frame.
+    lazy = da.from_array(image, chunks=(1, 2, 17, 37))
+    parts = gd.denoise_lazy(lazy, settings, noise=models, **options).compute()
+    np.testing.assert_array_equal(parts, out)
+    frames = gd.stream(settings, image, noise=models, axes="CYX", device=device)
+    np.testing.assert_array_equal(np.stack(list(frames)), out)
+    one = gd.denoise(image, settings, noise=models, frames=1, **options).image
+    np.testing.assert_array_equal(one, out[1:2])
+
+
+@one_of_each
+def test_tiles_agree_with_the_whole(kind, device, model):
+    axes = axes_for(kind, "YX")
+    settings = small(kind)
+    shape = (2, *frame(settings)) if axes == "TYX" else frame(settings)
+    image = drawn(model, scene(*shape))
+    totals = []
+    options = {"noise": model, "axes": axes, "device": device}
+    whole = gd.denoise(image, settings, **options).image
+    tiled = gd.denoise(
+        *(image, settings),
+        **options,
+        memory_limit=cut(settings),
+        progress=lambda done, total: totals.append(total),
+    ).image
+    assert totals[-1] >= 3
+    np.testing.assert_array_equal(tiled, whole)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float64", ">u2"])
+def test_grey_levels_of_any_type(kind, device, dtype):
+    model = PHOTONS[0]
+    axes = axes_for(kind, "YX")
+    image = np.rint(drawn(model, scene(*(2, 33, 37)[-len(axes) :])))
+    expected = gd.denoise(image.astype("f4"), small(kind), noise=model, axes=axes, device=device)
+    result = gd.denoise(image.astype(dtype), small(kind), noise=model, axes=axes, device=device)
+    assert result.image.dtype == np.dtype(dtype).newbyteorder("=")
+    given = expected.image if dtype == "float64" else np.rint(expected.image)
+    np.testing.assert_array_equal(result.image, given)
+    assert image.tobytes() == np.rint(drawn(model, scene(*image.shape))).tobytes()
+
+
+def test_no_light_gives_no_negative_number(device):
+    model = gd.PoissonGaussian(2.0, 0.0, 0.0)
+    image = np.zeros((3, 40, 41), np.float32)
+    image[0, 10:20, 10:20] = 2.0
+    image[1] = np.random.default_rng(0).poisson(0.05, (40, 41)) * 2.0
+    for settings in map(small, FILTERS):
+        out = gd.denoise(image, settings, noise=model, axes="TYX", device=device).image
+        assert np.isfinite(out).all()
+        assert out.min() >= 0
+        assert out[2].max() < 1e-6
+    dark = gd.PoissonGaussian(2.0, 3.0, 100.0)
+    noisy = np.random.default_rng(1).normal(100, 3, (64, 64)).astype(np.float32)
+    out = gd.bm3d(noisy, noise=dark, device=device)
+    assert out.min() >= 100
+    assert abs(out.mean() - 100) < 0.5
+
+
+def test_magnitudes_are_signed_where_the_result_can_be(device):
+    rng = np.random.default_rng(2)
+    image = np.hypot(*rng.normal(0, 20, (2, 96, 96))).astype(np.float32)
+    model = gd.Rician(20.0)
+    out = gd.bm3d(image, noise=model, device=device)
+    assert out.min() < 0
+    # Around no signal the inverse is as steep as a root.
+    expected = in_steps(image, gd.BM3D(), (model,), "YX", device)
+    np.testing.assert_allclose(out, expected, atol=0.5)
+    assert abs(out.mean() - expected.mean()) < 0.01
+    whole = gd.denoise(np.rint(image).astype(np.uint16), gd.BM3D(), noise=model, device=device)
+    assert whole.image.min() == 0
+    assert whole.record.saturated == 0
+    asked = gd.bm3d(image, noise=model, device=device, dtype="uint8")
+    assert asked.min() == 0
+    signed = gd.bm3d(np.rint(image).astype(np.uint16), noise=model, device=device, dtype="int16")
+    assert signed.min() < 0
+
+
+def test_flicker_is_measured_in_what_the_kernels_see(device):
+    """A stack whose lamp flickers comes out as well as one that was stabilised beforehand."""
+    model = gd.PoissonGaussian(4.0, 2.0, 0.0)
+    clean = np.stack([scene(64, 72)] * 6) * np.array([1, 0.6, 1, 0.7, 1.2, 0.9])[:, None, None]
+    image = drawn(model, clean)
+    settings = gd.VBM3D(frames_before=2, frames_after=2)
+    out = gd.denoise(image, settings, noise=model, axes="TYX", device=device).image
+    expected = in_steps(image, settings, (model,), "TYX", device)
+
+    def off(result):
+        return float(np.sqrt(np.mean((result - clean) ** 2)))
+
+    assert off(out) < 1.02 * off(expected)
+    still = gd.denoise(
+        *(image, gd.VBM3D(frames_before=2, frames_after=2, flicker=False)),
+        **{"noise": model, "axes": "TYX", "device": device},
+    ).image
+    assert off(out) < 0.95 * off(still)
+
+
+def test_nan_is_kept_where_it_is(kind, device):
+    axes = axes_for(kind, "YX")
+    image = drawn(PHOTONS[0], scene(*(2, 33, 37)[-len(axes) :]))
+    image[..., 5, 7] = np.nan
+    image[..., 20, 30] = np.inf
+    options = {"noise": PHOTONS[0], "axes": axes, "device": device}
+    with pytest.raises(gd.errors.NonFiniteError):
+        gd.denoise(image, small(kind), **options)
+    result = gd.denoise(image, small(kind), nonfinite="keep", **options)
+    odd = ~np.isfinite(image)
+    np.testing.assert_array_equal(result.image[odd], image[odd])
+    assert np.isfinite(result.image[~odd]).all()
+
+
+def test_maps_are_shown_as_they_are(device):
+    model = PHOTONS[1]
+    image = drawn(model, scene(48, 56))
+    maps = gd.isoline_maps(image, noise=model, device=device)
+    expected = gd.isoline_maps(model.stabilise(image), model.sigma_after, device=device)
+    np.testing.assert_array_equal(maps.classes, expected.classes)
+    assert maps.directions.max() <= 180
+    assert len(np.unique(maps.classes)) > 1
+
+
+def test_filters_know_nothing_of_stabilisation():
+    far = np.array([[1e9, 1e9 + 1]] * 2)
+    block = Block.of(far, "YX", "raise")
+    job = prepare(Run(gd.BM3D(), noise=PHOTONS[0]), block)
+    assert job.filter == gd.BM3D().for_array("YX", far.shape)
+    assert job.stabilised == (PHOTONS[0],)
+    # Models are in grey levels: no offset is taken from wide types.
+    assert job.levels == job.levels_of(far) == Levels(0, 1.0)
+    again = pickle.loads(pickle.dumps(job))
+    assert (again.filter, again.stabilised, again.levels) == (
+        job.filter,
+        job.stabilised,
+        job.levels,
+    )
+    plain = prepare(Run(gd.BM3D(), 1.0), block)
+    assert plain.stabilised == ()
+    assert not plain.levels.plain
+
+
+def test_there_is_a_kernel_for_both_ways():
+    folder = kernel_folder() / "noise"
+    files = {file.stem for way in ("stabilise", "inverse") for file in folder.glob(f"{way}_*.cl")}
+    laws = {transform.law for model in ALL if (transform := model.transform())}
+    assert files == {f"{way}_{law}" for way in ("stabilise", "inverse") for law in laws}
+    assert laws == {"photons", "magnitudes", "speckle"}

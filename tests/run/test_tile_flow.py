@@ -1,0 +1,248 @@
+"""Tiles through a device: memory that runs out, events for timing, tile sizes."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from flows import finish, part_steps, run_work, tiled, work_of
+from frames_over_time import posing_as_gpu
+from napari_gpu_denoise import denoise
+from napari_gpu_denoise.errors import DeviceMemoryError, KernelError
+from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.opencl import memory
+from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors, release_memory
+from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.run.frame_sigma import FrameSigma
+from napari_gpu_denoise.run.record import Progress
+from napari_gpu_denoise.run.transfer import Receiver
+from scenes import bytes_per_pixel, joining, noisy, small
+
+KIND = FILTERS[0]
+
+
+def steps_of(image, settings, device, out=None, **options):
+    out = np.empty_like(image) if out is None else out
+    steps, _ = finish(part_steps(image, settings, device, out, **options))
+    return out, steps
+
+
+@pytest.fixture
+def small_device(monkeypatch):
+    """Give a limit to the size of a buffer, as a device with little memory has."""
+
+    def limit(nbytes):
+        plain = Arena.buffer
+
+        def buffer(self, name, wanted):
+            # More than the device can have: it refuses, as when its memory is full.
+            return plain(self, name, 1 << 60 if wanted > nbytes else wanted)
+
+        release_memory()
+        monkeypatch.setattr(Arena, "buffer", buffer)
+
+    return limit
+
+
+def test_smaller_tiles_are_tried_when_memory_runs_out(device, small_device):
+    image, settings = noisy(200, 210), small(KIND)
+    expected, steps = steps_of(image, settings, device)
+    assert steps[-1] == Progress(1, 1)
+    small_device(300_000)
+    out, steps = steps_of(image, settings, device)
+    assert steps[0] == Progress(0, 1)
+    total = steps[-1].total
+    assert total > 1
+    assert steps[-1].done == total
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_too_little_memory_for_any_tile_is_an_error_with_a_sentence(device, small_device):
+    small_device(1000)
+    with pytest.raises(DeviceMemoryError, match="too little free memory even for tiles of"):
+        steps_of(noisy(200, 210), small(KIND), device)
+
+
+def test_other_opencl_errors_name_the_device(device):
+    import pyopencl as cl
+
+    with (
+        pytest.raises(KernelError, match=r"failed while running a kernel.*driver"),
+        device_errors(session(device)),
+    ):
+        raise cl.RuntimeError("clEnqueueNDRangeKernel", -5, "INVALID_KERNEL_ARGS")
+
+
+def test_a_memory_limit_bounds_the_buffers(device):
+    image, settings = noisy(300, 310), small(KIND)
+    limit = math.ceil(20000 * bytes_per_pixel(settings))
+    release_memory()
+    out, steps = steps_of(image, settings, device, memory_limit=limit)
+    assert steps[-1].total > 3
+    with borrow(session(device)) as arena:
+        # Padding of rows comes on top of what a pixel needs.
+        assert 0 < arena.nbytes < 1.6 * limit
+    expected, _ = steps_of(image, settings, device)
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_a_part_comes_out_as_in_the_whole(device):
+    image = noisy(4, 60, 64)
+    settings = joining(KIND, "Z")
+    expected = denoise(image, settings, 20, axes="ZYX", device=device).image
+    part = slice(1, 3), slice(13, 37), slice(31, 64)
+    out = np.empty((2, 24, 33), np.float32)
+    steps_of(image, settings, device, out, axes="ZYX", part=part)
+    np.testing.assert_array_equal(out, expected[1:3, 13:37, 31:64])
+
+
+@pytest.fixture
+def posing(device):
+    """A session of a device that is taken for a GPU: three queues, two slots, a writer."""
+    return posing_as_gpu(device)
+
+
+@pytest.mark.parametrize("pixels", [3000, 20000])
+@pytest.mark.parametrize("sigma", [20.0, "planes", "map"])
+def test_two_tiles_in_flight_have_each_their_own_sigma(posing, device, sigma, pixels):
+    image, settings = noisy(6, 93, 71), small(KIND)
+    if sigma == "planes":
+        sigma = np.array([5.0, 20.0, 40.0, 1.0, 30.0, 10.0])[:, None, None]
+    elif sigma == "map":
+        sigma = np.linspace(1, 30, 93)[:, None] * np.ones((93, 71))
+    out = np.empty_like(image)
+    with borrow(posing) as arena:
+        # The second run is of another sigma, which the device must not take for the first.
+        for given in (np.array(sigma)[..., ::-1, :] / 2 if np.ndim(sigma) else 3.0, sigma):
+            work = work_of(image, out, settings, posing, given, "TYX")
+            _, total = run_work(work, pixels, arena=arena)
+            assert total > 5 or pixels == 20000
+    given = np.squeeze(sigma)
+    expected = denoise(image, settings, given, axes="TYX", device=device).image
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_what_a_late_tile_reads_is_not_overwritten(posing, device):
+    import pyopencl as cl
+
+    image, settings = noisy(3, 60, 71), small(KIND)
+    out = np.empty_like(image)
+    work = work_of(image, out, settings, posing, axes=".YX")
+    with borrow(posing) as arena, closing(tiled(work, arena, 60 * 71)) as flow:
+        assert len(flow.tiles) == 3
+        list(flow.run())
+        out[:] = 0
+        # The device begins anew when the host has had time for all tiles; nothing is built by now.
+        gate = cl.UserEvent(posing.context)
+        cl.enqueue_barrier(flow.queues.compute, wait_for=[gate])
+        opened = threading.Timer(0.3, gate.set_status, [cl.command_execution_status.COMPLETE])
+        opened.start()
+        list(flow.run())
+        opened.join()
+    np.testing.assert_array_equal(out, denoise(image, settings, 20, device=device).image)
+
+
+def test_a_map_is_sent_once_for_all_tiles_that_see_the_same_part(posing, monkeypatch):
+    image, settings = noisy(12, 40, 40), small(KIND)
+    sigma = np.linspace(1, 30, 40) * np.ones((40, 1))
+    asked, variation = [], FrameSigma.variation
+    monkeypatch.setattr(
+        FrameSigma, "variation", lambda self, tile: asked.append(tile) or variation(self, tile)
+    )
+    work = work_of(image, np.empty_like(image), settings, posing, sigma, "TYX")
+    for pixels, whole in ((2 * 1600, True), (1000, False)):
+        asked.clear()
+        _, total = run_work(work, pixels)
+        assert total == 6 if whole else total > 12
+        assert len(asked) == (2 if whole else total)  # two slots
+
+
+@pytest.mark.parametrize("how", ["closed", "failing"])
+def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, how):
+    write, free = Receiver.write, Arena.free
+    writers, freed = set(), []
+
+    def slow(self, arriving):
+        writers.add(threading.current_thread().name)
+        time.sleep(0.05)
+        clipped = write(self, arriving)
+        writers.discard(threading.current_thread().name)
+        if how == "failing":
+            raise OSError("the disk is full")
+        return clipped
+
+    def watched(self):
+        freed.append(set(writers))
+        free(self)
+
+    monkeypatch.setattr(Receiver, "write", slow)
+    monkeypatch.setattr(Arena, "free", watched)
+    image, settings = noisy(8, 64, 64), small(KIND)
+    out = np.empty_like(image)
+    limit = math.ceil(4096 * bytes_per_pixel(settings))
+    steps = part_steps(image, settings, posing.device, out, axes=".YX", memory_limit=limit)
+    assert next(steps) == Progress(0, 8)
+    if how == "failing":
+        with pytest.raises(OSError, match="the disk is full"):
+            list(steps)
+    else:
+        assert next(steps) == Progress(1, 8)
+        assert writers
+        steps.close()
+    assert freed == [set()]
+    assert not [t for t in threading.enumerate() if t.name.startswith("tiles out")]
+
+
+def test_profiling_names_every_launch(device):
+    image, settings = noisy(50, 60), small(KIND)
+    chosen = session(device)
+    out = np.empty_like(image)
+    work = work_of(image, out, settings, chosen)
+    with (
+        borrow(chosen) as arena,
+        closing(tiled(work, arena, 1500, profiling=True)) as flow,
+    ):
+        total = len(flow.tiles)
+        assert list(flow.run()) == [Progress(k, total) for k in range(total + 1)]
+        flow.queues.finish()
+        names = [name for name, _ in flow.events]
+        assert names.count("upload") == names.count("download") == total > 1
+        for _, event in flow.events:
+            assert event.profile.end >= event.profile.start > 0
+    np.testing.assert_array_equal(out, denoise(image, settings, 20, device=device).image)
+
+
+def test_buffers_are_kept_between_runs_and_freed_on_request(device):
+    release_memory()
+    image, settings = noisy(50, 60), small(KIND)
+    steps_of(image, settings, device)
+    with borrow(session(device)) as first:
+        assert first.nbytes > 0
+    steps_of(image, settings, device)
+    with borrow(session(device)) as second:
+        assert second is first
+    release_memory()
+    assert first.nbytes == 0
+    with borrow(session(device)) as third:
+        assert third is not first
+
+
+def test_buffers_are_freed_after_an_error(device):
+    release_memory()
+    with pytest.raises(ZeroDivisionError), borrow(session(device)) as arena:
+        arena.buffer("one", 1000)
+        assert arena.nbytes >= 1000
+        raise ZeroDivisionError
+    assert arena.nbytes == 0
+
+
+def test_large_buffers_are_not_kept(device, monkeypatch):
+    monkeypatch.setattr(memory, "_KEEP_BYTES", 1000)
+    with borrow(session(device)) as arena:
+        arena.buffer("one", 5000)
+    assert arena.nbytes == 0

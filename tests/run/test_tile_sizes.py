@@ -1,0 +1,118 @@
+"""Sizes of tiles: what a device has room and time for, and what margins cost."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.plan import TilePlan
+from napari_gpu_denoise.run.tile_sizes import tile_pixels, tile_yield
+from napari_gpu_denoise.run.tiles import Reach, Tile, split
+from scenes import joining
+
+KIND = FILTERS[0]
+
+
+class Declared(TilePlan):
+    """A plan that needs so many bytes a pixel."""
+
+    def __init__(self, nbytes: float):
+        self.nbytes, self.arena = nbytes, SimpleNamespace(declared={})
+
+    def buffers(self, tile: Tile, is_map: bool = False) -> dict[str, int]:
+        return {"all": int(self.nbytes * tile.channels * math.prod(tile.source_shape))}
+
+    def enqueue(self, queue, tile, source, out, sigma):
+        raise AssertionError("nothing is run")
+
+
+def looking(around: int) -> Filter:
+    """Return a filter that looks so far around a pixel."""
+
+    class Looking(Filter):
+        reach = Reach(y=(around, around), x=(around, around))
+
+    return Looking()
+
+
+def test_tiles_suit_the_device(device):
+    settings = KIND()
+    gpu = dataclasses.replace(
+        device,
+        kind="discrete GPU",
+        memory=16 << 30,
+        max_alloc=4 << 30,
+        compute_units=100,
+        clock=1500,
+        vendor="NVIDIA",
+    )
+    pixels = 4608 * 3456
+    plan = Declared(24.0)
+    each = 24 + 16
+    assert tile_pixels(plan, settings, gpu, pixels) * each <= 24 * pixels
+    assert tile_pixels(plan, settings, gpu, pixels, 1 << 20) * each <= 1 << 20
+    little = dataclasses.replace(gpu, memory=256 << 20, max_alloc=64 << 20)
+    assert tile_pixels(plan, settings, little, pixels) * each <= 128 << 20
+    slow = dataclasses.replace(gpu, compute_units=2, clock=600)
+    assert tile_yield(settings, slow) < tile_yield(settings, gpu)
+    hard = dataclasses.replace(KIND(), **({"window": 41} if hasattr(settings, "window") else {}))
+    assert tile_yield(hard, slow) < tile_yield(settings, slow)
+
+
+@pytest.mark.parametrize("around", [0, 17, 60, 94])
+def test_margins_cost_a_gpu_little(device, around):
+    gpu = dataclasses.replace(device, kind="discrete GPU", memory=80 << 30, max_alloc=20 << 30)
+    settings, plan = looking(around), Declared(40.0)
+    shape = (1, 1, 1, 20000, 20000)
+    for channels in (1, 3):
+        size = channels * math.prod(shape)
+        limit = tile_pixels(plan, settings, gpu, size, channels=channels)
+        assert 1 << 22 <= limit <= 1 << 25
+        side = math.sqrt(limit / channels)
+        capped = limit == 1 << 25
+        assert capped == (around == 94 and channels == 3)
+        assert 1 - (1 - 2 * around / side) ** 2 <= (0.15 if capped else 0.1 + 1e-6)
+        assert around > 17 or limit == 1 << 22
+        # Little memory counts for more.
+        assert tile_pixels(plan, settings, gpu, size, 1 << 24, channels) == (1 << 24) // 56
+        assert tile_pixels(plan, settings, gpu, size, 1 << 24, channels, True) == (1 << 24) // 64
+        small = dataclasses.replace(gpu, memory=1 << 28)
+        assert 56 * tile_pixels(plan, settings, small, size, channels=channels) <= 1 << 27
+        cpu = dataclasses.replace(device, kind="CPU")
+        assert tile_pixels(plan, settings, cpu, size, channels=channels) <= 1 << 22
+
+
+@pytest.mark.parametrize(("around", "images"), [(17, 6), (60, 15), (94, 25)])
+def test_margins_may_cost_more_memory_than_six_images(device, around, images):
+    gpu = dataclasses.replace(device, kind="discrete GPU", memory=80 << 30, max_alloc=20 << 30)
+    settings, plan = looking(around), Declared(84.0)
+    size = 3000 * 3000
+    assert 100 * tile_pixels(plan, settings, gpu, size) / (4 * size) == pytest.approx(
+        images, rel=0.03
+    )
+    # Never a large share of the device for that.
+    little = dataclasses.replace(gpu, memory=1 << 30)
+    assert 100 * tile_pixels(plan, settings, little, size) <= max(24 * size, 1 << 28)
+
+
+@pytest.mark.parametrize("axes", ["YX", "TYX", "ZYX"])
+def test_heavy_work_on_a_slow_device_is_not_cut_to_crumbs(device, axes):
+    slow = dataclasses.replace(
+        device, kind="integrated GPU", compute_units=2, clock=600, memory=2 << 30, vendor="Intel"
+    )
+    heavy = joining(KIND, axes, patch=8, step=1, window=51)
+    shape = (1, 10 if "T" in axes else 1, 10 if "Z" in axes else 1, 700, 800)
+    plan = heavy.plan(Arena(session(device)))
+    pixels = tile_pixels(plan, heavy, slow, math.prod(shape))
+    tiles = split(shape, heavy.reach, pixels, max_yield=tile_yield(heavy, slow))
+    assert max(math.prod(tile.shape) for tile in tiles) <= tile_yield(heavy, slow)
+    assert min(math.prod(tile.shape) for tile in tiles) > 1000
+    # What is read beside what is yielded costs far less than the search itself.
+    assert sum(math.prod(tile.source_shape) for tile in tiles) < 100 * math.prod(shape)

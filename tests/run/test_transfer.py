@@ -1,0 +1,358 @@
+"""Small integers go to the device and back as they are, and come out as if the host had converted.
+
+python test_transfer.py      the kernels on Oclgrind, with its checks; called by a test below
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from flows import run_work, tiled, work_of
+from napari_gpu_denoise.image.axes import arrange
+from napari_gpu_denoise.image.levels import Levels
+from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
+from napari_gpu_denoise.opencl.program import Session
+from napari_gpu_denoise.run import transfer
+from napari_gpu_denoise.run.denoise import denoise
+from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.frame_blocks import frame_blocks
+from napari_gpu_denoise.run.plan import TilePlan
+from napari_gpu_denoise.run.settings import setting
+from napari_gpu_denoise.run.tiles import Reach, Span, Tile, split
+from scenes import bytes_per_pixel
+
+INTEGERS = ("uint8", "int8", "uint16", "int16")
+
+SOURCE = """
+__kernel void line(__global const float *source, int sny, int snx, int y0, int x0, int ny, int nx,
+                   float gain, float shift, __global float *out)
+{
+    const int x = get_global_id(0), y = get_global_id(1), frame = get_global_id(2);
+    const size_t from = ((size_t)frame * sny + y + y0) * snx + x + x0;
+    out[((size_t)frame * ny + y) * nx + x] = source[from] * gain + shift;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Line(Filter):
+    """A filter whose result is known to the last bit, for these settings and small integers."""
+
+    name: ClassVar[str] = "line"
+    title: ClassVar[str] = "Line"
+    summary: ClassVar[str] = "Grey levels along a line"
+    smallest: ClassVar[int] = 8
+    operations_per_pixel: ClassVar[float] = 2.0
+    reach: ClassVar[Reach] = Reach(y=(2, 3), x=(1, 4))
+
+    gain: float = setting(1.5, "Slope")
+    shift: float = setting(-20.5, "Level at 0", unit="grey levels")
+    joint: str = setting("", "Axes it joins")
+
+    def plan(self, arena: Arena) -> LinePlan:
+        return LinePlan(self, arena)
+
+
+class LinePlan(TilePlan):
+    def __init__(self, settings: Line, arena: Arena):
+        self.arena = arena
+        import pyopencl as cl
+
+        self.numbers = np.float32(settings.gain), np.float32(settings.shift)
+        self.kernel = cl.Kernel(cl.Program(arena.session.context, SOURCE).build(), "line")
+
+    def enqueue(self, queue, tile: Tile, source, out, sigma: Any) -> list[tuple[str, Any]]:
+        nt, nz, ny, nx = tile.shape
+        lengths = (*tile.source_shape[2:], tile.y.margin, tile.x.margin, ny, nx)
+        frames = tile.channels * nt * nz
+        given = (source, *map(np.int32, lengths), *self.numbers, out)
+        return [("line", self.kernel(queue, (nx, ny, frames), None, *given))]
+
+
+def by_host(array: np.ndarray, settings: Line, dtype) -> tuple[np.ndarray, int]:
+    """Return what the host makes of an array, and how many values it clips."""
+    values, out = np.empty(array.shape, np.float32), np.empty(array.shape, dtype)
+    Levels(0, 1.0).load(array, values)
+    values = values * np.float32(settings.gain) + np.float32(settings.shift)
+    return out, Levels(0, 1.0).store(values, out)
+
+
+def filled(*shape: int, dtype="uint8", seed: int = 0) -> np.ndarray:
+    """Return all that a type can hold, at random, and its ends."""
+    limits = np.iinfo(dtype)
+    generator = np.random.default_rng(seed)
+    array = generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    array.flat[:2] = limits.min, limits.max
+    return array
+
+
+@pytest.fixture(scope="module", params=["one queue", "three queues"])
+def chosen(request, device) -> Session:
+    """A session as a CPU has it, and as a GPU has: two tiles in flight, a value a work-item."""
+    import pyopencl as cl
+
+    if request.param == "three queues":
+        device = dataclasses.replace(device, kind="discrete GPU", float_lanes=1)
+    return Session(device, cl.Context([device.handle]))
+
+
+def run_tiles(image, dtype, settings, chosen, axes="YX", pixels=1000):
+    """Run a filter tile by tile; return result, number of values clipped, number of tiles."""
+    out = np.full(image.shape, 7, dtype)
+    clipped, total = run_work(work_of(image, out, settings, chosen, 1.0, axes), pixels)
+    return out, clipped, total
+
+
+def assert_as_by_host(found, image, settings, dtype):
+    out, clipped, _ = found
+    expected, expected_clipped = by_host(image, settings, dtype)
+    np.testing.assert_array_equal(out, expected, strict=True)
+    assert clipped == expected_clipped
+    return clipped
+
+
+@pytest.mark.parametrize("to", [*INTEGERS, "float32"])
+@pytest.mark.parametrize("given", INTEGERS)
+def test_integers_come_out_as_by_the_host(chosen, given, to):
+    image, settings = filled(61, 53, dtype=given), Line()
+    found = run_tiles(image, to, settings, chosen)
+    assert found[2] > 3
+    clipped = assert_as_by_host(found, image, settings, to)
+    fits = to == "float32" or (given.endswith("int8") and to == "int16")
+    assert (clipped == 0) == fits
+
+
+@pytest.mark.parametrize("to", INTEGERS)
+def test_floats_come_out_as_integers(chosen, to):
+    image = np.random.default_rng(0).normal(0, 400, (47, 51)).astype(np.float32)
+    settings = Line(gain=1.0, shift=0.0)
+    clipped = assert_as_by_host(run_tiles(image, to, settings, chosen), image, settings, to)
+    assert (clipped > 0) == (to != "int16")
+
+
+def test_halves_go_to_the_even_neighbour_and_all_beyond_is_clipped_both_ways(chosen):
+    image = np.arange(-128, 128, dtype=np.int8).reshape(8, 32)
+    settings = Line(gain=2.5, shift=0.0)
+    for dtype, lowest, highest in (("uint8", 0, 255), ("int8", -128, 127)):
+        out, clipped, _ = run_tiles(image, dtype, settings, chosen)
+        level = {n: int(out[image == n][0]) for n in (-128, 1, 3, 5, 7, 127)}
+        assert level == {-128: lowest, 1: 2, 3: 8, 5: 12, 7: 18, 127: highest}
+        assert clipped == assert_as_by_host((out, clipped, 1), image, settings, dtype) > 2
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape", "joint"),
+    [
+        ("TCYX", (4, 3, 23, 19), "C"),
+        ("CTYX", (3, 4, 23, 19), "CT"),
+        ("TYXC", (4, 23, 19, 3), "C"),
+        ("TZYX", (3, 4, 23, 19), "Z"),
+        ("QTCZYX", (2, 3, 2, 2, 17, 13), ""),
+        ("XQYT", (19, 3, 23, 4), "T"),
+    ],
+)
+@pytest.mark.parametrize("pixels", [700, 5000])
+def test_any_axes_joined_or_not(chosen, axes, shape, joint, pixels):
+    image, settings = filled(*shape, dtype="int16"), Line(joint=joint, gain=0.5, shift=0.5)
+    found = run_tiles(image, "uint16", settings, chosen, axes, pixels)
+    assert found[2] > 1
+    assert assert_as_by_host(found, image, settings, "uint16") > 0
+
+
+@pytest.mark.parametrize("given", ["uint16", "int16"])
+def test_foreign_byte_order_is_understood_both_ways(chosen, given):
+    image, settings = filled(31, 33, dtype=given), Line()
+    foreign = image.astype(image.dtype.newbyteorder())
+    found = run_tiles(foreign, foreign.dtype, settings, chosen)
+    assert_as_by_host(found, image, settings, foreign.dtype)
+
+
+@pytest.mark.parametrize("shape", [(5, 29), (29, 3), (2, 2)])
+def test_what_was_added_by_mirroring_is_neither_written_nor_counted(device, shape):
+    image, settings = filled(3, *shape), Line()
+    result = denoise(image, settings, 1.0, device=device)
+    assert any("mirroring" in note for note in result.record.notes)
+    expected, clipped = by_host(image, settings, "uint8")
+    np.testing.assert_array_equal(result.image, expected)
+    assert result.record.saturated == clipped > 0
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_a_tile_of_which_nothing_is_kept_is_left_out(chosen, dtype):
+    image, settings = filled(3, 12, 90), Line()
+    wide = np.pad(image, ((0, 0), (0, 0), (0, 30)), mode="symmetric")
+    out = np.empty(image.shape, dtype)
+    tiles = split((1, 3, 1, 12, 120), settings.reach, 12 * 25)
+    assert max(tile.x.start for tile in tiles) > 90
+    work = work_of(wide, out, settings, chosen, 1.0, ".YX")
+    with borrow(chosen) as arena, closing(tiled(work, arena, tiles=tiles)) as flow:
+        filtered, enqueue = [], flow.stages.plan.enqueue
+        flow.stages.plan.enqueue = lambda queue, tile, *given: (
+            filtered.append(tile) or enqueue(queue, tile, *given)
+        )
+        assert [step.done for step in flow.run()] == list(range(len(tiles) + 1))
+    assert filtered == [tile for tile in tiles if tile.x.start < 90]
+    np.testing.assert_array_equal(out, by_host(image, settings, dtype)[0])
+
+
+ODD = (
+    *(0.5, 1.5, 2.5, -0.5, -0.0, 1e-45, -1e-45, 126.5, 127.5, 254.5, 255.49998, 255.5, 256.0),
+    *(-127.5, -128.5, -128.50002, -129.0, 32767.5, 65534.5, 65535.496, 65535.5, -32768.5, -32769.0),
+    *(1e30, -1e30, math.inf, -math.inf, 0.49999997, 2.0**31, -(2.0**33)),
+)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_every_odd_float_is_rounded_as_by_the_host_and_nan_becomes_zero(chosen, dtype):
+    import pyopencl as cl
+
+    odd = np.array(ODD, np.float32)
+    values = np.concatenate([odd, np.nextafter(odd, np.float32(0)), [np.nan, 3.0, np.nan]])
+    values = values.astype(np.float32)[None]
+    out = np.full(values.shape, 7, dtype)
+    tile = Tile(0, Span.whole(1), Span.whole(1), *map(Span.whole, values.shape))
+    queue = chosen.queue()
+    receiver = transfer.Receiver(Arena(chosen), arrange(out, "YX"), Levels(0, 1.0), queue, 3)
+    buffer = receiver.buffer("out", tile)
+    cl.enqueue_copy(queue, buffer, values)
+    levels, launches = receiver.as_levels(buffer, "out", tile, 2, np.zeros((1, 1), np.int32))
+    arriving = receiver.download(queue, levels, "out", tile, [launches[-1][1]])
+    assert receiver.write(arriving) == 0
+    number = ~np.isnan(values)
+    expected = np.zeros(values.shape[1] - 2, dtype)
+    assert receiver.clipped() == Levels(0, 1.0).store(values[number], expected) > 10
+    np.testing.assert_array_equal(out[number], expected)
+    np.testing.assert_array_equal(out[~number], 0)
+
+
+def test_the_host_converts_nothing_that_is_a_small_integer(device, monkeypatch):
+    def refuse(*given, **options):
+        raise AssertionError("converted by the host")
+
+    monkeypatch.setattr(Levels, "load", refuse)
+    monkeypatch.setattr(Levels, "store", refuse)
+    image = filled(20, 30)
+    denoise(image, Line(), 1.0, device=device)
+    with pytest.raises(AssertionError, match="converted by the host"):
+        denoise(image, Line(), 1.0, device=device, dtype="float32")
+    with pytest.raises(AssertionError, match="converted by the host"):
+        denoise(image.astype(np.float32), Line(), 1.0, device=device, dtype="uint8")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32", "float32"])
+def test_few_frames_at_a_time_are_converted_by_the_host(device, monkeypatch, dtype):
+    image = filled(7, 20, 30).astype(dtype) * 3
+    settings = Line(gain=1.0, shift=0.0)
+    whole = denoise(image, settings, 1.0, device=device).image
+    np.testing.assert_array_equal(whole, image)
+    seen = []
+    plain = Levels.load
+
+    def load(self, levels, out):
+        seen.append(levels.shape[0])
+        plain(self, levels, out)
+
+    monkeypatch.setattr(Levels, "load", load)
+    monkeypatch.setattr(transfer, "_CONVERTED", 2 * 20 * 30)
+    np.testing.assert_array_equal(denoise(image, settings, 1.0, device=device).image, whole)
+    assert seen == ([7] if dtype == "float32" else [2, 2, 2, 1])
+
+
+@pytest.mark.parametrize(
+    ("given", "to"),
+    [("uint8", "uint8"), ("uint16", "int16"), ("uint8", "float32"), ("float32", "uint16")],
+)
+def test_integers_take_no_more_memory_than_floats(chosen, given, to):
+    image, settings = filled(8, 64, 64, dtype="uint8").astype(given), Line()
+    release_memory()
+    with borrow(chosen) as arena:
+        assert arena.nbytes == 0
+    run_tiles(image, to, settings, chosen, ".YX", 2 * 64 * 64)
+    with borrow(chosen) as arena:
+        # Sigma and counts are a few bytes.
+        assert 0 < arena.nbytes <= bytes_per_pixel(settings) * 2 * 64 * 64 + 200
+
+
+def layouts():
+    for axes, shape, joint in [
+        ("YX", (5, 4), ""),
+        ("TYX", (6, 5, 4), ""),
+        ("TYX", (6, 5, 4), "T"),
+        ("QTCZYX", (2, 3, 4, 2, 5, 3), "C"),
+        ("QTCZYX", (2, 3, 4, 2, 5, 3), "TC"),
+        ("XQYTC", (5, 2, 4, 3, 2), "T"),
+        ("RQYX", (3, 4, 5, 2), ""),
+    ]:
+        array = np.arange(math.prod(shape)).reshape(shape)
+        for origin in ((0, 0, 0, 0), (2, 0, 0, 0)):
+            yield arrange(array, axes, joint, origin)
+
+
+@pytest.mark.parametrize(
+    "frames", list(layouts()), ids=lambda f: f"{f.view.shape} {f.joint} {f.origin}"
+)
+@pytest.mark.parametrize("most", [None, 1, 2])
+def test_blocks_hold_every_frame_once_and_in_order(frames, most):
+    sequences, nt = frames.shape[:2]
+    t0 = frames.origin[0]
+    for sequence in range(sequences):
+        for channel in range(frames.joined):
+            for start, stop in ((0, nt), (nt // 3, nt), (0, (nt + 1) // 2)):
+                times = range(start + t0, stop + t0)
+                expected = [frames.frame(sequence, t, channel) for t in times]
+                given = sequence, times.start, times.stop, channel
+                blocks = list(frame_blocks(frames, *given, most))
+                np.testing.assert_array_equal(np.concatenate([b for _, b in blocks]), expected)
+                assert [k for k, _ in blocks] == np.cumsum(
+                    [0, *(len(b) for _, b in blocks[:-1])]
+                ).tolist()
+                assert all(np.shares_memory(block, frames.view) for _, block in blocks)
+                assert most is None or max(len(block) for _, block in blocks) <= most
+                if most is None and len(frames.independent) < 2:
+                    assert len(blocks) == 1
+
+
+def simulate() -> None:
+    """Convert small images on Oclgrind, as a CPU and as a GPU do; print what differs."""
+    import pyopencl as cl
+
+    from opencl.simulate import SESSIONS, simulator, suit_oclgrind
+
+    suit_oclgrind()
+    for lanes in (1, 4):
+        device = dataclasses.replace(simulator(), float_lanes=lanes, max_group=64)
+        SESSIONS.append(Session(device, cl.Context([device.handle])))
+        for given, to in (("uint8", "int8"), ("int16", "uint16")):
+            image = filled(3, 5, 29, dtype=given)
+            assert_as_by_host(
+                run_tiles(image, to, Line(), SESSIONS[-1], ".YX", 200), image, Line(), to
+            )
+            # Rows of which only a part is kept.
+            wide = np.pad(image, ((0, 0), (0, 3), (0, 3)), mode="symmetric")
+            out = np.empty(image.shape, to)
+            run_work(work_of(wide, out, Line(), SESSIONS[-1], 1.0, ".YX"))
+            np.testing.assert_array_equal(out, by_host(image, Line(), to)[0])
+
+
+def test_kernels_are_free_of_faults(simulator):
+    from opencl.simulate import CHECKS
+
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("OCLGRIND_")} | CHECKS
+    command = [sys.executable, "-W", "ignore", str(Path(__file__).resolve())]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+if __name__ == "__main__":
+    simulate()
