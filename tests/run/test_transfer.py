@@ -349,7 +349,9 @@ def test_kernels_are_free_of_faults(simulator):
     from opencl.simulate import CHECKS
 
     environment = {k: v for k, v in os.environ.items() if not k.startswith("OCLGRIND_")} | CHECKS
-    command = [sys.executable, "-W", "ignore", str(Path(__file__).resolve())]
+    script = Path(__file__).resolve()
+    environment["PYTHONPATH"] = str(script.parents[1])
+    command = [sys.executable, "-W", "ignore", str(script)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
