@@ -1,20 +1,23 @@
 // Mixes channels pixel by pixel: to opponent colours and back, or to the one image in which patches of all channels are matched.
 //
 // Reference: methods page, "colour".
-// Grid: (pixels of a frame, frames, channels made).
+// Grid: (nx, ny, made * frames), rounded up to whole work-groups.
 // Constants: none.
-// Shapes: given (channels, frames, pixels); matrix (made, channels); levels (channels, frames), the sigma of each channel; made
-//   (made, frames, pixels). With `weighted`, every channel is first divided by its sigma; channels without noise are left out.
+// Shapes: given (channels, frames, ny, nx); matrix (made, channels); levels (channels, frames), the sigma of each channel; made
+//   (made, frames, ny, nx). With `weighted`, every channel is first divided by its sigma; channels without noise are left out.
 
-__kernel void mix_channels(__global const float *given, int channels, int pixels, __global const float *matrix,
+__kernel void mix_channels(__global const float *given, int channels, int frames, int ny, int nx,
+                           __global const float *matrix,
                            __global const float *levels, int weighted, __global float *made)
 {
-    const int at = get_global_id(0);
-    const int frame = get_global_id(1);
-    const int frames = get_global_size(1);
-    const int out = get_global_id(2);
-    if (at >= pixels)
+    const int x = get_global_id(0);
+    const int y = get_global_id(1);
+    if (x >= nx || y >= ny)
         return;
+    const int out = get_global_id(2) / frames;
+    const int frame = get_global_id(2) % frames;
+    const size_t pixels = (size_t)ny * nx;
+    const size_t at = (size_t)y * nx + x;
     float sum = 0.0f;
     for (int c = 0; c < channels; ++c) {
         const float level = levels[c * frames + frame];

@@ -1,6 +1,6 @@
 // Copies frames into a ring of padded frames whose margin is FAR, so that searches need no border tests.
 //
-// Grid: (pitch, pny, channels * count).
+// Grid: (pitch, pny, channels * count), rounded up to whole work-groups.
 // Constants: none.
 // Shapes: frames (channels, count, ny, nx); images (channels, ring, pny, pitch), the first frame into slot `first`, the origin of
 //   a frame at (y0, x0).
@@ -14,6 +14,8 @@ __kernel void store_frames(__global const float *frames, int count, int ny, int 
     const int px = get_global_id(0);
     const int py = get_global_id(1);
     const int which = get_global_id(2);
+    if (px >= pitch || py >= pny)
+        return;
     const int y = py - y0;
     const int x = px - x0;
     const bool inside = y >= 0 && y < ny && x >= 0 && x < nx;

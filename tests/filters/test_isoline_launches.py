@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.filters.isoline.filter import Isoline
-from napari_gpu_denoise.filters.isoline.launches import TileLaunches
 from napari_gpu_denoise.opencl.memory import Arena
 from scenes import noisy
 
 pytestmark = pytest.mark.usefixtures("quickly_built")
 
 SIGMA = 20.37
-PAPER = {"choice": "hard", "thickness": 1, "staircase": 0}
-
-
-@pytest.mark.parametrize("changes", [{}, {**PAPER}, {"method": "pi-ld", "max_length": 10}], ids=str)
-def test_work_groups_of_a_gpu_give_the_same(device, monkeypatch, changes):
-    """Groups of 32 x 8 reach beyond what is wanted: what they find there goes nowhere."""
-    image, settings = noisy(3, 43, 37, sigma=SIGMA), Isoline(**changes)
-    expected = gd.denoise(image, settings, SIGMA, device=device).image
-    groups = []
-    kept = TileLaunches.__init__
-
-    def begin(run, *given):
-        kept(run, *given[:-1], False)
-        groups.append(run)
-
-    monkeypatch.setattr(TileLaunches, "__init__", begin)
-    out = gd.denoise(image, settings, SIGMA, device=device).image
-    assert groups
-    assert groups[0].grid(33, 9, 1) == ((64, 16, 1), (32, 8, 1))
-    np.testing.assert_array_equal(out, expected)
 
 
 @pytest.mark.parametrize("changes", [{}, {"choice": "hard"}, {"method": "pi-ld"}], ids=str)

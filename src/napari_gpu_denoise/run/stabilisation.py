@@ -12,7 +12,7 @@ import numpy as np
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.models.curves import Table
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.opencl.value_grid import value_grid, values_together
+from napari_gpu_denoise.opencl.work_items import value_grid, values_together
 from napari_gpu_denoise.run.frame_notes import FrameNote
 from napari_gpu_denoise.run.plan import Launches
 from napari_gpu_denoise.run.tiles import Tile

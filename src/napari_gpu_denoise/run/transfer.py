@@ -17,7 +17,7 @@ from napari_gpu_denoise.image.bands import in_bands
 from napari_gpu_denoise.image.levels import Levels, is_plain
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.opencl.value_grid import value_grid, values_together
+from napari_gpu_denoise.opencl.work_items import value_grid, values_together
 from napari_gpu_denoise.run.frame_blocks import frame_blocks
 from napari_gpu_denoise.run.plan import Launches
 from napari_gpu_denoise.run.stabilisation import Stabilisation

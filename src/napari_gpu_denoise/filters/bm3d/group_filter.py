@@ -26,6 +26,7 @@ from napari_gpu_denoise.filters.bm3d.group_tables import (
 from napari_gpu_denoise.filters.pixels import Noisy, Pixels, spread
 from napari_gpu_denoise.filters.search.patch_search import Matches, PatchSearch, SearchLayout
 from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, allocated
 from napari_gpu_denoise.run.tiles import Span, Tile
 
@@ -246,8 +247,7 @@ class GroupFilter:
         _, pny, pitch, *_, y0, x0, _ = map(int, found.matches.layout)
         return self._pad(
             queue,
-            (pitch, pny, frames),
-            None,
+            *pixel_grid(self.arena.session.device, pitch, pny, frames),
             *(pixels.buffer, *map(i32, (0, frames, frames, 1, held.y.size, held.x.size))),
             *(buffer, *map(i32, (1, pny, pitch, 0, 0))),
             i32(y0 + held.y.start - searched.y.start),

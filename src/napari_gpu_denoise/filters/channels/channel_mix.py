@@ -10,6 +10,7 @@ import numpy as np
 
 from napari_gpu_denoise.filters.pixels import Noisy, Pixels
 from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers, Sizes
 from napari_gpu_denoise.run.tiles import Tile
 
@@ -80,7 +81,7 @@ class ChannelMix:
         launch = self._mix_levels(
             queue,
             (frames, len(matrix)),
-            None,
+            (1, 1),
             *(image.levels, np.int32(matrix.shape[1]), self._matrix(matrix)),
             *(np.int32(weighted), levels),
         )
@@ -91,9 +92,8 @@ class ChannelMix:
         nt, nz, ny, nx = image.pixels.tile.shape
         launch = self._mix(
             queue,
-            (ny * nx, nt * nz, len(matrix)),
-            None,
-            *(image.pixels.buffer, np.int32(matrix.shape[1]), np.int32(ny * nx)),
+            *pixel_grid(self.arena.session.device, nx, ny, len(matrix) * nt * nz),
+            *(image.pixels.buffer, *map(np.int32, (matrix.shape[1], nt * nz, ny, nx))),
             *(self._matrix(matrix), image.levels, np.int32(weighted), out),
         )
         launches.append(("mix channels", launch))

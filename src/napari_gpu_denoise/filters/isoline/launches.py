@@ -9,10 +9,8 @@ import numpy as np
 
 from napari_gpu_denoise.filters.isoline.margins import Padded
 from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers
-
-# Shape of a work-group on a GPU.
-_GROUP = (32, 8)
 
 
 @dataclass(frozen=True)
@@ -63,8 +61,6 @@ class TileLaunches:
         The tile.
     held : Buffers
         What the plan declares.
-    alone : bool
-        Whether the device chooses the work-groups, as a CPU does.
 
     Attributes
     ----------
@@ -74,14 +70,13 @@ class TileLaunches:
         Height and pitch of padded images, as kernels take them.
     """
 
-    def __init__(self, arena: Arena, queue, padded: Padded, held: Buffers, alone: bool):
+    def __init__(self, arena: Arena, queue, padded: Padded, held: Buffers):
         self.arena = arena
         self.queue = queue
         self.padded = padded
         self.held = held
         self.launches: list[tuple[str, Any]] = []
         self.layout = (np.int32(padded.shape[0]), np.int32(padded.pitch))
-        self._alone = alone
 
     def launch(self, name: str, constants: dict, region: tuple, count: int, *before, after=()):
         """Launch a kernel over a region of some images."""
@@ -130,13 +125,7 @@ class TileLaunches:
         self._launch("mirror", "mirror_tile", constants, sizes, arguments)
         return padded, along
 
-    def grid(self, nx: int, ny: int, count: int) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-        """Return numbers of work-items, and of those in a group; None lets the device choose."""
-        if self._alone:
-            return (nx, ny, count), None
-        across, down = _GROUP
-        return (-(-nx // across) * across, -(-ny // down) * down, count), (across, down, 1)
-
     def _launch(self, name: str, file: str, constants: dict, sizes: tuple, arguments: tuple):
         kernel = self.arena.kernel(f"isoline/{file}", constants)
-        self.launches.append((name, kernel(self.queue, *self.grid(*sizes), *arguments)))
+        grid = pixel_grid(self.arena.session.device, *sizes)
+        self.launches.append((name, kernel(self.queue, *grid, *arguments)))

@@ -36,7 +36,6 @@ class Plan(TilePlan):
         self.settings = settings
         self.arena = arena
         self.margins = Margins.of(settings)
-        self._alone = arena.session.device.shares_cores
         self.opponent = settings.channels == "opponent"
         # A map is that of the luminance, and is not converted back to colours.
         self.mixed_back = self.opponent and not settings.yields_map
@@ -88,7 +87,7 @@ class Plan(TilePlan):
         """Enqueue the filter for one tile; return the launches by name."""
         settings = self.settings
         held = self.hold(tile, sigma.variation is not None)
-        run = TileLaunches(self.arena, queue, Padded(tile, self.margins), held, self._alone)
+        run = TileLaunches(self.arena, queue, Padded(tile, self.margins), held)
         frames = tile.t.size * tile.z.size
         variation = None
         if sigma.variation is not None:

@@ -12,6 +12,7 @@ from napari_gpu_denoise.filters.search.patches import Grid
 from napari_gpu_denoise.filters.search.variants import SearchSettings, Variant
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.run.tiles import Tile
 
@@ -131,8 +132,7 @@ class Plan(TilePlan):
         margins = (tile.t.margin, tile.z.margin, tile.y.margin, tile.x.margin)
         aggregate = self._aggregate(
             queue,
-            (nx, ny, frames),
-            None,
+            *pixel_grid(self.arena.session.device, nx, ny, frames),
             *(estimates, *matches.grid, source),
             *map(i32, (*(ring or (0, snt)), snz, sny, snx)),
             *map(i32, margins),

@@ -11,6 +11,7 @@ import numpy as np
 from napari_gpu_denoise.filters.search.patches import Grid, offset_table
 from napari_gpu_denoise.filters.search.variants import SearchSettings, Variant, choose_variant
 from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers, Sizes, allocated
 from napari_gpu_denoise.run.tiles import Tile
 
@@ -189,8 +190,7 @@ class PatchSearch:
         for name, (split, roots) in padded.items():
             launch = self._padding(split, alike is not None, roots)(
                 queue,
-                (pitch, pny, pnt * pnz),
-                None,
+                *pixel_grid(self.arena.session.device, pitch, pny, pnt * pnz),
                 *(source, *map(i32, (*(ring or (0, snt)), snt, snz, sny, snx))),
                 *(held[name], i32(pnz), i32(pny), i32(pitch)),
                 *(i32(far_t), i32(far_z), i32(radius), i32(left)),
@@ -209,7 +209,7 @@ class PatchSearch:
                 (at.groups, rows.count, nt * nz),
                 # PoCL keeps the lists of a whole group on the stack of a thread, and overflows
                 # it with the large groups that it would choose.
-                (1, 1, 1) if self.variant.constants["LANES"] > 1 else None,
+                (1, 1, 1) if self.arena.session.device.shares_cores else None,
                 *(searched, *layout, *matches.grid),
                 i32(-(-columns.regular // self.variant.constants["LANES"])),
                 *(self._offsets, i32(self._count), keys),

@@ -12,6 +12,7 @@ import numpy as np
 from napari_gpu_denoise.filters.pixels import Pixels
 from napari_gpu_denoise.filters.vbm3d.predictive_search import RingShape
 from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers, Sizes
 from napari_gpu_denoise.run.tiles import Tile
 
@@ -36,6 +37,7 @@ class FrameRings:
     def __init__(self, arena: Arena, shape: RingShape, tile: Tile, held: Buffers):
         self.shape, self.held = shape, held
         self._tile = tile
+        self._device = arena.session.device
         self._store = arena.kernel("vbm3d/store_frames", {})
 
     def images(self, name: str):
@@ -72,8 +74,7 @@ class FrameRings:
         right = shape.margin + held.x.start - self._tile.x.source_start
         launch = self._store(
             queue,
-            (shape.pitch, shape.pny, held.channels * count),
-            None,
+            *pixel_grid(self._device, shape.pitch, shape.pny, held.channels * count),
             *(pixels.buffer, i32(count), i32(held.y.size), i32(held.x.size)),
             *(ring, i32(shape.images), i32(first % shape.images)),
             *(i32(shape.pny), i32(shape.pitch), i32(down), i32(right)),
