@@ -12,7 +12,7 @@ import pytest
 import napari_gpu_denoise
 from napari_gpu_denoise import errors
 from napari_gpu_denoise._napari import wording as panel
-from napari_gpu_denoise.cli import wording as command_line
+from napari_gpu_denoise.cli import failures as command_line
 
 SOURCES = Path(napari_gpu_denoise.__file__).parent
 

@@ -13,18 +13,7 @@ from napari_gpu_denoise.cli.failures import complain, exit_code
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        Arguments without the program's name, by default those of the process.
-
-    Returns
-    -------
-    int
-        Exit code, see `EXIT_CODES` in `failures`.
-    """
+    """Run the command line, by default with the arguments of the process; return the exit code."""
     argv = list(sys.argv[1:] if argv is None else argv)
     if argv == ["--version"]:  # before anything is imported
         print(f"gpu-denoise {package_version()}")
@@ -51,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _flush() -> None:
-    """Write what was printed, unless whoever reads it, such as head, has enough."""
+    """Write what was printed, unless its reader, such as ``head``, has closed the pipe."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

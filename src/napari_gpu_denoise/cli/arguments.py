@@ -15,7 +15,7 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
 def package_version() -> str:
-    """Return the version of this package, without importing what does the work."""
+    """Return the version of this package, without importing NumPy or any of its modules."""
     try:
         return version("napari-gpu-denoise")
     except PackageNotFoundError:
@@ -23,17 +23,9 @@ def package_version() -> str:
 
 
 def build_parser(argv: list[str]) -> argparse.ArgumentParser:
-    """Return the parser of all commands.
+    """Return the parser of all commands; the namespace it makes holds ``run``, the command.
 
-    Parameters
-    ----------
-    argv : list of str
-        What will be parsed: a command that is not in it is only listed.
-
-    Returns
-    -------
-    ArgumentParser
-        Its namespace holds ``run``, the function that does the work.
+    A command that is not in `argv` may be listed without its options.
     """
     from napari_gpu_denoise.filters import FILTERS
     from napari_gpu_denoise.noise.models import choices
@@ -162,7 +154,7 @@ def _add_filter(added: Any, settings: type) -> None:
 
 
 def _add_profiles(parser: argparse.ArgumentParser, settings: type) -> None:
-    """``--profile``, where there is more than one, and what each of them is."""
+    """Add ``--profile`` and a list of the profiles, where there is more than one."""
     default = next(iter(settings.presets))
     if len(settings.presets) == 1:
         parser.set_defaults(profile=default)
@@ -191,9 +183,9 @@ def _option(name: str) -> str:
 
 
 def _add_setting(group: Any, spec: dataclasses.Field) -> None:
-    """One field of a settings dataclass as an option; its bounds are checked by the dataclass.
+    """Add a field of a settings dataclass as an option; the dataclass checks its bounds.
 
-    What is not given stays out of the namespace, where a profile may have another default.
+    An option not given stays out of the namespace, since a profile may have another default.
     """
     option = _option(spec.name)
     kind, told = type(spec.default), spec.metadata

@@ -35,46 +35,20 @@ _FRAMES = 16
 
 @dataclass(frozen=True)
 class Timing:
-    """Times of one filter on one device: medians over repeats, in seconds.
-
-    Attributes
-    ----------
-    filter : str
-        Name of the filter.
-    settings : dict
-        Its settings.
-    device : str
-        Where it ran.
-    shape : tuple of int
-        Shape of the float32 input.
-    tiles : int
-        Tiles it was cut into.
-    kernels : dict
-        Device time of each kernel, summed over tiles.
-    device_time : float
-        Device time of all kernels.
-    upload, download : float
-        Device time of the transfers.
-    whole_call : float
-        Wall time of `denoise`, from NumPy array to NumPy array.
-    memory : int
-        Device memory held, in bytes.
-    images_of_memory : float
-        The same in units of the input's size.
-    """
+    """Times of one filter on one device: medians over repeats, in seconds."""
 
     filter: str
     settings: dict
     device: str
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # of the float32 input
     tiles: int
-    kernels: dict[str, float]
-    device_time: float
-    upload: float
+    kernels: dict[str, float]  # device time of each, summed over tiles
+    device_time: float  # of all kernels
+    upload: float  # device time
     download: float
-    whole_call: float
-    memory: int
-    images_of_memory: float
+    whole_call: float  # wall time of `denoise`, from NumPy array to NumPy array
+    memory: int  # held on the device, in bytes
+    images_of_memory: float  # the same in units of the input's size
 
 
 def synthetic(shape: tuple[int, ...], sigma: float = SIGMA, seed: int = 0) -> np.ndarray:
@@ -95,27 +69,13 @@ def _read(image: np.ndarray, t: int, host: np.ndarray) -> list[FrameNote]:
 
 
 def _drop(t: int, values: np.ndarray) -> None:
-    """Take frames that nobody wants."""
+    """Discard the filtered frames."""
 
 
 def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: int = 5) -> Timing:
-    """Time a filter.
+    """Time a filter on an input of shape (y, x) or (planes, y, x), after one run that is not counted.
 
-    Parameters
-    ----------
-    settings : Filter
-        What to run.
-    shape : tuple of int
-        Shape of the input, (y, x) or (planes, y, x). A filter over time takes planes for frames,
-        and of (y, x) makes 16 of them.
-    device : Device
-        Where to run.
-    repeats : int, optional
-        Runs whose median is taken, after one that is not counted.
-
-    Returns
-    -------
-    Timing
+    A filter over time takes planes as frames, and makes 16 frames of (y, x).
     """
     chosen, moving = session(device), settings.over_time
     if moving and len(shape) == 2:

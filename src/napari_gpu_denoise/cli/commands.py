@@ -16,9 +16,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.cli.failures import complain, exit_code, sentence
+from napari_gpu_denoise.cli.failures import complain, exit_code, on_command_line, sentence
 from napari_gpu_denoise.cli.noise import named_noise, sigma_map
-from napari_gpu_denoise.cli.wording import on_command_line
 
 _EXPECTED = (errors.DenoiseError, MemoryError)
 
@@ -31,7 +30,7 @@ def denoise(args: argparse.Namespace) -> int:
     sigma = args.sigma if args.sigma_map is None else sigma_map(args.sigma_map)
     noise = args.noise if args.noise is None else named_noise(args.noise)
 
-    with _interruptible() as cancel, _Bar(args.quiet) as bar:
+    with _interruptible() as cancel, contextlib.closing(_Bar(args.quiet)) as bar:
         report = run_batch(
             args.inputs,
             settings,
@@ -49,14 +48,12 @@ def denoise(args: argparse.Namespace) -> int:
             cancel=cancel,
         )
     if args.json:
-        plain = {"profile": settings.profile_name(), **report.as_dict()}
-        print(json.dumps(plain, indent=2))
+        print(json.dumps({"profile": settings.profile_name(), **report.as_dict()}, indent=2))
     elif not args.quiet:
         for file in report.done:
             _print_done(file, settings)
-    for file in report.skipped:
-        if not args.quiet:
-            complain(file.skipped)
+    for file in () if args.quiet else report.skipped:
+        complain(file.skipped)
     for file in report.failed:
         complain(_sentence(file))
     strange = [file.error for file in report.failed if not isinstance(file.error, _EXPECTED)]
@@ -76,14 +73,14 @@ def denoise(args: argparse.Namespace) -> int:
 
 
 def chosen_settings(args: argparse.Namespace) -> Any:
-    """Return the settings of a filter command: those of the profile, but for those given."""
+    """Return the settings of a filter command: those of the profile, overridden by those given."""
     known = {spec.name for spec in dataclasses.fields(args.settings)}
     given = {name: value for name, value in vars(args).items() if name in known}
     return args.settings.of(profile=args.profile, **given)
 
 
 def _sentence(file: Any) -> str:
-    """The error of a file, with the file's name, which errors of the filter do not know."""
+    """Return the error of a file with the file's name, which a filter's errors lack."""
     text = sentence(file.error)
     if not isinstance(file.error, _EXPECTED):
         text = f"{type(file.error).__name__}: {text}"
@@ -104,9 +101,9 @@ def _print_done(file: Any, settings: Any) -> None:
         models = dict.fromkeys(NoiseModel.from_dict(each).summary() for each in record.noise)
         print(f"  noise       {'; '.join(models)} ({record.sigma_source})")
     else:
-        # Filters that know the noise themselves take no sigma, and say so.
-        told = record.sigma_source
-        print(f"  sigma       {f'{sigma} ({told})' if sigma else told}")
+        # The source says why, for a filter that takes no sigma.
+        source = record.sigma_source
+        print(f"  sigma       {f'{sigma} ({source})' if sigma else source}")
     print(f"  saturated   {record.saturated} values")
     if record.nonfinite:
         print(f"  non-finite  {record.nonfinite} values, left as they were")
@@ -116,7 +113,7 @@ def _print_done(file: Any, settings: Any) -> None:
 
 
 def devices(args: argparse.Namespace) -> int:
-    """List the OpenCL devices, and which one is used."""
+    """List the OpenCL devices and say which one is used."""
     from napari_gpu_denoise.opencl import device as opencl
 
     found = opencl.devices()
@@ -130,19 +127,13 @@ def devices(args: argparse.Namespace) -> int:
             {f.name: getattr(d, f.name) for f in dataclasses.fields(d) if f.name != "handle"}
             for d in found
         ]
-        used = None if chosen is None else chosen.index
         drivers = [
             {"name": p.name, "version": p.version, "devices": [d.index for d in p.devices]}
             for p in opencl.platforms()
         ]
-        report = {
-            "platforms": drivers,
-            "devices": plain,
-            "used": used,
-            "why": reason,
-            "advice": opencl.ADVICE,
-        }
-        print(json.dumps(report, indent=2))
+        used = None if chosen is None else chosen.index
+        report = {"platforms": drivers, "devices": plain, "used": used, "why": reason}
+        print(json.dumps({**report, "advice": opencl.ADVICE}, indent=2))
     else:
         for platform in opencl.platforms():
             print(f"{platform.name} ({platform.version})")
@@ -192,16 +183,13 @@ def sample(args: argparse.Namespace) -> int:
 
 
 class _Bar:
-    """A progress bar on a terminal, nothing elsewhere."""
+    """A progress bar, shown on a terminal only."""
 
     def __init__(self, quiet: bool) -> None:
         self._shown = not quiet and sys.stderr is not None and sys.stderr.isatty()
         self._bar: Any = None
 
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
 
@@ -222,7 +210,7 @@ class _Bar:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C (or a polite kill) sets; a second Ctrl-C stops at once."""
+    """Yield an event that the first Ctrl-C or SIGTERM sets; the second stops at once."""
     cancel = threading.Event()
 
     def stop(number: int, _: object) -> None:

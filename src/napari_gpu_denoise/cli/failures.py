@@ -1,13 +1,29 @@
-"""Failures of the command line: one sentence, and an exit code for each class."""
+"""Errors and notes on the command line: their wording, and exit codes."""
 
 from __future__ import annotations
 
 import sys
 
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.cli.wording import on_command_line
 
-# Numbers a script can rely on. A failure has the code of the first line that it fits.
+# Remedies by code; names in braces are values of the error or note. Others are as in Python.
+REMEDIES = {
+    "axis-needed": "name the axes, as --axes {axis}YX",
+    "channels": "use --channels joint or --channels separate",
+    "exists": "choose another name, or add --overwrite to replace it",
+    "file-dtype": "add --dtype float32",
+    "memory-limit": "allow at least --memory-limit {needed}",
+    "noise-estimate": "give what 'gpu-denoise estimate --json' printed",
+    "nonfinite": "add --nonfinite keep to leave them as they are and filter the others",
+    "nonfinite-integer": "add --dtype float32",
+    "own-noise": "leave out --noise, or the setting",
+    "pearson-noise": "leave out --noise, or use --distance euclidean",
+    "sigma-shape": "give one number{channels}, or a map by --sigma-map",
+    "sigma-value": "give 0 or a positive number in grey levels, or leave --sigma out",
+    "uneven": "--noise auto",
+}
+
+# Numbers that scripts can rely on. An error has the code of the first line that it matches.
 EXIT_CODES: tuple[tuple[int, tuple[type[BaseException], ...], str], ...] = (
     (0, (), "everything was done"),
     (
@@ -31,8 +47,13 @@ EXIT_CODES: tuple[tuple[int, tuple[type[BaseException], ...], str], ...] = (
 EXIT_TEXTS = sorted((code, text) for code, _, text in EXIT_CODES)
 
 
+def on_command_line(message: errors.DenoiseError | errors.Note | str) -> str:
+    """Return an error or a note with its remedy in terms of options."""
+    return errors.worded(message, REMEDIES)
+
+
 def exit_code(error: BaseException) -> int:
-    """Return the exit code of a failure."""
+    """Return the exit code for an error."""
     return next(code for code, classes, _ in EXIT_CODES if isinstance(error, classes))
 
 
@@ -42,5 +63,5 @@ def complain(problem: BaseException | str) -> None:
 
 
 def sentence(problem: BaseException | str) -> str:
-    """Return a failure as one sentence, in terms of options."""
+    """Return an error as one sentence in terms of options."""
     return on_command_line(problem) or "There is not enough memory."  # Python's own says nothing

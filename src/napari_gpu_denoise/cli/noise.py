@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.files.tiff import Picture
     from napari_gpu_denoise.noise.record import NoiseEstimate
 
-HELD = 24  # planes of a channel that an estimate may hold at once: so few are as well read whole
+HELD = 24  # planes of a channel that are simply read whole: an estimate may hold as many
 
 
 def estimate(args: argparse.Namespace) -> int:
@@ -28,7 +28,7 @@ def estimate(args: argparse.Namespace) -> int:
         try:
             picture, measured, planes = _measure(path, args.axes, args.model)
         except errors.DenoiseError as error:
-            codes.append(exit_code(error))  # and no more of it: its traceback holds the pixels
+            codes.append(exit_code(error))  # not the error: its traceback holds the pixels
             text = str(error)
             complain(text if str(path) in text else f"{path}: {text}")
             continue
@@ -49,7 +49,7 @@ def estimate(args: argparse.Namespace) -> int:
 
 
 def _measure(path: Path, axes: str | None, model: str) -> tuple[Picture, NoiseEstimate, int]:
-    """Return a file's description, closed, the noise, and of how many planes some were read."""
+    """Return the closed picture of a file, its noise, and its number of planes."""
     from napari_gpu_denoise.files import tiff
     from napari_gpu_denoise.image.levels import check_numbers
     from napari_gpu_denoise.noise.estimate import estimate_noise
@@ -63,21 +63,9 @@ def _measure(path: Path, axes: str | None, model: str) -> tuple[Picture, NoiseEs
 
 
 def is_sampled(picture: Picture, axes: str) -> bool:
-    """Whether only those planes of a file are to be read that an estimate looks at.
+    """Return whether to read only the planes that an estimate needs, as of large files.
 
-    So it is for large files, by a limit that is the same on every machine, so that results are.
-
-    Parameters
-    ----------
-    picture : Picture
-        As `open_stack` yields it.
-    axes : str
-        Of `picture.pixels`.
-
-    Raises
-    ------
-    AxesError
-        If they do not fit.
+    The limits do not depend on the machine, so that results do not either.
     """
     from napari_gpu_denoise.files.one_file import STREAMED_BYTES
     from napari_gpu_denoise.image.axes import channel_axis, check_axes
@@ -87,7 +75,7 @@ def is_sampled(picture: Picture, axes: str) -> bool:
     channel = channel_axis(names)
     planes = _planes(shape, names) // (1 if channel is None else shape[channel])
     large = picture.data.nbytes >= STREAMED_BYTES and planes > HELD
-    # Where the planes meant are not those of the file, each would take a reading of all of it.
+    # If the planes are not those of the file, reading one means reading all of it.
     return large and picture.data.reads_by_plane(names.index("Y"), names.index("X"))
 
 
@@ -97,7 +85,7 @@ def _planes(shape: tuple[int, ...], axes: str) -> int:
 
 
 def sigma_map(path: str) -> Any:
-    """Return the noise at each pixel, (y, x)."""
+    """Read a map of sigma, (y, x)."""
     from napari_gpu_denoise.files import tiff
 
     picture = tiff.read(path)
@@ -112,7 +100,7 @@ def sigma_map(path: str) -> Any:
 
 
 def named_noise(said: str) -> Any:
-    """Return the noise that was named: a model's name, or the first estimate in a file."""
+    """Return the noise that ``--noise`` names: a model's name, or the first estimate in a file."""
     from napari_gpu_denoise.noise.models import choices
 
     if said in choices():

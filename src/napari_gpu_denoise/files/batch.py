@@ -1,4 +1,4 @@
-"""Many files, one filter: each is read, denoised, written and let go before the next."""
+"""Batch processing: each file is read, denoised, written and freed before the next."""
 
 from __future__ import annotations
 
@@ -21,22 +21,9 @@ from napari_gpu_denoise.run.record import Record
 
 @dataclass(frozen=True)
 class FileReport:
-    """What became of one file.
+    """The outcome for one file: exactly one of `output`, `error` and `skipped` is set.
 
-    Attributes
-    ----------
-    input : Path
-        The file.
-    output : Path or None
-        Its result; None if there is none.
-    record : Record or None
-        How the result was made.
-    error : Exception or None
-        Why it failed.
-    skipped : str
-        Why it was left out; empty if it was not.
-    notes : tuple of str
-        What the user should know about how it was read and written, one sentence each.
+    `skipped` says why the file was left out; `notes` are remarks on reading and writing it.
     """
 
     input: Path
@@ -61,15 +48,7 @@ class FileReport:
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What became of all files.
-
-    Attributes
-    ----------
-    files : tuple of FileReport
-        In the order they were worked on. Files after a cancel or a stop are not in it.
-    cancelled : bool
-        Whether the caller asked for a stop.
-    """
+    """The outcome for all files, in the order processed, up to a cancellation or a stop."""
 
     files: tuple[FileReport, ...]
     cancelled: bool = False
@@ -86,7 +65,7 @@ class BatchReport:
 
     @property
     def skipped(self) -> tuple[FileReport, ...]:
-        """The files that were left out because they are no images."""
+        """The files that were left out: not an image, or part of one already read."""
         return tuple(file for file in self.files if file.skipped)
 
     def as_dict(self) -> dict[str, Any]:
@@ -96,23 +75,13 @@ class BatchReport:
 
 @dataclass(frozen=True)
 class BatchProgress:
-    """Where a batch stands.
+    """The progress of a batch."""
 
-    Attributes
-    ----------
-    path : Path
-        The file at work.
-    index, count : int
-        Its number, from 0, of how many.
-    done, total : int
-        Tiles or frames of this file; both 0 while it is read.
-    """
-
-    path: Path
-    index: int
-    count: int
-    done: int
-    total: int
+    path: Path  # of the current file
+    index: int  # its number, from 0,
+    count: int  # of how many
+    done: int  # tiles or frames of this file
+    total: int  # 0, as `done`, while the file is read
 
 
 def run_batch(

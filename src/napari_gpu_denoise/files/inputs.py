@@ -12,23 +12,10 @@ from napari_gpu_denoise.files import tiff
 
 
 def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
-    """List the files that names, patterns and folders stand for.
+    """List the files that names, patterns and folders stand for, each once.
 
-    Parameters
-    ----------
-    inputs : path-like or iterable of path-like
-        As `run_batch` takes them.
-
-    Returns
-    -------
-    list of Path
-        In the order given, those of a pattern or folder sorted, each file once. A name that fits
-        nothing stays in the list.
-
-    Raises
-    ------
-    FileError
-        If nothing is named, or a folder holds no TIFF file.
+    They keep the order given, those of a pattern or folder are sorted. A name that matches nothing
+    stays in the list.
     """
     if isinstance(inputs, (str, os.PathLike)):
         inputs = [inputs]
@@ -53,10 +40,10 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
 
 
 def paired(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]]:
-    """Pair each file that claims to be an image with its result."""
+    """Pair each input that is meant to be an image with its output."""
     images = found
     if len(found) > 1:
-        # A text file among many was swept up by a pattern; a bad file that is called .tif was not.
+        # A pattern may match text files as well; a broken file that is named .tif is an error.
         images = [
             path
             for path in found
@@ -77,10 +64,10 @@ def paired(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Pat
     names: dict[str, Path] = {}
     jobs = []
     for path in images:
-        # A vendor's file becomes a TIFF; its ending would promise something else.
+        # A TIFF in the format of a vendor is written as a plain TIFF, so its suffix changes.
         known = path.suffix.lower() in tiff.SUFFIXES
         target = folder / (path.name if known else f"{path.stem}.tif")
-        # Many file systems take A.tif and a.tif for one file.
+        # For many file systems A.tif and a.tif are one file.
         twin = names.setdefault(target.name.casefold(), path)
         if twin is not path:
             raise OutputError(
@@ -94,7 +81,7 @@ def paired(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Pat
 def check_target(
     target: Path, inputs: list[Path], written: set[tuple[int, int]], *, overwrite: bool
 ) -> None:
-    """Find out before the work whether its result can be written."""
+    """Check before the work starts that its result can be written."""
     if target.parent.is_dir():
         tiff.check_output(target, overwrite=overwrite, keep=inputs)
         if target.exists() and identity(target) in written:
@@ -105,6 +92,6 @@ def check_target(
 
 
 def identity(path: Path) -> tuple[int, int]:
-    """Return what tells a file from others, whatever its name."""
+    """Return the device and inode of a file, the same for all its names."""
     status = os.stat(path)
     return status.st_dev, status.st_ino

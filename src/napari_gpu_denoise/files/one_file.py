@@ -15,7 +15,7 @@ from napari_gpu_denoise.run.denoise import drive
 from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Record
 
-# Smaller stacks are read whole: one reading does for the range of values, noise and filter.
+# Smaller stacks are read whole, once: for the range of values, the noise and the filter.
 STREAMED_BYTES = 1 << 27
 
 
@@ -30,32 +30,8 @@ def denoise_file(
 ) -> tuple[tiff.Picture, Record, tuple[str, ...]]:
     """Denoise a file into a new one, which appears when it is complete.
 
-    Parameters
-    ----------
-    path, target : Path
-        The file, and the new one.
-    run : Run
-        What to do; without axes, those that the file states.
-    overwrite : bool
-        Whether the new file may replace one.
-    progress, cancel
-        As `denoise` takes them.
-
-    Returns
-    -------
-    Picture
-        What the file says about itself.
-    Record
-        How the result was made.
-    tuple of str
-        Notes about the writing.
-
-    Raises
-    ------
-    FileError, OutputError
-        If a file cannot be read or written.
-    DenoiseError
-        Whatever `denoise` raises.
+    A run without axes takes those of the file. Returns the description of the input, the record of
+    the result, and notes about the writing.
     """
     with tiff.open_stack(path) as picture:
         if _is_long(picture, run):
@@ -85,26 +61,20 @@ def denoise_file(
 
 
 def _is_long(picture: tiff.Picture, run: Run) -> bool:
-    """Return whether a stack is to be read and filtered frame by frame along T."""
+    """Return whether a stack is read and filtered frame by frame along T."""
     data = picture.data
     if data.nbytes < STREAMED_BYTES:
         return False
     names = check_axes(run.axes or picture.filter_axes, data.shape)
     check_numbers(data)
-    # Alpha is not filtered; such files are read whole. Nor is much gained where every frame has
-    # to be sought in the whole file.
+    # Alpha is not filtered; such files are read whole. Nor does it help where each frame is
+    # scattered over the whole file.
     by_frame = data.reads_by_plane(names.index("Y"), names.index("X"))
     return "T" in names and picture.alpha is None and by_frame
 
 
 def make_folder(target: Path) -> None:
-    """Make the folder of a file.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be made.
-    """
+    """Make the folder of a file, if need be."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What ImageJ keeps about an image: a description of lines, and a tag of blocks."""
+"""ImageJ's own metadata: lines of the ImageDescription, and a tag of binary blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CALIBRATION = (b"cf=", b"c0=", b"c1=", b"c2=", b"c3=", b"c4=", b"vunit=")
 
 
 def is_signed16(description: Mapping, dtype: np.dtype) -> bool:
-    """Whether ImageJ shows the stored values 0 to 65535 as -32768 to 32767."""
+    """Return whether ImageJ shows the stored values 0 to 65535 as -32768 to 32767."""
     linear = description.get("cf", 0) == 0 and description.get("c1", 1) == 1
     return dtype == np.uint16 and linear and description.get("c0") == -32768
 
@@ -26,7 +26,7 @@ def swap_sign16(data: np.ndarray) -> np.ndarray:
 
 
 def without_calibration(description: bytes) -> bytes:
-    """Leave out the lines that give stored values a meaning: floats have none."""
+    """Leave out the lines of the grey level calibration, which floats do not have."""
     lines = description.split(b"\n")
     return b"\n".join(line for line in lines if not line.startswith(_CALIBRATION))
 
@@ -34,16 +34,8 @@ def without_calibration(description: bytes) -> bytes:
 class Blocks:
     """The blocks of the tag IJMetadata: Info, labels, display ranges, colour tables, overlays.
 
-    They are passed on as bytes, so that those of kinds unknown here survive as well.
-
-    Parameters
-    ----------
-    data : bytes
-        The tag; empty for none.
-    lengths : sequence of int
-        Value of the tag IJMetadataByteCounts.
-    byteorder : {"<", ">"}
-        Of the file.
+    They are copied as bytes, so that kinds unknown here survive. `data` is the tag, empty for none,
+    `lengths` the tag IJMetadataByteCounts, `byteorder` that of the file.
     """
 
     def __init__(self, data: bytes, lengths: Sequence[int], byteorder: str) -> None:

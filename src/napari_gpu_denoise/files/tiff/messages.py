@@ -1,4 +1,4 @@
-"""What tifffile logs and raises, as notes and errors of ours."""
+"""What tifffile logs and raises, as our notes and errors."""
 
 from __future__ import annotations
 
@@ -13,22 +13,9 @@ from napari_gpu_denoise.errors import DenoiseError, FileError
 
 @contextlib.contextmanager
 def listening(path: Path) -> Iterator[list[str]]:
-    """Read a file by tifffile: hear what it logs, and say what it raises in a sentence.
+    """Yield what tifffile logs, as it comes, and turn what it raises into a `FileError`.
 
-    Parameters
-    ----------
-    path : Path
-        The file, named in every error.
-
-    Yields
-    ------
-    list of str
-        What tifffile logs, much of what is wrong with a file, as it comes.
-
-    Raises
-    ------
-    FileError
-        For whatever but a `DenoiseError` is raised in the block.
+    Much of what is wrong with a file is only logged. A `DenoiseError` passes as it is.
     """
     with _log_of_tifffile() as log:
         try:
@@ -46,15 +33,15 @@ def listening(path: Path) -> Iterator[list[str]]:
                     f"{path} is compressed in a way that needs another package: "
                     "pip install imagecodecs."
                 ) from error
+            reason = brief(str(error) or type(error).__name__)
             raise FileError(
-                f"{path} is cut short or damaged ({brief(error)}): copy it again from its source."
+                f"{path} is cut short or damaged ({reason}): copy it again from its source."
             ) from error
 
 
-def brief(error: BaseException) -> str:
-    """First line of a foreign message, short enough for a sentence."""
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:160].rstrip(". ")
+def brief(text: str) -> str:
+    """Return the first line of another package's message, short enough for a sentence."""
+    return text.strip().partition("\n")[0][:160].rstrip(". ")
 
 
 class _Collect(logging.Handler):
@@ -70,39 +57,29 @@ class _Collect(logging.Handler):
             self.messages.append(record.getMessage())
 
 
+_lock = threading.Lock()
+_handlers: list[_Collect] = []
+_muted: list[tuple[int, bool, bool]] = []
+
+
 @contextlib.contextmanager
 def _log_of_tifffile() -> Iterator[list[str]]:
-    """Collect what tifffile only logs."""
+    """Collect what tifffile logs, even if a program has muted its logger."""
     logger, handler = logging.getLogger("tifffile"), _Collect()
-    with _heard(logger):
-        logger.addHandler(handler)
-        try:
-            yield handler.messages
-        finally:
-            logger.removeHandler(handler)
-
-
-_hearing = threading.Lock()
-_muted: list[tuple[int, bool, bool]] = []
-_listeners = 0
-
-
-@contextlib.contextmanager
-def _heard(logger: logging.Logger) -> Iterator[None]:
-    """Undo the muting of a logger while it is listened to: a program may have muted tifffile's."""
-    global _listeners
-    with _hearing:
-        _listeners += 1
-        if _listeners == 1 and not logger.isEnabledFor(logging.WARNING):
+    with _lock:
+        if not _handlers and not logger.isEnabledFor(logging.WARNING):
             _muted.append((logger.level, logger.disabled, logger.propagate))
             logger.setLevel(logging.WARNING)
-            # The messages of others stay hidden.
+            # Messages stay hidden from the program's own handlers.
             logger.disabled, logger.propagate = False, False
+        _handlers.append(handler)
+        logger.addHandler(handler)
     try:
-        yield
+        yield handler.messages
     finally:
-        with _hearing:
-            _listeners -= 1
-            if _listeners == 0 and _muted:
+        with _lock:
+            _handlers.remove(handler)
+            logger.removeHandler(handler)
+            if not _handlers and _muted:
                 level, logger.disabled, logger.propagate = _muted.pop()
                 logger.setLevel(level)

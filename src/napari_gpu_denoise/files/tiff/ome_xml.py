@@ -1,4 +1,4 @@
-"""The OME-XML of one image of a file, revised for new pixels and kept in all else."""
+"""The OME-XML of one image of a file, updated for new pixels and otherwise unchanged."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 
 from napari_gpu_denoise.errors import FileError
 
-NAMESPACE = "napari-gpu-denoise"  # of our annotations: finds them again in any OME file
-_TYPES = {"float32": "float", "float64": "double"}  # the others have the same name in NumPy
+NAMESPACE = "napari-gpu-denoise"  # of our annotations, by which they are found again
+_TYPES = {"float32": "float", "float64": "double"}  # other types have the same name in NumPy
 HELD = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32", "float32", "float64"})
 
 
@@ -31,26 +31,9 @@ def _images(root: ElementTree.Element) -> Iterator[tuple[ElementTree.Element, El
 
 
 def find_image(xml: str, name: str, size: int) -> int:
-    """Find which image of the XML a series of a file is.
+    """Return the index, among the images that have pixels, of a series of `size` values.
 
-    Parameters
-    ----------
-    xml : str
-        OME-XML of the file.
-    name : str
-        Name of the series, to choose between images of the same size.
-    size : int
-        Number of values in the series.
-
-    Returns
-    -------
-    int
-        Index among the images that have pixels.
-
-    Raises
-    ------
-    FileError
-        If no image has this size.
+    The name chooses between images of the same size.
     """
     fitting = {}
     for index, (image, pixels) in enumerate(_images(ElementTree.fromstring(xml))):
@@ -66,19 +49,7 @@ def find_image(xml: str, name: str, size: int) -> int:
 
 
 def history(xml: str, index: int) -> tuple[dict, ...]:
-    """Return the records of earlier denoising that an image carries, oldest first.
-
-    Parameters
-    ----------
-    xml : str
-        OME-XML of a file.
-    index : int
-        The image, as `find_image` counts.
-
-    Returns
-    -------
-    tuple of dict
-    """
+    """Return the records of earlier denoising of image `index`, oldest first."""
     root = ElementTree.fromstring(xml)
     image, _ = list(_images(root))[index]
     ours = {
@@ -98,27 +69,10 @@ def history(xml: str, index: int) -> tuple[dict, ...]:
 def revise(
     xml: str, index: int, *, dtype: str, big_endian: bool, planes: int, records: Sequence[dict]
 ) -> bytes:
-    """Return the XML for a file that holds one of the images, with other pixels.
+    """Return UTF-8 XML for a file that holds image `index` alone, with other pixels.
 
-    Parameters
-    ----------
-    xml : str
-        OME-XML of the original file.
-    index : int
-        Which of its images is kept; the others are left out, and so are references to them.
-    dtype : str
-        NumPy name of the new pixels' type, one of `HELD`.
-    big_endian : bool
-        Byte order of the new file.
-    planes : int
-        Number of its pages, stored in the dimension order of the XML.
-    records : sequence of dict
-        Records to add, JSON-ready.
-
-    Returns
-    -------
-    bytes
-        UTF-8, with an XML declaration.
+    References to other images are left out. `dtype` is one of `HELD`; `planes` is the number of
+    pages, in the dimension order of the XML. `records`, JSON-ready, become annotations.
     """
     root = ElementTree.fromstring(xml)
     image, pixels = list(_images(root))[index]
@@ -141,28 +95,24 @@ def revise(
     _replace_data(pixels, planes)
     if records:
         _annotate(root, image, records)
-    namespace = _namespace(root)
+    namespace = _prefix(root)[1:-1]
     if namespace:
         ElementTree.register_namespace("", namespace)
     return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
 
 
-def _namespace(element: ElementTree.Element) -> str:
-    return str(element.tag)[1:].partition("}")[0] if str(element.tag).startswith("{") else ""
-
-
-def _qualified(namespace: str, name: str) -> str:
-    return f"{{{namespace}}}{name}" if namespace else name
+def _prefix(element: ElementTree.Element) -> str:
+    """Return the namespace of a tag, in braces as ElementTree writes it; empty if it has none."""
+    return "".join(str(element.tag).rpartition("}")[:2])
 
 
 def _replace_data(pixels: ElementTree.Element, planes: int) -> None:
-    """One TiffData for all planes of this file, where the schema wants it: after the channels."""
+    """Insert one TiffData for all planes, where the schema wants it: after the channels."""
     for stored in ("BinData", "TiffData", "MetadataOnly"):
         for child in _children(pixels, stored):
             pixels.remove(child)
-    data = ElementTree.Element(
-        _qualified(_namespace(pixels), "TiffData"), {"IFD": "0", "PlaneCount": str(planes)}
-    )
+    tag = f"{_prefix(pixels)}TiffData"
+    data = ElementTree.Element(tag, {"IFD": "0", "PlaneCount": str(planes)})
     after = [i for i, child in enumerate(pixels) if _name(child) == "Channel"]
     pixels.insert(after[-1] + 1 if after else 0, data)
 
@@ -171,30 +121,22 @@ def _annotate(
     root: ElementTree.Element, image: ElementTree.Element, records: Iterable[dict]
 ) -> None:
     """Add each record as a comment annotation of the image: valid in every schema since 2011."""
-    namespace = _namespace(root)
+    schema = _prefix(root)
     held = _children(root, "StructuredAnnotations")
     if held:
         annotations = held[0]
-        annotation_namespace = _namespace(annotations)
+        prefix = _prefix(annotations)
     else:
         # Schemas before 2016 kept annotations in a namespace of their own.
-        merged = namespace.rpartition("/")[2] >= "2016"
-        annotation_namespace = (
-            namespace if merged else namespace.replace("/Schemas/OME/", "/Schemas/SA/")
-        )
-        annotations = ElementTree.Element(_qualified(annotation_namespace, "StructuredAnnotations"))
+        merged = schema.rpartition("/")[2] >= "2016"
+        prefix = schema if merged else schema.replace("/Schemas/OME/", "/Schemas/SA/")
+        annotations = ElementTree.Element(f"{prefix}StructuredAnnotations")
         root.insert(list(root).index(image) + 1, annotations)
-    if annotation_namespace and annotation_namespace != namespace:
-        ElementTree.register_namespace("SA", annotation_namespace)
+    if prefix and prefix != schema:
+        ElementTree.register_namespace("SA", prefix[1:-1])
     for record in records:
-        identity = f"Annotation:{NAMESPACE}-{uuid.uuid4().hex}"
-        annotation = ElementTree.SubElement(
-            annotations,
-            _qualified(annotation_namespace, "CommentAnnotation"),
-            {"ID": identity, "Namespace": NAMESPACE},
-        )
-        value = ElementTree.SubElement(annotation, _qualified(annotation_namespace, "Value"))
-        value.text = json.dumps(record)
-        ElementTree.SubElement(
-            image, _qualified(annotation_namespace, "AnnotationRef"), {"ID": identity}
-        )
+        name = {"ID": f"Annotation:{NAMESPACE}-{uuid.uuid4().hex}"}
+        attributes = {**name, "Namespace": NAMESPACE}
+        annotation = ElementTree.SubElement(annotations, f"{prefix}CommentAnnotation", attributes)
+        ElementTree.SubElement(annotation, f"{prefix}Value").text = json.dumps(record)
+        ElementTree.SubElement(image, f"{prefix}AnnotationRef", name)

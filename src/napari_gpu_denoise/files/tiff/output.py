@@ -19,26 +19,10 @@ def new_file(
     overwrite: bool = False,
     keep: Iterable[str | os.PathLike] = (),
 ) -> Iterator[BinaryIO]:
-    """Open a file that appears under its name only when it is complete.
+    """Open a binary file that appears under its name only when it is complete.
 
-    Parameters
-    ----------
-    path : path-like
-        Its name. A link is followed.
-    overwrite : bool, default False
-        Replace a file that is there.
-    keep : iterable of path-like
-        Files that must not be replaced whatever `overwrite` says: the inputs.
-
-    Yields
-    ------
-    binary file
-        Of a temporary name in the same folder. When the block ends by an exception it is removed.
-
-    Raises
-    ------
-    OutputError
-        If the file may not be replaced or cannot be written.
+    It is written under a temporary name in the same folder, and removed if the block raises. Links
+    are followed. Files in `keep`, the inputs, are never replaced, whatever `overwrite` says.
     """
     check_output(path, overwrite=overwrite, keep=keep)
     target = Path(os.path.realpath(path))
@@ -65,21 +49,7 @@ def new_file(
 def check_output(
     path: str | os.PathLike, *, overwrite: bool = False, keep: Iterable[str | os.PathLike] = ()
 ) -> None:
-    """Refuse a name that may not be written.
-
-    Parameters
-    ----------
-    path : path-like
-        The file to write.
-    overwrite : bool, default False
-        Whether a file that is there may be replaced.
-    keep : iterable of path-like
-        Files that may never be replaced, by whatever name or link `path` reaches them.
-
-    Raises
-    ------
-    OutputError
-    """
+    """Refuse a path that cannot be written, or is one of `keep` by whatever name or link."""
     if not os.path.exists(path):
         folder = Path(os.path.realpath(path)).parent
         if not folder.is_dir():
@@ -99,7 +69,7 @@ def check_output(
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name itself last through a power cut, where the system can."""
+    """Make the new name survive a power cut, where the system can."""
     with contextlib.suppress(OSError, AttributeError):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -1,4 +1,4 @@
-"""One image, with what its file says about it."""
+"""One image and the metadata of its file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.files.tiff.planes import Planes, WithoutLast
+from napari_gpu_denoise.files.tiff.planes import PartOfPlanes, Planes
 
 SUFFIXES = (".tif", ".tiff", ".btf", ".tf8")
 MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON
@@ -19,7 +19,7 @@ _MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """One image of a file, and what is needed to write another like it.
+    """One image of a file, and what is needed to write another with the same metadata.
 
     Attributes
     ----------
@@ -54,12 +54,12 @@ class Picture:
 
     @property
     def filter_axes(self) -> str:
-        """The axes with unknown ones as ``.``, which may stand more than once."""
+        """The axes, unknown ones as ``.``, which may occur more than once."""
         return "".join(a if a in "TZCSYX" else "." for a in self.axes)
 
     @property
     def alpha(self) -> tuple[slice, ...] | None:
-        """Where the pixels hold alpha, which has no noise to take away; None if nowhere."""
+        """Index of the alpha channel, which is not denoised; None if there is none."""
         extra = self.metadata.get("extrasamples", ())
         if "S" not in self.axes or len(extra) != 1 or extra[0] not in _ALPHA:
             return None
@@ -67,17 +67,17 @@ class Picture:
 
     @property
     def colours(self) -> tuple[slice, ...]:
-        """Where the pixels hold what is to be filtered: all but alpha."""
+        """Index of what is filtered: all but alpha."""
         kept = slice(None) if self.alpha is None else slice(-1)
         return tuple(kept if a == "S" else slice(None) for a in self.axes)
 
     @property
-    def pixels(self) -> np.ndarray | Planes | WithoutLast:
-        """What is to be filtered: `data` without alpha, in the file where that is."""
+    def pixels(self) -> np.ndarray | Planes | PartOfPlanes:
+        """What is filtered: `data` without alpha, still in the file if `data` is."""
         if self.alpha is None:
             return self.data
         if isinstance(self.data, Planes):
-            return WithoutLast(self.data, self.axes.index("S"))
+            return PartOfPlanes(self.data, self.colours)
         return self.data[self.colours]
 
     def loaded(self) -> Picture:
@@ -86,17 +86,7 @@ class Picture:
 
 
 def is_tiff(path: str | os.PathLike) -> bool:
-    """Whether a file starts like a TIFF file.
-
-    Parameters
-    ----------
-    path : path-like
-
-    Returns
-    -------
-    bool
-        False also for what cannot be opened.
-    """
+    """Return whether a file starts like a TIFF file; False also if it cannot be opened."""
     try:
         with open(path, "rb") as file:
             return file.read(4) in _MAGIC

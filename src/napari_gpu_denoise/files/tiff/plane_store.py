@@ -1,4 +1,4 @@
-"""Planes of a result, kept in a temporary file until it is complete."""
+"""A temporary file for the planes of a result, until it is complete."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from napari_gpu_denoise.errors import OutputError
-from napari_gpu_denoise.files.tiff.blocks import Blocks, Selection
+from napari_gpu_denoise.files.tiff.planes import Blocks
 
 
 class PlaneStore(Blocks):
@@ -21,20 +21,10 @@ class PlaneStore(Blocks):
     It is a context manager. The file has no name where the system allows that, else a hidden one,
     and is gone when the block or the process ends, by whatever way. What was not set is 0.
 
-    Parameters
-    ----------
-    shape : tuple of int
-    dtype : data type
-    folder : path-like
-        Where the file is made: best where the result goes, which needs as much room.
-    axes_of_plane : int, default 2
-        How many of the last axes are read and written at once; 3 for interleaved samples
-        (Y, X, S). Whatever it is, any part may be set.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be made; later if it cannot be read or written, as when the disk is full.
+    The file is made in `folder`: best where the result goes, which needs as much room. The last
+    `axes_of_plane` axes are read and written at once (3 for interleaved samples: Y, X, S); any part
+    may be set. `OutputError` tells of a file that cannot be made, read or written, as when the disk
+    is full.
 
     Examples
     --------
@@ -58,7 +48,7 @@ class PlaneStore(Blocks):
         self._folder = folder
 
     def __enter__(self) -> PlaneStore:
-        with self._telling(), contextlib.ExitStack() as made:
+        with self._file_errors(), contextlib.ExitStack() as made:
             # Without a buffer, so that a full disk is noticed when a plane is written.
             self._file = made.enter_context(
                 tempfile.TemporaryFile(
@@ -73,28 +63,19 @@ class PlaneStore(Blocks):
         self._made.close()
 
     def __setitem__(self, index: Any, values: ArrayLike) -> None:
-        chosen = Selection.of(index, self.shape, self._outer)
-        kept = tuple(np.newaxis if part == 0 else part for part in chosen.drop)
-        inner = chosen.shape[self._outer :]
-        lengths = [len(n) for n, part in zip(chosen.places, chosen.drop, strict=True) if part != 0]
-        values = np.broadcast_to(values, (*lengths, *inner))[kept]
-        full = all(
-            isinstance(part, slice) and range(n)[part] == range(n)
-            for part, n in zip(chosen.part, self._block_shape, strict=True)
-        )
-        for place, position in chosen:
-            number = self._number(position)
+        numbers, part, shape = self._select(index)
+        values = np.broadcast_to(values, numbers.shape + shape)
+        for place in np.ndindex(numbers.shape):
+            number = int(numbers[place])
             with self._lock:
-                if full:
-                    block = np.ascontiguousarray(values[place], self.dtype)
-                else:
-                    block = self._block(number)
-                    block[chosen.part] = values[place]
+                whole = shape == self._block_shape
+                block = np.empty(shape, self.dtype) if whole else self._block(number)
+                block[part] = values[place]
                 self._write(number, block)
 
     def _write(self, number: int, block: np.ndarray) -> None:
         rest = memoryview(block.reshape(-1)).cast("B")
-        with self._telling():
+        with self._file_errors():
             self._file.seek(number * self._block_bytes)
             while rest:
                 rest = rest[self._file.write(rest) :]
@@ -102,7 +83,7 @@ class PlaneStore(Blocks):
     def _block(self, number: int) -> np.ndarray:
         block = np.empty(self._block_shape, self.dtype)
         rest = memoryview(block.reshape(-1)).cast("B")
-        with self._lock, self._telling():
+        with self._lock, self._file_errors():
             self._file.seek(number * self._block_bytes)
             while rest:
                 count = self._file.readinto(rest)
@@ -112,7 +93,7 @@ class PlaneStore(Blocks):
         return block
 
     @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _file_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

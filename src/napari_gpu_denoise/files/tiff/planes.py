@@ -1,4 +1,4 @@
-"""The pixels of an image in a TIFF file, read when they are asked for.
+"""The pixels of an image in a TIFF file, read on demand.
 
 Files are read and not mapped, since mapped pages count as memory of the process.
 """
@@ -7,58 +7,107 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections import OrderedDict
+import operator
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tifffile
+from numpy.typing import DTypeLike
 
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.tiff import imagej
-from napari_gpu_denoise.files.tiff.blocks import Blocks, index_parts
 from napari_gpu_denoise.files.tiff.messages import listening
 
-_CACHED = 4  # blocks kept after they were decoded,
+_CACHED = 4  # decoded blocks kept in memory,
 _CACHED_BYTES = 2**25  # as long as they do not exceed this; one is always kept
 
 
+def index_parts(index: Any, shape: tuple[int, ...]) -> list[int | slice]:
+    """Return one number, not below 0, or slice for each axis."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    gaps = [i for i, part in enumerate(parts) if part is Ellipsis]
+    missing = len(shape) - len(parts) + len(gaps)
+    if missing < 0 or len(gaps) > 1:
+        raise IndexError(f"The index {index} does not fit {len(shape)} axes.")
+    gap = gaps[0] if gaps else len(parts)
+    parts[gap : gap + len(gaps)] = [slice(None)] * missing
+    for axis, (part, length) in enumerate(zip(parts, shape, strict=True)):
+        if isinstance(part, slice):
+            continue
+        try:
+            number = operator.index(part)
+        except TypeError:
+            number = None
+        if number is None or isinstance(part, bool):
+            raise IndexError(f"Planes are chosen by whole numbers and slices, not by {part!r}.")
+        if not -length <= number < length:
+            raise IndexError(f"Index {number} is outside of axis {axis} of length {length}.")
+        parts[axis] = number % length
+    return parts
+
+
+class Blocks(ABC):
+    """An array that is read in blocks, each of which holds all but the first `outer` axes."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, outer: int) -> None:
+        self.shape = tuple(int(length) for length in shape)
+        self.dtype = dtype
+        self.ndim, self.size = len(self.shape), math.prod(self.shape)
+        self.nbytes = self.size * dtype.itemsize
+        self._outer = outer
+        self._block_shape = self.shape[outer:]
+        self._block_bytes = math.prod(self._block_shape) * dtype.itemsize
+        self._numbers = np.arange(math.prod(self.shape[:outer])).reshape(self.shape[:outer])
+        self._lock = threading.RLock()
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> Any:
+        numbers, part, shape = self._select(index)
+        result = np.empty(numbers.shape + shape, self.dtype)
+        for place in np.ndindex(numbers.shape):
+            result[place] = self._block(int(numbers[place]))[part]
+        return result[()]
+
+    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("Planes come into memory as a copy.")
+        whole = self._whole()
+        return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def _select(self, index: Any) -> tuple[np.ndarray, tuple[int | slice, ...], tuple[int, ...]]:
+        """Return the numbers of the blocks wanted, the index into each, and the shape it gives."""
+        parts = tuple(index_parts(index, self.shape))
+        numbers, part = np.asarray(self._numbers[parts[: self._outer]]), parts[self._outer :]
+        return numbers, part, np.broadcast_to(False, self._block_shape)[part].shape
+
+    def _whole(self) -> np.ndarray:
+        return self[...]
+
+    @abstractmethod
+    def _block(self, number: int) -> np.ndarray:
+        """Read one block, which the caller does not change."""
+
+
 def page_axis(shape: tuple[int, ...], size: int) -> int | None:
-    """Find the axis from which on the axes fill a page.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Of an image.
-    size : int
-        Number of values in each page of its file.
-
-    Returns
-    -------
-    int or None
-        The last such axis; None if pages are cut otherwise.
-    """
+    """Return the last axis from which on an image fills pages of `size` values; None if none."""
     fitting = (n for n in range(len(shape), -1, -1) if math.prod(shape[n:]) == size)
     return next(fitting, None)
 
 
 class Planes(Blocks):
-    """The pixels of an image in a TIFF file, of which an index reads the pages it needs.
+    """The pixels of an image in a TIFF file; indexing reads only the pages required.
 
     NumPy's basic indexing, by whole numbers, slices and ``...``, gives arrays in memory; so does
     ``numpy.asarray`` for the whole. Several threads may read. `open_stack` makes it.
 
-    Attributes
-    ----------
-    shape : tuple of int
-    dtype : dtype
-        In native byte order.
-
-    Notes
-    -----
-    What is not stored in pages of whole planes, as an image scaled by its metadata, is read as a
-    whole when any of it is asked for, and kept.
+    What is not stored in pages of whole planes, such as an image scaled by its metadata, is read
+    completely when any of it is indexed, and kept.
     """
 
     def __init__(self, series: tifffile.TiffPageSeries, path: Path, *, signed16: bool) -> None:
@@ -76,37 +125,30 @@ class Planes(Blocks):
         self._stored, self._signed16 = stored, signed16
         self._path = path
         self._series: tifffile.TiffPageSeries | None = series
-        self._kept: OrderedDict[int, np.ndarray] = OrderedDict()
+        self._kept: dict[int, np.ndarray] = {}  # the block used longest ago comes first
 
     def reads_by_plane(self, *axes: int) -> bool:
-        """Whether an index that leaves these axes whole can do with a part of the file.
-
-        Parameters
-        ----------
-        *axes : int
-            The two axes of a plane.
-        """
-        return self._outer <= min(axes) and math.prod(self.shape[: self._outer]) > 1
+        """Return whether a plane of these two axes can be read without reading the whole file."""
+        return self._outer <= min(axes) and self._numbers.size > 1
 
     def close(self) -> None:
-        """End reading: the file is closed."""
+        """End reading; `open_stack` closes the file."""
         with self._lock:
             self._series = None
             self._kept.clear()
 
     def _block(self, number: int) -> np.ndarray:
         with self._lock:
-            if number in self._kept:
-                self._kept.move_to_end(number)
-                return self._kept[number]
-            most = min(_CACHED, max(1, _CACHED_BYTES // self._block_bytes))
-            while len(self._kept) >= most:
-                self._kept.popitem(last=False)
-            if self._outer == 0:
-                block = self._whole()
-            else:
-                with self._reading() as series:
-                    block = self._shown(self._read(series, number), self._block_shape)
+            block = self._kept.pop(number, None)
+            if block is None:
+                most = min(_CACHED, max(1, _CACHED_BYTES // self._block_bytes))
+                while len(self._kept) >= most:
+                    del self._kept[next(iter(self._kept))]
+                if self._outer == 0:
+                    block = self._whole()
+                else:
+                    with self._reading() as series:
+                        block = self._shown(self._read(series, number), self._block_shape)
             self._kept[number] = block
             return block
 
@@ -130,53 +172,27 @@ class Planes(Blocks):
         page = series[number]
         if page is None:
             return np.zeros(self._block_shape, self._stored)
-        with _opened(page.parent.filehandle):
+        with contextlib.ExitStack() as opened:
+            handle = page.parent.filehandle
+            if handle.closed:  # a set may have more files than a process may open
+                handle.open()
+                opened.callback(handle.close)
             return page.asarray()
 
     def _shown(self, pixels: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Pixels as a program shows them that knows the format."""
+        """Return pixels as programs that know the format show them."""
         pixels = pixels.astype(self._stored, copy=False).reshape(shape)
         return imagej.swap_sign16(pixels) if self._signed16 else pixels
 
 
-@contextlib.contextmanager
-def _opened(handle: tifffile.FileHandle) -> Iterator[None]:
-    """Open a file of a set while it is read: a set may have more than a process may open."""
-    if not handle.closed:
-        yield
-        return
-    handle.open()
-    try:
-        yield
-    finally:
-        handle.close()
+class PartOfPlanes(Blocks):
+    """Part of each plane of an image, such as its colours without alpha, read as `Planes` are."""
 
+    def __init__(self, planes: Planes, kept: tuple[slice, ...]) -> None:
+        shape = np.broadcast_to(False, planes.shape)[kept].shape
+        super().__init__(shape, planes.dtype, planes._outer)
+        self._numbers = planes._numbers[kept[: self._outer]]
+        self._planes, self._kept = planes, kept[self._outer :]
 
-class WithoutLast:
-    """Planes of an image, but for the last place of an axis, as for alpha among colours.
-
-    Read as `Planes` are.
-
-    Parameters
-    ----------
-    planes : Planes
-    axis : int
-        Not below 0.
-    """
-
-    def __init__(self, planes: Planes, axis: int) -> None:
-        self._planes, self._axis = planes, axis
-        shape = planes.shape
-        self.shape = (*shape[:axis], shape[axis] - 1, *shape[axis + 1 :])
-        self.dtype = planes.dtype
-        self.ndim, self.size = len(self.shape), math.prod(self.shape)
-
-    def __getitem__(self, index: Any) -> Any:
-        parts = index_parts(index, self.shape)
-        part = parts[self._axis]
-        if isinstance(part, slice):
-            # Its ends are to be counted on the shorter axis.
-            places = range(self.shape[self._axis])[part]
-            stop = places.stop if places.stop >= 0 else None
-            parts[self._axis] = slice(places.start, stop, places.step) if places else slice(0)
-        return self._planes[tuple(parts)]
+    def _block(self, number: int) -> np.ndarray:
+        return self._planes._block(number)[self._kept]

@@ -1,4 +1,4 @@
-"""TIFF in."""
+"""Reading TIFF."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from napari_gpu_denoise.files.tiff.messages import brief, listening
 from napari_gpu_denoise.files.tiff.picture import MARK, Picture, is_tiff
 from napari_gpu_denoise.files.tiff.planes import Planes
 
-# Tags that stand for themselves, without offsets into the file: texts, origin, ICC profile, XMP,
-# georeference. ImageDescription and Software are handled apart, they may hold records.
+# Tags that are copied, since they hold no offsets into the file: texts, origin, ICC profile, XMP,
+# georeference. ImageDescription and Software are handled separately: they may hold records.
 _CARRIED = (269, 271, 272, 274, 285, 286, 287, 306, 315, 316, 333, 700, 33432, 33550, 33922, 34264)
 _CARRIED += (34675, 34735, 34736, 34737, 42112, 42113)
 _RATIONALS = {5, 10}
@@ -50,31 +50,17 @@ def read(path: str | os.PathLike) -> Picture:
 
 @contextlib.contextmanager
 def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
-    """Open the first image of a TIFF file, to read its planes when they are asked for.
+    """Open the first image of a TIFF file, to read its planes on demand.
 
-    Parameters
-    ----------
-    path : path-like
-        A TIFF, BigTIFF, ImageJ or OME-TIFF file.
-
-    Yields
-    ------
-    Picture
-        As of `read`, but ``data`` is a `Planes`. After the block its pixels can no longer be read;
-        all else stays, so that `write` still takes it for a description.
-
-    Raises
-    ------
-    FileError
-        As `read` does; also later, when a plane is read that turns out to be damaged.
-    ImageError
-        If it has no pixels.
+    Yields what `read` returns, but ``data`` is a `Planes`. It can be indexed until the block ends,
+    and raises `FileError` for a plane that turns out to be damaged. The rest stays valid, so that
+    `write` still takes the picture for its metadata. Raises what `read` raises.
     """
     path = Path(path)
     if path.is_dir():
         raise FileError(f"{path} is a folder: name a TIFF file in it.")
     with contextlib.ExitStack() as held:
-        # What the caller raises later is not about this file.
+        # Errors that the caller raises in its block are not about reading this file.
         with listening(path) as log:
             if path.stat().st_size == 0:
                 raise FileError(f"{path} is empty: copy it again from its source.")
@@ -118,10 +104,8 @@ def _picture(tif: tifffile.TiffFile, path: Path, log: list[str]) -> Picture:
     }
     history: tuple[dict, ...] = ()
     if kind == "ome":
-        xml = tif.ome_metadata
-        size = math.prod(series.shape)
-        metadata["image"] = ome_xml.find_image(xml, series.name, size)
-        metadata["xml"] = xml
+        xml = metadata["xml"] = tif.ome_metadata
+        metadata["image"] = ome_xml.find_image(xml, series.name, math.prod(series.shape))
         history = ome_xml.history(xml, metadata["image"])
     elif kind == "imagej":
         blocks = _raw(tif, page.tags.get(imagej.BLOCKS)) or b""
@@ -146,7 +130,7 @@ def _picture(tif: tifffile.TiffFile, path: Path, log: list[str]) -> Picture:
         )
     if len(series.levels) > 1:
         notes.append("The image is a pyramid: its finest level was used.")
-    notes += [f"tifffile says: {brief(ValueError(m))}." for m in dict.fromkeys(log)][:3]
+    notes += [f"tifffile says: {brief(m)}." for m in dict.fromkeys(log)][:3]
 
     if kind == "imagej":
         metadata["signed16"] = imagej.is_signed16(tif.imagej_metadata, series.dtype)
@@ -161,7 +145,7 @@ def _check_complete(
     log: list[str],
     notes: list[str],
 ) -> tuple[Path, ...]:
-    """Refuse a file of which part is missing; return the files that hold the series."""
+    """Refuse a file that is cut short; return all files that hold the series."""
     len(tif.pages)  # walks to the end of the chain of pages
     cut = FileError(f"{path} is cut short or damaged: copy it again from its source.")
     if any("TiffPages @" in message for message in log):
@@ -171,10 +155,8 @@ def _check_complete(
     if promised > len(series) and series.kind in ("generic", "uniform"):
         raise cut
     if series.is_truncated:
-        if (
-            series.dataoffset is not None
-            and series.dataoffset + series.nbytes > tif.filehandle.size
-        ):
+        start = series.dataoffset
+        if start is not None and start + series.nbytes > tif.filehandle.size:
             raise cut
         return (path,)
     files: dict[Path, None] = {}
@@ -196,7 +178,7 @@ def _check_complete(
 
 
 def _raw(tif: tifffile.TiffFile, tag: tifffile.TiffTag | None) -> bytes | None:
-    """Bytes of a tag as they stand in the file, whatever their text encoding."""
+    """Return the bytes of a tag as stored, whatever their text encoding."""
     if tag is None:
         return None
     handle = tif.filehandle
@@ -205,7 +187,7 @@ def _raw(tif: tifffile.TiffFile, tag: tifffile.TiffTag | None) -> bytes | None:
 
 
 def _descriptions(page: tifffile.TiffPage) -> list[tifffile.TiffTag]:
-    """A page may have two: tifffile puts its own after that of the user."""
+    """Return up to two tags: tifffile writes its own description after the user's."""
     tags = (page.tags.get(270, index=i) for i in range(2))
     return [tag for tag in tags if tag is not None]
 
@@ -216,8 +198,7 @@ def _carried(tif: tifffile.TiffFile, page: tifffile.TiffPage) -> list[tuple]:
         tag = page.tags.get(code)
         if tag is not None:
             value = tag.value if tag.dtype in _RATIONALS else _raw(tif, tag)
-            count = tag.count
-            tags.append((code, int(tag.dtype), count, value, True))
+            tags.append((code, int(tag.dtype), tag.count, value, True))
     return tags
 
 

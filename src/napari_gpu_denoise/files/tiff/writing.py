@@ -1,4 +1,4 @@
-"""TIFF out: new pixels under the description of the input."""
+"""Writing TIFF: new pixels with the metadata of the input."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def write(
     *,
     overwrite: bool = False,
 ) -> tuple[str, ...]:
-    """Write new pixels under the description of another image.
+    """Write new pixels with the metadata of another image.
 
     The file is complete or not there: it is written under a temporary name in the same folder,
     flushed to disk and renamed.
@@ -75,8 +75,8 @@ def write(
     path = Path(path)
     if data.shape != like.data.shape:
         raise OutputError(
-            f"Pixels of shape {data.shape} do not fit the image of shape {like.data.shape} whose "
-            "description they shall have: write them like an image of their own shape."
+            f"Pixels of shape {data.shape} cannot take the metadata of an image of shape "
+            f"{like.data.shape}: write them like an image of their own shape."
         )
     check_dtype(like, data.dtype)
     notes: list[str] = []
@@ -100,19 +100,7 @@ def write(
 
 
 def check_dtype(like: Picture, dtype: np.dtype) -> None:
-    """Refuse a type of pixels that the kind of file cannot hold: known before any work is done.
-
-    Parameters
-    ----------
-    like : Picture
-        The input, whose kind the output has.
-    dtype : dtype
-        Type of the output.
-
-    Raises
-    ------
-    OutputError
-    """
+    """Refuse an output type that the kind of file of the input cannot hold."""
     held = {"ome": ome_xml.HELD, "imagej": imagej.HOLDS | imagej.CONVERTS}.get(like.kind)
     if held is not None and dtype.name not in held:
         name = {"ome": "an OME-TIFF", "imagej": "an ImageJ"}[like.kind]
@@ -178,7 +166,16 @@ def _prepare(
 
     software = (kept["software"] or b"").rstrip(b"\0")
     if like.kind == "ome":
-        descriptions = [_ome_description(dtype, like, records, count)]
+        descriptions = [
+            ome_xml.revise(
+                kept["xml"],
+                kept["image"],
+                dtype=dtype.name,
+                big_endian=kept["byteorder"] == ">",
+                planes=count,
+                records=records,
+            )
+        ]
     else:
         descriptions = list(kept["descriptions"])
         if like.kind == "imagej":
@@ -249,17 +246,6 @@ def _storage(options: dict[str, Any], dtype: np.dtype, kept: dict, notes: list[s
     small = dtype.kind == "f" or dtype.itemsize <= 4
     if kept["predictor"] != 1 and small and compression not in _NO_PREDICTOR:
         options["predictor"] = True
-
-
-def _ome_description(dtype: np.dtype, like: Picture, records: list[dict], planes: int) -> bytes:
-    return ome_xml.revise(
-        like.metadata["xml"],
-        like.metadata["image"],
-        dtype=dtype.name,
-        big_endian=like.metadata["byteorder"] == ">",
-        planes=planes,
-        records=records,
-    )
 
 
 def _imagej(
