@@ -309,7 +309,7 @@ def one_sentence(err: str) -> str:
         (["in.tif", "-o", "out.tif", "--patch", "99"], 2, "patch=99"),
         (["in.tif", "-o", "out.tif", "--step", "9"], 2, "step=9"),
         (["none.tif", "-o", "out.tif"], 4, "none.tif"),
-        (["*.png", "-o", "out.tif"], 4, "No file fits"),
+        (["*.png", "-o", "out.tif"], 4, "No file matches"),
         (["text.tif", "-o", "out.tif"], 4, "not a TIFF file"),
         (["in.tif", "-o", "in.tif"], 5, "never replaced"),
         (["in.tif", "-o", "./../" + "HERE/in.tif", "--overwrite"], 5, "never replaced"),
@@ -547,7 +547,7 @@ def test_devices_when_there_is_none(capsys, monkeypatch):
     monkeypatch.setattr(opencl, "platforms", lambda: (bare,))
     code, out, err = run(capsys, "devices")
     assert code == 3
-    assert "Some driver" in out and "no device" in out
+    assert "Some driver" in out and "no usable device" in out
     assert opencl.ADVICE in one_sentence(err)
     code, out, _ = run(capsys, "devices", "--json")
     assert code == 3

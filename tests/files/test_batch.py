@@ -20,8 +20,7 @@ from napari_gpu_denoise.errors import (
     OutputError,
 )
 from napari_gpu_denoise.files import batch, one_file, tiff
-from napari_gpu_denoise.files.batch import BatchProgress, run_batch
-from napari_gpu_denoise.files.inputs import find_files
+from napari_gpu_denoise.files.batch import BatchProgress, find_files, run_batch
 from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Record, Result
 
@@ -179,7 +178,7 @@ def test_existing_results(folder, calls):
 def test_same_name_twice(folder, calls):
     Path("more").mkdir()
     tifffile.imwrite("more/A.tif", image(5))
-    with pytest.raises(OutputError, match=r"a\.tif and .*A\.tif would get the same name"):
+    with pytest.raises(OutputError, match=r"a\.tif and .*A\.tif would have the same name"):
         run_batch(["raw", "more"], SETTINGS, output="out")
     assert calls == []
     assert not (folder / "out").exists()
@@ -202,7 +201,7 @@ def test_one_file_or_a_folder(folder, calls):
     assert done.output == Path("new/deep/a.tif")
     (done,) = run_batch("raw/a.tif", SETTINGS, output="run.1/").done
     assert done.output == Path("run.1/a.tif")
-    with pytest.raises(OutputError, match="name a folder"):
+    with pytest.raises(OutputError, match="give a folder"):
         run_batch("raw", SETTINGS, output="all.tif")
     with pytest.raises(OutputError, match="neither"):
         run_batch("raw/a.tif", SETTINGS, output="a.png")
@@ -212,7 +211,7 @@ def test_folder_that_cannot_be_made(folder, calls):
     Path("file").write_text("in the way")
     report = run_batch("raw/a.tif", SETTINGS, output="file/deep")
     assert isinstance(report.failed[0].error, OutputError)
-    assert "cannot be made" in str(report.failed[0].error)
+    assert "cannot be created" in str(report.failed[0].error)
 
 
 def test_find_files(folder):

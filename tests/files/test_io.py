@@ -556,7 +556,7 @@ def test_colour_table(tmp_path):
     table = noise(3, 256, dtype="uint16")
     tifffile.imwrite(path, noise(20, 30), photometric="palette", colormap=table, metadata=None)
     _, _, notes = again(path)
-    assert "numbers are filtered" in notes[0]
+    assert "indices are filtered" in notes[0]
     np.testing.assert_array_equal(tags(tmp_path / "written.tif")["ColorMap"], table)
     _, _, notes = again(path, "float32")
     assert "left out" in notes[0]

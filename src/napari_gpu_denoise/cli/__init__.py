@@ -36,12 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain("This should not happen: please report it with the lines above.")
         return exit_code(error)
     finally:
-        _flush()
-
-
-def _flush() -> None:
-    """Write what was printed, unless its reader, such as ``head``, has closed the pipe."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:  # whoever reads it, such as head, has closed the pipe
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

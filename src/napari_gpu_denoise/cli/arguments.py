@@ -58,10 +58,10 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     _add_json(estimate)
     estimate.set_defaults(run=noise.estimate)
 
-    sample = added.add_parser("sample", help="write a noisy sample stack as TIFF, to try on")
-    sample.add_argument("name", nargs="?", help="which one; without a name they are listed")
+    sample = added.add_parser("sample", help="write a noisy sample stack as TIFF")
+    sample.add_argument("name", nargs="?", help="sample to write; without a name, list the samples")
     sample.add_argument(
-        "-o", "--output", metavar="OUT", help="file or folder to write to; default: here"
+        "-o", "--output", metavar="OUT", help="file or folder to write; default: this folder"
     )
     sample.add_argument("--overwrite", action="store_true", help="replace a file of that name")
     sample.set_defaults(run=commands.sample)
@@ -91,7 +91,7 @@ def _add_filter(added: Any, settings: type) -> None:
         "--output",
         metavar="OUT",
         required=True,
-        help="TIFF file for one input; folder for several (made if need be)",
+        help="TIFF file for one input; folder for several (created if necessary)",
     )
     sigma = parser.add_mutually_exclusive_group()
     sigma.add_argument(
@@ -99,13 +99,13 @@ def _add_filter(added: Any, settings: type) -> None:
         type=_sigma,
         default=None,
         metavar="auto|NUMBER[,NUMBER...]",
-        help="noise standard deviation in grey levels of the input, for all channels or for each "
-        "(default: auto, which is --noise auto)",
+        help="noise standard deviation in grey levels of the input, one value or one for each "
+        "channel (default: auto, which is --noise auto)",
     )
     sigma.add_argument(
         "--sigma-map",
         metavar="TIFF",
-        help="the same, one value a pixel: a TIFF file as high and wide as the inputs",
+        help="the same for each pixel: a TIFF file of the height and width of the inputs",
     )
     parser.add_argument(
         "--noise",
@@ -130,17 +130,17 @@ def _add_filter(added: Any, settings: type) -> None:
     parser.add_argument(
         "--device",
         metavar="N|NAME",
-        help="number or part of the name (see 'gpu-denoise devices'), or gpu, cpu "
+        help="number or part of the name (see 'gpu-denoise devices'), gpu or cpu "
         "(default: the best)",
     )
     parser.add_argument(
         "--memory-limit",
         type=_bytes,
         metavar="SIZE",
-        help="largest device memory to use, as 512M or 2G (default: what the device allows)",
+        help="largest device memory to use, such as 512M or 2G (default: what the device allows)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace results that exist")
-    parser.add_argument("--stop-on-error", action="store_true", help="stop at the first bad file")
+    parser.add_argument("--overwrite", action="store_true", help="replace existing results")
+    parser.add_argument("--stop-on-error", action="store_true", help="stop at the first failure")
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
     _add_json(parser)
     _add_profiles(parser, settings)
@@ -162,9 +162,9 @@ def _add_profiles(parser: argparse.ArgumentParser, settings: type) -> None:
     width = max(map(len, settings.presets))
     lines = []
     for name, changes in settings.presets.items():
-        said = " ".join(f"{_option(field)}={value}" for field, value in changes.items())
+        changed = " ".join(f"{_option(field)}={value}" for field, value in changes.items())
         lines += textwrap.wrap(
-            f"{name:{width}}  {said or 'the defaults below'}",
+            f"{name:{width}}  {changed or 'the defaults below'}",
             76,
             subsequent_indent=" " * (width + 2),
             break_on_hyphens=False,
@@ -174,7 +174,7 @@ def _add_profiles(parser: argparse.ArgumentParser, settings: type) -> None:
         "--profile",
         choices=tuple(settings.presets),
         default=default,
-        help=f"settings to start from; those given beside it win (default: {default})",
+        help=f"settings to start from; other options override them (default: {default})",
     )
 
 
@@ -188,18 +188,18 @@ def _add_setting(group: Any, spec: dataclasses.Field) -> None:
     An option not given stays out of the namespace, since a profile may have another default.
     """
     option = _option(spec.name)
-    kind, told = type(spec.default), spec.metadata
+    kind, about = type(spec.default), spec.metadata
     parts = [f"default {spec.default}"]
-    if told["bounds"] is not None:
-        parts.insert(0, "{:g} to {:g}".format(*told["bounds"]))
-    if told["unit"]:
-        parts.insert(0, told["unit"])
-    text = f"{told['help']} [{', '.join(parts)}]".replace("%", "%%")
+    if about["bounds"] is not None:
+        parts.insert(0, "{:g} to {:g}".format(*about["bounds"]))
+    if about["unit"]:
+        parts.insert(0, about["unit"])
+    text = f"{about['help']} [{', '.join(parts)}]".replace("%", "%%")
     if kind is bool:
         action = argparse.BooleanOptionalAction
         group.add_argument(option, action=action, default=argparse.SUPPRESS, help=text)
     else:
-        shown = "|".join(map(str, told["choices"])) if told["choices"] else kind.__name__.upper()
+        shown = "|".join(map(str, about["choices"])) if about["choices"] else kind.__name__.upper()
         group.add_argument(option, type=kind, default=argparse.SUPPRESS, metavar=shown, help=text)
 
 
@@ -213,8 +213,8 @@ def _add_axes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--axes",
         metavar="AXES",
-        help="one letter an axis: T Z Y X C S, any other is independent, as TZYX "
-        "(default: what the file says)",
+        help="one letter per axis, such as TZYX, of T Z Y X C S; others are independent "
+        "(default: as in the file)",
     )
 
 
@@ -229,7 +229,7 @@ def _sigma(text: str) -> list[float] | None:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is neither auto nor a number nor numbers with commas between"
+            f"{text!r} is not auto, a number, or numbers separated by commas"
         ) from None
 
 
@@ -241,5 +241,5 @@ def _bytes(text: str) -> int:
     except (ValueError, OverflowError):
         size = 0
     if size <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size: give one as 512M or 2G")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: give one such as 512M or 2G")
     return size

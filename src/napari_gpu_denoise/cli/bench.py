@@ -8,7 +8,6 @@ import statistics
 import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 
 import numpy as np
 
@@ -30,7 +29,6 @@ from napari_gpu_denoise.run.tiles import Span, Tile
 from napari_gpu_denoise.run.work import Stages, Work
 
 SIGMA = 20.0
-_FRAMES = 16
 
 
 @dataclass(frozen=True)
@@ -62,30 +60,26 @@ def synthetic(shape: tuple[int, ...], sigma: float = SIGMA, seed: int = 0) -> np
     return (clean + sigma * noise).astype(np.float32)
 
 
-def _read(image: np.ndarray, t: int, host: np.ndarray) -> list[FrameNote]:
-    count = min(host.shape[1], len(image) - t)
-    host[0, :count, 0] = image[t : t + count]
-    return [FrameNote(np.array([SIGMA]))] * count
-
-
-def _drop(t: int, values: np.ndarray) -> None:
-    """Discard the filtered frames."""
-
-
 def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: int = 5) -> Timing:
-    """Time a filter on an input of shape (y, x) or (planes, y, x), after one run that is not counted.
+    """Time a filter on an input of shape (y, x) or (planes, y, x); the first run does not count.
 
     A filter over time takes planes as frames, and makes 16 frames of (y, x).
     """
     chosen, moving = session(device), settings.over_time
     if moving and len(shape) == 2:
-        shape = (_FRAMES, *shape)
+        shape = (16, *shape)
     image = synthetic(shape)
     names = ("T" if moving else ".") * (len(shape) - 2) + "YX"
     applied = settings.for_array(names, shape)
     source, out = (arrange(a, names, applied.joint) for a in (image, np.empty_like(image)))
     sigma = FrameSigma.of(SIGMA, shape, names, applied.joint)
     work = Work(applied, source, out, Levels.of(image), sigma, chosen)
+
+    def read(t: int, host: np.ndarray) -> list[FrameNote]:
+        count = min(host.shape[1], len(image) - t)
+        host[0, :count, 0] = image[t : t + count]
+        return [FrameNote(np.array([SIGMA]))] * count
+
     runs = []
     with device_errors(chosen), borrow(chosen) as arena:
         for _ in range(repeats + 1):
@@ -94,7 +88,7 @@ def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: i
                 stages = Stages.of(applied, (), True, arena)
                 batch = frames_at_once(stages.plan, device, tiles[0], device.memory // 2)
                 flow = FrameFlow(chosen, arena, stages, tiles[0], batch, profiling=True)
-                steps = flow.run(partial(_read, image), _drop, stop=len(image))
+                steps = flow.run(read, lambda t, frames: None, stop=len(image))
             else:
                 flow = TileFlow(work, arena, profiling=True)
                 tiles, steps = flow.tiles, flow.run()
@@ -159,20 +153,20 @@ def add_arguments(parser) -> None:
     """Add the options of ``gpu-denoise bench`` to a parser."""
     names = [cls.name.replace("_", "-") for cls in FILTERS]
     parser.add_argument(
-        "--filter", choices=names, action="append", help="filter to time (default: every one)"
+        "--filter", choices=names, action="append", help="filter to time (default: all)"
     )
     parser.add_argument(
         "--set",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="change a setting of the filter, such as patch=5; may be repeated",
+        help="change a setting of the filter, such as patch=5; can be repeated",
     )
     parser.add_argument(
         "--shape", default="512x512", help="shape of the input, YxX or PLANESxYxX (default 512x512)"
     )
     parser.add_argument("--device", default=None, help="number or name of the device")
-    parser.add_argument("--repeats", type=int, default=5, help="runs whose median is taken")
+    parser.add_argument("--repeats", type=int, default=5, help="number of runs for the median")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -19,8 +19,6 @@ from napari_gpu_denoise import errors
 from napari_gpu_denoise.cli.failures import complain, exit_code, on_command_line, sentence
 from napari_gpu_denoise.cli.noise import named_noise, sigma_map
 
-_EXPECTED = (errors.DenoiseError, MemoryError)
-
 
 def denoise(args: argparse.Namespace) -> int:
     """Run one filter over all inputs."""
@@ -54,9 +52,11 @@ def denoise(args: argparse.Namespace) -> int:
             _print_done(file, settings)
     for file in () if args.quiet else report.skipped:
         complain(file.skipped)
+    expected = (errors.DenoiseError, MemoryError)
+    strange = [file.error for file in report.failed if not isinstance(file.error, expected)]
     for file in report.failed:
-        complain(_sentence(file))
-    strange = [file.error for file in report.failed if not isinstance(file.error, _EXPECTED)]
+        named = f"{type(file.error).__name__}: {file.error}"
+        complain(sentence(named if file.error in strange else file.error, file.input))
     if strange:
         traceback.print_exception(strange[0])
         complain("This should not happen: please report it with the lines above.")
@@ -79,22 +79,14 @@ def chosen_settings(args: argparse.Namespace) -> Any:
     return args.settings.of(profile=args.profile, **given)
 
 
-def _sentence(file: Any) -> str:
-    """Return the error of a file with the file's name, which a filter's errors lack."""
-    text = sentence(file.error)
-    if not isinstance(file.error, _EXPECTED):
-        text = f"{type(file.error).__name__}: {text}"
-    return text if str(file.input) in text else f"{file.input}: {text}"
-
-
 def _print_done(file: Any, settings: Any) -> None:
     record = file.record
     sigma = ", ".join(f"{value:.4g}" for value in record.sigma)
     print(file.output)
     if len(settings.presets) > 1:
         profile, changes = settings.nearest_profile()
-        said = "".join(f", {name}={value}" for name, value in changes.items())
-        print(f"  profile     {profile}{said}")
+        changed = "".join(f", {name}={value}" for name, value in changes.items())
+        print(f"  profile     {profile}{changed}")
     if record.noise:
         from napari_gpu_denoise.noise.models import NoiseModel
 
@@ -106,7 +98,7 @@ def _print_done(file: Any, settings: Any) -> None:
         print(f"  sigma       {f'{sigma} ({source})' if sigma else source}")
     print(f"  saturated   {record.saturated} values")
     if record.nonfinite:
-        print(f"  non-finite  {record.nonfinite} values, left as they were")
+        print(f"  non-finite  {record.nonfinite} values, left unchanged")
     print(f"  device      {record.device}")
     for note in (*record.notes, *file.notes):
         print(f"  note        {on_command_line(note)}")
@@ -138,26 +130,22 @@ def devices(args: argparse.Namespace) -> int:
         for platform in opencl.platforms():
             print(f"{platform.name} ({platform.version})")
             for device in platform.devices:
-                _print_device(device, "*" if device == chosen else " ")
+                memory, largest = device.memory / 2**30, device.max_alloc / 2**30
+                print(f"{'*' if device == chosen else ' '} {device.index:2}  {device.name}")
+                print(
+                    f"      {device.kind}, {memory:.1f} GiB (largest buffer {largest:.1f} GiB), "
+                    f"{device.compute_units} compute units, {device.version}"
+                )
+                if device.problem:
+                    print(f"      not usable: {device.problem}")
             if not platform.devices:
-                print("      no device that it can use")
+                print("      no usable device")
         if problem is None:
             print(f"* {reason}")
     if problem is not None:
         complain(problem)
         return exit_code(problem)
     return 0
-
-
-def _print_device(device: Any, mark: str) -> None:
-    memory, largest = device.memory / 2**30, device.max_alloc / 2**30
-    print(f"{mark} {device.index:2}  {device.name}")
-    print(
-        f"      {device.kind}, {memory:.1f} GiB (largest buffer {largest:.1f} GiB), "
-        f"{device.compute_units} compute units, {device.version}"
-    )
-    if device.problem:
-        print(f"      not usable: {device.problem}")
 
 
 def sample(args: argparse.Namespace) -> int:

@@ -8,17 +8,17 @@ from napari_gpu_denoise import errors
 
 # Remedies by code; names in braces are values of the error or note. Others are as in Python.
 REMEDIES = {
-    "axis-needed": "name the axes, as --axes {axis}YX",
+    "axis-needed": "name the axes, such as --axes {axis}YX",
     "channels": "use --channels joint or --channels separate",
     "exists": "choose another name, or add --overwrite to replace it",
     "file-dtype": "add --dtype float32",
     "memory-limit": "allow at least --memory-limit {needed}",
     "noise-estimate": "give what 'gpu-denoise estimate --json' printed",
-    "nonfinite": "add --nonfinite keep to leave them as they are and filter the others",
+    "nonfinite": "add --nonfinite keep to leave them unchanged and filter the others",
     "nonfinite-integer": "add --dtype float32",
     "own-noise": "leave out --noise, or the setting",
     "pearson-noise": "leave out --noise, or use --distance euclidean",
-    "sigma-shape": "give one number{channels}, or a map by --sigma-map",
+    "sigma-shape": "give one number{channels}, or a map with --sigma-map",
     "sigma-value": "give 0 or a positive number in grey levels, or leave --sigma out",
     "uneven": "--noise auto",
 }
@@ -31,16 +31,16 @@ EXIT_CODES: tuple[tuple[int, tuple[type[BaseException], ...], str], ...] = (
         (errors.SettingsError, errors.AxesError, errors.SigmaError),
         "wrong arguments, settings, axes or sigma",
     ),
-    (3, (errors.NoDeviceError,), "no OpenCL device, or none that was asked for"),
+    (3, (errors.NoDeviceError,), "no OpenCL device, or not the one requested"),
     (4, (errors.FileError,), "an input cannot be read"),
-    (5, (errors.OutputError,), "a result cannot be written, or would replace a file"),
-    (6, (errors.ImageError,), "pixels that cannot be filtered: NaN, infinity, none at all"),
+    (5, (errors.OutputError,), "a result cannot be written, or would replace an existing file"),
+    (6, (errors.ImageError,), "pixels that cannot be filtered: NaN, infinity, or no pixels"),
     (7, (MemoryError,), "too little memory on the device or the machine"),
     (8, (errors.KernelError,), "the device failed to build or to run a kernel"),
     (
         130,
         (errors.Cancelled, KeyboardInterrupt),
-        "stopped by Ctrl-C; no file was left half written",
+        "stopped by Ctrl-C; no partial file is left",
     ),
     (1, (BaseException,), "anything else: please report it"),
 )
@@ -62,6 +62,7 @@ def complain(problem: BaseException | str) -> None:
     print(f"gpu-denoise: {sentence(problem)}", file=sys.stderr)
 
 
-def sentence(problem: BaseException | str) -> str:
-    """Return an error as one sentence in terms of options."""
-    return on_command_line(problem) or "There is not enough memory."  # Python's own says nothing
+def sentence(problem: BaseException | str, path: object = "") -> str:
+    """Return an error as one sentence in terms of options, which names the file it is about."""
+    text = on_command_line(problem) or "There is not enough memory."  # Python's message is empty
+    return text if str(path) in text else f"{path}: {text}"

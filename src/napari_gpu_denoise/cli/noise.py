@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.cli.failures import complain, exit_code
+from napari_gpu_denoise.cli.failures import complain, exit_code, sentence
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.files.tiff import Picture
     from napari_gpu_denoise.noise.record import NoiseEstimate
 
-HELD = 24  # planes of a channel that are simply read whole: an estimate may hold as many
+HELD = 24  # planes of a channel up to which a file is read whole: an estimate may hold as many
 
 
 def estimate(args: argparse.Namespace) -> int:
@@ -29,8 +29,7 @@ def estimate(args: argparse.Namespace) -> int:
             picture, measured, planes = _measure(path, args.axes, args.model)
         except errors.DenoiseError as error:
             codes.append(exit_code(error))  # not the error: its traceback holds the pixels
-            text = str(error)
-            complain(text if str(path) in text else f"{path}: {text}")
+            complain(sentence(error, path))
             continue
         axes = picture.filter_axes if args.axes is None else args.axes
         record = {"input": str(path), "axes": axes, **measured.as_dict()}
@@ -49,39 +48,29 @@ def estimate(args: argparse.Namespace) -> int:
 
 
 def _measure(path: Path, axes: str | None, model: str) -> tuple[Picture, NoiseEstimate, int]:
-    """Return the closed picture of a file, its noise, and its number of planes."""
-    from napari_gpu_denoise.files import tiff
+    """Return the description of a file, its noise, and its number of planes.
+
+    Of a large file only the planes are read that an estimate needs. What counts as large does not
+    depend on the machine, so that results do not either.
+    """
+    from napari_gpu_denoise.files import one_file, tiff
+    from napari_gpu_denoise.image.axes import channel_axis, check_axes
     from napari_gpu_denoise.image.levels import check_numbers
     from napari_gpu_denoise.noise.estimate import estimate_noise
 
     with tiff.open_stack(path) as picture:
         check_numbers(picture.data)
-        axes = picture.filter_axes if axes is None else axes
-        held = picture if is_sampled(picture, axes) else picture.loaded()
-        found = estimate_noise(held.pixels, axes, model)
-    return picture, found, _planes(held.pixels.shape, found.axes)
-
-
-def is_sampled(picture: Picture, axes: str) -> bool:
-    """Return whether to read only the planes that an estimate needs, as of large files.
-
-    The limits do not depend on the machine, so that results do not either.
-    """
-    from napari_gpu_denoise.files.one_file import STREAMED_BYTES
-    from napari_gpu_denoise.image.axes import channel_axis, check_axes
-
-    shape = picture.pixels.shape
-    names = check_axes(axes, shape)
-    channel = channel_axis(names)
-    planes = _planes(shape, names) // (1 if channel is None else shape[channel])
-    large = picture.data.nbytes >= STREAMED_BYTES and planes > HELD
-    # If the planes are not those of the file, reading one means reading all of it.
-    return large and picture.data.reads_by_plane(names.index("Y"), names.index("X"))
-
-
-def _planes(shape: tuple[int, ...], axes: str) -> int:
-    pairs = zip(shape, axes, strict=True)
-    return math.prod(length for length, letter in pairs if letter not in "YX")
+        shape = picture.pixels.shape
+        names = check_axes(picture.filter_axes if axes is None else axes, shape)
+        planes = math.prod(n for n, a in zip(shape, names, strict=True) if a not in "YX")
+        channel = channel_axis(names)
+        many = planes // (1 if channel is None else shape[channel]) > HELD
+        large = many and picture.data.nbytes >= one_file.STREAMED_BYTES
+        # If the planes are not those of the file, reading one means reading all of it.
+        by_plane = picture.data.reads_by_plane(names.index("Y"), names.index("X"))
+        held = picture if large and by_plane else picture.loaded()
+        found = estimate_noise(held.pixels, names, model)
+    return picture, found, planes
 
 
 def sigma_map(path: str) -> Any:
@@ -93,35 +82,35 @@ def sigma_map(path: str) -> Any:
     values = picture.data[tuple(0 if a not in "YX" and n == 1 else slice(None) for a, n in shape)]
     if values.ndim != 2:
         raise errors.SigmaError(
-            f"{path} holds {values.shape} pixels ({picture.axes}): a map of sigma is one image, as "
-            "high and wide as the inputs."
+            f"{path} holds {values.shape} pixels ({picture.axes}): a map of sigma is one image of "
+            "the height and width of the inputs."
         )
     return values
 
 
-def named_noise(said: str) -> Any:
+def named_noise(named: str) -> Any:
     """Return the noise that ``--noise`` names: a model's name, or the first estimate in a file."""
     from napari_gpu_denoise.noise.models import choices
 
-    if said in choices():
-        return said
+    if named in choices():
+        return named
     from napari_gpu_denoise.noise.record import NoiseEstimate
 
     try:
-        with open(said, encoding="utf-8") as file:
+        with open(named, encoding="utf-8") as file:
             held = json.load(file)
     except OSError as error:
         raise errors.FileError(
-            f"--noise {said} is neither {', '.join(choices())} nor a file that can be read: "
+            f"--noise {named} is neither {', '.join(choices())} nor a file that can be read: "
             f"{error.strerror or error}."
         ) from error
     except ValueError as error:
         raise errors.FileError(
-            f"{said} is not JSON: give what 'gpu-denoise estimate --json' printed."
+            f"{named} is not JSON: give what 'gpu-denoise estimate --json' printed."
         ) from error
     first = held[0] if isinstance(held, list) and held else held
     if not isinstance(first, dict):
         raise errors.FileError(
-            f"{said} holds no estimate: give what 'gpu-denoise estimate --json' printed."
+            f"{named} holds no estimate: give what 'gpu-denoise estimate --json' printed."
         )
     return NoiseEstimate.from_dict(first)

@@ -34,11 +34,12 @@ def denoise_file(
     the result, and notes about the writing.
     """
     with tiff.open_stack(path) as picture:
-        if _is_long(picture, run):
-            run = replace(run, axes=run.axes or picture.filter_axes)
-            dtype = output_dtype(run.dtype, picture.data.dtype)
-            tiff.check_dtype(picture, dtype)
-            make_folder(target)
+        check_numbers(picture.data)
+        dtype = output_dtype(run.dtype, picture.data.dtype)
+        tiff.check_dtype(picture, dtype)
+        run = replace(run, axes=run.axes or picture.filter_axes)
+        if _is_long(picture, run.axes):
+            _make_folder(target)
             planes = 3 if picture.axes.endswith("S") else 2
             shape = picture.data.shape
             with tiff.PlaneStore(shape, dtype, target.parent, axes_of_plane=planes) as store:
@@ -48,11 +49,8 @@ def denoise_file(
                 notes = tiff.write(target, store, picture, record, overwrite=overwrite)
             return picture, record, notes
     picture = tiff.read(path)
-    check_numbers(picture.data)
-    tiff.check_dtype(picture, output_dtype(run.dtype, picture.data.dtype))
-    run = replace(run, axes=run.axes or picture.filter_axes)
     result = drive(picture.pixels, run, progress=progress, cancel=cancel)
-    make_folder(target)
+    _make_folder(target)
     image = result.image
     if picture.alpha is not None:
         image = put_together(image, picture.colours, picture.data, picture.alpha)
@@ -60,24 +58,23 @@ def denoise_file(
     return picture, result.record, notes
 
 
-def _is_long(picture: tiff.Picture, run: Run) -> bool:
+def _is_long(picture: tiff.Picture, axes: str) -> bool:
     """Return whether a stack is read and filtered frame by frame along T."""
     data = picture.data
     if data.nbytes < STREAMED_BYTES:
         return False
-    names = check_axes(run.axes or picture.filter_axes, data.shape)
-    check_numbers(data)
-    # Alpha is not filtered; such files are read whole. Nor does it help where each frame is
-    # scattered over the whole file.
+    names = check_axes(axes, data.shape)
+    # Files with alpha, which is not filtered, are read whole, and so are files in which each frame
+    # is scattered over the whole file.
     by_frame = data.reads_by_plane(names.index("Y"), names.index("X"))
     return "T" in names and picture.alpha is None and by_frame
 
 
-def make_folder(target: Path) -> None:
-    """Make the folder of a file, if need be."""
+def _make_folder(target: Path) -> None:
+    """Create the folder of a file if necessary."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(
-            f"The folder {target.parent} cannot be made: {error.strerror or error}."
+            f"The folder {target.parent} cannot be created: {error.strerror or error}."
         ) from error

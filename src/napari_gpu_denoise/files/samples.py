@@ -1,4 +1,4 @@
-"""Small noisy stacks that come with the package, to try a filter on."""
+"""Small noisy stacks that come with the package, to try the filters."""
 
 from __future__ import annotations
 
@@ -9,36 +9,17 @@ from pathlib import Path
 from napari_gpu_denoise.errors import FileError
 
 _HERE = Path(__file__).resolve().parents[1]
-# Inside the installed package; in a checkout the folder stands at its top.
+# In the installed package; in a checkout the folder is at its root.
 _FOLDERS = (_HERE / "sample_data", _HERE.parents[1] / "sample_data")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What is known of one sample.
+    """Description of one sample.
 
-    Attributes
-    ----------
-    name : str
-        Its key, as `names` lists it.
-    title : str
-        A short title for menus.
-    file : str
-        File name in the folder ``sample_data``.
-    axes : str
-        One letter an axis, such as ``"TYX"``.
-    scale : tuple of float
-        Step along each axis, in `units`.
-    units : tuple of str
-        Unit of each axis.
-    noise : str
-        What kind of noise it holds, and how much.
-    sigma : float or None
-        What to give a filter for white Gaussian noise; None where its estimate serves.
-    origin : str
-        Where it comes from.
-    licence : str
-        SPDX name of its licence.
+    `file` lies in the folder ``sample_data``; `axes` has one letter per axis; `scale` is the step
+    along each axis, in `units`; `noise` tells type and strength of the noise; `sigma` is what to
+    give a filter, None where the estimate is right; `licence` is an SPDX name.
     """
 
     name: str
@@ -134,7 +115,7 @@ def path(name: str) -> Path:
     for folder in _FOLDERS:
         if (folder / file).is_file():
             return folder / file
-    raise FileError(f"The sample file {file} is not beside the package: install the package again.")
+    raise FileError(f"The sample file {file} is missing: install the package again.")
 
 
 def title(name: str) -> str:
@@ -158,7 +139,7 @@ def title(name: str) -> str:
 
 
 def info(name: str) -> Sample:
-    """What is known of a sample: axes, voxel size, noise, origin, licence.
+    """Description of a sample: axes, voxel size, noise, origin, licence.
 
     Parameters
     ----------

@@ -84,7 +84,4 @@ class Blocks:
         entries = [entry for block in self._blocks.values() for entry in block]
         data = head + b"".join(entries)
         lengths = (len(head), *map(len, entries))
-        return [
-            (BLOCKS, 1, len(data), data, True),
-            (LENGTHS, 4, len(lengths), lengths, True),
-        ]
+        return [(BLOCKS, 1, len(data), data, True), (LENGTHS, 4, len(lengths), lengths, True)]

@@ -23,8 +23,7 @@ def listening(path: Path) -> Iterator[list[str]]:
         except DenoiseError:
             raise
         except OSError as error:
-            reason = error.strerror or error
-            raise FileError(f"{path} cannot be read: {reason}.") from error
+            raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
         except MemoryError as error:
             raise FileError(f"{path} does not fit into the memory of this machine.") from error
         except Exception as error:
@@ -33,7 +32,7 @@ def listening(path: Path) -> Iterator[list[str]]:
                     f"{path} is compressed in a way that needs another package: "
                     "pip install imagecodecs."
                 ) from error
-            reason = brief(str(error) or type(error).__name__)
+            reason = brief(str(error).strip() or type(error).__name__)
             raise FileError(
                 f"{path} is cut short or damaged ({reason}): copy it again from its source."
             ) from error
@@ -41,31 +40,23 @@ def listening(path: Path) -> Iterator[list[str]]:
 
 def brief(text: str) -> str:
     """Return the first line of another package's message, short enough for a sentence."""
-    return text.strip().partition("\n")[0][:160].rstrip(". ")
-
-
-class _Collect(logging.Handler):
-    """Keeps the messages of this thread, so that two files read at once do not mix."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.messages: list[str] = []
-        self._thread = threading.get_ident()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.thread == self._thread:
-            self.messages.append(record.getMessage())
+    return "".join(text.strip().splitlines()[:1])[:160].rstrip(". ")
 
 
 _lock = threading.Lock()
-_handlers: list[_Collect] = []
+_handlers: list[logging.Handler] = []
 _muted: list[tuple[int, bool, bool]] = []
 
 
 @contextlib.contextmanager
 def _log_of_tifffile() -> Iterator[list[str]]:
-    """Collect what tifffile logs, even if a program has muted its logger."""
-    logger, handler = logging.getLogger("tifffile"), _Collect()
+    """Collect what tifffile logs in this thread, even if a program has muted its logger."""
+    logger, thread = logging.getLogger("tifffile"), threading.get_ident()
+    messages: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    # Two files may be read at once, each in its thread.
+    handler.addFilter(lambda record: record.thread == thread)
+    handler.emit = lambda record: messages.append(record.getMessage())
     with _lock:
         if not _handlers and not logger.isEnabledFor(logging.WARNING):
             _muted.append((logger.level, logger.disabled, logger.propagate))
@@ -75,7 +66,7 @@ def _log_of_tifffile() -> Iterator[list[str]]:
         _handlers.append(handler)
         logger.addHandler(handler)
     try:
-        yield handler.messages
+        yield messages
     finally:
         with _lock:
             _handlers.remove(handler)

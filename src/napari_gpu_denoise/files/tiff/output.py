@@ -14,10 +14,7 @@ from napari_gpu_denoise.errors import DenoiseError, OutputError
 
 @contextlib.contextmanager
 def new_file(
-    path: str | os.PathLike,
-    *,
-    overwrite: bool = False,
-    keep: Iterable[str | os.PathLike] = (),
+    path: str | os.PathLike, *, overwrite: bool = False, keep: Iterable[str | os.PathLike] = ()
 ) -> Iterator[BinaryIO]:
     """Open a binary file that appears under its name only when it is complete.
 
@@ -39,15 +36,14 @@ def new_file(
     except DenoiseError:
         raise
     except OSError as error:
-        reason = error.strerror or error
-        raise OutputError(f"{path} cannot be written: {reason}.") from error
+        raise OutputError(f"{path} cannot be written: {error.strerror or error}.") from error
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
 
 
 def check_output(
-    path: str | os.PathLike, *, overwrite: bool = False, keep: Iterable[str | os.PathLike] = ()
+    path: str | os.PathLike, *, overwrite: bool, keep: Iterable[str | os.PathLike]
 ) -> None:
     """Refuse a path that cannot be written, or is one of `keep` by whatever name or link."""
     if not os.path.exists(path):

@@ -48,13 +48,10 @@ class PlaneStore(Blocks):
         self._folder = folder
 
     def __enter__(self) -> PlaneStore:
+        options = {"prefix": ".gpu-denoise-", "suffix": ".part", "dir": self._folder}
         with self._file_errors(), contextlib.ExitStack() as made:
             # Without a buffer, so that a full disk is noticed when a plane is written.
-            self._file = made.enter_context(
-                tempfile.TemporaryFile(
-                    buffering=0, prefix=".gpu-denoise-", suffix=".part", dir=self._folder
-                )
-            )
+            self._file = made.enter_context(tempfile.TemporaryFile(buffering=0, **options))
             self._file.truncate(self.nbytes)
             self._made = made.pop_all()
         return self

@@ -40,7 +40,7 @@ def read(path: str | os.PathLike) -> Picture:
     Raises
     ------
     FileError
-        If the file is missing, not a TIFF, cut short, or stored by a codec that is not installed.
+        If the file is missing, not a TIFF, cut short, or needs a codec that is not installed.
     ImageError
         If it has no pixels.
     """
@@ -58,7 +58,7 @@ def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
     """
     path = Path(path)
     if path.is_dir():
-        raise FileError(f"{path} is a folder: name a TIFF file in it.")
+        raise FileError(f"{path} is a folder: choose a TIFF file in it.")
     with contextlib.ExitStack() as held:
         # Errors that the caller raises in its block are not about reading this file.
         with listening(path) as log:
@@ -66,7 +66,7 @@ def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
                 raise FileError(f"{path} is empty: copy it again from its source.")
             if not is_tiff(path):
                 path.open("rb").close()
-                raise FileError(f"{path} is not a TIFF file: only TIFF files are read.")
+                raise FileError(f"{path} is not a TIFF file: only TIFF files can be read.")
             # Micro-Manager files also hold OME-XML, which says more than their own index.
             tif = held.enter_context(tifffile.TiffFile(path, is_mmstack=False))
             picture = _picture(tif, path, log)
@@ -76,7 +76,7 @@ def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
 
 def _picture(tif: tifffile.TiffFile, path: Path, log: list[str]) -> Picture:
     if not tif.series:
-        raise ImageError(f"{path} holds no image: give a file that does.")
+        raise ImageError(f"{path} holds no image: choose another file.")
     series, page = tif.series[0], tif.series[0].keyframe
     if math.prod(series.shape) == 0:
         raise ImageError(f"{path} has no pixels (its shape is {series.shape}): nothing to filter.")
@@ -100,7 +100,8 @@ def _picture(tif: tifffile.TiffFile, path: Path, log: list[str]) -> Picture:
         "tags": _carried(tif, page),
         "stored": page.shaped,
         "signed16": False,
-        "descriptions": [_raw(tif, tag) for tag in _descriptions(page)],
+        # There may be two: tifffile writes its own description after the user's.
+        "descriptions": [_raw(tif, t) for i in (0, 1) if (t := page.tags.get(270, index=i))],
     }
     history: tuple[dict, ...] = ()
     if kind == "ome":
@@ -130,7 +131,7 @@ def _picture(tif: tifffile.TiffFile, path: Path, log: list[str]) -> Picture:
         )
     if len(series.levels) > 1:
         notes.append("The image is a pyramid: its finest level was used.")
-    notes += [f"tifffile says: {brief(m)}." for m in dict.fromkeys(log)][:3]
+    notes += [f"tifffile reports: {brief(m)}." for m in dict.fromkeys(log)][:3]
 
     if kind == "imagej":
         metadata["signed16"] = imagej.is_signed16(tif.imagej_metadata, series.dtype)
@@ -150,9 +151,9 @@ def _check_complete(
     cut = FileError(f"{path} is cut short or damaged: copy it again from its source.")
     if any("TiffPages @" in message for message in log):
         raise cut
-    # tifffile takes what is left when ImageJ's one page promises more than the file holds.
-    promised = tif.imagej_metadata.get("images", 1) if tif.is_imagej else 1
-    if promised > len(series) and series.kind in ("generic", "uniform"):
+    # tifffile reads what is left if ImageJ's single page declares more than the file holds.
+    declared = tif.imagej_metadata.get("images", 1) if tif.is_imagej else 1
+    if declared > len(series) and series.kind in ("generic", "uniform"):
         raise cut
     if series.is_truncated:
         start = series.dataoffset
@@ -171,7 +172,7 @@ def _check_complete(
         if max(ends, default=0) > handle.size:
             raise cut
     if missing:
-        notes.append(f"{missing} of {len(series)} planes are not in the file and were read as 0.")
+        notes.append(f"{missing} of {len(series)} planes are missing and were read as 0.")
     if len(files) > 1:
         notes.append(f"The image spans {len(files)} files, all of which were read.")
     return tuple(files)
@@ -184,12 +185,6 @@ def _raw(tif: tifffile.TiffFile, tag: tifffile.TiffTag | None) -> bytes | None:
     handle = tif.filehandle
     handle.seek(tag.valueoffset)
     return handle.read(tag.valuebytecount)
-
-
-def _descriptions(page: tifffile.TiffPage) -> list[tifffile.TiffTag]:
-    """Return up to two tags: tifffile writes its own description after the user's."""
-    tags = (page.tags.get(270, index=i) for i in range(2))
-    return [tag for tag in tags if tag is not None]
 
 
 def _carried(tif: tifffile.TiffFile, page: tifffile.TiffPage) -> list[tuple]:
@@ -208,14 +203,14 @@ def _foreign(series: tifffile.TiffPageSeries, metadata: dict, notes: list[str]) 
     samples = shape[-1] if axes.endswith("YXS") else 1
     if not axes.endswith(("YX", "YXS")):
         raise FileError(
-            f"Images of the {series.kind} format with axes {axes} are not read: convert the file "
-            "to OME-TIFF first."
+            f"Images in the {series.kind} format with axes {axes} are not supported: convert the "
+            "file to OME-TIFF first."
         )
     y, x = shape[axes.index("Y")], shape[axes.index("X")]
     described = json.dumps({"shape": shape, "axes": axes})
     metadata.update(stored=(1, 1, y, x, samples), truncate=False, descriptions=[described.encode()])
     notes.append(
-        f"The file is of the {series.kind} format: axes, resolution and the usual tags are kept, "
+        f"The file is in the {series.kind} format: axes, resolution and the usual tags are kept, "
         "other metadata of that format are not."
     )
 

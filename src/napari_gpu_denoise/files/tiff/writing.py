@@ -27,7 +27,7 @@ _LOSSLESS = {1, 5, 8, 32773, 32946, 34925, 50000}  # none, LZW, deflate, PackBit
 _NO_PREDICTOR = {1, 32773}
 _DEFLATE = 8
 _MINISBLACK, _RGB, _PALETTE, _YCBCR = 1, 2, 3, 6
-_PHOTOMETRIC = {0, 1, 2, 3, 5, 8}  # those that are written as they came
+_PHOTOMETRIC = {0, 1, 2, 3, 5, 8}  # written unchanged
 _SAMPLES = {2: 3, 5: 4, 8: 3}  # colours of a pixel, without alpha
 _ENCODED_AT_ONCE = 2**24  # bytes of pixels that are compressed in several threads
 
@@ -42,7 +42,7 @@ def write(
 ) -> tuple[str, ...]:
     """Write new pixels with the metadata of another image.
 
-    The file is complete or not there: it is written under a temporary name in the same folder,
+    The file is either complete or absent: it is written under a temporary name in the same folder,
     flushed to disk and renamed.
 
     Parameters
@@ -50,21 +50,21 @@ def write(
     path : path-like
         The new file.
     data : ndarray, Planes or PlaneStore
-        Pixels of the same shape as ``like.data``, of any type of real numbers. Those that are not
-        in memory are fetched page by page.
+        Pixels of the shape of ``like.data``, of any real type. If they are not in memory, they
+        are fetched page by page.
     like : Picture
-        Gives axes, voxel size, units, time interval, channel names, byte order, tiles and
-        compression. A lossy compression becomes deflate.
+        Source of axes, voxel size, units, time interval, channel names, byte order, tiles and
+        compression. Lossy compression becomes deflate.
     record : Record, optional
         How the pixels were made. It is stored as JSON: in the Info of an ImageJ file, as an
-        annotation of an OME image, else as a line of the Software tag; `read` finds it again.
+        annotation of an OME image, otherwise as a line of the Software tag; `read` finds it.
     overwrite : bool, default False
-        Replace a file of this name. The input itself is never replaced.
+        Replace an existing file. The input itself is never replaced.
 
     Returns
     -------
     tuple of str
-        What could not be kept as it was, one sentence each.
+        What could not be preserved, one sentence each.
 
     Raises
     ------
@@ -101,11 +101,12 @@ def write(
 
 def check_dtype(like: Picture, dtype: np.dtype) -> None:
     """Refuse an output type that the kind of file of the input cannot hold."""
-    held = {"ome": ome_xml.HELD, "imagej": imagej.HOLDS | imagej.CONVERTS}.get(like.kind)
-    if held is not None and dtype.name not in held:
-        name = {"ome": "an OME-TIFF", "imagej": "an ImageJ"}[like.kind]
+    imagej_types = imagej.HOLDS | imagej.CONVERTS
+    kinds = {"ome": ("an OME-TIFF", ome_xml.HELD), "imagej": ("an ImageJ", imagej_types)}
+    name, held = kinds.get(like.kind, ("", {dtype.name}))
+    if dtype.name not in held:
         raise OutputError(
-            f"{like.path} is {name} file, a kind that cannot hold {dtype}",
+            f"{like.path} is {name} file, which cannot hold {dtype}",
             "pass dtype='float32'",
             code="file-dtype",
         )
@@ -145,7 +146,7 @@ def _tiles(page: np.ndarray, tile: tuple[int, int]) -> Iterator[np.ndarray]:
 def _prepare(
     dtype: np.dtype, like: Picture, record: Record | None, notes: list[str]
 ) -> dict[str, Any]:
-    """Arguments of ``TiffWriter.write`` for pixels of a type."""
+    """Return the arguments of ``TiffWriter.write`` for pixels of a type."""
     kept = like.metadata
     records = [] if record is None else [record.as_dict()]
     lines = [MARK + json.dumps(entry) for entry in records]
@@ -185,7 +186,7 @@ def _prepare(
     options["software"] = software or False
     if descriptions:
         options["description"] = descriptions[0]
-        # By name, since a second tag of the same number would be taken for a mistake.
+        # By name, since tifffile treats a second tag of the same number as a mistake.
         options["extratags"] += [("ImageDescription", 2, 0, d, True) for d in descriptions[1:]]
 
     stored = math.prod(like.data.shape) * dtype.itemsize
@@ -193,7 +194,7 @@ def _prepare(
     options["bigtiff"] = kept["bigtiff"] or large
     options["truncate"] = kept["truncate"]
     if like.kind == "imagej" and large and not kept["bigtiff"]:
-        # ImageJ opens no BigTIFF; its own large stacks have one page and all pixels behind it.
+        # ImageJ cannot open BigTIFF; its own large stacks are one page followed by all pixels.
         options["bigtiff"], options["truncate"] = False, True
     if options["truncate"]:
         removed = [options.pop(key, None) for key in ("tile", "compression", "predictor")]
@@ -203,7 +204,7 @@ def _prepare(
 
 
 def _is_number(resolution: Any) -> bool:
-    """Files in the wild hold 0/0, or nothing."""
+    """Return whether a resolution is valid: some files hold 0/0, or nothing."""
     if isinstance(resolution, tuple):
         return len(resolution) == 2 and resolution[1] != 0
     return isinstance(resolution, (int, float)) and resolution > 0
@@ -215,16 +216,16 @@ def _colour(
     kept = like.metadata
     photometric = kept["photometric"]
     if photometric == _YCBCR:
-        photometric = _RGB  # what the decoder gave us
+        photometric = _RGB  # as decoded
     if photometric == _PALETTE:
         if dtype.name == kept["dtype"] and kept["colormap"] is not None:
             missing = 2 ** (8 * dtype.itemsize) - kept["colormap"].shape[1]  # of a 4-bit table
             options["colormap"] = np.pad(kept["colormap"], ((0, 0), (0, missing)))
             if like.kind == "plain":  # in microscopy formats the table is only for display
-                notes.append("The image has a colour table: its numbers are filtered, not colours.")
+                notes.append("The image has a colour table: its indices are filtered, not colours.")
         else:
             photometric = _MINISBLACK
-            notes.append(f"The colour table of the image is left out: {dtype} has none.")
+            notes.append(f"The colour table of the image is left out: {dtype} cannot have one.")
     if photometric not in _PHOTOMETRIC or (photometric == _RGB and samples < 3):
         photometric = _MINISBLACK
     options["photometric"] = photometric
@@ -256,7 +257,7 @@ def _imagej(
     lines: list[str],
     notes: list[str],
 ) -> None:
-    """The parts of an ImageJ file: its description, and the tag that holds Info, labels, tables."""
+    """Add ImageJ's own metadata: its description, and the tag of Info, labels and tables."""
     kept = like.metadata
     if dtype in imagej.CONVERTS:
         notes.append(f"ImageJ opens {dtype} as 32-bit numbers.")
@@ -265,6 +266,6 @@ def _imagej(
     if dtype not in ("uint8", "uint16"):
         uncalibrated = imagej.without_calibration(descriptions[0])
         if uncalibrated != descriptions[0] and not kept["signed16"]:
-            notes.append(f"The calibration of grey levels is left out: {dtype} has none.")
+            notes.append(f"The calibration of grey levels is left out: {dtype} cannot have one.")
         descriptions[0] = uncalibrated
     options["extratags"] += kept["imagej"].with_lines(lines).tags()
