@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain(error)
         return exit_code(error)
     except KeyboardInterrupt as error:
-        complain(errors.Cancelled("Stopped: no file was left half written."))
+        complain("Stopped: no partial file is left.")
         return exit_code(error)
     except Exception as error:
         traceback.print_exc()

@@ -53,18 +53,18 @@ def denoise(args: argparse.Namespace) -> int:
     for file in () if args.quiet else report.skipped:
         complain(file.skipped)
     expected = (errors.DenoiseError, MemoryError)
-    strange = [file.error for file in report.failed if not isinstance(file.error, expected)]
+    unexpected = [file.error for file in report.failed if not isinstance(file.error, expected)]
     for file in report.failed:
         named = f"{type(file.error).__name__}: {file.error}"
-        complain(sentence(named if file.error in strange else file.error, file.input))
-    if strange:
-        traceback.print_exception(strange[0])
+        complain(sentence(named if file.error in unexpected else file.error, file.input))
+    if unexpected:
+        traceback.print_exception(unexpected[0])
         complain("This should not happen: please report it with the lines above.")
     if len(report.files) > 1 and not args.quiet and not args.json:
         done, failed, skipped = map(len, (report.done, report.failed, report.skipped))
         print(f"{done} denoised, {failed} failed, {skipped} skipped.")
     if report.cancelled:
-        raise errors.Cancelled("Stopped: no file was left half written.")
+        raise KeyboardInterrupt
     if report.failed:
         return exit_code(report.failed[0].error)
     if not report.done:
