@@ -131,7 +131,7 @@ def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: i
         for _ in range(repeats + 1):
             if moving:
                 tiles = [Tile(0, *map(Span.whole, source.shape[1:]))]
-                stages = Stages.of(applied, (), True, arena)
+                stages = Stages(applied.plan(arena))
                 batch = frames_at_once(stages.plan, device, tiles[0], device.memory // 2)
                 flow = FrameFlow(chosen, arena, stages, tiles[0], batch, profiling=True)
                 steps = flow.run(partial(_read, image), _drop, stop=len(image))

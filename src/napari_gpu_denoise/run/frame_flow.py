@@ -1,4 +1,4 @@
-"""Move the frames of one video through a device, each once and in order."""
+"""Move the frames of one video through a device, each one once and in order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,9 @@ from napari_gpu_denoise.run.work import Queues, Stages
 
 @dataclass
 class _Slot:
-    """Frames on their way to the device, or back, and the buffers of that name.
+    """Frames on their way to the device or back; `name` is that of their buffers.
 
-    Launches are kept until they are done: they keep alive what is copied to the device.
+    Launches are kept until they are done: they keep alive the memory that is copied.
     """
 
     name: str
@@ -40,21 +39,19 @@ class FrameFlow:
 
     Parameters
     ----------
-    session : Session
-        Device to run on.
-    arena : Arena
-        Keeps the buffers.
+    session, arena : Session, Arena
+        Device to run on, and its buffers.
     stages : Stages
         What to run; its plan is a `FramePlan`.
     tile : Tile
-        What is read of each frame, and what is yielded; its time is not looked at.
+        What is read from each frame and what is yielded; its time is not used.
     batch : int
         Most frames that are taken, or yielded, at once.
     variation : ndarray, optional
         A map that sigma is multiplied by, float32, of the shape of what is read.
     prompt : bool, optional
-        Whether every frame is waited for before the next one is read, instead of the device having
-        work all the time.
+        Whether to wait for every result before the next frame is read, instead of keeping the
+        device busy.
     profiling : bool, optional
         Whether to keep the events of every launch in `events`.
     """
@@ -74,7 +71,7 @@ class FrameFlow:
         self.arena = arena
         self.plan, self._around = stages.plan, stages.stabilisation
         self.tile, self.batch = tile, batch
-        # Of each channel the number of its noise model: that of the last frame is that of all.
+        # Noise model of each channel, the same in all frames.
         self._models = np.zeros(1, np.int32)
         alone = session.device.shares_cores
         self.turn = session.exclusive()
@@ -84,7 +81,7 @@ class FrameFlow:
         self._most_flying = 0 if alone or prompt else 2
         self._ins = [_Slot(f"frames in {k}") for k in range(1 if alone else 2)]
         self._outs = [_Slot(f"frames out {k}") for k in range(1 + self._most_flying)]
-        # Results are converted while the next frames are, by a thread of their own.
+        # A thread converts results while the next frames are converted.
         self._writer = None if alone else ThreadPoolExecutor(1, "frames out")
         self._variation = variation
 
@@ -96,7 +93,7 @@ class FrameFlow:
         start: int = 0,
         stop: int | None = None,
     ) -> Generator[int, None, None]:
-        """Filter frames.
+        """Filter frames; yield the number written so far whenever some were read or written.
 
         Parameters
         ----------
@@ -106,13 +103,8 @@ class FrameFlow:
         write : callable
             ``write(t, values)`` takes frames (channels, count, nz, ny, nx) from time t on.
         first, start, stop : int
-            Times of the first frame that is read, of the first one that is written, and of the
-            first one that is not; without `stop` all that there are.
-
-        Yields
-        ------
-        int
-            Number of frames written so far, whenever some were read or written.
+            Times of the first frame to read, the first to write, and the first not to write;
+            without `stop` all are written.
         """
         with self.turn:
             self.plan.begin(self.tile, self.batch, first, start, self._sent_variation())
@@ -124,7 +116,7 @@ class FrameFlow:
                 wanted = min(self.batch, at + count + self.plan.ahead - known)
                 got = self._take(read, known, wanted)
                 known, ended = known + got, got < wanted
-                yield done  # a place to stop at, also before the first frame comes out
+                yield done  # so that a run can be stopped before the first frame is written
             with self.turn:
                 count = min(count, (known if ended else known - self.plan.ahead) - at)
                 if count > 0:
@@ -132,14 +124,15 @@ class FrameFlow:
                     at += count
             while len(flying) > (self._most_flying if count > 0 else 0):
                 slot = flying.popleft()
-                slot.written()
+                if slot.written is not None:
+                    slot.written()
                 done = slot.start + slot.count - start
                 yield done
             if count <= 0:
                 return
 
     def close(self) -> None:
-        """Wait until the device is idle, so that buffers may go; nothing is run after it."""
+        """Wait until the device is idle, so that buffers can be freed; run nothing after it."""
         if self._writer is not None:
             self._writer.shutdown(cancel_futures=True)
         self.queues.finish()
@@ -154,7 +147,7 @@ class FrameFlow:
         return buffer
 
     def _take(self, read, t: int, wanted: int) -> int:
-        """Read frames and have the device take them; return how many there were."""
+        """Read frames and pass them to the device; return how many there were."""
         import pyopencl as cl
 
         slot = self._ins[0]
@@ -167,14 +160,14 @@ class FrameFlow:
         host = self.arena.pinned(slot.name, most, self.queues.up)
         given = host[: tile.channels * wanted * frame]
         given = given.reshape(tile.channels, wanted, *tile.source_shape[1:])
-        # The device is not held meanwhile: what reads may use it, too.
+        # The device is not locked meanwhile: `read` may use it, too.
         notes = read(t, given)
         count = len(notes)
         if not count:
             return 0
         size = tile.channels * count * frame
         if count < wanted and tile.channels > 1:
-            # The frames of a channel lie side by side: those that did not come leave no gap.
+            # The frames of each channel have to be contiguous: close the gap of missing ones.
             host[:size] = given[:, :count].copy().ravel()
         buffer = self.arena.buffer(slot.name, 4 * most)
         with self.turn:
@@ -188,7 +181,7 @@ class FrameFlow:
                 notes = [self._around.note(note) for note in notes]
             slot.launches += self.plan.take(self.queues.compute, buffer, notes)
             self.queues.compute.flush()
-        # What reads the buffer ends before the last of the launches, as the queue is in order.
+        # The queue is in order: whatever reads the buffer ends before the last launch.
         slot.done = slot.launches[-1][1]
         if self.profiling:
             self.events += slot.launches
@@ -218,19 +211,14 @@ class FrameFlow:
         slot.launches = [*launches, ("download", done)]
         if self.profiling:
             self.events += slot.launches
-        finish = partial(_finish, done, write, start, host)
+
+        def finish() -> None:
+            done.wait()
+            write(start, host)
+
+        slot.written = None
         if self._writer is None:
             finish()
-            slot.written = _nothing
         else:
             slot.written = self._writer.submit(finish).result
         return slot
-
-
-def _finish(done, write, start: int, host: np.ndarray) -> None:
-    done.wait()
-    write(start, host)
-
-
-def _nothing() -> None:
-    """Be what there is to wait for where nothing is."""

@@ -1,4 +1,4 @@
-"""Variance stabilisation on the device: a stage between the transfer of pixels and the filter."""
+"""Variance stabilisation on the device, between the transfer of pixels and the filter."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from napari_gpu_denoise.run.tiles import Tile
 
 
 class Stabilisation:
-    """Makes the noise of pixels the same everywhere, and turns results back into grey levels.
+    """Makes the noise of pixels the same everywhere, and converts results back to grey levels.
 
-    Both happen in place, in float32 buffers, so that filters need not know of it.
+    Both happen in place, in float32 buffers, so that filters do not need to know about it.
 
     Parameters
     ----------
     models : sequence of NoiseModel
-        One for all pixels, or one for each number that frames carry.
+        One for all pixels, or one for each model number of frames.
     arena : Arena
         Keeps the kernels.
     signed : bool
-        Whether results may be negative, as the mean of a magnitude without signal must.
+        Whether results may be negative, as needed for the mean of a magnitude without signal.
     maps : bool
-        Whether results are not grey levels: they are then left as they are.
+        Whether results are not grey levels; they are then not converted back.
     """
 
     def __init__(self, models: Sequence[NoiseModel], arena: Arena, signed: bool, maps: bool):
@@ -40,24 +40,12 @@ class Stabilisation:
         self._ways = [_ways(model, arena, signed) for model in models]
 
     def forward(self, queue, values, numbers: np.ndarray, pixels: int) -> Launches:
-        """Stabilise frames of so many pixels that lie one after another.
-
-        Parameters
-        ----------
-        queue : pyopencl.CommandQueue
-            In-order queue.
-        values : pyopencl.Buffer
-            float32.
-        numbers : ndarray of int, shape (frames,)
-            Which model each frame has.
-        pixels : int
-            Of one frame.
-        """
+        """Stabilise consecutive frames of `pixels` pixels; `numbers` has the model of each."""
         return self._change("stabilise", queue, values, numbers, pixels)
 
     def forward_tile(self, queue, values, numbers: np.ndarray, tile: Tile) -> Launches:
         """Stabilise what a tile reads; `numbers` (channels, nt * nz) are of what it yields."""
-        # Along axes on which a tile reads more than it yields there is one model.
+        # The margins of a tile along t and z have the model of the frames next to them.
         places = [
             np.clip(np.arange(span.source_start, span.source_stop) - span.start, 0, span.size - 1)
             for span in (tile.t, tile.z)
@@ -67,11 +55,11 @@ class Stabilisation:
         return self.forward(queue, values, read, math.prod(tile.source_shape[2:]))
 
     def inverse(self, queue, values, numbers: np.ndarray, pixels: int) -> Launches:
-        """Turn filtered frames back into grey levels, without bias; as `forward` otherwise."""
+        """Convert filtered frames back to grey levels, without bias; arguments as in `forward`."""
         return [] if self._maps else self._change("inverse", queue, values, numbers, pixels)
 
     def note(self, note: FrameNote) -> FrameNote:
-        """Return a note in which brightness is that of stabilised values."""
+        """Return a note with the brightness of stabilised values."""
         if note.means is None:
             return note
         models = (self._models[k] for k in note.models)
@@ -92,7 +80,7 @@ class Stabilisation:
 
 
 def _ways(model: NoiseModel, arena: Arena, signed: bool) -> dict[str, tuple]:
-    """Return kernel and arguments of both ways of a model."""
+    """Return kernel and arguments of both transforms of a model, by name."""
     transform = model.transform(signed)
     constants = {"VALUES": values_together(arena.session.device)}
     ways = {"stabilise": transform.forward, "inverse": transform.inverse}
@@ -106,7 +94,7 @@ def _ways(model: NoiseModel, arena: Arena, signed: bool) -> dict[str, tuple]:
 
 
 def _sent(argument: Any, arena: Arena) -> tuple:
-    """Return an argument as kernels take it; a table as values, length, start and steps in 1."""
+    """Return an argument for a kernel; a table as values, length, start and steps per unit."""
     if not isinstance(argument, Table):
         return (argument,)
     import pyopencl as cl

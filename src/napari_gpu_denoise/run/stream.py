@@ -182,9 +182,7 @@ class FrameStream:
         with ExitStack() as stack:
             stack.enter_context(device_errors(held))
             arenas = [stack.enter_context(borrow(held)) for _ in range(videos)]
-            all_stages = [
-                Stages.of(job.filter, job.stabilised, job.signed, arena) for arena in arenas
-            ]
+            all_stages = [Stages.of(work, arena) for arena in arenas]
             plan = all_stages[0].plan
             budget, pixels = frame_budget(
                 *(plan, job.filter, device, work.source, work.memory_limit, is_map, videos)
