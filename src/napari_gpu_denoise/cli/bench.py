@@ -24,8 +24,8 @@ from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.frame_flow import FrameFlow
 from napari_gpu_denoise.run.frame_notes import FrameNote
 from napari_gpu_denoise.run.frame_sigma import FrameSigma
-from napari_gpu_denoise.run.frame_sizes import frames_at_once
 from napari_gpu_denoise.run.tile_flow import TileFlow
+from napari_gpu_denoise.run.tile_sizes import frames_at_once
 from napari_gpu_denoise.run.tiles import Span, Tile
 from napari_gpu_denoise.run.work import Stages, Work
 

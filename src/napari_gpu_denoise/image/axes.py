@@ -30,7 +30,7 @@ def check_axes(axes: str | None, shape: Sequence[int]) -> str:
     if len(names) != ndim:
         raise AxesError(
             f"{axes!r} names {len(names)} axes, but the array has {ndim}, of lengths "
-            f"{tuple(shape)}: give one letter an axis, such as 'TZYX'."
+            f"{tuple(shape)}: give one letter per axis, such as 'TZYX'."
         )
     wrong = [a for a in names if not (a == UNNAMED or (a.isascii() and a.isalpha()))]
     if wrong:
@@ -53,15 +53,9 @@ def channel_axis(names: str) -> int | None:
 class Frames:
     """An array viewed as sequences of frames (nz, ny, nx), with axes in the order of the kernels.
 
-    Attributes
-    ----------
-    view : ndarray
-        The array with axes (independent …, channel, t, z, y, x); not a copy. A channel, t or z
-        axis that is not joined has length 1 here: its positions are independent frames.
-    joint : str
-        Which of C, T and Z the filter joins to Y and X.
-    origin : tuple of int
-        Position of the first pixel along the whole axes (t, z, y, x), when the array is a part.
+    The axes of `view` are (independent …, channel, t, z, y, x). `joint` tells which of C, T and Z
+    the filter joins to Y and X; the others have length 1 there, and their positions are independent
+    frames. `origin` is where a part begins along the whole axes (t, z, y, x).
     """
 
     view: np.ndarray
@@ -108,10 +102,7 @@ def arrange(
     joint: str = "",
     origin: tuple[int, int, int, int] = (0, 0, 0, 0),
 ) -> Frames:
-    """View an array as frames; `axes` as `check_axes` returns them, the rest as in `Frames`.
-
-    In `joint`, C stands for the channel axis, whether it is named C or S.
-    """
+    """View an array as frames; in `joint`, C is the channel axis, whether it is named C or S."""
     places = {"C": channel_axis(axes), "T": axes.find("T"), "Z": axes.find("Z")}
     inner = {a: i for a, i in places.items() if a in joint and i not in (None, -1)}
     fixed = [*inner.values(), axes.index("Y"), axes.index("X")]

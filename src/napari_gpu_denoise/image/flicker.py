@@ -66,16 +66,6 @@ class _Grid:
     step: tuple[int, int]
     start: tuple[int, int]
 
-    @property
-    def slices(self) -> tuple[slice, ...]:
-        """Index of the pixels that are read from a frame."""
-        return tuple(
-            slice(start, start + (blocks * width - 1) * step + 1, step)
-            for blocks, width, step, start in zip(
-                self.blocks, self.width, self.step, self.start, strict=True
-            )
-        )
-
 
 @lru_cache(maxsize=64)
 def _grid(shape: tuple[int, int]) -> _Grid:
@@ -113,7 +103,9 @@ def block_means(frame: np.ndarray) -> np.ndarray:
     """
     grid = _grid(frame.shape)
     (rows, columns), (height, width) = grid.blocks, grid.width
-    pixels = frame[grid.slices].astype(np.float64, order="C")
+    along = zip(grid.blocks, grid.width, grid.step, grid.start, strict=True)
+    read = tuple(slice(first, first + (b * w - 1) * s + 1, s) for b, w, s, first in along)
+    pixels = frame[read].astype(np.float64, order="C")
     with np.errstate(over="ignore", invalid="ignore"):
         lines = pixels.reshape(rows, height, columns * width).sum(axis=1)
         sums = lines.reshape(rows * columns, width).sum(axis=1)

@@ -78,13 +78,13 @@ class Levels:
         """Convert grey levels to kernel values in `out`, a float32 array of the same shape."""
         if self.plain:
             np.copyto(out, levels, casting="unsafe")
-        elif levels.dtype.kind in "iu" and self.offset != 0:
+            return
+        if levels.dtype.kind in "iu" and self.offset != 0:
             # Modulo 2**64 the difference is right even if a signed one would overflow.
             shifted = levels.astype(np.uint64) - np.uint64(self.offset % 2**64)
-            np.multiply(shifted, 1.0 / self.scale, out=out, casting="unsafe")
         else:
             shifted = levels.astype(np.float64) - self.offset
-            np.multiply(shifted, 1.0 / self.scale, out=out, casting="unsafe")
+        np.multiply(shifted, 1.0 / self.scale, out=out, casting="unsafe")
 
     def store(self, values: np.ndarray, out: np.ndarray, *, spare: bool = False) -> int:
         """Convert kernel values to grey levels in `out`; return how many values were clipped.

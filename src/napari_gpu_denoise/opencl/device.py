@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 import warnings
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from napari_gpu_denoise.errors import NoDeviceError
@@ -18,7 +20,7 @@ ADVICE = (
     "On any Linux or Windows PC the CPU can be used: pip install 'napari-gpu-denoise[cpu]' "
     "(Linux on Arm: apt-get install pocl-opencl-icd, or conda install -c conda-forge pocl). "
     "For a GPU install its driver; on Linux also the OpenCL part of it: nvidia-opencl-icd, "
-    "rocm-opencl-icd or mesa-opencl-icd (AMD), intel-opencl-icd. macOS brings OpenCL with it."
+    "rocm-opencl-icd or mesa-opencl-icd (AMD), intel-opencl-icd. macOS includes OpenCL."
 )
 
 # In order of preference. A simulator is for tests: it is never chosen unless asked for.
@@ -197,8 +199,10 @@ def _choose(wanted: Device | int | str | None) -> tuple[Device, str]:
         return best, f"it is the fastest {best.kind} (order: discrete GPU, integrated GPU, CPU)"
     if isinstance(wanted, int) or wanted.isdecimal():
         fitting = [d for d in available if d.index == int(wanted)]
+    elif (text := wanted.lower()) in ("gpu", "cpu"):
+        fitting = [d for d in available if text in d.kind.lower()]
     else:
-        fitting = [d for d in available if _fits(d, wanted.lower())]
+        fitting = [d for d in available if text in d.name.lower() or text in d.platform.lower()]
     if fitting:
         best = min(fitting, key=_rank)
         if best.problem:
@@ -209,18 +213,8 @@ def _choose(wanted: Device | int | str | None) -> tuple[Device, str]:
 
 
 def _rank(device: Device) -> tuple:
-    return (
-        bool(device.problem),
-        KINDS.index(device.kind),
-        -device.compute_units * device.clock,
-        device.index,
-    )
-
-
-def _fits(device: Device, text: str) -> bool:
-    if text in ("gpu", "cpu"):
-        return text in device.kind.lower()
-    return text in device.name.lower() or text in device.platform.lower()
+    speed = device.compute_units * device.clock
+    return bool(device.problem), KINDS.index(device.kind), -speed, device.index
 
 
 def _describe(index: int, handle) -> Device | None:
@@ -234,10 +228,8 @@ def _describe(index: int, handle) -> Device | None:
             kind = "simulator"
         elif handle.type & cl.device_type.GPU:
             kind = "integrated GPU" if handle.host_unified_memory else "discrete GPU"
-        elif handle.type & cl.device_type.CPU:
-            kind = "CPU"
         else:
-            kind = "other"
+            kind = "CPU" if handle.type & cl.device_type.CPU else "other"
         return Device(
             index=index,
             name=handle.name.strip(),
@@ -276,9 +268,6 @@ def _show_intel_runtime() -> None:
     """Let the loader find Intel's CPU runtime where pip installs it (Windows only)."""
     if os.name != "nt" or "OCL_ICD_FILENAMES" in os.environ:
         return
-    import sys
-    from pathlib import Path
-
     library = Path(sys.prefix, "Library", "bin", "intelocl64.dll")
     if library.exists() and importlib.util.find_spec("pyopencl"):
         os.environ["OCL_ICD_FILENAMES"] = str(library)

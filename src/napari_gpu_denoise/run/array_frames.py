@@ -15,9 +15,13 @@ from napari_gpu_denoise.image.levels import convert
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.frame_flow import FrameFlow
 from napari_gpu_denoise.run.frame_notes import FrameNote, note_frame
-from napari_gpu_denoise.run.frame_sizes import frame_budget, frames_at_once, spatial_tiles
 from napari_gpu_denoise.run.record import Progress
-from napari_gpu_denoise.run.tile_sizes import SMALLEST_TILE
+from napari_gpu_denoise.run.tile_sizes import (
+    SMALLEST_TILE,
+    frame_budget,
+    frames_at_once,
+    spatial_tiles,
+)
 from napari_gpu_denoise.run.tiles import Span, Tile
 from napari_gpu_denoise.run.work import Stages, Work
 
@@ -26,7 +30,7 @@ class ArrayFrameFlow:
     """Runs a filter over time over frames in memory: one video, and one part of it, after another.
 
     Each `shrink` halves the frames taken at once, or then the parts of frames, for a device that
-    lacked memory.
+    lacked memory; `size` says what was tried.
     """
 
     def __init__(self, work: Work, arena: Arena, shrink: int = 0):
@@ -47,7 +51,7 @@ class ArrayFrameFlow:
             else:
                 pixels = min(pixels, math.prod(self.tiles[0].source_shape)) // 2
         self.can_shrink = self.batch > 1 or pixels > SMALLEST_TILE
-        self._pixels = pixels
+        self.size = f"parts of {pixels} pixels"
         self._notes: dict[tuple[int, int], FrameNote] = {}
         self._saturated = 0
 
@@ -77,10 +81,6 @@ class ArrayFrameFlow:
 
     def close(self) -> None:
         """Do nothing: every part waits for the device itself."""
-
-    def too_large(self) -> str:
-        """Say what the device had too little memory for."""
-        return f"parts of {self._pixels} pixels"
 
     def _read(self, tile: Tile, end: int, t: int, host: np.ndarray) -> list[FrameNote]:
         source = self.work.source

@@ -37,23 +37,10 @@ class _Slot:
 class FrameFlow:
     """Runs a filter over the frames of a video, or of a part of each, on one device and thread.
 
-    Parameters
-    ----------
-    session, arena : Session, Arena
-        Device to run on, and its buffers.
-    stages : Stages
-        What to run; its plan is a `FramePlan`.
-    tile : Tile
-        What is read from each frame and what is yielded; its time is not used.
-    batch : int
-        Most frames that are taken, or yielded, at once.
-    variation : ndarray, optional
-        A map that sigma is multiplied by, float32, of the shape of what is read.
-    prompt : bool, optional
-        Whether to wait for every result before the next frame is read, instead of keeping the
-        device busy.
-    profiling : bool, optional
-        Whether to keep the events of every launch in `events`.
+    `tile` is what is read from each frame and yielded; its time is not used. At most `batch` frames
+    are taken or yielded at once. `variation` is a map, float32 of the shape of what is read, that
+    sigma is multiplied by. With `prompt`, every result is waited for before the next frame is read,
+    instead of keeping the device busy. With `profiling`, events of launches are kept in `events`.
     """
 
     def __init__(
@@ -106,8 +93,14 @@ class FrameFlow:
             Times of the first frame to read, the first to write, and the first not to write;
             without `stop` all are written.
         """
+        import pyopencl as cl
+
         with self.turn:
-            self.plan.begin(self.tile, self.batch, first, start, self._sent_variation())
+            variation = None
+            if self._variation is not None:
+                variation = self.arena.buffer("variation", self._variation.nbytes)
+                cl.enqueue_copy(self.queues.compute, variation, self._variation)
+            self.plan.begin(self.tile, self.batch, first, start, variation)
         flying: deque[_Slot] = deque()
         known, at, ended, done = first, start, False, 0
         while True:
@@ -136,15 +129,6 @@ class FrameFlow:
         if self._writer is not None:
             self._writer.shutdown(cancel_futures=True)
         self.queues.finish()
-
-    def _sent_variation(self):
-        import pyopencl as cl
-
-        if self._variation is None:
-            return None
-        buffer = self.arena.buffer("variation", self._variation.nbytes)
-        cl.enqueue_copy(self.queues.compute, buffer, self._variation)
-        return buffer
 
     def _take(self, read, t: int, wanted: int) -> int:
         """Read frames and pass them to the device; return how many there were."""

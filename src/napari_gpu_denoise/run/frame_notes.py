@@ -14,18 +14,10 @@ from napari_gpu_denoise.image.levels import Levels
 class FrameNote:
     """What is known about a frame before it is filtered.
 
-    Attributes
-    ----------
-    sigma : ndarray of float64, shape (channels * nz,)
-        Noise standard deviation in units of the pixels; 0 if there is nothing to filter.
-    means : ndarray of float64, shape (channels, blocks), or None
-        Means of blocks of the frame; None if brightness is not compared.
-    block_pixels : float
-        Pixels averaged in each mean.
-    first_slice : int
-        Slice of the volume that `sigma` begins with.
-    models : ndarray of int, shape (channels,)
-        Index of the noise model of each channel.
+    `sigma`, float64 of shape (channels * nz,), is in units of the pixels, 0 if there is nothing to
+    filter; `first_slice` is the slice of the volume that it begins with. `means`, (channels,
+    blocks), are averages over `block_pixels`, None if brightness is not compared. `models` has the
+    index of the noise model of each channel.
     """
 
     sigma: np.ndarray

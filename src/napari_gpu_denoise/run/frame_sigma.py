@@ -15,16 +15,10 @@ from napari_gpu_denoise.run.tiles import Span, Tile
 class FrameSigma:
     """Noise standard deviation of frames, in grey levels.
 
-    Attributes
-    ----------
-    frames : Frames
-        Sigma of every pixel, float64, arranged as the pixels are; nothing is copied.
-    level : float or None
-        Of a map, the value it is relative to: the largest one of the whole array, even if the
-        frames are a part of it, so that rounding does not depend on how the array is cut. None
-        if sigma does not vary within a plane.
-    numbers : Frames or None
-        Index of the noise model of each pixel, arranged as `frames`; None if there is only one.
+    `frames` has sigma of every pixel, float64, arranged as the pixels are, without a copy, and
+    `numbers` the index of the noise model of each pixel, None if there is only one. If sigma is a
+    map, `level` is the value it is relative to, else None: the largest one of the whole array, even
+    if the frames are a part of it, so that rounding does not depend on how the array is cut.
     """
 
     frames: Frames

@@ -51,21 +51,8 @@ class Job:
     """A run prepared for an image: everything is checked, and the noise is known.
 
     It holds no pixels and no device object, so that any part can be filtered in any process.
-
-    Attributes
-    ----------
-    run : Run
-        What was asked for.
-    names, shape : str, tuple of int
-        Axes and shape of the image.
-    dtypes : tuple of dtype
-        Types of the image and of the result.
-    filter : Filter
-        What is run: the settings as they apply to this image and this noise.
-    sigma : Sigma
-        The noise.
-    levels : Levels or None
-        How grey levels are mapped to kernel values; None if each part chooses.
+    `filter` has the settings as they apply to this image and this noise, `dtypes` are those of the
+    image and of the result, and `levels` is None if each part chooses its own.
     """
 
     run: Run
@@ -92,11 +79,6 @@ class Job:
         """The largest sigma of the whole image if it is a map, else None."""
         array = self.sigma.array
         return float(array.max()) if varies_within(array, self.names) else None
-
-    @property
-    def signed(self) -> bool:
-        """Whether results may be negative."""
-        return self.dtypes[1].kind != "u"
 
     def levels_of(self, pixels: np.ndarray) -> Levels:
         """Return how the grey levels of a part are mapped to kernel values; refuse NaN."""
@@ -148,10 +130,7 @@ class Part:
     def of(cls, job: Job, yields: Sequence[slice] | None = None) -> Part:
         """Return the part that yields a region, by default all, and reads the margin around it.
 
-        Raises
-        ------
-        ValueError
-            If it cuts an axis Y or X that has to be extended by mirroring.
+        It must not cut an axis Y or X that has to be extended by mirroring.
         """
         noisy = job.sigma.array.any()  # without noise nothing is filtered, and no margin needed
         spans = []
@@ -191,17 +170,9 @@ def prepare(
 ) -> Job:
     """Check everything about a run, and measure the noise if it is not given.
 
-    Parameters
-    ----------
-    run : Run
-        What is asked for.
-    image : Block or array
-        Pixels in memory, or anything with ``shape``, ``dtype`` and NumPy indexing; of the latter,
-        only planes to measure the noise on are read.
-    levels : Levels, optional
-        How grey levels are mapped to kernel values, if the range of the whole series is known.
-    one_of_many : bool, optional
-        Whether this is the first frame of many along T.
+    `image` is a block in memory, or anything with ``shape``, ``dtype`` and NumPy indexing, of which
+    only planes to measure the noise on are read. `levels` is given if the range of a whole series
+    is known; `one_of_many` says that the image is the first frame of many along T.
     """
     block = image if isinstance(image, Block) else None
     pixels = block.finite if block else image

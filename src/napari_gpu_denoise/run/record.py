@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+
+from napari_gpu_denoise.errors import Cancelled
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,27 @@ class Result:
 
     image: Any
     record: Record
+
+
+def finish(
+    steps: Generator[Progress, None, Any],
+    progress: Callable[[int, int], None] | None = None,
+    cancel: Any = None,
+    lost: str = "no result was",
+) -> Any:
+    """Run steps to their end and return their result; `progress` and `cancel` as in `denoise`."""
+    told = None
+    with closing(steps):
+        try:
+            while True:
+                step = next(steps)
+                if progress is not None and step != told:
+                    progress(step.done, step.total)
+                told = step
+                if cancel is not None and cancel.is_set():
+                    raise Cancelled(f"The run was cancelled: {lost} made.")
+        except StopIteration as end:
+            return end.value
 
 
 @lru_cache(maxsize=1)

@@ -21,18 +21,10 @@ from napari_gpu_denoise.run.tiles import Tile
 class Stabilisation:
     """Makes the noise of pixels the same everywhere, and converts results back to grey levels.
 
-    Both happen in place, in float32 buffers, so that filters do not need to know about it.
-
-    Parameters
-    ----------
-    models : sequence of NoiseModel
-        One for all pixels, or one for each model number of frames.
-    arena : Arena
-        Keeps the kernels.
-    signed : bool
-        Whether results may be negative, as needed for the mean of a magnitude without signal.
-    maps : bool
-        Whether results are not grey levels; they are then not converted back.
+    Both happen in place, in float32 buffers, so that filters do not need to know about it. There is
+    one model for all pixels, or one for each model number of frames. `signed` says whether results
+    may be negative, as needed for the mean of a magnitude without signal. With `maps`, results are
+    not grey levels, and are not converted back.
     """
 
     def __init__(self, models: Sequence[NoiseModel], arena: Arena, signed: bool, maps: bool):

@@ -43,8 +43,8 @@ class _Slot:
 class TileFlow:
     """Runs a filter over frames in memory, cut into tiles, on one device and from one thread.
 
-    Each `shrink` halves the tiles, for a device that lacked memory. With `profiling`, the events of
-    every launch are kept in `events`.
+    Each `shrink` halves the tiles, for a device that lacked memory; `size` says what was tried.
+    With `profiling`, the events of every launch are kept in `events`.
     """
 
     def __init__(self, work: Work, arena: Arena, shrink: int = 0, profiling: bool = False):
@@ -59,6 +59,7 @@ class TileFlow:
         self.tiles = self._cut(self._pixels)
         for _ in range(shrink):
             self._pixels, self.tiles = self._smaller()
+        self.size = f"tiles of {self._pixels} pixels"
         self.turn = work.session.exclusive()
         self.queues = Queues.of(work.session, profiling)
         alone = work.session.device.shares_cores
@@ -150,10 +151,6 @@ class TileFlow:
         if self._writer is not None:
             self._writer.shutdown(cancel_futures=True)
         self.queues.finish()
-
-    def too_large(self) -> str:
-        """Say what the device had too little memory for."""
-        return f"tiles of {self._pixels} pixels"
 
     def _send_sigma(self, slot: _Slot, tile: Tile) -> tuple[TileSigma, list]:
         """Upload the noise of a tile; return it and the events to wait for."""

@@ -113,23 +113,12 @@ def split(
     max_yield: int | None = None,
     channels: int = 1,
 ) -> list[Tile]:
-    """Cut sequences of frames into tiles, which together yield every pixel once.
+    """Cut frames of a shape (sequences, nt, nz, ny, nx) into tiles that yield every pixel once.
 
-    Frames are separated first, then rows, then columns, then slices, so that tiles stay compact in
-    memory. If even the smallest tile with its margin is larger than allowed, it is used anyway.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        (sequences, nt, nz, ny, nx).
-    reach : Reach
-        Margin the filter needs.
-    max_pixels, max_yield : int
-        Most pixels that a tile may read (memory) and yield (time), over all its channels.
-    part : tuple of Span, optional
-        What to yield along t, z, y, x, and what may be read; by default the whole axes.
-    channels : int, optional
-        Joined channels; every tile holds all of them.
+    A tile may read `max_pixels` (memory) and yield `max_yield` (time), over all `channels`, which
+    it holds together. `part` is what to yield along t, z, y, x and what may be read, by default the
+    whole axes. Frames are separated first, then rows, then columns, then slices, so that tiles stay
+    compact in memory. If even the smallest tile with its margin is too large, it is used anyway.
     """
     wholes = part or tuple(Span.whole(length) for length in shape[1:])
     reaches = (reach.t, reach.z, reach.y, reach.x)

@@ -22,26 +22,9 @@ from napari_gpu_denoise.run.tiles import Span, Tile
 class Work:
     """Frames in memory to be filtered, and how.
 
-    Attributes
-    ----------
-    filter : Filter
-        For this array and its noise.
-    source, out : Frames
-        Grey levels, and the array for the results.
-    levels : Levels
-        How grey levels are mapped to kernel values and back.
-    sigma : FrameSigma
-        Noise, arranged as `source` is.
-    session : Session
-        Device to run on.
-    spans : tuple of Span, optional
-        If these are parts of larger arrays: what is yielded and read along t, z, y, x.
-    stabilised : sequence of NoiseModel, optional
-        Noise models for variance stabilisation.
-    signed : bool, optional
-        Whether results may be negative.
-    memory_limit : int, optional
-        Largest number of bytes of device memory to use.
+    `sigma` is arranged as `source` is. If these are parts of larger arrays, `spans` are what is
+    yielded and read along t, z, y, x. `stabilised` holds the models for variance stabilisation,
+    `signed` says whether results may be negative, and `memory_limit` is in bytes.
     """
 
     filter: Filter
