@@ -26,6 +26,6 @@ def load_bundled_drivers() -> None:
     folder = Path(found.origin).parent / ".libs"
     for listing in sorted(folder.glob("*.icd")):
         library = folder / listing.read_text().strip()
-        # A driver that does not load here is left for the OpenCL loader to skip.
+        # A driver that does not load is left to the OpenCL loader to skip.
         with contextlib.suppress(OSError):
             ctypes.CDLL(str(library), os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND)

@@ -15,7 +15,7 @@ _GROUP = 128
 _TILE = (32, 8)
 
 
-def values_together(device: Device) -> int:
+def values_per_item(device: Device) -> int:
     """Return how many values one work-item processes, for kernels that act on single values."""
     return _RUN if device.float_lanes > 1 else 1
 

@@ -56,7 +56,7 @@ class FrameFlow:
         profiling: bool = False,
     ):
         self.arena = arena
-        self.plan, self._around = stages.plan, stages.stabilisation
+        self.plan, self._stabilisation = stages.plan, stages.stabilisation
         self.tile, self.batch = tile, batch
         # Noise model of each channel, the same in all frames.
         self._models = np.zeros(1, np.int32)
@@ -65,9 +65,9 @@ class FrameFlow:
         self.queues = Queues.of(session, profiling)
         self.profiling = profiling
         self.events: list[tuple[str, Any]] = []
-        self._most_flying = 0 if alone or prompt else 2
+        self._most_in_flight = 0 if alone or prompt else 2
         self._ins = [_Slot(f"frames in {k}") for k in range(1 if alone else 2)]
-        self._outs = [_Slot(f"frames out {k}") for k in range(1 + self._most_flying)]
+        self._outs = [_Slot(f"frames out {k}") for k in range(1 + self._most_in_flight)]
         # A thread converts results while the next frames are converted.
         self._writer = None if alone else ThreadPoolExecutor(1, "frames out")
         self._variation = variation
@@ -101,7 +101,7 @@ class FrameFlow:
                 variation = self.arena.buffer("variation", self._variation.nbytes)
                 cl.enqueue_copy(self.queues.compute, variation, self._variation)
             self.plan.begin(self.tile, self.batch, first, start, variation)
-        flying: deque[_Slot] = deque()
+        in_flight: deque[_Slot] = deque()
         known, at, ended, done = first, start, False, 0
         while True:
             count = self.batch if stop is None else min(self.batch, stop - at)
@@ -113,10 +113,10 @@ class FrameFlow:
             with self.turn:
                 count = min(count, (known if ended else known - self.plan.ahead) - at)
                 if count > 0:
-                    flying.append(self._yield_frames(at, count, ended, write))
+                    in_flight.append(self._yield_frames(at, count, ended, write))
                     at += count
-            while len(flying) > (self._most_flying if count > 0 else 0):
-                slot = flying.popleft()
+            while len(in_flight) > (self._most_in_flight if count > 0 else 0):
+                slot = in_flight.popleft()
                 if slot.written is not None:
                     slot.written()
                 done = slot.start + slot.count - start
@@ -158,11 +158,12 @@ class FrameFlow:
             upload = cl.enqueue_copy(self.queues.up, buffer, host[:size], is_blocking=False)
             self.queues.after_upload([upload])
             slot.launches = [("upload", upload)]
-            if self._around is not None:
+            if self._stabilisation is not None:
                 self._models = notes[0].models
                 numbers = np.repeat(self._models, count)
-                slot.launches += self._around.forward(self.queues.compute, buffer, numbers, frame)
-                notes = [self._around.note(note) for note in notes]
+                queue = self.queues.compute
+                slot.launches += self._stabilisation.forward(queue, buffer, numbers, frame)
+                notes = [self._stabilisation.note(note) for note in notes]
             slot.launches += self.plan.take(self.queues.compute, buffer, notes)
             self.queues.compute.flush()
         # The queue is in order: whatever reads the buffer ends before the last launch.
@@ -185,9 +186,9 @@ class FrameFlow:
         buffer = self.arena.buffer(slot.name, 4 * most)
         queues = self.queues
         launches = self.plan.enqueue_frames(queues.compute, start, count, ended, buffer)
-        if self._around is not None:
+        if self._stabilisation is not None:
             numbers, pixels = np.repeat(self._models, count), math.prod(tile.shape[1:])
-            launches += self._around.inverse(queues.compute, buffer, numbers, pixels)
+            launches += self._stabilisation.inverse(queues.compute, buffer, numbers, pixels)
         queues.compute.flush()
         after = [launches[-1][1]]
         done = cl.enqueue_copy(queues.down, host, buffer, wait_for=after, is_blocking=False)

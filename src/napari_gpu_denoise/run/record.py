@@ -112,14 +112,14 @@ def finish(
     lost: str = "no result was",
 ) -> Any:
     """Run steps to their end and return their result; `progress` and `cancel` as in `denoise`."""
-    told = None
+    last = None
     with closing(steps):
         try:
             while True:
                 step = next(steps)
-                if progress is not None and step != told:
+                if progress is not None and step != last:
                     progress(step.done, step.total)
-                told = step
+                last = step
                 if cancel is not None and cancel.is_set():
                     raise Cancelled(f"The run was cancelled: {lost} made.")
         except StopIteration as end:

@@ -12,7 +12,7 @@ import numpy as np
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.models.curves import Table
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.opencl.work_items import value_grid, values_together
+from napari_gpu_denoise.opencl.work_items import value_grid, values_per_item
 from napari_gpu_denoise.run.frame_notes import FrameNote
 from napari_gpu_denoise.run.plan import Launches
 from napari_gpu_denoise.run.tiles import Tile
@@ -29,11 +29,11 @@ class Stabilisation:
 
     def __init__(self, models: Sequence[NoiseModel], arena: Arena, signed: bool, maps: bool):
         self._models, self._device, self._maps = models, arena.session.device, maps
-        self._ways = [_ways(model, arena, signed) for model in models]
+        self._transforms = [_transforms(model, arena, signed) for model in models]
 
     def forward(self, queue, values, numbers: np.ndarray, pixels: int) -> Launches:
         """Stabilise consecutive frames of `pixels` pixels; `numbers` has the model of each."""
-        return self._change("stabilise", queue, values, numbers, pixels)
+        return self._run("stabilise", queue, values, numbers, pixels)
 
     def forward_tile(self, queue, values, numbers: np.ndarray, tile: Tile) -> Launches:
         """Stabilise what a tile reads; `numbers` (channels, nt * nz) are of what it yields."""
@@ -48,7 +48,7 @@ class Stabilisation:
 
     def inverse(self, queue, values, numbers: np.ndarray, pixels: int) -> Launches:
         """Convert filtered frames back to grey levels, without bias; arguments as in `forward`."""
-        return [] if self._maps else self._change("inverse", queue, values, numbers, pixels)
+        return [] if self._maps else self._run("inverse", queue, values, numbers, pixels)
 
     def note(self, note: FrameNote) -> FrameNote:
         """Return a note with the brightness of stabilised values."""
@@ -58,10 +58,10 @@ class Stabilisation:
         means = [model.stabilise(row) for model, row in zip(models, note.means, strict=True)]
         return replace(note, means=np.array(means, np.float64))
 
-    def _change(self, way: str, queue, values, numbers: np.ndarray, pixels: int) -> Launches:
+    def _run(self, way: str, queue, values, numbers: np.ndarray, pixels: int) -> Launches:
         launches = []
         for first, count, number in _runs(numbers):
-            kernel, arguments = self._ways[number][way]
+            kernel, arguments = self._transforms[number][way]
             size = count * pixels
             event = kernel(
                 *(queue, *value_grid(size, self._device)),
@@ -71,21 +71,21 @@ class Stabilisation:
         return launches
 
 
-def _ways(model: NoiseModel, arena: Arena, signed: bool) -> dict[str, tuple]:
+def _transforms(model: NoiseModel, arena: Arena, signed: bool) -> dict[str, tuple]:
     """Return kernel and arguments of both transforms of a model, by name."""
     transform = model.transform(signed)
-    constants = {"VALUES": values_together(arena.session.device)}
+    constants = {"VALUES": values_per_item(arena.session.device)}
     ways = {"stabilise": transform.forward, "inverse": transform.inverse}
     return {
         way: (
             arena.kernel(f"noise/{way}_{transform.law}", constants),
-            [argument for given in arguments for argument in _sent(given, arena)],
+            [argument for given in arguments for argument in _kernel_arguments(given, arena)],
         )
         for way, arguments in ways.items()
     }
 
 
-def _sent(argument: Any, arena: Arena) -> tuple:
+def _kernel_arguments(argument: Any, arena: Arena) -> tuple:
     """Return an argument for a kernel; a table as values, length, start and steps per unit."""
     if not isinstance(argument, Table):
         return (argument,)

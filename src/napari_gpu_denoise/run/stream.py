@@ -183,8 +183,8 @@ class FrameStream:
                 steps = flow.run(partial(feed.read, video), partial(feed.write, video))
                 flows.append(stack.enter_context(closing(steps)))
             if not (device.shares_cores or self._live):
-                # Entered last, so that it ends before the memory that it reads is freed.
-                feed.looker = stack.enter_context(ThreadPoolExecutor(1, "frames in"))
+                # Entered last, so that the thread ends before the memory that it reads is freed.
+                feed.note_thread = stack.enter_context(ThreadPoolExecutor(1, "frames in"))
             written, running = 0, True
             while running:
                 # All videos advance in step.

@@ -68,9 +68,9 @@ class FrameFeed:
 
     The first frame decides what all have in common, `source` yields the others. `levels` is given
     if the range of all frames is known. The noise of `job` is that of the last frame taken, and
-    differs between frames if `sigma_varies`; `known` frames have been taken so far. `looker`, if
-    there is one, is a thread that makes notes of frames while others are read. It must be shut down
-    before the buffers that frames are read into are freed.
+    differs between frames if `sigma_varies`; `known` frames have been taken so far. `note_thread`,
+    if there is one, makes notes of frames while others are read. It must be shut down before the
+    buffers that frames are read into are freed.
     """
 
     def __init__(self, run: Run, first: np.ndarray, source: Iterator, levels: Levels | None):
@@ -91,7 +91,7 @@ class FrameFeed:
         self._source, self._ended = source, False
         self._held = {0: self._checked(0, first)}
         self.known = 1
-        self.looker: ThreadPoolExecutor | None = None
+        self.note_thread: ThreadPoolExecutor | None = None
         # Of each video the sigma of the last frame, and what `FrameSigma.of_frame` made of it.
         self._noise: dict[int, tuple[Sigma, tuple[np.ndarray, np.ndarray]]] = {}
 
@@ -118,7 +118,7 @@ class FrameFeed:
 
     def read(self, video: int, first: int, host: np.ndarray) -> list[FrameNote]:
         """Read frames of a video, as `FrameFlow.run` does."""
-        looks, corners = [], []
+        pending, corners = [], []
         for k in range(host.shape[1]):
             frame = self.get(first + k)
             if frame is None:
@@ -127,11 +127,13 @@ class FrameFeed:
             for plane, values in zip(planes, host[:, k], strict=True):
                 in_bands(frame.work.levels.load, plane, values)
             noise = self._noise_of(frame, video)
-            look = partial(self._look, first + k, host[:, k], *noise)
-            looks.append(look if self.looker is None else self.looker.submit(look).result)
+            make = partial(self._note, first + k, host[:, k], *noise)
+            if self.note_thread is not None:
+                make = self.note_thread.submit(make).result
+            pending.append(make)
             # When the notes are made, the pixels may be those of the next frame.
             corners.append((noise[0].any(), [plane[0, 0, 0] for plane in planes]))
-        notes = [look() for look in looks]
+        notes = [note() for note in pending]
         for k, (note, (noisy, levels)) in enumerate(zip(notes, corners, strict=True)):
             if note.empty and noisy:
                 self._held[first + k].constant[video] = levels
@@ -189,7 +191,7 @@ class FrameFeed:
             self._noise[video] = sigma, work.sigma.of_frame(0, video, work.sigma_unit)
         return self._noise[video][1]
 
-    def _look(
+    def _note(
         self, number: int, values: np.ndarray, sigma: np.ndarray, models: np.ndarray
     ) -> FrameNote:
         """Make the note of a frame from its kernel values: its own pixels may be others by now."""

@@ -26,7 +26,7 @@ from napari_gpu_denoise.run.transfer import Receiver, Sender
 from napari_gpu_denoise.run.work import Queues, Stages, Work
 
 # Tiles whose results may be on their way to the output, besides the two on the device.
-_ARRIVING = 3
+_MOST_DOWNLOADS = 3
 
 
 @dataclass
@@ -93,16 +93,16 @@ class TileFlow:
         work, queues, total = self.work, self.queues, len(self.tiles)
         yield Progress(0, total)
         with self.turn:
-            around = self.stages.stabilisation
-            sender = Sender(self.arena, work, around)
-            receiver = Receiver(self.arena, work, queues.compute, total, around)
+            stabilisation = self.stages.stabilisation
+            sender = Sender(self.arena, work, stabilisation)
+            receiver = Receiver(self.arena, work, queues.compute, total, stabilisation)
         for slot in self.slots:
             slot.seen = None
         clipped, done, started = 0, 0, 0
-        flying: deque[Callable[[], int]] = deque()
+        in_flight: deque[Callable[[], int]] = deque()
         for number, tile in enumerate(self.tiles):
-            if len(flying) == _ARRIVING:
-                clipped += flying.popleft()()
+            if len(in_flight) == _MOST_DOWNLOADS:
+                clipped += in_flight.popleft()()
                 done += 1
                 yield Progress(done, total)
             if not all(work.kept(tile)):
@@ -125,7 +125,7 @@ class TileFlow:
                 )
                 launches += last
                 queues.compute.flush()
-                host = f"out {started % (1 if self._writer is None else _ARRIVING)}"
+                host = f"out {started % (1 if self._writer is None else _MOST_DOWNLOADS)}"
                 after = [launches[-1][1]]
                 arrived, slot.done = receiver.download(queues.down, result, host, tile, after)
                 queues.down.flush()
@@ -134,13 +134,13 @@ class TileFlow:
                 started += 1
                 write = partial(receiver.write, tile, arrived, slot.done)
                 if self._writer is not None:
-                    flying.append(self._writer.submit(write).result)
+                    in_flight.append(self._writer.submit(write).result)
                     continue
                 clipped += write()
             done += 1
             yield Progress(done, total)
-        while flying:
-            clipped += flying.popleft()()
+        while in_flight:
+            clipped += in_flight.popleft()()
             done += 1
             yield Progress(done, total)
         with self.turn:

@@ -17,7 +17,7 @@ from napari_gpu_denoise.image.bands import in_bands
 from napari_gpu_denoise.image.levels import Levels, is_plain
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.opencl.work_items import value_grid, values_together
+from napari_gpu_denoise.opencl.work_items import value_grid, values_per_item
 from napari_gpu_denoise.run.plan import Launches
 from napari_gpu_denoise.run.stabilisation import Stabilisation
 from napari_gpu_denoise.run.tiles import Tile
@@ -209,7 +209,7 @@ def _constants(dtype: np.dtype, device: Device) -> dict[str, int]:
     return {
         "BITS": 8 * dtype.itemsize,
         "SIGNED": int(dtype.kind == "i"),
-        "VALUES": values_together(device),
+        "VALUES": values_per_item(device),
     }
 
 

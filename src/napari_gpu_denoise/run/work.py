@@ -71,10 +71,10 @@ class Stages:
     def of(cls, work: Work, arena: Arena) -> Stages:
         """Make the kernels for a work; they belong to this thread."""
         filter, models = work.filter, work.stabilised
-        around = None
-        if models:
-            around = Stabilisation(models, arena, work.signed, filter.yields_map)
-        return cls(filter.plan(arena), around)
+        if not models:
+            return cls(filter.plan(arena))
+        stabilisation = Stabilisation(models, arena, work.signed, filter.yields_map)
+        return cls(filter.plan(arena), stabilisation)
 
 
 @dataclass(frozen=True)
