@@ -45,19 +45,15 @@ class Work:
 
     @property
     def sigma_unit(self) -> float:
-        """Grey levels, to the power that sigma has, that are 1 in kernels."""
+        """Unit of sigma in kernels, in grey levels to the power that sigma has."""
         return self.levels.scale**self.filter.sigma_power
 
     def kept(self, tile: Tile) -> tuple[int, int]:
         """Return how many rows and columns of a tile are results; the rest is mirrored padding."""
-        ends = (
-            n + first for n, first in zip(self.out.shape[-2:], self.out.origin[2:], strict=True)
-        )
-        ny, nx = (
-            max(min(span.stop, end) - span.start, 0)
-            for span, end in zip((tile.y, tile.x), ends, strict=True)
-        )
-        return ny, nx
+        *_, y0, x0 = self.out.origin
+        ny, nx = self.out.shape[-2:]
+        y, x = tile.y, tile.x
+        return max(min(y.stop, y0 + ny) - y.start, 0), max(min(x.stop, x0 + nx) - x.start, 0)
 
 
 @dataclass(frozen=True)
