@@ -24,7 +24,7 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.run.frame_flow import FrameFlow
 from napari_gpu_denoise.run.frame_notes import FrameNote
-from napari_gpu_denoise.run.frame_sizes import frames_at_once
+from napari_gpu_denoise.run.tile_sizes import frames_at_once
 from napari_gpu_denoise.run.tiles import Span, Tile
 from scenes import scene
 

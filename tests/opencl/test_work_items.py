@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from napari_gpu_denoise.opencl.work_items import pixel_grid, value_grid, values_together
+from napari_gpu_denoise.opencl.work_items import pixel_grid, value_grid, values_per_item
 
 
 @pytest.mark.parametrize("lanes", [1, 16])
@@ -14,7 +14,7 @@ from napari_gpu_denoise.opencl.work_items import pixel_grid, value_grid, values_
 def test_work_items_cover_all_values_and_no_more_than_a_group_besides(device, lanes, count):
     chosen = dataclasses.replace(device, float_lanes=lanes, max_group=256)
     (items,), (group,) = value_grid(count, chosen)
-    each = values_together(chosen)
+    each = values_per_item(chosen)
     assert items % group == 0
     assert 0 <= items * each - count < group * each
 

@@ -37,7 +37,7 @@ def flow_over(stack, settings, held, arena, batch, **options):
             out[t + k] = values[0, k, 0].copy()
 
     return (
-        FrameFlow(held, arena, Stages.of(settings, (), True, arena), tile, batch, **options),
+        FrameFlow(held, arena, Stages(settings.plan(arena)), tile, batch, **options),
         read,
         write,
         out,

@@ -13,8 +13,13 @@ from napari_gpu_denoise.filters import VBM3D, NLMeans
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run.frame_sizes import frame_budget, frames_at_once, spatial_tiles
-from napari_gpu_denoise.run.tile_sizes import SMALLEST_TILE, bytes_per_pixel
+from napari_gpu_denoise.run.tile_sizes import (
+    SMALLEST_TILE,
+    bytes_per_pixel,
+    frame_budget,
+    frames_at_once,
+    spatial_tiles,
+)
 from napari_gpu_denoise.run.tiles import Span, Tile
 
 SETTINGS = {"vbm3d": VBM3D(), "nl_means": NLMeans(frames_before=2, frames_after=1)}

@@ -16,7 +16,7 @@ from napari_gpu_denoise.filters import VBM3D, NLMeans
 from napari_gpu_denoise.opencl.memory import Arena, release_memory
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.run import stream_feed
-from napari_gpu_denoise.run.stream_frames import StreamFrame
+from napari_gpu_denoise.run.stream_feed import StreamFrame
 from scenes import noisy, small
 from streams import SETTINGS, SHAPES, streamed, whole
 

@@ -167,10 +167,10 @@ def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, 
     write, free = Receiver.write, Arena.free
     writers, freed = set(), []
 
-    def slow(self, arriving):
+    def slow(self, *given):
         writers.add(threading.current_thread().name)
         time.sleep(0.05)
-        clipped = write(self, arriving)
+        clipped = write(self, *given)
         writers.discard(threading.current_thread().name)
         if how == "failing":
             raise OSError("the disk is full")

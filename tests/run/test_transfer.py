@@ -26,10 +26,10 @@ from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.run import transfer
 from napari_gpu_denoise.run.denoise import denoise
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.frame_blocks import frame_blocks
 from napari_gpu_denoise.run.plan import TilePlan
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach, Span, Tile, split
+from napari_gpu_denoise.run.transfer import frame_blocks
 from scenes import bytes_per_pixel
 
 INTEGERS = ("uint8", "int8", "uint16", "int16")
@@ -223,12 +223,13 @@ def test_every_odd_float_is_rounded_as_by_the_host_and_nan_becomes_zero(chosen, 
     out = np.full(values.shape, 7, dtype)
     tile = Tile(0, Span.whole(1), Span.whole(1), *map(Span.whole, values.shape))
     queue = chosen.queue()
-    receiver = transfer.Receiver(Arena(chosen), arrange(out, "YX"), Levels(0, 1.0), queue, 3)
+    work = work_of(out, out, Line(), chosen)
+    receiver = transfer.Receiver(Arena(chosen), work, queue, 3)
     buffer = receiver.buffer("out", tile)
     cl.enqueue_copy(queue, buffer, values)
     levels, launches = receiver.as_levels(buffer, "out", tile, 2, np.zeros((1, 1), np.int32))
-    arriving = receiver.download(queue, levels, "out", tile, [launches[-1][1]])
-    assert receiver.write(arriving) == 0
+    host, done = receiver.download(queue, levels, "out", tile, [launches[-1][1]])
+    assert receiver.write(tile, host, done) == 0
     number = ~np.isnan(values)
     expected = np.zeros(values.shape[1] - 2, dtype)
     assert receiver.clipped() == Levels(0, 1.0).store(values[number], expected) > 10

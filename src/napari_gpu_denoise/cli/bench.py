@@ -23,8 +23,8 @@ from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.frame_flow import FrameFlow
 from napari_gpu_denoise.run.frame_notes import FrameNote
 from napari_gpu_denoise.run.frame_sigma import FrameSigma
-from napari_gpu_denoise.run.frame_sizes import frames_at_once
 from napari_gpu_denoise.run.tile_flow import TileFlow
+from napari_gpu_denoise.run.tile_sizes import frames_at_once
 from napari_gpu_denoise.run.tiles import Span, Tile
 from napari_gpu_denoise.run.work import Stages, Work
 
@@ -85,7 +85,7 @@ def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: i
         for _ in range(repeats + 1):
             if moving:
                 tiles = [Tile(0, *map(Span.whole, source.shape[1:]))]
-                stages = Stages.of(applied, (), True, arena)
+                stages = Stages(applied.plan(arena))
                 batch = frames_at_once(stages.plan, device, tiles[0], device.memory // 2)
                 flow = FrameFlow(chosen, arena, stages, tiles[0], batch, profiling=True)
                 steps = flow.run(read, lambda t, frames: None, stop=len(image))

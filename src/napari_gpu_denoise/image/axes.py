@@ -15,26 +15,11 @@ CHANNEL_AXES = "CS"
 
 
 def check_axes(axes: str | None, shape: Sequence[int]) -> str:
-    """Check axis names against a shape.
+    """Check axis names against a shape; return them in upper case, one letter per axis.
 
-    Parameters
-    ----------
-    axes : str or None
-        One letter an axis, any case: T (time), Z (slice), Y, X, C (channel), S (colour sample);
-        any other letter, or ``.``, is an independent axis. Y and X are needed. None: the last two
-        axes are Y and X, the rest independent planes; nothing is ever guessed to be colour or time.
-    shape : sequence of int
-        Shape of the array.
-
-    Returns
-    -------
-    str
-        Upper-case names, one an axis.
-
-    Raises
-    ------
-    AxesError
-        If the names do not fit.
+    T (time), Z (slice), Y, X, C (channel), S (colour sample); any other letter, or ``.``, is an
+    independent axis. Y and X are required. None: the last two axes are Y and X, the rest are
+    independent planes; an axis is never guessed to be colour or time.
     """
     ndim = len(shape)
     if ndim < 2:
@@ -45,7 +30,7 @@ def check_axes(axes: str | None, shape: Sequence[int]) -> str:
     if len(names) != ndim:
         raise AxesError(
             f"{axes!r} names {len(names)} axes, but the array has {ndim}, of lengths "
-            f"{tuple(shape)}: give one letter an axis, such as 'TZYX'."
+            f"{tuple(shape)}: give one letter per axis, such as 'TZYX'."
         )
     wrong = [a for a in names if not (a == UNNAMED or (a.isascii() and a.isalpha()))]
     if wrong:
@@ -60,23 +45,17 @@ def check_axes(axes: str | None, shape: Sequence[int]) -> str:
 
 
 def channel_axis(names: str) -> int | None:
-    """Return which axis holds channels: the first one named C or S; None if there is none."""
+    """Return the index of the channel axis, the first one named C or S; None if there is none."""
     return next((i for i, a in enumerate(names) if a in CHANNEL_AXES), None)
 
 
 @dataclass(frozen=True)
 class Frames:
-    """An array seen as sequences of frames (nz, ny, nx): axes in the order the kernels use.
+    """An array viewed as sequences of frames (nz, ny, nx), with axes in the order of the kernels.
 
-    Attributes
-    ----------
-    view : ndarray
-        The array with its axes in the order (independent …, channel, t, z, y, x); no copy. An axis
-        that is not joined has length 1 there: its positions are then independent frames.
-    joint : str
-        Which of C, T and Z a filter joins to Y and X.
-    origin : tuple of int
-        Where the first pixel lies along the whole axes (t, z, y, x), when the array is a part.
+    The axes of `view` are (independent …, channel, t, z, y, x). `joint` tells which of C, T and Z
+    the filter joins to Y and X; the others have length 1 there, and their positions are independent
+    frames. `origin` is where a part begins along the whole axes (t, z, y, x).
     """
 
     view: np.ndarray
@@ -90,12 +69,12 @@ class Frames:
 
     @property
     def joined(self) -> int:
-        """Number of channels filtered together: those of a tile; 1 where none are."""
+        """Number of channels filtered together; 1 if none are."""
         return self.view.shape[-5]
 
     @property
     def shape(self) -> tuple[int, int, int, int, int]:
-        """(sequences, nt, nz, ny, nx); independent frames stand side by side along nt."""
+        """(sequences, nt, nz, ny, nx); without time, independent frames count along nt."""
         _, nz, ny, nx = self.view.shape[-4:]
         count = math.prod(self.independent)
         if "T" in self.joint:
@@ -103,7 +82,7 @@ class Frames:
         return 1, count, nz, ny, nx
 
     def frame(self, sequence: int, t: int, channel: int = 0) -> np.ndarray:
-        """Return one frame, (nz, ny, nx), as a view; `channel` counts those that are joined."""
+        """Return a view of one frame, (nz, ny, nx); `channel` counts the joined channels."""
         t -= self.origin[0]
         number, inner = (sequence, t) if "T" in self.joint else (t, 0)
         where = np.unravel_index(number, self.independent) if self.independent else ()
@@ -123,24 +102,7 @@ def arrange(
     joint: str = "",
     origin: tuple[int, int, int, int] = (0, 0, 0, 0),
 ) -> Frames:
-    """See an array as frames.
-
-    Parameters
-    ----------
-    array : ndarray
-        Any array.
-    axes : str
-        Its axes, as `check_axes` returns them.
-    joint : str
-        Which of C, T and Z a filter joins to Y and X; the others are independent. C stands for
-        the channel axis, be it named C or S.
-    origin : tuple of int, optional
-        Where the first pixel lies along the whole axes (t, z, y, x), when the array is a part.
-
-    Returns
-    -------
-    Frames
-    """
+    """View an array as frames; in `joint`, C is the channel axis, whether it is named C or S."""
     places = {"C": channel_axis(axes), "T": axes.find("T"), "Z": axes.find("Z")}
     inner = {a: i for a, i in places.items() if a in joint and i not in (None, -1)}
     fixed = [*inner.values(), axes.index("Y"), axes.index("X")]

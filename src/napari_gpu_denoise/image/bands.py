@@ -1,4 +1,4 @@
-"""Large host arrays worked on by several threads: one thread cannot fill a memory bus."""
+"""Process large host arrays in several threads: one thread cannot saturate the memory bus."""
 
 from __future__ import annotations
 
@@ -22,20 +22,10 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def in_bands(function: Callable[..., Any], *arrays: np.ndarray) -> list:
-    """Call a function on bands of arrays of the same shape, in several threads.
+    """Call a function on matching bands of arrays of one shape; return the results in order.
 
-    Parameters
-    ----------
-    function : callable
-        Takes one band of each array. NumPy lets go of the interpreter while it copies, so that
-        bands really run side by side.
-    *arrays : ndarray
-        Arrays of one shape. Small ones are passed whole, in this thread.
-
-    Returns
-    -------
-    list
-        What the calls returned, in order.
+    Bands run in parallel threads, since NumPy releases the GIL while it copies. Small arrays are
+    passed whole, in this thread.
     """
     shape = arrays[0].shape
     threads = min(_MOST_THREADS, os.cpu_count() or 1)

@@ -1,7 +1,7 @@
 """Bleaching and flicker: how grey levels change from one frame of a time-lapse to the next.
 
 The change is one gain and one offset for the whole frame, measured on the means of a grid of
-blocks. A wrong one does harm and a missing one little: in doubt there is none.
+blocks. A wrong change does harm and a missed one little, so in doubt no change is reported.
 """
 
 from __future__ import annotations
@@ -12,56 +12,46 @@ from functools import lru_cache
 
 import numpy as np
 
-_MOST_PIXELS = 65536  # read of a frame
+_MOST_PIXELS = 65536  # read from a frame
 _MOST_BLOCKS = 16  # along an axis
-_BLOCK_WIDTH = 4  # pixels at least, along an axis
-_LEAST_BLOCKS = 16  # that tell anything
+_BLOCK_WIDTH = 4  # pixels, at least, along an axis
+_LEAST_BLOCKS = 16  # needed to measure anything
 
 _GAINS = (0.2, 5.0)
-_CANDIDATES = 64  # lines through two blocks, of which the best starts the fit
+_CANDIDATES = 64  # lines through two blocks; the best one starts the fit
 _WIDTHS = (2.0, 2.0, 1.5, 1.5, 1.5)  # of the bisquare weights, round by round, in reaches
-_KEPT = 0.815  # of the variance of noise, by those weights
+_KEPT = 0.815  # of the noise variance, with those weights
 
-_CHANCE = 12.0  # chi-squared, two degrees of freedom, up to which identity is not questioned
-_AGREE = 3.0  # blocks agree with a line up to so many standard deviations
+_CHANCE = 12.0  # chi-squared, two degrees of freedom, up to which the identity is accepted
+_AGREE = 3.0  # standard deviations within which a block agrees with a line
 _TOLERANCE = 0.01  # of the contrast of the blocks: what gain and offset leave unexplained
-_SHARE = 0.15  # of the differences between the frames: the same, for scenes that move a little
+_SHARE = 0.15  # of the differences between the frames: likewise, for slight motion
 _MOST_TOLERANCE = 0.02  # of the contrast, at most
 _MOST = 0.55  # of the blocks must agree with the line
-_EVIDENCE = 30.0  # chi-squared by which the identity must be worse than the line
-_EXPLAINED = 3.0  # how many times what it leaves unexplained beyond noise a line must explain
-_SURE = 2.0  # standard errors a gain must differ from 1
+_EVIDENCE = 30.0  # chi-squared by which the identity must fit worse than the line
+_EXPLAINED = 3.0  # a line must explain this many times what it leaves unexplained beyond noise
+_SURE = 2.0  # standard errors by which a gain must differ from 1
 
 
 @dataclass(frozen=True)
 class Change:
-    """Grey levels of one frame to those of another: level -> gain * level + offset.
-
-    Attributes
-    ----------
-    gain : float
-        Positive.
-    offset : float
-        Grey levels.
-    """
+    """Map from grey levels of one frame to those of another: level -> gain * level + offset."""
 
     gain: float = 1.0
     offset: float = 0.0
 
     @property
     def is_identity(self) -> bool:
-        """Whether levels stay as they are."""
+        """Whether levels do not change."""
         return self.gain == 1.0 and self.offset == 0.0
 
     def then(self, other: Change) -> Change:
-        """Return this change followed by another one."""
+        """Return this change followed by another."""
         return Change(other.gain * self.gain, other.gain * self.offset + other.offset)
 
     def inverse(self) -> Change:
-        """Return the change back."""
-        if self.is_identity:
-            return self
-        return Change(1.0 / self.gain, -self.offset / self.gain)
+        """Return the inverse change."""
+        return self if self.is_identity else Change(1.0 / self.gain, -self.offset / self.gain)
 
 
 IDENTITY = Change()
@@ -69,22 +59,12 @@ IDENTITY = Change()
 
 @dataclass(frozen=True)
 class _Grid:
-    """Blocks along y and x: how many, pixels read of each, their spacing, the first one."""
+    """Blocks along y and x: how many, pixels read per block, pixel spacing, first pixel."""
 
     blocks: tuple[int, int]
     width: tuple[int, int]
     step: tuple[int, int]
     start: tuple[int, int]
-
-    @property
-    def slices(self) -> tuple[slice, ...]:
-        """What is read of a frame."""
-        return tuple(
-            slice(start, start + (blocks * width - 1) * step + 1, step)
-            for blocks, width, step, start in zip(
-                self.blocks, self.width, self.step, self.start, strict=True
-            )
-        )
 
 
 @lru_cache(maxsize=64)
@@ -107,32 +87,25 @@ def _grid(shape: tuple[int, int]) -> _Grid:
 
 
 def block_pixels(shape: tuple[int, int]) -> int:
-    """Return how many pixels `block_means` averages for one block of a frame (ny, nx).
+    """Return how many pixels `block_means` averages per block of a frame (ny, nx).
 
-    Independent noise of standard deviation sigma has ``sigma / sqrt(block_pixels(shape))`` in a
+    Independent noise of standard deviation sigma is ``sigma / sqrt(block_pixels(shape))`` in a
     block mean.
     """
     return math.prod(_grid(tuple(shape)).width)
 
 
 def block_means(frame: np.ndarray) -> np.ndarray:
-    """Average a frame over a fixed grid of blocks.
+    """Average a frame (ny, nx) over a grid of 16 x 16 blocks; return float64, shape (blocks,).
 
-    Parameters
-    ----------
-    frame : ndarray of shape (ny, nx)
-        Grey levels, of any real type and memory layout. Of a large one a regular part of the
-        pixels is read, the same for all frames of one shape.
-
-    Returns
-    -------
-    ndarray of float64, shape (blocks,)
-        Grey levels, 16 x 16 blocks, fewer along an axis of less than 64 pixels. Not finite where
-        the pixels are not.
+    There are fewer blocks along an axis of less than 64 pixels. Of a large frame, a regular subset
+    of the pixels is read, the same for all frames of one shape. NaN and infinity pass on to means.
     """
     grid = _grid(frame.shape)
     (rows, columns), (height, width) = grid.blocks, grid.width
-    pixels = frame[grid.slices].astype(np.float64, order="C")
+    along = zip(grid.blocks, grid.width, grid.step, grid.start, strict=True)
+    read = tuple(slice(first, first + (b * w - 1) * s + 1, s) for b, w, s, first in along)
+    pixels = frame[read].astype(np.float64, order="C")
     with np.errstate(over="ignore", invalid="ignore"):
         lines = pixels.reshape(rows, height, columns * width).sum(axis=1)
         sums = lines.reshape(rows * columns, width).sum(axis=1)
@@ -140,23 +113,15 @@ def block_means(frame: np.ndarray) -> np.ndarray:
 
 
 def brightness_change(before: np.ndarray, after: np.ndarray, noise: float) -> Change:
-    """Measure the gain and offset that lead from one frame to another.
+    """Measure ``after = gain * before + offset`` from the `block_means` of two frames.
 
-    Parameters
-    ----------
-    before, after : ndarray of float64, shape (blocks,)
-        Their `block_means`, grey levels.
-    noise : float
-        Standard deviation of the noise of ``after - before`` of one block, grey levels:
-        ``sigma * sqrt(2 / block_pixels(shape))`` for frames of noise sigma.
+    `noise` is the standard deviation of ``after - before`` of a block, in grey levels:
+    ``sigma * sqrt(2 / block_pixels(shape))`` for frames with noise sigma.
 
-    Returns
-    -------
-    Change
-        ``after = gain * before + offset``, 0.2 <= gain <= 5, finite. The identity, unless most
-        blocks agree with another change and clearly not with the identity; so it is for a scene
-        that moves as a whole, or is another one. Blocks that move or saturate are left out. A
-        contrast too low to tell the gain leaves it at 1, with an offset.
+    The result is finite, with 0.2 <= gain <= 5. It is the identity unless most blocks agree with
+    another change and clearly not with the identity: so too if the scene moves as a whole or is
+    replaced by another. Blocks that move or saturate are left out. If the contrast is too low to
+    measure the gain, it is 1, with an offset.
     """
     with np.errstate(all="ignore"):
         if not np.isfinite(before.sum() + after.sum() + noise):
@@ -164,7 +129,7 @@ def brightness_change(before: np.ndarray, after: np.ndarray, noise: float) -> Ch
             before, after = before[known], after[known]
         if len(before) < _LEAST_BLOCKS or not math.isfinite(noise):
             return IDENTITY
-        # Centred, and scaled to 1: neither a large level nor a small range costs any digits.
+        # Centred, and scaled to 1, so that no digits are lost to a large level or a small range.
         centre = float(before.mean())
         x, y = before - centre, after - centre
         scale = float(max(x.max(), -x.min(), y.max(), -y.min()))
@@ -181,8 +146,8 @@ def brightness_change(before: np.ndarray, after: np.ndarray, noise: float) -> Ch
 
 
 def _by_chance(x: np.ndarray, d: np.ndarray, noise: float) -> bool:
-    """Return whether the mean of all differences, and their slope, may be noise alone."""
-    # x has a mean of 0. Its own noise, in d with the other sign, is a slope that is none.
+    """Return whether the mean and the slope of the differences may be noise alone."""
+    # x has a mean of 0. Its own noise, in d with opposite sign, looks like a slope.
     own = 0.5 * len(x) * noise**2
     shift, slope, spread = float(d.sum()), float(x @ d) + own, float(x @ x)
     return shift**2 / len(x) + slope**2 / max(spread, own) < _CHANCE * noise**2
@@ -191,7 +156,7 @@ def _by_chance(x: np.ndarray, d: np.ndarray, noise: float) -> bool:
 def _robust_line(x: np.ndarray, y: np.ndarray, d: np.ndarray, noise: float) -> tuple[float, float]:
     """Return gain and offset of the line that most blocks lie on; (1, 0) where there is none."""
     contrast = math.sqrt(max(min(x.var(), y.var()) - noise**2 / 2, 0.0))
-    # The larger the change, the more motion may go with it before no change is the better guess.
+    # The larger the change, the more motion is tolerated before no change is the better guess.
     share = min(_SHARE * float(np.median(np.abs(d))), _MOST_TOLERANCE * contrast)
     tolerance = math.hypot(_TOLERANCE * contrast, share)
     reach = _AGREE * math.hypot(noise, tolerance)
@@ -204,17 +169,17 @@ def _robust_line(x: np.ndarray, y: np.ndarray, d: np.ndarray, noise: float) -> t
     change = slope * x + offset
     residual = d - change
     agree = np.abs(residual) < reach
-    # Most blocks agree, and most of those that can tell the line from the identity: a background
-    # that fits both is no evidence.
+    # Most blocks must agree, and most of those that can tell the line from the identity: a
+    # background that fits both is no evidence.
     telling = np.abs(change) > reach
     count, told = int(np.count_nonzero(agree)), int(np.count_nonzero(telling))
     if count < _MOST * len(x) or int(np.count_nonzero(agree & telling)) < _MOST * told:
         return 1.0, 0.0
-    # A block that differs much counts no more than one that just disagrees: a few are no evidence.
-    # Where motion hides the change, and not noise, it may stand out more.
+    # A block that differs a lot counts no more than one that just disagrees, so that a few blocks
+    # decide nothing. Where motion, not noise, hides the change, the limit is higher.
     squared = np.square(d[agree])
     left = float(np.square(residual[agree]).sum())
-    # A gain below 1 shrinks the noise of the first frame: that explains nothing.
+    # A gain below 1 shrinks the noise of the first frame; that is no evidence.
     by_noise = count * noise**2 * (1 + (1 + slope) ** 2) / 2
     beyond_noise = max(left - by_noise, 0.0)
     left += max(count * noise**2 - by_noise, 0.0)
@@ -227,12 +192,12 @@ def _robust_line(x: np.ndarray, y: np.ndarray, d: np.ndarray, noise: float) -> t
 
 
 def _first_line(x: np.ndarray, y: np.ndarray, d: np.ndarray, reach: float) -> tuple[float, float]:
-    """Return gain and offset of the best of some lines through two blocks, and of plain shifts."""
+    """Return gain and offset of the best of some lines through two blocks and pure offsets."""
     order = np.argsort(x, kind="stable")
     half = len(x) // 2
     low, high = order[:half], order[len(x) - half :]
     if half > _CANDIDATES:
-        # Blocks far apart tell a gain best.
+        # Blocks with very different levels measure the gain best.
         widest = np.argsort(x[low] - x[high], kind="stable")[:_CANDIDATES]
         low, high = low[widest], high[widest]
     gains = (y[high] - y[low]) / (x[high] - x[low])
@@ -250,21 +215,21 @@ def _first_line(x: np.ndarray, y: np.ndarray, d: np.ndarray, reach: float) -> tu
 def _weighted_line(
     x: np.ndarray, d: np.ndarray, weights: np.ndarray, noise: float
 ) -> tuple[float, float]:
-    """Return slope and offset of d over x, the slope drawn to 0 as far as it may be noise."""
+    """Return slope and offset of d over x, the slope reduced by as much as may be noise."""
     total = float(weights.sum())
     if not total > 0:
         return 0.0, 0.0
     weighted = weights * x
     sum_x, sum_d = float(weighted.sum()), float(weights @ d)
-    # Without the noise of x itself, which flattens lines.
+    # Correct for the noise of x itself, which flattens lines.
     own = 0.5 * total * noise**2 * _KEPT
     spread = float(weighted @ x) - sum_x**2 / total - own
     product = float(weighted @ d) - sum_x * sum_d / total + own
     slope = 0.0
-    # A contrast below the noise of a block tells no slope.
+    # A contrast below the noise of a block says nothing about the slope.
     if spread > own:
         slope = product / spread
-        # All is taken off a small slope, next to nothing off a large one.
+        # A small slope becomes 0, a large one hardly changes.
         doubt = _SURE**2 * noise**2 * (1 + 1.5 * own / spread) / spread
         slope = slope - doubt / slope if slope**2 > doubt else 0.0
     return slope, (sum_d - slope * sum_x) / total

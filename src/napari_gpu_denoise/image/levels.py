@@ -1,4 +1,4 @@
-"""Grey levels of any type to float32 and back: the policy for data types."""
+"""Convert grey levels of any data type to float32 and back."""
 
 from __future__ import annotations
 
@@ -10,19 +10,26 @@ import numpy as np
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.bands import in_bands
 
-# Values within these bounds square and add up in float32 without loss; others are scaled first.
+# Values within these bounds can be squared and summed in float32; others are scaled first.
 _LARGEST = 2.0**20
-
-
 _SMALLEST_RANGE = 2.0**-20
+
+
+def nonfinite_error(problem: str) -> NonFiniteError:
+    """Return an error that says how NaN and infinity can be kept."""
+    return NonFiniteError(
+        problem,
+        "pass nonfinite='keep' to leave them as they are and filter the others",
+        code="nonfinite",
+    )
 
 
 @dataclass(frozen=True)
 class Levels:
-    """How grey levels map to the float32 values the kernels see: value = (level - offset) / scale.
+    """Map from grey levels to the float32 values in kernels: value = (level - offset) / scale.
 
     8- and 16-bit integers and ordinary float32 data pass unchanged (offset 0, scale 1). float64,
-    wide integers and extreme float32 ranges have their offset and a power-of-two scale removed, so
+    wide integers and extreme float32 ranges have an offset and a power-of-two scale removed, so
     that small differences on a large level keep their precision.
     """
 
@@ -31,34 +38,19 @@ class Levels:
 
     @classmethod
     def of(cls, array: np.ndarray, keep_zero: bool = False) -> Levels:
-        """Choose the mapping from the values of an array; with `keep_zero` the offset is 0.
-
-        Raises
-        ------
-        ImageError
-            If the array is empty or not of real numbers.
-        NonFiniteError
-            If it holds NaN or infinity.
-        """
+        """Choose the mapping from an array of finite values; with `keep_zero` the offset is 0."""
         check_numbers(array)
         if is_plain(array.dtype):
             return cls(0, 1.0)
         low, high = value_range(array)
         if array.dtype.kind == "f" and not (np.isfinite(low) and np.isfinite(high)):
             count = array.size - int(np.count_nonzero(np.isfinite(array)))
-            raise NonFiniteError(
-                f"{count} of {array.size} pixels are NaN or infinite",
-                "pass nonfinite='keep' to leave them as they are and filter the others",
-                code="nonfinite",
-            )
+            raise nonfinite_error(f"{count} of {array.size} pixels are NaN or infinite")
         return cls.spanning(low, high, keep_zero)
 
     @classmethod
     def spanning(cls, low: np.generic, high: np.generic, keep_zero: bool = False) -> Levels:
-        """Choose the mapping from the smallest and the largest value, of the type of all.
-
-        With `keep_zero` the offset is 0, for filters that use ratios of grey levels.
-        """
+        """Choose the mapping from the smallest and the largest value; `keep_zero` as in `of`."""
         dtype = low.dtype
         if keep_zero:
             offset, half = 0, max(abs(float(low)), abs(float(high)))
@@ -83,33 +75,30 @@ class Levels:
         return self.offset == 0 and self.scale == 1.0
 
     def load(self, levels: np.ndarray, out: np.ndarray) -> None:
-        """Write grey levels into a float32 array of the same shape as kernel values."""
+        """Convert grey levels to kernel values in `out`, a float32 array of the same shape."""
         if self.plain:
             np.copyto(out, levels, casting="unsafe")
-        elif levels.dtype.kind in "iu" and self.offset != 0:
-            # Modulo 2**64 the difference is right even where a signed one would overflow.
+            return
+        if levels.dtype.kind in "iu" and self.offset != 0:
+            # Modulo 2**64 the difference is right even if a signed one would overflow.
             shifted = levels.astype(np.uint64) - np.uint64(self.offset % 2**64)
-            np.multiply(shifted, 1.0 / self.scale, out=out, casting="unsafe")
         else:
             shifted = levels.astype(np.float64) - self.offset
-            np.multiply(shifted, 1.0 / self.scale, out=out, casting="unsafe")
+        np.multiply(shifted, 1.0 / self.scale, out=out, casting="unsafe")
 
     def store(self, values: np.ndarray, out: np.ndarray, *, spare: bool = False) -> int:
-        """Write kernel values into `out` as grey levels; return how many were clipped to its range.
+        """Convert kernel values to grey levels in `out`; return how many values were clipped.
 
-        Integer results are rounded to nearest and saturated. `spare` values may be overwritten.
+        Integers are rounded to nearest and saturated. With `spare`, `values` may be overwritten.
         """
         if out.dtype.kind == "f":
-            if self.plain:
-                np.copyto(out, values, casting="same_kind")
-            else:
-                np.copyto(
-                    out, values.astype(np.float64) * self.scale + self.offset, casting="same_kind"
-                )
+            if not self.plain:
+                values = values.astype(np.float64) * self.scale + self.offset
+            np.copyto(out, values, casting="same_kind")
             return 0
         limits = np.iinfo(out.dtype)
         if self.plain and out.dtype.itemsize <= 2:
-            # In float32, where these are exact, and without a look at each value if all fit.
+            # In float32, which is exact for these, and without checking each value if all fit.
             levels = np.rint(values, out=values if spare else None)
             if limits.min <= levels.min() and levels.max() <= limits.max:
                 np.copyto(out, levels, casting="unsafe")
@@ -119,13 +108,13 @@ class Levels:
             clipped = int(np.count_nonzero((levels < limits.min) | (levels > limits.max)))
             np.copyto(out, np.clip(levels, limits.min, limits.max), casting="unsafe")
             return clipped
-        # 64 bit: the offset is added in integers, where it is exact.
+        # 64 bits: the offset is added as an integer, which is exact.
         offset = round(self.offset)
         steps = np.rint(values.astype(np.float64) * self.scale + (self.offset - offset))
         low, high = float(limits.min - offset), float(limits.max - offset)
         below, above = steps < low, steps >= high
         inner = np.where(below | above, 0.0, steps)
-        # Modulo 2**64 the sum is right, be it of a signed or of an unsigned type.
+        # Modulo 2**64 the sum is right for signed and unsigned types.
         size = np.abs(inner).astype(np.uint64)
         whole = np.where(inner < 0, np.uint64(0) - size, size) + np.uint64(offset % 2**64)
         np.copyto(out, whole.astype(out.dtype), casting="unsafe")
@@ -135,13 +124,13 @@ class Levels:
 
 
 def convert(array: np.ndarray, out: np.ndarray) -> int:
-    """Copy unfiltered pixels to the output type; return how many were clipped."""
+    """Copy unfiltered pixels to `out` in its type; return how many values were clipped."""
     if array.dtype.newbyteorder("=") == out.dtype or out.dtype.kind == "f":
         np.copyto(out, array, casting="unsafe")
         return 0
     limits = np.iinfo(out.dtype)
     whole = np.rint(array.astype(np.float64)) if array.dtype.kind == "f" else array
-    # The next float above the largest 64-bit integers is the first one out of range.
+    # The float next to the largest 64-bit integer is already out of range.
     past = whole.dtype.kind == "f" and float(limits.max) > limits.max
     below, above = whole < limits.min, whole >= limits.max if past else whole > limits.max
     np.copyto(out, whole, casting="unsafe", where=~(below | above))
@@ -151,7 +140,7 @@ def convert(array: np.ndarray, out: np.ndarray) -> int:
 
 
 def is_plain(dtype: np.dtype) -> bool:
-    """Return whether all values of a type are passed to the kernels unchanged."""
+    """Return whether all values of a type pass to the kernels unchanged."""
     return dtype.itemsize <= 2 and dtype.kind in "iu"
 
 
@@ -162,12 +151,7 @@ def value_range(array: np.ndarray) -> tuple[np.generic, np.generic]:
 
 
 def check_numbers(array: np.ndarray) -> None:
-    """Refuse arrays that are empty or not of real numbers.
-
-    Raises
-    ------
-    ImageError
-    """
+    """Refuse arrays that are empty or do not hold real numbers."""
     if 0 in array.shape:
         raise ImageError(f"The array of shape {array.shape} has no pixels: give one that has.")
     if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
@@ -178,22 +162,9 @@ def check_numbers(array: np.ndarray) -> None:
 
 
 def output_dtype(dtype, default: np.dtype) -> np.dtype:
-    """Return the type of a result.
-
-    Parameters
-    ----------
-    dtype : data type, str or None
-        What the caller asked for; None or ``"same"`` means the type of the input.
-    default : dtype
-        Type of the input.
-
-    Raises
-    ------
-    ImageError
-        If it is not a type of real numbers.
-    """
+    """Return the type of a result: `dtype`, or `default`, the input's, for None or ``"same"``."""
     if dtype is None or (isinstance(dtype, str) and dtype == "same"):
-        # Native byte order: files store their own, memory needs none but the machine's.
+        # In memory, always native byte order.
         return default.newbyteorder("=")
     try:
         wanted = np.dtype(dtype)
@@ -207,16 +178,9 @@ def output_dtype(dtype, default: np.dtype) -> np.dtype:
 
 
 def put_together(filtered: np.ndarray, where: tuple, given: np.ndarray, rest: tuple) -> np.ndarray:
-    """Return an array of which one part was filtered and the rest, such as alpha, is as given.
+    """Return ``given`` with ``given[where]`` filtered and ``given[rest]``, such as alpha, as it is.
 
-    Parameters
-    ----------
-    filtered : ndarray
-        Result for ``given[where]``; its type is that of the whole result.
-    where, rest : tuple
-        Indices of both parts.
-    given : ndarray
-        The whole.
+    The result has the type of `filtered`.
     """
     whole = np.empty(given.shape, filtered.dtype)
     whole[where] = filtered

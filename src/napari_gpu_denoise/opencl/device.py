@@ -1,12 +1,14 @@
-"""Which OpenCL devices there are, and which one to use."""
+"""List OpenCL devices and choose one."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 import warnings
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from napari_gpu_denoise.errors import NoDeviceError
@@ -18,10 +20,10 @@ ADVICE = (
     "On any Linux or Windows PC the CPU can be used: pip install 'napari-gpu-denoise[cpu]' "
     "(Linux on Arm: apt-get install pocl-opencl-icd, or conda install -c conda-forge pocl). "
     "For a GPU install its driver; on Linux also the OpenCL part of it: nvidia-opencl-icd, "
-    "rocm-opencl-icd or mesa-opencl-icd (AMD), intel-opencl-icd. macOS brings OpenCL with it."
+    "rocm-opencl-icd or mesa-opencl-icd (AMD), intel-opencl-icd. macOS includes OpenCL."
 )
 
-# Preferred first. A simulator is for checks: it is never chosen unless asked for.
+# In order of preference. A simulator is for tests: it is never chosen unless asked for.
 KINDS = ("discrete GPU", "integrated GPU", "CPU", "other", "simulator")
 
 
@@ -32,9 +34,9 @@ class Device:
     Attributes
     ----------
     index : int
-        Its number in `devices()`; what ``--device N`` and ``device=N`` mean.
+        Its number in `devices()`, as used by ``--device N`` and ``device=N``.
     name, platform, vendor, version, driver : str
-        As the driver tells them.
+        As reported by the driver.
     kind : str
         One of `KINDS`.
     memory, max_alloc, local_memory : int
@@ -44,7 +46,7 @@ class Device:
     float_lanes : int
         Width of the native float vector: 1 on a GPU, 8 or 16 on a CPU.
     problem : str
-        Why the device cannot be used; empty when it can.
+        Why the device cannot be used; empty if it can.
     """
 
     index: int
@@ -69,19 +71,16 @@ class Device:
 
     @property
     def shares_cores(self) -> bool:
-        """Whether it works on the cores of the host, where transfers bring nothing to gain."""
+        """Whether it runs on the host's cores, so that overlapping transfers gains nothing."""
         return self.kind in ("CPU", "simulator")
 
     def __reduce__(self):
-        # A handle is worth nothing in another process: there the device is looked up again.
+        # A handle is invalid in another process: there the device is looked up again.
         return find, (self.name, self.platform, self.index)
 
 
 def find(name: str, platform: str, index: int) -> Device:
-    """Return the device of this name and platform, as after a move to another process.
-
-    Of several equal ones it is that of the same number, where there is one.
-    """
+    """Return the device of this name and platform; of several, that of the same index if any."""
     fitting = [d for d in devices() if (d.name, d.platform) == (name, platform)]
     if fitting:
         return min(fitting, key=lambda device: device.index != index)
@@ -107,15 +106,7 @@ def devices() -> tuple[Device, ...]:
 
 @dataclass(frozen=True)
 class Platform:
-    """One OpenCL driver.
-
-    Attributes
-    ----------
-    name, version : str
-        As the driver tells them.
-    devices : tuple of Device
-        What it offers; empty for a driver without a device that it can use.
-    """
+    """One OpenCL driver, and its usable devices, if any."""
 
     name: str
     version: str
@@ -123,7 +114,7 @@ class Platform:
 
 
 def platforms() -> tuple[Platform, ...]:
-    """List every OpenCL driver of this machine, also those that offer no device."""
+    """List every OpenCL driver of this machine, including those without a device."""
     known = {id(device.handle): device for device in devices()}
     return tuple(
         Platform(
@@ -137,7 +128,7 @@ def platforms() -> tuple[Platform, ...]:
 
 @lru_cache(maxsize=1)
 def _platforms() -> tuple[tuple[Any, tuple], ...]:
-    """Return every platform with the handles of its devices."""
+    """Return every platform, with the handles of its devices."""
     _show_intel_runtime()
     load_bundled_drivers()
     try:
@@ -153,7 +144,7 @@ def _platforms() -> tuple[tuple[Any, tuple], ...]:
         try:
             handles = tuple(platform.get_devices())
         except cl.Error:
-            # A driver without a device, or a broken one, must not hide the others.
+            # A broken driver, or one without a device, must not hide the others.
             handles = ()
         listed.append((platform, handles))
     return tuple(listed)
@@ -182,15 +173,15 @@ def choose(device: Device | int | str | None = None) -> Device:
 
 
 def why(device: Device | int | str | None = None) -> str:
-    """Say in one sentence which device `choose` gives, and why."""
+    """Say in one sentence which device `choose` returns, and why."""
     chosen, reason = _choose(device)
     return f"{chosen} is used: {reason}."
 
 
 def _choose(wanted: Device | int | str | None) -> tuple[Device, str]:
-    if isinstance(wanted, Device):
-        return wanted, "it was asked for"
     reason = "it was asked for"
+    if isinstance(wanted, Device):
+        return wanted, reason
     if wanted is None or wanted == "":
         wanted = os.environ.get(ENVIRONMENT_VARIABLE, "").strip() or None
         reason = f"the environment variable {ENVIRONMENT_VARIABLE} names it"
@@ -208,8 +199,10 @@ def _choose(wanted: Device | int | str | None) -> tuple[Device, str]:
         return best, f"it is the fastest {best.kind} (order: discrete GPU, integrated GPU, CPU)"
     if isinstance(wanted, int) or wanted.isdecimal():
         fitting = [d for d in available if d.index == int(wanted)]
+    elif (text := wanted.lower()) in ("gpu", "cpu"):
+        fitting = [d for d in available if text in d.kind.lower()]
     else:
-        fitting = [d for d in available if _fits(d, wanted.lower())]
+        fitting = [d for d in available if text in d.name.lower() or text in d.platform.lower()]
     if fitting:
         best = min(fitting, key=_rank)
         if best.problem:
@@ -220,18 +213,8 @@ def _choose(wanted: Device | int | str | None) -> tuple[Device, str]:
 
 
 def _rank(device: Device) -> tuple:
-    return (
-        bool(device.problem),
-        KINDS.index(device.kind),
-        -device.compute_units * device.clock,
-        device.index,
-    )
-
-
-def _fits(device: Device, text: str) -> bool:
-    if text in ("gpu", "cpu"):
-        return text in device.kind.lower()
-    return text in device.name.lower() or text in device.platform.lower()
+    speed = device.compute_units * device.clock
+    return bool(device.problem), KINDS.index(device.kind), -speed, device.index
 
 
 def _describe(index: int, handle) -> Device | None:
@@ -245,10 +228,8 @@ def _describe(index: int, handle) -> Device | None:
             kind = "simulator"
         elif handle.type & cl.device_type.GPU:
             kind = "integrated GPU" if handle.host_unified_memory else "discrete GPU"
-        elif handle.type & cl.device_type.CPU:
-            kind = "CPU"
         else:
-            kind = "other"
+            kind = "CPU" if handle.type & cl.device_type.CPU else "other"
         return Device(
             index=index,
             name=handle.name.strip(),
@@ -273,8 +254,8 @@ def _describe(index: int, handle) -> Device | None:
 
 
 def _problem(platform: str, handle) -> str:
-    # PoCL 3.0, the one pip brings, compiles for processors that LLVM 14 knows; where it does not,
-    # it names the processor "generic" and then refuses that name in every build.
+    # PoCL 3.0, the one from pip, compiles only for processors that LLVM 14 knows; it calls others
+    # "generic" and then refuses that name in every build.
     if platform == "Portable Computing Language" and handle.version.strip().endswith("-generic"):
         return (
             "this PoCL is older than the processor and cannot compile for it; install a newer one "
@@ -284,12 +265,9 @@ def _problem(platform: str, handle) -> str:
 
 
 def _show_intel_runtime() -> None:
-    """Let the loader find Intel's CPU runtime where pip put it (Windows; Linux finds PoCL)."""
+    """Let the loader find Intel's CPU runtime where pip installs it (Windows only)."""
     if os.name != "nt" or "OCL_ICD_FILENAMES" in os.environ:
         return
-    import sys
-    from pathlib import Path
-
     library = Path(sys.prefix, "Library", "bin", "intelocl64.dll")
     if library.exists() and importlib.util.find_spec("pyopencl"):
         os.environ["OCL_ICD_FILENAMES"] = str(library)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
 import os
@@ -10,30 +11,21 @@ from pathlib import Path
 
 
 @cache
-def load_bundled_drivers() -> tuple[str, ...]:
-    """Load the OpenCL drivers that lie beside pyopencl so that they see only their own symbols.
+def load_bundled_drivers() -> None:
+    """Load the OpenCL drivers that come with pyopencl so that they see only their own symbols.
 
-    PoCL and Oclgrind from the registry hold an LLVM with public symbols. Where a program has
-    already drawn with Mesa's OpenGL, as napari has, Mesa's LLVM is there first, the two mix, and
-    the process is aborted the moment OpenCL looks for its drivers. Loaded here beforehand, with
-    ``RTLD_DEEPBIND``, each keeps to itself; the OpenCL loader then finds them already in memory.
-
-    Returns
-    -------
-    tuple of str
-        Paths of what was loaded; empty where the system has no such flag (macOS, Windows).
+    PoCL and Oclgrind from PyPI contain an LLVM with public symbols. If the process has already
+    drawn with Mesa's OpenGL, as napari has, Mesa's LLVM is loaded first, the two mix, and the
+    process aborts as soon as OpenCL looks for its drivers. Loaded here first, with
+    ``RTLD_DEEPBIND``, each uses its own; the OpenCL loader then finds them already in memory.
+    Systems without this flag (macOS, Windows) are not affected.
     """
     found = importlib.util.find_spec("pyopencl")
     if not hasattr(os, "RTLD_DEEPBIND") or found is None or found.origin is None:
-        return ()
+        return
     folder = Path(found.origin).parent / ".libs"
-    loaded = []
     for listing in sorted(folder.glob("*.icd")):
         library = folder / listing.read_text().strip()
-        try:
+        # A driver that does not load is left to the OpenCL loader to skip.
+        with contextlib.suppress(OSError):
             ctypes.CDLL(str(library), os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND)
-        except OSError:
-            # A driver that does not load here is the OpenCL loader's to leave out, as ever.
-            continue
-        loaded.append(str(library))
-    return tuple(loaded)

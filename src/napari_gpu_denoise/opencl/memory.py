@@ -1,4 +1,4 @@
-"""Device buffers and pinned host memory, kept between runs and given back on request."""
+"""Device buffers and pinned host memory, kept between runs and released on request."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ import numpy as np
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError
 from napari_gpu_denoise.opencl.program import Session
 
-_ALLOCATION_FAILURES = frozenset(
-    ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY")
+_ALLOCATION_FAILURES = (
+    "MEM_OBJECT_ALLOCATION_FAILURE",
+    "OUT_OF_RESOURCES",
+    "OUT_OF_HOST_MEMORY",
+    "INVALID_BUFFER_SIZE",
 )
-_INVALID_SIZE = "INVALID_BUFFER_SIZE"
 
 
 @contextmanager
 def device_errors(session: Session):
-    """Turn OpenCL errors into `DeviceMemoryError` (too little memory) or `KernelError`."""
+    """Turn OpenCL errors into `DeviceMemoryError` or `KernelError`."""
     import pyopencl as cl
 
     try:
         yield
     except cl.Error as error:
         text = str(error)
-        if any(name in text for name in (*_ALLOCATION_FAILURES, _INVALID_SIZE)):
+        if any(name in text for name in _ALLOCATION_FAILURES):
             raise DeviceMemoryError(
                 f"{session.device} has too little free memory for this tile: close other programs "
                 f"or choose another device ({text})."
@@ -39,11 +41,10 @@ def device_errors(session: Session):
 
 
 class Arena:
-    """Buffers of one run on one device, by name; grown when asked for more, freed together.
+    """Buffers of one run on one device, by name: they grow as needed and are freed together.
 
-    Kernels are kept, too, for the next run.
-
-    One run owns an arena at a time (see `borrow`), so nothing here is locked.
+    Kernels are kept for the next run as well. One run owns an arena at a time (see `borrow`), so
+    nothing is locked here.
     """
 
     def __init__(self, session: Session):
@@ -52,7 +53,7 @@ class Arena:
         self._pinned: dict[str, tuple] = {}
         self._asked: set[str] = set()
         self._kernels: dict[tuple, object] = {}
-        # What plans have declared to need, by settings: small calls spend their time on it.
+        # Buffers that plans declared, by settings: asking takes much of the time of a small call.
         self.declared: dict[tuple, tuple] = {}
 
     @property
@@ -61,11 +62,11 @@ class Arena:
         return sum(buffer.size for buffer in self._buffers.values())
 
     def buffer(self, name: str, nbytes: int):
-        """Return a device buffer of at least `nbytes` bytes, contents undefined."""
+        """Return a device buffer of at least `nbytes` bytes, with undefined contents."""
         import pyopencl as cl
 
         held = self._buffers.get(name)
-        # What an earlier run left is reused unless it is far too large.
+        # A buffer of an earlier run is reused unless it is far too large.
         wasteful = held is not None and name not in self._asked and held.size > 2 * nbytes
         self._asked.add(name)
         if held is None or held.size < nbytes or wasteful:
@@ -77,9 +78,9 @@ class Arena:
         return held
 
     def kernel(self, name: str, constants: Mapping[str, int], standard: str = "CL1.2"):
-        """Return a kernel as `Session.kernel` does; the one this arena has, if it has one.
+        """Return a kernel as `Session.kernel` does, but make it only once: that takes long.
 
-        To make one takes longer than to run a small one. All its arguments are to be given anew.
+        All its arguments have to be set again.
         """
         key = (name, tuple(sorted(constants.items())), standard)
         if key not in self._kernels:
@@ -87,37 +88,34 @@ class Arena:
         return self._kernels[key]
 
     def pinned(self, name: str, count: int, queue) -> np.ndarray:
-        """Return a float32 host array of `count` values that the device copies from at full speed.
+        """Return a float32 host array of `count` values in pinned memory, for fast transfers.
 
-        On a CPU device plain memory does as well and is given instead.
+        For a CPU device it is plain memory, which is as fast.
         """
         import pyopencl as cl
 
-        if self.session.device.shares_cores:
-            held = self._pinned.get(name)
-            if held is None or held[0].size < count:
-                self._pinned[name] = held = (np.empty(count, np.float32), None, None)
-            return held[0][:count]
         held = self._pinned.get(name)
         if held is None or held[0].size < count:
             self._unpin(name)
-            flags = cl.mem_flags
-            buffer = cl.Buffer(
-                self.session.context, flags.READ_WRITE | flags.ALLOC_HOST_PTR, size=4 * count
-            )
-            access = cl.map_flags.READ | cl.map_flags.WRITE
-            array, _ = cl.enqueue_map_buffer(queue, buffer, access, 0, (count,), np.float32)
-            self._pinned[name] = held = (array, buffer, queue)
+            if self.session.device.shares_cores:
+                held = (np.empty(count, np.float32), None, None)
+            else:
+                flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
+                buffer = cl.Buffer(self.session.context, flags, size=4 * count)
+                access = cl.map_flags.READ | cl.map_flags.WRITE
+                array, _ = cl.enqueue_map_buffer(queue, buffer, access, 0, (count,), np.float32)
+                held = (array, buffer, queue)
+            self._pinned[name] = held
         return held[0][:count]
 
     def trim(self) -> None:
-        """Give back the buffers that were not asked for since the last call."""
+        """Release the buffers that were not requested since the last call."""
         for name in self._buffers.keys() - self._asked:
             self._buffers.pop(name).release()
         self._asked.clear()
 
     def free(self) -> None:
-        """Give every buffer back to the device."""
+        """Release every buffer."""
         for name in list(self._pinned):
             self._unpin(name)
         while self._buffers:
@@ -130,7 +128,7 @@ class Arena:
             buffer.release()
 
 
-# An idle arena keeps its buffers for the next run of the same kind: pinned memory is slow to get.
+# An idle arena keeps its buffers for the next run: pinned memory is slow to allocate.
 _KEEP_BYTES = 1 << 30
 _idle: dict[int, list[Arena]] = defaultdict(list)
 _lock = threading.Lock()
@@ -138,7 +136,7 @@ _lock = threading.Lock()
 
 @contextmanager
 def borrow(session: Session):
-    """Borrow an arena for one run; it is freed on an error and kept for the next run otherwise."""
+    """Borrow an arena for one run; on an error it is freed, else kept for the next run."""
     with _lock:
         waiting = _idle[id(session)]
         arena = waiting.pop() if waiting else Arena(session)
@@ -156,7 +154,7 @@ def borrow(session: Session):
 
 
 def release_memory() -> None:
-    """Give back the device and pinned memory kept between runs."""
+    """Release the device memory and pinned memory kept between runs."""
     with _lock:
         arenas = [arena for waiting in _idle.values() for arena in waiting]
         _idle.clear()

@@ -1,4 +1,4 @@
-"""Contexts, queues and programs: built once per process and kept."""
+"""Contexts, queues and programs, made once per process."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from napari_gpu_denoise.errors import KernelError
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.source import expand, name_lines
 
-# Options of all programs. No relaxed mathematics: unsafe flags have given coloured blocks on some
-# drivers.
+# Options of all programs. No relaxed mathematics: such flags gave coloured blocks on some drivers.
 _OPTIONS: tuple[str, ...] = ()
 
 _lock = threading.RLock()
@@ -23,10 +22,10 @@ _sessions: dict[tuple[str, str, int, str], Session] = {}
 
 @dataclass
 class Session:
-    """The context of one device, with the programs built in it.
+    """The context of one device, and the programs built in it.
 
-    Programs are shared between threads; kernel objects, which are not safe to share, are made
-    anew by `kernel` for each plan. `turn` is for devices that one thread should use at a time.
+    Programs are shared between threads. Kernel objects are not thread-safe: `kernel` makes new
+    ones for each plan. `turn` locks devices that one thread should use at a time.
     """
 
     device: Device
@@ -35,10 +34,10 @@ class Session:
     turn: Any = field(default_factory=threading.Lock)
 
     def exclusive(self) -> Any:
-        """Return a context, to be entered any number of times, for those who enqueue.
+        """Return a reusable context manager to enqueue in.
 
-        A device that shares its cores with the host has none to spare for a second run, and PoCL
-        aborts when 16 threads enqueue at once: there one thread is let in at a time.
+        On a device that shares the host's cores it admits one thread at a time: there are no cores
+        to spare for a second run, and PoCL aborts if 16 threads enqueue at once.
         """
         return self.turn if self.device.shares_cores else contextlib.nullcontext()
 
@@ -52,19 +51,8 @@ class Session:
     def kernel(self, name: str, constants: Mapping[str, int], standard: str = "CL1.2"):
         """Return a new kernel object; its program is built once per process.
 
-        Parameters
-        ----------
-        name : str
-            Path of the kernel file without its ending; the last part names the kernel.
-        constants : mapping of str to int
-            Build constants (``-D``), those that change the structure of loops.
-        standard : str, optional
-            Version of OpenCL C.
-
-        Raises
-        ------
-        KernelError
-            If the device's compiler refuses the source.
+        `name` is the path of the kernel file without its suffix, and its last part the name of the
+        kernel; `constants` are passed to the compiler (``-D``); `standard` is the OpenCL C version.
         """
         import pyopencl as cl
 
@@ -80,7 +68,7 @@ class Session:
 
         options = [f"-cl-std={standard}", *_OPTIONS, *(f"-D{k}={v}" for k, v in constants.items())]
         with warnings.catch_warnings():
-            # Compilers chat; what they say is shown when a build fails.
+            # Compiler output is shown only if a build fails.
             warnings.simplefilter("ignore", cl.CompilerWarning)
             try:
                 return cl.Program(self.context, expand(name + ".cl")).build(options=options)
@@ -93,7 +81,7 @@ class Session:
 
 
 def session(device: Device) -> Session:
-    """Return the session of a device, made on first use."""
+    """Return the session of a device; it is made on first use."""
     import pyopencl as cl
 
     key = (device.platform, device.name, device.index, device.kind)

@@ -13,7 +13,7 @@ _NAMELESS = re.compile(r"<kernel>:(\d+)")
 
 @lru_cache(maxsize=1)
 def kernel_folder() -> Path:
-    """Return the folder of the OpenCL C files: in the installed package, else in the checkout."""
+    """Return the folder of the OpenCL C files, in the installed package or in the checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "kernels"
     return installed if installed.is_dir() else package.parents[1] / "kernels"
@@ -21,17 +21,9 @@ def kernel_folder() -> Path:
 
 @lru_cache(maxsize=64)
 def expand(name: str) -> str:
-    """Return the source of a kernel file with each include expanded once.
+    """Return the source of a kernel file, such as ``"nl_means/pad_far.cl"``, and its includes.
 
-    Parameters
-    ----------
-    name : str
-        Path inside the kernel folder, as ``"nl_means/pad_far.cl"``.
-
-    Returns
-    -------
-    str
-        OpenCL C with ``#line`` marks, so that a compiler names the real file and line.
+    Each include is expanded once. ``#line`` marks let compilers name the original file and line.
     """
     return _expand(name, seen=set())
 
@@ -52,10 +44,9 @@ def _expand(name: str, seen: set[str]) -> str:
 
 
 def name_lines(message: str, name: str) -> str:
-    """Return a compiler's message with real places in it.
+    """Return a compiler's message with the original files and lines in it.
 
-    NVIDIA's compiler knows no ``#line`` marks: it calls the expanded source ``<kernel>`` and counts
-    its lines.
+    NVIDIA's compiler ignores ``#line`` marks: it calls the expanded source ``<kernel>``.
     """
     places, file, number = [], name, 0
     for line in expand(name).splitlines():

@@ -1,27 +1,27 @@
-"""Work-items of a launch, and the shape of their groups: the same whatever the size of an image.
+"""Global and local work sizes of a launch; work-groups have one shape for all image sizes.
 
-PoCL compiles a kernel anew for every shape of a group, and a driver that is left to choose takes
-another shape for every size; for odd sizes a poor one.
+PoCL compiles a kernel again for every shape of work-group, and a driver left to choose takes
+another shape for every image size, a poor one for odd sizes.
 """
 
 from __future__ import annotations
 
 from napari_gpu_denoise.opencl.device import Device
 
-# Values of a work-item on a CPU, as a loop of vectors, and work-items of a group on a GPU.
+# Values per work-item on a CPU, in a vector loop, and work-items per group on a GPU.
 _RUN = 4096
 _GROUP = 128
-# Pixels of a group, across and down.
+# Pixels of a group along x and y.
 _TILE = (32, 8)
 
 
-def values_together(device: Device) -> int:
-    """Return how many neighbours a work-item is given, for kernels that look at single values."""
+def values_per_item(device: Device) -> int:
+    """Return how many values one work-item processes, for kernels that act on single values."""
     return _RUN if device.float_lanes > 1 else 1
 
 
 def value_grid(count: int, device: Device) -> tuple[tuple[int], tuple[int]]:
-    """Return the work-items for `count` values, and those of a group."""
+    """Return the global and local size for `count` values."""
     if device.float_lanes > 1:
         return (-(-count // _RUN),), (1,)
     group = min(_GROUP, device.max_group)
@@ -31,9 +31,9 @@ def value_grid(count: int, device: Device) -> tuple[tuple[int], tuple[int]]:
 def pixel_grid(
     device: Device, nx: int, ny: int, count: int
 ) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """Return the work-items for the pixels of some images, one each, and those of a group.
+    """Return the global and local size for one work-item per pixel of `count` images.
 
-    Rows and columns are rounded up to whole groups: the kernel ignores what lies beyond.
+    Rows and columns are rounded up to whole groups: kernels ignore what lies beyond.
     """
     across = min(_TILE[0], device.max_group)
     down = min(_TILE[1], device.max_group // across)

@@ -1,4 +1,4 @@
-"""Pixels in memory on their way through a run: made finite, and extended where they are few."""
+"""Pixels in memory during a run: made finite, and extended if there are too few."""
 
 from __future__ import annotations
 
@@ -10,21 +10,14 @@ import numpy as np
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import convert
-from napari_gpu_denoise.run.sigma import varies_within
 
 
 @dataclass(frozen=True)
 class Block:
-    """A part of an image in memory.
+    """A part of an image in memory, as it is and with only `finite` pixels.
 
-    Attributes
-    ----------
-    given : ndarray
-        Pixels as they are.
-    finite : ndarray
-        The same, each NaN or infinity replaced by the nearest finite pixel of its plane.
-    nonfinite_mask : ndarray of bool, or None
-        Where those were; None where there are none.
+    NaN and infinity, if any, are replaced by the nearest finite pixel of the plane where
+    `nonfinite_mask` is True.
     """
 
     given: np.ndarray
@@ -33,7 +26,7 @@ class Block:
 
     @classmethod
     def of(cls, array: np.ndarray, names: str, nonfinite: str) -> Block:
-        """Return pixels with this policy for NaN and infinity: "raise" leaves them for `Levels`."""
+        """Return a block; with "raise" as `nonfinite`, NaN is left for `Levels` to refuse."""
         return cls(array, *fill_nonfinite(array, names, nonfinite))
 
     @property
@@ -46,18 +39,13 @@ class Block:
         return Block(self.given[region], self.finite[region], mask)
 
     def restore(self, out: np.ndarray) -> None:
-        """Write the pixels that are NaN or infinite to a result of this block."""
+        """Copy NaN and infinity to a result of this block."""
         if self.nonfinite_mask is not None:
             out[self.nonfinite_mask] = self.given[self.nonfinite_mask]
 
 
 def check_policy(nonfinite: str) -> None:
-    """Refuse an unknown policy for NaN and infinity.
-
-    Raises
-    ------
-    ImageError
-    """
+    """Refuse an unknown choice of what to do with NaN and infinity."""
     if nonfinite not in ("raise", "keep"):
         raise ImageError(f"nonfinite={nonfinite!r} is unknown: choose 'raise' or 'keep'.")
 
@@ -65,10 +53,10 @@ def check_policy(nonfinite: str) -> None:
 def fill_nonfinite(
     array: np.ndarray, names: str, nonfinite: str
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the array with NaN and infinity replaced by the nearest finite pixel, and where.
+    """Return the array with NaN and infinity replaced by the nearest finite pixel, and a mask.
 
-    The second value is None when all pixels are finite, or are not looked at, as with "raise". A
-    plane with no finite pixel becomes 0.
+    The mask is None if all pixels are finite, or not checked, as with "raise". A plane without a
+    finite pixel becomes 0.
     """
     check_policy(nonfinite)
     if nonfinite == "raise" or array.dtype.kind != "f":
@@ -91,7 +79,7 @@ def fill_nonfinite(
 
 
 def extend(array: np.ndarray, names: str, lengths: Iterable[int], smallest: int) -> np.ndarray:
-    """Mirror the end of Y and X where they are shorter than the filter can work on."""
+    """Extend Y and X by mirroring their end if they are too short for the filter."""
     missing = [
         (0, max(smallest - n, 0) if a in "YX" else 0) for a, n in zip(names, lengths, strict=True)
     ]
@@ -103,31 +91,17 @@ def extend(array: np.ndarray, names: str, lengths: Iterable[int], smallest: int)
 def extend_sigma(
     sigma: np.ndarray, names: str, lengths: Iterable[int], smallest: int
 ) -> np.ndarray:
-    """Mirror a map of sigma as `extend` does the pixels; what does not vary is left as it is."""
+    """Extend a map of sigma as `extend` does the pixels; axes of length 1 stay as they are."""
     held = [n if m > 1 else smallest for n, m in zip(lengths, sigma.shape, strict=True)]
     return extend(sigma, names, held, smallest)
 
 
 def keep_noiseless(image: np.ndarray, out: np.ndarray, names: str, sigma: np.ndarray) -> None:
-    """Copy the pixels whose sigma is 0 to the output: there is nothing to filter in them.
-
-    `sigma` has the axes of the image, each of its length there or of length 1.
-    """
+    """Copy the pixels whose sigma, as ``Sigma.array``, is 0 to the output: they have no noise."""
     if sigma.all():
         return
-    if not varies_within(sigma, names):
-        for place in np.argwhere(sigma == 0):
-            index = tuple(
-                k if n > 1 else slice(None) for k, n in zip(place, sigma.shape, strict=True)
-            )
-            convert(image[index], out[index])
-        return
-    planes = [i for i, a in enumerate(names) if a not in "YX"]
-    order = [*planes, names.index("Y"), names.index("X")]
-    image, out, sigma = (np.transpose(a, order) for a in (image, out, sigma))
-    plane = sigma[(0,) * len(planes)]
-    still = np.broadcast_to(plane == 0, image.shape[-2:])
-    kept = image[..., still]
+    noiseless = np.broadcast_to(sigma == 0, image.shape)
+    kept = image[noiseless]
     values = np.empty(kept.shape, out.dtype)
     convert(kept, values)
-    out[..., still] = values
+    out[noiseless] = values

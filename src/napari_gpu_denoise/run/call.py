@@ -1,4 +1,4 @@
-"""The function of a filter, such as `bm3d`: all are made here, from the class of their settings."""
+"""Make the public function of a filter, such as `bm3d`, from its settings class."""
 
 from __future__ import annotations
 
@@ -19,18 +19,10 @@ from napari_gpu_denoise.run.public import with_settings
 
 
 def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np.ndarray]]:
-    """Make the public function of a filter from a function that has its name and docstring.
+    """Return a decorator that makes the public function of a filter from its name and docstring.
 
-    Parameters
-    ----------
-    kind : type
-        The filter.
-
-    Returns
-    -------
-    callable
-        A decorator. The function that it returns takes an image, sigma, the options of a run, and
-        every setting by name, and returns the pixels alone; see `run.public`.
+    The function takes an image, sigma, the options of a run and every setting by name, and returns
+    the pixels alone; see `run.public`.
     """
 
     def decorate(named: Callable) -> Callable[..., np.ndarray]:

@@ -1,4 +1,4 @@
-"""Denoise an array, in memory or not: `denoise`, and the same step by step."""
+"""Denoise an array, in memory or not, in one call or step by step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from napari_gpu_denoise.errors import AxesError, Cancelled, ImageError
+from napari_gpu_denoise.errors import AxesError, ImageError
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype
 from napari_gpu_denoise.opencl.device import Device, choose
@@ -19,7 +19,7 @@ from napari_gpu_denoise.run.job import Part, Run, prepare
 from napari_gpu_denoise.run.long_series import denoise_series
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.public import documented
-from napari_gpu_denoise.run.record import Progress, Result
+from napari_gpu_denoise.run.record import Progress, Result, finish
 
 
 @documented
@@ -44,46 +44,46 @@ def denoise(
     Parameters
     ----------
     image : array_like
-        Pixels of any real type, two or more axes. Never modified. Arrays that are not in memory
-        (dask, zarr, anything with ``shape``, ``dtype`` and NumPy indexing) are read frame by frame
-        along T where `out` is given, else whole.
+        Pixels of any real type, with two or more axes. Never modified. Arrays that are not in
+        memory (dask, zarr, anything with ``shape``, ``dtype`` and NumPy indexing) are read frame by
+        frame along T if `out` is given, else whole.
     filter : Filter
         An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``.
     sigma : float, array_like or None, optional
-        Noise standard deviation in grey levels of the image. One value; one a channel (axis C or
-        S); one a plane, an array of the shape of the axes other than Y and X; or a map of shape
-        (ny, nx), for all planes. None measures the noise (see `noise`). Where it is 0 the image
-        comes back unchanged; above 32 times the range of the image it is taken as that.
+        Noise standard deviation in grey levels of the image: one value; one for each channel (axis
+        C or S); one for each plane, an array of the shape of the axes other than Y and X; or a map
+        of shape (ny, nx), for all planes. None measures the noise (see `noise`). Where it is 0,
+        pixels are returned unchanged. It is limited to 32 times the range of the image.
     noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
-        What the noise is, where it is not of one sigma: a model such as ``PoissonGaussian(0.28,
-        3.1, 14.7)``, ``Rician(6)`` or ``Speckle(4)``, one a channel or one for all; what
-        `estimate_noise` returned; ``"auto"``, the default where `sigma` is not given, to measure
-        which it is; the name of a model, to measure its parameters (``"gaussian"``: one sigma a
-        channel); a number is `sigma`. Forward transform, filter and inverse then run on the device
-        in one go. A sigma that is given wins.
+        Noise model, for noise that is not described by one sigma: ``PoissonGaussian(0.28, 3.1,
+        14.7)``, ``Rician(6)``, ``Speckle(4)`` and the like, one for each channel or one for all;
+        the result of `estimate_noise`; the name of a model, to measure its parameters
+        (``"gaussian"``: one sigma for each channel); or ``"auto"``, the default without `sigma`, to
+        find the model as well. A number is `sigma`. Variance stabilisation, filter and inverse run
+        on the device in one go. If `sigma` is given, it is used instead.
     axes : str, optional
-        Names of the axes, as ``"TZYX"``; by default the last two are Y and X and the others
+        Names of the axes, such as ``"TZYX"``. By default the last two are Y and X, the rest
         independent planes.
     frames : int or slice, optional
-        Which frames along the axis T are wanted, by default all. Their pixels are those of the
-        whole result; only what the filter looks at around them is read and filtered. The axis T
-        stays, also for one frame.
+        Frames along the axis T to return, by default all. The result is the same as in the whole;
+        only frames that the filter needs are read and filtered. The axis T stays, also for one
+        frame.
     {dtype}
     nonfinite : {"raise", "keep"}, optional
-        What to do with NaN and infinity: refuse them, or leave them as they are and filter the
-        others, which see the nearest finite pixel of the plane in their place.
+        Refuse NaN and infinity, or leave these pixels as they are; the others then see the nearest
+        finite pixel of the plane in their place.
     {device}
     {memory_limit}
     out : array, optional
-        Takes the result: anything with ``shape``, ``dtype`` and NumPy indexing, such as a memory
-        map or a zarr array, of the shape and type of the result. By default a new array.
+        Array for the result, of its shape and type: anything with ``shape``, ``dtype`` and NumPy
+        indexing, such as a memory map or a zarr array. By default a new array.
     {progress}
 
     Returns
     -------
     Result
-        ``image``, an array of the shape of the input or with `frames` of these, and ``record``, its
-        provenance.
+        ``image``, an array of the shape of the input or with the frames asked for, and ``record``,
+        how it was made.
 
     Raises
     ------
@@ -107,29 +107,8 @@ def drive(
     progress: Callable[[int, int], None] | None = None,
     cancel: Any = None,
 ) -> Result:
-    """Do a run to its end; the arguments are those of `denoise`.
-
-    Raises
-    ------
-    Cancelled
-        If `cancel` was set.
-    DenoiseError
-        Whatever `denoise` raises.
-    """
-    steps = denoise_steps(image, run, frames, out)
-    told = None
-    try:
-        while True:
-            step = next(steps)
-            if progress is not None and step != told:
-                progress(step.done, step.total)
-            told = step
-            if cancel is not None and cancel.is_set():
-                raise Cancelled("The run was cancelled: no result was made.")
-    except StopIteration as end:
-        return end.value
-    finally:
-        steps.close()
+    """Do a run to its end; the arguments are those of `denoise`."""
+    return finish(denoise_steps(image, run, frames, out), progress, cancel)
 
 
 def denoise_steps(
@@ -139,20 +118,16 @@ def denoise_steps(
 
     Parameters
     ----------
-    image : array
-        As `denoise` takes it.
+    image, frames, out
+        As in `denoise`.
     run : Run
-        What to do with it.
-    frames : int or slice, optional
-        As `denoise` takes them.
-    out : array, optional
-        As `denoise` takes it.
+        What to do.
 
     Yields
     ------
     Progress
-        After each tile, or each part of the work on frames; the first one before any work. It may
-        say the same again. Closing the generator stops the work.
+        Before any work, and after each tile or part of the work on frames; values may repeat.
+        Closing the generator stops the work.
 
     Returns
     -------
@@ -163,17 +138,19 @@ def denoise_steps(
     array = image if lazy else np.asarray(image)
     names = check_axes(run.axes, array.shape)
     check_numbers(array)
-    wanted = wanted_frames(frames, names, array.shape)
+    region = wanted_region(frames, names, array.shape)
     dtype = output_dtype(run.dtype, np.dtype(array.dtype))
     run = replace(run, device=choose(run.device), axes=names)
-    region = [slice(0, n) for n in array.shape]
-    if wanted is not None:
-        region[names.index("T")] = slice(wanted.start, wanted.stop)
     shape = tuple(one.stop - one.start for one in region)
-    check_out(out, shape, dtype)
-    if wanted is None and lazy and out is not None and "T" in names:
+    held = None if out is None else (tuple(out.shape), np.dtype(out.dtype).newbyteorder("="))
+    if held not in (None, (shape, dtype)):
+        raise ImageError(
+            f"out= is of shape {held[0]} and type {held[1]}, the result of {shape} and {dtype}",
+            "give an array of that shape and type, or name its type by dtype=",
+        )
+    if frames is None and lazy and out is not None and "T" in names:
         return (yield from denoise_series(array, run, out))
-    if lazy and wanted is not None:
+    if lazy and frames is not None:
         job = prepare(run, array)
         part = Part.of(job, region)
         block = Block.of(np.asarray(array[part.reads]), names, run.nonfinite)
@@ -182,7 +159,7 @@ def denoise_steps(
         job = prepare(run, whole)
         part = Part.of(job, region)
         block = whole[part.reads]
-    # Nothing is written over pixels that are still to be read.
+    # Pixels must not be overwritten before they are read.
     direct = isinstance(out, np.ndarray) and not np.may_share_memory(out, block.given)
     made = out if direct else np.empty(shape, dtype)
     tally = yield from filter_part(job, part, block, made)
@@ -191,39 +168,17 @@ def denoise_steps(
     return Result(made if out is None else out, job.record(tally))
 
 
-def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype) -> None:
-    """Refuse a place for the result that has another shape or type.
-
-    Raises
-    ------
-    ImageError
-    """
-    if out is None:
-        return
-    held = tuple(out.shape), np.dtype(out.dtype).newbyteorder("=")
-    if held != (shape, dtype):
-        raise ImageError(
-            f"out= is of shape {held[0]} and type {held[1]}, the result of {shape} and {dtype}",
-            "give an array of that shape and type, or name its type by dtype=",
-        )
-
-
 def is_lazy(image: Any) -> bool:
-    """Return whether an array is not in memory: it is read by NumPy indexing, part by part."""
+    """Return whether an array is not in memory, but can be read part by part by NumPy indexing."""
     indexed = all(hasattr(image, name) for name in ("shape", "dtype", "__getitem__"))
     return indexed and not isinstance(image, (np.ndarray, np.generic))
 
 
-def wanted_frames(frames: int | slice | None, names: str, shape: tuple[int, ...]) -> range | None:
-    """Return which frames along T are wanted; None for all.
-
-    Raises
-    ------
-    AxesError
-        If there is no axis T, or no such frames.
-    """
+def wanted_region(frames: int | slice | None, names: str, shape: tuple[int, ...]) -> list[slice]:
+    """Return the region of an array to yield: these frames along T, or all."""
+    region = [slice(0, n) for n in shape]
     if frames is None:
-        return None
+        return region
     if "T" not in names:
         raise AxesError(
             f"frames={frames} needs an axis T, but the axes are {names!r}",
@@ -235,12 +190,12 @@ def wanted_frames(frames: int | slice | None, names: str, shape: tuple[int, ...]
     if isinstance(frames, slice):
         found = range(*frames.indices(count))
     else:
-        found = (
-            range(frames, frames + 1) if frames >= 0 else range(count + frames, count + frames + 1)
-        )
+        start = frames if frames >= 0 else count + frames
+        found = range(start, start + 1)
     if not found or found.step != 1 or found.start < 0 or found.stop > count:
         raise AxesError(
-            f"frames={frames} names none of the {count} frames along T, or not all between two: "
-            "give a number from 0, or a slice without a step."
+            f"frames={frames} selects none of the {count} frames along T, or frames that are not "
+            "consecutive: give a number from 0, or a slice without a step."
         )
-    return found
+    region[names.index("T")] = slice(found.start, found.stop)
+    return region

@@ -1,4 +1,4 @@
-"""The base class of all filters: every question that a run asks of one, with its default answer."""
+"""The base class of all filters: what a run needs to know about a filter, with defaults."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from napari_gpu_denoise.run.tiles import Reach
 
 
 class Filter(Settings):
-    """A filter: its settings, which are the fields of a frozen dataclass, and what they imply.
+    """A filter: its settings, the fields of a frozen dataclass, and what follows from them.
 
     A subclass sets `name`, `title` and `summary`, declares its settings with `setting`, and
-    overrides `plan` and whatever else differs from the defaults below. Nothing here touches a
-    device except `plan`.
+    overrides `plan` and everything else that differs from the defaults below. Nothing except `plan`
+    uses a device.
 
     Attributes
     ----------
     name : str
         Name of the function and of the command, such as ``"bm3d"``.
     title : str
-        Name for people, such as ``"BM3D"``.
+        Name to display, such as ``"BM3D"``.
     summary : str
         One line for menus and ``--help``.
     """
@@ -36,7 +36,7 @@ class Filter(Settings):
     title: ClassVar[str]
     summary: ClassVar[str]
 
-    # What the filter works on.
+    # Axes and array.
 
     @property
     def joint(self) -> str:
@@ -58,27 +58,25 @@ class Filter(Settings):
 
     @property
     def smallest(self) -> int:
-        """Least height and width; smaller planes are extended by mirroring. Default: 1 pixel."""
+        """Smallest height and width; smaller planes are extended by mirroring. Default: 1 pixel."""
         return 1
 
     def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
         """Return the settings that apply to an array.
 
-        A setting that looks along an axis of length 1 gets its default: the result is the same as
+        A setting for an axis of length 1 gets its default, so that the result is the same as
         without that axis, to the last bit. Override to decide more, such as how channels are
-        joined; call this first.
+        joined, and call this first.
 
         Parameters
         ----------
-        names : str
-            Axes of the array, as `check_axes` returns them.
-        shape : tuple of int
-            Its shape.
+        names, shape : str, tuple of int
+            Axes of the array, as `check_axes` returns them, and its shape.
 
         Raises
         ------
         AxesError
-            If a setting looks along an axis that the array does not have.
+            If a setting needs an axis that the array does not have.
         SettingsError
             If the settings do not fit the array otherwise.
         """
@@ -102,24 +100,20 @@ class Filter(Settings):
 
     @property
     def sigma_unused(self) -> str:
-        """Why the filter needs no sigma, in words for the record; empty where it needs one.
+        """Why the filter needs no sigma, in words for the record. Default: empty, it needs one.
 
-        No noise is measured for such a filter, and none is passed to it. A sigma that is given
-        still says, by 0, where pixels are to be left as they are. Default: empty.
+        No noise is measured for such a filter. A sigma of 0 still marks pixels to leave unchanged.
         """
         return ""
 
     @property
     def sigma_power(self) -> float:
-        """Power of a grey level that sigma has the unit of. Default: 1."""
+        """Unit of sigma, as a power of a grey level. Default: 1."""
         return 1.0
 
     @property
     def keeps_zero(self) -> bool:
-        """Whether grey levels must count from 0, because ratios or roots of them are taken.
-
-        No offset is then removed from wide types. Default: False.
-        """
+        """Whether to keep offsets in grey levels, because ratios matter. Default: False."""
         return False
 
     def estimate_sigma(self, image: Any, names: str) -> SigmaEstimate | None:
@@ -127,51 +121,37 @@ class Filter(Settings):
         return None
 
     def for_noise(self, models: Sequence[NoiseModel]) -> Filter | None:
-        """Return the filter that handles noise of these models itself.
+        """Return the filter that handles noise of these models itself, or None, the default.
 
-        Parameters
-        ----------
-        models : sequence of NoiseModel
-            One for all channels, or one a channel.
-
-        Returns
-        -------
-        Filter or None
-            None, the default: noise that depends on brightness is stabilised before the filter.
-
-        Raises
-        ------
-        SettingsError
-            If the settings are for another kind of noise.
+        There is one model per channel, or one for all. With None, noise that depends on brightness
+        is stabilised before the filter. Settings for another kind of noise raise `SettingsError`.
         """
         return None
 
-    # What comes out.
+    # Result and brightness over time.
 
     @property
     def yields_map(self) -> bool:
-        """Whether the result is not grey levels but numbers of its own, such as classes."""
+        """Whether the result is a map of other numbers than grey levels, such as classes."""
         return False
-
-    # Brightness over time.
 
     @property
     def compares_brightness(self) -> bool:
-        """Whether frames are compared in brightness, to allow for bleaching and flicker."""
+        """Whether the brightness of frames is compared, to correct for bleaching and flicker."""
         return False
 
     # Cost.
 
     @property
     def operations_per_pixel(self) -> float:
-        """Arithmetic a pixel takes: bounds the time of a tile on a CPU. Default: 1000."""
+        """Arithmetic operations per pixel, to limit the time of a tile on a CPU. Default: 1000."""
         return 1000.0
 
     @property
     def operations_per_launch(self) -> float:
-        """The same for the longest launch, so that display drivers do not end it."""
+        """The same for the longest launch, so that display drivers do not abort it."""
         return self.operations_per_pixel
 
     def plan(self, arena: Arena) -> TilePlan | FramePlan:
-        """Return what runs this filter on one device, from one thread; buffers go to `arena`."""
+        """Return the plan that runs this filter in one thread, with buffers from `arena`."""
         raise NotImplementedError(f"{type(self).__name__} has no plan")

@@ -1,4 +1,4 @@
-"""Move the frames of one video through a device, each once and in order."""
+"""Move the frames of one video through a device, each one once and in order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,9 @@ from napari_gpu_denoise.run.work import Queues, Stages
 
 @dataclass
 class _Slot:
-    """Frames on their way to the device, or back, and the buffers of that name.
+    """Frames on their way to the device or back; `name` is that of their buffers.
 
-    Launches are kept until they are done: they keep alive what is copied to the device.
+    Launches are kept until they are done: they keep alive the memory that is copied.
     """
 
     name: str
@@ -38,25 +37,10 @@ class _Slot:
 class FrameFlow:
     """Runs a filter over the frames of a video, or of a part of each, on one device and thread.
 
-    Parameters
-    ----------
-    session : Session
-        Device to run on.
-    arena : Arena
-        Keeps the buffers.
-    stages : Stages
-        What to run; its plan is a `FramePlan`.
-    tile : Tile
-        What is read of each frame, and what is yielded; its time is not looked at.
-    batch : int
-        Most frames that are taken, or yielded, at once.
-    variation : ndarray, optional
-        A map that sigma is multiplied by, float32, of the shape of what is read.
-    prompt : bool, optional
-        Whether every frame is waited for before the next one is read, instead of the device having
-        work all the time.
-    profiling : bool, optional
-        Whether to keep the events of every launch in `events`.
+    `tile` is what is read from each frame and yielded; its time is not used. At most `batch` frames
+    are taken or yielded at once. `variation` is a map, float32 of the shape of what is read, that
+    sigma is multiplied by. With `prompt`, every result is waited for before the next frame is read,
+    instead of keeping the device busy. With `profiling`, events of launches are kept in `events`.
     """
 
     def __init__(
@@ -72,19 +56,19 @@ class FrameFlow:
         profiling: bool = False,
     ):
         self.arena = arena
-        self.plan, self._around = stages.plan, stages.stabilisation
+        self.plan, self._stabilisation = stages.plan, stages.stabilisation
         self.tile, self.batch = tile, batch
-        # Of each channel the number of its noise model: that of the last frame is that of all.
+        # Noise model of each channel, the same in all frames.
         self._models = np.zeros(1, np.int32)
         alone = session.device.shares_cores
         self.turn = session.exclusive()
         self.queues = Queues.of(session, profiling)
         self.profiling = profiling
         self.events: list[tuple[str, Any]] = []
-        self._most_flying = 0 if alone or prompt else 2
+        self._most_in_flight = 0 if alone or prompt else 2
         self._ins = [_Slot(f"frames in {k}") for k in range(1 if alone else 2)]
-        self._outs = [_Slot(f"frames out {k}") for k in range(1 + self._most_flying)]
-        # Results are converted while the next frames are, by a thread of their own.
+        self._outs = [_Slot(f"frames out {k}") for k in range(1 + self._most_in_flight)]
+        # A thread converts results while the next frames are converted.
         self._writer = None if alone else ThreadPoolExecutor(1, "frames out")
         self._variation = variation
 
@@ -96,7 +80,7 @@ class FrameFlow:
         start: int = 0,
         stop: int | None = None,
     ) -> Generator[int, None, None]:
-        """Filter frames.
+        """Filter frames; yield the number written so far whenever some were read or written.
 
         Parameters
         ----------
@@ -106,17 +90,18 @@ class FrameFlow:
         write : callable
             ``write(t, values)`` takes frames (channels, count, nz, ny, nx) from time t on.
         first, start, stop : int
-            Times of the first frame that is read, of the first one that is written, and of the
-            first one that is not; without `stop` all that there are.
-
-        Yields
-        ------
-        int
-            Number of frames written so far, whenever some were read or written.
+            Times of the first frame to read, the first to write, and the first not to write;
+            without `stop` all are written.
         """
+        import pyopencl as cl
+
         with self.turn:
-            self.plan.begin(self.tile, self.batch, first, start, self._sent_variation())
-        flying: deque[_Slot] = deque()
+            variation = None
+            if self._variation is not None:
+                variation = self.arena.buffer("variation", self._variation.nbytes)
+                cl.enqueue_copy(self.queues.compute, variation, self._variation)
+            self.plan.begin(self.tile, self.batch, first, start, variation)
+        in_flight: deque[_Slot] = deque()
         known, at, ended, done = first, start, False, 0
         while True:
             count = self.batch if stop is None else min(self.batch, stop - at)
@@ -124,37 +109,29 @@ class FrameFlow:
                 wanted = min(self.batch, at + count + self.plan.ahead - known)
                 got = self._take(read, known, wanted)
                 known, ended = known + got, got < wanted
-                yield done  # a place to stop at, also before the first frame comes out
+                yield done  # so that a run can be stopped before the first frame is written
             with self.turn:
                 count = min(count, (known if ended else known - self.plan.ahead) - at)
                 if count > 0:
-                    flying.append(self._yield_frames(at, count, ended, write))
+                    in_flight.append(self._yield_frames(at, count, ended, write))
                     at += count
-            while len(flying) > (self._most_flying if count > 0 else 0):
-                slot = flying.popleft()
-                slot.written()
+            while len(in_flight) > (self._most_in_flight if count > 0 else 0):
+                slot = in_flight.popleft()
+                if slot.written is not None:
+                    slot.written()
                 done = slot.start + slot.count - start
                 yield done
             if count <= 0:
                 return
 
     def close(self) -> None:
-        """Wait until the device is idle, so that buffers may go; nothing is run after it."""
+        """Wait until the device is idle, so that buffers can be freed; run nothing after it."""
         if self._writer is not None:
             self._writer.shutdown(cancel_futures=True)
         self.queues.finish()
 
-    def _sent_variation(self):
-        import pyopencl as cl
-
-        if self._variation is None:
-            return None
-        buffer = self.arena.buffer("variation", self._variation.nbytes)
-        cl.enqueue_copy(self.queues.compute, buffer, self._variation)
-        return buffer
-
     def _take(self, read, t: int, wanted: int) -> int:
-        """Read frames and have the device take them; return how many there were."""
+        """Read frames and pass them to the device; return how many there were."""
         import pyopencl as cl
 
         slot = self._ins[0]
@@ -167,28 +144,29 @@ class FrameFlow:
         host = self.arena.pinned(slot.name, most, self.queues.up)
         given = host[: tile.channels * wanted * frame]
         given = given.reshape(tile.channels, wanted, *tile.source_shape[1:])
-        # The device is not held meanwhile: what reads may use it, too.
+        # The device is not locked meanwhile: `read` may use it, too.
         notes = read(t, given)
         count = len(notes)
         if not count:
             return 0
         size = tile.channels * count * frame
         if count < wanted and tile.channels > 1:
-            # The frames of a channel lie side by side: those that did not come leave no gap.
+            # The frames of each channel have to be contiguous: close the gap of missing ones.
             host[:size] = given[:, :count].copy().ravel()
         buffer = self.arena.buffer(slot.name, 4 * most)
         with self.turn:
             upload = cl.enqueue_copy(self.queues.up, buffer, host[:size], is_blocking=False)
             self.queues.after_upload([upload])
             slot.launches = [("upload", upload)]
-            if self._around is not None:
+            if self._stabilisation is not None:
                 self._models = notes[0].models
                 numbers = np.repeat(self._models, count)
-                slot.launches += self._around.forward(self.queues.compute, buffer, numbers, frame)
-                notes = [self._around.note(note) for note in notes]
+                queue = self.queues.compute
+                slot.launches += self._stabilisation.forward(queue, buffer, numbers, frame)
+                notes = [self._stabilisation.note(note) for note in notes]
             slot.launches += self.plan.take(self.queues.compute, buffer, notes)
             self.queues.compute.flush()
-        # What reads the buffer ends before the last of the launches, as the queue is in order.
+        # The queue is in order: whatever reads the buffer ends before the last launch.
         slot.done = slot.launches[-1][1]
         if self.profiling:
             self.events += slot.launches
@@ -208,9 +186,9 @@ class FrameFlow:
         buffer = self.arena.buffer(slot.name, 4 * most)
         queues = self.queues
         launches = self.plan.enqueue_frames(queues.compute, start, count, ended, buffer)
-        if self._around is not None:
+        if self._stabilisation is not None:
             numbers, pixels = np.repeat(self._models, count), math.prod(tile.shape[1:])
-            launches += self._around.inverse(queues.compute, buffer, numbers, pixels)
+            launches += self._stabilisation.inverse(queues.compute, buffer, numbers, pixels)
         queues.compute.flush()
         after = [launches[-1][1]]
         done = cl.enqueue_copy(queues.down, host, buffer, wait_for=after, is_blocking=False)
@@ -218,19 +196,14 @@ class FrameFlow:
         slot.launches = [*launches, ("download", done)]
         if self.profiling:
             self.events += slot.launches
-        finish = partial(_finish, done, write, start, host)
+
+        def finish() -> None:
+            done.wait()
+            write(start, host)
+
+        slot.written = None
         if self._writer is None:
             finish()
-            slot.written = _nothing
         else:
             slot.written = self._writer.submit(finish).result
         return slot
-
-
-def _finish(done, write, start: int, host: np.ndarray) -> None:
-    done.wait()
-    write(start, host)
-
-
-def _nothing() -> None:
-    """Be what there is to wait for where nothing is."""

@@ -1,4 +1,4 @@
-"""What is known of one frame of a video before it is filtered: its noise, and its brightness."""
+"""Noise and brightness of a frame of a video, measured before it is filtered."""
 
 from __future__ import annotations
 
@@ -12,20 +12,12 @@ from napari_gpu_denoise.image.levels import Levels
 
 @dataclass(frozen=True)
 class FrameNote:
-    """What is known of one frame before it is filtered.
+    """What is known about a frame before it is filtered.
 
-    Attributes
-    ----------
-    sigma : ndarray of float64, shape (channels * nz,)
-        Noise standard deviation in units of the pixels; 0 where there is nothing to filter.
-    means : ndarray of float64, shape (channels, blocks), or None
-        Means of blocks of the frame; None where brightness is not to be compared.
-    block_pixels : float
-        Pixels that each mean is of.
-    first_slice : int
-        Which slice of the volume `sigma` begins with.
-    models : ndarray of int, shape (channels,)
-        Which model of noise each channel has.
+    `sigma`, float64 of shape (channels * nz,), is in units of the pixels, 0 if there is nothing to
+    filter; `first_slice` is the slice of the volume that it begins with. `means`, (channels,
+    blocks), are averages over `block_pixels`, None if brightness is not compared. `models` has the
+    index of the noise model of each channel.
     """
 
     sigma: np.ndarray
@@ -36,31 +28,23 @@ class FrameNote:
 
     @property
     def empty(self) -> bool:
-        """Whether the frame comes back as it is, and serves no other."""
+        """Whether the frame is returned as it is, and no other frame uses it."""
         return not np.any(self.sigma > 0)
 
 
 def note_frame(
     planes: list[np.ndarray], sigma: np.ndarray, levels: Levels, *, brightness: bool
 ) -> FrameNote:
-    """Look at a frame before it is filtered.
+    """Measure a whole frame, given as one array (nz, ny, nx) of grey levels per channel.
 
-    Parameters
-    ----------
-    planes : list of ndarray, shape (nz, ny, nx)
-        Grey levels of the whole frame, one array a channel.
-    sigma : ndarray, shape (channels * nz,)
-        Noise standard deviation in units of the pixels.
-    levels : Levels
-        How grey levels become pixels.
-    brightness : bool
-        Whether its brightness is to be compared with that of other frames.
+    `levels` maps grey levels to pixels, `sigma` is in units of pixels, of shape (channels * nz,);
+    `brightness` says whether to compare brightness with other frames.
     """
     if planes[0].shape[0] > 1:
-        # What is known of a volume must not depend on which of its slices are at hand.
+        # What is known about a volume must not depend on which of its slices are in memory.
         return FrameNote(sigma)
     if all(map(_is_constant, planes)):
-        # A frame that was dropped: no pattern, no noise, and nothing to learn from it.
+        # A dropped frame, of one grey level: there is nothing to filter.
         return FrameNote(np.zeros(np.shape(sigma)))
     if not brightness:
         return FrameNote(sigma)
@@ -71,6 +55,6 @@ def note_frame(
 
 def _is_constant(plane: np.ndarray) -> bool:
     first = plane[0, 0, 0]
-    # A few pixels tell nearly always.
+    # A few pixels nearly always suffice.
     few = plane[:, :: max(1, plane.shape[1] // 8), :: max(1, plane.shape[2] // 8)]
     return bool(np.all(few == first)) and bool(np.all(plane == first))

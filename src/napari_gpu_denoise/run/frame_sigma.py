@@ -1,4 +1,4 @@
-"""The noise of frames, as those need it who cut them into tiles."""
+"""The noise of frames, as the code that cuts them into tiles needs it."""
 
 from __future__ import annotations
 
@@ -8,23 +8,17 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.image.axes import Frames, arrange
-from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.run.tiles import Span, Tile
 
 
 @dataclass(frozen=True)
 class FrameSigma:
-    """Noise standard deviation of frames, in grey levels, for those who cut them into tiles.
+    """Noise standard deviation of frames, in grey levels.
 
-    Attributes
-    ----------
-    frames : Frames
-        Sigma of every pixel, float64, arranged as the pixels are; nothing is copied.
-    level : float or None
-        Of a map, the value it is relative to: the largest one of the whole array, be the
-        frames a part of it or not, so that rounding does not depend on how the array is cut. None
-        where sigma does not vary within a plane.
-    numbers : Frames or None
-        Which of several models of noise a pixel belongs to, arranged as `frames`; None for one.
+    `frames` has sigma of every pixel, float64, arranged as the pixels are, without a copy, and
+    `numbers` the index of the noise model of each pixel, None if there is only one. If sigma is a
+    map, `level` is the value it is relative to, else None: the largest one of the whole array, even
+    if the frames are a part of it, so that rounding does not depend on how the array is cut.
     """
 
     frames: Frames
@@ -42,18 +36,10 @@ class FrameSigma:
         level: float | None = None,
         numbers: np.ndarray | None = None,
     ) -> FrameSigma:
-        """Arrange sigma as the array it belongs to.
+        """Arrange sigma, which broadcasts to `shape`, as the array it belongs to.
 
-        Parameters
-        ----------
-        sigma : array_like
-            Grey levels; broadcasts to `shape`, as ``Sigma.array`` does.
-        shape, axes, joint, origin
-            Shape of the array, and what `arrange` was given for it.
-        level : float, optional
-            Where this is a part of a map, the largest value of the whole.
-        numbers : array_like, optional
-            As ``Sigma.numbers``.
+        `axes`, `joint` and `origin` are those of `arrange`; `level` is the largest value of the
+        whole map if this is a part of one; `numbers` is as in `Sigma`.
         """
         sigma = np.asarray(sigma, np.float64)
         frames = arrange(np.broadcast_to(sigma, shape), axes, joint, origin)
@@ -69,42 +55,38 @@ class FrameSigma:
         """Whether sigma varies within a plane; it is then the same in all planes."""
         return self.level is not None
 
-    def levels(self, tile: Tile, scale: float) -> np.ndarray:
-        """Return sigma of the frames a tile yields, in units of `scale` grey levels.
+    def levels(self, tile: Tile, unit: float) -> np.ndarray:
+        """Return sigma of the frames that a tile yields, float32, shape (channels, nt * nz).
 
-        Returns
-        -------
-        ndarray of float32, shape (channels, nt * nz)
-            Of a map, `level` for each frame.
+        It is in units of `unit` grey levels; of a map it is `level` for each frame.
         """
         values = np.array(self.level) if self.is_map else _of_frames(self.frames, tile)
         shape = (tile.channels, tile.t.size * tile.z.size)
-        return np.broadcast_to(values / scale, shape).astype(np.float32)
+        return np.broadcast_to(values / unit, shape).astype(np.float32)
 
     def models(self, tile: Tile) -> np.ndarray:
-        """Return which model of noise each frame has that a tile yields.
-
-        Returns
-        -------
-        ndarray of int32, shape (channels, nt * nz)
-        """
-        shape = (tile.channels, tile.t.size * tile.z.size)
+        """Return the noise model of the frames that a tile yields, int32, as `levels` otherwise."""
         if self.numbers is None:
-            return np.zeros(shape, np.int32)
+            return np.zeros((tile.channels, tile.t.size * tile.z.size), np.int32)
         return _of_frames(self.numbers, tile).astype(np.int32)
 
-    def variation(self, tile: Tile) -> np.ndarray | None:
-        """Return the map over what a tile reads, relative to `level`; None where sigma is no map.
+    def of_frame(self, sequence: int, t: int, unit: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return sigma of a whole frame as `FrameNote` has it, and the model of each channel."""
+        first, slices = self.frames.origin[1], self.frames.view.shape[-3]
+        z = Span.whole(first + slices).part(first, first + slices, (0, 0))
+        time = Span.whole(t + 1).part(t, t + 1, (0, 0))
+        frame = Tile(sequence, time, z, Span.whole(1), Span.whole(1), self.frames.joined)
+        sigma = self.levels(frame, unit).ravel().astype(np.float64)
+        return sigma, self.models(frame)[:, 0]
 
-        Returns
-        -------
-        ndarray of float32, shape (source ny, source nx), or None
-            From 0 to 1.
+    def variation(self, tile: Tile) -> np.ndarray | None:
+        """Return the map over what a tile reads, relative to `level`; None if sigma is no map.
+
+        It is float32 of shape (source ny, source nx), from 0 to 1.
         """
         if not self.is_map:
             return None
-        spans = (tile.z, tile.y, tile.x)
-        region = self.frames.region(*(slice(s.source_start, s.source_stop) for s in spans))
+        region = self.frames.region(*tile.source_region)
         plane = self.frames.frame(tile.sequence, tile.t.source_start)[region][0]
         return np.ascontiguousarray(plane / self.level, np.float32)
 

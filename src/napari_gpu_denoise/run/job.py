@@ -1,9 +1,10 @@
-"""One run: what is asked for, and what is known of it once it is prepared for an image."""
+"""A run: what the user asked for, and the same prepared for an image."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -17,22 +18,22 @@ from napari_gpu_denoise.opencl.device import Device, choose, find
 from napari_gpu_denoise.run.block import Block, check_policy
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.noise import resolve_noise
-from napari_gpu_denoise.run.record import Record, Tally
+from napari_gpu_denoise.run.record import Record, Tally, package_version
 from napari_gpu_denoise.run.sigma import Sigma, clamp_sigma, varies_within
-from napari_gpu_denoise.run.tiles import Span, span_around
+from napari_gpu_denoise.run.tiles import Span
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is asked for: a filter, the noise, and how to run; of no image yet.
+    """What the user asked for: a filter, the noise and options; it belongs to no image.
 
     Attributes
     ----------
     filter : Filter
         As the user set it.
     sigma, noise, axes, dtype, nonfinite, device, memory_limit
-        As `denoise` takes them; `device` may also be (name, platform, index), which can be sent
-        to another process.
+        As in `denoise`; `device` may also be (name, platform, index), which can be sent to another
+        process.
     """
 
     filter: Filter
@@ -47,26 +48,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Job:
-    """A run that is prepared for an image: everything is checked, and the noise is known.
+    """A run prepared for an image: everything is checked, and the noise is known.
 
-    It holds no pixels and no device object, so that any of its parts can be filtered anywhere.
-
-    Attributes
-    ----------
-    run : Run
-        What was asked for.
-    names : str
-        Axes of the image.
-    shape : tuple of int
-        Its shape.
-    dtypes : tuple of dtype
-        Types of the image and of the result.
-    filter : Filter
-        What is run: the settings as they apply to this image and this noise.
-    sigma : Sigma
-        The noise.
-    levels : Levels or None
-        How grey levels become what kernels see; None where each part chooses.
+    It holds no pixels and no device object, so that any part can be filtered in any process.
+    `filter` has the settings as they apply to this image and this noise, `dtypes` are those of the
+    image and of the result, and `levels` is None if each part chooses its own.
     """
 
     run: Run
@@ -79,46 +65,35 @@ class Job:
 
     @property
     def device(self) -> Device:
-        """Where to run; looked up in each process."""
+        """The device to run on, looked up in each process."""
         wanted = self.run.device
         return choose(find(*wanted) if isinstance(wanted, tuple) else wanted)
 
     @property
     def stabilised(self) -> tuple[NoiseModel, ...]:
-        """Models by which the noise is made even before the filter; none where it is even."""
+        """Noise models for variance stabilisation; empty if the noise is not stabilised."""
         return self.sigma.models if self.sigma.stabilised else ()
 
     @cached_property
     def map_level(self) -> float | None:
-        """The largest sigma of all of the image where it is a map; None where it is none."""
+        """The largest sigma of the whole image if it is a map, else None."""
         array = self.sigma.array
         return float(array.max()) if varies_within(array, self.names) else None
 
-    @property
-    def signed(self) -> bool:
-        """Whether results may be negative."""
-        return self.dtypes[1].kind != "u"
-
     def levels_of(self, pixels: np.ndarray) -> Levels:
-        """Return how the grey levels of a part become what kernels see.
-
-        Raises
-        ------
-        NonFiniteError
-            If it holds NaN or infinity.
-        """
+        """Return how the grey levels of a part are mapped to kernel values; refuse NaN."""
         found = Levels.of(pixels, self.filter.keeps_zero) if self.levels is None else self.levels
-        # Noise models are in grey levels, and what they make of them is of everyday size.
+        # Noise models are in grey levels, and stabilised values are of moderate size.
         return Levels(0, 1.0) if self.stabilised else found
 
     def unfiltered(self, pixels: np.ndarray) -> np.ndarray:
-        """Return the result of pixels that are not filtered: themselves, or 0 in a map."""
+        """Return the result for pixels that are not filtered: the same, or 0 in a map."""
         if self.filter.yields_map:
             return np.broadcast_to(np.zeros((), pixels.dtype), pixels.shape)
         return pixels
 
     def record(self, tally: Tally) -> Record:
-        """Return the record of this run, now that it is done."""
+        """Return the record of this run, which has just ended."""
         notes = list(self.sigma.notes)
         smallest, names = self.filter.smallest, self.names
         if not self.sigma.array.any():
@@ -127,46 +102,55 @@ class Job:
             notes.append(
                 f"extended by mirroring to at least {smallest} pixels in Y and X, then cropped"
             )
-        return Record.of(self.run.filter, self.sigma, names, self.dtypes, self.device, tally, notes)
+        return Record(
+            version=package_version(),
+            filter=self.run.filter.name,
+            settings=self.run.filter.as_dict(),
+            sigma=self.sigma.values,
+            sigma_source=self.sigma.source,
+            axes=names,
+            input_dtype=str(self.dtypes[0]),
+            output_dtype=str(self.dtypes[1]),
+            device=str(self.device),
+            saturated=tally.saturated,
+            nonfinite=tally.nonfinite,
+            notes=tuple(notes),
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            noise=tuple(model.as_dict() for model in self.sigma.models),
+        )
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of an image that is filtered on its own: what it yields and reads, axis by axis."""
+    """A part of an image that is filtered on its own: what it yields and reads along each axis."""
 
     spans: tuple[Span, ...]
 
     @classmethod
     def of(cls, job: Job, yields: Sequence[slice] | None = None) -> Part:
-        """Return a part that yields a region, by default all, and reads what the filter needs.
+        """Return the part that yields a region, by default all, and reads the margin around it.
 
-        Raises
-        ------
-        ValueError
-            If it cuts an axis Y or X that is to be extended by mirroring.
+        It must not cut an axis Y or X that has to be extended by mirroring.
         """
+        noisy = job.sigma.array.any()  # without noise nothing is filtered, and no margin needed
+        spans = []
         yields = yields or [slice(0, n) for n in job.shape]
         for axis, one, n in zip(job.names, yields, job.shape, strict=True):
             if axis in "YX" and n < job.filter.smallest and (one.start, one.stop) != (0, n):
                 raise ValueError(f"the axis {axis} of {n} pixels is too short to be cut")
-        noisy = job.sigma.array.any()  # without noise nothing is filtered, nor looked at
-        spans = [
-            span_around(
-                range(one.start, one.stop), reach_along(job.filter, a) if noisy else (0, 0), n
-            )
-            for a, one, n in zip(job.names, yields, job.shape, strict=True)
-        ]
+            reach = reach_along(job.filter, axis) if noisy else (0, 0)
+            spans.append(Span.whole(n).part(one.start, one.stop, reach))
         return cls(tuple(spans))
 
     @property
     def reads(self) -> tuple[slice, ...]:
         """What is read, as an index into the image."""
-        return tuple(slice(span.source_start, span.source_stop) for span in self.spans)
+        return tuple(span.reads for span in self.spans)
 
     @property
     def yields(self) -> tuple[slice, ...]:
         """What is yielded, as an index into the image."""
-        return tuple(slice(span.start, span.stop) for span in self.spans)
+        return tuple(span.yields for span in self.spans)
 
     @property
     def inner(self) -> tuple[slice, ...]:
@@ -186,24 +170,9 @@ def prepare(
 ) -> Job:
     """Check everything about a run, and measure the noise if it is not given.
 
-    Parameters
-    ----------
-    run : Run
-        What is asked for.
-    image : Block or array
-        Pixels in memory, or anything with ``shape``, ``dtype`` and NumPy indexing, of which only
-        the planes are read that the noise is measured on.
-    levels : Levels, optional
-        How grey levels become what kernels see, where the range of all of them is known.
-    one_of_many : bool, optional
-        Whether this is the first frame of many along T.
-
-    Raises
-    ------
-    AxesError, ImageError, NonFiniteError, SigmaError, SettingsError
-        If the image does not fit the run.
-    NoDeviceError
-        If the device asked for is not there.
+    `image` is a block in memory, or anything with ``shape``, ``dtype`` and NumPy indexing, of which
+    only planes to measure the noise on are read. `levels` is given if the range of a whole series
+    is known; `one_of_many` says that the image is the first frame of many along T.
     """
     block = image if isinstance(image, Block) else None
     pixels = block.finite if block else image
@@ -211,7 +180,7 @@ def prepare(
     names = check_axes(run.axes, shape)
     check_numbers(pixels)
     check_policy(run.nonfinite)
-    # There is time, however many frames will come.
+    # A stream has an axis T, of unknown length.
     along = ("T" + names, (2, *shape)) if one_of_many else (names, shape)
     filter = run.filter.for_array(*along)
     dtypes = np.dtype(pixels.dtype), output_dtype(run.dtype, np.dtype(pixels.dtype))
@@ -230,12 +199,7 @@ def prepare(
 
 
 def check_kept(block: Block, dtype: np.dtype) -> None:
-    """Refuse NaN and infinity that are to be kept in a type that cannot hold them.
-
-    Raises
-    ------
-    NonFiniteError
-    """
+    """Refuse to keep NaN and infinity in a type that cannot hold them."""
     if block.nonfinite_mask is not None and dtype.kind != "f":
         raise NonFiniteError(
             f"NaN and infinity cannot be kept in a result of type {dtype}",
@@ -246,6 +210,5 @@ def check_kept(block: Block, dtype: np.dtype) -> None:
 
 def sigma_over(values: np.ndarray, region: Sequence[slice]) -> np.ndarray:
     """Return sigma over a region of the image; axes of length 1 stay as they are."""
-    return values[
-        tuple(part if n > 1 else slice(None) for part, n in zip(region, values.shape, strict=True))
-    ]
+    where = (part if n > 1 else slice(None) for part, n in zip(region, values.shape, strict=True))
+    return values[tuple(where)]

@@ -1,4 +1,4 @@
-"""The same filters over dask arrays: each chunk is filtered when it is computed."""
+"""Denoise dask arrays: each chunk is filtered when it is computed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Job, Part, Run, prepare, reach_along
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.public import documented
+from napari_gpu_denoise.run.record import finish
 
-# NaN and infinity are replaced by the nearest finite pixel of a chunk and this margin around it:
-# spots up to twice as wide are filled as in the whole plane.
+# NaN and infinity are replaced by the nearest finite pixel in a chunk and this margin around it:
+# spots up to twice this width are filled as in the whole plane.
 _FILL_MARGIN = 16
 
 
@@ -43,28 +44,27 @@ def denoise_lazy(
     filter : Filter
         An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``.
     sigma : float, array_like or None, optional
-        Noise standard deviation in grey levels: one value; one a channel (axis C or S); one a
-        plane, an array of the shape of the axes other than Y and X; or a map of shape (ny, nx),
-        for all planes. None measures the noise at once, as `noise`. Where it is 0 the image comes
-        back unchanged.
+        Noise standard deviation in grey levels: one value, one for each channel, one for each
+        plane, or a map of shape (ny, nx); see `denoise`. None measures the noise at once (see
+        `noise`). Where it is 0, pixels are returned unchanged.
     noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
-        A model of the noise, as `denoise` takes it, by default ``"auto"`` where `sigma` is not
-        given. It is measured at once, from 8 planes of each channel and for time-lapses 16 more,
-        which are computed for it; all chunks share the estimate.
+        Noise model, as in `denoise`; ``"auto"`` is the default without `sigma`. Noise is measured
+        at once, on 8 planes of each channel, and 16 more of time-lapses, which are computed for
+        it; all chunks share the estimate.
     axes : str, optional
-        Names of the axes, as ``"TZYX"``; by default the last two are Y and X and the others
+        Names of the axes, such as ``"TZYX"``. By default the last two are Y and X, the rest
         independent planes.
     {dtype}
     {nonfinite}
     device : Device, int, str or None, optional
-        Where to run; looked up again in each process. By default the best device there is.
+        Where to run; looked up again in each process. By default the best device available.
 
     Returns
     -------
     dask array
-        Of the same shape; its chunks are those of `array`, but for chunks smaller than the margin
-        the filter needs, which are joined with their neighbours, and for channels that it filters
-        together, which are all in one chunk.
+        Of the same shape and chunks as `array`, except that chunks smaller than the margin of the
+        filter are joined with their neighbours, and channels that are filtered together are in
+        one chunk.
 
     Raises
     ------
@@ -75,18 +75,17 @@ def denoise_lazy(
 
     Notes
     -----
-    A chunk is read with the margin that the filter needs, and knows where it lies in the whole, so
-    that the result is that of `denoise`: to the last bit for integers of 8 and 16 bits, to the
-    rounding of float32 for others, whose offset and scale are removed chunk by chunk. Spots of NaN
-    or infinity wider than 32 pixels may be seen differently by pixels beside them. Memory needed
-    is that of a few chunks a thread.
+    Chunks are read with the margin that the filter needs, so that the result is that of `denoise`:
+    identical for integers of 8 and 16 bits, within float32 rounding for other types, whose offset
+    and scale are removed chunk by chunk. Results next to spots of NaN or infinity wider than 32
+    pixels may differ. The memory needed is that of a few chunks per thread.
     """
     array = da.asarray(array)
     if any(map(math.isnan, array.shape)):
         raise ImageError(
             "The shape of the dask array is unknown: call compute_chunk_sizes() first."
         )
-    # What a driver gives is worth nothing in another process: the names of the device are sent.
+    # Device handles are invalid in other processes: send names instead.
     sent = (device.name, device.platform, device.index) if isinstance(device, Device) else device
     job = prepare(Run(filter, sigma, noise, axes, dtype, nonfinite, sent), array)
     extra = _FILL_MARGIN if nonfinite == "keep" and array.dtype.kind == "f" else 0
@@ -111,11 +110,11 @@ def denoise_lazy(
 
 
 def _chunks(array: da.Array, job: Job, margins: dict[int, tuple[int, int]]) -> tuple:
-    """Return chunks that hold their neighbours' margins: those of the array where they do."""
+    """Return chunks at least as large as the margins: those of the array if they are."""
     filter, names = job.filter, job.names
     whole = {channel_axis(names)} if "C" in filter.joint else set()
     if filter.over_time:
-        # Frames are compared as a whole: in brightness, and whether there is anything in them.
+        # Whole frames are compared in brightness, and checked for being empty.
         whole |= {names.index("Y"), names.index("X")}
     chunks = []
     for i, (a, length, own) in enumerate(zip(names, array.shape, array.chunks, strict=True)):
@@ -138,6 +137,5 @@ def _denoise_block(
     )
     out = np.empty([one.stop - one.start for one in where], job.dtypes[1])
     pixels = Block.of(block, job.names, job.run.nonfinite)
-    for _ in filter_part(job, part, pixels[needed], out):
-        pass
+    finish(filter_part(job, part, pixels[needed], out))
     return out

@@ -17,45 +17,18 @@ from napari_gpu_denoise.run.sigma import Sigma, estimated, place, resolve_sigma
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.estimate import NoiseEstimate
 
-# float32 holds the squares of what lies between.
+# Numbers between these can be squared in float32.
 _SMALLEST, _LARGEST = 1e-15, 1e15
 
 
 def resolve_noise(
-    sigma: Any,
-    noise: Any,
-    image: Any,
-    names: str,
-    filter: Filter,
+    sigma: Any, noise: Any, image: Any, names: str, filter: Filter
 ) -> tuple[Filter, Sigma]:
-    """Decide what noise a filter assumes, and measure it if need be.
+    """Decide which noise a filter assumes, measuring it if needed; return the filter to run, too.
 
-    Parameters
-    ----------
-    sigma : float, array_like or None
-        As `resolve_sigma` takes it. Given, it is used, whatever `noise` is.
-    noise : None, float, str, NoiseModel, tuple of NoiseModel or NoiseEstimate
-        A number is sigma. ``"auto"`` or the name of a model measures it; ``"gaussian"`` is one
-        sigma a channel, white or not. One model a channel, or one for all. None where sigma is
-        None too: as the filter measures its own kind of noise, else ``"auto"``.
-    image : array
-        What it belongs to; of lazy ones only a few planes are read.
-    names : str
-        Axes of the image, as `check_axes` returns them.
-    filter : Filter
-        As `Filter.for_array` returns it.
-
-    Returns
-    -------
-    filter : Filter
-        What is to be run.
-    sigma : Sigma
-        Where it is `stabilised`, the noise is to be made even by its models before the filter.
-
-    Raises
-    ------
-    SigmaError, SettingsError, NonFiniteError
-        If sigma or the noise does not fit the image or the filter.
+    `sigma` and `noise` are those of `denoise`, and `filter` is what `Filter.for_array` returned. If
+    both are None, the filter's own estimate is used if it has one, else ``"auto"``. Of lazy images,
+    a few planes are read.
     """
     if noise is None and (sigma is not None or filter.sigma_unused):
         return filter, resolve_sigma(sigma, image, names, filter)
@@ -92,18 +65,17 @@ def resolve_noise(
 def _models(
     noise: Any, image: Any, names: str
 ) -> tuple[tuple[NoiseModel, ...], NoiseEstimate | None]:
-    """Return the models that were given or are measured, and the estimate they are from."""
+    """Return the models that were given or estimated, and the estimate, if any."""
     if isinstance(noise, str):
         if noise not in choices():
             raise SettingsError(
                 f"noise={noise!r} is not a noise model", f"choose from {', '.join(choices())}"
             )
-        # Not before it is wanted: it is much to load.
+        # Imported only when needed: it takes long to load.
         from napari_gpu_denoise.noise.estimate import noise_to_filter
 
         noise = noise_to_filter(image, names, noise)
-    # Whatever else has models is an estimate.
-    if hasattr(noise, "models"):
+    if hasattr(noise, "models"):  # a NoiseEstimate
         return noise.models, noise
     models = (noise,) if isinstance(noise, NoiseModel) else noise
     if (
@@ -142,21 +114,20 @@ def _for_channels(models: tuple[NoiseModel, ...], image: Any, names: str) -> tup
                     "scale the image to numbers of moderate size first."
                 )
     if any(model.needs_image for model in models):
-        seen = image if isinstance(image, np.ndarray) else _sampled(image, names)
-        models = tuple(model.for_image(seen) for model in models)
+        if not isinstance(image, np.ndarray):
+            # A few planes of each channel of a lazy image.
+            reader = PlaneReader(image, names)
+            image = np.stack(
+                [one for channel in reader.channels for one in reader.sampled(channel)]
+            )
+        models = tuple(model.for_image(image) for model in models)
     return models[:1] if len(set(models)) == 1 else models
-
-
-def _sampled(image: Any, names: str) -> np.ndarray:
-    """Return a few planes of each channel of a lazy image."""
-    reader = PlaneReader(image, names)
-    return np.stack([plane for channel in reader.channels for plane in reader.sampled(channel)])
 
 
 def _applied(
     filter: Filter, models: tuple[NoiseModel, ...], image: Any, names: str
 ) -> tuple[Filter, Sigma]:
-    """Return what is run, and the sigma that it assumes."""
+    """Return the filter to run, and the sigma that it assumes."""
     own = filter.for_noise(models)
     if own is not None and own.sigma_unused:
         return own, resolve_sigma(None, image, names, own)
@@ -171,9 +142,7 @@ def _applied(
         spread = place(np.array(values), image.shape, names)
         return own or filter, Sigma(spread, values, "", notes)
     spread = place(np.array([model.sigma_after for model in models]), image.shape, names)
-    numbers = None
-    if len(models) > 1:
-        numbers = place(np.arange(len(models)), image.shape, names)
+    numbers = place(np.arange(len(models)), image.shape, names) if len(models) > 1 else None
     return filter, Sigma(spread, (), "", numbers=numbers, stabilised=True)
 
 

@@ -1,4 +1,4 @@
-"""Filter one part of an image that is in memory, whatever the image itself is kept in."""
+"""Filter one part of an image; the pixels of the part are in memory."""
 
 from __future__ import annotations
 
@@ -26,37 +26,11 @@ from napari_gpu_denoise.run.work import Work
 def filter_part(
     job: Job, part: Part, block: Block, out: np.ndarray
 ) -> Generator[Progress, None, Tally]:
-    """Filter one part of an image.
+    """Filter one part of an image: `block` holds the pixels it reads, `out` takes those it yields.
 
-    Parts know nothing of each other: the same pixels come out whichever part they lie in, and
-    wherever it is filtered. When the device runs out of memory it is done again in smaller tiles.
-
-    Parameters
-    ----------
-    job : Job
-        The run, prepared for the whole image.
-    part : Part
-        Where in the image.
-    block : Block
-        The pixels that the part reads.
-    out : ndarray
-        Takes the pixels that it yields.
-
-    Yields
-    ------
-    Progress
-        Before any work, and after each tile, or some of the frames.
-
-    Returns
-    -------
-    Tally
-
-    Raises
-    ------
-    NonFiniteError
-        If the pixels hold NaN or infinity, and cannot.
-    NoDeviceError, DeviceMemoryError, KernelError
-        If the device fails, or `memory_limit` is too little.
+    Parts are independent: a pixel gets the same result in any part, wherever it is filtered. If the
+    device runs out of memory, the part is filtered again in smaller tiles. Progress is yielded
+    before any work and after each tile, or some of the frames.
     """
     inner, sigma = block[part.inner], sigma_over(job.sigma.array, part.yields)
     check_kept(block, out.dtype)
@@ -79,12 +53,12 @@ def filter_part(
             break
         except DeviceMemoryError as error:
             if flow is None:
-                raise  # smaller tiles would not help: nothing depends on them yet
+                raise  # smaller tiles would not help: none has been made yet
             if flow.can_shrink:
                 continue
             raise DeviceMemoryError(
-                f"{work.session.device} has too little free memory even for {flow.too_large()}: "
-                "close other programs, look less far around, or choose another device."
+                f"{work.session.device} has too little free memory even for {flow.size}: "
+                "close other programs, choose settings that look less far, or another device."
             ) from error
     keep_noiseless(job.unfiltered(inner.finite), out, job.names, sigma)
     inner.restore(out)
@@ -92,10 +66,10 @@ def filter_part(
 
 
 def arrange_part(job: Job, part: Part, pixels: np.ndarray, out: np.ndarray) -> Work:
-    """See the pixels of a part as frames, extended where they are fewer than the filter takes."""
+    """View the pixels of a part as frames, extended if they are fewer than the filter needs."""
     names, filter = job.names, job.filter
     lengths = [span.length for span in part.spans]
-    # An axis too short for the filter is never cut, and is extended as a whole.
+    # An axis too short for the filter is never cut; it is extended as a whole.
     wide = extend(pixels, names, lengths, filter.smallest)
     sigma = extend_sigma(sigma_over(job.sigma.array, part.reads), names, lengths, filter.smallest)
     numbers = job.sigma.numbers
@@ -109,7 +83,7 @@ def arrange_part(job: Job, part: Part, pixels: np.ndarray, out: np.ndarray) -> W
     read = tuple(spans[a].source_start if a in spans else 0 for a in "TZYX")
     written = tuple(spans[a].start if a in spans else 0 for a in "TZYX")
     source = arrange(wide, names, filter.joint, read)
-    # Axes that are not cut: independent frames, side by side, and those the filter does not join.
+    # Axes that are not cut: independent frames, and axes that the filter does not join.
     whole = map(Span.whole, source.shape[1:])
     return Work(
         filter,
@@ -120,6 +94,6 @@ def arrange_part(job: Job, part: Part, pixels: np.ndarray, out: np.ndarray) -> W
         session(job.device),
         tuple(spans.get(a, span) for a, span in zip("TZYX", whole, strict=True)),
         job.stabilised,
-        job.signed,
+        job.dtypes[1].kind != "u",
         job.run.memory_limit,
     )

@@ -1,4 +1,4 @@
-"""What runs a filter on a device: kernels and buffers, over tiles or over frames in order."""
+"""Plans, which run a filter on a device, over tiles or over frames in order of time."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Launches = list[tuple[str, Any]]
 """Names and events of what was enqueued, in order."""
 
 Sizes = dict[str, int]
-"""Names and bytes of the buffers that a plan, or a part of one, works with."""
+"""Names and bytes of the buffers of a plan, or of a part of one."""
 
 Buffers = Mapping[str, Any]
 """The same buffers on the device, by name."""
 
 
 def allocated(arena: Arena, sizes: Sizes) -> Buffers:
-    """Return buffers of an arena, of at least these sizes."""
+    """Allocate buffers of at least these sizes."""
     return {name: arena.buffer(name, nbytes) for name, nbytes in sizes.items()}
 
 
 def together(*sizes: Sizes) -> Sizes:
-    """Return the sizes for steps that follow each other: they share what has the same name."""
+    """Return the sizes for steps that follow each other and share buffers of the same name."""
     names = dict.fromkeys(name for one in sizes for name in one)
     return {name: max(one.get(name, 0) for one in sizes) for name in names}
 
@@ -43,11 +43,10 @@ class TileSigma:
     levels : pyopencl.Buffer
         float32 of shape (channels, nt * nz): one value for each frame yielded.
     variation : pyopencl.Buffer or None
-        Of a map: float32 of shape (source ny, source nx), over all that the tile reads. Sigma of a
-        pixel is the level of its frame times this, which is 0 to 1. None where sigma is the same
-        all over a frame.
+        If sigma varies within frames: float32 of shape (source ny, source nx), from 0 to 1, over
+        all that the tile reads. Sigma of a pixel is the level of its frame times this.
     models : ndarray of int32
-        Of shape (channels, nt * nz), on the host: index of the noise model of each frame yielded.
+        On the host, of shape (channels, nt * nz): index of the noise model of each frame yielded.
     """
 
     levels: Any
@@ -67,7 +66,7 @@ class TilePlan(ABC):
     arena: Arena
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
-        """Return the device buffers needed for a tile beside input and output, in bytes by name.
+        """Return the device buffers needed for a tile besides input and output, in bytes by name.
 
         `is_map` says whether sigma varies within a frame. Default: none.
         """
@@ -105,7 +104,7 @@ class FramePlan(ABC):
     arena : Arena
         Where the buffers are allocated.
     ahead : int
-        Later frames that a frame waits for.
+        Number of later frames that a frame needs.
     """
 
     arena: Arena
@@ -113,14 +112,9 @@ class FramePlan(ABC):
 
     @abstractmethod
     def buffers(self, tile: Tile, batch: int, is_map: bool = False) -> Sizes:
-        """Return the device buffers needed beside input and output, in bytes by name.
+        """Return the device buffers needed besides input and output, in bytes by name.
 
-        Parameters
-        ----------
-        tile, batch
-            As `begin` takes them.
-        is_map : bool, optional
-            Whether sigma varies within a frame.
+        `tile` and `batch` are those of `begin`; `is_map` says whether sigma varies within a frame.
         """
 
     def hold(self, tile: Tile, batch: int, is_map: bool = False) -> Buffers:
@@ -134,7 +128,7 @@ class FramePlan(ABC):
         Parameters
         ----------
         tile : Tile
-            What is read of each frame, and what is yielded; its time is not looked at.
+            What is read from each frame and what is yielded; its time is not used.
         batch : int
             Most frames that are taken or yielded at once.
         first, start : int
@@ -145,7 +139,7 @@ class FramePlan(ABC):
 
     @abstractmethod
     def take(self, queue, frames, notes: list[FrameNote]) -> Launches:
-        """Enqueue what is done with the next frames; their buffer may then be overwritten.
+        """Enqueue the work on the next frames; their buffer may then be overwritten.
 
         Parameters
         ----------
@@ -159,14 +153,14 @@ class FramePlan(ABC):
 
     @abstractmethod
     def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
-        """Enqueue what yields the next frames, after those yielded before.
+        """Enqueue the work that yields the next frames, after those yielded before.
 
         Parameters
         ----------
         queue : pyopencl.CommandQueue
             In-order queue.
         start, count : int
-            Time of the first frame, and how many. `ahead` more have been taken, or all there are.
+            Time of the first frame, and how many. `ahead` more have been taken, if there are.
         ended : bool
             Whether no more frames will be taken.
         out : pyopencl.Buffer

@@ -1,7 +1,7 @@
-"""Signatures and documentation that the public functions share, written once.
+"""Signatures and documentation shared by the public functions.
 
-A line that holds nothing but a name in braces, such as ``{image}``, stands in a docstring for the
-paragraphs of that name: `PARAGRAPHS`, or what a decorator is given.
+In their docstrings, a line with only a name in braces, such as ``{image}``, is replaced by the
+paragraph of that name in `PARAGRAPHS`, or one that the decorator makes.
 """
 
 from __future__ import annotations
@@ -19,31 +19,6 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _PLACE = re.compile(r"^( *)\{(\w+)\}$", re.MULTILINE)
 _WIDTH = 92  # of the text of a setting, which is indented twice
 
-_NOISE = """\
-noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
-    Noise model, one for each channel or one for all; the result of `estimate_noise`; the name
-    of a model, such as ``"gaussian"``, whose parameters are then measured; or ``"auto"``, the
-    default without `sigma`, to find the model as well; see `denoise`. If `sigma` is given, it
-    is used instead."""
-_DTYPE = """\
-dtype : data type, optional
-    Type of the result, by default that of the image. Integers are rounded and saturated."""
-_NONFINITE = """\
-nonfinite : {"raise", "keep"}, optional
-    Refuse NaN and infinity, or leave these pixels as they are without affecting others."""
-_DEVICE = """\
-device : Device, int, str or None, optional
-    Where to run; by default the best device available, see `choose`."""
-_MEMORY_LIMIT = """\
-memory_limit : int, optional
-    Largest number of bytes of device memory to use."""
-_PROGRESS = """\
-progress : callable, optional
-    Called as ``progress(done, total)`` with numbers of tiles, or of frames where the filter
-    uses several at once.
-cancel : object with ``is_set()``, optional
-    An event that stops the run at the next tile or frame."""
-
 PARAGRAPHS = {
     "image": """\
 image : array_like
@@ -53,14 +28,30 @@ sigma : float, array_like or None, optional
     Standard deviation of the noise in grey levels of the image: one value, one for each
     channel, one for each plane, or a map of shape (ny, nx); see `denoise`. None measures the
     noise (see `noise`). Where it is 0, pixels are returned unchanged.""",
-    "noise": _NOISE,
-    "dtype": _DTYPE,
-    "nonfinite": _NONFINITE,
-    "device": _DEVICE,
-    "memory_limit": _MEMORY_LIMIT,
-    "progress": _PROGRESS,
-    "run": "\n".join((_NONFINITE, _DEVICE, _MEMORY_LIMIT, _PROGRESS)),
-    "options": "\n".join((_DTYPE, _NONFINITE, _DEVICE, _MEMORY_LIMIT, _PROGRESS)),
+    "noise": """\
+noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
+    Noise model, one for each channel or one for all; the result of `estimate_noise`; the name
+    of a model, such as ``"gaussian"``, whose parameters are then measured; or ``"auto"``, the
+    default without `sigma`, to find the model as well; see `denoise`. If `sigma` is given, it
+    is used instead.""",
+    "dtype": """\
+dtype : data type, optional
+    Type of the result, by default that of the image. Integers are rounded and saturated.""",
+    "nonfinite": """\
+nonfinite : {"raise", "keep"}, optional
+    Refuse NaN and infinity, or leave these pixels as they are without affecting others.""",
+    "device": """\
+device : Device, int, str or None, optional
+    Where to run; by default the best device available, see `choose`.""",
+    "memory_limit": """\
+memory_limit : int, optional
+    Largest number of bytes of device memory to use.""",
+    "progress": """\
+progress : callable, optional
+    Called as ``progress(done, total)`` with numbers of tiles, or of frames where the filter
+    uses several at once.
+cancel : object with ``is_set()``, optional
+    An event that stops the run at the next tile or frame.""",
     "result": """\
 ndarray
     A new array of the shape of `image`.""",
@@ -75,27 +66,21 @@ Cancelled
 SaturationWarning
     If results were clipped to the range of an integer type.""",
 }
+_RUN = ("nonfinite", "device", "memory_limit", "progress")
+PARAGRAPHS["run"] = "\n".join(PARAGRAPHS[name] for name in _RUN)
+PARAGRAPHS["options"] = PARAGRAPHS["dtype"] + "\n" + PARAGRAPHS["run"]
 
 
 def documented(function: Function) -> Function:
-    """Fill the places of a docstring with the shared paragraphs."""
+    """Insert the shared paragraphs into a docstring."""
     return _filled(function, PARAGRAPHS)
 
 
 def with_settings(kind: type[Settings]) -> Callable[[Function], Function]:
-    """Give a function the signature and the documentation of every setting of a filter.
+    """Return a decorator that adds every setting of a filter to a function with ``**`` parameter.
 
-    Parameters
-    ----------
-    kind : type
-        The settings.
-
-    Returns
-    -------
-    callable
-        A decorator for a function that takes settings by its ``**`` parameter. It sets
-        ``__signature__``, for help and completion, and fills the docstring: ``{settings}`` and
-        ``{fields}`` besides the `PARAGRAPHS`.
+    It sets ``__signature__``, for help and completion, and fills ``{settings}`` and ``{fields}`` in
+    the docstring, besides the `PARAGRAPHS`.
     """
 
     def decorate(function: Function) -> Function:
@@ -105,13 +90,9 @@ def with_settings(kind: type[Settings]) -> Callable[[Function], Function]:
             "fields": "\n".join(_paragraph(spec) for spec in setting_fields(kind)),
         }
         taken = inspect.signature(function).parameters.values()
+        keyword = inspect.Parameter.KEYWORD_ONLY
         fields = [
-            inspect.Parameter(
-                spec.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=spec.default,
-                annotation=spec.type,
-            )
+            inspect.Parameter(spec.name, keyword, default=spec.default, annotation=spec.type)
             for spec in setting_fields(kind)
         ]
         function.__signature__ = inspect.signature(function).replace(
@@ -123,7 +104,7 @@ def with_settings(kind: type[Settings]) -> Callable[[Function], Function]:
 
 
 def _paragraph(spec) -> str:
-    """Return what the documentation says of a setting."""
+    """Return the documentation of a setting."""
     choices, bounds, unit = (spec.metadata[key] for key in ("choices", "bounds", "unit"))
     kind = type(spec.default).__name__
     if choices:

@@ -1,24 +1,20 @@
-"""The result of a run, and the record of where it comes from."""
+"""The result of a run, and the record of how it was made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import numpy as np
-
-from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.sigma import Sigma
+from napari_gpu_denoise.errors import Cancelled
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How many parts of how many are done: tiles, or frames where a filter looks along time."""
+    """Number of tiles done and in total, or of frames if a filter uses several at once."""
 
     done: int
     total: int
@@ -27,15 +23,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Tally:
-    """What is counted while pixels are filtered.
-
-    Attributes
-    ----------
-    saturated : int
-        Values that were clipped to the range of the output type.
-    nonfinite : int
-        Pixels that are NaN or infinite and were left as they are.
-    """
+    """Numbers of clipped values and of non-finite pixels, as in `Record`."""
 
     saturated: int = 0
     nonfinite: int = 0
@@ -46,7 +34,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Record:
-    """Where a result comes from.
+    """How a result was made.
 
     Attributes
     ----------
@@ -57,8 +45,8 @@ class Record:
     settings : dict
         Every setting by name.
     sigma : tuple of float
-        Noise standard deviation used, in grey levels: one value, one a channel, or one a plane;
-        of a map its root mean square.
+        Noise standard deviation used, in grey levels: one value, one per channel, or one per
+        plane; for a map its root mean square.
     sigma_source : str
         ``"given"``, ``"given as a map from … to …"``, or how it was estimated.
     axes : str
@@ -68,10 +56,10 @@ class Record:
     device : str
         Device the filter ran on.
     noise : tuple of dict
-        Noise models, one a channel or one for all, as `NoiseModel.from_dict` takes them; none
-        where sigma says it all.
+        Noise models, one per channel or one for all, as `NoiseModel.from_dict` takes them; empty
+        if the noise is described by sigma alone.
     saturated : int
-        Values of the result that were clipped to the range of the output type.
+        Values of the result that were clipped to the range of its type.
     nonfinite : int
         Pixels that were NaN or infinite and were left as they were.
     notes : tuple of str
@@ -95,35 +83,6 @@ class Record:
     date: str
     noise: tuple[dict[str, Any], ...] = ()
 
-    @classmethod
-    def of(
-        cls,
-        filter: Filter,
-        sigma: Sigma,
-        axes: str,
-        dtypes: tuple[np.dtype, np.dtype],
-        device: Device,
-        tally: Tally,
-        notes: Iterable[str],
-    ) -> Record:
-        """Return the record of a run that has just ended; `dtypes` are of input and output."""
-        return cls(
-            version=package_version(),
-            filter=filter.name,
-            settings=filter.as_dict(),
-            sigma=sigma.values,
-            sigma_source=sigma.source,
-            axes=axes,
-            input_dtype=str(dtypes[0]),
-            output_dtype=str(dtypes[1]),
-            device=str(device),
-            saturated=tally.saturated,
-            nonfinite=tally.nonfinite,
-            notes=tuple(notes),
-            date=datetime.now(UTC).isoformat(timespec="seconds"),
-            noise=tuple(model.as_dict() for model in sigma.models),
-        )
-
     def as_dict(self) -> dict[str, Any]:
         """Return the record as plain values that JSON can hold."""
         lists = {name: list(getattr(self, name)) for name in ("sigma", "notes", "noise")}
@@ -132,18 +91,39 @@ class Record:
 
 @dataclass(frozen=True)
 class Result:
-    """A denoised array and where it comes from.
+    """A denoised array and the record of how it was made.
 
     Attributes
     ----------
     image : ndarray
-        The pixels; what was given as ``out``, if anything was.
+        The pixels, or the array that was passed as ``out``.
     record : Record
-        Filter, settings, noise, device and whatever the user should know.
+        Filter, settings, noise, device and notes.
     """
 
     image: Any
     record: Record
+
+
+def finish(
+    steps: Generator[Progress, None, Any],
+    progress: Callable[[int, int], None] | None = None,
+    cancel: Any = None,
+    lost: str = "no result was",
+) -> Any:
+    """Run steps to their end and return their result; `progress` and `cancel` as in `denoise`."""
+    last = None
+    with closing(steps):
+        try:
+            while True:
+                step = next(steps)
+                if progress is not None and step != last:
+                    progress(step.done, step.total)
+                last = step
+                if cancel is not None and cancel.is_set():
+                    raise Cancelled(f"The run was cancelled: {lost} made.")
+        except StopIteration as end:
+            return end.value
 
 
 @lru_cache(maxsize=1)

@@ -1,4 +1,4 @@
-"""How settings are declared and checked: once, for the form, the command line and the docs."""
+"""Declare and check settings, once for the panel, the command line and the documentation."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def setting(
     Parameters
     ----------
     default : int, float, str or bool
-        Written here and nowhere else.
+        Default, which also sets the type.
     help : str
-        One line, with the unit.
+        One line.
     bounds : tuple of float, optional
         Smallest and largest value allowed.
     choices : tuple, optional
         Values allowed.
     unit : str, optional
-        Unit of the value, as ``"pixels"``.
+        Unit of the value, such as ``"pixels"``.
     advanced : bool, optional
-        Whether a form may fold it away.
+        Whether a form may hide it at first.
     needs_axis : str, optional
-        Axis that must be named for any value but the default.
+        Axis that the image must have for any value but the default.
     """
     metadata = {
         "help": help,
@@ -49,17 +49,17 @@ def setting(
 
 
 def setting_fields(settings: Any) -> tuple[dataclasses.Field, ...]:
-    """Return the fields of a settings dataclass, or of an object of one, that `setting` made."""
+    """Return the fields of a settings class or object that were declared with `setting`."""
     return tuple(spec for spec in dataclasses.fields(settings) if "help" in spec.metadata)
 
 
 class Settings:
-    """Base of the settings dataclasses: every field is checked when one is made.
+    """Base of the settings dataclasses: every field is checked when an object is made.
 
     Attributes
     ----------
     presets : dict
-        Profiles: what each changes of the defaults. The first one, the default, changes nothing.
+        For each profile, what it changes in the defaults; the first one, the default, nothing.
     """
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {"normal": {}}
@@ -71,16 +71,16 @@ class Settings:
 
     @classmethod
     def of(cls, settings=None, *, profile: str | None = None, **changes):
-        """Return settings: those given, those of a profile, or the defaults, with some changed.
+        """Return the given settings, those of a profile, or the defaults, with changes.
 
         Parameters
         ----------
         settings : Settings, optional
-            Where to start from.
+            Settings to start from.
         profile : str, optional
-            Where to start from instead: one of `presets`.
+            Profile to start from instead, one of `presets`.
         **changes
-            Fields by name; they win over the profile.
+            Fields by name, which override the profile.
 
         Raises
         ------
@@ -95,7 +95,11 @@ class Settings:
                     f"{cls.__name__} has no setting {name!r}: it has {', '.join(sorted(known))}."
                 )
         if settings is None:
-            return cls(**{**cls._preset(profile), **changes})
+            if profile is not None and profile not in [*cls.presets]:
+                raise SettingsError(
+                    f"{cls.__name__} has no profile {profile!r}: it has {', '.join(cls.presets)}."
+                )
+            return cls(**{**cls.presets.get(profile, {}), **changes})
         if profile is not None:
             raise SettingsError(
                 f"Both settings and profile={profile!r} were given: choose one to start from."
@@ -104,40 +108,26 @@ class Settings:
             raise SettingsError(f"settings must be a {cls.__name__} object, not {settings!r}.")
         return dataclasses.replace(settings, **changes)
 
-    @classmethod
-    def _preset(cls, profile: str | None) -> dict[str, Any]:
-        if profile is None:
-            return {}
-        try:
-            return cls.presets[profile]
-        except (KeyError, TypeError):
-            raise SettingsError(
-                f"{cls.__name__} has no profile {profile!r}: it has {', '.join(cls.presets)}."
-            ) from None
-
     def as_dict(self) -> dict[str, Any]:
         """Return every setting by name."""
         return {spec.name: getattr(self, spec.name) for spec in setting_fields(self)}
 
     def profile_name(self) -> str:
-        """Return the name of the profile that these settings are, or ``"custom"``."""
+        """Return the name of the profile with these settings, or ``"custom"``."""
         profile, changes = self.nearest_profile()
         return "custom" if changes else profile
 
     def nearest_profile(self) -> tuple[str, dict[str, Any]]:
-        """Return the shortest way to say these settings: a profile, and what it lacks, by name."""
+        """Return the profile from which these settings differ least, and the differences."""
         default, found = next(iter(self.presets)), {}
         for name in self.presets:
-            start = type(self).of(profile=name)
-            fields = (spec.name for spec in setting_fields(self))
+            start = type(self).of(profile=name).as_dict()
             found[name] = {
-                field: getattr(self, field)
-                for field in fields
-                if getattr(self, field) != getattr(start, field)
+                field: value for field, value in self.as_dict().items() if value != start[field]
             }
 
         def words(name: str) -> int:
-            # The default profile need not be named; one that fits as it is comes first.
+            # The default profile need not be named; one that fits exactly comes first.
             return len(found[name]) + (name != default) if found[name] else 0
 
         nearest = min(found, key=words)
@@ -152,7 +142,7 @@ def _checked(spec: dataclasses.Field, value: Any) -> Any:
             converted = bool(value)
         else:
             converted = kind(value)
-            # 8.0 is a whole number and passes for one, 8.5 is not; nan equals nothing.
+            # 8.0 counts as a whole number, 8.5 does not; nan equals nothing.
             fits = not isinstance(value, bool) and (kind is str or converted == value)
     except (TypeError, ValueError, OverflowError):
         fits = False

@@ -1,4 +1,4 @@
-"""The noise of an array: sigma as it is given, and as tiles of frames need it."""
+"""Sigma, the noise standard deviation of an array, as given by the user or estimated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate, estimate_sigma
 from napari_gpu_denoise.run.filter import Filter
 
-# A sigma of more than so many ranges of an image is taken as that.
+# Largest sigma used, in units of the range of an image.
 _RANGES = 32.0
 
 
@@ -25,22 +25,16 @@ class Sigma:
     Attributes
     ----------
     array : ndarray of float64
-        Has the axes of the image, each of its length there or of length 1: it broadcasts to the
-        image. Varies along Y and X (a map, the same in all planes), or along others, not both.
-    values : tuple of float
-        For people and records: one value, one a channel, one a plane; of a map the root mean
-        square.
-    source : str
-        Where it comes from.
-    notes : tuple of str
-        What the user should know of it.
+        Has the axes of the image, each with the length there or 1: it broadcasts to the image. It
+        varies along Y and X (a map, the same in all planes) or along other axes, not both.
+    values, source, notes
+        What the record says: one value, one per channel or plane, or the root mean square of a map.
     models : tuple of NoiseModel
-        What the noise is, one a channel or one for all; none where sigma says it all.
+        One per channel or one for all; empty if sigma alone describes the noise.
     numbers : ndarray of int, or None
-        Which of several models a pixel belongs to; broadcasts to the image as `array` does. None
-        where there is one for all.
+        Index of the model of each pixel, broadcast as `array` is; None if one is for all.
     stabilised : bool
-        Whether `array` is of what the models make of the image, not of its grey levels.
+        Whether `array` is in units of stabilised values instead of grey levels.
     """
 
     array: np.ndarray
@@ -53,7 +47,7 @@ class Sigma:
 
 
 def varies_within(sigma: np.ndarray, names: str) -> bool:
-    """Return whether sigma, as ``Sigma.array``, varies within a plane: whether it is a map."""
+    """Return whether sigma, as ``Sigma.array``, is a map: whether it varies within a plane."""
     return sigma.shape[names.index("Y")] * sigma.shape[names.index("X")] > 1
 
 
@@ -64,26 +58,10 @@ def estimated(estimate: SigmaEstimate, image: Any, names: str) -> Sigma:
 
 
 def resolve_sigma(sigma: Any, image: Any, names: str, filter: Filter | None = None) -> Sigma:
-    """Check the sigma that was given, or estimate it where it is None.
+    """Check the sigma that was given to `denoise`, or estimate it if it is None.
 
-    Parameters
-    ----------
-    sigma : float, array_like or None
-        One value; one a channel; one a plane, of the shape of the axes other than Y and X; or a
-        map of shape (ny, nx) for all planes. Or, for an image of more than two axes, any of these
-        with as many axes as the image, of length 1 where it does not vary.
-    image : array
-        What it belongs to.
-    names : str
-        Axes of the image, as `check_axes` returns them.
-    filter : Filter, optional
-        Whose sigma it is. One that needs none learns from it only, by 0, where pixels are to be
-        left as they are; None is 1.
-
-    Raises
-    ------
-    SigmaError
-        If it is negative, not finite, or of a shape that does not fit or may mean two things.
+    For an image of more than two axes, it may also have as many axes as the image, with length 1
+    where it does not vary. If `filter` needs no sigma, 0 only marks pixels to leave as they are.
     """
     unused = filter.sigma_unused if filter else ""
     if unused and sigma is None:
@@ -112,25 +90,16 @@ def resolve_sigma(sigma: Any, image: Any, names: str, filter: Filter | None = No
     if not varies_within(placed, names):
         return Sigma(placed, tuple(given.ravel().tolist()), "given")
     low, high = given.min(), given.max()
-    # Relative to the largest value, whose square may be beyond the range of float64.
+    # Relative to the largest value, whose square may overflow float64.
     mean = high * math.sqrt(np.mean((given / high) ** 2)) if high > 0 else 0.0
     return Sigma(placed, (float(mean),), f"given as a map from {low:.4g} to {high:.4g}")
 
 
 def clamp_sigma(found: Sigma, image: np.ndarray, filter: Filter) -> np.ndarray:
-    """Return ``found.array``, cut off at a multiple of the range of the image.
+    """Return ``found.array``, limited to a multiple of the range of the finite `image`.
 
-    Beyond it a filter takes all there is for noise, whatever sigma is exactly; but what it adds up
-    in fixed point is as coarse as sigma is large.
-
-    Parameters
-    ----------
-    found : Sigma
-        Where it is of stabilised values it is left alone.
-    image : ndarray
-        Finite pixels.
-    filter : Filter
-        Whose sigma it is.
+    Beyond it, a filter takes everything for noise, whatever sigma is exactly, but its fixed-point
+    sums get coarser with sigma. Sigma of stabilised values is not changed.
     """
     sigma = found.array
     if found.stabilised:
@@ -140,7 +109,7 @@ def clamp_sigma(found: Sigma, image: np.ndarray, filter: Filter) -> np.ndarray:
     def highest(pixels: np.ndarray) -> float:
         return _RANGES * (float(pixels.max()) - float(pixels.min())) ** power
 
-    # A few pixels show that nearly every sigma is far below.
+    # Nearly always, a few pixels show that sigma is far below the limit.
     step = max(1, round((image.size / 65536) ** (1 / image.ndim)))
     some = image[(slice(None, None, step),) * image.ndim]
     if sigma.max() <= highest(some):
@@ -150,13 +119,7 @@ def clamp_sigma(found: Sigma, image: np.ndarray, filter: Filter) -> np.ndarray:
 
 
 def place(given: np.ndarray, shape: tuple[int, ...], names: str) -> np.ndarray:
-    """Return sigma with the axes of the image, each of its length there or of length 1.
-
-    Raises
-    ------
-    SigmaError
-        If its shape does not fit, or may mean two things.
-    """
+    """Return sigma as ``Sigma.array`` has it; refuse a shape that does not fit or is ambiguous."""
     if given.size == 1:
         return given.reshape((1,) * len(shape))
     planes = [i for i, a in enumerate(names) if a not in "YX"]
@@ -167,7 +130,7 @@ def place(given: np.ndarray, shape: tuple[int, ...], names: str) -> np.ndarray:
         channel = channel_axis(names)
         longer = [i for i in planes if shape[i] > 1] if channel is None else [channel]
         if len(longer) == 1 and len(given) == shape[longer[0]]:
-            found.append(_spread(given, [longer[0]], len(shape)))
+            found.append(_spread(given, longer, len(shape)))
     elif given.shape == plane_shape:
         found.append(_spread(given, planes, len(shape)))
     if given.shape == map_shape:
@@ -192,7 +155,7 @@ def place(given: np.ndarray, shape: tuple[int, ...], names: str) -> np.ndarray:
 
 
 def _spread(values: np.ndarray, where: list[int], ndim: int) -> np.ndarray:
-    """Return an array of `ndim` axes, those of `values` at the places `where`, which ascend."""
+    """Return an array of `ndim` axes, with those of `values` at the ascending places `where`."""
     return np.expand_dims(values, tuple(i for i in range(ndim) if i not in where))
 
 
@@ -200,10 +163,9 @@ def _misfit(given, shape, names, plane_shape, map_shape) -> SigmaError:
     """Return an error that says which shapes of sigma would fit."""
     channel = channel_axis(names)
     count = 1 if channel is None else shape[channel]
-    what = f"sigma of shape {given.shape} does not fit" if given.ndim != 1 else ""
-    what = (
-        what or f"{len(given)} values of sigma were given for {count} channel{'s' * (count != 1)}"
-    )
+    what = f"sigma of shape {given.shape} does not fit"
+    if given.ndim == 1:
+        what = f"{len(given)} values of sigma were given for {count} channel{'s' * (count != 1)}"
     planes = f", {plane_shape} for one a plane" if len(plane_shape) > (channel is not None) else ""
     channels = ", one for each channel" * (channel is not None)
     return SigmaError(

@@ -1,4 +1,4 @@
-"""Variance stabilisation on the device: a stage between the transfer of pixels and the filter."""
+"""Variance stabilisation on the device, between the transfer of pixels and the filter."""
 
 from __future__ import annotations
 
@@ -12,52 +12,32 @@ import numpy as np
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.models.curves import Table
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.opencl.work_items import value_grid, values_together
+from napari_gpu_denoise.opencl.work_items import value_grid, values_per_item
 from napari_gpu_denoise.run.frame_notes import FrameNote
 from napari_gpu_denoise.run.plan import Launches
 from napari_gpu_denoise.run.tiles import Tile
 
 
 class Stabilisation:
-    """Makes the noise of pixels the same everywhere, and turns results back into grey levels.
+    """Makes the noise of pixels the same everywhere, and converts results back to grey levels.
 
-    Both happen in place, in float32 buffers, so that filters need not know of it.
-
-    Parameters
-    ----------
-    models : sequence of NoiseModel
-        One for all pixels, or one for each number that frames carry.
-    arena : Arena
-        Keeps the kernels.
-    signed : bool
-        Whether results may be negative, as the mean of a magnitude without signal must.
-    maps : bool
-        Whether results are not grey levels: they are then left as they are.
+    Both happen in place, in float32 buffers, so that filters do not need to know about it. There is
+    one model for all pixels, or one for each model number of frames. `signed` says whether results
+    may be negative, as needed for the mean of a magnitude without signal. With `maps`, results are
+    not grey levels, and are not converted back.
     """
 
     def __init__(self, models: Sequence[NoiseModel], arena: Arena, signed: bool, maps: bool):
         self._models, self._device, self._maps = models, arena.session.device, maps
-        self._ways = [_ways(model, arena, signed) for model in models]
+        self._transforms = [_transforms(model, arena, signed) for model in models]
 
     def forward(self, queue, values, numbers: np.ndarray, pixels: int) -> Launches:
-        """Stabilise frames of so many pixels that lie one after another.
-
-        Parameters
-        ----------
-        queue : pyopencl.CommandQueue
-            In-order queue.
-        values : pyopencl.Buffer
-            float32.
-        numbers : ndarray of int, shape (frames,)
-            Which model each frame has.
-        pixels : int
-            Of one frame.
-        """
-        return self._change("stabilise", queue, values, numbers, pixels)
+        """Stabilise consecutive frames of `pixels` pixels; `numbers` has the model of each."""
+        return self._run("stabilise", queue, values, numbers, pixels)
 
     def forward_tile(self, queue, values, numbers: np.ndarray, tile: Tile) -> Launches:
         """Stabilise what a tile reads; `numbers` (channels, nt * nz) are of what it yields."""
-        # Along axes on which a tile reads more than it yields there is one model.
+        # The margins of a tile along t and z have the model of the frames next to them.
         places = [
             np.clip(np.arange(span.source_start, span.source_stop) - span.start, 0, span.size - 1)
             for span in (tile.t, tile.z)
@@ -67,21 +47,21 @@ class Stabilisation:
         return self.forward(queue, values, read, math.prod(tile.source_shape[2:]))
 
     def inverse(self, queue, values, numbers: np.ndarray, pixels: int) -> Launches:
-        """Turn filtered frames back into grey levels, without bias; as `forward` otherwise."""
-        return [] if self._maps else self._change("inverse", queue, values, numbers, pixels)
+        """Convert filtered frames back to grey levels, without bias; arguments as in `forward`."""
+        return [] if self._maps else self._run("inverse", queue, values, numbers, pixels)
 
     def note(self, note: FrameNote) -> FrameNote:
-        """Return a note in which brightness is that of stabilised values."""
+        """Return a note with the brightness of stabilised values."""
         if note.means is None:
             return note
         models = (self._models[k] for k in note.models)
         means = [model.stabilise(row) for model, row in zip(models, note.means, strict=True)]
         return replace(note, means=np.array(means, np.float64))
 
-    def _change(self, way: str, queue, values, numbers: np.ndarray, pixels: int) -> Launches:
+    def _run(self, way: str, queue, values, numbers: np.ndarray, pixels: int) -> Launches:
         launches = []
         for first, count, number in _runs(numbers):
-            kernel, arguments = self._ways[number][way]
+            kernel, arguments = self._transforms[number][way]
             size = count * pixels
             event = kernel(
                 *(queue, *value_grid(size, self._device)),
@@ -91,22 +71,22 @@ class Stabilisation:
         return launches
 
 
-def _ways(model: NoiseModel, arena: Arena, signed: bool) -> dict[str, tuple]:
-    """Return kernel and arguments of both ways of a model."""
+def _transforms(model: NoiseModel, arena: Arena, signed: bool) -> dict[str, tuple]:
+    """Return kernel and arguments of both transforms of a model, by name."""
     transform = model.transform(signed)
-    constants = {"VALUES": values_together(arena.session.device)}
+    constants = {"VALUES": values_per_item(arena.session.device)}
     ways = {"stabilise": transform.forward, "inverse": transform.inverse}
     return {
         way: (
             arena.kernel(f"noise/{way}_{transform.law}", constants),
-            [argument for given in arguments for argument in _sent(given, arena)],
+            [argument for given in arguments for argument in _kernel_arguments(given, arena)],
         )
         for way, arguments in ways.items()
     }
 
 
-def _sent(argument: Any, arena: Arena) -> tuple:
-    """Return an argument as kernels take it; a table as values, length, start and steps in 1."""
+def _kernel_arguments(argument: Any, arena: Arena) -> tuple:
+    """Return an argument for a kernel; a table as values, length, start and steps per unit."""
     if not isinstance(argument, Table):
         return (argument,)
     import pyopencl as cl

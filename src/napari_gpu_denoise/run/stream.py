@@ -1,4 +1,4 @@
-"""Denoise frames as they come: from a camera, a file, anything that is longer than memory."""
+"""Denoise frames as they arrive, from a camera or a series that does not fit into memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -17,13 +18,12 @@ from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.frame_flow import FrameFlow
-from napari_gpu_denoise.run.frame_sizes import frame_budget, frames_at_once
 from napari_gpu_denoise.run.job import Part, Run
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.public import documented
-from napari_gpu_denoise.run.record import Record, Tally
+from napari_gpu_denoise.run.record import Record, Tally, finish
 from napari_gpu_denoise.run.stream_feed import FrameFeed
-from napari_gpu_denoise.run.stream_frames import FrameIntake
+from napari_gpu_denoise.run.tile_sizes import frame_budget, frames_at_once
 from napari_gpu_denoise.run.tiles import Span, Tile
 from napari_gpu_denoise.run.work import Stages
 
@@ -42,7 +42,7 @@ def stream(
     device: Device | int | str | None = None,
     memory_limit: int | None = None,
 ) -> Generator[np.ndarray, None, None]:
-    """Denoise frames one after another, in memory that does not grow with their number.
+    """Denoise frames one after another, with memory use that does not depend on their number.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ def stream(
         Such as ``VBM3D(frames_after=0)`` or ``NLMeans(frames_before=4)``; filters that do not look
         along time filter each frame by itself.
     frames : iterable of array_like
-        Frames of one shape and type, in the order of time. Never modified. One that is given may be
-        overwritten as soon as the next one is asked for.
+        Frames of one shape and type, in order of time. Never modified. A frame may be overwritten
+        as soon as the next one is requested.
     sigma : float, array_like, callable or None, optional
         Noise standard deviation in grey levels, as `denoise` takes it for one frame; or a function
         that returns it for the number of a frame, from 0. None measures the noise of the first
@@ -62,12 +62,10 @@ def stream(
     axes : str, optional
         Names of the axes of a frame, as ``"YX"``, ``"CYX"``, ``"YXS"`` or ``"ZYX"`` (every slice is
         then a video of its own). By default the last two are Y and X, the rest independent planes.
-    dtype : data type, optional
-        Type of the results, by default that of the frames. Integers are rounded and saturated.
-    nonfinite : {"raise", "keep"}, optional
-        Refuse NaN and infinity, or leave them as they are without letting them spread.
+    {dtype}
+    {nonfinite}
     live : bool, optional
-        Give every frame back as soon as it can be: for a camera. By default several are taken at
+        Return every frame as soon as possible, as for a camera. By default several are taken at
         once and results come a few frames later, which keeps the device busy.
     {device}
     {memory_limit}
@@ -106,25 +104,11 @@ def stream(
 
 
 class FrameStream:
-    """A stream of frames, and after it the record of what was done; iterate over it once.
+    """`stream` as an object that can be iterated over once and then returns a record.
 
-    Parameters
-    ----------
-    run : Run
-        What to do; its sigma may be a function of the number of a frame.
-    frames : iterable of array_like
-        As `stream` takes them.
-    live : bool, optional
-        As `stream` takes it.
-    levels : Levels, optional
-        How grey levels become pixels, where the range of all frames is known.
-
-    Attributes
-    ----------
-    count : int
-        Frames yielded so far.
-    tally : Tally
-        What was counted in them.
+    The sigma of `run` may be a function of the frame number; `levels` maps grey levels to kernel
+    values, if the range of all frames is known. `count` is the number of frames yielded so far, and
+    `tally` what was counted in them.
     """
 
     def __init__(
@@ -143,51 +127,46 @@ class FrameStream:
         first = next(source, None)
         if first is None:
             return
-        first = np.asarray(first)
-        self._intake = intake = FrameIntake(first, self._run, self._levels)
-        run = self._over_time if intake.job.filter.over_time else self._one_by_one
-        with closing(run(FrameFeed(intake, first, source))) as steps:
+        self._feed = feed = FrameFeed(self._run, np.asarray(first), source, self._levels)
+        run = self._over_time if feed.job.filter.over_time else self._one_by_one
+        with closing(run(feed)) as steps:
             for out, tally in steps:
                 self.tally += tally
                 self.count += 1
                 yield out
 
     def record(self) -> Record:
-        """Return the record of the frames that were yielded, of which there was one at least."""
-        intake = self._intake
-        record = intake.job.record(self.tally)
-        notes = record.notes
-        if intake.sigma_varies:
-            notes = ("sigma was given for each frame",)
-        return replace(record, axes="T" + record.axes, notes=notes)
+        """Return the record of the frames that were yielded, at least one."""
+        record = self._feed.job.record(self.tally)
+        if self._feed.sigma_varies:
+            record = replace(record, notes=("sigma was given for each frame",))
+        return replace(record, axes="T" + record.axes)
 
     def _one_by_one(self, feed: FrameFeed) -> Generator[tuple[np.ndarray, Tally], None, None]:
-        """Filter each frame by itself; yield the results, and what was counted."""
+        """Filter each frame by itself; yield the results and what was counted."""
         for number in count():
             frame = feed.get(number)
             if frame is None:
                 return
             feed.forget(number + 1)
-            self._intake.check_finite(number, frame.block.finite)
+            feed.check_finite(number, frame.block.finite)
             steps = filter_part(frame.job, Part.of(frame.job), frame.block, frame.out)
-            yield frame.out, _value(steps)
+            yield frame.out, finish(steps)
 
     def _over_time(self, feed: FrameFeed) -> Generator[tuple[np.ndarray, Tally], None, None]:
         """Filter each frame with those before and after it."""
-        job, work = self._intake.job, feed.get(0).work
-        device, held = job.device, work.session
+        work = feed.get(0).work
+        held, is_map = work.session, work.sigma.is_map
+        device = held.device
         _, videos, nz, ny, nx = work.source.shape
         tile = Tile(0, *map(Span.whole, (1, nz, ny, nx)), work.source.joined)
-        is_map = work.sigma.is_map
         with ExitStack() as stack:
             stack.enter_context(device_errors(held))
             arenas = [stack.enter_context(borrow(held)) for _ in range(videos)]
-            all_stages = [
-                Stages.of(job.filter, job.stabilised, job.signed, arena) for arena in arenas
-            ]
+            all_stages = [Stages.of(work, arena) for arena in arenas]
             plan = all_stages[0].plan
             budget, pixels = frame_budget(
-                *(plan, job.filter, device, work.source, work.memory_limit, is_map, videos)
+                *(plan, work.filter, device, work.source, work.memory_limit, is_map, videos)
             )
             if pixels < tile.channels * nz * ny * nx:
                 raise DeviceMemoryError(
@@ -201,14 +180,14 @@ class FrameStream:
                 variation = work.sigma.variation(tile)
                 flow = FrameFlow(held, arena, stages, tile, batch, variation, prompt=self._live)
                 stack.enter_context(closing(flow))
-                steps = flow.run(feed.reader(video), feed.writer(video))
+                steps = flow.run(partial(feed.read, video), partial(feed.write, video))
                 flows.append(stack.enter_context(closing(steps)))
             if not (device.shares_cores or self._live):
-                # Entered last, so that it ends before the memory goes that it looks at.
-                feed.looker = stack.enter_context(ThreadPoolExecutor(1, "frames in"))
+                # Entered last, so that the thread ends before the memory that it reads is freed.
+                feed.note_thread = stack.enter_context(ThreadPoolExecutor(1, "frames in"))
             written, running = 0, True
             while running:
-                # Every video goes on as far as the others.
+                # All videos advance in step.
                 counts = [next(steps, None) for steps in flows]
                 running = counts[0] is not None
                 upto = counts[0] if running else feed.known
@@ -217,12 +196,3 @@ class FrameStream:
                     feed.forget(number + 1)
                     yield frame.finished(), frame.tally
                 written = upto
-
-
-def _value(steps: Generator) -> Tally:
-    """Return what steps return when they are done."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value

@@ -1,51 +1,99 @@
-"""Feed the videos of a stream with its frames: what each reads, and where results are put."""
+"""Take the frames of a stream, check them, and feed them to the flows that filter its videos."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 import numpy as np
 
+from napari_gpu_denoise.errors import AxesError, ImageError, SigmaError
+from napari_gpu_denoise.image.axes import arrange, check_axes
 from napari_gpu_denoise.image.bands import in_bands
-from napari_gpu_denoise.image.levels import Levels, convert
+from napari_gpu_denoise.image.levels import Levels, convert, nonfinite_error
+from napari_gpu_denoise.run.block import Block, keep_noiseless
 from napari_gpu_denoise.run.frame_notes import FrameNote, note_frame
-from napari_gpu_denoise.run.sigma import Sigma
-from napari_gpu_denoise.run.stream_frames import FrameIntake, StreamFrame
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.run.job import Job, Part, Run, check_kept, prepare
+from napari_gpu_denoise.run.part import arrange_part
+from napari_gpu_denoise.run.record import Tally
+from napari_gpu_denoise.run.sigma import Sigma, resolve_sigma, varies_within
+from napari_gpu_denoise.run.work import Work
+
+
+@dataclass(eq=False)
+class StreamFrame:
+    """One frame of a stream on its way: its pixels, its result, and the run with its noise.
+
+    `clipped` counts values clipped to the range of the output by video, as each may have a thread;
+    `constant` has the level of each channel for videos of only one grey level in this frame.
+    """
+
+    job: Job
+    block: Block
+    out: np.ndarray
+    clipped: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    constant: dict[int, list] = field(default_factory=dict)
+
+    @cached_property
+    def work(self) -> Work:
+        """Pixels and result as frames; slices and the like are frames of videos of their own."""
+        return arrange_part(self.job, Part.of(self.job), self.block.finite, self.out)
+
+    @cached_property
+    def noiseless(self) -> bool:
+        """Whether there is nothing to filter."""
+        return not self.job.sigma.array.any()
+
+    @property
+    def tally(self) -> Tally:
+        """What was counted; complete once the frame is finished."""
+        return Tally(sum(self.clipped.values()), self.block.nonfinite)
+
+    def finished(self) -> np.ndarray:
+        """Return the result, with the pixels that are not filtered as they were given."""
+        unfiltered = self.job.unfiltered(self.block.finite)
+        if self.noiseless:
+            self.clipped[0] += convert(unfiltered, self.out)
+        else:
+            keep_noiseless(unfiltered, self.out, self.job.names, self.job.sigma.array)
+        self.block.restore(self.out)
+        return self.out
 
 
 class FrameFeed:
-    """The frames that came and are not yet done with; videos of one frame read them in step.
+    """The frames of a stream that are still in use; the videos of a frame read them in step.
 
-    Parameters
-    ----------
-    intake : FrameIntake
-        Checks and prepares each.
-    first : ndarray
-        The first frame.
-    source : iterator of array_like
-        The others.
-
-    Attributes
-    ----------
-    known : int
-        How many frames came so far.
-    looker : ThreadPoolExecutor or None
-        A thread that looks at frames while others are read, if one is to. It has to be shut down
-        before the buffers that frames are read into are freed.
+    The first frame decides what all have in common, `source` yields the others. `levels` is given
+    if the range of all frames is known. The noise of `job` is that of the last frame taken, and
+    differs between frames if `sigma_varies`; `known` frames have been taken so far. `note_thread`,
+    if there is one, makes notes of frames while others are read. It must be shut down before the
+    buffers that frames are read into are freed.
     """
 
-    def __init__(self, intake: FrameIntake, first: np.ndarray, source: Iterator):
-        self._intake, self._source = intake, source
-        self._held = {0: intake.take(0, first)}
-        self._ended = False
+    def __init__(self, run: Run, first: np.ndarray, source: Iterator, levels: Levels | None):
+        names = check_axes(run.axes, first.shape)
+        if "T" in names:
+            raise AxesError(
+                f"axes={run.axes!r} names T within a frame: frames follow each other in time, "
+                "name the axes of one."
+            )
+        self.sigma_varies, self._sigma_of = callable(run.sigma), run.sigma
+        if self.sigma_varies:
+            run = replace(run, sigma=1.0, noise=None)
+        self._given_dtype = first.dtype
+        block = Block.of(first, names, run.nonfinite)
+        self.job = prepare(run, block, levels=levels, one_of_many=True)
+        videos = arrange(first, names, self.job.filter.joint).shape[1]
+        self._reads_again = self.job.filter.over_time and videos > 1
+        self._source, self._ended = source, False
+        self._held = {0: self._checked(0, first)}
         self.known = 1
-        self.looker: ThreadPoolExecutor | None = None
-        # Of each video the noise of the last frame, and what it was made of.
-        self._noise: dict[int, tuple[Sigma, np.ndarray, np.ndarray]] = {}
+        self.note_thread: ThreadPoolExecutor | None = None
+        # Of each video the sigma of the last frame, and what `FrameSigma.of_frame` made of it.
+        self._noise: dict[int, tuple[Sigma, tuple[np.ndarray, np.ndarray]]] = {}
 
     def get(self, number: int) -> StreamFrame | None:
         """Return a frame; None beyond the last one."""
@@ -54,7 +102,7 @@ class FrameFeed:
             if given is None:
                 self._ended = True
             else:
-                self._held[self.known] = self._intake.take(self.known, given)
+                self._held[self.known] = self._checked(self.known, given)
                 self.known += 1
         return self._held.get(number)
 
@@ -63,16 +111,14 @@ class FrameFeed:
         for number in [n for n in self._held if n < before]:
             del self._held[number]
 
-    def reader(self, video: int) -> Callable[[int, np.ndarray], list[FrameNote]]:
-        """Return what `FrameFlow.run` reads one of the videos by."""
-        return partial(self._read, video)
+    def check_finite(self, number: int, values: np.ndarray) -> None:
+        """Refuse a frame whose values hold NaN or infinity."""
+        if self._given_dtype.kind == "f" and not is_finite(values):
+            raise nonfinite_error(f"Frame {number} holds NaN or infinity")
 
-    def writer(self, video: int) -> Callable[[int, np.ndarray], None]:
-        """Return what `FrameFlow.run` writes one of the videos by."""
-        return partial(self._write, video)
-
-    def _read(self, video: int, first: int, host: np.ndarray) -> list[FrameNote]:
-        looks, corners = [], []
+    def read(self, video: int, first: int, host: np.ndarray) -> list[FrameNote]:
+        """Read frames of a video, as `FrameFlow.run` does."""
+        pending, corners = [], []
         for k in range(host.shape[1]):
             frame = self.get(first + k)
             if frame is None:
@@ -80,58 +126,84 @@ class FrameFeed:
             planes = [frame.work.source.frame(0, video, c) for c in range(host.shape[0])]
             for plane, values in zip(planes, host[:, k], strict=True):
                 in_bands(frame.work.levels.load, plane, values)
-            noise = self._noise_of(frame, video, len(planes), planes[0].shape[0])
-            look = partial(self._look, first + k, host[:, k], *noise)
-            looks.append(look if self.looker is None else self.looker.submit(look).result)
-            # When the looks are done, the pixels may be those of the next frame.
+            noise = self._noise_of(frame, video)
+            make = partial(self._note, first + k, host[:, k], *noise)
+            if self.note_thread is not None:
+                make = self.note_thread.submit(make).result
+            pending.append(make)
+            # When the notes are made, the pixels may be those of the next frame.
             corners.append((noise[0].any(), [plane[0, 0, 0] for plane in planes]))
-        notes = [look() for look in looks]
+        notes = [note() for note in pending]
         for k, (note, (noisy, levels)) in enumerate(zip(notes, corners, strict=True)):
             if note.empty and noisy:
                 self._held[first + k].constant[video] = levels
         return notes
 
-    def _noise_of(
-        self, frame: StreamFrame, video: int, channels: int, slices: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return sigma in units of the pixels, and the models: mostly those of the frame before."""
-        sigma, work = frame.job.sigma, frame.work
-        if video not in self._noise or self._noise[video][0] is not sigma:
-            at = Tile(
-                0,
-                t=Span(video, video + 1, video, video + 1, video + 1),
-                z=Span.whole(slices),
-                y=Span.whole(1),
-                x=Span.whole(1),
-                channels=channels,
-            )
-            unit = work.levels.scale**work.filter.sigma_power
-            values = work.sigma.levels(at, unit).ravel().astype(np.float64)
-            self._noise[video] = sigma, values, work.sigma.models(at)[:, 0]
-        return self._noise[video][1:]
-
-    def _look(
-        self, number: int, values: np.ndarray, sigma: np.ndarray, models: np.ndarray
-    ) -> FrameNote:
-        """Take note of a frame, from what was made of it: its own pixels may be others by now."""
-        self._intake.check_finite(number, values)
-        # Pixels as the kernels see them.
-        compares = self._intake.job.filter.compares_brightness
-        note = note_frame(list(values), sigma, Levels(0, 1.0), brightness=compares)
-        return replace(note, models=models)
-
-    def _write(self, video: int, first: int, values: np.ndarray) -> None:
+    def write(self, video: int, first: int, values: np.ndarray) -> None:
+        """Write results of a video, as `FrameFlow.run` does."""
         for k in range(values.shape[1]):
             frame = self._held[first + k]
             if frame.noiseless:
-                continue  # comes back as it is when it is finished
+                continue  # `finished` copies it
             for c in range(values.shape[0]):
                 out = frame.work.out.frame(0, video, c)
                 if video in frame.constant:
-                    # As it was given, whatever its channels were mixed to meanwhile.
+                    # As it was given: the channels on the device may have been mixed.
                     clipped = convert(np.full(out.shape, frame.constant[video][c]), out)
                 else:
                     ny, nx = out.shape[-2:]
                     kept = values[c, k, :, :ny, :nx]
                     clipped = frame.work.levels.store(kept, out, spare=True)
                 frame.clipped[video] += clipped
+
+    def _checked(self, number: int, given) -> StreamFrame:
+        """Check a frame and prepare it.
+
+        Its pixels may be overwritten by those of the next one. They are copied if they are needed
+        again: by several videos, or where they are returned as they are.
+        """
+        given, job = np.asarray(given), self.job
+        if given.shape != job.shape or given.dtype != self._given_dtype:
+            raise ImageError(
+                f"Frame {number} has the shape {given.shape} and type {given.dtype}, the first one "
+                f"{job.shape} and {self._given_dtype}: give frames of one shape and type."
+            )
+        block = Block.of(given, job.names, job.run.nonfinite)
+        check_kept(block, job.dtypes[1])
+        if self.sigma_varies:
+            sigma = resolve_sigma(self._sigma_of(number), block.finite, job.names, job.filter)
+            if varies_within(sigma.array, job.names) and job.filter.over_time:
+                raise SigmaError(
+                    "A function that gives the sigma of each frame cannot give a map: give one "
+                    "value or one per channel, or one map for all frames."
+                )
+            self.job = job = replace(job, sigma=sigma)
+        holes = block.nonfinite_mask is not None
+        if self._reads_again or holes or not job.sigma.array.all():
+            kept = np.array(given)
+            block = Block(kept, block.finite if holes else kept, block.nonfinite_mask)
+        return StreamFrame(job, block, np.empty(job.shape, job.dtypes[1]))
+
+    def _noise_of(self, frame: StreamFrame, video: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return sigma in units of the pixels and the models, kept while sigma does not change."""
+        sigma, work = frame.job.sigma, frame.work
+        if video not in self._noise or self._noise[video][0] is not sigma:
+            self._noise[video] = sigma, work.sigma.of_frame(0, video, work.sigma_unit)
+        return self._noise[video][1]
+
+    def _note(
+        self, number: int, values: np.ndarray, sigma: np.ndarray, models: np.ndarray
+    ) -> FrameNote:
+        """Make the note of a frame from its kernel values: its own pixels may be others by now."""
+        self.check_finite(number, values)
+        compares = self.job.filter.compares_brightness
+        note = note_frame(list(values), sigma, Levels(0, 1.0), brightness=compares)
+        return replace(note, models=models)
+
+
+def is_finite(array: np.ndarray) -> bool:
+    """Return whether floats hold neither NaN nor infinity."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = array.sum()
+    # The sum may overflow although all values are finite.
+    return bool(np.isfinite(total)) or bool(np.all(np.isfinite(array)))

@@ -1,66 +1,69 @@
-"""How large tiles may be: the memory they take, the time, and what their margins cost."""
+"""Sizes of tiles and batches of frames, from their memory and time and the cost of margins."""
 
 from __future__ import annotations
 
 import math
 
 from napari_gpu_denoise.errors import DeviceMemoryError
+from napari_gpu_denoise.image.axes import Frames
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.plan import FramePlan, Sizes, TilePlan
-from napari_gpu_denoise.run.tiles import Reach, Span, Tile
+from napari_gpu_denoise.run.tiles import Reach, Span, Tile, split
 
-# Pixels a tile reads at most. On a GPU a few tiles an image let transfers overlap with compute; on
-# a CPU a tile is also how often progress moves and a cancel is heard.
+# Most pixels that a tile reads. On a GPU, a few tiles per image let transfers and kernels overlap;
+# on a CPU, progress is reported and a cancel noticed after each tile.
 _LARGEST_TILE = {"CPU": 1 << 18, "simulator": 1 << 16}
 _LARGEST_GPU_TILE = 1 << 22
 SMALLEST_TILE = 1 << 12
 
-# A filter that looks far gets larger tiles than that, up to a limit, so that no more than this
-# share of the pixels read are margins; on a CPU, where a tile is long work, more of them may be.
+# A filter with a long reach gets larger tiles, up to a limit, so that at most this share of the
+# pixels read are margins; it is larger on a CPU, where a tile takes long.
 _MARGIN_SHARE = {"CPU": 0.4}
 _GPU_MARGIN_SHARE = 0.1
 _LARGEST_WIDE_TILE = 1 << 25
 
-# Seconds a launch may take, far below what makes a display driver kill it.
+# Longest time of a launch in seconds, far below the time limit of display drivers.
 _LAUNCH_SECONDS = 0.05
 
-# Seconds a tile may take on a CPU: how long a cancel may go unheard.
+# Longest time of a tile on a CPU in seconds, and so the longest delay of a cancel.
 _TILE_SECONDS = 0.25
 
-
-# Side of the tile that tells how many bytes a pixel takes, and its frames or slices where others
-# are looked at: large enough for what is padded around it to matter little.
+# Side of the tile that the bytes per pixel are taken from, and its frames or slices if the filter
+# looks at several: large enough for padding to matter little.
 _SIDE, _DEEP = 1024, 16
+
+# Pixels that a launch should have, to be efficient for small frames, and most frames at once.
+_BUSY = {"CPU": 1 << 16, "simulator": 1 << 14}
+_BUSY_GPU = 1 << 23
+_MOST_FRAMES = 16
+# Most memory used to take several frames at once.
+_MODEST_BYTES = 1 << 30
 
 
 def bytes_per_pixel(
     plan: TilePlan | FramePlan, settings: Filter, channels: int = 1, is_map: bool = False
 ) -> float:
-    """Return how many bytes of device memory a pixel of a tile needs, input and output included.
+    """Return how many bytes of device memory a pixel of a tile needs, with input and output.
 
-    It is what the plan declares for a large tile, over time for one frame at once. Two tiles are in
-    flight; where sigma is a map, with their part of it.
+    It is what the plan declares for a large tile (over time, for one frame at once). Two tiles are
+    in flight, with their part of sigma if that is a map.
     """
     buffers, pixels = _large(plan, settings, channels, is_map)
     return sum(buffers.values()) / pixels + (24 if is_map else 16)
 
 
 def _large(plan, settings: Filter, channels: int, is_map: bool) -> tuple[Sizes, int]:
-    """Return the buffers that a plan declares for a large tile, and the pixels of it."""
+    """Return the buffers that a plan declares for a large tile, and the tile's pixels."""
     known, key = plan.arena.declared, (settings, channels, is_map)
     if key not in known:
-        known[key] = _declared(plan, settings, channels, is_map)
+        deep = any(settings.reach.t) and not settings.over_time, any(settings.reach.z)
+        lengths = (_DEEP if one else 1 for one in deep)
+        tile = Tile(0, *map(Span.whole, (*lengths, _SIDE, _SIDE)), channels)
+        batch = (1,) if settings.over_time else ()
+        buffers = plan.buffers(tile, *batch, is_map=is_map)
+        known[key] = buffers, channels * math.prod(tile.source_shape)
     return known[key]
-
-
-def _declared(plan, settings: Filter, channels: int, is_map: bool) -> tuple[Sizes, int]:
-    deep = any(settings.reach.t) and not settings.over_time, any(settings.reach.z)
-    lengths = (_DEEP if one else 1 for one in deep)
-    tile = Tile(0, *map(Span.whole, (*lengths, _SIDE, _SIDE)), channels)
-    pixels = channels * math.prod(tile.source_shape)
-    more = (1,) if settings.over_time else ()
-    return plan.buffers(tile, *more, is_map=is_map), pixels
 
 
 def tile_pixels(
@@ -72,31 +75,16 @@ def tile_pixels(
     channels: int = 1,
     is_map: bool = False,
 ) -> int:
-    """Return how many pixels a tile may read.
+    """Return how many pixels a tile of an array of so many `pixels` may read.
 
-    Parameters
-    ----------
-    plan : TilePlan
-        Declares the memory.
-    settings : Filter
-        Tells how far it looks.
-    device : Device
-        Its kind and memory.
-    pixels : int
-        Size of the whole array: small work is not given large buffers.
-    memory_limit : int, optional
-        Bytes of device memory to stay within.
-    channels : int, optional
-        Joined channels: a tile holds them all, and each counts.
-    is_map : bool, optional
-        Whether sigma is a map.
+    `memory_limit` is in bytes; the pixels of all joined `channels` count.
     """
     each = bytes_per_pixel(plan, settings, channels, is_map)
     buffers, size = _large(plan, settings, channels, is_map)
     largest_buffer = max(*buffers.values(), 4 * size) / size if buffers else 4.0
     largest = _LARGEST_TILE.get(device.kind, _LARGEST_GPU_TILE)
-    # Six images' worth of float32 beside the two copies in flight, and never a large share of the
-    # device: other programs, the display first of all, live there too.
+    # Six float32 images besides the two copies in flight, and never a large share of the device:
+    # other programs, and above all the display, need memory too.
     budget = max(24 * pixels, 1 << 26)
     if device.kind != "simulator":
         share = _MARGIN_SHARE.get(device.kind, _GPU_MARGIN_SHARE)
@@ -119,27 +107,16 @@ def check_limit(
     is_map: bool,
     videos: int = 1,
 ) -> None:
-    """Refuse a memory limit that leaves no room for the smallest tile.
+    """Refuse a memory limit that is too small for the smallest tile of an array.
 
-    Parameters
-    ----------
-    plan, settings, memory_limit, channels, is_map
-        As `tile_pixels` takes them.
-    pixels : int
-        Size of all that is to be cut into tiles.
-    videos : int, optional
-        How many are filtered at once.
-
-    Raises
-    ------
-    DeviceMemoryError
+    `videos` are filtered at once; the other arguments are those of `tile_pixels`.
     """
     each = bytes_per_pixel(plan, settings, channels, is_map)
     needed = math.ceil(min(SMALLEST_TILE, pixels) * each) * videos
     if memory_limit is not None and memory_limit < needed:
         part = "part" if settings.over_time else "tile"
         raise DeviceMemoryError(
-            f"A memory limit of {memory_limit} bytes is too little for a {part} of this work",
+            f"A memory limit of {memory_limit} bytes is too small for a {part} of this work",
             f"allow at least {needed}",
             code="memory-limit",
             needed=needed,
@@ -147,25 +124,17 @@ def check_limit(
 
 
 def _wide_tile(reach: Reach, channels: int, share: float) -> int:
-    """Return how many pixels a tile needs to read for its margins to be no more than a share."""
-    # A square of this side, less its margins, holds all but the allowed share of its pixels.
+    """Return how many pixels a tile has to read for its margins to be at most a share of them."""
+    # Without its margins, a square of this size keeps all but the allowed share of its pixels.
     shrink = 1 - math.sqrt(1 - share)
     square = sum(reach.y) * sum(reach.x) / shrink**2
     return math.ceil(channels * (1 + sum(reach.t)) * (1 + sum(reach.z)) * square)
 
 
 def tile_yield(settings: Filter, device: Device) -> int:
-    """Return how many pixels a tile may yield, so that its launches take no longer than they may.
-
-    Parameters
-    ----------
-    settings : Filter
-        Tells operations a pixel.
-    device : Device
-        Its kind and speed.
-    """
-    # Operations a clock and unit: a tenth of the peak, what a poor driver reaches (Intel's GPUs
-    # count small units); on a CPU, where no display waits, what is reached.
+    """Return how many pixels a tile may yield for its launches to stay within the time limit."""
+    # Operations per clock cycle and compute unit: a tenth of the peak, as with a poor driver
+    # (Intel's GPUs count small units); on a CPU, where no display waits, the usual number.
     seconds, per_clock = _LAUNCH_SECONDS, 1.6 if "intel" in device.vendor.lower() else 12.8
     operations, least = settings.operations_per_launch, SMALLEST_TILE
     if device.kind in _LARGEST_TILE:
@@ -176,3 +145,51 @@ def tile_yield(settings: Filter, device: Device) -> int:
         least = max(least, int(_wide_tile(settings.reach, 1, share) * (1 - share)))
     speed = per_clock * device.compute_units * max(device.clock, 500) * 1e6
     return max(int(seconds * speed / operations), least)
+
+
+def frame_budget(
+    plan: FramePlan,
+    settings: Filter,
+    device: Device,
+    source: Frames,
+    memory_limit: int | None,
+    is_map: bool,
+    videos: int = 1,
+) -> tuple[int, int]:
+    """Return how many bytes of device memory may be used, and how many pixels of a frame fit.
+
+    `videos` are filtered at once.
+    """
+    frame = source.joined * math.prod(source.shape[2:])
+    each = bytes_per_pixel(plan, settings, source.joined, is_map)
+    budget = device.memory // 2
+    if memory_limit is not None:
+        check_limit(plan, settings, memory_limit, frame, source.joined, is_map, videos)
+        budget = min(budget, memory_limit)
+    # No buffer is more than half of what a filter needs.
+    pixels = min(budget / videos / each, 2 * device.max_alloc / each, frame)
+    return budget, int(pixels)
+
+
+def spatial_tiles(
+    settings: Filter, device: Device, whole: tuple[Span, Span, Span], channels: int, pixels: int
+) -> list[Tile]:
+    """Cut frames into parts, each of which is filtered through all frames before the next."""
+    reach = Reach((0, 0), settings.reach.z, settings.reach.y, settings.reach.x)
+    lengths = (1, 1, *(span.length for span in whole))
+    one = (Span.whole(1), *whole)
+    return split(lengths, reach, pixels, one, tile_yield(settings, device), channels)
+
+
+def frames_at_once(plan: FramePlan, device: Device, tile: Tile, budget: int) -> int:
+    """Return how many frames of this size are taken at once: small ones together."""
+    pixels = tile.channels * math.prod(tile.source_shape[1:])
+    busy = _BUSY.get(device.kind, _BUSY_GPU)
+    batch = max(1, min(busy // pixels, _MOST_FRAMES))
+    while batch > 1:
+        buffers = plan.buffers(tile, batch).values()
+        needed = sum(buffers) + 16 * batch * pixels
+        if needed <= min(budget, _MODEST_BYTES) and max(buffers) <= device.max_alloc:
+            break
+        batch -= 1
+    return batch

@@ -1,4 +1,4 @@
-"""Split frames into tiles with the margin a filter needs."""
+"""Split frames into tiles, with the margin that a filter needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class Span:
-    """One tile along one axis: what it yields, and what it reads, of an axis of a given length."""
+    """Extent of a tile along one axis: the pixels it yields and reads, and the axis's length."""
 
     start: int
     stop: int
@@ -48,16 +48,26 @@ class Span:
         """Pixels read before the first one yielded."""
         return self.start - self.source_start
 
+    @property
+    def yields(self) -> slice:
+        """Pixels yielded, as an index into the axis."""
+        return slice(self.start, self.stop)
 
-def span_around(yields: range, reach: tuple[int, int], length: int) -> Span:
-    """Return the span that yields a range, and reads what a filter needs around it."""
-    start, stop = yields.start, yields.stop
-    return Span(start, stop, max(start - reach[0], 0), min(stop + reach[1], length), length)
+    @property
+    def reads(self) -> slice:
+        """Pixels read, as an index into the axis."""
+        return slice(self.source_start, self.source_stop)
+
+    def part(self, start: int, stop: int, reach: tuple[int, int]) -> Span:
+        """Return the span of a part, which reads the margin around it as far as this one does."""
+        source_start = max(start - reach[0], self.source_start)
+        source_stop = min(stop + reach[1], self.source_stop)
+        return Span(start, stop, source_start, source_stop, self.length)
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A part of one sequence of frames; where channels are joined, the same part of all of them."""
+    """A part of one sequence of frames, the same in all channels that are joined."""
 
     sequence: int
     t: Span
@@ -68,24 +78,31 @@ class Tile:
 
     @property
     def source_shape(self) -> tuple[int, int, int, int]:
-        """Shape read of each channel, (t, z, y, x)."""
+        """Shape read from each channel, (t, z, y, x)."""
         return tuple(span.source_size for span in (self.t, self.z, self.y, self.x))
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Shape yielded of each channel, (t, z, y, x)."""
+        """Shape yielded in each channel, (t, z, y, x)."""
         return tuple(span.size for span in (self.t, self.z, self.y, self.x))
+
+    @property
+    def source_region(self) -> tuple[slice, slice, slice]:
+        """Pixels read along the whole axes z, y, x."""
+        return self.z.reads, self.y.reads, self.x.reads
+
+    def kept_region(self, ny: int, nx: int) -> tuple[slice, slice, slice]:
+        """Return the first `ny` x `nx` pixels yielded, along the whole axes z, y, x."""
+        y, x = self.y.start, self.x.start
+        return self.z.yields, slice(y, y + ny), slice(x, x + nx)
 
 
 def split_span(whole: Span, size: int, reach: tuple[int, int]) -> Iterator[Span]:
-    """Cut a span into nearly equal ones, none above `size`, that read no more than it does."""
+    """Cut a span into parts of nearly equal size, at most `size`, that read no more than it."""
     count = ceil(whole.size / size)
-    for k in range(count):
-        start = whole.start + whole.size * k // count
-        stop = whole.start + whole.size * (k + 1) // count
-        source_start = max(start - reach[0], whole.source_start)
-        source_stop = min(stop + reach[1], whole.source_stop)
-        yield Span(start, stop, source_start, source_stop, whole.length)
+    cuts = (whole.start + whole.size * k // count for k in range(count + 1))
+    for start, stop in itertools.pairwise(cuts):
+        yield whole.part(start, stop, reach)
 
 
 def split(
@@ -96,36 +113,14 @@ def split(
     max_yield: int | None = None,
     channels: int = 1,
 ) -> list[Tile]:
-    """Cut sequences of frames into tiles that read at most `max_pixels` pixels each.
+    """Cut frames of a shape (sequences, nt, nz, ny, nx) into tiles that yield every pixel once.
 
-    Frames are parted first, then rows, then columns, then slices, so that tiles stay as compact in
-    memory as they can. Where even the smallest tile with its margin is larger, it is given all the
-    same.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        (sequences, nt, nz, ny, nx).
-    reach : Reach
-        Margin the filter needs.
-    max_pixels : int
-        Largest number of pixels a tile may read, over all channels it holds.
-    part : tuple of Span, optional
-        What to yield along t, z, y, x, and what there is to read; by default the whole axes.
-    max_yield : int, optional
-        Largest number of pixels a tile may yield, over all channels, which is what its time goes
-        with.
-    channels : int, optional
-        Joined channels, which every tile holds together.
-
-    Returns
-    -------
-    list of Tile
-        Together they yield every pixel once.
+    A tile may read `max_pixels` (memory) and yield `max_yield` (time), over all `channels`, which
+    it holds together. `part` is what to yield along t, z, y, x and what may be read, by default the
+    whole axes. Frames are separated first, then rows, then columns, then slices, so that tiles stay
+    compact in memory. If even the smallest tile with its margin is too large, it is used anyway.
     """
-    sequences = shape[0]
     wholes = part or tuple(Span.whole(length) for length in shape[1:])
-    lengths = [whole.size for whole in wholes]
     reaches = (reach.t, reach.z, reach.y, reach.x)
     parts = [1, 1, 1, 1]
 
@@ -136,15 +131,15 @@ def split(
         return total
 
     def yielded() -> int:
-        sizes = (ceil(length / count) for length, count in zip(lengths, parts, strict=True))
+        sizes = (ceil(whole.size / count) for whole, count in zip(wholes, parts, strict=True))
         return channels * prod(sizes)
 
-    # A part smaller than its margin would be read many times over: such cuts come last.
+    # Parts smaller than their margin would read every pixel many times: such cuts come last.
     smallest = (2 * sum(reach.t), 4 * sum(reach.y), 4 * sum(reach.x), 2 * sum(reach.z), 1, 1, 1)
     for axis, size in zip((0, 2, 3, 1, 0, 2, 3), smallest, strict=True):
         while pixels() > max_pixels or (max_yield is not None and yielded() > max_yield):
             more = parts[axis] + max(1, parts[axis] // 8)
-            if ceil(lengths[axis] / more) < max(size, 1) or more > lengths[axis]:
+            if ceil(wholes[axis].size / more) < max(size, 1) or more > wholes[axis].size:
                 break
             parts[axis] = more
     spans = [
@@ -153,6 +148,6 @@ def split(
     ]
     return [
         Tile(sequence, *tile, channels)
-        for sequence in range(sequences)
+        for sequence in range(shape[0])
         for tile in itertools.product(*spans)
     ]

@@ -1,13 +1,13 @@
-"""Bring tiles to a device and back: small integers travel as they are, float is made of them there.
+"""Upload tiles and download results; 8- and 16-bit integers are converted on the device.
 
-A CPU takes longer to convert a frame than a GPU to filter it; and a byte is sent four times as fast
-as a float.
+A CPU takes longer to convert a frame than a GPU to filter it, and a byte transfers four times as
+fast as a float.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,41 +17,23 @@ from napari_gpu_denoise.image.bands import in_bands
 from napari_gpu_denoise.image.levels import Levels, is_plain
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.opencl.work_items import value_grid, values_together
-from napari_gpu_denoise.run.frame_blocks import frame_blocks
+from napari_gpu_denoise.opencl.work_items import value_grid, values_per_item
 from napari_gpu_denoise.run.plan import Launches
 from napari_gpu_denoise.run.stabilisation import Stabilisation
 from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.run.work import Work
 
-# Most pixels that are converted on the host at once, for what is in between to stay in the cache.
+# Most pixels converted on the host at once, so that intermediate arrays stay in the cache.
 _CONVERTED = 1 << 20
 
 
 class Sender:
-    """Takes what tiles read to the device, where it is float32.
+    """Uploads what tiles read, and converts it to float32; `arena` keeps the buffers."""
 
-    Parameters
-    ----------
-    arena : Arena
-        Keeps the buffers.
-    source : Frames
-        Grey levels.
-    levels : Levels
-        How they become kernel values.
-    stabilisation : Stabilisation, optional
-        Makes their noise even, once they are float32.
-    """
-
-    def __init__(
-        self,
-        arena: Arena,
-        source: Frames,
-        levels: Levels,
-        stabilisation: Stabilisation | None = None,
-    ):
-        self._arena, self._source, self._levels = arena, source, levels
+    def __init__(self, arena: Arena, work: Work, stabilisation: Stabilisation | None = None):
+        self._arena, self._source, self._levels = arena, work.source, work.levels
         self._stabilisation = stabilisation
-        self._dtype = _travels_as(source, levels)
+        self._dtype = _transfer_dtype(work.source, work.levels)
         self._kernel = None
         if self._dtype.kind != "f":
             constants = _constants(self._dtype, arena.session.device)
@@ -60,15 +42,13 @@ class Sender:
     def upload(self, queue, name: str, tile: Tile) -> tuple[Any, Any]:
         """Copy a tile to the device; return the buffer and the event.
 
-        Buffer and host memory go by `name`: they are not to be in use.
+        The buffer and the host memory of this name must not be in use.
         """
         import pyopencl as cl
 
         shape = (tile.channels, *tile.source_shape)
         host = _pinned(self._arena, name, shape, self._dtype, queue)
-        region = self._source.region(
-            *(slice(s.source_start, s.source_stop) for s in (tile.z, tile.y, tile.x))
-        )
+        region = self._source.region(*tile.source_region)
         times = tile.t.source_start, tile.t.source_stop
         most = _frames_at_once(self._source, self._levels)
         load = _copy if self._kernel is not None else self._levels.load
@@ -79,7 +59,7 @@ class Sender:
         return buffer, cl.enqueue_copy(queue, buffer, host, is_blocking=False)
 
     def as_float(self, queue, buffer, tile: Tile, models: np.ndarray) -> tuple[Any, Launches]:
-        """Return the tile as the filter sees it, in float32, and what makes it.
+        """Return the float32 tile for the filter, and the launches that make it.
 
         The next tile may overwrite it. `models` are the numbers of the noise models of its frames.
         """
@@ -97,52 +77,17 @@ class Sender:
         return values, launches
 
 
-@dataclass(frozen=True)
-class Arriving:
-    """What a tile yields, on its way to the host.
-
-    Attributes
-    ----------
-    tile : Tile
-        Which one.
-    host : ndarray
-        Where it arrives: of shape (channels, t, z, y, x), at least what is kept along Y and X.
-    done : pyopencl.Event
-        When.
-    """
-
-    tile: Tile
-    host: np.ndarray
-    done: Any
-
-
 class Receiver:
-    """Takes what tiles yield back from the device and makes grey levels of it.
+    """Converts results to grey levels and downloads them; `arena` keeps the buffers.
 
-    Small integers are rounded and clipped on the device. There a NaN becomes 0 and is not counted
-    as clipped.
-
-    Parameters
-    ----------
-    arena : Arena
-        Keeps the buffers.
-    out : Frames
-        Where it goes.
-    levels : Levels
-        How kernel values become grey levels.
-    queue : pyopencl.CommandQueue
-        The one that computes.
-    tiles : int
-        How many there are.
-    stabilisation : Stabilisation, optional
-        Turns what was filtered into grey levels again.
+    Integers of 8 and 16 bits are rounded and clipped on the device, by the compute queue; NaN
+    becomes 0 there and does not count as clipped. `tiles` is the number of tiles.
     """
 
     def __init__(
         self,
         arena: Arena,
-        out: Frames,
-        levels: Levels,
+        work: Work,
         queue,
         tiles: int,
         stabilisation: Stabilisation | None = None,
@@ -150,8 +95,9 @@ class Receiver:
         import pyopencl as cl
 
         self._stabilisation = stabilisation
-        self._arena, self._out, self._levels = arena, out, levels
-        self._dtype = _travels_as(out, levels)
+        self._arena, self._out, self._work = arena, work.out, work
+        self._levels = Levels(0, 1.0) if work.filter.yields_map else work.levels
+        self._dtype = _transfer_dtype(work.out, self._levels)
         self._queue, self._tiles = queue, tiles
         self._kernel = self._clipped = None
         if self._dtype.kind != "f":
@@ -160,29 +106,17 @@ class Receiver:
             self._clipped = arena.buffer("clipped", 4 * tiles)
             cl.enqueue_fill_buffer(queue, self._clipped, np.int32(0), 0, 4 * tiles)
 
-    def kept(self, tile: Tile) -> tuple[int, int]:
-        """Return how much of a tile is wanted along Y and X; 0 where nothing is.
-
-        What was added by mirroring lies beyond the end and is dropped.
-        """
-        ends = (n + self._out.origin[2 + i] for i, n in enumerate(self._out.shape[-2:]))
-        ny, nx = (
-            max(min(span.stop, end) - span.start, 0)
-            for span, end in zip((tile.y, tile.x), ends, strict=True)
-        )
-        return ny, nx
-
     def buffer(self, name: str, tile: Tile):
-        """Return the float32 buffer that a filter is to write; `name` is that of `download`."""
+        """Return the float32 buffer for the filter to write; `name` as in `download`."""
         name = name if self._kernel is None else "tile out"
         return self._arena.buffer(name, 4 * tile.channels * math.prod(tile.shape))
 
     def as_levels(
         self, values, name: str, tile: Tile, number: int, models: np.ndarray
     ) -> tuple[Any, Launches]:
-        """Return the buffer to download, and what makes it.
+        """Return the buffer to download, and the launches that make it.
 
-        `number` is that of the tile, `models` are those of the noise models of its frames.
+        `number` is that of the tile; `models` are the numbers of the noise models of its frames.
         """
         launches: Launches = []
         if self._stabilisation is not None:
@@ -190,7 +124,7 @@ class Receiver:
             launches += self._stabilisation.inverse(self._queue, values, models.ravel(), pixels)
         if self._kernel is None:
             return values, launches
-        (ny, nx), kept = tile.shape[2:], self.kept(tile)
+        (ny, nx), kept = tile.shape[2:], self._work.kept(tile)
         frames = tile.channels * math.prod(tile.shape[:2])
         size = frames * math.prod(kept)
         buffer = self._arena.buffer(name, size * self._dtype.itemsize)
@@ -204,31 +138,25 @@ class Receiver:
         )
         return buffer, [*launches, ("to levels", event)]
 
-    def download(self, queue, buffer, name: str, tile: Tile, after: list) -> Arriving:
-        """Copy a tile to host memory that goes by `name`, after some events."""
+    def download(self, queue, buffer, name: str, tile: Tile, after: list) -> tuple[np.ndarray, Any]:
+        """Copy a tile to host memory of this name after some events; return both and the event.
+
+        The memory has the shape (channels, t, z, y, x), with all kept pixels along y and x.
+        """
         import pyopencl as cl
 
         shape = (tile.channels, *tile.shape)
         if self._kernel is not None:
-            shape = (*shape[:-2], *self.kept(tile))
+            shape = (*shape[:-2], *self._work.kept(tile))
         host = _pinned(self._arena, name, shape, self._dtype, queue)
-        done = cl.enqueue_copy(queue, host, buffer, wait_for=after, is_blocking=False)
-        return Arriving(tile, host, done)
+        return host, cl.enqueue_copy(queue, host, buffer, wait_for=after, is_blocking=False)
 
-    def write(self, arriving: Arriving) -> int:
-        """Wait for a tile and write it; return how many values the host clipped.
-
-        Another thread may do so than the one that enqueues.
-        """
-        arriving.done.wait()
-        tile = arriving.tile
-        ny, nx = self.kept(tile)
-        region = self._out.region(
-            slice(tile.z.start, tile.z.stop),
-            slice(tile.y.start, tile.y.start + ny),
-            slice(tile.x.start, tile.x.start + nx),
-        )
-        host = arriving.host[..., :ny, :nx]
+    def write(self, tile: Tile, host: np.ndarray, done) -> int:
+        """Wait for a download and write the tile, in any thread; return the values clipped here."""
+        done.wait()
+        ny, nx = self._work.kept(tile)
+        region = self._out.region(*tile.kept_region(ny, nx))
+        host = host[..., :ny, :nx]
         most = _frames_at_once(self._out, self._levels)
         store = _copy if self._kernel is not None else self._levels.store
         clipped = 0
@@ -239,7 +167,7 @@ class Receiver:
         return clipped
 
     def clipped(self) -> int:
-        """Wait for all tiles; return how many values the device clipped."""
+        """Wait for all tiles; return how many values were clipped on the device."""
         import pyopencl as cl
 
         if self._clipped is None:
@@ -249,7 +177,28 @@ class Receiver:
         return int(counts.sum(dtype=np.int64))
 
 
-def _travels_as(frames: Frames, levels: Levels) -> np.dtype:
+def frame_blocks(
+    frames: Frames, sequence: int, start: int, stop: int, channel: int, most: int | None = None
+) -> Iterator[tuple[int, np.ndarray]]:
+    """View the frames from time `start` to `stop` as few arrays, so that small ones are one copy.
+
+    Yield how many frames came before, and the next ones, (count, nz, ny, nx), `most` at a time.
+    """
+    # Frames lie along time, or along the last of the independent axes.
+    stack = frames.view[..., channel, :, :, :, :]
+    if "T" not in frames.joint:
+        stack = stack[..., 0, :, :, :] if frames.independent else stack
+    *outer, length = stack.shape[:-3]
+    at = first = sequence * length + start - frames.origin[0]
+    while at < first + stop - start:
+        row, place = divmod(at, length)
+        count = min(first + stop - start - at, length - place, most or length)
+        where = np.unravel_index(row, outer) if outer else ()
+        yield at - first, stack[(*where, slice(place, place + count))]
+        at += count
+
+
+def _transfer_dtype(frames: Frames, levels: Levels) -> np.dtype:
     dtype = frames.view.dtype
     if levels.plain and is_plain(dtype):
         return dtype.newbyteorder("=")
@@ -260,7 +209,7 @@ def _constants(dtype: np.dtype, device: Device) -> dict[str, int]:
     return {
         "BITS": 8 * dtype.itemsize,
         "SIGNED": int(dtype.kind == "i"),
-        "VALUES": values_together(device),
+        "VALUES": values_per_item(device),
     }
 
 
@@ -271,7 +220,7 @@ def _pinned(arena: Arena, name: str, shape: tuple[int, ...], dtype: np.dtype, qu
 
 
 def _frames_at_once(frames: Frames, levels: Levels) -> int | None:
-    """Return how many frames may be converted at once; None where they are only copied."""
+    """Return how many frames may be converted at once; None if they are only copied."""
     dtype = frames.view.dtype
     if levels.plain and (is_plain(dtype) or dtype == np.float32):
         return None

@@ -1,4 +1,4 @@
-"""Frames to be filtered on one device: where they lie, where results go, and what is known."""
+"""Frames to be filtered on one device, the stages of the filter, and its command queues."""
 
 from __future__ import annotations
 
@@ -15,33 +15,16 @@ from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.frame_sigma import FrameSigma
 from napari_gpu_denoise.run.plan import FramePlan, TilePlan
 from napari_gpu_denoise.run.stabilisation import Stabilisation
-from napari_gpu_denoise.run.tiles import Span
+from napari_gpu_denoise.run.tiles import Span, Tile
 
 
 @dataclass(frozen=True)
 class Work:
-    """Frames in memory that a filter is run over.
+    """Frames in memory to be filtered, and how.
 
-    Attributes
-    ----------
-    filter : Filter
-        For this array and its noise.
-    source, out : Frames
-        Grey levels, and where the results go.
-    levels : Levels
-        How grey levels become what kernels see, and back.
-    sigma : FrameSigma
-        Noise, arranged as `source` is.
-    session : Session
-        Device to run on.
-    spans : tuple of Span, optional
-        What of larger arrays is yielded and read along t, z, y, x. By default all there is.
-    stabilised : sequence of NoiseModel, optional
-        Models by which the noise is made even first; none by default.
-    signed : bool, optional
-        Whether results may be negative. Default: True.
-    memory_limit : int, optional
-        Largest number of bytes of device memory to use.
+    `sigma` is arranged as `source` is. If these are parts of larger arrays, `spans` are what is
+    yielded and read along t, z, y, x. `stabilised` holds the models for variance stabilisation,
+    `signed` says whether results may be negative, and `memory_limit` is in bytes.
     """
 
     filter: Filter
@@ -60,26 +43,39 @@ class Work:
         """What is yielded and read along t, z, y, x."""
         return self.spans or tuple(map(Span.whole, self.source.shape[1:]))
 
+    @property
+    def sigma_unit(self) -> float:
+        """Unit of sigma in kernels, in grey levels to the power that sigma has."""
+        return self.levels.scale**self.filter.sigma_power
+
+    def kept(self, tile: Tile) -> tuple[int, int]:
+        """Return how many rows and columns of a tile are results; the rest is mirrored padding."""
+        *_, y0, x0 = self.out.origin
+        ny, nx = self.out.shape[-2:]
+        y, x = tile.y, tile.x
+        return max(min(y.stop, y0 + ny) - y.start, 0), max(min(x.stop, x0 + nx) - x.start, 0)
+
 
 @dataclass(frozen=True)
 class Stages:
-    """What a run enqueues for pixels on a device: the filter, and stabilisation around it."""
+    """What runs on the device: the filter, and variance stabilisation around it."""
 
     plan: TilePlan | FramePlan
-    stabilisation: Stabilisation | None
+    stabilisation: Stabilisation | None = None
 
     @classmethod
-    def of(
-        cls, filter: Filter, stabilised: Sequence[NoiseModel], signed: bool, arena: Arena
-    ) -> Stages:
-        """Make the kernels of a filter; they belong to this thread."""
-        around = Stabilisation(stabilised, arena, signed, filter.yields_map) if stabilised else None
-        return cls(filter.plan(arena), around)
+    def of(cls, work: Work, arena: Arena) -> Stages:
+        """Make the kernels for a work; they belong to this thread."""
+        filter, models = work.filter, work.stabilised
+        if not models:
+            return cls(filter.plan(arena))
+        stabilisation = Stabilisation(models, arena, work.signed, filter.yields_map)
+        return cls(filter.plan(arena), stabilisation)
 
 
 @dataclass(frozen=True)
 class Queues:
-    """Command queues of one flow; on a device that shares its cores with the host all are one."""
+    """Command queues of one flow; all the same one if the device shares the host's cores."""
 
     compute: Any
     up: Any
@@ -87,14 +83,14 @@ class Queues:
 
     @classmethod
     def of(cls, session: Session, profiling: bool = False) -> Queues:
-        """Open the queues of a flow."""
+        """Open the queues for a flow."""
         compute = session.queue(profiling)
         if session.device.shares_cores:
             return cls(compute, compute, compute)
         return cls(compute, session.queue(profiling), session.queue(profiling))
 
     def after_upload(self, uploads: list) -> None:
-        """Have the kernels enqueued from now on wait for uploads."""
+        """Make kernels that are enqueued from now on wait for uploads."""
         if self.up is not self.compute:
             import pyopencl as cl
 
@@ -102,6 +98,6 @@ class Queues:
             cl.enqueue_barrier(self.compute, wait_for=uploads)
 
     def finish(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until all commands are done."""
         for queue in {self.up, self.compute, self.down}:
             queue.finish()

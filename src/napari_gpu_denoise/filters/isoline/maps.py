@@ -10,17 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.filters.isoline.filter import Isoline
 from napari_gpu_denoise.filters.isoline.patterns import DIRECTIONS
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.run.block import Block
-from napari_gpu_denoise.run.denoise import wanted_frames
+from napari_gpu_denoise.run.denoise import wanted_region
 from napari_gpu_denoise.run.job import Part, Run, prepare
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.public import with_settings
-from napari_gpu_denoise.run.record import Progress
+from napari_gpu_denoise.run.record import Progress, finish
 
 
 @dataclass(frozen=True)
@@ -108,17 +107,7 @@ def isoline_maps(
     options = {"nonfinite": nonfinite, "device": device, "memory_limit": memory_limit}
     chosen = Isoline.of(settings, profile=profile, **changes)
     steps = map_steps(image, Run(chosen, sigma, noise, axes, **options), frames)
-    try:
-        while True:
-            step = next(steps)
-            if progress is not None:
-                progress(step.done, step.total)
-            if cancel is not None and cancel.is_set():
-                raise Cancelled("The run was cancelled: no maps were made.")
-    except StopIteration as end:
-        return end.value
-    finally:
-        steps.close()
+    return finish(steps, progress, cancel, lost="no maps were")
 
 
 def map_steps(
@@ -138,13 +127,10 @@ def map_steps(
     """
     array = np.asarray(image)
     names = check_axes(run.axes, array.shape)
-    wanted = wanted_frames(frames, names, array.shape)
+    region = wanted_region(frames, names, array.shape)
     whole = Block.of(array, names, run.nonfinite)
     # The noise is measured once, for both maps.
     job = prepare(replace(run, axes=names, dtype=np.float32, device=choose(run.device)), whole)
-    region = [slice(0, n) for n in array.shape]
-    if wanted is not None:
-        region[names.index("T")] = slice(wanted.start, wanted.stop)
     shown = ["directions"] + ["classes"] * (job.filter.method != "pi-ld")
     maps: dict[str, np.ndarray] = {}
     for number, show in enumerate(shown):
