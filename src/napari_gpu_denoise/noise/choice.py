@@ -1,4 +1,4 @@
-"""Which model an image calls for. In doubt it is the simplest: additive Gaussian noise."""
+"""Choose the noise model that an image calls for: additive Gaussian noise where in doubt."""
 
 from __future__ import annotations
 
@@ -19,26 +19,11 @@ class Choice(NamedTuple):
 
 
 def choose_model(channels: Sequence[ChannelNoise], name: str = AUTO) -> Choice:
-    """Choose one model for all channels of an image.
+    """Choose one model for all channels: the one named, or the one most channels call for.
 
     Each channel votes for the last model in `MODELS` that it has evidence for, and a majority
-    decides. Then a model that refines the chosen one replaces it where most channels have evidence
-    for that.
-
-    Parameters
-    ----------
-    channels : sequence of ChannelNoise
-    name : str, optional
-        ``"auto"``, or the name of a model; that is still refined.
-
-    Returns
-    -------
-    Choice
-
-    Raises
-    ------
-    SettingsError
-        If there is no model of that name.
+    decides. Then a model that refines the chosen or named one replaces it where most channels have
+    evidence for that.
     """
     simplest = models.MODELS[0]
     noisy = [each for each in channels if each.sigma > 0 or each.spectra is not None]

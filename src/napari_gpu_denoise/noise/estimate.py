@@ -91,30 +91,15 @@ def estimate_noise(
 
 
 def noise_to_filter(image: Any, axes: str | None, model: str = "auto") -> NoiseEstimate:
-    """Estimate the noise for a filter: as `estimate_noise`, but without single frames.
+    """Estimate the noise for a filter: as `estimate_noise`, but without frames and slices.
 
     So fewer planes are read, which takes most of the time for lazy arrays.
-
-    Parameters
-    ----------
-    image, axes, model
-        As `estimate_noise` takes them.
-
-    Returns
-    -------
-    NoiseEstimate
-        Whose `frames` and `slices` are None.
-
-    Raises
-    ------
-    SettingsError, ImageError, NonFiniteError, AxesError
-        As `estimate_noise` does.
     """
     return _estimate(image, axes, model, "", None)
 
 
 def _estimate(image: Any, axes: str | None, model: str, along: str, device: Any) -> NoiseEstimate:
-    """Estimate the noise, for the axes `along` also of each frame or slice."""
+    """Estimate the noise; for the axes in `along` also that of each frame or slice."""
     if model not in choices():
         raise SettingsError(f"model={model!r} is not known: choose from {', '.join(choices())}.")
     source = PlaneReader(image, axes)
@@ -146,7 +131,7 @@ def _estimate(image: Any, axes: str | None, model: str, along: str, device: Any)
 
 
 def _covariance(stacks: list[PlaneStack]) -> ChannelCovariance | None:
-    """Return the covariance between the channels of a plane in the middle."""
+    """Return the covariance between channels in a plane in the middle."""
     if len(stacks) < 2:
         return None
     middle = len(stacks[0]) // 2
@@ -159,7 +144,7 @@ def _covariance(stacks: list[PlaneStack]) -> ChannelCovariance | None:
 def _notes(
     channels: list[ChannelNoise], fits: list[Fit], model: type[NoiseModel]
 ) -> tuple[str, ...]:
-    """Return the notes of all channels, each with its number, and those of the whole."""
+    """Return the notes on each channel, with its number, and on the whole image."""
     found = []
     for number, fit in enumerate(fits):
         place = f" of channel {number}" if len(fits) > 1 else ""

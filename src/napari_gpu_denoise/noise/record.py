@@ -16,22 +16,12 @@ from napari_gpu_denoise.noise.patches.levels import VarianceCurve
 
 @dataclass(frozen=True)
 class SigmaSeries:
-    """Noise standard deviation along an axis.
+    """Noise standard deviation along an axis, in grey levels."""
 
-    Parameters
-    ----------
-    axis : str
-        ``"T"`` or ``"Z"``.
-    index : tuple of int, (n,)
-        Positions along the axis that were read, rising.
-    sigma, error : tuple of tuple of float, (channels, n)
-        Standard deviation and its standard error, grey levels; NaN where nothing was finite.
-    """
-
-    axis: str
-    index: tuple[int, ...]
-    sigma: tuple[tuple[float, ...], ...]
-    error: tuple[tuple[float, ...], ...]
+    axis: str  # "T" or "Z"
+    index: tuple[int, ...]  # (n,), positions along the axis that were read, rising
+    sigma: tuple[tuple[float, ...], ...]  # (channels, n); NaN where nothing was finite
+    error: tuple[tuple[float, ...], ...]  # its standard error
 
 
 @dataclass(frozen=True)

@@ -28,17 +28,9 @@ def sigma_series(
     fits: Sequence[Fit],
     device: Any,
 ) -> SigmaSeries:
-    """Return sigma along T or Z, read at all positions or some hundreds, spread evenly.
+    """Return sigma along the axis "T" or "Z", at all positions or some hundreds, evenly spread.
 
-    Parameters
-    ----------
-    source : PlaneReader
-    axis : str
-        ``"T"`` or ``"Z"``.
-    channels, fits
-        What is known of each channel of `source`.
-    device : Device, int, str or None
-        As `read_statistics` takes it.
+    `channels` and `fits` belong to ``source.channels``; `device` is as `read_statistics` takes it.
     """
     number = source.axes.index(axis)
     index = spread(source.shape[number], MOST_LAZY if source.lazy else MOST)
@@ -59,7 +51,7 @@ def _sigma(
 
 
 def _scale(channel: ChannelNoise, fit: Fit) -> float:
-    """Return the variance that sigma stands for over that of the high frequencies."""
+    """Return the variance at all frequencies over that at the high ones, for correlated noise."""
     model = fit.model
     if not model.additive or channel.spectra is None:
         return 1.0

@@ -15,10 +15,10 @@ LAGS = 4  # largest displacement of the autocovariance, in pixels
 def power_of_lags(ny: int, nx: int) -> np.ndarray:
     """Return the power of each coefficient, (64, ny * nx), for an autocovariance of (ny, nx).
 
-    Stationary noise with autocovariance c has, in coefficient k of an axis, the variance
-    sum over d of c(d) a(k, d): a is 1 for d = 0, else twice the correlation of row k of the
-    transform with itself shifted by d. Along two axes the sums factor, for noise that is the same
-    seen in a mirror.
+    Stationary noise with autocovariance c has, in coefficient k of an axis, the variance sum over d
+    of c(d) a(k, d): a is 1 for d = 0, else twice the correlation of row k of the transform with
+    itself shifted by d. Along two axes the sums factor, for noise that is the same seen in a
+    mirror.
     """
     transform = cosine_transform(PATCH)
 
@@ -35,19 +35,9 @@ def power_of_lags(ny: int, nx: int) -> np.ndarray:
 
 
 def autocovariance(power: np.ndarray) -> np.ndarray:
-    """Return the autocovariance that has this power, for displacements of 0 to 4 pixels.
+    """Return the autocovariance, (5, 5), that best fits this power of coefficients, (8, 8).
 
-    Solved by least squares of relative errors.
-
-    Parameters
-    ----------
-    power : ndarray, (8, 8)
-        Variance of each coefficient; the first one is not looked at.
-
-    Returns
-    -------
-    ndarray, (5, 5)
-        In the unit of `power`; 0 where there is no power.
+    Least squares of relative errors. The first coefficient is ignored; 0 where there is no power.
     """
     values = power.ravel()
     if not values[1:].any():

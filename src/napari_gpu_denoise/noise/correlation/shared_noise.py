@@ -38,32 +38,22 @@ TRUSTED = 1.0  # the same, up to which texture and noise are separated reliably
 
 
 class Shells(NamedTuple):
-    """Power of patches from smooth to rough.
+    """Power of the cosine coefficients, in patches from smooth to rough."""
 
-    `smoothest` (8, 8) is that of the smoothest, of which `independent` share no pixels; `rough`
-    (8, 8) that of rougher ones; `growth` is how much more power at the highest frequencies those
-    in between have, relative to the smoothest.
-    """
-
-    smoothest: np.ndarray
-    rough: np.ndarray
-    growth: float
-    independent: float
+    smoothest: np.ndarray  # (8, 8), of the smoothest patches
+    rough: np.ndarray  # (8, 8), of rougher ones
+    growth: float  # relative increase, at the highest frequencies, of patches in between
+    independent: float  # number of smoothest patches that share no pixels
 
 
 class SharedNoise(NamedTuple):
-    """Correlated noise.
+    """Correlated noise: correlation of neighbouring pixels, and power without texture."""
 
-    `along_y` and `along_x` are the correlation of neighbours, `error` the larger standard error of
-    the two, `misfit` the mean squared error of the fit over its variance, and `power` (8, 8) that
-    of the noise without texture.
-    """
-
-    along_y: float
+    along_y: float  # correlation of neighbours
     along_x: float
-    error: float
-    misfit: float
-    power: np.ndarray
+    error: float  # the larger standard error of the two
+    misfit: float  # mean squared error of the fit over its variance
+    power: np.ndarray  # (8, 8), of the noise without texture
 
     @property
     def clear(self) -> bool:
@@ -73,25 +63,16 @@ class SharedNoise(NamedTuple):
 
     @property
     def trusted(self) -> bool:
-        """Whether the power is that of such noise and texture."""
+        """Whether noise and texture were separated reliably."""
         return self.misfit <= TRUSTED
 
 
 def shared_noise(shells: Shells) -> SharedNoise | None:
-    """Fit correlated noise, and texture, to the power of the smoothest patches.
+    """Separate correlated noise from texture in the power of the smoothest patches.
 
-    Whether it is correlated is decided by four lags, which texture resembles least. The power is
-    that of the same fit, or of one with nine lags where correlation of longer range makes that
-    clearly better.
-
-    Parameters
-    ----------
-    shells : Shells
-
-    Returns
-    -------
-    SharedNoise or None
-        None where there is no noise, or none that a fit would explain.
+    Whether noise is correlated is decided by a fit with four lags, which texture resembles least.
+    The power is that of the same fit, or of one with nine lags where correlation of longer range
+    makes that clearly better. None where there is no noise, or none that a fit would explain.
     """
     near, far = _fit(shells, 2), _fit(shells, 3)
     if near is None:
@@ -117,24 +98,19 @@ def shared_noise(shells: Shells) -> SharedNoise | None:
 
 
 class _Fit(NamedTuple):
-    """Autocovariance at each lag, that of the estimates, and what they make of each coefficient.
+    """A fit of noise and texture: autocovariance at each lag, and power by coefficient."""
 
-    `noise` and `texture` are powers in squared grey levels. All else is relative to the power at
-    the highest frequencies: `chance` and `unlike` are variances of what was read, of chance alone
-    and of texture that is not like that of rougher patches.
-    """
-
-    lags: np.ndarray
-    covariance: np.ndarray
-    misfit: float
-    noise: np.ndarray
-    texture: np.ndarray
-    chance: np.ndarray
-    unlike: np.ndarray
+    lags: np.ndarray  # relative to the power at the highest frequencies, as are all but the powers
+    covariance: np.ndarray  # of the fitted lags and the strength of texture
+    misfit: float  # mean squared error of the fit over its variance
+    noise: np.ndarray  # power, squared grey levels
+    texture: np.ndarray  # power, squared grey levels
+    chance: np.ndarray  # variance by chance alone
+    unlike: np.ndarray  # variance by texture that differs from that of rougher patches
 
 
 def _fit(shells: Shells, reach: int) -> _Fit | None:
-    """Fit texture and noise of lags below `reach` along y and x; None where that is no noise."""
+    """Fit texture and noise with lags below `reach` along y and x; None where no noise results."""
     known = np.arange(PATCH**2) > 0
     level = float(np.median(shells.smoothest[HIGHEST]))
     if not level > 0:
@@ -169,8 +145,9 @@ def _fit(shells: Shells, reach: int) -> _Fit | None:
 def without_steep_texture(shells: Shells) -> np.ndarray:
     """Return the power of the smoothest patches less texture, (8, 8).
 
-    So much of it is taken away that the lowest frequencies have no more than 3 times the power of
-    the middle ones, as noise has, however far it is shared; nothing where texture is as even.
+    So much texture is subtracted that the lowest frequencies have no more than 3 times the power of
+    the middle ones, as correlated noise of any range has; none where the spectrum of texture is as
+    flat.
     """
     power, texture = shells.smoothest, np.maximum(shells.rough - shells.smoothest, 0)
     frequency = np.maximum(*np.indices(power.shape))

@@ -42,85 +42,55 @@ SIGNIFICANT = 2.0  # standard errors by which a ratio must be beyond that
 
 @dataclass(frozen=True)
 class NoiseSpectrum:
-    """Power spectrum of noise, its autocorrelation, and the verdict.
+    """Power spectrum of noise, its autocorrelation, and whether it is white.
 
-    Parameters
-    ----------
-    white : bool
-        False where the noise of neighbouring pixels is clearly correlated; see `noise_spectrum`.
-    middle, across, down : float
-        Power over that of the frequencies from 4 on along both axes: of the middle ones (2 and 3),
-        of those from 4 on along x alone, and along y alone; texture counts. 1 for white noise.
-    ratio_error : float
-        Relative standard error of these ratios.
-    power : tuple of tuple of float, (8, 8)
-        Variance of each coefficient of the orthonormal cosine transform, in grey levels squared,
-        frequency along y first, without texture where that can be separated. The first coefficient
-        cannot be separated from the picture; it holds the larger one of its two neighbours.
-    autocorrelation : tuple of tuple of float, (5, 5)
-        For displacements of 0 to 4 pixels along y and x; 1 at no displacement.
-    sigma : float
-        Standard deviation of the noise with all of its frequencies, in grey levels.
-    patches : int
-        How many patches it was read from.
+    `middle`, `across` and `down` are power over that of the frequencies from 4 on along both axes:
+    of the middle ones (2 and 3), of those from 4 on along x alone, and along y alone. Texture
+    counts; 1 for white noise.
+
+    `power` (8, 8) is the variance of each coefficient of the orthonormal cosine transform, in grey
+    levels squared, frequency along y first, without texture where that can be separated. The first
+    coefficient cannot be separated from the image; it holds the larger of its two neighbours.
     """
 
-    white: bool
+    white: bool  # False where noise of neighbouring pixels is clearly correlated
     middle: float
     across: float
     down: float
-    ratio_error: float
+    ratio_error: float  # relative standard error of these ratios
     power: tuple[tuple[float, ...], ...]
-    autocorrelation: tuple[tuple[float, ...], ...]
-    sigma: float
-    patches: int
+    autocorrelation: tuple[tuple[float, ...], ...]  # (5, 5), for displacements along y and x
+    sigma: float  # standard deviation of the noise at all frequencies, in grey levels
+    patches: int  # how many patches were read
 
     def summary(self) -> str:
-        """Return the verdict as one line."""
+        """Return as one line whether noise is white, and how neighbours correlate."""
         verdict = "white" if self.white else "correlated"
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]
         return f"noise is {verdict} (correlation of neighbours {x:.2f} along x, {y:.2f} along y)"
 
     @property
     def doubtful(self) -> bool:
-        """Whether it is called white though the ratios exceed those of white noise."""
+        """Whether noise is called white though the ratios exceed those of white noise."""
         return self.white and not _within((self.middle, self.across, self.down), self.ratio_error)
 
 
 def noise_spectrum(image: Any) -> NoiseSpectrum:
     """Measure the power spectrum of the noise, and decide whether it is white.
 
-    Parameters
-    ----------
-    image : array, (y, x) or (..., y, x), any real dtype, y and x at least 8
-        Anything with ``shape``, ``dtype`` and NumPy indexing; at most 8 planes are read. Not
-        modified.
+    `image` is (y, x) or (..., y, x), of any real dtype, with ``shape``, ``dtype`` and NumPy
+    indexing; at most 8 planes are read. ImageError if y or x is below 8, NonFiniteError if NaN or
+    infinity leave no patch of 8 x 8 pixels. A constant image gives a power of 0, and is white.
 
-    Returns
-    -------
-    NoiseSpectrum
-        A constant image gives a power of 0, and is white.
+    The power of the smoothest patches is fitted by correlated noise and by the texture of rougher
+    patches. Noise is called correlated where neighbours then correlate by more than 0.1 or less
+    than -0.1, and by three standard errors; these grow where the highest frequencies show texture
+    in most patches, and where the fit is poor. It is also called correlated where the middle
+    frequencies have more than 5 times the power of the highest, or those high along one axis alone
+    more than 2.5 times, steep texture subtracted, or either less than 1 / 1.5. Weak correlation
+    passes as white where fine texture is everywhere.
 
-    Raises
-    ------
-    ImageError
-        If there are no pixels, or fewer than 8 along an axis.
-    AxesError
-        If there are fewer than two axes.
-    NonFiniteError
-        If NaN or infinity leave no patch of 8 x 8 pixels.
-
-    Notes
-    -----
-    The power of the smoothest patches is fitted by noise that neighbours share and by the texture
-    of rougher patches. Noise is called correlated where neighbours then correlate by more than 0.1
-    or less than -0.1, and by three standard errors; these grow where the highest frequencies tell
-    of texture in most patches, and where the fit is poor. It is so too where the middle frequencies
-    have more than 5 times the power of the highest, or those high along one axis alone more than
-    2.5 times, texture of steep spectrum taken away, or either less than 1 / 1.5. Where fine texture
-    is everywhere weak correlation passes as white.
-
-    The power at the lowest frequencies may hold slopes of the picture. About 40 000 patches are
+    The power at the lowest frequencies may hold slopes of the image. About 40 000 patches are
     looked at, and the smoothest 1 % read; patches with clipped pixels are left out.
     """
     planes = sample_planes(image)
@@ -133,13 +103,7 @@ def noise_spectrum(image: Any) -> NoiseSpectrum:
 
 
 def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
-    """Return the spectrum of the noise of patches of 8 x 8 pixels; see `noise_spectrum`.
-
-    Raises
-    ------
-    ImageError
-        If the patches are smaller.
-    """
+    """Return the noise spectrum of patches; ImageError if they are not 8 x 8 pixels."""
     if spectra.low.shape[1] + spectra.high.shape[1] + 1 != PATCH**2:
         raise ImageError(
             "NaN or infinite pixels leave no patch of 8 x 8 pixels; replace those pixels first."
@@ -197,7 +161,7 @@ def _shells(spectra: PatchSpectra, members: np.ndarray, number: int) -> Shells:
 
 
 def _ratios(power: np.ndarray, independent: float) -> tuple[tuple[float, ...], float]:
-    """Return the power of the middle, across and down over that of the highest, and the error."""
+    """Return the power at middle, across and down over that at the highest, and the error."""
     y, x = np.indices(power.shape)
     upper = PATCH // 2
     highest = (y >= upper) & (x >= upper)
@@ -216,7 +180,7 @@ def _ratios(power: np.ndarray, independent: float) -> tuple[tuple[float, ...], f
 def _is_white(
     ratios: tuple[float, ...], least: tuple[float, ...], error: float, shared: SharedNoise | None
 ) -> bool:
-    """Return the verdict from the ratios, those without texture, and the fit."""
+    """Decide from the ratios, those with texture subtracted, and the fit."""
     if shared is not None and shared.clear:
         return False
     slack = math.exp(SIGNIFICANT * error)

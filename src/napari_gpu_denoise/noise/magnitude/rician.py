@@ -31,43 +31,21 @@ DEEP = 1.0  # signal-to-noise ratio below which a level hardly depends on sigma
 
 @dataclass(frozen=True)
 class RicianNoise:
-    """Sigma of each of the two parts of a complex signal, seen in its magnitude.
+    """Sigma of the real and of the imaginary part of a complex signal, seen in its magnitude."""
 
-    Parameters
-    ----------
-    sigma, error : float
-        In grey levels, and its standard error. From the background where there is one.
-    background, background_error : float or None
-        From the background alone; None without one.
-    object, object_error : float or None
-        From the high frequencies of smooth patches at every level of brightness; None where they
-        show no noise.
-    background_share : float
-        Share of the image that is background, pixels of a fill not counted.
-    """
-
-    sigma: float
-    error: float
-    background: float | None
+    sigma: float  # grey levels; from the background where there is one
+    error: float  # standard error of sigma
+    background: float | None  # sigma from the background alone
     background_error: float | None
+    # Sigma from the high frequencies of smooth patches at every level of brightness, if any noise
+    # shows there.
     object: float | None
     object_error: float | None
-    background_share: float
+    background_share: float  # of the image, pixels of a fill not counted
 
 
 def koay_factor(ratio: np.ndarray | float) -> np.ndarray:
-    """Return the variance of a Rician variable over sigma squared.
-
-    Parameters
-    ----------
-    ratio : float or ndarray
-        True signal over sigma, from 0 (pure noise: 2 - pi / 2) up.
-
-    Returns
-    -------
-    ndarray
-        Rising to 1.
-    """
+    """Return the variance of a Rician variable over sigma squared, at ratios of signal to sigma."""
     ratio = np.asarray(ratio, np.float64)
     quarter = np.square(ratio) / 4
     bessel = (2 + 4 * quarter) * special.ive(0, quarter) + 4 * quarter * special.ive(1, quarter)
@@ -77,30 +55,11 @@ def koay_factor(ratio: np.ndarray | float) -> np.ndarray:
 
 
 def rician_noise(image: Any) -> RicianNoise:
-    """Estimate sigma of magnitude images of one coil.
+    """Estimate sigma of magnitude images of one coil, (y, x) or (..., y, x).
 
-    Parameters
-    ----------
-    image : array, (y, x) or (..., y, x), any real dtype
-        Anything with ``shape``, ``dtype`` and NumPy indexing; at most 8 planes are read. Not
-        modified.
+    At most 8 planes are read. A constant image gives 0. NonFiniteError if NaN or infinity leave no
+    patch.
 
-    Returns
-    -------
-    RicianNoise
-        In grey levels. A constant image gives 0.
-
-    Raises
-    ------
-    ImageError
-        If there are no pixels, or values that are not real numbers.
-    AxesError
-        If there are fewer than two axes.
-    NonFiniteError
-        If NaN or infinity leave no patch.
-
-    Notes
-    -----
     Background: blocks of 4 x 4 pixels are taken as the repeated values of PIESNO, so that its
     position need not be known; it counts only if its values vary as much as those of pure noise.
     Object: the variance at each level of brightness is divided by that of a Rician variable of
@@ -118,16 +77,11 @@ def rician_noise(image: Any) -> RicianNoise:
 
 
 class RayleighBackground(NamedTuple):
-    """What looks like the background of magnitude images, and how much it is one.
+    """Blocks that look like the background of magnitude images, and how well they fit."""
 
-    `share` of the blocks, `sigma`, and the largest `deviation` of the cumulative distribution of
-    their values (`values` of them) from that of noise alone.
-    """
-
-    share: float
-    sigma: float
-    deviation: float
-    values: int
+    share: float  # of the blocks
+    deviation: float  # largest difference of the cumulative distribution from that of noise alone
+    values: int  # number of values that it was read from
 
 
 def rayleigh_background(planes: list[np.ndarray]) -> RayleighBackground | None:
@@ -150,7 +104,7 @@ def rayleigh_background(planes: list[np.ndarray]) -> RayleighBackground | None:
     # Of rounded values, that are the same many times, the middle of each step counts.
     steps = np.searchsorted(values, values, "left") + np.searchsorted(values, values, "right")
     deviation = float(np.abs(steps / (2 * len(values)) - expected).max())
-    return RayleighBackground(float(accepted.mean()), sigma, deviation, len(values))
+    return RayleighBackground(float(accepted.mean()), deviation, len(values))
 
 
 def _background(planes: list[np.ndarray]) -> tuple[tuple[float, float] | None, float]:
@@ -166,7 +120,7 @@ def _background(planes: list[np.ndarray]) -> tuple[tuple[float, float] | None, f
 
 
 def _blocks(planes: list[np.ndarray], most: int) -> np.ndarray:
-    """Return about `most` blocks of 4 x 4 pixels, (block, pixel), without those of a fill."""
+    """Return about `most` blocks of 4 x 4 pixels, (block, pixel), without filled ones."""
     groups = []
     for plane in planes:
         rows, columns = (length // BLOCK for length in plane.shape)
@@ -207,7 +161,7 @@ def _object(planes: list[np.ndarray]) -> tuple[float, float] | None:
 
 
 def _from_moments(mean: float, variance: float) -> tuple[float, float]:
-    """Return sigma and the ratio of true signal to sigma from mean and variance of magnitudes."""
+    """Return sigma, and the ratio of signal to sigma, from the moments of magnitudes."""
     if variance <= 0:
         return 0.0, 0.0
     # The mean square is signal^2 + 2 sigma^2, and the variance sigma^2 * factor(signal / sigma).

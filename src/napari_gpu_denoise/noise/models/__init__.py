@@ -22,13 +22,7 @@ def choices() -> tuple[str, ...]:
 
 
 def model_named(name: str) -> type[NoiseModel]:
-    """Return the model that is requested by this name.
-
-    Raises
-    ------
-    SettingsError
-        If there is none, or it can only be found automatically.
-    """
+    """Return the model of this name; SettingsError if it cannot be requested."""
     for model in MODELS:
         if model.selectable and model.name == name:
             return model

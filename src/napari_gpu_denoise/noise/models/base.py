@@ -35,20 +35,15 @@ class Transform(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A model measured on one channel.
-
-    `errors` are the standard errors of its parameters, by name, NaN where unknown; `sigma` is the
-    standard deviation of the noise in grey levels, and `error` its standard error; `method` says
-    how it was measured; `curve` is variance against brightness; `notes` are for the user.
-    """
+    """A model measured on one channel."""
 
     model: NoiseModel
-    errors: dict[str, float]
-    sigma: float
-    error: float
-    method: str
-    curve: VarianceCurve | None = None
-    notes: tuple[str, ...] = ()
+    errors: dict[str, float]  # standard error of each parameter, by name; NaN where unknown
+    sigma: float  # standard deviation of the noise, grey levels
+    error: float  # standard error of sigma
+    method: str  # how it was measured
+    curve: VarianceCurve | None = None  # variance against brightness
+    notes: tuple[str, ...] = ()  # for the user
 
 
 class NoiseModel(ABC):

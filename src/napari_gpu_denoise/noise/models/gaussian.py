@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Additive:
-    """Methods shared by models of additive noise of one `sigma`: there is nothing to stabilise."""
+    """Mixin for models of additive noise of one `sigma`: there is nothing to stabilise."""
 
     additive: ClassVar[bool] = True
     sigma: float

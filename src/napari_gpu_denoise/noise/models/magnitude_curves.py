@@ -1,7 +1,7 @@
 """The variance-stabilising curve of magnitudes, and its exact unbiased inverse.
 
-Magnitudes of complex numbers whose parts have normal noise; all values are in units of its standard
-deviation.
+Magnitudes of complex numbers with normal noise in both parts; all values are in units of the
+standard deviation of that noise.
 """
 
 from __future__ import annotations
@@ -32,16 +32,7 @@ SPLINE = (-1.4249, -0.8061, -0.1425, 0.0650, -0.0327, 0.0635, -0.0478, 0.0201)
 
 
 def rice(signal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return magnitudes and their probabilities, for means over the Rice distribution.
-
-    Parameters
-    ----------
-    signal : ndarray, (n,)
-
-    Returns
-    -------
-    magnitude, probability : ndarray, (n, nodes)
-    """
+    """Return magnitudes and their probabilities, (n, nodes), for means over Rice distributions."""
     from scipy.special import ive
 
     low = np.maximum(signal - REACH, 0)[:, None]
@@ -98,16 +89,8 @@ def magnitude_variance() -> Curve:
 def unbiased_signal(stabilised: np.ndarray, signed: bool) -> np.ndarray:
     """Return the signal whose stabilised magnitudes have this mean.
 
-    Parameters
-    ----------
-    stabilised : ndarray
-    signed : bool
-        What lies below the mean of pure noise becomes 0, or if True as far below 0 as it would
-        lie above.
-
-    Returns
-    -------
-    ndarray
+    What lies below the mean of pure noise becomes 0, or if `signed` as far below 0 as it would lie
+    above.
     """
     curve = squared_signal()
     least = curve.at[0]

@@ -30,19 +30,7 @@ def anscombe(electrons: np.ndarray, read_noise: float) -> np.ndarray:
 
 
 def expected_anscombe(electrons: np.ndarray, read_noise: float) -> np.ndarray:
-    """Return the expected value of `anscombe` under photon and read noise.
-
-    Parameters
-    ----------
-    electrons : ndarray, (n,)
-        Expected numbers of electrons, not negative.
-    read_noise : float
-        Standard deviation, electrons.
-
-    Returns
-    -------
-    ndarray, (n,)
-    """
+    """Return the mean of `anscombe` under photon and read noise, for expected electrons (n,)."""
     from scipy.special import gammaln
 
     largest = float(electrons.max())
@@ -85,16 +73,7 @@ def correction(read_noise: float) -> Curve:
 def unbiased_electrons(stabilised: np.ndarray, read_noise: float) -> np.ndarray:
     """Return the expected number of electrons for an expected value of `anscombe`.
 
-    Parameters
-    ----------
-    stabilised : ndarray
-        Below the value of no light the result is 0.
-    read_noise : float
-        Standard deviation, electrons.
-
-    Returns
-    -------
-    ndarray
+    Below the value without light it is 0.
     """
     curve = correction(read_noise)
     inside = np.maximum(stabilised, curve.at[0])

@@ -1,4 +1,4 @@
-"""How the noise variance depends on brightness: constant, linear or proportional to the square.
+"""How the noise variance depends on brightness: constant, linear or quadratic.
 
 Texture raises the variance of a level of brightness, and never lowers it. So a level above a law
 costs no more than a little, one below it much more; a law that does not fit most levels is refused.
@@ -32,19 +32,15 @@ SPREAD = 2.5  # of brightness, below which a line and a square are the same
 
 
 class VarianceLaws(NamedTuple):
-    """How badly each law fits, as sums of squared standard errors over `levels` levels.
+    """How badly each law fits, as sums of squared standard errors over the levels."""
 
-    `curve` is what they were fitted to. `spread` is the largest mean of a level over the smallest,
-    infinite where that is not above 0, and `growth` the same of the variance, along the line.
-    """
-
-    curve: VarianceCurve
+    curve: VarianceCurve  # that they were fitted to
     levels: int
     constant: float
     line: float
     square: float
-    spread: float
-    growth: float
+    spread: float  # largest mean of a level over the smallest; infinite if that is not above 0
+    growth: float  # of the variance from the darkest level to the brightest, along the line
 
     @property
     def is_quadratic(self) -> bool:
@@ -82,10 +78,7 @@ class VarianceLaws(NamedTuple):
 def variance_laws(patches: PatchStatistics) -> VarianceLaws | None:
     """Fit a constant, a line and a square to the variance at each level of brightness.
 
-    Returns
-    -------
-    VarianceLaws or None
-        None where fewer than two levels show any noise.
+    None where fewer than two levels show any noise.
     """
     found = level_noise(patches, brightness_levels(patches.mean))
     used = (found.variance > 0) & found.open & (found.count >= MEMBERS)
@@ -121,7 +114,7 @@ def _constant(y: np.ndarray, error: np.ndarray) -> float:
 
 
 def _line(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
-    """Return the least cost of a rising line, whose logarithm is near y, and its growth."""
+    """Return the least cost of a rising line fitted to the logarithms y, and its growth."""
     ends = np.linspace(y.min() - 1, y.max() + 0.5, STEPS)
     first, last = (each.ravel() for each in np.meshgrid(ends, ends, indexing="ij"))
     rising = last > first

@@ -17,24 +17,12 @@ WHITE = 1.3  # power at the lower high frequencies over that at the upper ones, 
 
 @dataclass(frozen=True)
 class VarianceCurve:
-    """Noise variance at several levels of brightness; all four tuples have the same length.
+    """Noise variance at several levels of brightness, from dark to bright."""
 
-    Parameters
-    ----------
-    mean : tuple of float
-        Mean grey level of each level of brightness, rising.
-    variance : tuple of float
-        Noise variance there, in grey levels squared; 0 where `count` is 0.
-    count : tuple of int
-        Number of patches or blocks that the variance is read from.
-    used : tuple of bool
-        False for levels left out of a fit: clipped, too few patches, or far from the line.
-    """
-
-    mean: tuple[float, ...]
-    variance: tuple[float, ...]
-    count: tuple[int, ...]
-    used: tuple[bool, ...]
+    mean: tuple[float, ...]  # grey level
+    variance: tuple[float, ...]  # grey levels squared; 0 where `count` is 0
+    count: tuple[int, ...]  # number of patches or blocks that were read
+    used: tuple[bool, ...]  # False if not fitted: clipped, too few patches, or far from the line
 
 
 def brightness_levels(
@@ -59,30 +47,18 @@ def brightness_levels(
 
 
 class LevelNoise(NamedTuple):
-    """White noise read at levels of brightness; arrays (level,), from dark to bright.
+    """White noise read at levels of brightness; arrays (level,), from dark to bright."""
 
-    `mean` is the grey level, `variance` that of the noise, `error` the relative standard error of
-    the variance, `count` the number of patches, `open` False where pixels are clipped, and `white`
-    False where texture or correlated noise shows.
-    """
-
-    mean: np.ndarray
+    mean: np.ndarray  # grey level
     variance: np.ndarray
-    error: np.ndarray
-    count: np.ndarray
-    open: np.ndarray
-    white: np.ndarray
+    error: np.ndarray  # relative standard error of the variance
+    count: np.ndarray  # number of patches
+    open: np.ndarray  # False where pixels are clipped
+    white: np.ndarray  # False where texture or correlated noise shows
 
 
 def level_noise(patches: PatchStatistics, levels: list[np.ndarray]) -> LevelNoise:
-    """Read the noise of each level of brightness in its smoothest patches.
-
-    Parameters
-    ----------
-    patches : PatchStatistics
-    levels : list of ndarray
-        Indices of the patches of each level, as from `brightness_levels`.
-    """
+    """Read the noise of each level of brightness in its smoothest patches."""
     upper, rows = patches.upper, []
     for part in levels:
         pooled = pooled_variance(patches.rank, patches.energy, patches.overlap, part)

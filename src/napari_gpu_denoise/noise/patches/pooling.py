@@ -13,20 +13,14 @@ CLIPPED = 0.01  # share of clipped pixels of a patch, or of a level of brightnes
 
 
 class PatchStatistics(NamedTuple):
-    """What is known of patches; those with pixels that are not finite are left out.
+    """Measurements on patches; those with pixels that are not finite are left out."""
 
-    `mean` (patch,) is in grey levels; `rank` (patch,) is the energy at the low frequencies, which
-    orders patches from smooth to textured; `energy` (patch, frequency) is that at each of the high
-    ones, and `upper` (frequency,) tells which of these are the upper ones; `clipped` (patch,) is
-    the share of clipped pixels; `overlap` is how many patches share a pixel.
-    """
-
-    mean: np.ndarray
-    rank: np.ndarray
-    energy: np.ndarray
-    upper: np.ndarray
-    clipped: np.ndarray
-    overlap: float
+    mean: np.ndarray  # (patch,), grey levels
+    rank: np.ndarray  # (patch,), energy at the low frequencies: rises from smooth to textured
+    energy: np.ndarray  # (patch, frequency), at each of the high frequencies
+    upper: np.ndarray  # (frequency,), whether it is one of the upper ones of these
+    clipped: np.ndarray  # (patch,), share of clipped pixels
+    overlap: float  # how many patches share a pixel
 
 
 class Pooled(NamedTuple):
@@ -40,13 +34,10 @@ class Pooled(NamedTuple):
 def pooled_variance(
     rank: np.ndarray, energy: np.ndarray, overlap: float, members: np.ndarray
 ) -> Pooled:
-    """Return the noise variance, and what it was read from.
+    """Return the noise variance of the patches `members`; the rest is as in `PatchStatistics`.
 
-    `rank` orders the patches from smooth to textured, `energy` (patch, frequency) holds their
-    squared high-frequency coefficients, `overlap` is how many patches share a pixel, `members` are
-    the indices of the patches to look at. Of sets of the smoothest 64, 128, 256 ... patches the
-    largest is taken whose variance exceeds that of no smaller set by more than its standard error
-    allows: where it does, texture has come in.
+    Of sets of the smoothest 64, 128, 256 ... patches the largest is taken whose variance exceeds
+    that of no smaller set by more than its standard error allows: beyond it, texture has come in.
     """
     order = members[np.argsort(rank[members], kind="stable")]
     patches, frequencies = len(order), energy.shape[1]
@@ -77,13 +68,6 @@ def unclipped(clipped: np.ndarray) -> np.ndarray:
 
 
 def relative_variance(patches: PatchStatistics, expected: np.ndarray) -> Pooled:
-    """Return the noise variance of patches relative to what is expected of each.
-
-    Parameters
-    ----------
-    patches : PatchStatistics
-    expected : ndarray, (patch,)
-        Expected variance, above 0.
-    """
+    """Return the noise variance of patches relative to the one expected of each, above 0."""
     rank, energy = patches.rank / expected, patches.energy / expected[:, None]
     return pooled_variance(rank, energy, patches.overlap, unclipped(patches.clipped))

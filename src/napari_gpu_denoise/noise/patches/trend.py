@@ -1,9 +1,9 @@
-"""Whether noise grows with brightness, seen at levels of brightness of one plane.
+"""Whether noise grows with brightness within one plane.
 
 Photon noise has a variance that rises linearly with brightness. Texture raises the variance of a
 level too, but irregularly, and more at the lower of the high frequencies than at the upper ones,
 where white noise has the same power at both. So levels whose noise is not white are left out, and
-those left must rise one after the other, near a straight line, and by a factor that matters.
+the rest must rise one after the other, near a straight line, and by a factor that matters.
 """
 
 from __future__ import annotations
@@ -29,26 +29,16 @@ SIGNIFICANT = 4.0  # standard errors by which that ratio is above 1, at least
 
 
 class Trend(NamedTuple):
-    """Noise that grows with brightness.
+    """Noise that grows with brightness."""
 
-    `sigma` is the square root of the mean variance, `error` its standard error, `dark` and `bright`
-    are the standard deviations at both ends.
-    """
-
-    sigma: float
-    error: float
-    dark: float
+    sigma: float  # square root of the mean variance
+    error: float  # standard error of sigma
+    dark: float  # standard deviation at the dark end
     bright: float
 
 
 def brightness_trend(patches: PatchStatistics) -> Trend | None:
-    """Compare the noise of dark and bright patches.
-
-    Returns
-    -------
-    Trend or None
-        None where the noise does not clearly grow with brightness.
-    """
+    """Return how noise grows with brightness; None where it does not clearly grow."""
     upper = patches.upper
     if len(patches.mean) < LEAST_LEVELS * MEMBERS or not upper.any() or upper.all():
         return None

@@ -42,18 +42,7 @@ class PlaneNoise(NamedTuple):
 
 
 def plane_noise(plane: np.ndarray) -> PlaneNoise | None:
-    """Estimate the noise of one plane.
-
-    Parameters
-    ----------
-    plane : ndarray, two axes, any real dtype
-        Not modified.
-
-    Returns
-    -------
-    PlaneNoise or None
-        None where no pixel is finite.
-    """
+    """Estimate the noise of one plane of any real dtype; None where no pixel is finite."""
     # Scattered non-finite pixels may leave no large patch whole, but still smaller ones.
     for size in (PATCH, PATCH // 2, PATCH // 4, 1):
         patches, shape, overlap = read_patches(plane, size, MAX_PATCHES)
@@ -111,10 +100,10 @@ def cosine_transform(n: int) -> np.ndarray:
 
 
 def frequencies(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the cosine transform of a patch as two matrices: low frequencies, high ones.
+    """Return the cosine transform of a patch as matrices for its low and high frequencies.
 
-    Rows are orthonormal; the mean of the patch belongs to neither. The third array tells which of
-    the high frequencies are the upper ones.
+    Rows are orthonormal; the mean of the patch is in neither. The third array marks the upper ones
+    of the high frequencies.
     """
     matrix = np.kron(*map(cosine_transform, shape))
     low, high = frequency_order(shape)
@@ -123,7 +112,7 @@ def frequencies(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def frequency_order(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return which coefficients the low and the high rows of `frequencies` are.
+    """Return which coefficients are the low and the high rows of `frequencies`.
 
     As positions j * m + k of coefficient (j, k) of an n x m patch.
     """

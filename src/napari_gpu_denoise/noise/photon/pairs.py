@@ -1,9 +1,9 @@
 """Photon and read noise of a sensor, from pairs of equal frames or a stack with little motion.
 
-What two frames of a scene that stands still have in common is the scene, so half the variance of
-their difference is the noise, block by block. A block with an edge in it is as good as any: its
-variance and its mean are averages over the same pixels, and the line joins averages as it joins
-pixels. Places that move are the upper tail of the blocks of a level of brightness.
+Two frames of a still scene share the scene, so half the variance of their difference is the noise,
+block by block. A block with an edge in it is as good as any: its variance and its mean are averages
+over the same pixels, and the line fits averages as it fits pixels. Places that move are the upper
+tail of the blocks of a level of brightness.
 """
 
 from __future__ import annotations
@@ -41,30 +41,13 @@ def photon_transfer(
 ) -> PhotonNoise:
     """Measure gain and read noise from pairs of equal frames: the photon-transfer curve.
 
-    Parameters
-    ----------
-    pairs : iterable of (array, array), each (y, x), any real dtype
-        Two frames of the same still scene, best of an even one; pairs of several exposures or one
-        pair of a scene with dark and bright parts. Not modified.
-    dark : (array, array), optional
-        Two frames without light. They give the offset, and a point of the curve.
+    A pair is two frames (y, x) of the same still scene, best of an even one: pairs of several
+    exposures, or one pair of a scene with dark and bright parts. `dark` is two frames without
+    light, which give the offset, and a point of the curve. Identical frames give 0.
 
-    Returns
-    -------
-    PhotonNoise
-        In grey levels. Identical frames give 0.
-
-    Raises
-    ------
-    ImageError
-        If there is no pair, or the frames of one differ in shape or are smaller than a block.
-    NonFiniteError
-        If NaN or infinity leave no block.
-
-    Notes
-    -----
     About 40 000 blocks of 8 x 8 pixels are read. Blocks with NaN or infinite pixels are left out,
-    and so are levels of brightness at which more than 1 % of the pixels are clipped.
+    with NonFiniteError if none remain, and so are levels of brightness at which more than 1 % of
+    the pixels are clipped.
 
     With the pairs of the 12-bit CCD in EMVA 1288 sample data the gain is 0.280 (0.28) and the dark
     noise 3.06 (3.07).
@@ -79,32 +62,13 @@ def photon_transfer(
 
 
 def temporal_noise(stack: Any) -> PhotonNoise:
-    """Measure gain and read noise from a stack with little motion.
+    """Measure gain and read noise from a stack (t, y, x) with little motion.
 
-    Parameters
-    ----------
-    stack : array, (t, y, x), t at least 2, any real dtype
-        Anything with ``shape``, ``dtype`` and NumPy indexing; at most 8 pairs of neighbouring
-        frames are read. Not modified.
-
-    Returns
-    -------
-    PhotonNoise
-        In grey levels. Frames that are all the same give 0.
-
-    Raises
-    ------
-    ImageError
-        If there are fewer than two frames, or they are smaller than a block.
-    NonFiniteError
-        If NaN or infinity leave no block.
-
-    Notes
-    -----
-    See `photon_transfer`. Motion in up to about a third of the blocks of each level of brightness
-    does no harm; neither does light that flickers or bleaches for the whole frame. Spatially
-    correlated noise is measured in full, unlike from a single image; noise that stays from frame to
-    frame, such as fixed pattern, is not measured at all.
+    See `photon_transfer`; at most 8 pairs of neighbouring frames are read. Motion in up to about a
+    third of the blocks of each level of brightness does no harm; neither does light that flickers
+    or bleaches for the whole frame. Spatially correlated noise is measured in full, unlike from a
+    single image; noise that stays from frame to frame, such as fixed pattern, is not measured at
+    all.
     """
     stack = readable(stack)
     shape = tuple(int(length) for length in stack.shape)
@@ -125,7 +89,7 @@ def neighbours(frames: Any) -> list[tuple[np.ndarray, np.ndarray]]:
 def pairs_noise(
     pairs: Sequence[tuple[np.ndarray, ...]], offset: float | None, method: str
 ) -> PhotonNoise:
-    """Return the noise of pairs of frames; `offset` is None where there are no dark frames."""
+    """Return the noise of pairs of frames; `offset` is None without dark frames."""
     if not pairs:
         raise ImageError("There is no pair of frames; give at least one.")
     parts = [_blocks(*pair, MAX_BLOCKS // len(pairs)) for pair in pairs]
@@ -208,8 +172,8 @@ def _blocks(
 def _drift(mean: np.ndarray, change: np.ndarray) -> np.ndarray:
     """Return how much brighter one frame is than the other, at the mean of each block.
 
-    A line: a constant, and a part that goes with brightness. What moves does not tilt it. The mean
-    of each block is not simply taken away, as correlated noise has a share in it.
+    A line: a constant, and a part proportional to brightness. What moves does not tilt it. The mean
+    of each block is not simply subtracted, as it holds a share of correlated noise.
     """
     if not change.any():
         return change

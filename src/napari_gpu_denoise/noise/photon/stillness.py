@@ -1,4 +1,4 @@
-"""Frames of a time-lapse that stand still: their differences hold nothing but noise."""
+"""Whether frames of a time-lapse stand still, so that their differences hold noise alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROWTH = 1.5  # of the variance over the levels of brightness, that matters
 def still_noise(frames: PlaneStack) -> PhotonNoise | None:
     """Return the noise of frames, from differences of neighbouring ones; None where they move.
 
-    Noise of neighbouring pixels that correlates is taken for motion.
+    Correlated noise is taken for motion.
     """
     if len(frames) < 2 or min(frames.shape[1:]) < BLOCK:
         return None

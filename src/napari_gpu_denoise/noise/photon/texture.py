@@ -44,43 +44,33 @@ LOWEST = 0.3  # relative power from which a statistical error is made, at least
 
 
 class Readings(NamedTuple):
-    """Nested sets of patches: level, patches, mean grey level, power at each frequency read.
+    """Nested sets of the smoothest patches of levels of brightness."""
 
-    `own` (set, frequency) is the power of the patches that the set before does not have, `added`
-    their number.
-    """
-
-    level: np.ndarray
-    count: np.ndarray
-    mean: np.ndarray
-    power: np.ndarray
-    added: np.ndarray
-    own: np.ndarray
+    level: np.ndarray  # (set,), number of the level
+    count: np.ndarray  # (set,), patches
+    mean: np.ndarray  # (set,), grey level
+    power: np.ndarray  # (set, frequency), at each frequency that is read
+    added: np.ndarray  # (set,), patches that the previous set does not have
+    own: np.ndarray  # (set, frequency), the power of these
 
 
 class LevelVariances(NamedTuple):
-    """Noise variance at levels of brightness: mean, variance, relative error, number of patches."""
+    """Noise variance at levels of brightness."""
 
-    mean: np.ndarray
+    mean: np.ndarray  # grey level
     variance: np.ndarray
-    error: np.ndarray
-    count: np.ndarray
+    error: np.ndarray  # relative
+    count: np.ndarray  # number of patches
 
 
 def read_levels(
     mean: np.ndarray, energy: np.ndarray, line: np.ndarray, levels: list[np.ndarray]
 ) -> Readings:
-    """Sum up nested sets of the smoothest patches of each level.
+    """Sum up nested sets of the smoothest patches of each level of brightness.
 
-    Parameters
-    ----------
-    mean : ndarray, (patch,)
-    energy : ndarray, (patch, 63)
-        Squared coefficients of 8 x 8 patches, low ones first, as `white.frequencies` has them.
-    line : ndarray, (patch,)
-        About the noise variance of each patch.
-    levels : list of ndarray
-        Indices of the patches of each level of brightness.
+    `energy` (patch, 63) holds squared coefficients of 8 x 8 patches, low ones first, as
+    `frequencies` orders them; `line` (patch,) is about the noise variance of each patch; `levels`
+    are the indices of the patches of each level.
     """
     ranks, _ = _bands()
     read = _reading_order()
@@ -108,7 +98,7 @@ def level_variances(
 ) -> LevelVariances:
     """Return the noise of each level, given a line that is near it.
 
-    Relative to the line the strength of texture is measured; its errors matter little.
+    The strength of texture is measured relative to the line; errors of the line matter little.
     """
     first = _first()
     sizes = np.diff(np.append(first, readings.power.shape[1]))
@@ -150,14 +140,9 @@ def level_variances(
 
 
 def texture_spectrum(power: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Return the power of texture at each band, relative to its mean over the first ones.
+    """Return the power of texture in each band, relative to its mean over the first ones.
 
-    Parameters
-    ----------
-    power : ndarray, (set, band)
-        Of disjoint sets of patches, relative to the noise.
-    count : ndarray, (set,)
-        How many patches they have.
+    `power` (set, band) is that of disjoint sets of `count` patches, relative to the noise.
     """
     frequency = np.add.reduceat(_reading_sums(), _first()) / np.diff(
         np.append(_first(), len(_reading_order()))
@@ -190,7 +175,7 @@ def _band_powers(
 def _strength(
     power: np.ndarray, error: np.ndarray, texture: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return how strong texture is if nothing is known of the noise, and the standard error."""
+    """Return how strong texture is with nothing known of the noise, and the standard error."""
     weight = 1 / np.square(error)
     total = weight.sum(axis=1, keepdims=True)
     distance = texture - (weight @ texture)[:, None] / total
