@@ -12,14 +12,14 @@ import numpy as np
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum, spectrum_of_patches
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
-from napari_gpu_denoise.noise.patches.levels import VarianceCurve
 from napari_gpu_denoise.noise.patches.selection import clipping_levels
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
+from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.patches.white import plane_noise
 from napari_gpu_denoise.noise.photon.curve import PhotonNoise
-from napari_gpu_denoise.noise.photon.stillness import grows, still_noise
+from napari_gpu_denoise.noise.photon.pairs import still_noise
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
-from napari_gpu_denoise.noise.sigma_estimate import joined_sigma
+from napari_gpu_denoise.noise.sigma_estimate import combined_sigma
 
 REPEATS = 8  # of a slice, for the differences between them to be noise alone
 MOST_REPEATS = 64
@@ -52,14 +52,14 @@ class ChannelNoise:
     @cached_property
     def grows_over_time(self) -> bool | None:
         """Whether noise between still frames grows with brightness; None without such frames."""
-        return None if self.temporal is None else grows(self.temporal)
+        return None if self.temporal is None else self.temporal.grows
 
 
 def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> ChannelNoise:
     """Measure one of ``source.channels``; NonFiniteError if none of its pixels is finite."""
     planes = list(source.sampled(channel))
     with ThreadPoolExecutor(min(len(planes), os.cpu_count() or 1)) as pool:
-        sigma, error, ends = joined_sigma(pool.map(plane_noise, planes))
+        sigma, error, ends = combined_sigma(pool.map(plane_noise, planes))
     spectra = _spectra(planes)
     basis = PlaneStack.held(planes), sigma, error, ends, _clipped(planes), spectra
     if spectra is None:

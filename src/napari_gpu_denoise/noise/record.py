@@ -11,7 +11,7 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.correlation.channels import ChannelCovariance
 from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.noise.patches.levels import VarianceCurve
+from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 
 
 @dataclass(frozen=True)
@@ -148,21 +148,9 @@ class NoiseEstimate:
             A key for each field, and ``model``, ``white`` and ``verdict``. Numbers are finite or
             None.
         """
-        records = {
-            "models": [model.as_dict() for model in self.models],
-            "curves": [None if each is None else asdict(each) for each in self.curves],
-            "spectra": [None if each is None else asdict(each) for each in self.spectra],
-        }
-        for name in ("frames", "slices", "covariance"):
-            record = getattr(self, name)
-            records[name] = None if record is None else asdict(record)
-        plain = {
-            name: getattr(self, name)
-            for name in ("sigma", "standard_error", "method", "planes", "notes", "axes")
-        }
-        told = {"model": self.name, "white": self.white, "verdict": self.verdict()}
-        rest = {name: getattr(self, name) for name in ("reason", "errors", "clipped")}
-        return _plain({**plain, **told, **rest, **records})
+        summary = {"model": self.name, "white": self.white, "verdict": self.verdict()}
+        models = [model.as_dict() for model in self.models]
+        return _plain({**summary, **asdict(self), "models": models})
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> NoiseEstimate:
@@ -183,9 +171,9 @@ class NoiseEstimate:
             If something is missing or does not fit.
         """
         try:
-            covariance = values["covariance"]
+            tables = ("sigma", "standard_error", "notes", "clipped")
             return cls(
-                **{name: _tuples(values[name]) for name in ("sigma", "standard_error", "notes")},
+                **{name: _tuples(values[name]) for name in tables},
                 **{name: values[name] for name in ("method", "planes", "axes", "reason")},
                 models=tuple(NoiseModel.from_dict(each) for each in values["models"]),
                 errors=tuple(
@@ -198,8 +186,7 @@ class NoiseEstimate:
                 spectra=tuple(
                     _record(NoiseSpectrum, each, missing=math.inf) for each in values["spectra"]
                 ),
-                covariance=_record(ChannelCovariance, covariance),
-                clipped=_tuples(values["clipped"]),
+                covariance=_record(ChannelCovariance, values["covariance"]),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise SettingsError(

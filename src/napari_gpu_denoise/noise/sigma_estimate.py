@@ -59,7 +59,7 @@ def estimate_sigma(image: Any, axes: str | None = None) -> SigmaEstimate:
     results, notes = [], []
     for channel in source.channels:
         measured = map(plane_noise, source.sampled(channel))
-        value, error, ends = joined_sigma(measured)
+        value, error, ends = combined_sigma(measured)
         results.append((value, error))
         if ends is not None:
             place = f" of channel {channel[1]}" if len(source.channels) > 1 else ""
@@ -75,7 +75,7 @@ def estimate_sigma(image: Any, axes: str | None = None) -> SigmaEstimate:
     return SigmaEstimate(values, errors, ", or ".join(methods), source.count, tuple(notes))
 
 
-def joined_sigma(
+def combined_sigma(
     measured: Iterable[PlaneNoise | None],
 ) -> tuple[float, float, tuple[float, float] | None]:
     """Return sigma of all planes, its standard error, and the noise in dark and bright parts.

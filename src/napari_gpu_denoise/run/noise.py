@@ -99,9 +99,9 @@ def _models(
                 f"noise={noise!r} is not a noise model", f"choose from {', '.join(choices())}"
             )
         # Not before it is wanted: it is much to load.
-        from napari_gpu_denoise.noise.estimate import noise_to_filter
+        from napari_gpu_denoise.noise.estimate import measure_noise
 
-        noise = noise_to_filter(image, names, noise)
+        noise = measure_noise(image, names, noise)
     # Whatever else has models is an estimate.
     if hasattr(noise, "models"):
         return noise.models, noise

@@ -9,8 +9,8 @@ import numpy as np
 
 from napari_gpu_denoise.errors import AxesError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
-from napari_gpu_denoise.noise.patches.pooling import pooled_variance, unclipped
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
+from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
 from napari_gpu_denoise.noise.patches.white import MAX_PATCHES
 
 

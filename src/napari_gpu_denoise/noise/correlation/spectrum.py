@@ -3,7 +3,7 @@
 Every coefficient of the 8 x 8 cosine transform is read in the smoothest patches. Patches that are
 ranked by some coefficients are weak there by chance too, so the coefficients are dealt into two
 halves: the patches ranked by one half are read at the other. The texture that is left there is
-separated from correlated noise by its shape (`shared_noise`).
+separated from correlated noise by its shape (`fit_correlation`).
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError
-from napari_gpu_denoise.noise.correlation.autocovariance import LAGS, autocovariance
-from napari_gpu_denoise.noise.correlation.shared_noise import (
+from napari_gpu_denoise.noise.correlation.fit import (
     CALM,
     HIGHEST,
+    LAGS,
     ROUGHER,
-    SharedNoise,
-    Shells,
-    shared_noise,
+    CorrelationFit,
+    PatchPower,
+    autocovariance,
+    fit_correlation,
     without_steep_texture,
 )
-from napari_gpu_denoise.noise.patches.pooling import unclipped
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
+from napari_gpu_denoise.noise.patches.variance import unclipped
 from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
 from napari_gpu_denoise.noise.sampling import sample_planes
 
@@ -72,7 +73,10 @@ class NoiseSpectrum:
     @property
     def doubtful(self) -> bool:
         """Whether noise is called white though the ratios exceed those of white noise."""
-        return self.white and not _within((self.middle, self.across, self.down), self.ratio_error)
+        slack = math.exp(SIGNIFICANT * self.ratio_error)
+        limits = ((self.middle, MIDDLE), (self.across, EDGE), (self.down, EDGE))
+        near = all(1 / (EDGE * slack) <= ratio <= limit * slack for ratio, limit in limits)
+        return self.white and not near
 
 
 def noise_spectrum(image: Any) -> NoiseSpectrum:
@@ -111,11 +115,11 @@ def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
     members = unclipped(spectra.clipped)
     few = min(INDEPENDENT * spectra.overlap, MOST * len(members))
     number = math.ceil(max(SHARE * len(members), few))
-    shells = _shells(spectra, members, number)
-    power = shells.smoothest
-    ratios, error = _ratios(power, shells.independent)
-    least, _ = _ratios(without_steep_texture(shells), shells.independent)
-    shared = shared_noise(shells)
+    powers = _powers(spectra, members, number)
+    power = powers.smoothest
+    ratios, error = _ratios(power, powers.independent)
+    least, _ = _ratios(without_steep_texture(powers), powers.independent)
+    shared = fit_correlation(powers)
     power = (shared.power if shared is not None and shared.trusted else power).copy()
     power[0, 0] = max(power[0, 1], power[1, 0])
     covariance = autocovariance(power)
@@ -136,7 +140,7 @@ def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
     )
 
 
-def _shells(spectra: PatchSpectra, members: np.ndarray, number: int) -> Shells:
+def _powers(spectra: PatchSpectra, members: np.ndarray, number: int) -> PatchPower:
     """Return the power of the smoothest patches, and of rougher ones."""
     y, x = np.divmod(np.arange(PATCH**2), PATCH)
     places = np.concatenate(frequency_order((PATCH, PATCH)))
@@ -157,7 +161,7 @@ def _shells(spectra: PatchSpectra, members: np.ndarray, number: int) -> Shells:
     # Medians, as a regular pattern fills single frequencies.
     base = float(np.median(smoothest[HIGHEST]))
     growth = float(np.median(calm[HIGHEST])) / base - 1 if base > 0 else 0.0
-    return Shells(smoothest, rough, growth, number / spectra.overlap)
+    return PatchPower(smoothest, rough, growth, number / spectra.overlap)
 
 
 def _ratios(power: np.ndarray, independent: float) -> tuple[tuple[float, ...], float]:
@@ -178,10 +182,10 @@ def _ratios(power: np.ndarray, independent: float) -> tuple[tuple[float, ...], f
 
 
 def _is_white(
-    ratios: tuple[float, ...], least: tuple[float, ...], error: float, shared: SharedNoise | None
+    ratios: tuple[float, ...], least: tuple[float, ...], error: float, shared: CorrelationFit | None
 ) -> bool:
     """Decide from the ratios, those with texture subtracted, and the fit."""
-    if shared is not None and shared.clear:
+    if shared is not None and shared.is_correlated:
         return False
     slack = math.exp(SIGNIFICANT * error)
     # Where noise grows with brightness, what is taken away as texture holds noise too.
@@ -192,12 +196,3 @@ def _is_white(
         or min(ratios) < 1 / (EDGE * slack)
     )
     return not far
-
-
-def _within(ratios: tuple[float, ...], error: float) -> bool:
-    """Return whether ratios are near enough to 1 for white noise."""
-    slack = math.exp(SIGNIFICANT * error)
-    return all(
-        1 / (EDGE * slack) <= ratio <= limit * slack
-        for ratio, limit in zip(ratios, (MIDDLE, EDGE, EDGE), strict=True)
-    )

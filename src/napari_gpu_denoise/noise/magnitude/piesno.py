@@ -51,7 +51,7 @@ def piesno(stack: Any, coils: int = 1) -> Piesno:
     return _of_coils(*_repeated(stack), coils)[0]
 
 
-def piesno_of_any(stack: Any) -> tuple[Piesno, int]:
+def piesno_any_coils(stack: Any) -> tuple[Piesno, int]:
     """Return the result of `piesno`, and the number of coils from 1 to 32 that fits best.
 
     It is the one for which the pixels without signal are closest to the theoretical distribution.
@@ -125,16 +125,13 @@ def noise_only(values: np.ndarray, coils: int, tolerance: float) -> tuple[float,
             continue
         inside = ordered[slice(*span)]
         slack = tolerance + 3 * CONTRAST_ERROR / math.sqrt(inside.size)
-        if _contrast(inside) > (1 - slack) * expected:
+        contrast = 1 - float(inside.mean()) ** 2 / float(np.square(inside).mean())
+        if contrast > (1 - slack) * expected:
             most = kept
             mask = np.zeros(len(values), bool)
             mask[order[slice(*span)]] = True
             best = sigma, mask
     return best
-
-
-def _contrast(values: np.ndarray) -> float:
-    return 1 - float(values.mean()) ** 2 / float(np.square(values).mean())
 
 
 def _best_quantile(coils: int) -> tuple[float, float]:

@@ -15,9 +15,9 @@ import numpy as np
 from scipy import special
 
 from napari_gpu_denoise.noise.magnitude.piesno import MAX_GROUPS, noise_only, standard_error
-from napari_gpu_denoise.noise.patches.levels import MEMBERS, brightness_levels, level_noise
 from napari_gpu_denoise.noise.patches.selection import clipping_levels
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
+from napari_gpu_denoise.noise.patches.variance import MEMBERS, brightness_levels, level_noise
 from napari_gpu_denoise.noise.sampling import sample_planes
 
 BLOCK = 4  # width of the blocks that a single image is cut into
@@ -36,11 +36,9 @@ class RicianNoise:
     sigma: float  # grey levels; from the background where there is one
     error: float  # standard error of sigma
     background: float | None  # sigma from the background alone
-    background_error: float | None
     # Sigma from the high frequencies of smooth patches at every level of brightness, if any noise
     # shows there.
     object: float | None
-    object_error: float | None
     background_share: float  # of the image, pixels of a fill not counted
 
 
@@ -70,10 +68,8 @@ def rician_noise(image: Any) -> RicianNoise:
     planes = sample_planes(image)
     outside, share = _background(planes)
     inside = _object(planes)
-    none = (None, None)
-    return RicianNoise(
-        *(outside or inside or (0.0, 0.0)), *(outside or none), *(inside or none), share
-    )
+    sigma, error = outside or inside or (0.0, 0.0)
+    return RicianNoise(sigma, error, outside and outside[0], inside and inside[0], share)
 
 
 class RayleighBackground(NamedTuple):
@@ -153,7 +149,9 @@ def _object(planes: list[np.ndarray]) -> tuple[float, float] | None:
         every = level_noise(patches, [np.arange(len(patches.mean))])
         sigma, _ = _from_moments(float(patches.mean.mean()), every.variance[0])
         return (sigma, sigma * every.error[0] / 2) if sigma > 0 else None
-    sigma = _weighted_median(np.array(found), 1 / np.array(errors))
+    order = np.argsort(found)
+    weight = np.cumsum(1 / np.array(errors)[order])
+    sigma = float(np.array(found)[order][np.searchsorted(weight, weight[-1] / 2)])
     spread = float(np.median(np.abs(np.array(found) - sigma))) / 0.6745
     statistical = sigma * float(np.median(errors))
     error = max(spread, statistical) * math.sqrt(math.pi / 2 / len(found))
@@ -174,9 +172,3 @@ def _from_moments(mean: float, variance: float) -> tuple[float, float]:
             break
         sigma = now
     return sigma, ratio
-
-
-def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
-    order = np.argsort(values)
-    total = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(total, total[-1] / 2)])

@@ -36,7 +36,6 @@ class SpeckleNoise:
     looks: float  # equivalent number of looks; infinite without noise
     error: float  # standard error of the looks
     contrast: float  # standard deviation over mean, 1 / sqrt(looks); 0 without noise
-    windows: int  # how many windows were read
 
 
 def speckle_noise(image: Any) -> SpeckleNoise:
@@ -76,12 +75,12 @@ def speckle_noise(image: Any) -> SpeckleNoise:
     number = len(ratio)
     ratio = ratio[ratio > TINY]
     if 2 * len(ratio) <= number:
-        return SpeckleNoise(math.inf, 0.0, 0.0, number)
+        return SpeckleNoise(math.inf, 0.0, 0.0)
     mode, error = _mode(np.log(ratio), max(overlaps))
     found = math.exp(mode)
     found *= 1 + FEW_LOOKS * found
     looks = 1 / found
-    return SpeckleNoise(looks, looks * error, math.sqrt(found), len(ratio))
+    return SpeckleNoise(looks, looks * error, math.sqrt(found))
 
 
 def _trend(shape: tuple[int, int]) -> np.ndarray:

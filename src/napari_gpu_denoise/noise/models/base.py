@@ -11,14 +11,13 @@ import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.levels import check_numbers
-from napari_gpu_denoise.noise.models.parameters import Parameter, checked, shown_parameters
-from napari_gpu_denoise.noise.patches.pooling import relative_variance
+from napari_gpu_denoise.noise.models.parameters import Parameter, checked
+from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
     from napari_gpu_denoise.noise.models.curves import Table
-    from napari_gpu_denoise.noise.patches.levels import VarianceCurve
-    from napari_gpu_denoise.noise.patches.pooling import PatchStatistics
+    from napari_gpu_denoise.noise.patches.variance import PatchStatistics, VarianceCurve
 
 
 class Transform(NamedTuple):
@@ -202,7 +201,8 @@ class NoiseModel(ABC):
         line = np.ones_like(patches.mean) if self.additive else self.variance(patches.mean)
         # A small minimum keeps ratios finite where the model has no noise.
         line = np.maximum(line, 1e-3 * float(np.median(line)) or 1e-300)
-        pooled = relative_variance(patches, line)
+        rank, energy = patches.rank / line, patches.energy / line[:, None]
+        pooled = pooled_variance(rank, energy, patches.overlap, unclipped(patches.clipped))
         sigma = math.sqrt(pooled.variance * self.representative(line) * scale)
         return sigma, sigma * pooled.error
 
@@ -219,7 +219,9 @@ class NoiseModel(ABC):
     @classmethod
     def parameters(cls) -> tuple[Parameter, ...]:
         """Return the parameters that are shown to people, in order."""
-        return shown_parameters(cls)
+        fields = [each for each in dataclasses.fields(cls) if each.metadata.get("shown")]
+        found = [Parameter(each.name, **each.metadata["shown"]) for each in fields]
+        return tuple(each for each in found if each.label)
 
     @abstractmethod
     def summary(self) -> str:

@@ -32,8 +32,9 @@ class Table(NamedTuple):
     steps: float
 
 
-def even_table(values: np.ndarray, start: float, end: float) -> Table:
-    """Return values at even steps from start to end as a table for the device."""
+def tabulated(function: Callable[[np.ndarray], np.ndarray], start: float, end: float) -> Table:
+    """Return a function from start to end as a table for the device."""
+    values = function(np.linspace(start, end, TABLE_ENTRIES))
     return Table(values.astype(np.float32), start, (len(values) - 1) / (end - start))
 
 

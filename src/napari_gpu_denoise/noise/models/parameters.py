@@ -47,13 +47,6 @@ def parameter(
     return dataclasses.field(default=default, metadata={"limit": limit, "shown": shown})
 
 
-def shown_parameters(model: type) -> tuple[Parameter, ...]:
-    """Return the parameters of a model that have a label, in order."""
-    fields = [each for each in dataclasses.fields(model) if each.metadata.get("shown")]
-    found = [Parameter(each.name, **each.metadata["shown"]) for each in fields]
-    return tuple(each for each in found if each.label)
-
-
 def checked(field: dataclasses.Field, given: Any, model: str) -> Any:
     """Return a field as a float, or a table as tuples; SettingsError if it is invalid."""
     limit = field.metadata.get("limit", ANY)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
-from napari_gpu_denoise.noise.patches.pooling import PatchStatistics
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, read_patches
+from napari_gpu_denoise.noise.patches.variance import PatchStatistics
 from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH, frequencies
 
 

@@ -17,9 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.pooling import FIRST_PATCHES, PatchStatistics, pooled_variance
+from napari_gpu_denoise.noise.patches.laws import Trend, brightness_trend
 from napari_gpu_denoise.noise.patches.selection import as_floats, clipping_levels, read_patches
-from napari_gpu_denoise.noise.patches.trend import Trend, brightness_trend
+from napari_gpu_denoise.noise.patches.variance import (
+    FIRST_PATCHES,
+    PatchStatistics,
+    pooled_variance,
+)
 
 METHOD = "high frequencies of the smoothest patches"
 

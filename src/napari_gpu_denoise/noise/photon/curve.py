@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.levels import VarianceCurve
+from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 
 FLOOR = 0.02  # lowest variance a weight is made from, as a share of the median variance
 SYSTEMATIC = 0.01  # relative error of a variance that more pixels do not lessen
 OUTLIER = 4.0  # scatters from the line beyond which a level is left out
+SIGNIFICANT = 4.0  # standard errors by which a gain is above 0
+GROWTH = 1.5  # of the variance over the levels of brightness, that matters
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,16 @@ class PhotonNoise:
     read_noise_error: float
     curve: VarianceCurve  # that the line was fitted to
     method: str  # in words
+
+    @property
+    def grows(self) -> bool:
+        """Whether noise clearly grows with brightness."""
+        used = np.array(self.curve.used, bool)
+        level = np.array(self.curve.mean)[used]
+        if not self.gain > SIGNIFICANT * self.gain_error or len(level) < 2:
+            return False
+        dark, bright = self.gain * level[[0, -1]] + self.intercept
+        return bool(bright > GROWTH * max(dark, 0.0))
 
 
 def weighted_line(

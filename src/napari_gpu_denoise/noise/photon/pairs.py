@@ -16,9 +16,9 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
-from napari_gpu_denoise.noise.patches.levels import VarianceCurve, brightness_levels
-from napari_gpu_denoise.noise.patches.pooling import CLIPPED
 from napari_gpu_denoise.noise.patches.selection import clipping_levels
+from napari_gpu_denoise.noise.patches.spectra import read_spectra
+from napari_gpu_denoise.noise.patches.variance import CLIPPED, VarianceCurve, brightness_levels
 from napari_gpu_denoise.noise.photon.curve import (
     SYSTEMATIC,
     PhotonNoise,
@@ -26,7 +26,7 @@ from napari_gpu_denoise.noise.photon.curve import (
     robust_line,
     weighted_line,
 )
-from napari_gpu_denoise.noise.sampling import MAX_PLANES, readable, spread
+from napari_gpu_denoise.noise.sampling import MAX_PLANES, PlaneStack, readable, spread
 
 BLOCK = 8
 MEMBERS = 16  # blocks a level of brightness needs
@@ -34,6 +34,10 @@ MAX_BLOCKS = 40_000  # blocks read over all pairs, about
 CORE = 3.0  # spreads above the median from which a block counts as moving
 DIFFERENCES = "differences of neighbouring frames"  # how it was measured
 FAR = 2.5  # standard errors from the line from which a level counts less
+STILL = 0.6  # share of the patches that are to stand still in a time-lapse that does
+MOVING = 4.0  # standard errors by which the low frequencies of a difference are above its noise
+ALIKE = 0.7  # noise at the high frequencies of differences over that at all of them, at least
+PATCHES = 8000  # looked at over all differences, about
 
 
 def photon_transfer(
@@ -58,7 +62,7 @@ def photon_transfer(
         dark = tuple(np.asarray(frame) for frame in dark)
         offset = float(np.mean([_finite_mean(frame) for frame in dark]))
         pairs.append(dark)
-    return pairs_noise(pairs, offset, "pairs of frames")
+    return _pairs_noise(pairs, offset, "pairs of frames")
 
 
 def temporal_noise(stack: Any) -> PhotonNoise:
@@ -74,19 +78,42 @@ def temporal_noise(stack: Any) -> PhotonNoise:
     shape = tuple(int(length) for length in stack.shape)
     if len(shape) != 3 or shape[0] < 2:
         raise ImageError(
-            f"A stack of shape {shape} is not one of two frames or more; "
+            f"A stack of shape {shape} does not hold two frames or more; "
             "give an array with the axes t, y and x."
         )
-    return pairs_noise(neighbours(stack), None, DIFFERENCES)
+    return _pairs_noise(_neighbours(stack), None, DIFFERENCES)
 
 
-def neighbours(frames: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+def still_noise(frames: PlaneStack) -> PhotonNoise | None:
+    """Return the noise of frames, from differences of neighbouring ones; None where they move.
+
+    Correlated noise is taken for motion.
+    """
+    if len(frames) < 2 or min(frames.shape[1:]) < BLOCK:
+        return None
+    pairs = _neighbours(frames)
+    found = _pairs_noise(pairs, None, DIFFERENCES)
+    # The transform of a difference is the difference of transforms.
+    before, after = (read_spectra([pair[k] for pair in pairs[::2]], PATCHES) for k in (0, 1))
+    if before.low.shape != after.low.shape or before.low.shape[1] < 2:
+        return None
+    means = (before.mean + after.mean) / 2
+    floor = found.read_noise**2 or 1e-300
+    expected = np.maximum(found.gain * means + found.intercept, floor)
+    low = np.square(after.low - before.low).mean(axis=1) / 2 / expected
+    high = np.square(after.high - before.high).mean(axis=1) / 2 / expected
+    limit = 1 + MOVING * math.sqrt(2 / before.low.shape[1])
+    still = np.mean(low <= limit) >= STILL and np.median(high) >= ALIKE
+    return found if still else None
+
+
+def _neighbours(frames: Any) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return pairs of neighbouring frames, spread evenly over time."""
     places = spread(int(frames.shape[0]) - 1, MAX_PLANES)
     return [(np.asarray(frames[t]), np.asarray(frames[t + 1])) for t in places]
 
 
-def pairs_noise(
+def _pairs_noise(
     pairs: Sequence[tuple[np.ndarray, ...]], offset: float | None, method: str
 ) -> PhotonNoise:
     """Return the noise of pairs of frames; `offset` is None without dark frames."""
@@ -145,7 +172,7 @@ def _blocks(
         check_numbers(frame)
     if first.shape != second.shape or first.ndim != 2 or min(first.shape) < BLOCK:
         raise ImageError(
-            f"Frames of the shapes {first.shape} and {second.shape} are no pair; "
+            f"Frames of the shapes {first.shape} and {second.shape} do not make a pair; "
             f"give two of one shape, at least {BLOCK} x {BLOCK} pixels."
         )
     rows, columns = (length // BLOCK for length in first.shape)

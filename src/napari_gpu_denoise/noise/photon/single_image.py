@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.levels import (
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
+from napari_gpu_denoise.noise.patches.variance import (
+    CLIPPED,
     LEAST_LEVELS,
     MEMBERS,
+    PatchStatistics,
     VarianceCurve,
     brightness_levels,
     level_noise,
 )
-from napari_gpu_denoise.noise.patches.pooling import CLIPPED, PatchStatistics
-from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.photon.curve import (
     SYSTEMATIC,
     PhotonNoise,

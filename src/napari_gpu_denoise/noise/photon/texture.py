@@ -72,8 +72,7 @@ def read_levels(
     `frequencies` orders them; `line` (patch,) is about the noise variance of each patch; `levels`
     are the indices of the patches of each level.
     """
-    ranks, _ = _bands()
-    read = _reading_order()
+    ranks, read, *_ = _bands()
     rank = energy[:, ranks].sum(axis=1) / line
     rows = []
     for number, part in enumerate(levels):
@@ -100,7 +99,7 @@ def level_variances(
 
     The strength of texture is measured relative to the line; errors of the line matter little.
     """
-    first = _first()
+    *_, first = _bands()
     sizes = np.diff(np.append(first, readings.power.shape[1]))
     overall = readings.power.mean(axis=1)
     line = line_values(readings.mean, gain, intercept, overall[overall > 0])
@@ -144,9 +143,8 @@ def texture_spectrum(power: np.ndarray, count: np.ndarray) -> np.ndarray:
 
     `power` (set, band) is that of disjoint sets of `count` patches, relative to the noise.
     """
-    frequency = np.add.reduceat(_reading_sums(), _first()) / np.diff(
-        np.append(_first(), len(_reading_order()))
-    )
+    *_, sums, first = _bands()
+    frequency = np.add.reduceat(sums, first) / np.diff(np.append(first, len(sums)))
     fall = np.exp(-np.outer(FALLS, frequency - frequency[0]) / PATCH)
     before = (fall / fall[:, :STRONG].mean(axis=1, keepdims=True)).mean(axis=0)
     strength = np.maximum(power[:, :STRONG].mean(axis=1) - 1, 0)
@@ -183,28 +181,15 @@ def _strength(
     return (weight * distance * power).sum(axis=1) / square, 1 / np.sqrt(square)
 
 
-def _bands() -> tuple[np.ndarray, np.ndarray]:
-    """Return which coefficients rank the patches, and which are read, as columns of `energy`."""
+def _bands() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return which columns of `energy` rank the patches, and which are read, by rising frequency.
+
+    Then the frequencies j + k of those that are read, and where in these each band begins.
+    """
     j, k = np.divmod(np.concatenate(frequency_order((PATCH, PATCH))), PATCH)
     total = j + k
     ranks = (total <= LOW) | ((total <= DEALT) & (np.minimum(j, k) % 2 == 1))
-    return np.flatnonzero(ranks), np.flatnonzero(~ranks)
-
-
-def _reading_order() -> np.ndarray:
-    """Return the columns of `energy` that are read, by rising frequency."""
-    _, read = _bands()
-    places = np.concatenate(frequency_order((PATCH, PATCH)))[read]
-    return read[np.argsort(places // PATCH + places % PATCH, kind="stable")]
-
-
-def _reading_sums() -> np.ndarray:
-    """Return j + k of what is read, rising."""
-    places = np.concatenate(frequency_order((PATCH, PATCH)))[_reading_order()]
-    return places // PATCH + places % PATCH
-
-
-def _first() -> np.ndarray:
-    """Return where each band begins."""
-    sums = np.minimum(_reading_sums(), TOP)
-    return np.flatnonzero(np.append(True, np.diff(sums) > 0))
+    read = np.flatnonzero(~ranks)
+    read = read[np.argsort(total[read], kind="stable")]
+    first = np.append(True, np.diff(np.minimum(total[read], TOP)) > 0)
+    return np.flatnonzero(ranks), read, total[read], np.flatnonzero(first)

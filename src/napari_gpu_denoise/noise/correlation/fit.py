@@ -14,13 +14,14 @@ highest ones, while correlated noise is flat at the lowest and falls to the very
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.correlation.autocovariance import power_of_lags
-from napari_gpu_denoise.noise.patches.white import PATCH
+from napari_gpu_denoise.noise.patches.white import PATCH, cosine_transform
 
+LAGS = 4  # largest displacement of the autocovariance, in pixels
 HIGHEST = np.s_[PATCH // 2 :, PATCH // 2 :]  # frequencies that hold least texture
 ROUGHER = (0.04, 0.32)  # patches that show the texture, from and to, as shares of all by smoothness
 CALM = (0.08, 0.16)  # those whose highest frequencies hold hardly any texture in most pictures
@@ -37,7 +38,7 @@ MISFIT = 0.5  # mean squared error over its variance, above which the fit is les
 TRUSTED = 1.0  # the same, up to which texture and noise are separated reliably
 
 
-class Shells(NamedTuple):
+class PatchPower(NamedTuple):
     """Power of the cosine coefficients, in patches from smooth to rough."""
 
     smoothest: np.ndarray  # (8, 8), of the smoothest patches
@@ -46,7 +47,7 @@ class Shells(NamedTuple):
     independent: float  # number of smoothest patches that share no pixels
 
 
-class SharedNoise(NamedTuple):
+class CorrelationFit(NamedTuple):
     """Correlated noise: correlation of neighbouring pixels, and power without texture."""
 
     along_y: float  # correlation of neighbours
@@ -56,7 +57,7 @@ class SharedNoise(NamedTuple):
     power: np.ndarray  # (8, 8), of the noise without texture
 
     @property
-    def clear(self) -> bool:
+    def is_correlated(self) -> bool:
         """Whether neighbours are correlated beyond what texture or chance could cause."""
         largest = max(abs(self.along_y), abs(self.along_x))
         return largest > max(LEAST, SIGNIFICANT * self.error)
@@ -67,14 +68,14 @@ class SharedNoise(NamedTuple):
         return self.misfit <= TRUSTED
 
 
-def shared_noise(shells: Shells) -> SharedNoise | None:
+def fit_correlation(powers: PatchPower) -> CorrelationFit | None:
     """Separate correlated noise from texture in the power of the smoothest patches.
 
     Whether noise is correlated is decided by a fit with four lags, which texture resembles least.
     The power is that of the same fit, or of one with nine lags where correlation of longer range
     makes that clearly better. None where there is no noise, or none that a fit would explain.
     """
-    near, far = _fit(shells, 2), _fit(shells, 3)
+    near, far = _fit(powers, 2), _fit(powers, 3)
     if near is None:
         return None
     lags, errors = near.lags, []  # of none, x, y, both
@@ -86,12 +87,12 @@ def shared_noise(shells: Shells) -> SharedNoise | None:
     kept = near if far is None or near.misfit < BETTER * far.misfit else far
     # What is read where texture hides the noise follows the fit instead.
     share = kept.chance / (kept.chance + kept.unlike)
-    rest = shells.smoothest.ravel() - kept.texture - kept.noise
+    rest = powers.smoothest.ravel() - kept.texture - kept.noise
     clean = np.maximum(kept.noise + share * rest, LOWEST * kept.noise)
-    return SharedNoise(
+    return CorrelationFit(
         float(lags[2] / lags[0]),
         float(lags[1] / lags[0]),
-        math.hypot(max(errors) * unsure, GROWTH * max(shells.growth, 0.0)),
+        math.hypot(max(errors) * unsure, GROWTH * max(powers.growth, 0.0)),
         near.misfit,
         clean.reshape(PATCH, PATCH),
     )
@@ -109,18 +110,18 @@ class _Fit(NamedTuple):
     unlike: np.ndarray  # variance by texture that differs from that of rougher patches
 
 
-def _fit(shells: Shells, reach: int) -> _Fit | None:
+def _fit(powers: PatchPower, reach: int) -> _Fit | None:
     """Fit texture and noise with lags below `reach` along y and x; None where no noise results."""
     known = np.arange(PATCH**2) > 0
-    level = float(np.median(shells.smoothest[HIGHEST]))
+    level = float(np.median(powers.smoothest[HIGHEST]))
     if not level > 0:
         return None
-    power, rough = shells.smoothest.ravel() / level, shells.rough.ravel() / level
+    power, rough = powers.smoothest.ravel() / level, powers.rough.ravel() / level
     texture = np.where(known, np.maximum(rough - power, 0), 0)
     texture /= max(float(texture.max()), 1e-300)
     design, count = power_of_lags(reach, reach), reach**2
     terms = np.column_stack([design, texture])
-    relative = 2 / max(shells.independent, 1.0)
+    relative = 2 / max(powers.independent, 1.0)
     # At first white noise, and all that is above it is texture.
     noise = np.ones(len(power))
     strength = max(float((power - 1) @ texture / max(texture @ texture, 1e-300)), 0.0)
@@ -138,18 +139,18 @@ def _fit(shells: Shells, reach: int) -> _Fit | None:
         noise = np.maximum(design @ found[:count], LOWEST * found[0])
     error = np.square(power - used @ found) / variance
     misfit = float(error[known].sum()) / (np.count_nonzero(known) - len(found))
-    powers = level * noise, level * strength * texture
-    return _Fit(found[:count], covariance, misfit, *powers, chance, unlike)
+    noise, texture = level * noise, level * strength * texture
+    return _Fit(found[:count], covariance, misfit, noise, texture, chance, unlike)
 
 
-def without_steep_texture(shells: Shells) -> np.ndarray:
+def without_steep_texture(powers: PatchPower) -> np.ndarray:
     """Return the power of the smoothest patches less texture, (8, 8).
 
     So much texture is subtracted that the lowest frequencies have no more than 3 times the power of
     the middle ones, as correlated noise of any range has; none where the spectrum of texture is as
     flat.
     """
-    power, texture = shells.smoothest, np.maximum(shells.rough - shells.smoothest, 0)
+    power, texture = powers.smoothest, np.maximum(powers.rough - powers.smoothest, 0)
     frequency = np.maximum(*np.indices(power.shape))
     lowest, middle = frequency == 1, (frequency == 2) | (frequency == 3)
     excess, steep = (
@@ -167,3 +168,41 @@ def _least_squares(
     weighted = terms / variance[:, None]
     covariance = np.linalg.pinv(weighted.T @ terms)
     return covariance @ (weighted.T @ values), covariance
+
+
+@cache
+def power_of_lags(ny: int, nx: int) -> np.ndarray:
+    """Return the power of each coefficient, (64, ny * nx), for an autocovariance of (ny, nx).
+
+    Stationary noise with autocovariance c has, in coefficient k of an axis, the variance sum over d
+    of c(d) a(k, d): a is 1 for d = 0, else twice the correlation of row k of the transform with
+    itself shifted by d. Along two axes the sums factor, for noise that is the same seen in a
+    mirror.
+    """
+    transform = cosine_transform(PATCH)
+
+    def along(lags: int) -> np.ndarray:
+        shifted = [
+            (transform[:, d:] * transform[:, : PATCH - d]).sum(axis=1) * (2 if d else 1)
+            for d in range(lags)
+        ]
+        return np.array(shifted).T
+
+    found = np.kron(along(ny), along(nx))
+    found.flags.writeable = False  # it is kept for the next call
+    return found
+
+
+def autocovariance(power: np.ndarray) -> np.ndarray:
+    """Return the autocovariance, (5, 5), that best fits this power of coefficients, (8, 8).
+
+    Least squares of relative errors. The first coefficient is ignored; 0 where there is no power.
+    """
+    values = power.ravel()
+    if not values[1:].any():
+        return np.zeros((LAGS + 1, LAGS + 1))
+    weight = 1 / np.maximum(values, 1e-3 * values.max())
+    weight[0] = 0  # not measured
+    design = power_of_lags(LAGS + 1, LAGS + 1)
+    found, *_ = np.linalg.lstsq(design * weight[:, None], values * weight, rcond=None)
+    return found.reshape(LAGS + 1, LAGS + 1)
