@@ -70,8 +70,8 @@ class PoissonGaussian(NoiseModel):
         super().__post_init__()
         if self.read_noise > _MOST_READ_NOISE * self.gain:
             raise SettingsError(
-                f"gain={self.gain:.4g} is negligible compared with read_noise={self.read_noise:.4g}: "
-                f"use Gaussian(sigma={self.read_noise:.4g}) instead."
+                f"gain={self.gain:.4g} is negligible compared with read_noise="
+                f"{self.read_noise:.4g}: use Gaussian(sigma={self.read_noise:.4g}) instead."
             )
 
     @property
