@@ -21,8 +21,8 @@ from napari_gpu_denoise.noise.photon.pairs import still_noise
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
 from napari_gpu_denoise.noise.sigma_estimate import combined_sigma
 
-REPEATS = 8  # of a slice, for the differences between them to be noise alone
-MOST_REPEATS = 64
+REPEATS = 8  # positions along an axis from which they count as repetitions of one slice
+MOST_REPEATS = 64  # repetitions read
 EXTREME = 2.0**200  # grey levels whose squares are beyond what is computed here
 
 

@@ -2,7 +2,7 @@
 
 The smoothest patches of a picture hold its noise and a little texture. Rougher ones hold the same
 noise and more texture, so the difference is the spectrum of texture, whatever that of the noise is.
-The power of the smoothest patches is fitted by a multiple of it and noise that neighbours share:
+The power of the smoothest patches is fitted by a multiple of it and correlated noise:
 
     power = c(0,0) d(0,0) + c(0,1) d(0,1) + c(1,0) d(1,0) + c(1,1) d(1,1) + a texture,    a >= 0
 
@@ -26,14 +26,14 @@ HIGHEST = np.s_[PATCH // 2 :, PATCH // 2 :]  # frequencies that hold least textu
 ROUGHER = (0.04, 0.32)  # patches that show the texture, from and to, as shares of all by smoothness
 CALM = (0.08, 0.16)  # those whose highest frequencies hold hardly any texture in most pictures
 UNLIKE = 0.3  # relative error of texture, which is not the same in smooth and in rough patches
-ROUNDS = 4  # of weights, which depend on the fit
-CURVED = 0.03  # relative error of noise that four lags do not hold
-LOWEST = 0.05  # relative power of a coefficient that a fit may give, at least
-STEEP = 3.0  # power of the lowest frequencies over the middle ones, at most, of noise alone
-GROWTH = 0.6  # correlation that texture may pass for, a growth of the highest frequencies
-LEAST = 0.1  # correlation of neighbours worth a model of its own
+ROUNDS = 4  # iterations: weights depend on the fit
+CURVED = 0.03  # relative error of the power of noise that four lags describe
+LOWEST = 0.05  # lowest relative power that a fit may give a coefficient
+STEEP = 3.0  # largest ratio of power, lowest frequencies to middle ones, of noise alone
+GROWTH = 0.6  # correlation that texture may mimic, per growth at the highest frequencies
+LEAST = 0.1  # correlation of neighbours that matters
 SIGNIFICANT = 3.0  # standard errors by which it differs from 0
-BETTER = 1.3  # misfit of four lags over that of nine, from which on nine are taken
+BETTER = 1.3  # ratio of the misfits of four and nine lags from which nine are used
 MISFIT = 0.5  # mean squared error over its variance, above which the fit is less sure by as much
 TRUSTED = 1.0  # the same, up to which texture and noise are separated reliably
 
@@ -78,14 +78,14 @@ def fit_correlation(powers: PatchPower) -> CorrelationFit | None:
     near, far = _fit(powers, 2), _fit(powers, 3)
     if near is None:
         return None
-    lags, errors = near.lags, []  # of none, x, y, both
+    lags, errors = near.lags, []  # at no displacement, along x, along y, along both
     for k in (1, 2):
         slope = np.zeros(len(near.covariance))
         slope[0], slope[k] = -lags[k] / lags[0] ** 2, 1 / lags[0]
         errors.append(math.sqrt(slope @ near.covariance @ slope))
     unsure = max(near.misfit / MISFIT, 1.0)
     kept = near if far is None or near.misfit < BETTER * far.misfit else far
-    # What is read where texture hides the noise follows the fit instead.
+    # Where texture hides the noise the fit replaces what was read.
     share = kept.chance / (kept.chance + kept.unlike)
     rest = powers.smoothest.ravel() - kept.texture - kept.noise
     clean = np.maximum(kept.noise + share * rest, LOWEST * kept.noise)
@@ -122,7 +122,7 @@ def _fit(powers: PatchPower, reach: int) -> _Fit | None:
     design, count = power_of_lags(reach, reach), reach**2
     terms = np.column_stack([design, texture])
     relative = 2 / max(powers.independent, 1.0)
-    # At first white noise, and all that is above it is texture.
+    # Start with white noise; all power above it is texture.
     noise = np.ones(len(power))
     strength = max(float((power - 1) @ texture / max(texture @ texture, 1e-300)), 0.0)
     for _ in range(ROUNDS):

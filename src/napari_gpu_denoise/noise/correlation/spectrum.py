@@ -1,8 +1,8 @@
 """The spectrum of noise, and whether it is white.
 
 Every coefficient of the 8 x 8 cosine transform is read in the smoothest patches. Patches that are
-ranked by some coefficients are weak there by chance too, so the coefficients are dealt into two
-halves: the patches ranked by one half are read at the other. The texture that is left there is
+ranked by some coefficients are weak there by chance too, so the coefficients are split into two
+halves: patches are ranked by one half and read at the other. The texture that is left there is
 separated from correlated noise by its shape (`fit_correlation`).
 """
 
@@ -32,12 +32,11 @@ from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
 from napari_gpu_denoise.noise.sampling import sample_planes
 
 SHARE = 0.01  # of the patches are read
-INDEPENDENT = 16  # patches, less their overlap, read at least,
-MOST = 1 / 16  # but never more of them, as the rest may be texture
-MIDDLE = 2.2  # power of the middle frequencies over that of the highest, at most, beyond doubt
-EDGE = 1.5  # the same of frequencies that are high along one axis only
-FAR_MIDDLE = 5.0  # the same, at least, of noise that is correlated whatever texture there is
-FAR_EDGE = 2.5
+INDEPENDENT = 16  # patches without a common pixel, read at least,
+MOST = 1 / 16  # up to this share of all, as the others may hold texture
+# Ratios of power up to which noise is white beyond doubt: `middle`, and `across` and `down`.
+MIDDLE, EDGE = 2.2, 1.5
+FAR_MIDDLE, FAR_EDGE = 5.0, 2.5  # beyond these it is correlated, whatever the texture
 SIGNIFICANT = 2.0  # standard errors by which a ratio must be beyond that
 
 
@@ -174,7 +173,7 @@ def _ratios(power: np.ndarray, independent: float) -> tuple[tuple[float, ...], f
     count = min(int(np.count_nonzero(each)) for each in (highest, middle, across, down))
     error = math.sqrt(2 / independent * (1 / count + 1 / np.count_nonzero(highest)))
     base = float(power[highest].mean())
-    # Rounding errors of a picture without noise are no spectrum.
+    # Rounding errors of an image without noise do not count as a spectrum.
     if base <= 1e-20 * float(power.max()) or base == 0:
         flat = float(power.max()) == 0
         return ((1.0,) * 3 if flat else (math.inf,) * 3), error

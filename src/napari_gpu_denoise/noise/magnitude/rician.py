@@ -21,12 +21,12 @@ from napari_gpu_denoise.noise.patches.variance import MEMBERS, brightness_levels
 from napari_gpu_denoise.noise.sampling import sample_planes
 
 BLOCK = 4  # width of the blocks that a single image is cut into
-LEAST_BACKGROUND = 0.02  # share of the blocks that is a background
+LEAST_BACKGROUND = 0.02  # smallest share of the blocks that counts as a background
 LEAST_BLOCKS = 30
 SOME_GROUPS = 10_000  # blocks that decide whether there is a background, about
 LEAST_CONTRAST = 0.12  # squared, of the darkest blocks, in a background; of all of it 0.21
 LIKE_NOISE = 0.044  # by which the squared contrast may be below that of noise, relative
-DEEP = 1.0  # signal-to-noise ratio below which a level hardly depends on sigma
+DEEP = 1.0  # signal-to-noise ratio below which a level tells little about sigma
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def koay_factor(ratio: np.ndarray | float) -> np.ndarray:
     quarter = np.square(ratio) / 4
     bessel = (2 + 4 * quarter) * special.ive(0, quarter) + 4 * quarter * special.ive(1, quarter)
     exact = 2 + 4 * quarter - np.pi / 8 * np.square(bessel)
-    # Far up the difference of two large numbers is lost in rounding.
+    # At high ratios the difference of two large numbers is lost to rounding.
     return np.where(ratio > 30, 1 - 0.5 / np.maximum(np.square(ratio), 1), exact)
 
 
@@ -88,7 +88,7 @@ def rayleigh_background(planes: list[np.ndarray]) -> RayleighBackground | None:
     groups = _blocks(planes, SOME_GROUPS)
     if len(groups) < LEAST_BLOCKS or groups.min() < 0:
         return None
-    # A background is what is darkest, and varies; most images are known by that to have none.
+    # A background is the darkest part, and varies; this alone rules most images out.
     dark = groups[np.argsort(groups.mean(axis=1))[: max(len(groups) // 20, LEAST_BLOCKS)]]
     if np.square(dark).mean() * (1 - LEAST_CONTRAST) < dark.mean() ** 2:
         return None
@@ -97,7 +97,7 @@ def rayleigh_background(planes: list[np.ndarray]) -> RayleighBackground | None:
         return None
     values = np.sort(groups[accepted], axis=None)
     expected = -np.expm1(-np.square(values) / (2 * sigma**2))
-    # Of rounded values, that are the same many times, the middle of each step counts.
+    # Rounded values repeat; the middle of each step counts.
     steps = np.searchsorted(values, values, "left") + np.searchsorted(values, values, "right")
     deviation = float(np.abs(steps / (2 * len(values)) - expected).max())
     return RayleighBackground(float(accepted.mean()), deviation, len(values))

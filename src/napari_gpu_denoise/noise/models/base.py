@@ -1,4 +1,4 @@
-"""The base class of noise models: everything the rest of the program may ask a model for."""
+"""The base class of noise models: all that the rest of the program uses of a model."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class NoiseModel(ABC):
             value = checked(field, getattr(self, field.name), self.name)
             object.__setattr__(self, field.name, value)
 
-    # What it does to grey levels
+    # Stabilisation
 
     @property
     def sigma_after(self) -> float:
@@ -158,7 +158,7 @@ class NoiseModel(ABC):
         """Return the model with parameters filled in that depend on the whole image."""
         return self
 
-    # How it is measured
+    # Measurement
 
     @classmethod
     def evidence(cls, channel: ChannelNoise) -> str | None:
@@ -214,7 +214,7 @@ class NoiseModel(ABC):
         expected = math.sqrt(float(self.variance(channel.spectra.mean).mean()))
         return expected, expected * error / sigma if sigma else channel.error
 
-    # Words and records
+    # Text and records
 
     @classmethod
     def parameters(cls) -> tuple[Parameter, ...]:

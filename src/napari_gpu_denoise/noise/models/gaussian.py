@@ -64,9 +64,7 @@ class Gaussian(Additive, NoiseModel):
         if channel.grows_over_time is False and laws.is_linear:
             return "the variance grows with brightness, but not that of differences between frames"
         if laws.is_irregular:
-            return (
-                "the variance depends irregularly on brightness, as where texture hides noise"
-            )
+            return "the variance depends irregularly on brightness, as where texture hides noise"
         return "the variance does not clearly grow with brightness"
 
     @classmethod

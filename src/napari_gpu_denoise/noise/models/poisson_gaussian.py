@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.noise.photon.curve import PhotonNoise
 
 _MOST_READ_NOISE = 1e5  # electrons; float32 of stabilised values resolves 0.01 there
-_SMALLEST_GAIN = 1e-6  # of the noise of a channel without photon noise, relative
+_SMALLEST_GAIN = 1e-6  # of a channel without photon noise, relative to its sigma
 _LARGE_VARIANCE = 400.0  # electrons²; above it the expansion is as exact as a table
 _STEP = 0.01  # of the square root of the electrons
 

@@ -155,8 +155,8 @@ def brightness_trend(patches: PatchStatistics) -> Trend | None:
     if len(patches.mean) < LEAST_LEVELS * MEMBERS or not upper.any() or upper.all():
         return None
     found = level_noise(patches, brightness_levels(patches.mean, most=MOST_LEVELS))
-    # Where pixels are clipped the noise is too weak. Patches are not left out one by one: those
-    # that were spared by clipping are those whose noise happened to be weak.
+    # Clipping weakens the noise. Whole levels are left out, not single patches: those without
+    # clipped pixels are the ones whose noise happens to be weak.
     usable = (found.count >= MEMBERS) & found.open
     mean, y, error, counts, _, white = (each[usable] for each in found)
     if np.count_nonzero(white) < LEAST_LEVELS:

@@ -11,6 +11,12 @@ CLIPPING_SAMPLE = 250_000  # pixels looked at to find clipped values
 CLIPPED_PIXELS = 16  # an extreme value found in fewer of them is left alone
 
 
+def grid_steps(rows: int, columns: int, limit: int) -> tuple[int, int]:
+    """Return steps along y and x that leave about `limit` places of a grid at most."""
+    down = min(rows, math.ceil(math.sqrt(rows * columns / limit)))
+    return down, math.ceil(math.ceil(rows / down) * columns / limit)
+
+
 def read_patches(
     plane: np.ndarray, size: int, limit: int
 ) -> tuple[np.ndarray, tuple[int, int], float]:
@@ -21,9 +27,7 @@ def read_patches(
     """
     shape = (min(size, plane.shape[0]), min(size, plane.shape[1]))
     windows = sliding_window_view(plane, shape)
-    rows, columns = windows.shape[:2]
-    down = min(rows, math.ceil(math.sqrt(rows * columns / limit)))
-    across = math.ceil(math.ceil(rows / down) * columns / limit)
+    down, across = grid_steps(*windows.shape[:2], limit)
     patches = windows[::down, ::across].reshape(-1, shape[0] * shape[1])
     if plane.dtype.kind == "f":
         patches = patches[np.isfinite(patches).all(axis=1)]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from napari_gpu_denoise.errors import NoDeviceError, NonFiniteError
-from napari_gpu_denoise.noise.patches.selection import clipping_levels
+from napari_gpu_denoise.noise.patches.selection import clipping_levels, grid_steps
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
 from napari_gpu_denoise.noise.patches.white import (
@@ -67,8 +67,7 @@ def _on_device(planes: PlaneStack, limit: int, device: Any) -> Iterator[PatchSta
 
     ny, nx = planes.shape[1:]
     rows, columns = ny - PATCH + 1, nx - PATCH + 1
-    down = min(rows, math.ceil(math.sqrt(rows * columns / limit)))
-    across = math.ceil(math.ceil(rows / down) * columns / limit)
+    down, across = grid_steps(rows, columns, limit)
     grid = -(-columns // across), -(-rows // down)
     overlap = max(1.0, PATCH / down) * max(1.0, PATCH / across)
     dtype = planes.dtype.newbyteorder("=")

@@ -79,9 +79,9 @@ def plane_noise(plane: np.ndarray) -> PlaneNoise | None:
     mean = values @ np.full(values.shape[1], 1 / values.shape[1])
     variance, error, _ = pooled_variance(rank, energy, overlap, np.flatnonzero(clean))
     if levels:
-        # Patches that show few clipped pixels are those whose noise happened to spare them, so it
-        # is too weak near a clipping level. Chosen by their mean they are free of that: it says
-        # nothing on the high frequencies. A better estimate moves the choice, hence twice.
+        # Near a clipping level, patches with few clipped pixels are those whose noise happens to be
+        # weak. Choosing patches by their mean avoids this bias, as the mean is independent of the
+        # high frequencies. A better estimate changes the choice, hence twice.
         distance = np.min([np.abs(mean - level) for level in levels], axis=0)
         for _ in range(2):
             far = np.flatnonzero(distance > MARGIN * math.sqrt(variance))

@@ -9,11 +9,11 @@ import numpy as np
 
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 
-FLOOR = 0.02  # lowest variance a weight is made from, as a share of the median variance
-SYSTEMATIC = 0.01  # relative error of a variance that more pixels do not lessen
-OUTLIER = 4.0  # scatters from the line beyond which a level is left out
+FLOOR = 0.02  # lowest variance used for a weight, as a share of the median variance
+SYSTEMATIC = 0.01  # relative error of a variance that more pixels do not reduce
+OUTLIER = 4.0  # distance from the line, over the scatter, beyond which a level is left out
 SIGNIFICANT = 4.0  # standard errors by which a gain is above 0
-GROWTH = 1.5  # of the variance over the levels of brightness, that matters
+GROWTH = 1.5  # ratio of variances, brightest level to darkest, that matters
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
-from napari_gpu_denoise.noise.patches.selection import clipping_levels
+from napari_gpu_denoise.noise.patches.selection import clipping_levels, grid_steps
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.variance import CLIPPED, VarianceCurve, brightness_levels
 from napari_gpu_denoise.noise.photon.curve import (
@@ -31,7 +31,7 @@ from napari_gpu_denoise.noise.sampling import MAX_PLANES, PlaneStack, readable, 
 BLOCK = 8
 MEMBERS = 16  # blocks a level of brightness needs
 MAX_BLOCKS = 40_000  # blocks read over all pairs, about
-CORE = 3.0  # spreads above the median from which a block counts as moving
+CORE = 3.0  # distance above the median, in spreads, from which a block counts as moving
 DIFFERENCES = "differences of neighbouring frames"  # how it was measured
 FAR = 2.5  # standard errors from the line from which a level counts less
 STILL = 0.6  # share of the patches that are to stand still in a time-lapse that does
@@ -158,7 +158,7 @@ def _still(variance: np.ndarray) -> tuple[np.ndarray, float]:
     level = variance[core].mean()
     if level == 0:
         return core, 0.0
-    # No fewer than independent normal values would give, whatever few blocks happen to show.
+    # At least the spread of independent normal values, whatever a few blocks happen to show.
     least = math.sqrt(2) / BLOCK
     spread = max(float(variance[core].std()) / level, least)
     return core, spread / math.sqrt(np.count_nonzero(core))
@@ -176,8 +176,7 @@ def _blocks(
             f"give two of one shape, at least {BLOCK} x {BLOCK} pixels."
         )
     rows, columns = (length // BLOCK for length in first.shape)
-    down = min(rows, math.ceil(math.sqrt(rows * columns / limit)))
-    across = math.ceil(math.ceil(rows / down) * columns / limit)
+    down, across = grid_steps(rows, columns, limit)
     clipped, values = 0.0, []
     for frame in (first, second):
         blocks = frame[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)

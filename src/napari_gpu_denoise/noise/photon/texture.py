@@ -34,13 +34,13 @@ LEAST = 48  # patches by which a set is larger than the one before
 # The spectrum of texture: exp(-fall * frequency) for falls in this range, before it is learned.
 FALLS = np.linspace(1.2, 4.5, 8)
 STRONGEST = 8.0  # texture, relative to noise, of the sets it is learned from, at most
-WEAK = 1.0  # texture below which a set counts less there: it is mixed up with the noise
+WEAK = 1.0  # texture below which a set counts less there: it is hard to tell from noise
 PRIOR = 0.05  # share of all patches that the spectrum before learning stands for
 SMOOTH_FALL = 0.8  # smooth patches have a flatter spectrum than textured ones: exponent of it
 DEVIATION = 0.3  # relative standard deviation of the power of a band from that spectrum
 SHARED = 0.3  # the same, shared by all bands that are read
 LINE = 0.05  # relative error of the line relative to which the strength of texture is measured
-LOWEST = 0.3  # relative power from which a statistical error is made, at least
+LOWEST = 0.3  # lowest relative power that a statistical error is computed from
 
 
 class Readings(NamedTuple):
