@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -108,8 +108,8 @@ def measure_noise(
         raise SettingsError(f"model={model!r} is not known: choose from {', '.join(choices())}.")
     source = PlaneReader(image, axes)
     channels = [read_channel(source, channel) for channel in source.channels]
-    choice = _choose(channels, model)
-    fits = [choice.model.fit(each) for each in channels]
+    kind, reason = _choose(channels, model)
+    fits = [kind.fit(each) for each in channels]
     series = {
         axis: _sigma_series(source, axis, channels, fits, device)
         for axis in along
@@ -120,10 +120,10 @@ def measure_noise(
         standard_error=tuple(fit.error for fit in fits),
         method=", or ".join(dict.fromkeys(fit.method for fit in fits)),
         planes=source.count,
-        notes=_notes(channels, fits, choice.model),
+        notes=_notes(channels, fits, kind),
         axes=source.axes,
         models=tuple(fit.model for fit in fits),
-        reason=choice.reason,
+        reason=reason,
         errors=tuple(fit.errors for fit in fits),
         curves=tuple(fit.curve for fit in fits),
         frames=series.get("T"),
@@ -170,15 +170,8 @@ def _notes(
     return tuple(found)
 
 
-class Choice(NamedTuple):
-    """A noise model, and why it is that one."""
-
-    model: type[NoiseModel]
-    reason: str
-
-
-def _choose(channels: list[ChannelNoise], name: str) -> Choice:
-    """Choose one model for all channels: the one named, or the one most channels call for.
+def _choose(channels: list[ChannelNoise], name: str) -> tuple[type[NoiseModel], str]:
+    """Return the model that is named or that most channels call for, and why it is that one.
 
     Each channel votes for the last model in `MODELS` that it has evidence for, and a majority
     decides. Then a model that refines the chosen or named one replaces it where most channels have
@@ -187,35 +180,35 @@ def _choose(channels: list[ChannelNoise], name: str) -> Choice:
     simplest = models.MODELS[0]
     noisy = [each for each in channels if each.sigma > 0 or each.spectra is not None]
     if name != AUTO:
-        named = next(model for model in models.MODELS if model.name == name)
-        choice = Choice(named, "this model was requested")
+        chosen = next(model for model in models.MODELS if model.name == name)
+        reason = "this model was requested"
     elif not any(each.sigma for each in channels):
-        choice = Choice(simplest, "no noise was found")
+        chosen, reason = simplest, "no noise was found"
     else:
         votes = [_vote(each) for each in noisy]
-        model, count = Counter(each.model for each in votes).most_common(1)[0]
+        chosen, count = Counter(model for model, _ in votes).most_common(1)[0]
         if 2 * count <= len(votes) and len(votes) > 1:
-            model = simplest
-        reasons = [each.reason for each in votes if each.model is model]
-        choice = Choice(model, reasons[0] if reasons else "the channels do not agree on a model")
+            chosen = simplest
+        reasons = [why for model, why in votes if model is chosen]
+        reason = reasons[0] if reasons else "the channels do not agree on a model"
     known = [each for each in noisy if each.spectra is not None]
     for model in models.MODELS:
-        if model.refines is choice.model:
-            found = [reason for each in known if (reason := model.evidence(each))]
+        if model.refines is chosen:
+            found = [why for each in known if (why := model.evidence(each))]
             if 2 * len(found) > len(known):
-                return Choice(model, f"{choice.reason}, and {found[0]}")
-    return choice
+                return model, f"{reason}, and {found[0]}"
+    return chosen, reason
 
 
-def _vote(channel: ChannelNoise) -> Choice:
-    """Return the model that one channel calls for."""
+def _vote(channel: ChannelNoise) -> tuple[type[NoiseModel], str]:
+    """Return the model that one channel calls for, and why."""
     for model in reversed(models.MODELS[1:]):
         if channel.spectra is not None and model.refines is None:
             reason = model.evidence(channel)
             if reason:
-                return Choice(model, reason)
+                return model, reason
     simplest = models.MODELS[0]
-    return Choice(simplest, simplest.evidence(channel) or "")
+    return simplest, simplest.evidence(channel) or ""
 
 
 def _sigma_series(

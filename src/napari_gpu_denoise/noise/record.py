@@ -130,7 +130,7 @@ class NoiseEstimate:
         found = [each.summary() for each in self.spectra if each is not None]
         rows += [("spectrum", text) for text in _by_channel(found)]
         if self.covariance is not None:
-            rows.append(("channels", _correlation(self.covariance)))
+            rows.append(("channels", self.covariance.summary()))
         shares = [(dark, bright) for dark, bright in self.clipped if dark or bright]
         if shares:
             dark, bright = (max(each) for each in zip(*shares, strict=True))
@@ -233,12 +233,6 @@ def _span(series: SigmaSeries) -> str:
         texts.append(f"{min(known):.4g} to {max(known):.4g}" if known else "not known")
     read = f"{len(series.index)} read along {series.axis}"
     return f"{'; '.join(_by_channel(texts))} ({read})"
-
-
-def _correlation(covariance: ChannelCovariance) -> str:
-    rows = covariance.correlation
-    largest = max((abs(rows[i][j]) for i in range(len(rows)) for j in range(i)), default=0.0)
-    return f"noise of two channels correlates by at most {largest:.2f}"
 
 
 def _plain(value: Any) -> Any:

@@ -24,6 +24,11 @@ class ChannelCovariance:
     correlation: tuple[tuple[float, ...], ...]
     patches: int  # how many patches were read
 
+    def summary(self) -> str:
+        """Return the strongest correlation as one line."""
+        largest = np.abs(np.tril(self.correlation, -1)).max()
+        return f"noise of two channels correlates by at most {largest:.2f}"
+
 
 def channel_covariance(image: Any) -> ChannelCovariance:
     """Estimate the covariance of the noise between the channels of an image (c, y, x).

@@ -147,8 +147,7 @@ def without_steep_texture(powers: PatchPower) -> np.ndarray:
     """Return the power of the smoothest patches less texture, (8, 8).
 
     So much texture is subtracted that the lowest frequencies have no more than 3 times the power of
-    the middle ones, as correlated noise of any range has; none where the spectrum of texture is as
-    flat.
+    the middle ones, as in correlated noise of any range; none where texture is no steeper than that.
     """
     power, texture = powers.smoothest, np.maximum(powers.rough - powers.smoothest, 0)
     frequency = np.maximum(*np.indices(power.shape))
@@ -176,8 +175,7 @@ def power_of_lags(ny: int, nx: int) -> np.ndarray:
 
     Stationary noise with autocovariance c has, in coefficient k of an axis, the variance sum over d
     of c(d) a(k, d): a is 1 for d = 0, else twice the correlation of row k of the transform with
-    itself shifted by d. Along two axes the sums factor, for noise that is the same seen in a
-    mirror.
+    itself shifted by d. Along two axes the sums factor, if c is symmetric along each.
     """
     transform = cosine_transform(PATCH)
 

@@ -66,8 +66,7 @@ def rician_noise(image: Any) -> RicianNoise:
     for the object; for the background only its distribution matters.
     """
     planes = sample_planes(image)
-    outside, share = _background(planes)
-    inside = _object(planes)
+    (outside, share), inside = _background(planes), _object(planes)
     sigma, error = outside or inside or (0.0, 0.0)
     return RicianNoise(sigma, error, outside and outside[0], inside and inside[0], share)
 

@@ -282,13 +282,7 @@ class NoiseModel(ABC):
 
 
 def numbers(image: Any) -> np.ndarray:
-    """Return an image as an array of real numbers.
-
-    Raises
-    ------
-    ImageError
-        If it is empty, or not of real numbers.
-    """
+    """Return an image as an array of real numbers; ImageError if it is empty or not real."""
     image = np.asarray(image)
     check_numbers(image)
     return image

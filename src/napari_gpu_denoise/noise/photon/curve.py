@@ -75,8 +75,7 @@ def robust_line(
 
     Points count less from `upward` standard errors above the line, and from three times as many
     below it, as texture and motion only ever raise a variance. Returns gain, intercept, their
-    covariance, scaled up where points scatter more than `error` suggests, and which points were
-    used.
+    covariance, scaled up where points scatter more than `error` suggests, and the points used.
     """
     gain, intercept, covariance = weighted_line(x, y, error * line_values(x, 0, 0, y))
     weight = np.ones(len(x))
@@ -92,10 +91,7 @@ def robust_line(
 
 
 def photon_noise(
-    line: tuple[float, float, np.ndarray],
-    offset: float | None,
-    curve: VarianceCurve,
-    method: str,
+    line: tuple[float, float, np.ndarray], offset: float | None, curve: VarianceCurve, method: str
 ) -> PhotonNoise:
     """Return the noise of a line (gain, intercept, covariance) fitted to a curve."""
     gain, intercept, covariance = line

@@ -71,8 +71,7 @@ def temporal_noise(stack: Any) -> PhotonNoise:
     See `photon_transfer`; at most 8 pairs of neighbouring frames are read. Motion in up to about a
     third of the blocks of each level of brightness does no harm; neither does light that flickers
     or bleaches for the whole frame. Spatially correlated noise is measured in full, unlike from a
-    single image; noise that stays from frame to frame, such as fixed pattern, is not measured at
-    all.
+    single image; noise that stays from frame to frame, such as fixed pattern, is not measured.
     """
     stack = readable(stack)
     shape = tuple(int(length) for length in stack.shape)

@@ -46,9 +46,8 @@ def single_image_noise(image: Any) -> PhotonNoise:
     NonFiniteError if NaN or infinity leave no patch.
 
     About 40 000 patches of 8 x 8 pixels are read. Noise is assumed white: where it is correlated,
-    gain and read noise are too low. Fixed pattern counts as noise. Where the image has hardly more
-    than one level of brightness, or texture everywhere, the line is uncertain, and `gain_error`
-    says so.
+    gain and read noise are too low. Fixed pattern counts as noise. `gain_error` is large where the
+    image has hardly more than one level of brightness, or texture everywhere.
     """
     spectra = read_spectra(sample_planes(image))
     patches = spectra.statistics
