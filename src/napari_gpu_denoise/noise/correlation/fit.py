@@ -147,7 +147,7 @@ def without_steep_texture(powers: PatchPower) -> np.ndarray:
     """Return the power of the smoothest patches less texture, (8, 8).
 
     So much texture is subtracted that the lowest frequencies have no more than 3 times the power of
-    the middle ones, as in correlated noise of any range; none where texture is no steeper than that.
+    the middle ones, as in correlated noise of any range; none where texture is not steeper.
     """
     power, texture = powers.smoothest, np.maximum(powers.rough - powers.smoothest, 0)
     frequency = np.maximum(*np.indices(power.shape))
