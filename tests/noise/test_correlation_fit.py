@@ -1,4 +1,4 @@
-"""Noise that neighbours share beside texture, in powers that are known."""
+"""Correlated noise separated from texture, in powers that are known."""
 
 from __future__ import annotations
 

@@ -375,7 +375,7 @@ def test_dictionaries_that_fit_no_model():
         Rician.from_dict({"model": "gaussian", "sigma": 3})
     with pytest.raises(SettingsError, match="give gain, read_noise, offset"):
         NoiseModel.from_dict({"model": "poisson-gaussian", "sigma": 3})
-    with pytest.raises(SettingsError, match="nothing does not describe"):
+    with pytest.raises(SettingsError, match="was given no parameters: give sigma"):
         NoiseModel.from_dict({"model": "rician"})
 
 

@@ -39,12 +39,12 @@ def estimate_noise(
         gets its own parameters; all other axes but ``Y`` and ``X`` hold planes that share them.
         Default: the last two axes are ``Y`` and ``X``, the rest planes.
     model : {"auto", "gaussian", "poisson-gaussian", "rician", "speckle"}, optional
-        Noise model. "auto" chooses, and takes Gaussian noise unless the image clearly calls for
-        another; `reason` says why. Gaussian noise that is correlated between neighbouring pixels
-        becomes `Correlated`.
+        Noise model. "auto" chooses one: Gaussian noise unless the image clearly calls for
+        another model; `reason` says why. Gaussian noise that is correlated between neighbouring
+        pixels becomes `Correlated`.
     device : Device, int, str or None, optional
-        Analyses the frames and slices; as `choose` takes it. None: the best device, where there
-        is one and enough to read; else NumPy. Both agree to 1e-4.
+        Device that analyses the frames and slices; as `choose` takes it. None: the best device if
+        there is one and enough to read, else NumPy. Both agree to 1e-4.
 
     Returns
     -------
@@ -105,7 +105,9 @@ def measure_noise(
     Filters need neither; for lazy arrays reading those planes takes most of the time.
     """
     if model not in choices():
-        raise SettingsError(f"model={model!r} is not known: choose from {', '.join(choices())}.")
+        raise SettingsError(
+            f"model={model!r} is not a noise model: choose from {', '.join(choices())}."
+        )
     source = PlaneReader(image, axes)
     channels = [read_channel(source, channel) for channel in source.channels]
     kind, reason = _choose(channels, model)

@@ -33,7 +33,7 @@ class NoiseEstimate:
     sigma : tuple of float
         One standard deviation per channel, or a single one for an image without channels, in grey
         levels; correlated noise is included. Where noise depends on brightness it is the root of
-        the mean variance; of magnitudes it is that of the real and of the imaginary part.
+        the mean variance; of magnitude images it is that of the real and of the imaginary part.
     standard_error : tuple of float
         Statistical standard error of each `sigma`. It covers the number of pixels used and the
         spread between planes, not the bias left by texture that looks like noise.

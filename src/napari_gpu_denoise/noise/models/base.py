@@ -276,7 +276,7 @@ class NoiseModel(ABC):
         except TypeError as error:
             wanted = ", ".join(field.name for field in dataclasses.fields(known[name]))
             raise SettingsError(
-                f"{', '.join(map(str, fields)) or 'nothing'} does not describe {name} noise: "
+                f"{name} noise was given {', '.join(map(str, fields)) or 'no parameters'}: "
                 f"give {wanted}."
             ) from error
 
