@@ -1,7 +1,7 @@
 """Estimates of noise made by hand, for tests that do not measure."""
 
 from napari_gpu_denoise.noise.models import Gaussian
-from napari_gpu_denoise.noise.patches.levels import VarianceCurve
+from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
 
 

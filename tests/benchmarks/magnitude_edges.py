@@ -14,7 +14,7 @@ from magnitudes_noise import FILTERS, background, decibels, draws, head_slices
 from skimage.data import shepp_logan_phantom
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.noise.models import magnitude_curves
+from napari_gpu_denoise.noise.models import rician
 
 PERCENT = 9
 DRAWN = 4  # draws of a phantom for one of each slice of the head
@@ -60,7 +60,7 @@ def edge_results(
 ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yield what a filter added to the stabilised means of an image, and the result, in sigma."""
     model = gd.Rician(1.0)
-    curve = magnitude_curves.squared_signal()
+    curve = rician.squared_signal()
     means = np.interp(signal**2, curve.value, curve.at).astype(np.float32)
     seen = model.stabilise(magnitude)
     least = curve.at[0]
@@ -91,8 +91,8 @@ def edge_results(
 def deviation(signal: np.ndarray) -> np.ndarray:
     """Return the standard deviation of stabilised magnitudes, signal in sigma."""
     at = np.arange(0, 40, 0.02)
-    magnitude, chance = magnitude_curves.rice(at)
-    values = magnitude_curves.stabilised_magnitude(magnitude)
+    magnitude, chance = rician.rice(at)
+    values = rician.stabilised_magnitude(magnitude)
     mean = (chance * values).sum(axis=1)
     variance = (chance * (values - mean[:, None]) ** 2).sum(axis=1)
     return np.interp(signal, at, np.sqrt(variance)).astype(np.float32)

@@ -21,7 +21,7 @@ from scipy.ndimage import distance_transform_edt
 from scipy.optimize import linprog
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.noise.models import magnitude_curves
+from napari_gpu_denoise.noise.models import rician
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference.data import pictures
@@ -147,11 +147,11 @@ def least_bias(most: float | None) -> np.ndarray:
     """
     at = np.linspace(-0.4, 1.2, 401)
     signal = np.linspace(0, 1.5, 61)
-    curve = magnitude_curves.squared_signal()
+    curve = rician.squared_signal()
     shown = np.interp(signal**2, curve.value, curve.at) - curve.at[0]
     chance = np.exp(-((at - shown[:, None]) ** 2) / 2 / LEFT**2)
     chance /= chance.sum(axis=1, keepdims=True)
-    usual = magnitude_curves.unbiased_signal(at + curve.at[0], False)
+    usual = rician.unbiased_signal(at + curve.at[0], False)
     # Unknown: the result at each filtered value, and the largest error of all.
     one = np.ones((len(signal), 1))
     falls = np.eye(len(at))[:-1] - np.eye(len(at))[1:]

@@ -122,9 +122,9 @@ def test_refusals():
     flat = np.zeros((20, 20))
     with pytest.raises(ImageError, match="two frames"):
         temporal_noise(flat)
-    with pytest.raises(ImageError, match="no pair"):
+    with pytest.raises(ImageError, match="do not make a pair"):
         photon_transfer([(flat, flat[1:])])
-    with pytest.raises(ImageError, match="no pair"):
+    with pytest.raises(ImageError, match="do not make a pair"):
         temporal_noise(np.zeros((3, 4, 4)))
     with pytest.raises(ImageError, match="at least one"):
         photon_transfer([])

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, SettingsError
+from napari_gpu_denoise.noise import models
 from napari_gpu_denoise.noise.channel import ChannelNoise, read_channel
-from napari_gpu_denoise.noise.choice import choose_model
 from napari_gpu_denoise.noise.correlation.channels import ChannelCovariance, channel_covariance
-from napari_gpu_denoise.noise.models import NoiseModel, choices
+from napari_gpu_denoise.noise.models import AUTO, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit
-from napari_gpu_denoise.noise.record import NoiseEstimate
-from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack
-from napari_gpu_denoise.noise.sigma_series import sigma_series
+from napari_gpu_denoise.noise.patches.statistics import read_statistics
+from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
+from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
+
+# Frames or slices that sigma is read from along T or Z, and patches of each, about.
+MOST = 256
+MOST_LAZY = 32  # of an array that is not in memory
+PATCHES = 4096
 
 
 def estimate_noise(
@@ -32,12 +39,12 @@ def estimate_noise(
         gets its own parameters; all other axes but ``Y`` and ``X`` hold planes that share them.
         Default: the last two axes are ``Y`` and ``X``, the rest planes.
     model : {"auto", "gaussian", "poisson-gaussian", "rician", "speckle"}, optional
-        Noise model. "auto" chooses, and takes Gaussian noise unless the image clearly calls for
-        another; `reason` says why. Gaussian noise that is correlated between neighbouring pixels
-        becomes `Correlated`.
+        Noise model. "auto" chooses one: Gaussian noise unless the image clearly calls for
+        another model; `reason` says why. Gaussian noise that is correlated between neighbouring
+        pixels becomes `Correlated`.
     device : Device, int, str or None, optional
-        Analyses the frames and slices; as `choose` takes it. None: the best device, where there
-        is one and enough to read; else NumPy. Both agree to 1e-4.
+        Device that analyses the frames and slices; as `choose` takes it. None: the best device if
+        there is one and enough to read, else NumPy. Both agree to 1e-4.
 
     Returns
     -------
@@ -87,42 +94,26 @@ def estimate_noise(
     C. Pierpaoli, "Probabilistic identification and estimation of noise (PIESNO)", J. Magn. Reson.
     199 (2009), doi:10.1016/j.jmr.2009.03.005.
     """
-    return _estimate(image, axes, model, "TZ", device)
+    return measure_noise(image, axes, model, "TZ", device)
 
 
-def noise_to_filter(image: Any, axes: str | None, model: str = "auto") -> NoiseEstimate:
-    """Estimate the noise for a filter: as `estimate_noise`, but without single frames.
+def measure_noise(
+    image: Any, axes: str | None, model: str, along: str = "", device: Any = None
+) -> NoiseEstimate:
+    """Estimate the noise; for the axes in `along` also that of each frame or slice.
 
-    So fewer planes are read, which takes most of the time for lazy arrays.
-
-    Parameters
-    ----------
-    image, axes, model
-        As `estimate_noise` takes them.
-
-    Returns
-    -------
-    NoiseEstimate
-        Whose `frames` and `slices` are None.
-
-    Raises
-    ------
-    SettingsError, ImageError, NonFiniteError, AxesError
-        As `estimate_noise` does.
+    Filters need neither; for lazy arrays reading those planes takes most of the time.
     """
-    return _estimate(image, axes, model, "", None)
-
-
-def _estimate(image: Any, axes: str | None, model: str, along: str, device: Any) -> NoiseEstimate:
-    """Estimate the noise, for the axes `along` also of each frame or slice."""
     if model not in choices():
-        raise SettingsError(f"model={model!r} is not known: choose from {', '.join(choices())}.")
+        raise SettingsError(
+            f"model={model!r} is not a noise model: choose from {', '.join(choices())}."
+        )
     source = PlaneReader(image, axes)
     channels = [read_channel(source, channel) for channel in source.channels]
-    choice = choose_model(channels, model)
-    fits = [choice.model.fit(each) for each in channels]
+    kind, reason = _choose(channels, model)
+    fits = [kind.fit(each) for each in channels]
     series = {
-        axis: sigma_series(source, axis, channels, fits, device)
+        axis: _sigma_series(source, axis, channels, fits, device)
         for axis in along
         if axis in source.axes
     }
@@ -131,10 +122,10 @@ def _estimate(image: Any, axes: str | None, model: str, along: str, device: Any)
         standard_error=tuple(fit.error for fit in fits),
         method=", or ".join(dict.fromkeys(fit.method for fit in fits)),
         planes=source.count,
-        notes=_notes(channels, fits, choice.model),
+        notes=_notes(channels, fits, kind),
         axes=source.axes,
         models=tuple(fit.model for fit in fits),
-        reason=choice.reason,
+        reason=reason,
         errors=tuple(fit.errors for fit in fits),
         curves=tuple(fit.curve for fit in fits),
         frames=series.get("T"),
@@ -146,7 +137,7 @@ def _estimate(image: Any, axes: str | None, model: str, along: str, device: Any)
 
 
 def _covariance(stacks: list[PlaneStack]) -> ChannelCovariance | None:
-    """Return the covariance between the channels of a plane in the middle."""
+    """Return the covariance between channels in a plane in the middle."""
     if len(stacks) < 2:
         return None
     middle = len(stacks[0]) // 2
@@ -159,7 +150,7 @@ def _covariance(stacks: list[PlaneStack]) -> ChannelCovariance | None:
 def _notes(
     channels: list[ChannelNoise], fits: list[Fit], model: type[NoiseModel]
 ) -> tuple[str, ...]:
-    """Return the notes of all channels, each with its number, and those of the whole."""
+    """Return the notes on each channel, with its number, and on the whole image."""
     found = []
     for number, fit in enumerate(fits):
         place = f" of channel {number}" if len(fits) > 1 else ""
@@ -179,3 +170,76 @@ def _notes(
             "be too low"
         )
     return tuple(found)
+
+
+def _choose(channels: list[ChannelNoise], name: str) -> tuple[type[NoiseModel], str]:
+    """Return the model that is named or that most channels call for, and why it is that one.
+
+    Each channel votes for the last model in `MODELS` that it has evidence for, and a majority
+    decides. Then a model that refines the chosen or named one replaces it where most channels have
+    evidence for that.
+    """
+    simplest = models.MODELS[0]
+    noisy = [each for each in channels if each.sigma > 0 or each.spectra is not None]
+    if name != AUTO:
+        chosen = next(model for model in models.MODELS if model.name == name)
+        reason = "this model was requested"
+    elif not any(each.sigma for each in channels):
+        chosen, reason = simplest, "no noise was found"
+    else:
+        votes = [_vote(each) for each in noisy]
+        chosen, count = Counter(model for model, _ in votes).most_common(1)[0]
+        if 2 * count <= len(votes) and len(votes) > 1:
+            chosen = simplest
+        reasons = [why for model, why in votes if model is chosen]
+        reason = reasons[0] if reasons else "the channels do not agree on a model"
+    known = [each for each in noisy if each.spectra is not None]
+    for model in models.MODELS:
+        if model.refines is chosen:
+            found = [why for each in known if (why := model.evidence(each))]
+            if 2 * len(found) > len(known):
+                return model, f"{reason}, and {found[0]}"
+    return chosen, reason
+
+
+def _vote(channel: ChannelNoise) -> tuple[type[NoiseModel], str]:
+    """Return the model that one channel calls for, and why."""
+    for model in reversed(models.MODELS[1:]):
+        if channel.spectra is not None and model.refines is None:
+            reason = model.evidence(channel)
+            if reason:
+                return model, reason
+    simplest = models.MODELS[0]
+    return simplest, simplest.evidence(channel) or ""
+
+
+def _sigma_series(
+    source: PlaneReader, axis: str, channels: list[ChannelNoise], fits: list[Fit], device: Any
+) -> SigmaSeries:
+    """Return sigma along the axis "T" or "Z", at all positions or some hundreds, evenly spread.
+
+    `channels` and `fits` belong to ``source.channels``; `device` is as `read_statistics` takes it.
+    """
+    number = source.axes.index(axis)
+    index = spread(source.shape[number], MOST_LAZY if source.lazy else MOST)
+    rows, nothing = [], (math.nan, math.nan)
+    for channel, known, fit in zip(source.channels, channels, fits, strict=True):
+        scale = _scale(known, fit)
+        planes = source.along(number, channel, index)
+        found = read_statistics(planes, PATCHES, device)
+        rows.append(
+            [nothing if each is None else fit.model.sigma_of(each, scale) for each in found]
+        )
+    sigma, error = (tuple(map(tuple, np.array(rows)[..., k].tolist())) for k in (0, 1))
+    return SigmaSeries(axis, tuple(index), sigma, error)
+
+
+def _scale(channel: ChannelNoise, fit: Fit) -> float:
+    """Return the variance at all frequencies over that at the high ones, for correlated noise."""
+    model = fit.model
+    if not model.additive or channel.spectra is None:
+        return 1.0
+    if not model.models_correlation and channel.ends is None:
+        return 1.0
+    high, _ = model.sigma_of(channel.spectra.statistics)
+    return (fit.sigma / high) ** 2 if high else 1.0

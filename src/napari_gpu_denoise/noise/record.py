@@ -11,27 +11,17 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.correlation.channels import ChannelCovariance
 from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.noise.patches.levels import VarianceCurve
+from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 
 
 @dataclass(frozen=True)
 class SigmaSeries:
-    """Noise standard deviation along an axis.
+    """Noise standard deviation along an axis, in grey levels."""
 
-    Parameters
-    ----------
-    axis : str
-        ``"T"`` or ``"Z"``.
-    index : tuple of int, (n,)
-        Positions along the axis that were read, rising.
-    sigma, error : tuple of tuple of float, (channels, n)
-        Standard deviation and its standard error, grey levels; NaN where nothing was finite.
-    """
-
-    axis: str
-    index: tuple[int, ...]
-    sigma: tuple[tuple[float, ...], ...]
-    error: tuple[tuple[float, ...], ...]
+    axis: str  # "T" or "Z"
+    index: tuple[int, ...]  # (n,), positions along the axis that were read, rising
+    sigma: tuple[tuple[float, ...], ...]  # (channels, n); NaN where nothing was finite
+    error: tuple[tuple[float, ...], ...]  # its standard error
 
 
 @dataclass(frozen=True)
@@ -43,7 +33,7 @@ class NoiseEstimate:
     sigma : tuple of float
         One standard deviation per channel, or a single one for an image without channels, in grey
         levels; correlated noise is included. Where noise depends on brightness it is the root of
-        the mean variance; of magnitudes it is that of the real and of the imaginary part.
+        the mean variance; of magnitude images it is that of the real and of the imaginary part.
     standard_error : tuple of float
         Statistical standard error of each `sigma`. It covers the number of pixels used and the
         spread between planes, not the bias left by texture that looks like noise.
@@ -140,7 +130,7 @@ class NoiseEstimate:
         found = [each.summary() for each in self.spectra if each is not None]
         rows += [("spectrum", text) for text in _by_channel(found)]
         if self.covariance is not None:
-            rows.append(("channels", _correlation(self.covariance)))
+            rows.append(("channels", self.covariance.summary()))
         shares = [(dark, bright) for dark, bright in self.clipped if dark or bright]
         if shares:
             dark, bright = (max(each) for each in zip(*shares, strict=True))
@@ -158,21 +148,9 @@ class NoiseEstimate:
             A key for each field, and ``model``, ``white`` and ``verdict``. Numbers are finite or
             None.
         """
-        records = {
-            "models": [model.as_dict() for model in self.models],
-            "curves": [None if each is None else asdict(each) for each in self.curves],
-            "spectra": [None if each is None else asdict(each) for each in self.spectra],
-        }
-        for name in ("frames", "slices", "covariance"):
-            record = getattr(self, name)
-            records[name] = None if record is None else asdict(record)
-        plain = {
-            name: getattr(self, name)
-            for name in ("sigma", "standard_error", "method", "planes", "notes", "axes")
-        }
-        told = {"model": self.name, "white": self.white, "verdict": self.verdict()}
-        rest = {name: getattr(self, name) for name in ("reason", "errors", "clipped")}
-        return _plain({**plain, **told, **rest, **records})
+        summary = {"model": self.name, "white": self.white, "verdict": self.verdict()}
+        models = [model.as_dict() for model in self.models]
+        return _plain({**summary, **asdict(self), "models": models})
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> NoiseEstimate:
@@ -193,9 +171,9 @@ class NoiseEstimate:
             If something is missing or does not fit.
         """
         try:
-            covariance = values["covariance"]
+            tables = ("sigma", "standard_error", "notes", "clipped")
             return cls(
-                **{name: _tuples(values[name]) for name in ("sigma", "standard_error", "notes")},
+                **{name: _tuples(values[name]) for name in tables},
                 **{name: values[name] for name in ("method", "planes", "axes", "reason")},
                 models=tuple(NoiseModel.from_dict(each) for each in values["models"]),
                 errors=tuple(
@@ -208,8 +186,7 @@ class NoiseEstimate:
                 spectra=tuple(
                     _record(NoiseSpectrum, each, missing=math.inf) for each in values["spectra"]
                 ),
-                covariance=_record(ChannelCovariance, covariance),
-                clipped=_tuples(values["clipped"]),
+                covariance=_record(ChannelCovariance, values["covariance"]),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise SettingsError(
@@ -256,12 +233,6 @@ def _span(series: SigmaSeries) -> str:
         texts.append(f"{min(known):.4g} to {max(known):.4g}" if known else "not known")
     read = f"{len(series.index)} read along {series.axis}"
     return f"{'; '.join(_by_channel(texts))} ({read})"
-
-
-def _correlation(covariance: ChannelCovariance) -> str:
-    rows = covariance.correlation
-    largest = max((abs(rows[i][j]) for i in range(len(rows)) for j in range(i)), default=0.0)
-    return f"noise of two channels correlates by at most {largest:.2f}"
 
 
 def _plain(value: Any) -> Any:

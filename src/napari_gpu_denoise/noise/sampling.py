@@ -1,4 +1,4 @@
-"""The one reader of sample planes: a few planes of an image, spread evenly over every axis."""
+"""Sample planes for all noise estimates: a few planes, spread evenly over every axis."""
 
 from __future__ import annotations
 
@@ -16,13 +16,7 @@ MAX_PLANES = 8  # planes read of each channel
 
 
 def readable(image: Any) -> Any:
-    """Return an image with ``shape``, ``dtype`` and NumPy indexing; lazy images unchanged.
-
-    Raises
-    ------
-    ImageError
-        If it has no pixels, or they are not real numbers.
-    """
+    """Return an array of real numbers, with ``shape``, ``dtype`` and indexing; lazy ones as is."""
     if not all(hasattr(image, name) for name in ("shape", "dtype", "__getitem__")):
         image = np.asarray(image)
     check_numbers(image)
@@ -34,12 +28,7 @@ def plane_indices(
 ) -> list[tuple[int | slice, ...]]:
     """Return the indices of at most MAX_PLANES planes, spread evenly over each axis.
 
-    Parameters
-    ----------
-    axes, shape
-        Of the image.
-    channel : tuple of int or None
-        Axis and index of the channel, as in ``PlaneReader.channels``.
+    `channel` is the axis and index of a channel, as in ``PlaneReader.channels``.
     """
     fixed = {axes.index("Y"), axes.index("X")} | ({channel[0]} if channel else set())
     free = [axis for axis in range(len(shape)) if axis not in fixed]
@@ -71,7 +60,7 @@ def spread(length: int, count: int) -> list[int]:
 def _plane_at(
     ndim: int, channel: tuple[int, int] | None, places: dict[int, int]
 ) -> tuple[int | slice, ...]:
-    """Return the index of the plane at these places, by axis, of an image."""
+    """Return the index of the plane at these places (axis: position) of a channel."""
     index: list[int | slice] = [slice(None)] * ndim
     for axis, place in (*places.items(), *([channel] if channel else [])):
         index[axis] = place
@@ -79,16 +68,7 @@ def _plane_at(
 
 
 class PlaneStack:
-    """Some planes of an image, each read when it is indexed, as if they were an array (n, y, x).
-
-    Parameters
-    ----------
-    read : callable
-        Takes the number of a plane and returns it, (y, x).
-    shape : tuple of int
-        (n, y, x).
-    dtype : dtype
-    """
+    """Planes of an image as a read-only array (n, y, x); each is read when it is indexed."""
 
     def __init__(self, read: Callable[[int], np.ndarray], shape: tuple[int, ...], dtype: Any):
         self._read = read
@@ -98,7 +78,7 @@ class PlaneStack:
 
     @classmethod
     def held(cls, planes: Sequence[np.ndarray]) -> PlaneStack:
-        """Return planes that lie in memory."""
+        """Return a stack of planes in memory."""
         return cls(planes.__getitem__, (len(planes), *planes[0].shape), planes[0].dtype)
 
     def __len__(self) -> int:
@@ -114,29 +94,9 @@ class PlaneStack:
 class PlaneReader:
     """Reads planes of an image, and counts them.
 
-    Parameters
-    ----------
-    image : array
-        Anything with ``shape``, ``dtype`` and NumPy indexing, or what `numpy.asarray` takes.
-    axes : str, optional
-        As `check_axes` takes it.
-
-    Attributes
-    ----------
-    axes : str
-        Names of all axes.
-    shape : tuple of int
-    channels : list
-        Axis and index of each channel; a single None for an image without channels.
-    lazy : bool
-        Whether the image is not an array in memory.
-
-    Raises
-    ------
-    ImageError
-        If the image has no pixels, or they are not real numbers.
-    AxesError
-        If `axes` does not fit.
+    `image` is anything with ``shape``, ``dtype`` and NumPy indexing, or what `numpy.asarray` takes;
+    `axes` is as `check_axes` takes it. ImageError if the image has no pixels or they are not real
+    numbers; AxesError if `axes` does not fit.
     """
 
     def __init__(self, image: Any, axes: str | None = None):
@@ -172,7 +132,7 @@ class PlaneReader:
         return self._stack([_plane_at(ndim, channel, {**places, axis: k}) for k in positions])
 
     def _stack(self, places: Sequence[tuple[int | slice, ...]]) -> PlaneStack:
-        """Return the planes at these indices, none of which is read yet."""
+        """Return the planes at these indices; none is read yet."""
         y, x = self.axes.index("Y"), self.axes.index("X")
 
         def read(number: int) -> np.ndarray:
@@ -185,13 +145,5 @@ class PlaneReader:
 
 
 def sample_planes(image: Any) -> list[np.ndarray]:
-    """Return at most `MAX_PLANES` planes of an array (y, x) or (..., y, x), as `PlaneReader` does.
-
-    Raises
-    ------
-    ImageError
-        If there are no pixels, or values that are not real numbers.
-    AxesError
-        If there are fewer than two axes.
-    """
+    """Return at most `MAX_PLANES` planes of an array (y, x) or (..., y, x), evenly spread."""
     return list(PlaneReader(image).sampled())

@@ -1,4 +1,4 @@
-"""One sigma per channel, for noise that is assumed to be additive and white."""
+"""One sigma per channel, assuming additive white noise."""
 
 from __future__ import annotations
 
@@ -17,74 +17,40 @@ MIXED_METHOD = "mean variance over the levels of brightness"
 
 @dataclass(frozen=True)
 class SigmaEstimate:
-    """Noise standard deviation of an image, in the grey levels of that image.
+    """Noise standard deviation of an image, in grey levels.
 
-    Parameters
-    ----------
-    sigma : tuple of float
-        One standard deviation per channel, or a single one for an image without channels.
-    standard_error : tuple of float
-        Statistical standard error of each `sigma`. It covers the number of pixels used and the
-        spread between planes, not the bias left by texture that looks like noise.
-    method : str
-        How the estimate was made, in words.
-    planes : int
-        Number of two-dimensional planes read, over all channels.
-    notes : tuple of str
-        Remarks for the user, in sentences.
+    The standard errors cover the number of pixels used and the spread between planes, not the bias
+    from texture that looks like noise.
     """
 
-    sigma: tuple[float, ...]
+    sigma: tuple[float, ...]  # one per channel
     standard_error: tuple[float, ...]
-    method: str
-    planes: int
-    notes: tuple[str, ...] = ()
+    method: str  # in words
+    planes: int  # number of planes read, over all channels
+    notes: tuple[str, ...] = ()  # remarks for the user, in sentences
 
 
 def estimate_sigma(image: Any, axes: str | None = None) -> SigmaEstimate:
-    """Estimate the standard deviation of additive white noise.
+    """Estimate the standard deviation of additive white noise of each channel.
 
-    Parameters
-    ----------
-    image : array, at least two axes, any real dtype
-        Anything with ``shape``, ``dtype`` and NumPy indexing; of a stack only the sampled planes
-        are read, so that dask, zarr and memory-mapped arrays stay on disk. Not modified.
-    axes : str, optional
-        One letter per axis, such as ``"TCYX"``. Each index of the first axis named ``C`` or ``S``
-        gets its own estimate; all other axes but ``Y`` and ``X`` hold planes that share one.
-        Default: the last two axes are ``Y`` and ``X``, the rest planes.
+    `image` and `axes` are as `estimate_noise` takes them, and so are the errors raised. A constant
+    image gives exactly 0.
 
-    Returns
-    -------
-    SigmaEstimate
-        In grey levels of `image`. A constant image gives exactly 0.
-
-    Raises
-    ------
-    ImageError
-        If the image has no pixels, or its dtype is boolean, complex or not a number.
-    NonFiniteError
-        If NaN or infinity leave no pixels of a channel to estimate from.
-    AxesError
-        If `axes` does not fit the shape of the image.
-
-    Notes
-    -----
-    At most 8 planes of each channel, spread evenly over every axis, and about 40 000 patches of
-    8 x 8 pixels of each plane are read, so that the cost is bounded; several planes give their
-    median. Pixels that are NaN or infinite are left out, and so are places where the values are
-    clipped: at the ends of an integer dtype, or at an extreme value that piles up. Rounding to
-    integers counts as noise, with a variance of 1/12.
+    At most 8 planes of each channel, spread evenly over every axis, and about 40 000 patches of 8 x
+    8 pixels of each plane are read, so that the cost is bounded; several planes give their median.
+    Pixels that are NaN or infinite are left out, and so are places where values are clipped: at the
+    ends of an integer dtype, or at an extreme value that piles up. Rounding to integers counts as
+    noise, with a variance of 1/12.
 
     Where the noise of most planes clearly grows with brightness, as photon noise does, `sigma` is
-    the square root of the mean variance over the levels of brightness: the one value that serves
-    best, too high for the dark parts and too low for the bright ones. `method` and `notes` say so.
-    It is seen from a factor of about 1.5 between the standard deviations in the darkest and the
-    brightest parts, where some places at several levels are free of fine texture.
+    the square root of the mean variance over the levels of brightness: the best single value, too
+    high for the dark parts and too low for the bright ones. `method` and `notes` say so. This is
+    detected from a factor of about 1.5 between the standard deviations in the darkest and the
+    brightest parts, if some places at several levels are free of fine texture.
 
-    Noise is assumed white: where it is correlated (interpolated, filtered or compressed images)
-    the estimate is too low. So it is where the noise of an integer image is
-    below about half a grey level, or where single photons are counted.
+    Noise is assumed white: the estimate is too low where it is correlated (interpolated, filtered
+    or compressed images), where the noise of an integer image is below about half a grey level, and
+    where single photons are counted.
 
     On the 68 images of the Berkeley test set with noise of standard deviation 5, 10, 20, 30 and 50
     on a scale of 255 the mean relative error is 2.6, 1.7, 1.2, 1.0 and 0.7 %.
@@ -93,7 +59,7 @@ def estimate_sigma(image: Any, axes: str | None = None) -> SigmaEstimate:
     results, notes = [], []
     for channel in source.channels:
         measured = map(plane_noise, source.sampled(channel))
-        value, error, ends = joined_sigma(measured)
+        value, error, ends = combined_sigma(measured)
         results.append((value, error))
         if ends is not None:
             place = f" of channel {channel[1]}" if len(source.channels) > 1 else ""
@@ -109,17 +75,13 @@ def estimate_sigma(image: Any, axes: str | None = None) -> SigmaEstimate:
     return SigmaEstimate(values, errors, ", or ".join(methods), source.count, tuple(notes))
 
 
-def joined_sigma(
+def combined_sigma(
     measured: Iterable[PlaneNoise | None],
 ) -> tuple[float, float, tuple[float, float] | None]:
-    """Return sigma of planes, its standard error, and the noise at both ends of brightness.
+    """Return sigma of all planes, its standard error, and the noise in dark and bright parts.
 
-    The ends are None where noise does not clearly grow with brightness in most planes.
-
-    Raises
-    ------
-    NonFiniteError
-        If no pixel of any plane is finite.
+    The latter are None where noise does not clearly grow with brightness in most planes.
+    NonFiniteError if no pixel of any plane is finite.
     """
     known = [each for each in measured if each is not None]
     if not known:

@@ -72,9 +72,9 @@ def _models(
                 f"noise={noise!r} is not a noise model", f"choose from {', '.join(choices())}"
             )
         # Imported only when needed: it takes long to load.
-        from napari_gpu_denoise.noise.estimate import noise_to_filter
+        from napari_gpu_denoise.noise.estimate import measure_noise
 
-        noise = noise_to_filter(image, names, noise)
+        noise = measure_noise(image, names, noise)
     if hasattr(noise, "models"):  # a NoiseEstimate
         return noise.models, noise
     models = (noise,) if isinstance(noise, NoiseModel) else noise

@@ -12,7 +12,7 @@ from napari_gpu_denoise.errors import DenoiseError, LayerError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum, noise_spectrum
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, NoiseModel, Rician, Speckle
-from napari_gpu_denoise.noise.patches.levels import VarianceCurve
+from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.record import NoiseEstimate
 
 METHOD = "plain statistics of a region drawn as flat"

@@ -1,4 +1,4 @@
-"""Covariance of the noise of channels."""
+"""Covariance of the noise between channels."""
 
 from __future__ import annotations
 
@@ -9,59 +9,33 @@ import numpy as np
 
 from napari_gpu_denoise.errors import AxesError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
-from napari_gpu_denoise.noise.patches.pooling import pooled_variance, unclipped
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
+from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
 from napari_gpu_denoise.noise.patches.white import MAX_PATCHES
 
 
 @dataclass(frozen=True)
 class ChannelCovariance:
-    """Covariance of the noise of channels.
+    """Covariance of the noise between channels; tables are (channel, channel)."""
 
-    Parameters
-    ----------
-    covariance, error : tuple of tuple of float, (c, c)
-        In grey levels squared, and the standard error of each.
-    correlation : tuple of tuple of float, (c, c)
-        The same, each divided by both standard deviations; 0 where one of them is 0, but for the
-        diagonal, which is 1.
-    patches : int
-        How many patches it was read from.
-    """
-
-    covariance: tuple[tuple[float, ...], ...]
-    error: tuple[tuple[float, ...], ...]
+    covariance: tuple[tuple[float, ...], ...]  # grey levels squared
+    error: tuple[tuple[float, ...], ...]  # standard error of the covariance
+    # 1 on the diagonal; elsewhere 0 where a channel has no noise.
     correlation: tuple[tuple[float, ...], ...]
-    patches: int
+    patches: int  # how many patches were read
+
+    def summary(self) -> str:
+        """Return the strongest correlation as one line."""
+        largest = np.abs(np.tril(self.correlation, -1)).max()
+        return f"noise of two channels correlates by at most {largest:.2f}"
 
 
 def channel_covariance(image: Any) -> ChannelCovariance:
-    """Estimate the covariance of the noise of channels.
+    """Estimate the covariance of the noise between the channels of an image (c, y, x).
 
-    Parameters
-    ----------
-    image : array, (c, y, x), any real dtype
-        Not modified.
-
-    Returns
-    -------
-    ChannelCovariance
-        In grey levels squared. A constant image gives 0.
-
-    Raises
-    ------
-    ImageError
-        If there are no pixels.
-    AxesError
-        If there are not three axes.
-    NonFiniteError
-        If NaN or infinity leave no patch that is finite in all channels.
-
-    Notes
-    -----
-    Read at the high frequencies of the patches that are smoothest in all channels together, each
-    channel counted relative to its own noise. A pixel that is NaN, infinite or clipped in one
-    channel is left out in all.
+    It is read at the high frequencies of the patches that are smoothest in all channels together,
+    each channel relative to its own noise. A pixel that is NaN, infinite or clipped in one channel
+    is left out in all; NonFiniteError if that leaves no patch. A constant image gives 0.
     """
     image = np.asarray(image)
     check_numbers(image)

@@ -1,9 +1,9 @@
 """The spectrum of noise, and whether it is white.
 
 Every coefficient of the 8 x 8 cosine transform is read in the smoothest patches. Patches that are
-ranked by some coefficients are weak there by chance too, so the coefficients are dealt into two
-halves: the patches ranked by one half are read at the other. The texture that is left there is
-separated from correlated noise by its shape (`shared_noise`).
+ranked by some coefficients are weak there by chance too, so the coefficients are split into two
+halves: patches are ranked by one half and read at the other. The texture that is left there is
+separated from correlated noise by its shape (`fit_correlation`).
 """
 
 from __future__ import annotations
@@ -15,112 +15,85 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError
-from napari_gpu_denoise.noise.correlation.autocovariance import LAGS, autocovariance
-from napari_gpu_denoise.noise.correlation.shared_noise import (
+from napari_gpu_denoise.noise.correlation.fit import (
     CALM,
     HIGHEST,
+    LAGS,
     ROUGHER,
-    SharedNoise,
-    Shells,
-    shared_noise,
+    CorrelationFit,
+    PatchPower,
+    autocovariance,
+    fit_correlation,
     without_steep_texture,
 )
-from napari_gpu_denoise.noise.patches.pooling import unclipped
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
+from napari_gpu_denoise.noise.patches.variance import unclipped
 from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
 from napari_gpu_denoise.noise.sampling import sample_planes
 
 SHARE = 0.01  # of the patches are read
-INDEPENDENT = 16  # patches, less their overlap, read at least,
-MOST = 1 / 16  # but never more of them, as the rest may be texture
-MIDDLE = 2.2  # power of the middle frequencies over that of the highest, at most, beyond doubt
-EDGE = 1.5  # the same of frequencies that are high along one axis only
-FAR_MIDDLE = 5.0  # the same, at least, of noise that is correlated whatever texture there is
-FAR_EDGE = 2.5
+INDEPENDENT = 16  # patches without a common pixel, read at least,
+MOST = 1 / 16  # up to this share of all, as the others may hold texture
+# Ratios of power up to which noise is white beyond doubt: `middle`, and `across` and `down`.
+MIDDLE, EDGE = 2.2, 1.5
+FAR_MIDDLE, FAR_EDGE = 5.0, 2.5  # beyond these it is correlated, whatever the texture
 SIGNIFICANT = 2.0  # standard errors by which a ratio must be beyond that
 
 
 @dataclass(frozen=True)
 class NoiseSpectrum:
-    """Power spectrum of noise, its autocorrelation, and the verdict.
+    """Power spectrum of noise, its autocorrelation, and whether it is white.
 
-    Parameters
-    ----------
-    white : bool
-        False where the noise of neighbouring pixels is clearly correlated; see `noise_spectrum`.
-    middle, across, down : float
-        Power over that of the frequencies from 4 on along both axes: of the middle ones (2 and 3),
-        of those from 4 on along x alone, and along y alone; texture counts. 1 for white noise.
-    ratio_error : float
-        Relative standard error of these ratios.
-    power : tuple of tuple of float, (8, 8)
-        Variance of each coefficient of the orthonormal cosine transform, in grey levels squared,
-        frequency along y first, without texture where that can be separated. The first coefficient
-        cannot be separated from the picture; it holds the larger one of its two neighbours.
-    autocorrelation : tuple of tuple of float, (5, 5)
-        For displacements of 0 to 4 pixels along y and x; 1 at no displacement.
-    sigma : float
-        Standard deviation of the noise with all of its frequencies, in grey levels.
-    patches : int
-        How many patches it was read from.
+    `middle`, `across` and `down` are power over that of the frequencies from 4 on along both axes:
+    of the middle ones (2 and 3), of those from 4 on along x alone, and along y alone. Texture
+    counts; 1 for white noise.
+
+    `power` (8, 8) is the variance of each coefficient of the orthonormal cosine transform, in grey
+    levels squared, frequency along y first, without texture where that can be separated. The first
+    coefficient cannot be separated from the image; it holds the larger of its two neighbours.
     """
 
-    white: bool
+    white: bool  # False where noise of neighbouring pixels is clearly correlated
     middle: float
     across: float
     down: float
-    ratio_error: float
+    ratio_error: float  # relative standard error of these ratios
     power: tuple[tuple[float, ...], ...]
-    autocorrelation: tuple[tuple[float, ...], ...]
-    sigma: float
-    patches: int
+    autocorrelation: tuple[tuple[float, ...], ...]  # (5, 5), for displacements along y and x
+    sigma: float  # standard deviation of the noise at all frequencies, in grey levels
+    patches: int  # how many patches were read
 
     def summary(self) -> str:
-        """Return the verdict as one line."""
+        """Return as one line whether noise is white, and how neighbours correlate."""
         verdict = "white" if self.white else "correlated"
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]
         return f"noise is {verdict} (correlation of neighbours {x:.2f} along x, {y:.2f} along y)"
 
     @property
     def doubtful(self) -> bool:
-        """Whether it is called white though the ratios exceed those of white noise."""
-        return self.white and not _within((self.middle, self.across, self.down), self.ratio_error)
+        """Whether noise is called white though the ratios exceed those of white noise."""
+        slack = math.exp(SIGNIFICANT * self.ratio_error)
+        limits = ((self.middle, MIDDLE), (self.across, EDGE), (self.down, EDGE))
+        near = all(1 / (EDGE * slack) <= ratio <= limit * slack for ratio, limit in limits)
+        return self.white and not near
 
 
 def noise_spectrum(image: Any) -> NoiseSpectrum:
     """Measure the power spectrum of the noise, and decide whether it is white.
 
-    Parameters
-    ----------
-    image : array, (y, x) or (..., y, x), any real dtype, y and x at least 8
-        Anything with ``shape``, ``dtype`` and NumPy indexing; at most 8 planes are read. Not
-        modified.
+    `image` is (y, x) or (..., y, x), of any real dtype, with ``shape``, ``dtype`` and NumPy
+    indexing; at most 8 planes are read. ImageError if y or x is below 8, NonFiniteError if NaN or
+    infinity leave no patch of 8 x 8 pixels. A constant image gives a power of 0, and is white.
 
-    Returns
-    -------
-    NoiseSpectrum
-        A constant image gives a power of 0, and is white.
+    The power of the smoothest patches is fitted by correlated noise and by the texture of rougher
+    patches. Noise is called correlated where neighbours then correlate by more than 0.1 or less
+    than -0.1, and by three standard errors; these grow where the highest frequencies show texture
+    in most patches, and where the fit is poor. It is also called correlated where the middle
+    frequencies have more than 5 times the power of the highest, or those high along one axis alone
+    more than 2.5 times, steep texture subtracted, or either less than 1 / 1.5. Weak correlation
+    passes as white where fine texture is everywhere.
 
-    Raises
-    ------
-    ImageError
-        If there are no pixels, or fewer than 8 along an axis.
-    AxesError
-        If there are fewer than two axes.
-    NonFiniteError
-        If NaN or infinity leave no patch of 8 x 8 pixels.
-
-    Notes
-    -----
-    The power of the smoothest patches is fitted by noise that neighbours share and by the texture
-    of rougher patches. Noise is called correlated where neighbours then correlate by more than 0.1
-    or less than -0.1, and by three standard errors; these grow where the highest frequencies tell
-    of texture in most patches, and where the fit is poor. It is so too where the middle frequencies
-    have more than 5 times the power of the highest, or those high along one axis alone more than
-    2.5 times, texture of steep spectrum taken away, or either less than 1 / 1.5. Where fine texture
-    is everywhere weak correlation passes as white.
-
-    The power at the lowest frequencies may hold slopes of the picture. About 40 000 patches are
+    The power at the lowest frequencies may hold slopes of the image. About 40 000 patches are
     looked at, and the smoothest 1 % read; patches with clipped pixels are left out.
     """
     planes = sample_planes(image)
@@ -133,13 +106,7 @@ def noise_spectrum(image: Any) -> NoiseSpectrum:
 
 
 def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
-    """Return the spectrum of the noise of patches of 8 x 8 pixels; see `noise_spectrum`.
-
-    Raises
-    ------
-    ImageError
-        If the patches are smaller.
-    """
+    """Return the noise spectrum of patches; ImageError if they are not 8 x 8 pixels."""
     if spectra.low.shape[1] + spectra.high.shape[1] + 1 != PATCH**2:
         raise ImageError(
             "NaN or infinite pixels leave no patch of 8 x 8 pixels; replace those pixels first."
@@ -147,11 +114,11 @@ def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
     members = unclipped(spectra.clipped)
     few = min(INDEPENDENT * spectra.overlap, MOST * len(members))
     number = math.ceil(max(SHARE * len(members), few))
-    shells = _shells(spectra, members, number)
-    power = shells.smoothest
-    ratios, error = _ratios(power, shells.independent)
-    least, _ = _ratios(without_steep_texture(shells), shells.independent)
-    shared = shared_noise(shells)
+    powers = _powers(spectra, members, number)
+    power = powers.smoothest
+    ratios, error = _ratios(power, powers.independent)
+    least, _ = _ratios(without_steep_texture(powers), powers.independent)
+    shared = fit_correlation(powers)
     power = (shared.power if shared is not None and shared.trusted else power).copy()
     power[0, 0] = max(power[0, 1], power[1, 0])
     covariance = autocovariance(power)
@@ -172,7 +139,7 @@ def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
     )
 
 
-def _shells(spectra: PatchSpectra, members: np.ndarray, number: int) -> Shells:
+def _powers(spectra: PatchSpectra, members: np.ndarray, number: int) -> PatchPower:
     """Return the power of the smoothest patches, and of rougher ones."""
     y, x = np.divmod(np.arange(PATCH**2), PATCH)
     places = np.concatenate(frequency_order((PATCH, PATCH)))
@@ -193,11 +160,11 @@ def _shells(spectra: PatchSpectra, members: np.ndarray, number: int) -> Shells:
     # Medians, as a regular pattern fills single frequencies.
     base = float(np.median(smoothest[HIGHEST]))
     growth = float(np.median(calm[HIGHEST])) / base - 1 if base > 0 else 0.0
-    return Shells(smoothest, rough, growth, number / spectra.overlap)
+    return PatchPower(smoothest, rough, growth, number / spectra.overlap)
 
 
 def _ratios(power: np.ndarray, independent: float) -> tuple[tuple[float, ...], float]:
-    """Return the power of the middle, across and down over that of the highest, and the error."""
+    """Return the power at middle, across and down over that at the highest, and the error."""
     y, x = np.indices(power.shape)
     upper = PATCH // 2
     highest = (y >= upper) & (x >= upper)
@@ -206,7 +173,7 @@ def _ratios(power: np.ndarray, independent: float) -> tuple[tuple[float, ...], f
     count = min(int(np.count_nonzero(each)) for each in (highest, middle, across, down))
     error = math.sqrt(2 / independent * (1 / count + 1 / np.count_nonzero(highest)))
     base = float(power[highest].mean())
-    # Rounding errors of a picture without noise are no spectrum.
+    # Rounding errors of an image without noise do not count as a spectrum.
     if base <= 1e-20 * float(power.max()) or base == 0:
         flat = float(power.max()) == 0
         return ((1.0,) * 3 if flat else (math.inf,) * 3), error
@@ -214,10 +181,10 @@ def _ratios(power: np.ndarray, independent: float) -> tuple[tuple[float, ...], f
 
 
 def _is_white(
-    ratios: tuple[float, ...], least: tuple[float, ...], error: float, shared: SharedNoise | None
+    ratios: tuple[float, ...], least: tuple[float, ...], error: float, shared: CorrelationFit | None
 ) -> bool:
-    """Return the verdict from the ratios, those without texture, and the fit."""
-    if shared is not None and shared.clear:
+    """Decide from the ratios, those with texture subtracted, and the fit."""
+    if shared is not None and shared.is_correlated:
         return False
     slack = math.exp(SIGNIFICANT * error)
     # Where noise grows with brightness, what is taken away as texture holds noise too.
@@ -228,12 +195,3 @@ def _is_white(
         or min(ratios) < 1 / (EDGE * slack)
     )
     return not far
-
-
-def _within(ratios: tuple[float, ...], error: float) -> bool:
-    """Return whether ratios are near enough to 1 for white noise."""
-    slack = math.exp(SIGNIFICANT * error)
-    return all(
-        1 / (EDGE * slack) <= ratio <= limit * slack
-        for ratio, limit in zip(ratios, (MIDDLE, EDGE, EDGE), strict=True)
-    )

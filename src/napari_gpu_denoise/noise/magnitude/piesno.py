@@ -1,4 +1,4 @@
-"""Noise of repeated magnitude images, where repetitions hold nothing else.
+"""Noise of repeated magnitude images, from the pixels in which repetitions hold noise alone.
 
 After C. G. Koay, E. Özarslan and C. Pierpaoli, *Probabilistic identification and estimation of
 noise (PIESNO): a self-consistent approach and its applications in MRI*, Journal of Magnetic
@@ -28,45 +28,20 @@ CONTRAST_ERROR = 1.1  # relative standard error of that contrast, of one value
 
 @dataclass(frozen=True)
 class Piesno:
-    """Sigma of the real and imaginary parts of each coil, and the share of pixels without signal.
+    """Sigma of the real and imaginary parts of each coil, and share of pixels without signal."""
 
-    Parameters
-    ----------
-    sigma, error : float
-        In grey levels, and its standard error.
-    share : float
-        Share of the pixels (y, x) that hold noise alone.
-    """
-
-    sigma: float
-    error: float
-    share: float
+    sigma: float  # grey levels
+    error: float  # standard error of sigma
+    share: float  # of the pixels (y, x) that hold noise alone
 
 
 def piesno(stack: Any, coils: int = 1) -> Piesno:
-    """Measure sigma in repeated magnitude images, on the pixels that hold only noise.
+    """Measure sigma in magnitude images of one slice, on the pixels that hold only noise.
 
-    Parameters
-    ----------
-    stack : array, (n, y, x), n at least 2, any real dtype
-        One slice, measured n times, such as with n gradient directions. Not modified.
-    coils : int, default 1
-        Number of coils whose squares were summed (degrees of freedom / 2).
+    `stack` is (n, y, x), one slice measured n times, such as with n gradient directions; `coils` is
+    the number of coils whose squares were summed (degrees of freedom / 2). Sigma is 0 where no
+    pixel holds noise alone.
 
-    Returns
-    -------
-    Piesno
-        In grey levels. Sigma 0 where no pixel holds noise alone.
-
-    Raises
-    ------
-    ImageError
-        If there are fewer than two images.
-    SettingsError
-        If `coils` is below 1.
-
-    Notes
-    -----
     Sigma follows from the quantile with the smallest error for that number of coils (0.797 for 1,
     0.626 for 8), not from the median. Pixels with NaN or infinity, and those that are 0 in all
     images, are left out; about 40 000 pixels are read.
@@ -76,10 +51,10 @@ def piesno(stack: Any, coils: int = 1) -> Piesno:
     return _of_coils(*_repeated(stack), coils)[0]
 
 
-def piesno_of_any(stack: Any) -> tuple[Piesno, int]:
+def piesno_any_coils(stack: Any) -> tuple[Piesno, int]:
     """Return the result of `piesno`, and the number of coils from 1 to 32 that fits best.
 
-    It is the one for which the pixels without signal are closest to the distribution of theory.
+    It is the one for which the pixels without signal are closest to the theoretical distribution.
     """
     values, pixels = _repeated(stack)
     found = [(*_of_coils(values, pixels, coils), coils) for coils in COILS]
@@ -88,7 +63,7 @@ def piesno_of_any(stack: Any) -> tuple[Piesno, int]:
 
 
 def _repeated(stack: Any) -> tuple[np.ndarray, int]:
-    """Return values (pixel, repetition) of a stack, and of how many pixels they were chosen."""
+    """Return values (pixel, repetition) of a stack, and how many pixels they were chosen from."""
     stack = np.asarray(stack)
     check_numbers(stack)
     if stack.ndim != 3 or stack.shape[0] < 2:
@@ -103,7 +78,7 @@ def _repeated(stack: Any) -> tuple[np.ndarray, int]:
 
 
 def _of_coils(values: np.ndarray, pixels: int, coils: int) -> tuple[Piesno, float]:
-    """Return the noise for that number of coils, and how far its distribution is from theory."""
+    """Return the noise for a number of coils, and its deviation from the distribution."""
     sigma, accepted = noise_only(values, coils, LIKE_NOISE)
     share = float(np.count_nonzero(accepted)) / pixels
     found = Piesno(sigma, standard_error(sigma, values[accepted].size, coils), share)
@@ -150,16 +125,13 @@ def noise_only(values: np.ndarray, coils: int, tolerance: float) -> tuple[float,
             continue
         inside = ordered[slice(*span)]
         slack = tolerance + 3 * CONTRAST_ERROR / math.sqrt(inside.size)
-        if _contrast(inside) > (1 - slack) * expected:
+        contrast = 1 - float(inside.mean()) ** 2 / float(np.square(inside).mean())
+        if contrast > (1 - slack) * expected:
             most = kept
             mask = np.zeros(len(values), bool)
             mask[order[slice(*span)]] = True
             best = sigma, mask
     return best
-
-
-def _contrast(values: np.ndarray) -> float:
-    return 1 - float(values.mean()) ** 2 / float(np.square(values).mean())
 
 
 def _best_quantile(coils: int) -> tuple[float, float]:

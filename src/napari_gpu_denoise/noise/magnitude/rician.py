@@ -15,92 +15,49 @@ import numpy as np
 from scipy import special
 
 from napari_gpu_denoise.noise.magnitude.piesno import MAX_GROUPS, noise_only, standard_error
-from napari_gpu_denoise.noise.patches.levels import MEMBERS, brightness_levels, level_noise
 from napari_gpu_denoise.noise.patches.selection import clipping_levels
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
+from napari_gpu_denoise.noise.patches.variance import MEMBERS, brightness_levels, level_noise
 from napari_gpu_denoise.noise.sampling import sample_planes
 
 BLOCK = 4  # width of the blocks that a single image is cut into
-LEAST_BACKGROUND = 0.02  # share of the blocks that is a background
+LEAST_BACKGROUND = 0.02  # smallest share of the blocks that counts as a background
 LEAST_BLOCKS = 30
 SOME_GROUPS = 10_000  # blocks that decide whether there is a background, about
 LEAST_CONTRAST = 0.12  # squared, of the darkest blocks, in a background; of all of it 0.21
 LIKE_NOISE = 0.044  # by which the squared contrast may be below that of noise, relative
-DEEP = 1.0  # signal-to-noise ratio below which a level hardly depends on sigma
+DEEP = 1.0  # signal-to-noise ratio below which a level tells little about sigma
 
 
 @dataclass(frozen=True)
 class RicianNoise:
-    """Sigma of each of the two parts of a complex signal, seen in its magnitude.
+    """Sigma of the real and of the imaginary part of a complex signal, seen in its magnitude."""
 
-    Parameters
-    ----------
-    sigma, error : float
-        In grey levels, and its standard error. From the background where there is one.
-    background, background_error : float or None
-        From the background alone; None without one.
-    object, object_error : float or None
-        From the high frequencies of smooth patches at every level of brightness; None where they
-        show no noise.
-    background_share : float
-        Share of the image that is background, pixels of a fill not counted.
-    """
-
-    sigma: float
-    error: float
-    background: float | None
-    background_error: float | None
+    sigma: float  # grey levels; from the background where there is one
+    error: float  # standard error of sigma
+    background: float | None  # sigma from the background alone
+    # Sigma from the high frequencies of smooth patches at every level of brightness, if any noise
+    # shows there.
     object: float | None
-    object_error: float | None
-    background_share: float
+    background_share: float  # of the image, pixels of a fill not counted
 
 
 def koay_factor(ratio: np.ndarray | float) -> np.ndarray:
-    """Return the variance of a Rician variable over sigma squared.
-
-    Parameters
-    ----------
-    ratio : float or ndarray
-        True signal over sigma, from 0 (pure noise: 2 - pi / 2) up.
-
-    Returns
-    -------
-    ndarray
-        Rising to 1.
-    """
+    """Return the variance of a Rician variable over sigma squared, at ratios of signal to sigma."""
     ratio = np.asarray(ratio, np.float64)
     quarter = np.square(ratio) / 4
     bessel = (2 + 4 * quarter) * special.ive(0, quarter) + 4 * quarter * special.ive(1, quarter)
     exact = 2 + 4 * quarter - np.pi / 8 * np.square(bessel)
-    # Far up the difference of two large numbers is lost in rounding.
+    # At high ratios the difference of two large numbers is lost to rounding.
     return np.where(ratio > 30, 1 - 0.5 / np.maximum(np.square(ratio), 1), exact)
 
 
 def rician_noise(image: Any) -> RicianNoise:
-    """Estimate sigma of magnitude images of one coil.
+    """Estimate sigma of magnitude images of one coil, (y, x) or (..., y, x).
 
-    Parameters
-    ----------
-    image : array, (y, x) or (..., y, x), any real dtype
-        Anything with ``shape``, ``dtype`` and NumPy indexing; at most 8 planes are read. Not
-        modified.
+    At most 8 planes are read. A constant image gives 0. NonFiniteError if NaN or infinity leave no
+    patch.
 
-    Returns
-    -------
-    RicianNoise
-        In grey levels. A constant image gives 0.
-
-    Raises
-    ------
-    ImageError
-        If there are no pixels, or values that are not real numbers.
-    AxesError
-        If there are fewer than two axes.
-    NonFiniteError
-        If NaN or infinity leave no patch.
-
-    Notes
-    -----
     Background: blocks of 4 x 4 pixels are taken as the repeated values of PIESNO, so that its
     position need not be known; it counts only if its values vary as much as those of pure noise.
     Object: the variance at each level of brightness is divided by that of a Rician variable of
@@ -109,25 +66,17 @@ def rician_noise(image: Any) -> RicianNoise:
     for the object; for the background only its distribution matters.
     """
     planes = sample_planes(image)
-    outside, share = _background(planes)
-    inside = _object(planes)
-    none = (None, None)
-    return RicianNoise(
-        *(outside or inside or (0.0, 0.0)), *(outside or none), *(inside or none), share
-    )
+    (outside, share), inside = _background(planes), _object(planes)
+    sigma, error = outside or inside or (0.0, 0.0)
+    return RicianNoise(sigma, error, outside and outside[0], inside and inside[0], share)
 
 
 class RayleighBackground(NamedTuple):
-    """What looks like the background of magnitude images, and how much it is one.
+    """Blocks that look like the background of magnitude images, and how well they fit."""
 
-    `share` of the blocks, `sigma`, and the largest `deviation` of the cumulative distribution of
-    their values (`values` of them) from that of noise alone.
-    """
-
-    share: float
-    sigma: float
-    deviation: float
-    values: int
+    share: float  # of the blocks
+    deviation: float  # largest difference of the cumulative distribution from that of noise alone
+    values: int  # number of values that it was read from
 
 
 def rayleigh_background(planes: list[np.ndarray]) -> RayleighBackground | None:
@@ -138,7 +87,7 @@ def rayleigh_background(planes: list[np.ndarray]) -> RayleighBackground | None:
     groups = _blocks(planes, SOME_GROUPS)
     if len(groups) < LEAST_BLOCKS or groups.min() < 0:
         return None
-    # A background is what is darkest, and varies; most images are known by that to have none.
+    # A background is the darkest part, and varies; this alone rules most images out.
     dark = groups[np.argsort(groups.mean(axis=1))[: max(len(groups) // 20, LEAST_BLOCKS)]]
     if np.square(dark).mean() * (1 - LEAST_CONTRAST) < dark.mean() ** 2:
         return None
@@ -147,10 +96,10 @@ def rayleigh_background(planes: list[np.ndarray]) -> RayleighBackground | None:
         return None
     values = np.sort(groups[accepted], axis=None)
     expected = -np.expm1(-np.square(values) / (2 * sigma**2))
-    # Of rounded values, that are the same many times, the middle of each step counts.
+    # Rounded values repeat; the middle of each step counts.
     steps = np.searchsorted(values, values, "left") + np.searchsorted(values, values, "right")
     deviation = float(np.abs(steps / (2 * len(values)) - expected).max())
-    return RayleighBackground(float(accepted.mean()), sigma, deviation, len(values))
+    return RayleighBackground(float(accepted.mean()), deviation, len(values))
 
 
 def _background(planes: list[np.ndarray]) -> tuple[tuple[float, float] | None, float]:
@@ -166,7 +115,7 @@ def _background(planes: list[np.ndarray]) -> tuple[tuple[float, float] | None, f
 
 
 def _blocks(planes: list[np.ndarray], most: int) -> np.ndarray:
-    """Return about `most` blocks of 4 x 4 pixels, (block, pixel), without those of a fill."""
+    """Return about `most` blocks of 4 x 4 pixels, (block, pixel), without filled ones."""
     groups = []
     for plane in planes:
         rows, columns = (length // BLOCK for length in plane.shape)
@@ -199,7 +148,9 @@ def _object(planes: list[np.ndarray]) -> tuple[float, float] | None:
         every = level_noise(patches, [np.arange(len(patches.mean))])
         sigma, _ = _from_moments(float(patches.mean.mean()), every.variance[0])
         return (sigma, sigma * every.error[0] / 2) if sigma > 0 else None
-    sigma = _weighted_median(np.array(found), 1 / np.array(errors))
+    order = np.argsort(found)
+    weight = np.cumsum(1 / np.array(errors)[order])
+    sigma = float(np.array(found)[order][np.searchsorted(weight, weight[-1] / 2)])
     spread = float(np.median(np.abs(np.array(found) - sigma))) / 0.6745
     statistical = sigma * float(np.median(errors))
     error = max(spread, statistical) * math.sqrt(math.pi / 2 / len(found))
@@ -207,7 +158,7 @@ def _object(planes: list[np.ndarray]) -> tuple[float, float] | None:
 
 
 def _from_moments(mean: float, variance: float) -> tuple[float, float]:
-    """Return sigma and the ratio of true signal to sigma from mean and variance of magnitudes."""
+    """Return sigma, and the ratio of signal to sigma, from the moments of magnitudes."""
     if variance <= 0:
         return 0.0, 0.0
     # The mean square is signal^2 + 2 sigma^2, and the variance sigma^2 * factor(signal / sigma).
@@ -220,9 +171,3 @@ def _from_moments(mean: float, variance: float) -> tuple[float, float]:
             break
         sigma = now
     return sigma, ratio
-
-
-def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
-    order = np.argsort(values)
-    total = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(total, total[-1] / 2)])

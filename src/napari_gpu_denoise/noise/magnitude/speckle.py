@@ -1,7 +1,7 @@
 """Speckle: multiplicative noise of coherent imaging, measured as a number of looks.
 
 In a homogeneous window the variance over the squared mean is 1 / looks; slopes of brightness are
-taken away first. Texture and edges only ever raise it. For independent pixels the ratio follows
+subtracted first. Texture and edges only ever raise it. For independent pixels the ratio follows
 about a gamma law, whose density over the logarithm of the ratio is highest at the true value,
 however small the window. So the looks are read at the mode of the logarithm over all windows.
 """
@@ -31,53 +31,21 @@ RESOLUTION = 0.4  # width of the smoothing, as a share of the spread that chance
 
 @dataclass(frozen=True)
 class SpeckleNoise:
-    """Multiplicative noise of mean 1 and variance 1 / looks.
+    """Multiplicative noise of mean 1 and variance 1 / looks."""
 
-    Parameters
-    ----------
-    looks, error : float
-        Equivalent number of looks, and its standard error. Infinite where there is no noise.
-    contrast : float
-        Standard deviation over mean, 1 / sqrt(looks); 0 where there is no noise.
-    windows : int
-        How many windows it is read from.
-    """
-
-    looks: float
-    error: float
-    contrast: float
-    windows: int
+    looks: float  # equivalent number of looks; infinite without noise
+    error: float  # standard error of the looks
+    contrast: float  # standard deviation over mean, 1 / sqrt(looks); 0 without noise
 
 
 def speckle_noise(image: Any) -> SpeckleNoise:
-    """Estimate the equivalent number of looks of an intensity image.
+    """Estimate the equivalent number of looks of intensities, (y, x) or (..., y, x).
 
-    Parameters
-    ----------
-    image : array, (y, x) or (..., y, x), any real dtype
-        Intensities, not logarithms of them. Anything with ``shape``, ``dtype`` and NumPy indexing;
-        at most 8 planes are read. Not modified.
-
-    Returns
-    -------
-    SpeckleNoise
-        A constant image has infinitely many looks, and a contrast of 0.
-
-    Raises
-    ------
-    ImageError
-        If there are no pixels, or values that are not real numbers.
-    AxesError
-        If there are fewer than two axes.
-    NonFiniteError
-        If NaN or infinity leave no window.
-
-    Notes
-    -----
-    About 40 000 windows of 8 x 8 pixels are read. Those with NaN, infinity, clipped pixels or a
-    mean that is not above 0 are left out. Speckle that neighbouring pixels share varies less within
-    a window than over the image, so that looks come out too many where its grain is not much
-    smaller than a window. The standard error comes from resampling the windows.
+    At most 8 planes are read, and about 40 000 windows of 8 x 8 pixels. Windows with NaN, infinity,
+    clipped pixels or a mean that is not above 0 are left out; NonFiniteError if none is finite. A
+    constant image has infinitely many looks. Where the grain of the speckle is not much smaller
+    than a window, values vary less within a window than over the image, so that looks come out too
+    many. The standard error comes from resampling the windows.
     """
     planes = sample_planes(image)
     ratios, overlaps = [], []
@@ -107,16 +75,16 @@ def speckle_noise(image: Any) -> SpeckleNoise:
     number = len(ratio)
     ratio = ratio[ratio > TINY]
     if 2 * len(ratio) <= number:
-        return SpeckleNoise(math.inf, 0.0, 0.0, number)
+        return SpeckleNoise(math.inf, 0.0, 0.0)
     mode, error = _mode(np.log(ratio), max(overlaps))
     found = math.exp(mode)
     found *= 1 + FEW_LOOKS * found
     looks = 1 / found
-    return SpeckleNoise(looks, looks * error, math.sqrt(found), len(ratio))
+    return SpeckleNoise(looks, looks * error, math.sqrt(found))
 
 
 def _trend(shape: tuple[int, int]) -> np.ndarray:
-    """Return orthonormal slopes along y and x, of the axes that have any, (slope, pixel)."""
+    """Return orthonormal slopes along y and x, (slope, pixel), of axes longer than 1."""
     slopes = []
     for axis, length in enumerate(shape):
         if length > 1:
@@ -129,8 +97,8 @@ def _trend(shape: tuple[int, int]) -> np.ndarray:
 def _mode(values: np.ndarray, overlap: float) -> tuple[float, float]:
     """Return the mode of values, and its standard error.
 
-    Of gamma variables with n degrees of freedom the logarithm spreads by sqrt(2 / n); windows of
-    noise with a long tail, as few looks have it, spread more.
+    The logarithm of gamma variables with n degrees of freedom spreads by sqrt(2 / n). Noise with a
+    long tail, as few looks have, spreads more.
     """
     low, high = np.quantile(values, [0.001, 0.999], method="nearest")
     bins = int(min(max(math.ceil((high - low) * BINS), 8), 4000))

@@ -1,4 +1,4 @@
-"""The base class of noise models: everything the rest of the program may ask a model for."""
+"""The base class of noise models: all that the rest of the program uses of a model."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.levels import check_numbers
-from napari_gpu_denoise.noise.models.parameters import Parameter, checked, shown_parameters
-from napari_gpu_denoise.noise.patches.pooling import relative_variance
+from napari_gpu_denoise.noise.models.parameters import Parameter, checked
+from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
     from napari_gpu_denoise.noise.models.curves import Table
-    from napari_gpu_denoise.noise.patches.levels import VarianceCurve
-    from napari_gpu_denoise.noise.patches.pooling import PatchStatistics
+    from napari_gpu_denoise.noise.patches.variance import PatchStatistics, VarianceCurve
 
 
 class Transform(NamedTuple):
@@ -35,20 +34,15 @@ class Transform(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A model measured on one channel.
-
-    `errors` are the standard errors of its parameters, by name, NaN where unknown; `sigma` is the
-    standard deviation of the noise in grey levels, and `error` its standard error; `method` says
-    how it was measured; `curve` is variance against brightness; `notes` are for the user.
-    """
+    """A model measured on one channel."""
 
     model: NoiseModel
-    errors: dict[str, float]
-    sigma: float
-    error: float
-    method: str
-    curve: VarianceCurve | None = None
-    notes: tuple[str, ...] = ()
+    errors: dict[str, float]  # standard error of each parameter, by name; NaN where unknown
+    sigma: float  # standard deviation of the noise, grey levels
+    error: float  # standard error of sigma
+    method: str  # how it was measured
+    curve: VarianceCurve | None = None  # variance against brightness
+    notes: tuple[str, ...] = ()  # for the user
 
 
 class NoiseModel(ABC):
@@ -80,7 +74,7 @@ class NoiseModel(ABC):
             value = checked(field, getattr(self, field.name), self.name)
             object.__setattr__(self, field.name, value)
 
-    # What it does to grey levels
+    # Stabilisation
 
     @property
     def sigma_after(self) -> float:
@@ -164,7 +158,7 @@ class NoiseModel(ABC):
         """Return the model with parameters filled in that depend on the whole image."""
         return self
 
-    # How it is measured
+    # Measurement
 
     @classmethod
     def evidence(cls, channel: ChannelNoise) -> str | None:
@@ -207,7 +201,8 @@ class NoiseModel(ABC):
         line = np.ones_like(patches.mean) if self.additive else self.variance(patches.mean)
         # A small minimum keeps ratios finite where the model has no noise.
         line = np.maximum(line, 1e-3 * float(np.median(line)) or 1e-300)
-        pooled = relative_variance(patches, line)
+        rank, energy = patches.rank / line, patches.energy / line[:, None]
+        pooled = pooled_variance(rank, energy, patches.overlap, unclipped(patches.clipped))
         sigma = math.sqrt(pooled.variance * self.representative(line) * scale)
         return sigma, sigma * pooled.error
 
@@ -219,12 +214,14 @@ class NoiseModel(ABC):
         expected = math.sqrt(float(self.variance(channel.spectra.mean).mean()))
         return expected, expected * error / sigma if sigma else channel.error
 
-    # Words and records
+    # Text and records
 
     @classmethod
     def parameters(cls) -> tuple[Parameter, ...]:
         """Return the parameters that are shown to people, in order."""
-        return shown_parameters(cls)
+        fields = [each for each in dataclasses.fields(cls) if each.metadata.get("shown")]
+        found = [Parameter(each.name, **each.metadata["shown"]) for each in fields]
+        return tuple(each for each in found if each.label)
 
     @abstractmethod
     def summary(self) -> str:
@@ -279,19 +276,13 @@ class NoiseModel(ABC):
         except TypeError as error:
             wanted = ", ".join(field.name for field in dataclasses.fields(known[name]))
             raise SettingsError(
-                f"{', '.join(map(str, fields)) or 'nothing'} does not describe {name} noise: "
+                f"{name} noise was given {', '.join(map(str, fields)) or 'no parameters'}: "
                 f"give {wanted}."
             ) from error
 
 
 def numbers(image: Any) -> np.ndarray:
-    """Return an image as an array of real numbers.
-
-    Raises
-    ------
-    ImageError
-        If it is empty, or not of real numbers.
-    """
+    """Return an image as an array of real numbers; ImageError if it is empty or not real."""
     image = np.asarray(image)
     check_numbers(image)
     return image

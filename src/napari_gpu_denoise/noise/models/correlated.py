@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.noise.correlation.autocovariance import LAGS, autocovariance
+from napari_gpu_denoise.noise.correlation.fit import LAGS, autocovariance
 from napari_gpu_denoise.noise.models.base import Fit, NoiseModel
 from napari_gpu_denoise.noise.models.gaussian import Additive, Gaussian
 from napari_gpu_denoise.noise.models.parameters import NOT_NEGATIVE, TABLE, parameter

@@ -1,4 +1,4 @@
-"""Functions as tables, for the host and for the device, and how they are applied to an image."""
+"""Functions as tables, for the host and the device, and their use on images."""
 
 from __future__ import annotations
 
@@ -25,36 +25,23 @@ class Curve(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A function tabulated at even steps, as kernels read it (kernels/noise/table.h).
-
-    `values` is float32, (n,); the first one belongs to `start`, and there are `steps` values per
-    unit.
-    """
+    """A function at even steps from `start`, `steps` per unit, for kernels/noise/table.h."""
 
     values: np.ndarray
     start: float
     steps: float
 
 
-def even_table(values: np.ndarray, start: float, end: float) -> Table:
-    """Return values at even steps from start to end as a table for the device."""
+def tabulated(function: Callable[[np.ndarray], np.ndarray], start: float, end: float) -> Table:
+    """Return a function from start to end as a table for the device."""
+    values = function(np.linspace(start, end, TABLE_ENTRIES))
     return Table(values.astype(np.float32), start, (len(values) - 1) / (end - start))
 
 
 def pointwise(function: Callable[[np.ndarray], np.ndarray], image: np.ndarray) -> np.ndarray:
-    """Apply a function of single values to an image, in several threads and little memory.
+    """Apply a function of float64 values (n,) to an image; the result is float32.
 
-    Parameters
-    ----------
-    function : callable
-        From float64 to float64, both (n,).
-    image : ndarray, any shape and real dtype
-        Not modified.
-
-    Returns
-    -------
-    ndarray, float32
-        Of the shape of `image`.
+    It runs in several threads, and on blocks, so that it takes little memory.
     """
     result = np.empty(image.shape, np.float32)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Additive:
-    """Methods shared by models of additive noise of one `sigma`: there is nothing to stabilise."""
+    """Mixin for models of additive noise of one `sigma`: there is nothing to stabilise."""
 
     additive: ClassVar[bool] = True
     sigma: float
@@ -64,7 +64,7 @@ class Gaussian(Additive, NoiseModel):
         if channel.grows_over_time is False and laws.is_linear:
             return "the variance grows with brightness, but not that of differences between frames"
         if laws.is_irregular:
-            return "the variance depends on brightness in no regular way, as where texture hides it"
+            return "the variance depends irregularly on brightness, as where texture hides noise"
         return "the variance does not clearly grow with brightness"
 
     @classmethod

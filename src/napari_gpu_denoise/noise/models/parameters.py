@@ -20,18 +20,13 @@ _WANTED: dict[str, tuple[str, Callable[[float], bool]]] = {
 
 
 class Parameter(NamedTuple):
-    """A parameter as it is shown to people.
+    """A parameter as it is shown to people."""
 
-    `name` is that of the field, `label` its name in words, `unit` such as ``"grey levels"``, or
-    empty. An `optional` one is not shown where it is 0; a `squared` one is squared by kernels, and
-    has to be of moderate size.
-    """
-
-    name: str
-    label: str
-    unit: str
-    optional: bool
-    squared: bool
+    name: str  # of the field
+    label: str  # its name in words
+    unit: str  # such as "grey levels", or empty
+    optional: bool  # not shown where it is 0
+    squared: bool  # by kernels, so that it has to be of moderate size
 
 
 def parameter(
@@ -45,34 +40,15 @@ def parameter(
 ) -> Any:
     """Return the dataclass field of a parameter.
 
-    Parameters
-    ----------
-    limit : str
-        `ANY`, `POSITIVE` or `NOT_NEGATIVE` number, or a `TABLE` of them.
-    label, unit, optional, squared
-        As in `Parameter`. A parameter without a label is not shown.
-    default : optional
-        Default value of the field.
+    `limit` is `ANY`, `POSITIVE` or `NOT_NEGATIVE` number, or a `TABLE` of them; the rest is as in
+    `Parameter`. A parameter without a label is not shown.
     """
     shown = {"label": label, "unit": unit, "optional": optional, "squared": squared}
     return dataclasses.field(default=default, metadata={"limit": limit, "shown": shown})
 
 
-def shown_parameters(model: type) -> tuple[Parameter, ...]:
-    """Return the parameters of a model that have a label, in order."""
-    fields = [each for each in dataclasses.fields(model) if each.metadata.get("shown")]
-    found = [Parameter(each.name, **each.metadata["shown"]) for each in fields]
-    return tuple(each for each in found if each.label)
-
-
 def checked(field: dataclasses.Field, given: Any, model: str) -> Any:
-    """Return the value of a field as a float, or of a table as tuples of floats.
-
-    Raises
-    ------
-    SettingsError
-        If it does not fit; `model` is the name to mention.
-    """
+    """Return a field as a float, or a table as tuples; SettingsError if it is invalid."""
     limit = field.metadata.get("limit", ANY)
     try:
         value = np.array(given, np.float64) if limit == TABLE else float(given)

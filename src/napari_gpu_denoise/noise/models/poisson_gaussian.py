@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.noise.models import photon_curves
 from napari_gpu_denoise.noise.models.base import Fit, NoiseModel, Transform, numbers
-from napari_gpu_denoise.noise.models.curves import pointwise
+from napari_gpu_denoise.noise.models.curves import (
+    NODES,
+    REACH,
+    WEIGHTS,
+    Curve,
+    Table,
+    pointwise,
+    tabulated,
+)
 from napari_gpu_denoise.noise.models.parameters import ANY, NOT_NEGATIVE, POSITIVE, parameter
 
 if TYPE_CHECKING:
@@ -19,7 +27,9 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.noise.photon.curve import PhotonNoise
 
 _MOST_READ_NOISE = 1e5  # electrons; float32 of stabilised values resolves 0.01 there
-_SMALLEST_GAIN = 1e-6  # of the noise of a channel without photon noise, relative
+_SMALLEST_GAIN = 1e-6  # of a channel without photon noise, relative to its sigma
+_LARGE_VARIANCE = 400.0  # electrons²; above it the expansion is as exact as a table
+_STEP = 0.01  # of the square root of the electrons
 
 
 @dataclass(frozen=True)
@@ -60,8 +70,8 @@ class PoissonGaussian(NoiseModel):
         super().__post_init__()
         if self.read_noise > _MOST_READ_NOISE * self.gain:
             raise SettingsError(
-                f"gain={self.gain:.4g} is negligible beside read_noise={self.read_noise:.4g}: use "
-                f"Gaussian(sigma={self.read_noise:.4g}) instead."
+                f"gain={self.gain:.4g} is negligible compared with read_noise="
+                f"{self.read_noise:.4g}: use Gaussian(sigma={self.read_noise:.4g}) instead."
             )
 
     @property
@@ -75,15 +85,13 @@ class PoissonGaussian(NoiseModel):
 
     def stabilise(self, image: Any) -> np.ndarray:
         return pointwise(
-            lambda z: photon_curves.anscombe((z - self.offset) / self.gain, self._electrons),
+            lambda z: anscombe((z - self.offset) / self.gain, self._electrons),
             numbers(image),
         )
 
     def inverse(self, stabilised: Any) -> np.ndarray:
         return pointwise(
-            lambda d: (
-                self.offset + self.gain * photon_curves.unbiased_electrons(d, self._electrons)
-            ),
+            lambda d: self.offset + self.gain * unbiased_electrons(d, self._electrons),
             numbers(stabilised),
         )
 
@@ -93,7 +101,7 @@ class PoissonGaussian(NoiseModel):
             tuple(map(np.float32, (self.offset, 1 / self.gain, 0.375 + self._electrons**2))),
             (
                 *map(np.float32, (self.offset, self.gain, self._electrons)),
-                photon_curves.correction_table(self._electrons),
+                correction_table(self._electrons),
             ),
         )
 
@@ -114,7 +122,7 @@ class PoissonGaussian(NoiseModel):
         found = channel.temporal or single_image_noise(channel.planes)
         gain, read, notes = found.gain, found.read_noise, ()
         if not gain > 0:
-            notes = ("the noise does not grow with brightness, so the gain means nothing",)
+            notes = ("the noise does not grow with brightness, so the gain is meaningless",)
             read = channel.sigma
             gain = _SMALLEST_GAIN * read or _SMALLEST_GAIN**2
         elif found.intercept < 0:
@@ -142,3 +150,73 @@ def _ambiguity(found: PhotonNoise) -> str:
         f"{found.offset:.4g} without read noise, an offset of {darkest:.4g} with a read noise of "
         f"{most:.3g}, and anything in between fit equally well"
     )
+
+
+def anscombe(electrons: np.ndarray, read_noise: float) -> np.ndarray:
+    """Return 2 √(x + 3/8 + s²), or 0 where the root is not real."""
+    return 2 * np.sqrt(np.maximum(electrons + (0.375 + read_noise**2), 0))
+
+
+def expected_anscombe(electrons: np.ndarray, read_noise: float) -> np.ndarray:
+    """Return the mean of `anscombe` under photon and read noise, for expected electrons (n,)."""
+    from scipy.special import gammaln
+
+    largest = float(electrons.max())
+    counts = np.arange(math.ceil(largest + 10 * math.sqrt(largest) + 30))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exponents = counts * np.log(electrons)[:, None] - electrons[:, None] - gammaln(counts + 1)
+    exponents[electrons == 0] = np.where(counts == 0, 0.0, -np.inf)
+    return np.exp(exponents) @ _mean_over_read_noise(counts, read_noise)
+
+
+def _mean_over_read_noise(counts: np.ndarray, read_noise: float) -> np.ndarray:
+    """Return the expected value of `anscombe` for each number of electrons counted."""
+    if read_noise == 0:
+        return anscombe(counts, 0.0)
+    # In the root of the distance from where the curve begins the integrand has no corner.
+    start = np.maximum(-REACH, -(counts + 0.375) / read_noise - read_noise)[:, None]
+    root = (NODES + 1) / 2
+    normal = start + (REACH - start) * root**2
+    weights = WEIGHTS * root * (REACH - start) * np.exp(-(normal**2) / 2)
+    curve = anscombe(counts[:, None] + read_noise * normal, read_noise)
+    return (weights * curve).sum(axis=1) / math.sqrt(2 * math.pi)
+
+
+def expansion(stabilised: np.ndarray, read_noise: float) -> np.ndarray:
+    """Return the inverse of `anscombe` for a large variance V, exact to the order 1 / V."""
+    square = stabilised**2 / 4
+    return square - 0.125 - read_noise**2 + read_noise**2 / (8 * square**2)
+
+
+@lru_cache(maxsize=64)
+def correction(read_noise: float) -> Curve:
+    """Return what `expansion` lacks, as a function of the stabilised value."""
+    end = math.sqrt(max(_LARGE_VARIANCE - read_noise**2, 1.0))
+    electrons = np.linspace(0, end, math.ceil(end / _STEP) + 1) ** 2
+    expected = expected_anscombe(electrons, read_noise)
+    lacking = electrons - expansion(expected, read_noise)
+    return Curve(expected, lacking)
+
+
+def unbiased_electrons(stabilised: np.ndarray, read_noise: float) -> np.ndarray:
+    """Return the expected number of electrons for an expected value of `anscombe`.
+
+    Below the value without light it is 0.
+    """
+    curve = correction(read_noise)
+    inside = np.maximum(stabilised, curve.at[0])
+    return expansion(inside, read_noise) + np.interp(inside, *curve)
+
+
+@lru_cache(maxsize=64)
+def correction_table(read_noise: float) -> Table:
+    """Return `correction` for the device, in electrons; 0 at its end and beyond."""
+    dark = float(expected_anscombe(np.zeros(1), read_noise)[0])
+    # A large read noise leaves hardly a range: the table is then nearly 0.
+    end = max(2 * (_LARGE_VARIANCE + 1) ** 0.5, dark + 1)
+
+    def lacking(at: np.ndarray) -> np.ndarray:
+        values = unbiased_electrons(at, read_noise) - expansion(at, read_noise)
+        return np.where(at < end, values, 0)
+
+    return tabulated(lacking, dark, end)

@@ -1,4 +1,4 @@
-"""How the noise variance depends on brightness: constant, linear or proportional to the square.
+"""How the noise variance depends on brightness: constant, linear or quadratic.
 
 Texture raises the variance of a level of brightness, and never lowers it. So a level above a law
 costs no more than a little, one below it much more; a law that does not fit most levels is refused.
@@ -6,18 +6,19 @@ costs no more than a little, one below it much more; a law that does not fit mos
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.levels import (
+from napari_gpu_denoise.noise.patches.variance import (
     LEAST_LEVELS,
     MEMBERS,
+    PatchStatistics,
     VarianceCurve,
     brightness_levels,
     level_noise,
 )
-from napari_gpu_denoise.noise.patches.pooling import PatchStatistics
 
 SYSTEMATIC = 0.08  # relative error of a variance that texture and few patches leave
 ABOVE, BELOW = 9.0, 25.0  # most that a level above or below a law costs
@@ -30,21 +31,24 @@ AS_WELL = 5.0  # the same, by which the square may be worse than the line, which
 FITS = 3.0  # squared standard errors a level, above which no law fits
 SPREAD = 2.5  # of brightness, below which a line and a square are the same
 
+# Of a trend within one plane:
+MOST_LEVELS = 12  # fewer than elsewhere: more of them show a trend less reliably
+ORDERED = 0.65  # share of pairs of levels that rise, less that of those that fall, at least
+STRAIGHT = 0.7  # share of the differences that a straight line explains, at least
+RELEVANT = 2.0  # ratio of variances, brightest to darkest, below which one sigma does well
+SIGNIFICANT = 4.0  # standard errors by which that ratio is above 1, at least
+
 
 class VarianceLaws(NamedTuple):
-    """How badly each law fits, as sums of squared standard errors over `levels` levels.
+    """How badly each law fits, as sums of squared standard errors over the levels."""
 
-    `curve` is what they were fitted to. `spread` is the largest mean of a level over the smallest,
-    infinite where that is not above 0, and `growth` the same of the variance, along the line.
-    """
-
-    curve: VarianceCurve
+    curve: VarianceCurve  # that they were fitted to
     levels: int
     constant: float
     line: float
     square: float
-    spread: float
-    growth: float
+    spread: float  # largest mean of a level over the smallest; infinite if that is not above 0
+    growth: float  # of the variance from the darkest level to the brightest, along the line
 
     @property
     def is_quadratic(self) -> bool:
@@ -82,10 +86,7 @@ class VarianceLaws(NamedTuple):
 def variance_laws(patches: PatchStatistics) -> VarianceLaws | None:
     """Fit a constant, a line and a square to the variance at each level of brightness.
 
-    Returns
-    -------
-    VarianceLaws or None
-        None where fewer than two levels show any noise.
+    None where fewer than two levels show any noise.
     """
     found = level_noise(patches, brightness_levels(patches.mean))
     used = (found.variance > 0) & found.open & (found.count >= MEMBERS)
@@ -121,7 +122,7 @@ def _constant(y: np.ndarray, error: np.ndarray) -> float:
 
 
 def _line(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
-    """Return the least cost of a rising line, whose logarithm is near y, and its growth."""
+    """Return the least cost of a rising line fitted to the logarithms y, and its growth."""
     ends = np.linspace(y.min() - 1, y.max() + 0.5, STEPS)
     first, last = (each.ravel() for each in np.meshgrid(ends, ends, indexing="ij"))
     rising = last > first
@@ -130,3 +131,64 @@ def _line(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float
     cost = _cost((y - np.log(first * (1 - share) + last * share)) / error)
     best = int(cost.argmin())
     return float(cost[best]), float(last[best, 0] / first[best, 0])
+
+
+class Trend(NamedTuple):
+    """Noise that grows with brightness."""
+
+    sigma: float  # square root of the mean variance
+    error: float  # standard error of sigma
+    dark: float  # standard deviation at the dark end
+    bright: float
+
+
+def brightness_trend(patches: PatchStatistics) -> Trend | None:
+    """Return how noise grows with brightness; None where it does not clearly grow.
+
+    Photon noise has a variance that rises linearly with brightness. Texture raises the variance of
+    a level too, but irregularly, and more at the lower of the high frequencies than at the upper
+    ones, where white noise has the same power at both. So levels whose noise is not white are left
+    out, and the rest must rise one after the other, near a straight line, and by a factor that
+    matters.
+    """
+    upper = patches.upper
+    if len(patches.mean) < LEAST_LEVELS * MEMBERS or not upper.any() or upper.all():
+        return None
+    found = level_noise(patches, brightness_levels(patches.mean, most=MOST_LEVELS))
+    # Clipping weakens the noise. Whole levels are left out, not single patches: those without
+    # clipped pixels are the ones whose noise happens to be weak.
+    usable = (found.count >= MEMBERS) & found.open
+    mean, y, error, counts, _, white = (each[usable] for each in found)
+    if np.count_nonzero(white) < LEAST_LEVELS:
+        return None
+    x = mean - mean[0]
+    fit = _rising_line(x[white], y[white])
+    if fit is None:
+        return None
+    line = np.maximum(np.polyval(fit, x), y[white].min())
+    spread = float(np.hypot(*error[white][[0, -1]]))
+    factor = max(RELEVANT, math.exp(SIGNIFICANT * spread))
+    if not line[white][-1] >= factor * line[white][0]:
+        return None
+    # Texture may have raised the levels that are not white, but never lowered one.
+    variance = np.where(white, y, np.minimum(y, line))
+    weight = counts / counts.sum()
+    sigma = math.sqrt(weight @ variance)
+    return Trend(
+        sigma,
+        float(np.linalg.norm(weight * variance * error)) / (2 * sigma),
+        math.sqrt(variance[0]),
+        math.sqrt(variance[-1]),
+    )
+
+
+def _rising_line(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
+    """Return slope and offset of the line through points that rise along one, else None."""
+    i, j = np.triu_indices(len(x), 1)
+    if np.sign(y[j] - y[i]).mean() < ORDERED:
+        return None
+    if np.corrcoef(x, y)[0, 1] ** 2 < STRAIGHT:
+        return None
+    # The median of all slopes: one level with texture does not tilt it.
+    slope = np.median((y[j] - y[i]) / (x[j] - x[i]))
+    return np.array([slope, np.median(y - slope * x)])

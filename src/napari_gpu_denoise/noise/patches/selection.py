@@ -1,4 +1,4 @@
-"""Patches of a plane as rows of numbers, and which of them are clipped."""
+"""Patches of a plane as rows of numbers, and clipping."""
 
 from __future__ import annotations
 
@@ -11,33 +11,23 @@ CLIPPING_SAMPLE = 250_000  # pixels looked at to find clipped values
 CLIPPED_PIXELS = 16  # an extreme value found in fewer of them is left alone
 
 
+def grid_steps(rows: int, columns: int, limit: int) -> tuple[int, int]:
+    """Return steps along y and x that leave about `limit` places of a grid at most."""
+    down = min(rows, math.ceil(math.sqrt(rows * columns / limit)))
+    return down, math.ceil(math.ceil(rows / down) * columns / limit)
+
+
 def read_patches(
     plane: np.ndarray, size: int, limit: int
 ) -> tuple[np.ndarray, tuple[int, int], float]:
-    """Read patches evenly spread over a plane; those that are not all finite are left out.
+    """Read about `limit` patches, evenly spread over a plane; those not all finite are left out.
 
-    Parameters
-    ----------
-    plane : ndarray, (ny, nx)
-    size : int
-        Width and height of a patch, in pixels; an axis of the plane that is shorter limits it.
-    limit : int
-        About how many patches to read at most.
-
-    Returns
-    -------
-    patches : ndarray, (number, height * width)
-        In the dtype of the plane.
-    shape : tuple of int
-        Height and width of a patch.
-    overlap : float
-        How many patches share a pixel, at least 1.
+    Returns the patches (number, height * width) in the dtype of the plane; their height and width,
+    `size` or the length of a shorter axis; and how many patches share a pixel, at least 1.
     """
     shape = (min(size, plane.shape[0]), min(size, plane.shape[1]))
     windows = sliding_window_view(plane, shape)
-    rows, columns = windows.shape[:2]
-    down = min(rows, math.ceil(math.sqrt(rows * columns / limit)))
-    across = math.ceil(math.ceil(rows / down) * columns / limit)
+    down, across = grid_steps(*windows.shape[:2], limit)
     patches = windows[::down, ::across].reshape(-1, shape[0] * shape[1])
     if plane.dtype.kind == "f":
         patches = patches[np.isfinite(patches).all(axis=1)]
@@ -45,7 +35,7 @@ def read_patches(
 
 
 def clipping_levels(plane: np.ndarray) -> list:
-    """Return the extreme values of a plane at which its values seem to be clipped, or filled."""
+    """Return the extreme values at which a plane seems to be clipped, or filled."""
     step = math.ceil(math.sqrt(plane.size / CLIPPING_SAMPLE))
     values = plane[::step, ::step]
     if plane.dtype.kind == "f":
@@ -68,7 +58,7 @@ def clipping_levels(plane: np.ndarray) -> list:
 
 
 def as_floats(patches: np.ndarray, levels: list) -> tuple[np.ndarray, list[float], float]:
-    """Return patches and levels as float64, less a common origin where needed, and their unit."""
+    """Return patches and levels as float64, without a common offset if needed, and their unit."""
     if patches.dtype.kind in "iu" and patches.dtype.itemsize == 8:
         # Large 64-bit integers do not fit float64; their distance to the smallest mostly does,
         # and modulo 2**64 it is right even where a signed difference would overflow.

@@ -1,6 +1,6 @@
-"""Patches of planes as cosine spectra, from which noise is estimated.
+"""Cosine spectra of patches.
 
-The low frequencies of a patch show how smooth it is, the high ones hold its noise.
+The low frequencies of a patch show how smooth it is, the high ones its noise.
 """
 
 from __future__ import annotations
@@ -10,30 +10,24 @@ from typing import NamedTuple
 import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
-from napari_gpu_denoise.noise.patches.pooling import PatchStatistics
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, read_patches
+from napari_gpu_denoise.noise.patches.variance import PatchStatistics
 from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH, frequencies
 
 
 class PatchSpectra(NamedTuple):
-    """Patches of one or several planes, those with pixels that are not finite left out.
+    """Patches of one or more planes; those with pixels that are not finite are left out."""
 
-    `mean` (patch,) is in grey levels; `low` and `high` (patch, frequency) hold orthonormal
-    coefficients, the mean of a patch in neither; `upper` (frequency,) tells which of the high ones
-    are the upper ones; `clipped` (patch,) is the share of clipped pixels; `overlap` is how many
-    patches share a pixel.
-    """
-
-    mean: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    upper: np.ndarray
-    clipped: np.ndarray
-    overlap: float
+    mean: np.ndarray  # (patch,), grey levels
+    low: np.ndarray  # (patch, frequency), orthonormal coefficients; without the mean
+    high: np.ndarray  # (patch, frequency)
+    upper: np.ndarray  # (frequency,), whether it is one of the upper ones of the high frequencies
+    clipped: np.ndarray  # (patch,), share of clipped pixels
+    overlap: float  # how many patches share a pixel
 
     @property
     def statistics(self) -> PatchStatistics:
-        """The same patches, their low frequencies reduced to one number each."""
+        """The same patches, the low frequencies of each reduced to one number."""
         rank = np.square(self.low).sum(axis=1)
         energy = np.square(self.high)
         return PatchStatistics(self.mean, rank, energy, self.upper, self.clipped, self.overlap)
@@ -42,10 +36,7 @@ class PatchSpectra(NamedTuple):
 def read_spectra(planes: list[np.ndarray], limit: int = MAX_PATCHES) -> PatchSpectra:
     """Read about `limit` patches of 8 x 8 pixels, evenly spread over all planes.
 
-    Raises
-    ------
-    NonFiniteError
-        If NaN or infinity leave no patch.
+    NonFiniteError if NaN or infinity leave none.
     """
     # Scattered non-finite pixels may leave no large patch whole, but still smaller ones.
     for size in (PATCH, PATCH // 2, PATCH // 4):

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from napari_gpu_denoise.errors import NoDeviceError, NonFiniteError
-from napari_gpu_denoise.noise.patches.pooling import PatchStatistics
-from napari_gpu_denoise.noise.patches.selection import clipping_levels
+from napari_gpu_denoise.noise.patches.selection import clipping_levels, grid_steps
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
+from napari_gpu_denoise.noise.patches.variance import PatchStatistics
 from napari_gpu_denoise.noise.patches.white import (
     PATCH,
     cosine_transform,
@@ -34,22 +34,10 @@ TYPES = ("u1", "i1", "u2", "i2", "f4")  # that travel to the device as they are
 def read_statistics(
     planes: PlaneStack, limit: int, device: Any = None
 ) -> list[PatchStatistics | None]:
-    """Return patches of each plane.
+    """Return about `limit` patches of each plane; None for planes without a finite pixel.
 
-    Parameters
-    ----------
-    planes : PlaneStack
-        Read one after the other.
-    limit : int
-        About how many patches to read of each plane at most.
-    device : Device, int, str or None
-        As `choose` takes it. None: the best one where there is one and enough to do for it, else
-        NumPy, which agrees to rounding of float32.
-
-    Returns
-    -------
-    list of PatchStatistics or None
-        None for planes without a finite pixel.
+    `device` is as `choose` takes it. None: the best one where there is one and enough work for it,
+    else NumPy, which agrees to rounding of float32.
     """
     shape = planes.shape[1:]
     suited = min(shape) >= PATCH and planes.dtype.newbyteorder("=").str[1:] in TYPES
@@ -73,14 +61,13 @@ def _plane_statistics(plane: np.ndarray, limit: int) -> PatchStatistics | None:
 
 
 def _on_device(planes: PlaneStack, limit: int, device: Any) -> Iterator[PatchStatistics | None]:
-    """Yield the patches of each plane, as `patches.read_patches` spreads them."""
+    """Yield the patches of each plane, spread as `read_patches` does."""
     from napari_gpu_denoise.opencl.memory import borrow, device_errors
     from napari_gpu_denoise.opencl.program import session
 
     ny, nx = planes.shape[1:]
     rows, columns = ny - PATCH + 1, nx - PATCH + 1
-    down = min(rows, math.ceil(math.sqrt(rows * columns / limit)))
-    across = math.ceil(math.ceil(rows / down) * columns / limit)
+    down, across = grid_steps(rows, columns, limit)
     grid = -(-columns // across), -(-rows // down)
     overlap = max(1.0, PATCH / down) * max(1.0, PATCH / across)
     dtype = planes.dtype.newbyteorder("=")
@@ -144,7 +131,7 @@ class _Kernel:
         self._turn = arena.session.exclusive()
 
     def __call__(self, pixels: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Return (plane, patch, number) of planes as the kernel takes them."""
+        """Return (plane, patch, number) of rows of pixels, given clipping levels (plane, 2)."""
         import pyopencl as cl
 
         columns, rows = self._grid

@@ -17,9 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.pooling import FIRST_PATCHES, PatchStatistics, pooled_variance
+from napari_gpu_denoise.noise.patches.laws import Trend, brightness_trend
 from napari_gpu_denoise.noise.patches.selection import as_floats, clipping_levels, read_patches
-from napari_gpu_denoise.noise.patches.trend import Trend, brightness_trend
+from napari_gpu_denoise.noise.patches.variance import (
+    FIRST_PATCHES,
+    PatchStatistics,
+    pooled_variance,
+)
 
 METHOD = "high frequencies of the smoothest patches"
 
@@ -42,18 +46,7 @@ class PlaneNoise(NamedTuple):
 
 
 def plane_noise(plane: np.ndarray) -> PlaneNoise | None:
-    """Estimate the noise of one plane.
-
-    Parameters
-    ----------
-    plane : ndarray, two axes, any real dtype
-        Not modified.
-
-    Returns
-    -------
-    PlaneNoise or None
-        None where no pixel is finite.
-    """
+    """Estimate the noise of one plane of any real dtype; None where no pixel is finite."""
     # Scattered non-finite pixels may leave no large patch whole, but still smaller ones.
     for size in (PATCH, PATCH // 2, PATCH // 4, 1):
         patches, shape, overlap = read_patches(plane, size, MAX_PATCHES)
@@ -86,9 +79,9 @@ def plane_noise(plane: np.ndarray) -> PlaneNoise | None:
     mean = values @ np.full(values.shape[1], 1 / values.shape[1])
     variance, error, _ = pooled_variance(rank, energy, overlap, np.flatnonzero(clean))
     if levels:
-        # Patches that show few clipped pixels are those whose noise happened to spare them, so it
-        # is too weak near a clipping level. Chosen by their mean they are free of that: it says
-        # nothing on the high frequencies. A better estimate moves the choice, hence twice.
+        # Near a clipping level, patches with few clipped pixels are those whose noise happens to be
+        # weak. Choosing patches by their mean avoids this bias, as the mean is independent of the
+        # high frequencies. A better estimate changes the choice, hence twice.
         distance = np.min([np.abs(mean - level) for level in levels], axis=0)
         for _ in range(2):
             far = np.flatnonzero(distance > MARGIN * math.sqrt(variance))
@@ -111,10 +104,10 @@ def cosine_transform(n: int) -> np.ndarray:
 
 
 def frequencies(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the cosine transform of a patch as two matrices: low frequencies, high ones.
+    """Return the cosine transform of a patch as matrices for its low and high frequencies.
 
-    Rows are orthonormal; the mean of the patch belongs to neither. The third array tells which of
-    the high frequencies are the upper ones.
+    Rows are orthonormal; the mean of the patch is in neither. The third array marks the upper ones
+    of the high frequencies.
     """
     matrix = np.kron(*map(cosine_transform, shape))
     low, high = frequency_order(shape)
@@ -123,7 +116,7 @@ def frequencies(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def frequency_order(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return which coefficients the low and the high rows of `frequencies` are.
+    """Return which coefficients are the low and the high rows of `frequencies`.
 
     As positions j * m + k of coefficient (j, k) of an n x m patch.
     """

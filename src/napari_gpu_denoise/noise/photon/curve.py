@@ -7,62 +7,46 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.levels import VarianceCurve
+from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 
-FLOOR = 0.02  # lowest variance a weight is made from, as a share of the median variance
-SYSTEMATIC = 0.01  # relative error of a variance that more pixels do not lessen
-OUTLIER = 4.0  # scatters from the line beyond which a level is left out
+FLOOR = 0.02  # lowest variance used for a weight, as a share of the median variance
+SYSTEMATIC = 0.01  # relative error of a variance that more pixels do not reduce
+OUTLIER = 4.0  # distance from the line, over the scatter, beyond which a level is left out
+SIGNIFICANT = 4.0  # standard errors by which a gain is above 0
+GROWTH = 1.5  # ratio of variances, brightest level to darkest, that matters
 
 
 @dataclass(frozen=True)
 class PhotonNoise:
-    """Photon and read noise: variance = gain * mean + intercept.
+    """Photon and read noise: variance = gain * mean + intercept."""
 
-    Parameters
-    ----------
-    gain, gain_error : float
-        Grey levels per electron, and its standard error. Not significantly above 0 where noise does
-        not grow with brightness.
-    intercept, intercept_error : float
-        Variance at grey level 0, in grey levels squared. Below 0 where the camera adds an offset.
-    offset : float
-        Grey level of no light: measured on dark frames, else 0; where the intercept is negative,
-        the level at which the line reaches 0.
-    read_noise, read_noise_error : float
-        Standard deviation at `offset`, in grey levels.
-    curve : VarianceCurve
-        What the line was fitted to.
-    method : str
-        How the curve was made, in words.
-    """
-
-    gain: float
+    gain: float  # grey levels per electron; near 0 where noise does not grow with brightness
     gain_error: float
-    intercept: float
-    intercept_error: float
+    intercept: float  # variance at grey level 0; negative where the camera adds an offset
+    # Grey level of no light: measured on dark frames, else where the line reaches 0, if above 0.
     offset: float
-    read_noise: float
+    read_noise: float  # standard deviation at `offset`, in grey levels
     read_noise_error: float
-    curve: VarianceCurve
-    method: str
+    curve: VarianceCurve  # that the line was fitted to
+    method: str  # in words
+
+    @property
+    def grows(self) -> bool:
+        """Whether noise clearly grows with brightness."""
+        used = np.array(self.curve.used, bool)
+        level = np.array(self.curve.mean)[used]
+        if not self.gain > SIGNIFICANT * self.gain_error or len(level) < 2:
+            return False
+        dark, bright = self.gain * level[[0, -1]] + self.intercept
+        return bool(bright > GROWTH * max(dark, 0.0))
 
 
 def weighted_line(
     x: np.ndarray, y: np.ndarray, error: np.ndarray
 ) -> tuple[float, float, np.ndarray]:
-    """Fit y = gain * x + intercept.
+    """Fit y = gain * x + intercept, given the standard error of y, above 0.
 
-    Parameters
-    ----------
-    x, y, error : ndarray, (n,)
-        `error` is the standard error of y, above 0.
-
-    Returns
-    -------
-    gain, intercept : float
-        Gain 0 where all x are the same.
-    covariance : ndarray, (2, 2)
-        Of gain and intercept, as far as `error` is right.
+    Returns gain (0 where all x are the same), intercept, and their covariance (2, 2).
     """
     weight = 1 / np.square(error)
     total = weight.sum()
@@ -79,7 +63,7 @@ def weighted_line(
 
 
 def line_values(x: np.ndarray, gain: float, intercept: float, y: np.ndarray) -> np.ndarray:
-    """Return the line at x, kept above 0 so that weights can be made from it."""
+    """Return the line at x, kept above 0 so that it can serve for weights."""
     typical = float(np.median(y))
     return np.maximum(gain * x + intercept, FLOOR * typical if typical > 0 else 1e-300)
 
@@ -87,22 +71,11 @@ def line_values(x: np.ndarray, gain: float, intercept: float, y: np.ndarray) -> 
 def robust_line(
     x: np.ndarray, y: np.ndarray, error: np.ndarray, upward: float
 ) -> tuple[float, float, np.ndarray, np.ndarray]:
-    """Fit a line that single points do not tilt.
+    """Fit a line that single points do not tilt; `error` is relative to the line.
 
-    Parameters
-    ----------
-    x, y, error : ndarray, (n,)
-        `error` is relative: the standard error of y divided by the line.
-    upward : float
-        Standard errors above the line from which a point counts less; points below it count less
-        from three times as many, as texture and motion only ever raise a variance.
-
-    Returns
-    -------
-    gain, intercept : float
-    covariance : ndarray, (2, 2)
-        Scaled up where the points scatter more than `error` suggests.
-    used : ndarray of bool, (n,)
+    Points count less from `upward` standard errors above the line, and from three times as many
+    below it, as texture and motion only ever raise a variance. Returns gain, intercept, their
+    covariance, scaled up where points scatter more than `error` suggests, and the points used.
     """
     gain, intercept, covariance = weighted_line(x, y, error * line_values(x, 0, 0, y))
     weight = np.ones(len(x))
@@ -118,12 +91,9 @@ def robust_line(
 
 
 def photon_noise(
-    line: tuple[float, float, np.ndarray],
-    offset: float | None,
-    curve: VarianceCurve,
-    method: str,
+    line: tuple[float, float, np.ndarray], offset: float | None, curve: VarianceCurve, method: str
 ) -> PhotonNoise:
-    """Return the record of a line (gain, intercept, covariance) and of what it was fitted to."""
+    """Return the noise of a line (gain, intercept, covariance) fitted to a curve."""
     gain, intercept, covariance = line
     if offset is None:
         offset = -intercept / gain if intercept < 0 < gain else 0.0
@@ -134,7 +104,6 @@ def photon_noise(
         gain,
         math.sqrt(covariance[0, 0]),
         intercept,
-        math.sqrt(covariance[1, 1]),
         offset,
         math.sqrt(variance),
         math.sqrt(variance + spread) - math.sqrt(variance),

@@ -1,9 +1,9 @@
 """Photon and read noise of a sensor, from pairs of equal frames or a stack with little motion.
 
-What two frames of a scene that stands still have in common is the scene, so half the variance of
-their difference is the noise, block by block. A block with an edge in it is as good as any: its
-variance and its mean are averages over the same pixels, and the line joins averages as it joins
-pixels. Places that move are the upper tail of the blocks of a level of brightness.
+Two frames of a still scene share the scene, so half the variance of their difference is the noise,
+block by block. A block with an edge in it is as good as any: its variance and its mean are averages
+over the same pixels, and the line fits averages as it fits pixels. Places that move are the upper
+tail of the blocks of a level of brightness.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
-from napari_gpu_denoise.noise.patches.levels import VarianceCurve, brightness_levels
-from napari_gpu_denoise.noise.patches.pooling import CLIPPED
-from napari_gpu_denoise.noise.patches.selection import clipping_levels
+from napari_gpu_denoise.noise.patches.selection import clipping_levels, grid_steps
+from napari_gpu_denoise.noise.patches.spectra import read_spectra
+from napari_gpu_denoise.noise.patches.variance import CLIPPED, VarianceCurve, brightness_levels
 from napari_gpu_denoise.noise.photon.curve import (
     SYSTEMATIC,
     PhotonNoise,
@@ -26,14 +26,18 @@ from napari_gpu_denoise.noise.photon.curve import (
     robust_line,
     weighted_line,
 )
-from napari_gpu_denoise.noise.sampling import MAX_PLANES, readable, spread
+from napari_gpu_denoise.noise.sampling import MAX_PLANES, PlaneStack, readable, spread
 
 BLOCK = 8
 MEMBERS = 16  # blocks a level of brightness needs
 MAX_BLOCKS = 40_000  # blocks read over all pairs, about
-CORE = 3.0  # spreads above the median from which a block counts as moving
+CORE = 3.0  # distance above the median, in spreads, from which a block counts as moving
 DIFFERENCES = "differences of neighbouring frames"  # how it was measured
 FAR = 2.5  # standard errors from the line from which a level counts less
+STILL = 0.6  # share of the patches that are to stand still in a time-lapse that does
+MOVING = 4.0  # standard errors by which the low frequencies of a difference are above its noise
+ALIKE = 0.7  # noise at the high frequencies of differences over that at all of them, at least
+PATCHES = 8000  # looked at over all differences, about
 
 
 def photon_transfer(
@@ -41,30 +45,13 @@ def photon_transfer(
 ) -> PhotonNoise:
     """Measure gain and read noise from pairs of equal frames: the photon-transfer curve.
 
-    Parameters
-    ----------
-    pairs : iterable of (array, array), each (y, x), any real dtype
-        Two frames of the same still scene, best of an even one; pairs of several exposures or one
-        pair of a scene with dark and bright parts. Not modified.
-    dark : (array, array), optional
-        Two frames without light. They give the offset, and a point of the curve.
+    A pair is two frames (y, x) of the same still scene, best of an even one: pairs of several
+    exposures, or one pair of a scene with dark and bright parts. `dark` is two frames without
+    light, which give the offset, and a point of the curve. Identical frames give 0.
 
-    Returns
-    -------
-    PhotonNoise
-        In grey levels. Identical frames give 0.
-
-    Raises
-    ------
-    ImageError
-        If there is no pair, or the frames of one differ in shape or are smaller than a block.
-    NonFiniteError
-        If NaN or infinity leave no block.
-
-    Notes
-    -----
     About 40 000 blocks of 8 x 8 pixels are read. Blocks with NaN or infinite pixels are left out,
-    and so are levels of brightness at which more than 1 % of the pixels are clipped.
+    with NonFiniteError if none remain, and so are levels of brightness at which more than 1 % of
+    the pixels are clipped.
 
     With the pairs of the 12-bit CCD in EMVA 1288 sample data the gain is 0.280 (0.28) and the dark
     noise 3.06 (3.07).
@@ -75,57 +62,60 @@ def photon_transfer(
         dark = tuple(np.asarray(frame) for frame in dark)
         offset = float(np.mean([_finite_mean(frame) for frame in dark]))
         pairs.append(dark)
-    return pairs_noise(pairs, offset, "pairs of frames")
+    return _pairs_noise(pairs, offset, "pairs of frames")
 
 
 def temporal_noise(stack: Any) -> PhotonNoise:
-    """Measure gain and read noise from a stack with little motion.
+    """Measure gain and read noise from a stack (t, y, x) with little motion.
 
-    Parameters
-    ----------
-    stack : array, (t, y, x), t at least 2, any real dtype
-        Anything with ``shape``, ``dtype`` and NumPy indexing; at most 8 pairs of neighbouring
-        frames are read. Not modified.
-
-    Returns
-    -------
-    PhotonNoise
-        In grey levels. Frames that are all the same give 0.
-
-    Raises
-    ------
-    ImageError
-        If there are fewer than two frames, or they are smaller than a block.
-    NonFiniteError
-        If NaN or infinity leave no block.
-
-    Notes
-    -----
-    See `photon_transfer`. Motion in up to about a third of the blocks of each level of brightness
-    does no harm; neither does light that flickers or bleaches for the whole frame. Spatially
-    correlated noise is measured in full, unlike from a single image; noise that stays from frame to
-    frame, such as fixed pattern, is not measured at all.
+    See `photon_transfer`; at most 8 pairs of neighbouring frames are read. Motion in up to about a
+    third of the blocks of each level of brightness does no harm; neither does light that flickers
+    or bleaches for the whole frame. Spatially correlated noise is measured in full, unlike from a
+    single image; noise that stays from frame to frame, such as fixed pattern, is not measured.
     """
     stack = readable(stack)
     shape = tuple(int(length) for length in stack.shape)
     if len(shape) != 3 or shape[0] < 2:
         raise ImageError(
-            f"A stack of shape {shape} is not one of two frames or more; "
+            f"A stack of shape {shape} does not hold two frames or more; "
             "give an array with the axes t, y and x."
         )
-    return pairs_noise(neighbours(stack), None, DIFFERENCES)
+    return _pairs_noise(_neighbours(stack), None, DIFFERENCES)
 
 
-def neighbours(frames: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+def still_noise(frames: PlaneStack) -> PhotonNoise | None:
+    """Return the noise of frames, from differences of neighbouring ones; None where they move.
+
+    Correlated noise is taken for motion.
+    """
+    if len(frames) < 2 or min(frames.shape[1:]) < BLOCK:
+        return None
+    pairs = _neighbours(frames)
+    found = _pairs_noise(pairs, None, DIFFERENCES)
+    # The transform of a difference is the difference of transforms.
+    before, after = (read_spectra([pair[k] for pair in pairs[::2]], PATCHES) for k in (0, 1))
+    if before.low.shape != after.low.shape or before.low.shape[1] < 2:
+        return None
+    means = (before.mean + after.mean) / 2
+    floor = found.read_noise**2 or 1e-300
+    expected = np.maximum(found.gain * means + found.intercept, floor)
+    low = np.square(after.low - before.low).mean(axis=1) / 2 / expected
+    high = np.square(after.high - before.high).mean(axis=1) / 2 / expected
+    limit = 1 + MOVING * math.sqrt(2 / before.low.shape[1])
+    still = np.mean(low <= limit) >= STILL and np.median(high) >= ALIKE
+    return found if still else None
+
+
+def _neighbours(frames: Any) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return pairs of neighbouring frames, spread evenly over time."""
     places = spread(int(frames.shape[0]) - 1, MAX_PLANES)
     return [(np.asarray(frames[t]), np.asarray(frames[t + 1])) for t in places]
 
 
-def pairs_noise(
+def _pairs_noise(
     pairs: Sequence[tuple[np.ndarray, ...]], offset: float | None, method: str
 ) -> PhotonNoise:
-    """Return the noise of pairs of frames; `offset` is None where there are no dark frames."""
+    """Return the noise of pairs of frames; `offset` is None without dark frames."""
     if not pairs:
         raise ImageError("There is no pair of frames; give at least one.")
     parts = [_blocks(*pair, MAX_BLOCKS // len(pairs)) for pair in pairs]
@@ -167,7 +157,7 @@ def _still(variance: np.ndarray) -> tuple[np.ndarray, float]:
     level = variance[core].mean()
     if level == 0:
         return core, 0.0
-    # No fewer than independent normal values would give, whatever few blocks happen to show.
+    # At least the spread of independent normal values, whatever a few blocks happen to show.
     least = math.sqrt(2) / BLOCK
     spread = max(float(variance[core].std()) / level, least)
     return core, spread / math.sqrt(np.count_nonzero(core))
@@ -181,12 +171,11 @@ def _blocks(
         check_numbers(frame)
     if first.shape != second.shape or first.ndim != 2 or min(first.shape) < BLOCK:
         raise ImageError(
-            f"Frames of the shapes {first.shape} and {second.shape} are no pair; "
+            f"Frames of the shapes {first.shape} and {second.shape} do not make a pair; "
             f"give two of one shape, at least {BLOCK} x {BLOCK} pixels."
         )
     rows, columns = (length // BLOCK for length in first.shape)
-    down = min(rows, math.ceil(math.sqrt(rows * columns / limit)))
-    across = math.ceil(math.ceil(rows / down) * columns / limit)
+    down, across = grid_steps(rows, columns, limit)
     clipped, values = 0.0, []
     for frame in (first, second):
         blocks = frame[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
@@ -208,8 +197,8 @@ def _blocks(
 def _drift(mean: np.ndarray, change: np.ndarray) -> np.ndarray:
     """Return how much brighter one frame is than the other, at the mean of each block.
 
-    A line: a constant, and a part that goes with brightness. What moves does not tilt it. The mean
-    of each block is not simply taken away, as correlated noise has a share in it.
+    A line: a constant, and a part proportional to brightness. What moves does not tilt it. The mean
+    of each block is not simply subtracted, as it holds a share of correlated noise.
     """
     if not change.any():
         return change

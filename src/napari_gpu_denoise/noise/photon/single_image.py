@@ -1,7 +1,7 @@
 """Photon and read noise of a sensor, from single images.
 
 A first line is fitted to the noise at levels of brightness, texture included. Relative to that line
-the strength of texture is measured, which is then taken away (`photon.texture`).
+the strength of texture is measured, which is then subtracted (`photon.texture`).
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.levels import (
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
+from napari_gpu_denoise.noise.patches.variance import (
+    CLIPPED,
     LEAST_LEVELS,
     MEMBERS,
+    PatchStatistics,
     VarianceCurve,
     brightness_levels,
     level_noise,
 )
-from napari_gpu_denoise.noise.patches.pooling import CLIPPED, PatchStatistics
-from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.photon.curve import (
     SYSTEMATIC,
     PhotonNoise,
@@ -39,34 +40,14 @@ ROUNDS = 2
 
 
 def single_image_noise(image: Any) -> PhotonNoise:
-    """Estimate gain and read noise from one image, or from several of the same sensor.
+    """Estimate gain and read noise from images of one sensor, (y, x) or (..., y, x).
 
-    Parameters
-    ----------
-    image : array, (y, x) or (..., y, x), any real dtype
-        Anything with ``shape``, ``dtype`` and NumPy indexing; at most 8 planes are read, which
-        together make one curve. Not modified.
+    At most 8 planes are read, which together make one curve. A constant image gives 0.
+    NonFiniteError if NaN or infinity leave no patch.
 
-    Returns
-    -------
-    PhotonNoise
-        In grey levels. A constant image gives 0.
-
-    Raises
-    ------
-    ImageError
-        If there are no pixels, or values that are not real numbers.
-    AxesError
-        If there are fewer than two axes.
-    NonFiniteError
-        If NaN or infinity leave no patch.
-
-    Notes
-    -----
     About 40 000 patches of 8 x 8 pixels are read. Noise is assumed white: where it is correlated,
-    gain and read noise are too low. Fixed pattern counts as noise. Where the image has
-    hardly more than one level of brightness, or texture everywhere, the line is uncertain, and
-    `gain_error` says so.
+    gain and read noise are too low. Fixed pattern counts as noise. `gain_error` is large where the
+    image has hardly more than one level of brightness, or texture everywhere.
     """
     spectra = read_spectra(sample_planes(image))
     patches = spectra.statistics
@@ -110,7 +91,7 @@ def _first_variances(patches: PatchStatistics, levels: list[np.ndarray]) -> Leve
 def _curve(
     spectra: PatchSpectra, levels: list[np.ndarray], found: LevelVariances, used: np.ndarray
 ) -> VarianceCurve:
-    """Return what was found at each level of brightness, and where nothing was."""
+    """Return the noise of each level of brightness, with empty levels where nothing was found."""
     rows = [
         (float(mean), max(float(variance), 0.0), int(count), bool(fits))
         for mean, variance, count, fits in zip(

@@ -34,56 +34,45 @@ LEAST = 48  # patches by which a set is larger than the one before
 # The spectrum of texture: exp(-fall * frequency) for falls in this range, before it is learned.
 FALLS = np.linspace(1.2, 4.5, 8)
 STRONGEST = 8.0  # texture, relative to noise, of the sets it is learned from, at most
-WEAK = 1.0  # texture below which a set counts less there: it is mixed up with the noise
+WEAK = 1.0  # texture below which a set counts less there: it is hard to tell from noise
 PRIOR = 0.05  # share of all patches that the spectrum before learning stands for
 SMOOTH_FALL = 0.8  # smooth patches have a flatter spectrum than textured ones: exponent of it
 DEVIATION = 0.3  # relative standard deviation of the power of a band from that spectrum
 SHARED = 0.3  # the same, shared by all bands that are read
 LINE = 0.05  # relative error of the line relative to which the strength of texture is measured
-LOWEST = 0.3  # relative power from which a statistical error is made, at least
+LOWEST = 0.3  # lowest relative power that a statistical error is computed from
 
 
 class Readings(NamedTuple):
-    """Nested sets of patches: level, patches, mean grey level, power at each frequency read.
+    """Nested sets of the smoothest patches of levels of brightness."""
 
-    `own` (set, frequency) is the power of the patches that the set before does not have, `added`
-    their number.
-    """
-
-    level: np.ndarray
-    count: np.ndarray
-    mean: np.ndarray
-    power: np.ndarray
-    added: np.ndarray
-    own: np.ndarray
+    level: np.ndarray  # (set,), number of the level
+    count: np.ndarray  # (set,), patches
+    mean: np.ndarray  # (set,), grey level
+    power: np.ndarray  # (set, frequency), at each frequency that is read
+    added: np.ndarray  # (set,), patches that the previous set does not have
+    own: np.ndarray  # (set, frequency), the power of these
 
 
 class LevelVariances(NamedTuple):
-    """Noise variance at levels of brightness: mean, variance, relative error, number of patches."""
+    """Noise variance at levels of brightness."""
 
-    mean: np.ndarray
+    mean: np.ndarray  # grey level
     variance: np.ndarray
-    error: np.ndarray
-    count: np.ndarray
+    error: np.ndarray  # relative
+    count: np.ndarray  # number of patches
 
 
 def read_levels(
     mean: np.ndarray, energy: np.ndarray, line: np.ndarray, levels: list[np.ndarray]
 ) -> Readings:
-    """Sum up nested sets of the smoothest patches of each level.
+    """Sum up nested sets of the smoothest patches of each level of brightness.
 
-    Parameters
-    ----------
-    mean : ndarray, (patch,)
-    energy : ndarray, (patch, 63)
-        Squared coefficients of 8 x 8 patches, low ones first, as `white.frequencies` has them.
-    line : ndarray, (patch,)
-        About the noise variance of each patch.
-    levels : list of ndarray
-        Indices of the patches of each level of brightness.
+    `energy` (patch, 63) holds squared coefficients of 8 x 8 patches, low ones first, as
+    `frequencies` orders them; `line` (patch,) is about the noise variance of each patch; `levels`
+    are the indices of the patches of each level.
     """
-    ranks, _ = _bands()
-    read = _reading_order()
+    ranks, read, *_ = _bands()
     rank = energy[:, ranks].sum(axis=1) / line
     rows = []
     for number, part in enumerate(levels):
@@ -108,9 +97,9 @@ def level_variances(
 ) -> LevelVariances:
     """Return the noise of each level, given a line that is near it.
 
-    Relative to the line the strength of texture is measured; its errors matter little.
+    The strength of texture is measured relative to the line; errors of the line matter little.
     """
-    first = _first()
+    *_, first = _bands()
     sizes = np.diff(np.append(first, readings.power.shape[1]))
     overall = readings.power.mean(axis=1)
     line = line_values(readings.mean, gain, intercept, overall[overall > 0])
@@ -150,18 +139,12 @@ def level_variances(
 
 
 def texture_spectrum(power: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Return the power of texture at each band, relative to its mean over the first ones.
+    """Return the power of texture in each band, relative to its mean over the first ones.
 
-    Parameters
-    ----------
-    power : ndarray, (set, band)
-        Of disjoint sets of patches, relative to the noise.
-    count : ndarray, (set,)
-        How many patches they have.
+    `power` (set, band) is that of disjoint sets of `count` patches, relative to the noise.
     """
-    frequency = np.add.reduceat(_reading_sums(), _first()) / np.diff(
-        np.append(_first(), len(_reading_order()))
-    )
+    *_, sums, first = _bands()
+    frequency = np.add.reduceat(sums, first) / np.diff(np.append(first, len(sums)))
     fall = np.exp(-np.outer(FALLS, frequency - frequency[0]) / PATCH)
     before = (fall / fall[:, :STRONG].mean(axis=1, keepdims=True)).mean(axis=0)
     strength = np.maximum(power[:, :STRONG].mean(axis=1) - 1, 0)
@@ -190,7 +173,7 @@ def _band_powers(
 def _strength(
     power: np.ndarray, error: np.ndarray, texture: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return how strong texture is if nothing is known of the noise, and the standard error."""
+    """Return how strong texture is with nothing known of the noise, and the standard error."""
     weight = 1 / np.square(error)
     total = weight.sum(axis=1, keepdims=True)
     distance = texture - (weight @ texture)[:, None] / total
@@ -198,28 +181,15 @@ def _strength(
     return (weight * distance * power).sum(axis=1) / square, 1 / np.sqrt(square)
 
 
-def _bands() -> tuple[np.ndarray, np.ndarray]:
-    """Return which coefficients rank the patches, and which are read, as columns of `energy`."""
+def _bands() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return which columns of `energy` rank the patches, and which are read, by rising frequency.
+
+    Then the frequencies j + k of those that are read, and where in these each band begins.
+    """
     j, k = np.divmod(np.concatenate(frequency_order((PATCH, PATCH))), PATCH)
     total = j + k
     ranks = (total <= LOW) | ((total <= DEALT) & (np.minimum(j, k) % 2 == 1))
-    return np.flatnonzero(ranks), np.flatnonzero(~ranks)
-
-
-def _reading_order() -> np.ndarray:
-    """Return the columns of `energy` that are read, by rising frequency."""
-    _, read = _bands()
-    places = np.concatenate(frequency_order((PATCH, PATCH)))[read]
-    return read[np.argsort(places // PATCH + places % PATCH, kind="stable")]
-
-
-def _reading_sums() -> np.ndarray:
-    """Return j + k of what is read, rising."""
-    places = np.concatenate(frequency_order((PATCH, PATCH)))[_reading_order()]
-    return places // PATCH + places % PATCH
-
-
-def _first() -> np.ndarray:
-    """Return where each band begins."""
-    sums = np.minimum(_reading_sums(), TOP)
-    return np.flatnonzero(np.append(True, np.diff(sums) > 0))
+    read = np.flatnonzero(~ranks)
+    read = read[np.argsort(total[read], kind="stable")]
+    first = np.append(True, np.diff(np.minimum(total[read], TOP)) > 0)
+    return np.flatnonzero(ranks), read, total[read], np.flatnonzero(first)

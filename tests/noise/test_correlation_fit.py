@@ -1,4 +1,4 @@
-"""Noise that neighbours share beside texture, in powers that are known."""
+"""Correlated noise separated from texture, in powers that are known."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy.ndimage import convolve1d
 
-from napari_gpu_denoise.noise.correlation.autocovariance import autocovariance, power_of_lags
-from napari_gpu_denoise.noise.correlation.shared_noise import (
-    Shells,
-    shared_noise,
+from napari_gpu_denoise.noise.correlation.fit import (
+    PatchPower,
+    autocovariance,
+    fit_correlation,
+    power_of_lags,
     without_steep_texture,
 )
 from napari_gpu_denoise.noise.patches.white import cosine_transform
@@ -25,7 +26,7 @@ def power(y=0.0, x=0.0, sigma=1.0):
 
 
 def fit(smoothest, growth=0.0, texture=TEXTURE, independent=INDEPENDENT):
-    return shared_noise(Shells(smoothest, smoothest + 3 * texture, growth, independent))
+    return fit_correlation(PatchPower(smoothest, smoothest + 3 * texture, growth, independent))
 
 
 def test_the_power_of_lags_is_that_of_noise():
@@ -57,7 +58,7 @@ def test_noise_and_texture_come_apart(y, x, strength):
     found = fit(power(y, x, 3) + strength * TEXTURE)
     assert (found.along_y, found.along_x) == pytest.approx((y, x), abs=1e-3)
     assert found.misfit < 1e-3
-    assert found.clear == (max(abs(y), abs(x)) > 0.1)
+    assert found.is_correlated == (max(abs(y), abs(x)) > 0.1)
     np.testing.assert_allclose(found.power.ravel()[1:], power(y, x, 3).ravel()[1:], rtol=0.02)
 
 
@@ -66,7 +67,7 @@ def test_noise_of_longer_reach():
     row = [1, 0.5, 0.12]
     wanted = (power_of_lags(3, 3) @ np.outer(row, row).ravel()).reshape(8, 8)
     found = fit(wanted + 0.5 * TEXTURE)
-    assert found.clear
+    assert found.is_correlated
     np.testing.assert_allclose(found.power.ravel()[1:], wanted.ravel()[1:], rtol=0.05)
 
 
@@ -81,21 +82,21 @@ def test_grey_levels_have_no_unit(scale):
 def test_texture_of_another_shape_is_no_shared_noise(exponent):
     found = fit(power() + TEXTURE**exponent)
     assert abs(found.along_y) < 0.1
-    assert not found.clear
+    assert not found.is_correlated
 
 
 def test_the_error_falls_with_patches_and_grows_with_texture_at_high_frequencies():
     errors = [fit(power(0.3), independent=number).error for number in (4, 16, 64)]
     assert errors[0] > 1.5 * errors[1] > 2 * errors[2]
-    assert fit(power(0.3)).clear
-    assert not fit(power(0.3), growth=0.3).clear
+    assert fit(power(0.3)).is_correlated
+    assert not fit(power(0.3), growth=0.3).is_correlated
     assert fit(power(0.3), growth=-0.3).error == fit(power(0.3)).error
 
 
 def test_what_neighbours_do_not_explain_is_not_trusted():
     wrong = power() * np.where(np.indices((8, 8)).sum(axis=0) % 2, 9, 1)
     assert not fit(wrong).trusted
-    assert not fit(wrong).clear
+    assert not fit(wrong).is_correlated
 
 
 def test_no_noise():
@@ -105,17 +106,17 @@ def test_no_noise():
 def test_chance_alone_is_white():
     rng = np.random.default_rng(0)
     drawn = rng.chisquare(INDEPENDENT, (100, 2, 8, 8)) / INDEPENDENT
-    found = [shared_noise(Shells(a, b, 0.0, INDEPENDENT)) for a, b in drawn]
-    assert sum(each.clear for each in found) <= 5
+    found = [fit_correlation(PatchPower(a, b, 0.0, INDEPENDENT)) for a, b in drawn]
+    assert sum(each.is_correlated for each in found) <= 5
 
 
 def test_steep_texture_is_taken_away():
-    shells = Shells(power() + TEXTURE, power() + 4 * TEXTURE, 0.0, INDEPENDENT)
-    found = without_steep_texture(shells)
+    powers = PatchPower(power() + TEXTURE, power() + 4 * TEXTURE, 0.0, INDEPENDENT)
+    found = without_steep_texture(powers)
     frequency = np.maximum(*np.indices((8, 8)))
     lowest, middle = found[frequency == 1].mean(), found[np.isin(frequency, (2, 3))].mean()
     assert lowest == pytest.approx(3 * middle)
-    assert (found <= shells.smoothest).all()
+    assert (found <= powers.smoothest).all()
     far = power(0.45, 0.45)
-    kept = without_steep_texture(Shells(far, far + TEXTURE, 0.0, INDEPENDENT))
+    kept = without_steep_texture(PatchPower(far, far + TEXTURE, 0.0, INDEPENDENT))
     np.testing.assert_array_equal(kept, far)
