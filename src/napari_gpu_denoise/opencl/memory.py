@@ -130,6 +130,14 @@ class Arena:
             buffer.release()
 
 
+def constant_buffer(session: Session, values: np.ndarray):
+    """Return a read-only device buffer with a copy of an array."""
+    import pyopencl as cl
+
+    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+    return cl.Buffer(session.context, flags, hostbuf=np.ascontiguousarray(values))
+
+
 # An idle arena keeps its buffers for the next run of the same kind: pinned memory is slow to get.
 _KEEP_BYTES = 1 << 30
 _idle: dict[int, list[Arena]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Autocorrelation of the noise in what each pass of BM3D filters: mixtures of channels."""
+"""Autocorrelation of the noise in channels and their mixtures, for the passes of BM3D."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import numpy as np
 from napari_gpu_denoise.filters.channels.channel_mix import OPPONENT
 from napari_gpu_denoise.noise.models import Correlated
 
-# Above this correlation of neighbouring pixels, along the axis that has more, patches are smoothed
-# before they are matched, with this threshold: nearby patches look alike for their noise alone.
+# If neighbouring pixels are correlated by more than this, along the axis that has more, patches are
+# prefiltered with this threshold for matching: noise alone makes nearby patches look similar.
 ALIKE = 0.6
 PREFILTER_CORRELATED = 3.0
 
@@ -20,19 +20,7 @@ def spectra_of(
 ) -> tuple[tuple[Autocorrelation, ...], tuple[Autocorrelation, ...]]:
     """Return the autocorrelations of the noise in what is filtered, and in what is searched.
 
-    Parameters
-    ----------
-    models : tuple of Correlated
-        One for all channels, or one per channel.
-    channels : {"separate", "opponent", "joint"}
-        How the channels are filtered.
-    guide : int
-        Channel that joint matching looks at; -1 for the mean of all.
-
-    Returns
-    -------
-    filtered, searched : tuple
-        One (5, 5) table for all that is filtered or searched, or one for each channel of it.
+    `models`, and each result, are one for all channels or one for each.
     """
     filtered = tuple(model.autocorrelation for model in models)
     if len(models) == 1 or channels not in ("opponent", "joint"):
@@ -44,7 +32,7 @@ def spectra_of(
 
 
 def prefilter_for(models: tuple[Correlated, ...]) -> dict[str, str | float]:
-    """Return the settings of the prefilter for noise of these models."""
+    """Return the settings that decide ``prefilter="auto"`` for noise of these models."""
     alike = np.mean([max(m.autocorrelation[0][1], m.autocorrelation[1][0]) for m in models])
     if alike > ALIKE:
         return {"prefilter": "on", "prefilter_threshold": PREFILTER_CORRELATED}
@@ -52,13 +40,13 @@ def prefilter_for(models: tuple[Correlated, ...]) -> dict[str, str | float]:
 
 
 def mixed(models: tuple[Correlated, ...], weights) -> Autocorrelation:
-    """Return the autocorrelation of a weighted sum of channels whose noise is independent."""
+    """Return the autocorrelation in a weighted sum of channels with independent noise."""
     variances = np.square([w * model.sigma for w, model in zip(weights, models, strict=True)])
     return _average([model.autocorrelation for model in models], variances)
 
 
 def _mean(models: tuple[Correlated, ...]) -> Autocorrelation:
-    """Return that of the mean of the channels, each divided by its sigma."""
+    """Return the autocorrelation in the mean of the channels, each divided by its sigma."""
     counted = [float(model.sigma > 0) for model in models]
     return _average([model.autocorrelation for model in models], counted)
 

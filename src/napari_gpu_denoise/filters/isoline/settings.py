@@ -8,9 +8,10 @@ from typing import ClassVar, Self
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.channels.channel_settings import (
+    JOINED,
     channels_setting,
+    decide_channels,
     guide_setting,
-    settled_channels,
 )
 from napari_gpu_denoise.noise.models import NoiseModel, Speckle
 from napari_gpu_denoise.run.filter import Filter
@@ -153,13 +154,13 @@ class IsolineSettings(Filter):
     @property
     def joint(self) -> str:
         """Channels that share isolines."""
-        return "C" if self.channels in ("opponent", "joint") else ""
+        return "C" if self.channels in JOINED else ""
 
     def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
         """Return the settings for an array, with ``channels="auto"`` decided by its axes."""
         fitting = super().for_array(names, shape)
         if self.relative_noise == 0:
-            return replace(fitting, channels=settled_channels(fitting, names, shape))
+            return decide_channels(fitting, names, shape)
         # Opponent colours are differences: their noise is not multiplicative.
         if self.channels == "opponent":
             raise SettingsError(
@@ -167,8 +168,7 @@ class IsolineSettings(Filter):
                 "'joint'."
             )
         wanted = "separate" if self.channels == "auto" else self.channels
-        settled = replace(fitting, channels=wanted)
-        return replace(settled, channels=settled_channels(settled, names, shape))
+        return decide_channels(replace(fitting, channels=wanted), names, shape)
 
     def for_noise(self, models: Sequence[NoiseModel]) -> Self | None:
         """Return settings for speckle, which the filter handles itself; None for other noise."""
