@@ -38,6 +38,14 @@ def device_errors(session: Session):
         ) from error
 
 
+def constant_buffer(session: Session, values: np.ndarray):
+    """Return a read-only device buffer with a copy of an array."""
+    import pyopencl as cl
+
+    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+    return cl.Buffer(session.context, flags, hostbuf=np.ascontiguousarray(values))
+
+
 class Arena:
     """Buffers of one run on one device, by name; grown when asked for more, freed together.
 
@@ -128,14 +136,6 @@ class Arena:
         if buffer is not None:
             array.base.release(queue)
             buffer.release()
-
-
-def constant_buffer(session: Session, values: np.ndarray):
-    """Return a read-only device buffer with a copy of an array."""
-    import pyopencl as cl
-
-    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-    return cl.Buffer(session.context, flags, hostbuf=np.ascontiguousarray(values))
 
 
 # An idle arena keeps its buffers for the next run of the same kind: pinned memory is slow to get.

@@ -13,8 +13,12 @@ from napari_gpu_denoise.filters.bm3d import pass_fields
 from napari_gpu_denoise.filters.bm3d.group_settings import PATCH, GroupSettings
 from napari_gpu_denoise.filters.bm3d.pass_fields import BASIC, FINAL, CollaborativeFilter
 from napari_gpu_denoise.filters.bm3d.plan import Plan
-from napari_gpu_denoise.filters.bm3d.spectra import prefilter_for, spectra_of
-from napari_gpu_denoise.filters.channels.channel_settings import channels_setting, guide_setting
+from napari_gpu_denoise.filters.channels.channel_mix import OPPONENT
+from napari_gpu_denoise.filters.channels.channel_settings import (
+    JOINED,
+    channels_setting,
+    guide_setting,
+)
 from napari_gpu_denoise.filters.search.variants import SearchSettings
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
@@ -24,6 +28,12 @@ from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
 
 PREFILTER_STEP = 2  # spacing of reference patches
+# If neighbouring pixels are correlated by more than this, along the axis that has more, patches are
+# prefiltered with this threshold for matching: noise alone makes nearby patches look similar.
+ALIKE = 0.6
+PREFILTER_CORRELATED = 3.0
+
+Autocorrelation = tuple[tuple[float, ...], ...]
 
 
 def _step(default: int, of: str):
@@ -108,7 +118,7 @@ class BM3D(CollaborativeFilter):
         if all(model.white for model in models):
             return self
         models = tuple(models[:1] if len(set(models)) == 1 else models)
-        chosen = replace(self, **prefilter_for(models)) if self.prefilter == "auto" else self
+        chosen = replace(self, **_prefilter(models)) if self.prefilter == "auto" else self
         return CorrelatedBM3D(**vars(chosen), models=models)
 
     @property
@@ -168,11 +178,47 @@ class CorrelatedBM3D(BM3D):
     @property
     def passes(self) -> dict[str, GroupSettings]:
         """The passes of BM3D with the spectra of the noise in what they filter."""
-        filtered, searched = spectra_of(self.models, self.channels, self.guide)
+        filtered, searched = _spectra(self.models, self.channels, self.guide)
         return {
             name: replace(one, spectra=searched if name == "prefilter" else filtered)
             for name, one in super().passes.items()
         }
+
+
+def _spectra(
+    models: tuple[Correlated, ...], channels: str, guide: int
+) -> tuple[tuple[Autocorrelation, ...], tuple[Autocorrelation, ...]]:
+    """Return the autocorrelations of the noise in what is filtered, and in what is searched.
+
+    `models`, and each result, are one for all channels or one for each.
+    """
+    tables = tuple(model.autocorrelation for model in models)
+    if len(models) == 1 or channels not in JOINED:
+        return tables, tables
+    sigmas = np.array([model.sigma for model in models])
+    if channels == "opponent":
+        # The noise of channels is independent: variances add up.
+        tables = tuple(_average(tables, np.square(row * sigmas)) for row in OPPONENT)
+        return tables, tables[:1]
+    if guide >= 0:
+        return tables, tables[guide : guide + 1]
+    # The mean of the channels, each divided by its sigma.
+    return tables, (_average(tables, np.sign(sigmas)),)
+
+
+def _prefilter(models: tuple[Correlated, ...]) -> dict[str, str | float]:
+    """Return the settings that decide ``prefilter="auto"`` for noise of these models."""
+    alike = np.mean([max(m.autocorrelation[0][1], m.autocorrelation[1][0]) for m in models])
+    if alike > ALIKE:
+        return {"prefilter": "on", "prefilter_threshold": PREFILTER_CORRELATED}
+    return {"prefilter": "off"}
+
+
+def _average(tables: tuple[Autocorrelation, ...], weights: np.ndarray) -> Autocorrelation:
+    # Without noise in any channel there is nothing to filter, and any table will do.
+    weights = weights if np.any(weights) else np.ones(len(tables))
+    table = np.tensordot(weights / np.sum(weights), np.array(tables), axes=1)
+    return tuple(map(tuple, table.tolist()))
 
 
 @filter_function(BM3D)

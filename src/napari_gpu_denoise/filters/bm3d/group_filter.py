@@ -111,12 +111,19 @@ class GroupFilter(GroupKernels):
         ]
         held = held or allocated(self.arena, self.buffers(tile, image.tile, others))
         images = [matches.padded] * len(given)
+        _, pny, pitch, *_, y0, x0, _ = map(int, matches.layout)
         for k, (name, pixels) in enumerate(given.items()):
             if name in others:
-                images[k] = held[f"padded {name}"]
-                launch = self._pad_as(queue, pixels, image.tile, matches, frames, images[k])
+                images[k], part = held[f"padded {name}"], pixels.tile
+                launch = self._pad(
+                    queue,
+                    *pixel_grid(self.arena.session.device, pitch, pny, frames),
+                    *(pixels.buffer, *map(i32, (0, frames, frames, 1, part.y.size, part.x.size))),
+                    *(images[k], *map(i32, (1, pny, pitch, 0, 0))),
+                    i32(y0 + part.y.start - image.tile.y.start),
+                    i32(x0 + part.x.start - image.tile.x.start),
+                )
                 launches.append(("pad", launch))
-        _, pny, pitch, *_, y0, x0, _ = map(int, matches.layout)
         down, across = self._groups(matches)
         layout = (*map(i32, (pny, pitch, y0, x0)),)
 
@@ -173,16 +180,3 @@ class GroupFilter(GroupKernels):
         """Return the number of work-groups for all references, down and across."""
         group_x, group_y = (self.variant.constants[name] for name in ("GROUP_X", "GROUP_Y"))
         return -(-at.rows.count // group_y), -(-at.columns.count // group_x)
-
-    def _pad_as(self, queue, pixels: Pixels, searched: Tile, matches: Matches, frames: int, buffer):
-        """Lay pixels out as the search has laid out the image that it searched."""
-        i32, held = np.int32, pixels.tile
-        _, pny, pitch, *_, y0, x0, _ = map(int, matches.layout)
-        return self._pad(
-            queue,
-            *pixel_grid(self.arena.session.device, pitch, pny, frames),
-            *(pixels.buffer, *map(i32, (0, frames, frames, 1, held.y.size, held.x.size))),
-            *(buffer, *map(i32, (1, pny, pitch, 0, 0))),
-            i32(y0 + held.y.start - searched.y.start),
-            i32(x0 + held.x.start - searched.x.start),
-        )

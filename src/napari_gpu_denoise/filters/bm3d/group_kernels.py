@@ -14,8 +14,10 @@ from napari_gpu_denoise.filters.bm3d.group_settings import (
     GroupSettings,
 )
 from napari_gpu_denoise.filters.bm3d.patch_noise import correlations, covariances
+from napari_gpu_denoise.filters.pixels import spread
 from napari_gpu_denoise.filters.search.variants import Variant
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
+from napari_gpu_denoise.run.tiles import Tile
 
 # What a patch takes away from a pixel, times its weight, is clipped at this many sigma, so that
 # sums cannot overflow. With Haar stacks a pixel that is further off, about 8 sigma, leaves some
@@ -84,6 +86,15 @@ class GroupKernels:
         """Return the work-items that join patches to images, and those of a work-group."""
         width, height = self._join_group
         return (-(-nx // width) * width, -(-ny // height) * height, frames), (width, height, 1)
+
+
+def yields_of_passes(passes: dict[str, Any], tile: Tile) -> dict[str, Tile]:
+    """Return what each pass must yield for the next one, from the last pass to the first."""
+    yields = {}
+    for name, one in reversed(passes.items()):
+        yields[name] = tile
+        tile = spread(tile, one.settings.reach)
+    return yields
 
 
 def _tables(settings: GroupSettings, arena: Arena) -> tuple[Any, Any]:

@@ -9,8 +9,6 @@ from napari_gpu_denoise.filters.search.variants import SearchSettings, Variant
 from napari_gpu_denoise.opencl.device import Device
 
 PATCH = 8
-# Row length of a transposition in local memory, padded for 32 banks; a variant may give another.
-LINE = 9
 TRANSFORMS = ("bior1.5", "dct", "haar", "dft")
 STACK_TRANSFORMS = ("haar", "hadamard", "dct")
 
@@ -69,20 +67,28 @@ def choose_group_variant(settings: GroupSettings, device: Device) -> Variant:
     for group_x, group_y, sizes in shapes:
         for copies in range(1 + settings.wiener, -1, -1):
             for items in sizes:
-                teams = items * depth // (8 * neighbours)
-                constants = {
-                    "GROUP_X": group_x,
-                    "GROUP_Y": group_y,
-                    "DEPTH": depth,
-                    "TEAMS": max(1, min(teams, group_x * group_y)),
-                    "LOCAL_TILE": copies,
-                    "WARP_SYNC": int("nvidia" in device.vendor.lower()),
-                    "LINE": LINE,
-                }
-                variant = Variant("shrink_shared", constants)
+                teams = max(1, min(items * depth // (8 * neighbours), group_x * group_y))
+                variant = team_variant(device, (group_x, group_y), depth, teams, copies)
                 if local_bytes(settings, variant) <= limit and items <= device.max_group:
                     return variant
     return variant
+
+
+def team_variant(
+    device: Device, group: tuple[int, int], depth: int, teams: int, copies: int = 0
+) -> Variant:
+    """Return the kernel for a GPU whose work-groups serve `group` references along x and y."""
+    constants = {
+        "GROUP_X": group[0],
+        "GROUP_Y": group[1],
+        "DEPTH": depth,
+        "TEAMS": teams,
+        "LOCAL_TILE": copies,
+        "WARP_SYNC": int("nvidia" in device.vendor.lower()),
+        # Row length of a transposition in local memory, padded for 32 banks.
+        "LINE": 9,
+    }
+    return Variant("shrink_shared", constants)
 
 
 def local_bytes(settings: GroupSettings, variant: Variant) -> int:

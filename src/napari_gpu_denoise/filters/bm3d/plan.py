@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass, replace
 
 from napari_gpu_denoise.filters.bm3d.group_filter import GroupFilter
+from napari_gpu_denoise.filters.bm3d.group_kernels import yields_of_passes
 from napari_gpu_denoise.filters.bm3d.group_settings import GroupSettings
 from napari_gpu_denoise.filters.channels.channel_mix import ChannelMix
 from napari_gpu_denoise.filters.channels.channel_settings import JOINED
-from napari_gpu_denoise.filters.pixels import Noisy, Pixels, all_read, spread
+from napari_gpu_denoise.filters.pixels import Noisy, Pixels, all_read
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma, together
 from napari_gpu_denoise.run.tiles import Span, Tile
@@ -95,11 +96,7 @@ class Plan(TilePlan):
     def _stages(self, tile: Tile) -> list[_Stage]:
         """Return what each pass does for a tile."""
         mixes, last = self._mix is not None, list(self.passes)[-1]
-        # What each pass must yield for the next one, found from the last to the first.
-        yields, wanted = {}, tile
-        for name in reversed(self.passes):
-            yields[name] = wanted
-            wanted = spread(wanted, self.passes[name].settings.reach)
+        yields = yields_of_passes(self.passes, tile)
         stages, held, before = [], all_read(tile), ""
         for name in self.passes:
             made = replace(yields[name], channels=1) if name == "prefilter" else yields[name]

@@ -49,18 +49,22 @@ class ChannelMix:
             return noisy
         return self._mixed(queue, noisy, OPPONENT, False, "opponent", held, launches)
 
+    def guide_row(self, channels: int) -> tuple[np.ndarray, bool]:
+        """Return the weights of channels in the guide, and whether these are divided by noise."""
+        if self.opponent:
+            return OPPONENT[0], False
+        if self.guide_channel >= 0:
+            return np.eye(channels)[self.guide_channel], False
+        return np.full(channels, 1 / channels), self.weighted
+
     def guide(self, queue, image: Noisy, name: str, held: Buffers, launches: list) -> Noisy:
         """Return the one channel in which patches are matched."""
-        channels = image.pixels.tile.channels
         if self.opponent:
             # Luminance comes first in the same buffer.
             tile = replace(image.pixels.tile, channels=1)
             return replace(image, pixels=replace(image.pixels, tile=tile))
-        weighted = self.guide_channel < 0 and self.weighted
-        row = np.full((1, channels), 1 / channels)
-        if self.guide_channel >= 0:
-            row = np.eye(channels)[self.guide_channel : self.guide_channel + 1]
-        return self._mixed(queue, image, row, weighted, f"{name} guide", held, launches)
+        row, weighted = self.guide_row(image.pixels.tile.channels)
+        return self._mixed(queue, image, row[None], weighted, f"{name} guide", held, launches)
 
     def end(self, queue, image: Noisy, out, launches: list) -> None:
         """Convert opponent colours back to the channels given, into `out`."""

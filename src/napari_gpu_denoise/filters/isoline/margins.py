@@ -33,8 +33,7 @@ class Margins:
             looked_at = fitted + 1 + 2 * SMOOTHED + settings.segment_length + 1
             floor = _FLOOR if settings.relative_noise else 0
             return cls(followed, fitted, looked_at, looked_at + floor)
-        segments = max(settings.max_length // settings.segment_length, 1)
-        looked_at = around + segments * settings.segment_length + 1
+        looked_at = around + settings.segments * settings.segment_length + 1
         return cls(0, around, looked_at, looked_at)
 
     @property

@@ -205,9 +205,8 @@ class Plan(TilePlan):
     def _hard(self, run: TileLaunches, pixels: PaddedImages, guide: PaddedImages, out) -> None:
         settings, margins = self.settings, self.margins
         i32, f32 = np.int32, np.float32
-        segments = max(settings.max_length // settings.segment_length, 1)
         grey = {"LENGTH": settings.segment_length, "SPECKLE": int(guide.speckle)}
-        constants = {**grey, "SEGMENTS": segments, "SHOW": _SHOW[settings.show]}
+        constants = {**grey, "SEGMENTS": settings.segments, "SHOW": _SHOW[settings.show]}
         final = (*map(i32, run.padded.region(0)[2:]), i32(0), i32(0))
         staircase = settings.staircase and settings.show == "image"
         if staircase:

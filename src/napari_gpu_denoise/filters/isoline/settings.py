@@ -120,9 +120,14 @@ class IsolineSettings(Filter):
         return self.choice == "soft" and self.method != "pi-ld"
 
     @property
+    def segments(self) -> int:
+        """Maximum number of segments of an isoline."""
+        return self.max_length // self.segment_length
+
+    @property
     def steps(self) -> int:
         """Segments added to either end of a weighted isoline."""
-        return (self.max_length // self.segment_length - 1) // 2
+        return (self.segments - 1) // 2
 
     @property
     def share_beside(self) -> float:
@@ -183,9 +188,7 @@ class IsolineSettings(Filter):
     def operations_per_pixel(self) -> float:
         """Estimate for tracing and for fitting planes."""
         if self.method == "pi-ld":
-            segments = max(self.max_length // self.segment_length, 1) - 1
-            return (
-                8.0 * DIRECTIONS * self.segment_length * (1 + segments * (2 * self.deviation + 1))
-            )
+            tried = 1 + (self.segments - 1) * (2 * self.deviation + 1)
+            return 8.0 * DIRECTIONS * self.segment_length * tried
         lines = 6.0 * DIRECTIONS * self.segment_length * (2 if self.soft else 1)
         return lines + 13.0 * self.staircase**2

@@ -11,6 +11,7 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.nl_means.plan import Plan
 from napari_gpu_denoise.filters.nl_means.video_plan import VideoPlan
+from napari_gpu_denoise.filters.search.frame_links import frames_setting
 from napari_gpu_denoise.filters.search.variants import SearchSettings, Variant
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
 from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate
@@ -59,12 +60,8 @@ class NLMeans(Filter):
         unit="sigma squared",
         advanced=True,
     )
-    frames_before: int = setting(
-        0, "Earlier frames to search", bounds=(0, 16), unit="frames", needs_axis="T"
-    )
-    frames_after: int = setting(
-        0, "Later frames to search", bounds=(0, 16), unit="frames", needs_axis="T"
-    )
+    frames_before: int = frames_setting(0, "Earlier frames to search")
+    frames_after: int = frames_setting(0, "Later frames to search")
     flicker: bool = setting(
         True, "Correct for bleaching and flicker between frames", advanced=True, needs_axis="T"
     )

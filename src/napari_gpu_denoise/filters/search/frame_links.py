@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise.image.flicker import brightness_change
 from napari_gpu_denoise.run.frame_notes import FrameNote
+from napari_gpu_denoise.run.settings import setting
+
+
+def frames_setting(default: int, help: str) -> Any:
+    """Declare how many earlier or later frames are searched."""
+    return setting(default, help, bounds=(0, 16), unit="frames", needs_axis="T")
 
 
 class FrameLinks:
@@ -39,8 +46,11 @@ class FrameLinks:
 
     def add(self, t: int, note: FrameNote) -> None:
         """Add the next frame; frames come in order."""
-        mix = np.vstack([self._matrix, self._guide_row(note.sigma)])
-        empty = note.empty
+        guide, empty = self._guide, note.empty
+        if self._weighted:
+            levels = guide_levels(note.sigma)
+            guide = np.divide(guide, levels, out=np.zeros_like(levels), where=levels > 0)
+        mix = np.vstack([self._matrix, guide])
         self._levels[t] = np.zeros(len(mix)) if empty else np.sqrt(mix**2 @ note.sigma**2)
         self._means[t] = None if empty or note.means is None else mix @ note.means
         if empty:
@@ -123,12 +133,6 @@ class FrameLinks:
         # A channel without noise is not filtered.
         fits |= (noise == 0) & (own == 0)
         return searched & fits.all(axis=-1)
-
-    def _guide_row(self, sigma: np.ndarray) -> np.ndarray:
-        if not self._weighted:
-            return self._guide
-        levels = guide_levels(sigma)
-        return np.divide(self._guide, levels, out=np.zeros_like(levels), where=levels > 0)
 
 
 def guide_levels(sigma: np.ndarray) -> np.ndarray:

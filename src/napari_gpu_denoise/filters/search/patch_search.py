@@ -81,9 +81,19 @@ class PatchSearch:
         far_z, more_z = _far(tile.z, settings.slices, settings.slices)
         radius = settings.window // 2
         snt, snz, sny, snx = tile.source_shape
-        left, pitch, groups = self._width(snx, columns)
+        lanes, step = self.variant.constants.get("LANES", 1), settings.step
+        groups = -(-columns.regular // lanes)
+        irregular = columns.count > columns.regular
+        # The vector that ends with the last reference may begin before the image, and the last
+        # regular vector may end beyond it: both read from the margin.
+        left = radius + (max((lanes - 1) * step - columns.last, 0) if irregular else 0)
+        reached = columns.first + (groups - 1) * lanes * step + (lanes - 1) * step
+        width = left + max(snx, reached + settings.patch + step) + radius
+        quantum = 16 * self.variant.split
+        pitch = -(-width // quantum) * quantum
         shape = (snt + far_t + more_t, snz + far_z + more_z, sny + 2 * radius, pitch)
-        return SearchLayout(rows, columns, shape, (far_t, far_z), radius, left, groups)
+        far = (far_t, far_z)
+        return SearchLayout(rows, columns, shape, far, radius, left, groups + irregular)
 
     def buffers(self, tile: Tile) -> Sizes:
         """Return the buffers that a tile needs."""
@@ -167,21 +177,6 @@ class PatchSearch:
             )
         events.append(("search", launch))
         return matches
-
-    def _width(self, snx: int, columns: Grid) -> tuple[int, int, int]:
-        """Return the left margin and row length of the padded image, and vectors of references."""
-        radius = self.settings.window // 2
-        lanes = self.variant.constants.get("LANES", 1)
-        split, step = self.variant.split, self.settings.step
-        groups = -(-columns.regular // lanes)
-        irregular = columns.count > columns.regular
-        # The vector that ends with the last reference may begin before the image, and the last
-        # regular vector may end beyond it: both read from the margin.
-        left = radius + (max((lanes - 1) * step - columns.last, 0) if irregular else 0)
-        reached = columns.first + (groups - 1) * lanes * step + (lanes - 1) * step
-        width = left + max(snx, reached + self.settings.patch + step) + radius
-        quantum = 16 * split
-        return left, -(-width // quantum) * quantum, groups + irregular
 
 
 def _far(span, before: int, after: int) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from napari_gpu_denoise.filters.bm3d import pass_fields
 from napari_gpu_denoise.filters.bm3d.group_settings import PATCH, GroupSettings
 from napari_gpu_denoise.filters.bm3d.pass_fields import BASIC, FINAL, CollaborativeFilter
 from napari_gpu_denoise.filters.channels.channel_settings import channels_setting, guide_setting
+from napari_gpu_denoise.filters.search.frame_links import frames_setting
 from napari_gpu_denoise.filters.vbm3d.plan import Plan
 from napari_gpu_denoise.filters.vbm3d.predictive_search import VideoSearch
 from napari_gpu_denoise.image.axes import UNNAMED
@@ -64,16 +65,8 @@ class VBM3D(CollaborativeFilter):
         },
     }
 
-    frames_before: int = setting(
-        4, "Earlier frames to search", bounds=(0, 16), unit="frames", needs_axis="T"
-    )
-    frames_after: int = setting(
-        4,
-        "Later frames to search; 0 filters without delay",
-        bounds=(0, 16),
-        unit="frames",
-        needs_axis="T",
-    )
+    frames_before: int = frames_setting(4, "Earlier frames to search")
+    frames_after: int = frames_setting(4, "Later frames to search; 0 filters without delay")
     stages: str = pass_fields.stages()
     threshold: float = pass_fields.threshold(3.0)
     wiener_sigma: float = pass_fields.wiener_sigma(1.0)

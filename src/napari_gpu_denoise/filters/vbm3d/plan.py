@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.filters.bm3d.group_kernels import yields_of_passes
 from napari_gpu_denoise.filters.bm3d.group_settings import GroupSettings
 from napari_gpu_denoise.filters.channels.channel_mix import OPPONENT, ChannelMix
 from napari_gpu_denoise.filters.channels.channel_settings import JOINED
-from napari_gpu_denoise.filters.pixels import Noisy, Pixels, all_read, send_table, spread
+from napari_gpu_denoise.filters.pixels import Noisy, Pixels, all_read, send_table
 from napari_gpu_denoise.filters.search.frame_links import FrameLinks, guide_levels
 from napari_gpu_denoise.filters.search.patches import Grid
 from napari_gpu_denoise.filters.vbm3d.frame_rings import FrameRings, RingShape, ring_buffers
@@ -62,7 +63,6 @@ class Plan(FramePlan):
         self.ahead = len(passes) * (self._late + self._after)
         self._margin = margin_of(search)
         self._opponent = channels == "opponent"
-        self._guide = guide
         self._mix = ChannelMix(self._opponent, guide, arena) if channels in JOINED else None
         # Whether a guide is searched, and not the first of the channels that are filtered.
         self._guided = self._mix is not None and not self._opponent
@@ -70,7 +70,7 @@ class Plan(FramePlan):
     def buffers(self, tile: Tile, batch: int, is_map: bool = False) -> Sizes:
         """Return the rings, the tables of frames, and what the passes need for `batch` frames."""
         channels, span = tile.channels, self._before + 1 + self._after
-        passes, yields = list(self.passes), self._yields(tile)
+        passes, yields = list(self.passes), yields_of_passes(self.passes, tile)
         images = ("noisy", "basic")[: len(passes)]
         shape = self._shape(tile, batch)
         sizes = [ring_buffers(shape, channels, images, passes, self._guided)]
@@ -108,7 +108,7 @@ class Plan(FramePlan):
         self._rings = FrameRings(self.arena, self._shape(tile, batch), tile, self._held)
         self._known = first
         self._progress: dict[str, _Progress] = {}
-        yields, time = self._yields(tile), start
+        yields, time = yields_of_passes(self.passes, tile), start
         for name, one in reversed(self.passes.items()):
             filtered = max(time - after, first)
             self._progress[name] = _Progress(
@@ -119,32 +119,17 @@ class Plan(FramePlan):
                 cleared=max(filtered - self._late, first),
             )
             time -= after + before
-        self._links = FrameLinks((before, after), *self._channels_linked(tile.channels))
+        matrix = OPPONENT if self._opponent else np.eye(tile.channels)
+        guide, weighted = matrix[0], False
+        if self._mix is not None:
+            guide, weighted = self._mix.guide_row(tile.channels)
+        self._links = FrameLinks((before, after), matrix, guide, weighted)
 
     def _shape(self, tile: Tile, batch: int) -> RingShape:
         """Return rings for all frames that the references of a batch add to and are matched in."""
         sums = batch + self._late + self._after
         images = sums + self._after + self._before
         return RingShape(images, sums, self._margin, *tile.source_shape[2:])
-
-    def _yields(self, tile: Tile) -> dict[str, Tile]:
-        """Return what each pass must yield for the next one."""
-        yields = {}
-        for name, one in reversed(self.passes.items()):
-            yields[name] = tile
-            tile = spread(tile, one.settings.reach)
-        return yields
-
-    def _channels_linked(self, channels: int) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Return the arguments `matrix`, `guide` and `weighted` of `FrameLinks`."""
-        if self._opponent:
-            return OPPONENT, OPPONENT[0], False
-        matrix = np.eye(channels)
-        if self._mix is None:
-            return matrix, matrix[0], False
-        if self._guide < 0:
-            return matrix, np.full(channels, 1 / channels), True
-        return matrix, matrix[self._guide], False
 
     def take(self, queue, frames, notes: list[FrameNote]) -> Launches:
         """Enqueue the storing of the next frames, and the filtering they allow."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.filters.bm3d.group_kernels import GroupKernels, fixed_point, weight_units
-from napari_gpu_denoise.filters.bm3d.group_settings import LINE, PATCH, GroupSettings
+from napari_gpu_denoise.filters.bm3d.group_settings import PATCH, GroupSettings, team_variant
 from napari_gpu_denoise.filters.pixels import spread
 from napari_gpu_denoise.filters.search.patches import Grid, grid_arguments
 from napari_gpu_denoise.filters.search.variants import Variant
@@ -34,16 +34,7 @@ def choose_video_group_variant(settings: GroupSettings, device: Device) -> Varia
     depth = max(depth, neighbours // 4)
     most = 256 if settings.wiener and neighbours == 8 else 128
     teams = max(1, min(most, device.max_group) * depth // (8 * neighbours))
-    constants = {
-        "GROUP_X": 4 if teams >= 4 else teams,
-        "GROUP_Y": max(1, teams // 4),
-        "DEPTH": depth,
-        "TEAMS": teams,
-        "LOCAL_TILE": 0,
-        "WARP_SYNC": int("nvidia" in device.vendor.lower()),
-        "LINE": LINE,
-    }
-    return Variant("shrink_shared", constants)
+    return team_variant(device, (min(teams, 4), max(1, teams // 4)), depth, teams)
 
 
 class VideoPass(GroupKernels):
