@@ -14,11 +14,7 @@ from napari_gpu_denoise.filters.bm3d.group_settings import PATCH, GroupSettings
 from napari_gpu_denoise.filters.bm3d.pass_fields import BASIC, FINAL, CollaborativeFilter
 from napari_gpu_denoise.filters.bm3d.plan import Plan
 from napari_gpu_denoise.filters.channels.channel_mix import OPPONENT
-from napari_gpu_denoise.filters.channels.channel_settings import (
-    JOINED,
-    channels_setting,
-    guide_setting,
-)
+from napari_gpu_denoise.filters.channels.channel_settings import channels_setting, guide_setting
 from napari_gpu_denoise.filters.search.variants import SearchSettings
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
@@ -192,18 +188,17 @@ def _spectra(
 
     `models`, and each result, are one for all channels or one for each.
     """
-    tables = tuple(model.autocorrelation for model in models)
-    if len(models) == 1 or channels not in JOINED:
-        return tables, tables
+    filtered = searched = tuple(model.autocorrelation for model in models)
     sigmas = np.array([model.sigma for model in models])
-    if channels == "opponent":
+    if len(models) > 1 and channels == "opponent":
         # The noise of channels is independent: variances add up.
-        tables = tuple(_average(tables, np.square(row * sigmas)) for row in OPPONENT)
-        return tables, tables[:1]
-    if guide >= 0:
-        return tables, tables[guide : guide + 1]
-    # The mean of the channels, each divided by its sigma.
-    return tables, (_average(tables, np.sign(sigmas)),)
+        filtered = tuple(_average(filtered, np.square(row * sigmas)) for row in OPPONENT)
+        searched = filtered[:1]
+    elif len(models) > 1 and channels == "joint":
+        # The guide is a channel, or the mean of all channels, each divided by its sigma.
+        mean = _average(filtered, np.sign(sigmas))
+        searched = filtered[guide : guide + 1] if guide >= 0 else (mean,)
+    return filtered, searched
 
 
 def _prefilter(models: tuple[Correlated, ...]) -> dict[str, str | float]:

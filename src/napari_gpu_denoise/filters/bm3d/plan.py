@@ -36,8 +36,8 @@ class Plan(TilePlan):
         self.passes = {
             name: GroupFilter(one, arena, **variants.get(name, {})) for name, one in passes.items()
         }
-        joined = channels in JOINED
-        self._mix = ChannelMix(channels == "opponent", guide, arena) if joined else None
+        opponent = channels == "opponent"
+        self._mix = ChannelMix(opponent, guide, arena) if channels in JOINED else None
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile; passes reuse those of earlier ones."""

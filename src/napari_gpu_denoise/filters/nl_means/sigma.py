@@ -13,7 +13,7 @@ from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate, estimate_sigm
 
 MAGNITUDES = "Rician noise, from the background where there is one"
 ROOTS = "square root of variance over mean, from the smoothest patches"
-ROOTS_CORRELATED = f"{ROOTS}, noise of neighbours included"
+ROOTS_CORRELATED = f"{ROOTS}, including correlated noise"
 
 
 def magnitude_sigma(image: Any, names: str) -> SigmaEstimate:

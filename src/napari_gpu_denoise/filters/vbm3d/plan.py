@@ -178,8 +178,6 @@ class Plan(FramePlan):
         one, at, rings = self.passes[name], self._progress[name], self._rings
         first = at.filtered
         count = min(self._batch, last - first)
-        if count <= 0:
-            return
         # Clear the sums of frames that are reached for the first time.
         reached = max(at.cleared, first + count + self._after)
         rings.clear(queue, name, at.cleared, reached, launches)
