@@ -252,14 +252,14 @@ def bm3d() -> np.ndarray:
     See Also
     --------
     denoise : The same with a record of what was done.
-    nl_means : Quicker, and better on speckle.
+    nl_means : Faster, and better on speckle.
 
     Notes
     -----
-    Patches are 8 x 8. The search takes ``64 * (window / step)**2`` comparisons of pixels a pixel,
-    filtering about ``1600 * neighbours / step**2`` operations, each pass. Repeated runs on one
-    device are bitwise equal, whatever the tiles, unless `reproducible` is False. With RGB (an axis
-    S of length 3) luminance and chrominance are filtered with the matches of luminance.
+    Patches are 8 x 8. For each pixel and pass, the search takes ``64 * (window / step)**2``
+    comparisons, and filtering about ``1600 * neighbours / step**2`` operations. Repeated runs on
+    one device are bitwise equal, whatever the tiles, unless `reproducible` is False. Of RGB images
+    (an axis S of length 3) luminance and chrominance are filtered with the matches of luminance.
 
     For correlated noise (``noise=Correlated(...)``, or an estimate that finds it), thresholds and
     weights follow the noise variance of each coefficient.

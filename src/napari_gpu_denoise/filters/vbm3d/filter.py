@@ -225,10 +225,10 @@ def vbm3d() -> np.ndarray:
 
     Notes
     -----
-    Patches are 8 x 8. Every reference patch is compared with about 350 others of 64 pixels, in
-    each of two passes, whatever the size of the frames; there are ``ny * nx / step**2`` of them in
-    a frame. Filtering takes about ``1600 * neighbours / step**2`` operations a pixel and pass.
-    Device memory does not depend on the number of frames, each of which is sent and filtered once.
+    Patches are 8 x 8. In each pass, a frame has ``ny * nx / step**2`` reference patches, each of
+    which is compared with about 350 others, whatever the size of the frame. Filtering takes about
+    ``1600 * neighbours / step**2`` operations per pixel and pass. Device memory does not depend on
+    the number of frames, each of which is sent and filtered once.
 
     A frame depends on ``2 * (frames_before + frames_after)`` earlier frames and on
     ``2 * (frames_after + min(frames_before, frames_after))`` later ones, 16 and 16 by default:
