@@ -1,7 +1,7 @@
 // Straight segments of LENGTH pixels that leave a pixel in one of 32 directions, and the likelihood that two samples of grey
 // levels have the same mean.
 //
-// Reference: Perrot et al. 2014, section 5.1 and figure 2; the same as filters/isoline_patterns.py.
+// Reference: Perrot et al. 2014, section 5.1 and figure 2; the same as tests/reference/isoline_patterns.py.
 // Constants: LENGTH; SPECKLE = 1: grey levels follow a gamma distribution with a known number of looks; 0: a normal
 //   distribution of unknown variance.
 

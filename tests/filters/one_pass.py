@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -10,16 +9,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from napari_gpu_denoise.filters.bm3d.group_filter import Found, GroupFilter
+from napari_gpu_denoise.filters.bm3d.group_filter import GroupFilter
 from napari_gpu_denoise.filters.bm3d.group_settings import (
     PATCH,
     GroupSettings,
-    GroupVariant,
     slab_shape,
 )
 from napari_gpu_denoise.filters.pixels import Noisy, Pixels
 from napari_gpu_denoise.filters.search.patches import offset_table
-from napari_gpu_denoise.filters.search.variants import SearchSettings
+from napari_gpu_denoise.filters.search.variants import SearchSettings, Variant
 from napari_gpu_denoise.opencl import program
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.tiles import Span, Tile
@@ -81,15 +79,15 @@ def settings(neighbours=32, transform="dct", stack="haar", wiener=False, **chang
     return GroupSettings(search, transform, stack, **given)
 
 
-def lanes(x: int = 1, y: int = 1) -> GroupVariant:
-    return GroupVariant("shrink_lanes", {"GROUP_X": x, "GROUP_Y": y})
+def lanes(x: int = 1, y: int = 1) -> Variant:
+    return Variant("shrink_lanes", {"GROUP_X": x, "GROUP_Y": y})
 
 
-def shared(depth: int, tile: int = 0, x: int = 1, y: int = 1, teams: int = 1) -> GroupVariant:
+def shared(depth: int, tile: int = 0, x: int = 1, y: int = 1, teams: int = 1) -> Variant:
     # Without WARP_SYNC teams may have any shape; every device can compare and exchange.
     constants = {"GROUP_X": x, "GROUP_Y": y, "DEPTH": depth, "TEAMS": teams, "LOCAL_TILE": tile}
     constants |= {"WARP_SYNC": 0, "ATOMIC_FLOAT": 0, "LINE": 9}
-    return GroupVariant("shrink_shared", constants)
+    return Variant("shrink_shared", constants)
 
 
 class Run:
@@ -101,7 +99,7 @@ class Run:
         Of the device.
     given : GroupSettings
         The pass.
-    variant : GroupVariant
+    variant : Variant
         The kernel.
     images : Images
         What it works on.
@@ -129,9 +127,9 @@ class Run:
 
         one = GroupFilter(given, arena, variant)
         self.scale, self.units = one._scale, one._units
-        image = Pixels(sent(images.searched), tile)
-        found = Found(one.search.enqueue(queue, one.searched(tile, tile), image.buffer), image)
-        found = dataclasses.replace(found, levels=sent(np.full(frames, SEARCHED_SIGMA)))
+        searched = Noisy(Pixels(sent(images.searched), tile), sent(np.full(frames, SEARCHED_SIGMA)))
+        place = one.search_tile(tile, tile)
+        matches = one.search.enqueue(queue, place, searched.pixels.buffer)
         noisy = Noisy(
             Pixels(sent(images.noisy), tile),
             sent(np.full(frames, SIGMA)),
@@ -139,12 +137,12 @@ class Run:
         )
         basic = Pixels(sent(images.basic), tile) if given.wiener else None
         out = sent(np.zeros_like(images.noisy))
-        one.enqueue(queue, tile, found, noisy, basic, out)
+        one.enqueue(queue, tile, matches, searched, noisy, basic, out)
 
-        rows, columns = found.matches.rows.count, found.matches.columns.count
+        rows, columns = matches.rows.count, matches.columns.count
         shape = (frames, rows, given.search.neighbours, columns)
-        self.keys = got(found.matches.keys, *shape, dtype=np.uint32)
-        _, pny, pitch, _, _, y0, x0, _ = map(int, found.matches.layout)
+        self.keys = got(matches.keys, *shape, dtype=np.uint32)
+        _, pny, pitch, _, _, y0, x0, _ = map(int, matches.layout)
         weights = got(arena.buffer("weights", 0), frames, pny, pitch)
         self.weights = weights[:, y0 : y0 + SHAPE[0], x0 : x0 + SHAPE[1]]
         assert np.count_nonzero(weights) == np.count_nonzero(self.weights)

@@ -19,12 +19,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from napari_gpu_denoise.filters.bm3d.group_settings import PATCH, GroupSettings, GroupVariant
+from napari_gpu_denoise.filters.bm3d.group_settings import PATCH, GroupSettings
 from napari_gpu_denoise.filters.search.patches import Grid
 from napari_gpu_denoise.filters.search.variants import Variant
+from napari_gpu_denoise.filters.vbm3d.frame_rings import RingShape
 from napari_gpu_denoise.filters.vbm3d.predictive_search import (
     PredictiveSearch,
-    RingShape,
     VideoSearch,
     margin_of,
 )
@@ -119,16 +119,16 @@ def patches(vector: int, x: int = 1, y: int = 1) -> Variant:
     return Variant("search_patches", constants)
 
 
-def lanes(search: VideoSearch) -> GroupVariant:
+def lanes(search: VideoSearch) -> Variant:
     """Return the kernel for CPUs; its groups may not be smaller."""
     side = -(-(2 * search.furthest + PATCH) // search.step)
-    return GroupVariant("shrink_lanes", {"GROUP_X": side, "GROUP_Y": side})
+    return Variant("shrink_lanes", {"GROUP_X": side, "GROUP_Y": side})
 
 
-def shared(depth: int, x: int = 1, y: int = 1, teams: int = 1) -> GroupVariant:
+def shared(depth: int, x: int = 1, y: int = 1, teams: int = 1) -> Variant:
     constants = {"GROUP_X": x, "GROUP_Y": y, "DEPTH": depth, "TEAMS": teams}
     constants |= {"LOCAL_TILE": 0, "WARP_SYNC": 0, "LINE": 9}
-    return GroupVariant("shrink_shared", constants)
+    return Variant("shrink_shared", constants)
 
 
 def positions(shape: tuple[int, int], step: int) -> Iterator[tuple[int, int, int, int]]:
@@ -271,7 +271,7 @@ class Run:
 
     session: Session
     given: GroupSettings
-    variant: GroupVariant
+    variant: Variant
     videos: Videos
     channels: int = 1
     variation: np.ndarray | None = None

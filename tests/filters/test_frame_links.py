@@ -252,7 +252,7 @@ def test_the_guide_of_channels_is_a_mixture_with_its_own_noise(weighted):
 
 def test_any_noise_may_be_allowed_for():
     notes = [FrameNote(np.array([s])) for s in (4.0, 400.0)] + [empty()]
-    links = FrameLinks((1, 1), [[1.0]], [1.0], unlike=math.inf)
+    links = FrameLinks((1, 1), [[1.0]], [1.0], noise_ratio=math.inf)
     for t, one in enumerate(notes):
         links.add(t, one)
     _, guide = links.links(0, 3)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.isoline.patterns import DIRECTIONS, segment_patterns
+from reference.isoline_patterns import DIRECTIONS, segment_patterns
 
 pytestmark = pytest.mark.usefixtures("quickly_built")
 

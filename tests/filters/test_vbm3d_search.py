@@ -32,7 +32,8 @@ from filters.one_video_pass import (
     windows,
 )
 from napari_gpu_denoise.filters.search.variants import Variant
-from napari_gpu_denoise.filters.vbm3d.predictive_search import RingShape, choose_video_variant
+from napari_gpu_denoise.filters.vbm3d.frame_rings import RingShape
+from napari_gpu_denoise.filters.vbm3d.predictive_search import choose_video_variant
 from reference.video_matching import find_matches
 from scenes import scene
 

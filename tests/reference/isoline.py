@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from napari_gpu_denoise.filters.isoline.patterns import DIRECTIONS, segment_patterns
+from reference.isoline_patterns import DIRECTIONS, segment_patterns
 
 # Classes of the hybrid filter.
 LOW_SLOPE, EDGE, ISOLINE = 0, 1, 2

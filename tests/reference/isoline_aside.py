@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from napari_gpu_denoise.filters.isoline.patterns import DIRECTIONS, segment_patterns
 from reference import isoline as reference
+from reference.isoline_patterns import DIRECTIONS, segment_patterns
 
 
 def pi_pd(

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import polygamma
 
-from napari_gpu_denoise.filters.isoline.patterns import segment_patterns
 from reference.bm3d_channels import OPPONENT, mix, mix_sigmas
+from reference.isoline_patterns import segment_patterns
 
 LOW_SLOPE, EDGE, ISOLINE = 0, 1, 2
 AXES = 16

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from napari_gpu_denoise.filters.isoline.patterns import segment_patterns
 from reference import isoline as reference
+from reference.isoline_patterns import segment_patterns
 
 FILTERS = {
     "pi_pd": reference.pi_pd,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.filters.isoline.filter import Isoline
-from napari_gpu_denoise.filters.isoline.patterns import segment_patterns
 from reference import isoline_soft as reference
+from reference.isoline_patterns import segment_patterns
 from scenes import noisy, scene
 
 SETTINGS = Isoline()

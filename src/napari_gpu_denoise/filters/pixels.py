@@ -1,16 +1,20 @@
-"""Images on the device as filters pass them on: pixels, their place in a tile, their noise."""
+"""Images on the device with their place in a tile and their noise, and tables sent there."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.run.plan import Launches
 from napari_gpu_denoise.run.tiles import Span, Tile
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """float32 pixels on the device, and which part of the image they are: what `tile` yields."""
+    """float32 pixels on the device: those that `tile` yields."""
 
     buffer: Any
     tile: Tile
@@ -18,25 +22,15 @@ class Pixels:
 
 @dataclass(frozen=True)
 class Noisy:
-    """What is filtered, of shape (channels, frames, ny, nx), and the deviation of its noise.
-
-    Attributes
-    ----------
-    pixels : Pixels
-        What is filtered.
-    levels : pyopencl.Buffer
-        float32 of shape (channels, frames).
-    variation : Pixels, optional
-        A map that the levels are multiplied by.
-    """
+    """An image of shape (channels, frames, ny, nx), and the standard deviation of its noise."""
 
     pixels: Pixels
-    levels: Any
-    variation: Pixels | None = None
+    levels: Any  # device buffer, float32 of shape (channels, frames)
+    variation: Pixels | None = None  # map that the levels are multiplied by
 
 
 def spread(tile: Tile, around: int) -> Tile:
-    """Return a tile that yields more in Y and X, as far as what it reads goes."""
+    """Return a tile that yields `around` more pixels in Y and X, as far as what it reads allows."""
 
     def wider(span: Span) -> Span:
         start = max(span.start - around, span.source_start)
@@ -49,3 +43,14 @@ def spread(tile: Tile, around: int) -> Tile:
 def all_read(tile: Tile) -> Tile:
     """Return a tile that yields all that it reads in Y and X."""
     return spread(tile, max(tile.source_shape))
+
+
+def send_table(queue, device: Device, values: np.ndarray, buffer, launches: Launches):
+    """Copy a small float32 array to a buffer; `launches` keeps it alive until it is there."""
+    import pyopencl as cl
+
+    array = np.ascontiguousarray(values, np.float32)
+    # On a CPU there is nothing to gain by not waiting.
+    event = cl.enqueue_copy(queue, buffer, array, is_blocking=device.shares_cores)
+    launches.append(("tables", event))
+    return buffer

@@ -40,6 +40,14 @@ def device_errors(session: Session):
         ) from error
 
 
+def constant_buffer(session: Session, values: np.ndarray):
+    """Return a read-only device buffer with a copy of an array."""
+    import pyopencl as cl
+
+    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+    return cl.Buffer(session.context, flags, hostbuf=np.ascontiguousarray(values))
+
+
 class Arena:
     """Buffers of one run on one device, by name: they grow as needed and are freed together.
 

@@ -11,25 +11,25 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d import pass_fields
 from napari_gpu_denoise.filters.bm3d.group_settings import PATCH, GroupSettings
-from napari_gpu_denoise.filters.bm3d.pass_fields import BASIC, FINAL
+from napari_gpu_denoise.filters.bm3d.pass_fields import BASIC, FINAL, CollaborativeFilter
 from napari_gpu_denoise.filters.bm3d.plan import Plan
-from napari_gpu_denoise.filters.bm3d.spectra import prefilter_for, spectra_of
-from napari_gpu_denoise.filters.channels.channel_settings import (
-    channels_setting,
-    guide_setting,
-    settled_channels,
-)
+from napari_gpu_denoise.filters.channels.channel_mix import OPPONENT
+from napari_gpu_denoise.filters.channels.channel_settings import channels_setting, guide_setting
 from napari_gpu_denoise.filters.search.variants import SearchSettings
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.call import filter_function
-from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
 
-# Step of the reference patches of the prefilter.
-PREFILTER_STEP = 2
+PREFILTER_STEP = 2  # spacing of reference patches
+# If neighbouring pixels are correlated by more than this, along the axis that has more, patches are
+# prefiltered with this threshold for matching: noise alone makes nearby patches look similar.
+ALIKE = 0.6
+PREFILTER_CORRELATED = 3.0
+
+Autocorrelation = tuple[tuple[float, ...], ...]
 
 
 def _step(default: int, of: str):
@@ -43,7 +43,7 @@ def _window(default: int, of: str):
 
 
 @dataclass(frozen=True)
-class BM3D(Filter):
+class BM3D(CollaborativeFilter):
     """Settings of BM3D.
 
     Groups of similar patches are transformed together and small coefficients are removed: by hard
@@ -102,39 +102,19 @@ class BM3D(Filter):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        pass_fields.check_odd(self, "window_basic", "window_final")
-
-    @property
-    def smallest(self) -> int:
-        """A patch."""
-        return PATCH
-
-    @property
-    def joint(self) -> str:
-        """Channels that share matches."""
-        return "C" if self.channels in ("opponent", "joint") else ""
-
-    def for_array(self, names: str, shape: tuple[int, ...]) -> BM3D:
-        """Return the settings for an array, with ``channels="auto"`` decided by its axes."""
-        fitting = super().for_array(names, shape)
-        return replace(fitting, channels=settled_channels(fitting, names, shape))
+        self._check_odd("window_basic", "window_final")
 
     def for_noise(self, models: Sequence[NoiseModel]) -> BM3D | None:
-        """Return the filter for noise of these models, one for all channels or one a channel.
+        """Return a `CorrelatedBM3D` for correlated noise, these settings if all of it is white.
 
-        Returns
-        -------
-        CorrelatedBM3D, BM3D or None
-            Correlated noise is filtered by its spectrum, with ``prefilter="auto"`` decided: where
-            all models are white these settings are returned. None where other noise is among the
-            models.
+        None if any model is of another kind.
         """
         if not models or not all(isinstance(model, Correlated) for model in models):
             return None
         if all(model.white for model in models):
             return self
         models = tuple(models[:1] if len(set(models)) == 1 else models)
-        chosen = replace(self, **prefilter_for(models)) if self.prefilter == "auto" else self
+        chosen = replace(self, **_prefilter(models)) if self.prefilter == "auto" else self
         return CorrelatedBM3D(**vars(chosen), models=models)
 
     @property
@@ -151,62 +131,37 @@ class BM3D(Filter):
                 kaiser=self.kaiser,
                 reproducible=self.reproducible,
             )
-        for name in pass_fields.pass_names(self):
+        for name in self._pass_names():
             widths = (getattr(self, f"{key}_{name}") for key in ("step", "window", "neighbours"))
             search = SearchSettings(PATCH, *widths)
-            passes[name] = pass_fields.group_settings(
-                self, name, search, reproducible=self.reproducible
-            )
+            passes[name] = self._pass(name, search, reproducible=self.reproducible)
         return passes
 
     @property
     def reach(self) -> Reach:
-        """The reaches of all passes together."""
+        """The sum over all passes."""
         around = sum(one.reach for one in self.passes.values())
         return Reach(y=(around, around), x=(around, around))
 
-    @property
-    def operations_per_pixel(self) -> float:
-        """Arithmetic of the searches and of the transforms."""
-        return sum(sum(one.operations_per_pixel) for one in self.passes.values())
-
-    @property
-    def operations_per_launch(self) -> float:
-        """The longest search, or the longest filtering of groups."""
-        return max(max(one.operations_per_pixel) for one in self.passes.values())
-
     def plan(self, arena: Arena, variants: dict[str, dict[str, Any]] | None = None) -> Plan:
-        """Return what runs this filter on one device; `variants` as `Plan` takes them."""
+        """Return the plan for one device; `variants` as `Plan` takes them."""
         return Plan(self.passes, self.channels, self.guide, arena, variants)
 
 
 @dataclass(frozen=True)
 class CorrelatedBM3D(BM3D):
-    """BM3D whose thresholds follow the spectrum of the noise; made by `BM3D.for_noise`.
+    """BM3D for correlated noise, made by `BM3D.for_noise`: sigma is that of each coefficient."""
 
-    Thresholds in sigma are those of each coefficient.
-
-    Attributes
-    ----------
-    models : tuple of Correlated
-        The noise, not a setting: one model for all channels, or one a channel.
-    """
-
+    # Not a setting: one noise model for all channels, or one for each.
     models: tuple[Correlated, ...] = field(kw_only=True)
 
     @property
     def joint(self) -> str:
-        """Channels are joined if each has its own spectrum."""
+        """Channels that share matches, or have spectra of their own."""
         return "C" if len(self.models) > 1 else super().joint
 
     def for_array(self, names: str, shape: tuple[int, ...]) -> CorrelatedBM3D:
-        """Return the settings for an array.
-
-        Raises
-        ------
-        SettingsError
-            If its channels do not fit the settings or the models.
-        """
+        """Return the settings for an array whose channels fit the models."""
         axis = channel_axis(names)
         count = 1 if axis is None else shape[axis]
         if len(self.models) not in (1, count):
@@ -218,12 +173,47 @@ class CorrelatedBM3D(BM3D):
 
     @property
     def passes(self) -> dict[str, GroupSettings]:
-        """The passes, in order, with the spectra of what each one filters."""
-        filtered, searched = spectra_of(self.models, self.channels, self.guide)
+        """The passes of BM3D with the spectra of the noise in what they filter."""
+        filtered, searched = _spectra(self.models, self.channels, self.guide)
         return {
             name: replace(one, spectra=searched if name == "prefilter" else filtered)
             for name, one in super().passes.items()
         }
+
+
+def _spectra(
+    models: tuple[Correlated, ...], channels: str, guide: int
+) -> tuple[tuple[Autocorrelation, ...], tuple[Autocorrelation, ...]]:
+    """Return the autocorrelations of the noise in what is filtered, and in what is searched.
+
+    `models`, and each result, are one for all channels or one for each.
+    """
+    filtered = searched = tuple(model.autocorrelation for model in models)
+    sigmas = np.array([model.sigma for model in models])
+    if len(models) > 1 and channels == "opponent":
+        # The noise of channels is independent: variances add up.
+        filtered = tuple(_average(filtered, np.square(row * sigmas)) for row in OPPONENT)
+        searched = filtered[:1]
+    elif len(models) > 1 and channels == "joint":
+        # The guide is a channel, or the mean of all channels, each divided by its sigma.
+        mean = _average(filtered, np.sign(sigmas))
+        searched = filtered[guide : guide + 1] if guide >= 0 else (mean,)
+    return filtered, searched
+
+
+def _prefilter(models: tuple[Correlated, ...]) -> dict[str, str | float]:
+    """Return the settings that decide ``prefilter="auto"`` for noise of these models."""
+    alike = np.mean([max(m.autocorrelation[0][1], m.autocorrelation[1][0]) for m in models])
+    if alike > ALIKE:
+        return {"prefilter": "on", "prefilter_threshold": PREFILTER_CORRELATED}
+    return {"prefilter": "off"}
+
+
+def _average(tables: tuple[Autocorrelation, ...], weights: np.ndarray) -> Autocorrelation:
+    # Without noise in any channel there is nothing to filter, and any table will do.
+    weights = weights if np.any(weights) else np.ones(len(tables))
+    table = np.tensordot(weights / np.sum(weights), np.array(tables), axes=1)
+    return tuple(map(tuple, table.tolist()))
 
 
 @filter_function(BM3D)
@@ -262,17 +252,17 @@ def bm3d() -> np.ndarray:
     See Also
     --------
     denoise : The same with a record of what was done.
-    nl_means : Quicker, and better on speckle.
+    nl_means : Faster, and better on speckle.
 
     Notes
     -----
-    Patches are 8 x 8. The search takes ``64 * (window / step)**2`` comparisons of pixels a pixel,
-    filtering about ``1600 * neighbours / step**2`` operations, each pass. Repeated runs on one
-    device are bitwise equal, whatever the tiles, unless `reproducible` is False. With RGB (an axis
-    S of length 3) luminance and chrominance are filtered with the matches of luminance.
+    Patches are 8 x 8. For each pixel and pass, the search takes ``64 * (window / step)**2``
+    comparisons, and filtering about ``1600 * neighbours / step**2`` operations. Repeated runs on
+    one device are bitwise equal, whatever the tiles, unless `reproducible` is False. Of RGB images
+    (an axis S of length 3) luminance and chrominance are filtered with the matches of luminance.
 
-    Told of correlated noise (``noise=Correlated(...)``, or an estimate that found it), thresholds
-    and weights follow the variance of each coefficient.
+    For correlated noise (``noise=Correlated(...)``, or an estimate that finds it), thresholds and
+    weights follow the noise variance of each coefficient.
 
     References
     ----------

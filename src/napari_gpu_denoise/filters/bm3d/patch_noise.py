@@ -1,4 +1,4 @@
-"""What noise is in the spectra of patches that overlap."""
+"""Covariance of the noise in the transforms of overlapping patches."""
 
 from __future__ import annotations
 
@@ -9,24 +9,17 @@ import numpy as np
 # Corrections of Haar's sums by the differences beside them that make the wavelet bior1.5.
 _BESIDE = 11 / 64
 
-APARTS = 12  # pixels from which on patches count as sharing no correlated noise
-LEAST_POWER = 1e-3  # of correlated noise at any frequency, in units of its mean power
-_FURTHEST = 13  # pixels from which on noise is independent
+APARTS = 12  # displacement, in pixels, from which patches count as sharing no noise
+LEAST_POWER = 1e-3  # of correlated noise at any frequency, relative to the mean power
+_FURTHEST = 13  # distance, in pixels, from which noise is independent
 _PERIOD = 64  # pixels: more than twice what two patches that share noise span
 _PROJECTIONS = 200
 
 
 def transform_matrix(name: str) -> np.ndarray:
-    """Return the transform of eight values, as kernels/bm3d/patch_transform.h computes it.
+    """Return the (8, 8) matrix of a transform in `TRANSFORMS`, with rows of unit norm.
 
-    Parameters
-    ----------
-    name : {"bior1.5", "dct", "haar", "dft"}
-
-    Returns
-    -------
-    ndarray of float64, shape (8, 8)
-        Rows of unit norm.
+    kernels/bm3d/patch_transform.h computes the same.
     """
     n, k = np.arange(8), np.arange(8)[:, None]
     if name == "dct":
@@ -48,46 +41,23 @@ def transform_matrix(name: str) -> np.ndarray:
 
 
 def correlations(name: str) -> np.ndarray:
-    """Return how white noise correlates between the spectra of two overlapping patches.
+    """Return how white noise correlates between the spectra of two patches along one axis.
 
-    Parameters
-    ----------
-    name : {"bior1.5", "dct", "haar", "dft"}
-        The transform along one axis.
-
-    Returns
-    -------
-    ndarray of float64, shape (9, 8)
-        By displacement of the patches along that axis, and coefficient: 1 without displacement, 0
-        where patches lie side by side.
+    The shape is (9, 8), by displacement along that axis and coefficient: 1 without displacement, 0
+    where patches lie side by side.
     """
     matrix = transform_matrix(name)
     return np.array([np.sum(matrix[:, d:] * matrix[:, : 8 - d], axis=1) for d in range(9)])
 
 
 def extended_autocorrelation(autocorrelation) -> np.ndarray:
-    """Return an autocorrelation as far as any patch needs it, of which the beginning is given.
+    """Extend an autocorrelation, given for displacements of 0, 1, ... along y and x, to 32 pixels.
 
-    One that is cut off where it is not yet 0 belongs to no noise at all: its power spectrum would
-    be negative at some frequencies. Of those that have at least `LEAST_POWER` of the mean power
-    everywhere, are 0 from `_FURTHEST` on and begin as the given one, one near the cut one is found
-    by projecting in turn on each of these. Where there is none the beginning gives way.
-
-    Parameters
-    ----------
-    autocorrelation : array_like, (lags, lags)
-        For displacements of 0, 1, ... pixels along y and x; 1 at no displacement. The noise is the
-        same seen in a mirror.
-
-    Returns
-    -------
-    ndarray of float64, shape (33, 33)
-        For displacements of up to 32 pixels.
-
-    References
-    ----------
-    A. Papoulis, "A new algorithm in spectral analysis and band-limited extrapolation", IEEE Trans.
-    Circuits and Systems 22 (1975), for projections in turn, :doi:`10.1109/TCS.1975.1084118`.
+    One that is cut off before it reaches 0 is not that of any noise: its power spectrum would be
+    negative at some frequencies. By alternating projections (A. Papoulis, IEEE Trans. Circuits and
+    Systems 22 (1975), :doi:`10.1109/TCS.1975.1084118`) a nearby one is found that has at least
+    `LEAST_POWER` of the mean power at all frequencies, is 0 from `_FURTHEST` on and begins as
+    given. If there is none, the given values change. The noise is symmetric along each axis.
     """
     found = np.zeros((_PERIOD // 2 + 1,) * 2)
     lags = len(autocorrelation)
@@ -104,26 +74,15 @@ def extended_autocorrelation(autocorrelation) -> np.ndarray:
 
 @lru_cache(maxsize=32)
 def covariances(name: str, autocorrelation: tuple[tuple[float, ...], ...]) -> np.ndarray:
-    """Return the covariance of correlated noise in the spectra of two patches.
+    """Return the covariance of correlated noise in the spectra of two patches, in sigma squared.
 
-    Parameters
-    ----------
-    name : {"bior1.5", "dct", "haar", "dft"}
-        The transform along y and x.
-    autocorrelation : tuple of tuple of float, (5, 5)
-        As for `extended_autocorrelation`.
-
-    Returns
-    -------
-    ndarray of float64, shape (12, 12, 8, 8)
-        By displacement of the patches along y and x, and coefficient along y and x, in sigma
-        squared. Patches further apart are taken to share nothing. Kept for the next call: not to
-        be written to.
+    The shape is (12, 12, 8, 8), by displacement of the patches along y and x, and coefficient along
+    y and x. Patches further apart count as sharing nothing. The array is cached: do not modify it.
     """
     matrix, lag = transform_matrix(name), np.arange(8)
     near = extended_autocorrelation(autocorrelation)
     apart = np.arange(APARTS)
-    # How often pixels n of one patch and m of another that is so far away are so many pixels apart.
+    # Distance between pixel n of one patch and pixel m of another, by their displacement.
     between = np.abs(apart[:, None, None] + lag - lag[:, None])
     along = np.zeros((len(apart), 8, len(near)))
     for d, at in enumerate(between):

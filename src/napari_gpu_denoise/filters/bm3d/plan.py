@@ -1,14 +1,16 @@
-"""What runs the passes of BM3D, one after another, on one device."""
+"""The passes of BM3D on one device, one after another."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
 
-from napari_gpu_denoise.filters.bm3d.group_filter import Found, GroupFilter
+from napari_gpu_denoise.filters.bm3d.group_filter import GroupFilter
+from napari_gpu_denoise.filters.bm3d.group_kernels import yields_of_passes
 from napari_gpu_denoise.filters.bm3d.group_settings import GroupSettings
 from napari_gpu_denoise.filters.channels.channel_mix import ChannelMix
-from napari_gpu_denoise.filters.pixels import Noisy, Pixels, all_read, spread
+from napari_gpu_denoise.filters.channels.channel_settings import JOINED
+from napari_gpu_denoise.filters.pixels import Noisy, Pixels, all_read
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma, together
 from napari_gpu_denoise.run.tiles import Span, Tile
@@ -17,18 +19,8 @@ from napari_gpu_denoise.run.tiles import Span, Tile
 class Plan(TilePlan):
     """Kernels and buffers of BM3D on one device; belongs to one thread.
 
-    Parameters
-    ----------
-    passes : dict of GroupSettings
-        What to run, in order, by name: ``"prefilter"`` and ``"final"`` may be left out.
-    channels : {"separate", "opponent", "joint"}
-        How channels are filtered; with ``"auto"`` each on its own.
-    guide : int
-        Channel that joint matching looks at; -1 for all.
-    arena : Arena
-        Keeps the buffers.
-    variants : dict, optional
-        What to give `GroupFilter` for a pass, by its name.
+    Passes are in order, by name; ``"prefilter"`` and ``"final"`` may be absent. `variants` holds
+    arguments of `GroupFilter` by pass, for kernels other than those chosen for the device.
     """
 
     def __init__(
@@ -44,11 +36,11 @@ class Plan(TilePlan):
         self.passes = {
             name: GroupFilter(one, arena, **variants.get(name, {})) for name, one in passes.items()
         }
-        mixes = channels in ("opponent", "joint")
-        self._mix = ChannelMix(channels == "opponent", guide, arena) if mixes else None
+        opponent = channels == "opponent"
+        self._mix = ChannelMix(opponent, guide, arena) if channels in JOINED else None
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
-        """Return the buffers for a tile: passes share what they have no use for any more."""
+        """Return the buffers for a tile; passes reuse those of earlier ones."""
         tile = self._as_frames(tile)
         sizes = [] if self._mix is None else [self._mix.buffers(all_read(tile))]
         for stage in self._stages(tile):
@@ -61,7 +53,7 @@ class Plan(TilePlan):
         return together(*sizes)
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
-        """Enqueue the filter for one tile; return the launches by name."""
+        """Enqueue the passes for one tile."""
         launches: Launches = []
         held = self.hold(tile)
         tile = self._as_frames(tile)
@@ -81,12 +73,10 @@ class Plan(TilePlan):
             if stage.guide == "noisy":
                 guide = searched
             given = guide if stage.name == "prefilter" else noisy
-            image = searched.pixels
-            place = one.searched(made, image.tile)
-            matches = one.search.enqueue(queue, place, image.buffer, held=held)
-            found = Found(matches, image, searched.levels)
+            place = one.search_tile(made, searched.pixels.tile)
+            matches = one.search.enqueue(queue, place, searched.pixels.buffer, held=held)
             buffer = out if stage.straight else held[f"{stage.name} estimate"]
-            steps = one.enqueue(queue, made, found, given, basic, buffer, held)
+            steps = one.enqueue(queue, made, matches, searched, given, basic, buffer, held)
             launches += [(f"{stage.name} {step}", event) for step, event in steps]
             estimate = Pixels(buffer, made)
             if stage.name == "prefilter":
@@ -98,7 +88,7 @@ class Plan(TilePlan):
         return launches
 
     def _as_frames(self, tile: Tile) -> Tile:
-        """Return a tile whose channels share nothing else as one of so many frames."""
+        """Return a tile with separate channels as one that has these as frames."""
         if self._mix is not None or tile.channels == 1:
             return tile
         return replace(tile, t=Span.whole(tile.channels * tile.t.size), channels=1)
@@ -106,15 +96,11 @@ class Plan(TilePlan):
     def _stages(self, tile: Tile) -> list[_Stage]:
         """Return what each pass does for a tile."""
         mixes, last = self._mix is not None, list(self.passes)[-1]
-        # What each pass must yield for the next one, from the last to the first.
-        yields, wanted = {}, tile
-        for name in reversed(self.passes):
-            yields[name] = wanted
-            wanted = spread(wanted, self.passes[name].settings.reach)
+        yields = yields_of_passes(self.passes, tile)
         stages, held, before = [], all_read(tile), ""
         for name in self.passes:
             made = replace(yields[name], channels=1) if name == "prefilter" else yields[name]
-            # What is searched is one channel, or the image of the pass before.
+            # Images other than the one searched, which is one channel or the previous result.
             padded = []
             if name != "prefilter" and (mixes or before):
                 padded.append("noisy")
@@ -129,27 +115,11 @@ class Plan(TilePlan):
 
 @dataclass(frozen=True)
 class _Stage:
-    """What one pass does for a tile.
+    """What one pass does for a tile."""
 
-    Attributes
-    ----------
-    name : str
-        The pass.
-    yields : Tile
-        What it makes.
-    held : Tile
-        What there is of the image that it searches.
-    guide : str
-        The image whose mixture of channels is searched; empty for what the prefilter made.
-    padded : tuple of str
-        Images that are laid out anew, as they are not what is searched.
-    straight : bool
-        Whether it writes the result.
-    """
-
-    name: str
+    name: str  # of the pass
     yields: Tile
-    held: Tile
-    guide: str
-    padded: tuple[str, ...]
-    straight: bool
+    held: Tile  # what is available of the image that is searched
+    guide: str  # image whose guide is searched; empty for the prefiltered image
+    padded: tuple[str, ...]  # images to be padded, as they are not the one searched
+    straight: bool  # whether the pass writes the result

@@ -1,4 +1,4 @@
-"""Channels that are filtered together: as opponent colours, or matched by one image of them all."""
+"""Channels filtered together: as opponent colours, or matched in one guide image."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.filters.pixels import Noisy, Pixels
-from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers, Sizes
 from napari_gpu_denoise.run.tiles import Tile
@@ -21,17 +21,9 @@ OPPONENT = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [6
 class ChannelMix:
     """Mixes channels on one device; belongs to one thread.
 
-    Parameters
-    ----------
-    opponent : bool
-        Whether three channels are filtered as luminance and chrominance, and matched by luminance;
-        otherwise they stay as they are and are matched by the guide.
-    guide : int
-        Which channel is matched; -1 for the mean of all, each divided by its noise.
-    arena : Arena
-        Keeps the buffers.
-    weighted : bool, optional
-        Whether channels are divided by their noise for that mean.
+    With `opponent` three channels are filtered as luminance and chrominance, and matched in the
+    luminance. Otherwise they stay as they are and are matched in the channel `guide`, or for -1 in
+    the mean of all, each divided by its noise if `weighted`.
     """
 
     def __init__(self, opponent: bool, guide: int, arena: Arena, weighted: bool = True):
@@ -44,33 +36,38 @@ class ChannelMix:
         self._matrices: dict[bytes, Any] = {}
 
     def buffers(self, tile: Tile) -> Sizes:
-        """Return the buffers of what is filtered in place of the channels of a tile."""
+        """Return the buffers for opponent colours of a tile."""
         return _mixture("opponent", tile, len(OPPONENT)) if self.opponent else {}
 
     def guide_buffers(self, tile: Tile, name: str) -> Sizes:
-        """Return the buffers of the one channel that is searched in an image of that name."""
+        """Return the buffers for the guide of the image `name`."""
         return {} if self.opponent else _mixture(f"{name} guide", tile, 1)
 
     def begin(self, queue, noisy: Noisy, held: Buffers, launches: list) -> Noisy:
-        """Return what is filtered in place of the channels given."""
+        """Return the channels to filter: opponent colours, or those given."""
         if not self.opponent:
             return noisy
         return self._mixed(queue, noisy, OPPONENT, False, "opponent", held, launches)
 
-    def guide(self, queue, image: Noisy, name: str, held: Buffers, launches: list) -> Noisy:
-        """Return the one channel that is searched."""
-        channels = image.pixels.tile.channels
+    def guide_row(self, channels: int) -> tuple[np.ndarray, bool]:
+        """Return the weights of channels in the guide, and whether these are divided by noise."""
         if self.opponent:
-            # Luminance comes first: the same buffers, of which less is read.
-            return replace(image, pixels=replace_channels(image.pixels, 1))
-        weighted = self.guide_channel < 0 and self.weighted
-        row = np.full((1, channels), 1 / channels)
+            return OPPONENT[0], False
         if self.guide_channel >= 0:
-            row = np.eye(channels)[self.guide_channel : self.guide_channel + 1]
-        return self._mixed(queue, image, row, weighted, f"{name} guide", held, launches)
+            return np.eye(channels)[self.guide_channel], False
+        return np.full(channels, 1 / channels), self.weighted
+
+    def guide(self, queue, image: Noisy, name: str, held: Buffers, launches: list) -> Noisy:
+        """Return the one channel in which patches are matched."""
+        if self.opponent:
+            # Luminance comes first in the same buffer.
+            tile = replace(image.pixels.tile, channels=1)
+            return replace(image, pixels=replace(image.pixels, tile=tile))
+        row, weighted = self.guide_row(image.pixels.tile.channels)
+        return self._mixed(queue, image, row[None], weighted, f"{name} guide", held, launches)
 
     def end(self, queue, image: Noisy, out, launches: list) -> None:
-        """Write the channels as they were given."""
+        """Convert opponent colours back to the channels given, into `out`."""
         self._enqueue(queue, image, OPPONENT.T, False, out, launches)
 
     def _mixed(self, queue, image: Noisy, matrix, weighted, name: str, held, launches) -> Noisy:
@@ -99,23 +96,14 @@ class ChannelMix:
         launches.append(("mix channels", launch))
 
     def _matrix(self, matrix: np.ndarray):
-        import pyopencl as cl
-
-        values = np.ascontiguousarray(matrix, np.float32)
+        values = matrix.astype(np.float32)
         key = values.tobytes()
         if key not in self._matrices:
-            flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-            context = self.arena.session.context
-            self._matrices[key] = cl.Buffer(context, flags, hostbuf=values)
+            self._matrices[key] = constant_buffer(self.arena.session, values)
         return self._matrices[key]
 
 
 def _mixture(name: str, tile: Tile, channels: int) -> Sizes:
-    """Return the buffers of some mixtures of channels, and of their noise."""
+    """Return the buffers for mixtures of channels and their noise levels."""
     nt, nz, *_ = tile.shape
     return {name: 4 * channels * math.prod(tile.shape), f"{name} levels": 4 * channels * nt * nz}
-
-
-def replace_channels(pixels: Pixels, channels: int) -> Pixels:
-    """Return the first channels of some pixels."""
-    return replace(pixels, tile=replace(pixels.tile, channels=channels))

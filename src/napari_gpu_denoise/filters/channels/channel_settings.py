@@ -1,16 +1,22 @@
-"""The settings `channels` and `guide`, and what they mean for the channels of an array."""
+"""The settings `channels` and `guide`, and how they apply to an array."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.settings import setting
+
+JOINED = ("opponent", "joint")  # the choices of `channels` that filter channels together
+
+AnyFilter = TypeVar("AnyFilter", bound=Filter)
 
 
 def channels_setting(joint: str) -> Any:
-    """Declare how channels are filtered; `joint` says what joint channels share."""
+    """Declare the setting `channels`; `joint` says what joint channels share."""
     return setting(
         "auto",
         f"Filter channels separately, as opponent colours (RGB), or {joint} (joint); auto is "
@@ -20,7 +26,7 @@ def channels_setting(joint: str) -> Any:
 
 
 def guide_setting(use: str) -> Any:
-    """Declare which channel decides for all of them; `use` says what it is used for."""
+    """Declare the setting `guide`; `use` says what that channel is used for."""
     return setting(
         -1,
         f"Channel {use}; -1 uses the mean of all channels, weighted by their noise",
@@ -29,14 +35,8 @@ def guide_setting(use: str) -> Any:
     )
 
 
-def settled_channels(settings: Any, names: str, shape: tuple[int, ...]) -> str:
-    """Return how the channels of an array are filtered: ``channels`` with ``"auto"`` decided.
-
-    Raises
-    ------
-    SettingsError
-        If its channels do not fit the settings.
-    """
+def decide_channels(settings: AnyFilter, names: str, shape: tuple[int, ...]) -> AnyFilter:
+    """Return settings with ``channels="auto"`` decided; refuse those that do not fit an array."""
     axis = channel_axis(names)
     count = 1 if axis is None else shape[axis]
     channels = settings.channels
@@ -55,4 +55,4 @@ def settled_channels(settings: Any, names: str, shape: tuple[int, ...]) -> str:
             f"guide={settings.guide} is not one of the {count} channels: choose from 0 to "
             f"{count - 1}, or -1 for all."
         )
-    return channels
+    return replace(settings, channels=channels)

@@ -1,4 +1,4 @@
-"""The isoline filter: means along lines of equal grey level."""
+"""The isoline filter: averages along lines of equal grey level."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from napari_gpu_denoise.run.tiles import Reach
 class Isoline(IsolineSettings):
     """Settings of the isoline filter.
 
-    Every pixel is averaged along the line of equal grey level that it lies on: segments in the
-    direction that fits best, followed by those where they end.
+    Every pixel is averaged along the line of equal grey level through it: segments in the direction
+    that fits best, each continued by the segment at its end.
     """
 
     @property
     def reach(self) -> Reach:
-        """As far as isolines go, and what is looked at around them."""
+        """The margin of the isolines and of the pixels compared around them."""
         return Margins.of(self).reach
 
     def plan(self, arena: Arena) -> Plan:
-        """Return what runs this filter on one device, from one thread."""
+        """Return the plan for one device."""
         return Plan(self, arena)
 
 
 @filter_function(Isoline)
 def isoline() -> np.ndarray:
-    """Denoise by means along lines of equal grey level.
+    """Denoise by averaging along lines of equal grey level.
 
     Parameters
     ----------
@@ -71,16 +71,15 @@ def isoline() -> np.ndarray:
 
     Notes
     -----
-    Steps of the defaults: in 16 directions, means along lines of ``2 * segment_length + 1`` pixels,
-    and of a small window where the slope is low, are weighted by how well they predict the pixels
-    around from each other; planes are fitted to the noisy pixels around, weighted by how alike
-    these means are (staircase correction); isolines are followed both ways along the directions
-    found, and their ends averaged. The work is about ``700 + 15 * staircase**2`` operations a
-    pixel.
+    With the defaults, averages along lines of ``2 * segment_length + 1`` pixels in 16 directions,
+    and over a small window where the slope is low, are weighted by how well they predict nearby
+    pixels. Planes are then fitted to the noisy pixels of a window, weighted by how similar these
+    averages are (staircase correction). Isolines are followed both ways along the directions found,
+    and their ends averaged. The work is about ``700 + 15 * staircase**2`` operations a pixel.
 
-    ``choice="hard"`` is the paper, except that the first pixel counts in the mean; sigma is then
-    used by the staircase correction alone. ``method="pi-ld"`` always chooses; it is slow, and meant
-    for comparison.
+    ``choice="hard"`` is the method of the paper, except that the first pixel counts in the mean;
+    sigma is then used by the staircase correction only. ``method="pi-ld"`` always picks the best
+    direction; it is slow, and meant for comparison.
 
     References
     ----------

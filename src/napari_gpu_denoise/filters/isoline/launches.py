@@ -1,4 +1,4 @@
-"""Launch the kernels of the isoline filter for one tile: over padded images, on one device."""
+"""Launch the kernels of the isoline filter for one tile, over padded images."""
 
 from __future__ import annotations
 
@@ -10,72 +10,40 @@ import numpy as np
 from napari_gpu_denoise.filters.isoline.margins import Padded
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.work_items import pixel_grid
-from napari_gpu_denoise.run.plan import Buffers
+from napari_gpu_denoise.run.plan import Buffers, Launches
 
 
 @dataclass(frozen=True)
 class PaddedImages:
-    """Padded images on the device, and their noise.
+    """Padded images on the device, and their noise."""
 
-    Attributes
-    ----------
-    buffer : pyopencl.Buffer
-        float32, (count, padded height, pitch).
-    along : tuple of pyopencl.Buffer
-        The same, every pixel averaged with those beside lines that run along x, and along y.
-    count : int
-        How many.
-    noise : tuple
-        Levels, variation and relative noise, as kernels take them.
-    speckle : bool
-        Whether the noise is relative to the mean.
-    """
-
-    buffer: Any
-    along: tuple
+    buffer: Any  # float32, (count, padded height, pitch)
+    along: tuple  # the same, averaged across lines that run along x, and along y
     count: int
-    noise: tuple
-    speckle: bool
+    noise: tuple  # kernel arguments: levels, variation, relative noise
+    speckle: bool  # whether the noise is relative to the mean
 
     @property
     def noise_constants(self) -> dict[str, int]:
-        """What tells kernels of which kind the noise is."""
+        """Build constants for the kind of noise."""
         return {"SPECKLE": int(self.speckle), "SIGMA_MAP": int(self.noise[1] is not None)}
 
     @property
     def looks(self) -> np.float32:
-        """Looks of speckle, as kernels take them."""
+        """Number of looks as a kernel argument; 0 for additive noise."""
         return np.float32(self.noise[2] ** -2 if self.speckle else 0)
 
 
 class TileLaunches:
-    """The launches for one tile.
-
-    Parameters
-    ----------
-    arena : Arena
-        Keeps buffers and kernels.
-    queue : pyopencl.CommandQueue
-        In-order queue.
-    padded : Padded
-        The tile.
-    held : Buffers
-        What the plan declares.
-
-    Attributes
-    ----------
-    launches : list of (str, pyopencl.Event)
-        What was launched so far, by name.
-    layout : tuple of int
-        Height and pitch of padded images, as kernels take them.
-    """
+    """Launches kernels for one tile, in the buffers `held` for it, and lists the events."""
 
     def __init__(self, arena: Arena, queue, padded: Padded, held: Buffers):
         self.arena = arena
         self.queue = queue
         self.padded = padded
         self.held = held
-        self.launches: list[tuple[str, Any]] = []
+        self.launches: Launches = []
+        # Kernel arguments: height and pitch of padded images.
         self.layout = (np.int32(padded.shape[0]), np.int32(padded.pitch))
 
     def launch(self, name: str, constants: dict, region: tuple, count: int, *before, after=()):
@@ -85,7 +53,7 @@ class TileLaunches:
         self._launch(name, name, constants, (nx, ny, count), arguments)
 
     def levels(self, level: float, count: int):
-        """Return the same sigma for some frames."""
+        """Return a buffer of noise levels with the same value for every frame."""
         import pyopencl as cl
 
         levels = self.held["isoline levels"]
@@ -104,10 +72,9 @@ class TileLaunches:
         return out
 
     def mirrored(self, name: str, source, count: int, share: float = 0.0) -> tuple[Any, tuple]:
-        """Return padded images made of those of the tile, and the two that lines are read from.
+        """Pad images of the tile by mirroring; return `buffer` and `along` of `PaddedImages`.
 
-        Those have `share` of the pixels on either side added, or are the same where it is 0: see
-        `PaddedImages.along`.
+        `share` is the weight of the pixels on either side of a line; with 0 all three are the same.
         """
         tile, (ny, nx) = self.padded.tile, self.padded.shape
         padded = self.held[f"isoline {name}"]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.filters.isoline.filter import Isoline
-from napari_gpu_denoise.filters.isoline.patterns import DIRECTIONS
+from napari_gpu_denoise.filters.isoline.settings import DIRECTIONS
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.run.block import Block
@@ -33,10 +33,10 @@ class IsolineMaps:
         ``method="pi-pd"``. None with ``method="pi-ld"``, which has no classes.
     directions : ndarray of float32
         Direction of the isoline of each pixel in degrees, counter-clockwise from +x (y points
-        down), from 0 to below `period`, in steps of 11.25. Where the slope is low it means little.
+        down), from 0 to below `period`, in steps of 11.25. Unreliable where the slope is low.
     period : float
-        Degrees after which directions repeat: 180 of lines, as ``choice="soft"`` finds them, 360
-        of ways to leave a pixel, as ``choice="hard"`` does.
+        Degrees after which directions repeat: 180 for lines (``choice="soft"``), 360 for segments
+        that leave a pixel (``choice="hard"``).
     """
 
     classes: np.ndarray | None
@@ -95,9 +95,9 @@ def isoline_maps(
 
     Notes
     -----
-    With ``choice="soft"`` both maps are made of blocks of 2 by 2 pixels, as the filter weighs
-    directions by blocks; the class tells which of its means fits best, though all count. Planes and
-    the extension do not change them. The cost is that of the filter up to there, once for each map.
+    With ``choice="soft"`` both maps consist of blocks of 2 by 2 pixels, because the filter weights
+    directions by blocks; the class tells which of its averages fits best, though all count. Planes
+    and the extension do not change the maps. Each map costs as much as the filter up to that step.
 
     Examples
     --------
@@ -113,18 +113,7 @@ def isoline_maps(
 def map_steps(
     image, run: Run, frames: int | slice | None = None
 ) -> Generator[Progress, None, IsolineMaps]:
-    """Make the maps step by step: `isoline_maps` as a generator.
-
-    Yields
-    ------
-    Progress
-        After each tile of each map. Closing the generator stops the work.
-
-    Returns
-    -------
-    IsolineMaps
-        As the value of ``StopIteration``.
-    """
+    """Make the maps step by step, with progress after each tile; closing this stops the work."""
     array = np.asarray(image)
     names = check_axes(run.axes, array.shape)
     region = wanted_region(frames, names, array.shape)
@@ -137,12 +126,14 @@ def map_steps(
         one = replace(job, filter=replace(job.filter, show=show))
         part = Part.of(one, region)
         values = np.empty([each.stop - each.start for each in region], np.float32)
-        steps = filter_part(one, part, whole[part.reads], values)
-        yield from _share(steps, number, len(shown))
+        with closing(filter_part(one, part, whole[part.reads], values)) as steps:
+            for step in steps:
+                done, total = number * step.total + step.done, len(shown) * step.total
+                yield Progress(done, total, step.unit)
         mask = whole[part.yields].nonfinite_mask
         if mask is not None:
             values[mask] = 0
-        # Joined channels have one map; it is 0 in those without noise.
+        # Joined channels share one map; channels without noise hold 0.
         joined = channel_axis(names) if one.filter.joint else None
         maps[show] = values if joined is None else values.max(axis=joined)
     classes = maps.get("classes")
@@ -151,10 +142,3 @@ def map_steps(
         directions=maps["directions"] * np.float32(360 / DIRECTIONS),
         period=180.0 if job.filter.soft else 360.0,
     )
-
-
-def _share(steps: Generator, number: int, count: int) -> Generator[Progress, None, None]:
-    """Drive one of `count` runs of as many tiles each."""
-    with closing(steps):
-        for step in steps:
-            yield Progress(number * step.total + step.done, count * step.total, step.unit)

@@ -1,4 +1,4 @@
-"""How far around a tile the isoline filter works, and where the tile lies in its padded image."""
+"""Margins of the isoline filter, and where a tile lies in its padded image."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from functools import cached_property
 from napari_gpu_denoise.filters.isoline.settings import IsolineSettings
 from napari_gpu_denoise.run.tiles import Reach, Tile
 
-# Blocks of 2 x 2 pixels that residuals are smoothed over, each way.
+# Radius of the smoothing of residuals, in blocks of 2 x 2 pixels.
 SMOOTHED = 2
-# Pixels around that tell how dark a speckled one may be, each way.
+# Radius of the neighbourhood that limits how dark a speckled pixel may be, in pixels.
 _FLOOR = 2
 
 
 @dataclass(frozen=True)
 class Margins:
-    """How far around the pixels yielded each step works, in pixels."""
+    """Margin of each step around the output pixels, in pixels."""
 
     followed: int  # where isolines end
     fitted: int  # what planes are fitted to
@@ -25,7 +25,6 @@ class Margins:
 
     @classmethod
     def of(cls, settings: IsolineSettings) -> Margins:
-        """Return those of some settings."""
         around = settings.staircase // 2
         if settings.soft:
             followed = settings.steps * settings.segment_length
@@ -34,41 +33,32 @@ class Margins:
             looked_at = fitted + 1 + 2 * SMOOTHED + settings.segment_length + 1
             floor = _FLOOR if settings.relative_noise else 0
             return cls(followed, fitted, looked_at, looked_at + floor)
-        segments = max(settings.max_length // settings.segment_length, 1)
-        looked_at = around + segments * settings.segment_length + 1
+        looked_at = around + settings.segments * settings.segment_length + 1
         return cls(0, around, looked_at, looked_at)
 
     @property
     def reach(self) -> Reach:
-        """How far around a pixel the filter looks; blocks begin at even pixels of the image."""
+        """Reach of the filter, with room for blocks that begin at even pixels of the image."""
         each = self.read + 1
         return Reach(y=(each, each), x=(each, each))
 
 
 @dataclass(frozen=True)
 class Padded:
-    """A tile with its margins, mirrored where the image ends.
-
-    Attributes
-    ----------
-    tile : Tile
-        What is yielded.
-    margins : Margins
-        Of the filter.
-    """
+    """A tile with its margins, mirrored at the borders of the image."""
 
     tile: Tile
     margins: Margins
 
     @cached_property
     def origin(self) -> tuple[int, int]:
-        """Where the first pixel lies in the image, (y, x): both even."""
+        """Position in the image (y, x) of the first padded pixel; both are even."""
         starts = (self.tile.y.start, self.tile.x.start)
         return tuple((start - self.margins.looked_at) // 2 * 2 for start in starts)
 
     @cached_property
     def first(self) -> tuple[int, int]:
-        """Where the first pixel yielded lies, (y, x)."""
+        """Position in the padded image (y, x) of the first output pixel."""
         return self.tile.y.start - self.origin[0], self.tile.x.start - self.origin[1]
 
     @cached_property
@@ -92,12 +82,12 @@ class Padded:
         return self.shape[0] * self.pitch
 
     def region(self, margin: int) -> tuple[int, int, int, int]:
-        """Return first pixel and size, (y0, x0, ny, nx), of what is yielded and a margin."""
+        """Return (y0, x0, ny, nx) of the output pixels with a margin, in the padded image."""
         y, x = (first - margin for first in self.first)
         return y, x, self.tile.y.size + 2 * margin, self.tile.x.size + 2 * margin
 
     def blocks(self, margin: int, more: int = 0) -> tuple[int, int, int, int]:
-        """Return the same in blocks of 2 x 2 pixels, with `more` of them around."""
+        """Return `region` in blocks of 2 x 2 pixels, with `more` blocks on every side."""
         y, x, ny, nx = self.region(margin)
         first_y, first_x = y // 2 - more, x // 2 - more
         stop_y, stop_x = (y + ny + 1) // 2 + more, (x + nx + 1) // 2 + more

@@ -16,28 +16,20 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.run.tiles import Span, Tile
 
-# Lines and the window that a pixel may be replaced by.
+# Averages that may replace a pixel: 16 lines and a window.
 _CANDIDATES = 17
 _SHOW = {"image": 0, "classes": 1, "directions": 2}
 
 
 class Plan(TilePlan):
-    """Kernels and buffers of the isoline filter on one device; belongs to one thread.
-
-    Parameters
-    ----------
-    settings : IsolineSettings
-        What to run.
-    arena : Arena
-        Keeps the buffers.
-    """
+    """Kernels and buffers of the isoline filter on one device; belongs to one thread."""
 
     def __init__(self, settings: IsolineSettings, arena: Arena):
         self.settings = settings
         self.arena = arena
         self.margins = Margins.of(settings)
         self.opponent = settings.channels == "opponent"
-        # A map is that of the luminance, and is not converted back to colours.
+        # Maps are of the luminance: they are not converted back to colours.
         self.mixed_back = self.opponent and not settings.yields_map
         self._candidates = _CANDIDATES if settings.method == "hybrid" else _CANDIDATES - 1
         self._share = settings.share_beside if settings.soft else 0.0
@@ -47,7 +39,7 @@ class Plan(TilePlan):
             self._mix = ChannelMix(self.opponent, settings.guide, arena, weighted)
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
-        """Return the padded images and maps that a tile is worked out in."""
+        """Return the padded images and maps that a tile needs."""
         settings, plane = self.settings, Padded(tile, self.margins).plane
         frames = tile.t.size * tile.z.size
         count, whole = tile.channels * frames, _whole(tile)
@@ -101,18 +93,16 @@ class Plan(TilePlan):
         count, given = tile.channels * frames, noisy.pixels.buffer
         pixels = PaddedImages(*run.mirrored("pixels", given, count, share), count, noise, speckle)
         guide = self._guide(run, noisy, variation) if guided else pixels
-        made = out
-        if self.mixed_back:
-            made = held["isoline made"]
+        made = held["isoline made"] if self.mixed_back else out
         (self._soft if settings.soft else self._hard)(run, pixels, guide, made)
         if self.mixed_back:
             self._mix.end(queue, replace(noisy, pixels=Pixels(made, tile)), out, run.launches)
         return run.launches
 
     def _guided(self, tile: Tile) -> tuple[bool, float]:
-        """Return whether isolines are found in another image, and the weight beside lines.
+        """Return whether isolines are traced in a guide, and the channels' weight beside lines.
 
-        Lines are looked at in that image, and averaged in the channels if no planes are fitted.
+        Lines are compared in the guide; channels are averaged along them if no planes are fitted.
         """
         settings = self.settings
         guided = tile.channels > 1 and not self.mixed_back
@@ -121,7 +111,7 @@ class Plan(TilePlan):
         return guided, settings.share_beside if lines else 0.0
 
     def _guide(self, run: TileLaunches, noisy: Noisy, variation) -> PaddedImages:
-        """Return what isolines are found in: one channel, the logarithm of speckle."""
+        """Return the guide that isolines are traced in: one channel, of speckle its logarithm."""
         settings, tile = self.settings, run.padded.tile
         frames = tile.t.size * tile.z.size
         relative = settings.relative_noise
@@ -135,7 +125,7 @@ class Plan(TilePlan):
         if speckle and settings.soft:
             from scipy.special import polygamma
 
-            # There noise is additive, and the same everywhere.
+            # The logarithm of speckle has additive noise, the same everywhere.
             source, speckle = run.logarithm(source, frames), False
             levels = run.levels(math.sqrt(polygamma(1, relative**-2)), frames)
             noise = (levels, None, np.float32(0))
@@ -161,7 +151,7 @@ class Plan(TilePlan):
         )
         blocks = run.padded.blocks(margins.fitted)
 
-        # The pilot is of the guide where planes are fitted, and is the result where they are not.
+        # Planes need a pilot of the guide; without them the pilot of the channels is the result.
         piloted = guide if settings.staircase else pixels
         pilot, found = run.held["isoline pilot"], run.held["isoline found"]
         run.launch(
@@ -215,13 +205,11 @@ class Plan(TilePlan):
     def _hard(self, run: TileLaunches, pixels: PaddedImages, guide: PaddedImages, out) -> None:
         settings, margins = self.settings, self.margins
         i32, f32 = np.int32, np.float32
-        segments = max(settings.max_length // settings.segment_length, 1)
         grey = {"LENGTH": settings.segment_length, "SPECKLE": int(guide.speckle)}
-        constants = {**grey, "SEGMENTS": segments, "SHOW": _SHOW[settings.show]}
+        constants = {**grey, "SEGMENTS": settings.segments, "SHOW": _SHOW[settings.show]}
         final = (*map(i32, run.padded.region(0)[2:]), i32(0), i32(0))
         staircase = settings.staircase and settings.show == "image"
         if staircase:
-            # As in `_soft`, planes need a pilot of the guide alone.
             averaged, made = guide, run.held["isoline pilot"]
             place = (*run.layout, *map(i32, run.padded.region(margins.fitted)[:2]))
         else:
@@ -266,5 +254,5 @@ class Plan(TilePlan):
 
 
 def _whole(tile: Tile) -> Tile:
-    """Return a tile of all that is read, as an image of its own."""
+    """Return a tile that treats all that is read as a whole image."""
     return replace(tile, y=Span.whole(tile.y.source_size), x=Span.whole(tile.x.source_size))

@@ -1,4 +1,4 @@
-"""What can be set of the isoline filter, and what follows from it."""
+"""Settings of the isoline filter, and what follows from them."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ from typing import ClassVar, Self
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.channels.channel_settings import (
+    JOINED,
     channels_setting,
+    decide_channels,
     guide_setting,
-    settled_channels,
 )
-from napari_gpu_denoise.filters.isoline.patterns import DIRECTIONS
 from napari_gpu_denoise.noise.models import NoiseModel, Speckle
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.settings import setting
 
+DIRECTIONS = 32  # of segments, 11.25 degrees apart
+
 
 @dataclass(frozen=True)
 class IsolineSettings(Filter):
-    """Settings of the isoline filter, and what follows from them.
-
-    Every pixel is averaged along the line of equal grey level that it lies on: segments in the
-    direction that fits best, followed by those where they end.
-    """
+    """The part of `Isoline` that its plan is made from."""
 
     name: ClassVar[str] = "isoline"
     title: ClassVar[str] = "Isoline"
@@ -118,17 +116,22 @@ class IsolineSettings(Filter):
 
     @property
     def soft(self) -> bool:
-        """Whether directions and segments are weighted."""
+        """Whether directions and segments are weighted, not picked."""
         return self.choice == "soft" and self.method != "pi-ld"
 
     @property
+    def segments(self) -> int:
+        """Maximum number of segments of an isoline."""
+        return self.max_length // self.segment_length
+
+    @property
     def steps(self) -> int:
-        """Segments that a weighted isoline is extended by each way."""
-        return (self.max_length // self.segment_length - 1) // 2
+        """Segments added to either end of a weighted isoline."""
+        return (self.segments - 1) // 2
 
     @property
     def share_beside(self) -> float:
-        """Weight of each of the two lines beside a weighted one: with three they are binomial."""
+        """Weight of the line on either side of a weighted one; binomial for a thickness of 3."""
         return (self.thickness - 1) / 8
 
     @property
@@ -143,44 +146,37 @@ class IsolineSettings(Filter):
 
     @property
     def sigma_unused(self) -> str:
-        """What the noise is instead, if it is multiplicative."""
+        """Multiplicative noise is given by its looks."""
         if self.criterion == "additive":
             return ""
         return f"not used: multiplicative noise of {self.looks:g} looks"
 
     @property
     def yields_map(self) -> bool:
-        """Whether what it yields are no grey levels."""
+        """Whether classes or directions are returned."""
         return self.show != "image"
 
     @property
     def joint(self) -> str:
-        """Which axes are filtered together with Y and X: channels, if they share isolines."""
-        return "C" if self.channels in ("opponent", "joint") else ""
+        """Channels that share isolines."""
+        return "C" if self.channels in JOINED else ""
 
     def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
-        """Return the settings for an array: colour is known by its axes.
-
-        Raises
-        ------
-        SettingsError
-            If its channels do not fit the settings.
-        """
+        """Return the settings for an array, with ``channels="auto"`` decided by its axes."""
         fitting = super().for_array(names, shape)
         if self.relative_noise == 0:
-            return replace(fitting, channels=settled_channels(fitting, names, shape))
-        # Differences of channels are no grey levels that noise multiplies.
+            return decide_channels(fitting, names, shape)
+        # Opponent colours are differences: their noise is not multiplicative.
         if self.channels == "opponent":
             raise SettingsError(
                 "channels='opponent' does not work with multiplicative noise: use 'separate' or "
                 "'joint'."
             )
         wanted = "separate" if self.channels == "auto" else self.channels
-        settled = replace(fitting, channels=wanted)
-        return replace(settled, channels=settled_channels(settled, names, shape))
+        return decide_channels(replace(fitting, channels=wanted), names, shape)
 
     def for_noise(self, models: Sequence[NoiseModel]) -> Self | None:
-        """Return the settings for speckle, which this filter knows itself; None for other noise."""
+        """Return settings for speckle, which the filter handles itself; None for other noise."""
         looks = {model.looks for model in models if isinstance(model, Speckle)}
         least, most = type(self).__dataclass_fields__["looks"].metadata["bounds"]
         if len(looks) != 1 or not least <= min(looks) <= most:
@@ -190,11 +186,9 @@ class IsolineSettings(Filter):
 
     @property
     def operations_per_pixel(self) -> float:
-        """Arithmetic it takes."""
+        """Estimate for tracing and for fitting planes."""
         if self.method == "pi-ld":
-            segments = max(self.max_length // self.segment_length, 1) - 1
-            return (
-                8.0 * DIRECTIONS * self.segment_length * (1 + segments * (2 * self.deviation + 1))
-            )
+            tried = 1 + (self.segments - 1) * (2 * self.deviation + 1)
+            return 8.0 * DIRECTIONS * self.segment_length * tried
         lines = 6.0 * DIRECTIONS * self.segment_length * (2 if self.soft else 1)
         return lines + 13.0 * self.staircase**2

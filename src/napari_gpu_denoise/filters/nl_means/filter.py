@@ -11,6 +11,7 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.nl_means.plan import Plan
 from napari_gpu_denoise.filters.nl_means.video_plan import VideoPlan
+from napari_gpu_denoise.filters.search.frame_links import frames_setting
 from napari_gpu_denoise.filters.search.variants import SearchSettings, Variant
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
 from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate
@@ -28,7 +29,7 @@ class NLMeans(Filter):
     """Settings of patchwise NL-means.
 
     Every patch on a grid of spacing `step` is replaced by the weighted mean of the `neighbours`
-    patches most similar to it in a search window; overlapping estimates are joined with tent
+    patches most similar to it in a search window; overlapping estimates are averaged with tent
     weights.
     """
 
@@ -59,12 +60,8 @@ class NLMeans(Filter):
         unit="sigma squared",
         advanced=True,
     )
-    frames_before: int = setting(
-        0, "Earlier frames to search", bounds=(0, 16), unit="frames", needs_axis="T"
-    )
-    frames_after: int = setting(
-        0, "Later frames to search", bounds=(0, 16), unit="frames", needs_axis="T"
-    )
+    frames_before: int = frames_setting(0, "Earlier frames to search")
+    frames_after: int = frames_setting(0, "Later frames to search")
     flicker: bool = setting(
         True, "Correct for bleaching and flicker between frames", advanced=True, needs_axis="T"
     )
@@ -101,31 +98,25 @@ class NLMeans(Filter):
 
     @property
     def keeps_zero(self) -> bool:
-        """Whether squares or roots of grey levels are taken."""
+        """Whether squares or square roots of grey levels are taken."""
         return self.rician or self.distance == "pearson"
 
     @property
     def sigma_power(self) -> float:
-        """What power of a grey level sigma has the unit of."""
+        """Sigma has the unit of the square root of a grey level for the Pearson distance."""
         return 0.5 if self.distance == "pearson" else 1.0
 
     def estimate_sigma(self, image: Any, names: str) -> SigmaEstimate | None:
-        """Return sigma of an array with these axes; None where it is that of white noise."""
+        """Return sigma of Rician noise, or for the Pearson distance; else None."""
         if not self.keeps_zero:
             return None
-        # Not before it is wanted: it is much to load.
+        # Loaded only when needed: it takes time.
         from napari_gpu_denoise.filters.nl_means.sigma import magnitude_sigma, root_sigma
 
         return magnitude_sigma(image, names) if self.rician else root_sigma(image, names)
 
     def for_noise(self, models: Sequence[NoiseModel]) -> NLMeans | None:
-        """Return the settings for noise of these models; None where it is to be stabilised first.
-
-        Raises
-        ------
-        SettingsError
-            If the settings are for other noise.
-        """
+        """Return these settings if they are for such noise; None to have it stabilised first."""
         told = ", ".join(sorted({model.name for model in models}))
         if self.distance == "pearson":
             raise SettingsError(
@@ -135,7 +126,7 @@ class NLMeans(Filter):
             )
         if not self.rician:
             return None
-        # Far above sigma magnitudes have Gaussian noise, and may be taken for it.
+        # Well above sigma, Rician noise is nearly Gaussian and may be identified as such.
         if all(isinstance(model, (Rician, Gaussian)) for model in models):
             return self
         raise SettingsError(f"rician=True does not fit {told} noise: leave one of them out.")
@@ -143,12 +134,11 @@ class NLMeans(Filter):
     @property
     def offsets(self) -> int:
         """Number of patches in the search window."""
-        frames = 1 + self.frames_before + self.frames_after
-        return self.window**2 * frames * (1 + 2 * self.slices)
+        return self.search.candidates
 
     @property
     def joint(self) -> str:
-        """Which of the axes T and Z are searched together with Y and X."""
+        """T and Z, if other frames or slices are searched."""
         return "T" * self.over_time + "Z" * bool(self.slices)
 
     @property
@@ -158,33 +148,28 @@ class NLMeans(Filter):
 
     @property
     def compares_brightness(self) -> bool:
-        """As `flicker` says."""
+        """Whether `flicker` is on."""
         return self.flicker
 
     @property
     def smallest(self) -> int:
-        """A patch."""
+        """One patch."""
         return self.patch
 
     @property
     def reach(self) -> Reach:
-        """How far around a pixel the filter looks."""
-        around = self.window // 2 + self.patch - 1
-        return Reach(
-            (self.frames_before, self.frames_after),
-            (self.slices, self.slices),
-            (around, around),
-            (around, around),
-        )
+        """The search window and a patch."""
+        around = (self.window // 2 + self.patch - 1,) * 2
+        return Reach(self.search.frames, (self.slices, self.slices), around, around)
 
     @property
     def operations_per_pixel(self) -> float:
-        """Arithmetic of the plainest search."""
+        """Estimate for the plain search."""
         return 2.0 * self.offsets * self.patch**2 / self.step**2
 
     @property
     def search(self) -> SearchSettings:
-        """What is searched."""
+        """Settings of the patch search."""
         frames = self.frames_before, self.frames_after
         return SearchSettings(
             *(self.patch, self.step, self.window, self.neighbours, frames, self.slices),
@@ -192,10 +177,10 @@ class NLMeans(Filter):
         )
 
     def plan(self, arena: Arena, variant: Variant | None = None) -> Plan | VideoPlan:
-        """Return what runs this filter on one device; `variant` as `Plan` takes it."""
-        kind = VideoPlan if self.over_time else Plan
+        """Return the plan for one device; `variant` is the search kernel to use."""
         weights = {"strength": self.strength, "flat": self.flat, "rician": self.rician}
-        return kind(self.search, arena, variant, **weights)
+        tiles = Plan(self.search, arena, variant, **weights)
+        return VideoPlan(tiles) if self.over_time else tiles
 
 
 @filter_function(NLMeans)
@@ -249,14 +234,14 @@ def nl_means() -> np.ndarray:
     followed. Every frame is sent to the device once. With `flicker` grey levels of other frames
     are brought to those of the frame that is filtered, where a gain and an offset of the whole
     frame explain the change; the result keeps its brightness. Frames of one grey level are neither
-    filtered nor used for others. A frame that is stored twice is not recognised: its noise passes
-    for signal.
+    filtered nor used for others. A frame that is stored twice is not recognised: its noise is
+    taken for signal.
 
     With `rician` squares are averaged and the result is ``sqrt(max(mean - 2 sigma**2, 0))``;
-    groups whose mean square is at most ``2 * flat * sigma**2`` are taken as without signal.
-    Signals below sigma come out too low. Brightness of frames is not compared. With "pearson" a
-    distance is that of twice the square roots, which is that of Coupé et al. made symmetric, and
-    values below 0 count as 0 in it; pixels themselves are averaged.
+    groups whose mean square is at most ``2 * flat * sigma**2`` count as having no signal.
+    Signals below sigma come out too low. Brightness of frames is not compared. With "pearson",
+    patches are compared by twice the square roots of their pixels, a symmetric form of the distance
+    of Coupé et al. in which values below 0 count as 0; the pixels themselves are averaged.
 
     References
     ----------

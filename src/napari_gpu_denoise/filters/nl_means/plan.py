@@ -1,4 +1,4 @@
-"""What runs NL-means on one device, tile by tile."""
+"""NL-means on one device, tile by tile."""
 
 from __future__ import annotations
 
@@ -20,18 +20,8 @@ from napari_gpu_denoise.run.tiles import Tile
 class Plan(TilePlan):
     """Kernels and buffers of NL-means on one device; belongs to one thread.
 
-    Parameters
-    ----------
-    search : SearchSettings
-        What is searched; with `roots` patches are compared as Pearson does.
-    arena : Arena
-        Keeps the buffers.
-    variant : Variant, optional
-        The search kernel to use, by default the one that fits the device.
-    strength, flat : float
-        Decay of the weights, and variance of a flat group, in sigma and sigma squared.
-    rician : bool
-        Whether squares are averaged, and the bias of magnitudes is taken off.
+    `strength`, `flat` and `rician` are those of `NLMeans`; `variant` is the search kernel to use,
+    by default the one that fits the device.
     """
 
     def __init__(
@@ -46,30 +36,22 @@ class Plan(TilePlan):
     ):
         self.arena = arena
         self.search = PatchSearch(search, arena, variant)
+        self.rician = rician
         self._weights = np.float32(strength), np.float32(flat)
-        constants = self.search.constants
-        # Given only where they are on: what is built otherwise is as it was without them.
-        self._squares = {"SQUARES": 1} if rician else {}
-        self._noise = {"ROOTS": 1} if search.roots else self._squares
-        self.group = _average_group(search, arena.session.device)
-        self._average: dict[bool, Any] = {}  # with and without a map of sigma
+        self._group = _average_group(search, arena.session.device)
+        squares = {"SQUARES": 1} if rician else {}
+        self._constants = {
+            **self.search.constants,
+            "WINDOW": search.window,
+            **self._group,
+            **({"ROOTS": 1} if search.roots else squares),
+        }
         self._aggregate = arena.kernel(
-            "nl_means/aggregate_patches",
-            {**{key: constants[key] for key in ("PATCH", "STEP")}, **self._squares},
+            "nl_means/aggregate_patches", {"PATCH": search.patch, "STEP": search.step, **squares}
         )
 
-    def _averaging(self, is_map: bool):
-        """Return the averaging kernel, made when it is first needed."""
-        if is_map not in self._average:
-            own = {"WINDOW": self.search.settings.window, "SIGMA_MAP": int(is_map)}
-            self._average[is_map] = self.arena.kernel(
-                "nl_means/average_patches",
-                {**self.search.constants, **own, **self.group, **self._noise},
-            )
-        return self._average[is_map]
-
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
-        """Return the buffers for a tile: those of the search, and the estimate of each patch."""
+        """Return the buffers for a tile: those of the search, and the estimates of all patches."""
         patch, step = self.search.settings.patch, self.search.settings.step
         references = math.prod(Grid.of(span, patch, step).count for span in (tile.y, tile.x))
         estimates = 4 * tile.t.size * tile.z.size * references * patch**2
@@ -87,29 +69,10 @@ class Plan(TilePlan):
         first_out: int = 0,
         held: Buffers | None = None,
     ) -> Launches:
-        """Enqueue the filter for one tile.
+        """Enqueue the filter for one tile, in buffers `held` or else allocated for it.
 
-        Parameters
-        ----------
-        queue : pyopencl.CommandQueue
-            In-order queue.
-        tile : Tile
-            What is read and what is yielded.
-        source, out : pyopencl.Buffer
-            float32, of shape ``tile.source_shape`` and ``tile.shape``.
-        sigma : TileSigma
-            Noise of the frames, or of every pixel.
-        ring, alike
-            As `PatchSearch.enqueue` takes them.
-        first_out : int, optional
-            Frames (t, z) in `out` before those of this tile.
-        held : Buffers, optional
-            What `buffers` declares; by default it is allocated.
-
-        Returns
-        -------
-        list of (str, pyopencl.Event)
-            The launches, by name.
+        `ring` and `alike` are those of `PatchSearch.enqueue`; `first_out` is the number of frames
+        (t, z) in `out` before those of this tile.
         """
         i32, settings = np.int32, self.search.settings
         held = held or self.hold(tile)
@@ -117,10 +80,11 @@ class Plan(TilePlan):
         nt, nz, ny, nx = tile.shape
         snt, snz, sny, snx = tile.source_shape
         frames, estimates = nt * nz, held["estimates"]
-        group_x, group_y = self.group["GROUP_X"], self.group["GROUP_Y"]
+        group_x, group_y = self._group["GROUP_X"], self._group["GROUP_Y"]
         across, down = -(-matches.columns.count // group_x), -(-matches.rows.count // group_y)
         is_map = sigma.variation is not None
-        average = self._averaging(is_map)(
+        constants = {**self._constants, "SIGMA_MAP": int(is_map)}
+        average = self.arena.kernel("nl_means/average_patches", constants)(
             queue,
             (settings.patch, across * down * group_x * group_y, frames),
             (settings.patch, group_x * group_y, 1),
@@ -142,7 +106,7 @@ class Plan(TilePlan):
 
 
 def _average_group(settings: SearchSettings, device: Device) -> dict[str, int]:
-    """Return the build constants of the averaging kernel: the references a work-group serves.
+    """Return the build constants for the number of references that a work-group averages.
 
     A GPU copies what they can reach to local memory, unless the search spans several frames.
     """

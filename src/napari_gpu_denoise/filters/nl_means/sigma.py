@@ -13,24 +13,13 @@ from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate, estimate_sigm
 
 MAGNITUDES = "Rician noise, from the background where there is one"
 ROOTS = "square root of variance over mean, from the smoothest patches"
-ROOTS_CORRELATED = f"{ROOTS}, noise of neighbours included"
+ROOTS_CORRELATED = f"{ROOTS}, including correlated noise"
 
 
 def magnitude_sigma(image: Any, names: str) -> SigmaEstimate:
-    """Estimate sigma of the two parts whose magnitude an image shows, one a channel.
+    """Estimate sigma of Rician noise in each channel of an array with these axes, in grey levels.
 
-    Parameters
-    ----------
-    image : array, any real dtype
-        Anything with ``shape``, ``dtype`` and NumPy indexing; at most 8 planes of a channel are
-        read. Not modified.
-    names : str
-        Its axes, as `check_axes` returns them.
-
-    Returns
-    -------
-    SigmaEstimate
-        Grey levels.
+    The array may be lazy; at most 8 planes of a channel are read.
     """
     source = PlaneReader(image, names)
     found = [rician_noise(source.sampled(channel)) for channel in source.channels]
@@ -39,22 +28,10 @@ def magnitude_sigma(image: Any, names: str) -> SigmaEstimate:
 
 
 def root_sigma(image: Any, names: str) -> SigmaEstimate:
-    """Estimate sigma of noise whose variance is sigma squared times the mean, one a channel.
+    """Estimate sigma, in each channel, of noise whose variance is sigma squared times the mean.
 
-    Parameters
-    ----------
-    image, names
-        As for `magnitude_sigma`.
-
-    Returns
-    -------
-    SigmaEstimate
-        In units of the square root of a grey level.
-
-    Notes
-    -----
-    Twice the square root of such an image has noise of standard deviation sigma everywhere. Where
-    neighbouring pixels share it, as speckle mostly does, that of the whole spectrum is taken.
+    Twice the square root of such an image has noise of standard deviation sigma everywhere. If it
+    is correlated, as speckle mostly is, sigma is that of the whole spectrum.
     """
     source, found = PlaneReader(image, names), []
     for channel in source.channels:

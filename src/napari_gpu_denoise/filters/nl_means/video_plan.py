@@ -1,4 +1,4 @@
-"""What runs NL-means on one device over the frames of a time-lapse."""
+"""NL-means on one device over the frames of a time-lapse."""
 
 from __future__ import annotations
 
@@ -9,40 +9,23 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.filters.nl_means.plan import Plan
+from napari_gpu_denoise.filters.pixels import send_table
 from napari_gpu_denoise.filters.search.frame_links import FrameLinks
-from napari_gpu_denoise.filters.search.variants import SearchSettings, Variant
-from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.frame_notes import FrameNote
 from napari_gpu_denoise.run.plan import FramePlan, Launches, Sizes, TileSigma
 from napari_gpu_denoise.run.tiles import Span, Tile
 
 
 class VideoPlan(FramePlan):
-    """Runs NL-means over frames that come in order and stay in a ring while they are needed.
+    """Runs NL-means over frames that come in order and stay in a ring while they are needed."""
 
-    Parameters
-    ----------
-    search, arena, variant, strength, flat, rician
-        As `Plan` takes them.
-    """
-
-    def __init__(
-        self,
-        search: SearchSettings,
-        arena: Arena,
-        variant: Variant | None = None,
-        *,
-        strength: float,
-        flat: float,
-        rician: bool,
-    ):
-        self.arena = arena
-        self._tiles = Plan(search, arena, variant, strength=strength, flat=flat, rician=rician)
-        self._before, self.ahead = search.frames
-        self._rician, self._roots = rician, search.roots
+    def __init__(self, tiles: Plan):
+        self.arena = tiles.arena
+        self._tiles = tiles
+        self._before, self.ahead = tiles.search.settings.frames
 
     def buffers(self, tile: Tile, batch: int, is_map: bool = False) -> Sizes:
-        """Return the ring of frames, tables of each frame, and what `batch` frames need."""
+        """Return the ring of frames, the tables of a frame, and what `batch` frames need."""
         ring = batch + self._before + self.ahead
         frame = 4 * math.prod(tile.source_shape[1:])
         seen = replace(tile, t=Span(self._before, self._before + batch, 0, ring, ring))
@@ -54,13 +37,13 @@ class VideoPlan(FramePlan):
         }
 
     def begin(self, tile: Tile, batch: int, first: int, start: int, variation: Any) -> None:
-        """Prepare for the frames of a video, or of a part of each; see `run.plan.FramePlan`."""
+        """Prepare for the frames of a video; see `FramePlan.begin`."""
         self._tile, self._variation = tile, variation
         self._first = self._known = first
         self._held = self.hold(tile, batch, variation is not None)
         self._ring = batch + self._before + self.ahead
         self._sigma: dict[int, np.ndarray] = {}
-        self._links = FrameLinks((self._before, self.ahead), [[1.0]], [1.0], unlike=math.inf)
+        self._links = FrameLinks((self._before, self.ahead), [[1.0]], [1.0], noise_ratio=math.inf)
 
     def take(self, queue, frames, notes: list[FrameNote]) -> Launches:
         """Enqueue the storing of the next frames."""
@@ -88,24 +71,24 @@ class VideoPlan(FramePlan):
         return launches
 
     def _compared(self, note: FrameNote) -> FrameNote:
-        """Return what is compared with other frames to find changes of brightness."""
-        if self._rician:
-            # Squares of shifted magnitudes would no longer tell of the signal.
+        """Return the note as it is compared with other frames to find changes of brightness."""
+        if self._tiles.rician:
+            # The bias of magnitudes could no longer be removed from shifted grey levels.
             return replace(note, means=None)
-        if self._roots and note.means is not None:
+        if self._tiles.search.settings.roots and note.means is not None:
             level = float(note.means.mean())
             return replace(note, sigma=note.sigma * math.sqrt(level)) if level > 0 else note
         return note
 
     def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
-        """Enqueue what yields the next frames."""
+        """Enqueue the filtering of the next frames."""
         filtered, _ = self._links.links(start, count)
         plain = np.all(filtered[..., 0] == 1) and np.all(filtered[..., 1] == 0)
         launches: Launches = []
         if plain and self._alike(filtered[0], start):
             self._enqueue_some(queue, start, count, None, 0, out, launches)
         else:
-            # Every frame sees the others as bright as itself.
+            # For each frame the others are brought to its own brightness.
             for k in range(count):
                 self._enqueue_some(queue, start + k, 1, filtered[0, k], k, out, launches)
         before = start + count - self._before
@@ -115,14 +98,10 @@ class VideoPlan(FramePlan):
         return launches
 
     def _alike(self, links: np.ndarray, start: int) -> bool:
-        """Return whether every frame that is there may be searched from every other."""
+        """Return whether every frame may be searched from every other."""
         before = self._before
-        there = np.array(
-            [
-                [self._first <= start + k + d - before < self._known for d in range(links.shape[1])]
-                for k in range(len(links))
-            ]
-        )
+        times = start - before + np.add.outer(*map(np.arange, links.shape[:2]))
+        there = (times >= self._first) & (times < self._known)
         return bool(np.all(links[..., 2][there] > 0))
 
     def _enqueue_some(self, queue, start, count, links, first_out, out, launches: list) -> None:
@@ -130,29 +109,18 @@ class VideoPlan(FramePlan):
         lowest = max(start - self._before, self._first)
         highest = min(stop + self.ahead, self._known)
         tile = replace(self._tile, t=Span(start, stop, lowest, highest, highest))
-        nz = tile.z.size
         sigma = np.concatenate([self._sigma[t] for t in range(start, stop)])
-        levels = self._sent(queue, "frame sigma", sigma, launches)
+        device, held = self.arena.session.device, self._held
+        levels = send_table(queue, device, sigma, held["frame sigma"], launches)
         alike = None
         if links is not None:
             here = self._before
             links = links.copy()
-            if links[here, 2] == 0:  # a frame that comes back as it is
+            if links[here, 2] == 0:  # a frame without noise is returned unchanged
                 links[here] = (1, 0, 1)
             links = links[here - (start - lowest) :][: highest - lowest]
-            alike = self._sent(queue, "frame links", links, launches)
+            alike = send_table(queue, device, links, held["frame links"], launches)
         launches += self._tiles.enqueue(
-            *(queue, tile, self._held["frames"], out, TileSigma(levels, self._variation)),
-            *((lowest % self._ring, self._ring), alike, first_out * nz, self._held),
+            *(queue, tile, held["frames"], out, TileSigma(levels, self._variation)),
+            *((lowest % self._ring, self._ring), alike, first_out * tile.z.size, held),
         )
-
-    def _sent(self, queue, name: str, values: np.ndarray, launches: list):
-        """Copy a small array to the device; `launches` keeps it alive until it is there."""
-        import pyopencl as cl
-
-        array = np.ascontiguousarray(values, np.float32)
-        buffer = self._held[name]
-        # On a CPU there is nothing to gain by not waiting.
-        waits = self.arena.session.device.shares_cores
-        launches.append(("tables", cl.enqueue_copy(queue, buffer, array, is_blocking=waits)))
-        return buffer

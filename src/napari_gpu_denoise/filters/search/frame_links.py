@@ -1,49 +1,56 @@
-"""How frames of a video are linked: which may be compared, and how their grey levels correspond."""
+"""Which frames of a video may be compared, and how their grey levels correspond."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.image.flicker import Change, brightness_change
+from napari_gpu_denoise.image.flicker import brightness_change
 from napari_gpu_denoise.run.frame_notes import FrameNote
+from napari_gpu_denoise.run.settings import setting
+
+
+def frames_setting(default: int, help: str) -> Any:
+    """Declare how many earlier or later frames are searched."""
+    return setting(default, help, bounds=(0, 16), unit="frames", needs_axis="T")
 
 
 class FrameLinks:
-    """Knows the frames that a video filter has seen of late.
+    """Noise and brightness of the recent frames of a video.
 
-    Parameters
-    ----------
-    frames : tuple of int
-        Frames before and after that one is compared with.
-    matrix : ndarray, shape (filtered, channels)
-        What is filtered, as mixtures of the channels.
-    guide : ndarray, shape (channels,)
-        What is searched.
-    weighted : bool
-        Whether the guide is made of channels divided by their noise.
-    unlike : float, optional
-        Frames whose noise differs by more than this factor are not used together.
+    A frame is compared with those before and after it as `frames` says. What is filtered are
+    mixtures of the channels, `matrix` of shape (filtered, channels); what is searched is the
+    mixture `guide`, of channels divided by their noise if `weighted`. Frames whose noise differs by
+    more than a factor of `noise_ratio` are not used together.
     """
 
     def __init__(
-        self, frames: tuple[int, int], matrix, guide, weighted: bool = False, unlike: float = 2.0
+        self,
+        frames: tuple[int, int],
+        matrix,
+        guide,
+        weighted: bool = False,
+        noise_ratio: float = 2.0,
     ):
         self.frames = frames
         self._matrix = np.atleast_2d(np.asarray(matrix, np.float64))
         self._guide = np.asarray(guide, np.float64)
         self._weighted = weighted
-        self._unlike = unlike
+        self._noise_ratio = noise_ratio
         self._levels: dict[int, np.ndarray] = {}
         self._means: dict[int, np.ndarray | None] = {}
         self._changed: dict[int, np.ndarray] = {}
         self._last: int | None = None
 
     def add(self, t: int, note: FrameNote) -> None:
-        """Take note of a frame; they come in order."""
-        mix = np.vstack([self._matrix, self._guide_row(note.sigma)])
-        empty = note.empty
+        """Add the next frame; frames come in order."""
+        guide, empty = self._guide, note.empty
+        if self._weighted:
+            levels = guide_levels(note.sigma)
+            guide = np.divide(guide, levels, out=np.zeros_like(levels), where=levels > 0)
+        mix = np.vstack([self._matrix, guide])
         self._levels[t] = np.zeros(len(mix)) if empty else np.sqrt(mix**2 @ note.sigma**2)
         self._means[t] = None if empty or note.means is None else mix @ note.means
         if empty:
@@ -57,12 +64,12 @@ class FrameLinks:
                 pairs = pairs[:1]  # what is filtered is what is searched
             found = [brightness_change(a, b, float(n)) for a, b, n in pairs]
             if not all(one.is_identity for one in found):
-                changed = np.array([_pair(one) for one in found])
+                changed = np.array([(one.gain, one.offset) for one in found])
                 self._changed[t] = np.broadcast_to(changed, (len(mix), 2))
         self._last = t
 
     def forget(self, before: int) -> None:
-        """Let go of what is known of frames before a time."""
+        """Drop frames before a time."""
         for held in (self._levels, self._means, self._changed):
             for t in [t for t in held if t < before]:
                 del held[t]
@@ -75,13 +82,10 @@ class FrameLinks:
     def links(self, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Return how frames are linked to those around them, themselves included.
 
-        Returns
-        -------
-        filtered : ndarray of float32, shape (filtered, count, span, 3)
-            Scale and shift that bring grey levels of the other frame to those of the first, and its
-            noise in those; noise 0 where the other frame is not to be used.
-        guide : ndarray of float32, shape (count, span, 3)
-            The same for what is searched.
+        A link is the scale and shift that bring grey levels of the other frame to those of the
+        first, and its noise in those; noise 0 where the other frame must not be used. Returned as
+        float32, first for what is filtered, of shape (filtered, count, span, 3), then for what is
+        searched, of shape (count, span, 3).
         """
         before, after = self.frames
         times = range(first - before, first + count + after)
@@ -101,7 +105,7 @@ class FrameLinks:
         return np.ascontiguousarray(made[:-1]), np.ascontiguousarray(made[-1])
 
     def _compose(self, links: np.ndarray, times: range) -> None:
-        """Join the changes between frames to links, outwards from each frame."""
+        """Combine the changes between neighbouring frames, outwards from each frame."""
         before, after = self.frames
         count = len(links)
         same = np.tile([1.0, 0.0], (links.shape[2], 1))
@@ -121,31 +125,21 @@ class FrameLinks:
                 links[:, before + sign * d, :, 1] = shift
 
     def _alike(self, noise: np.ndarray, own: np.ndarray) -> np.ndarray:
-        """Return which frames may be used for others of noise `own`: in all that is filtered."""
+        """Return which frames may be used for frames of noise `own`."""
         fits = (noise > 0) & (own > 0)
         searched = fits[..., -1]
-        if math.isfinite(self._unlike):
-            fits &= (noise * self._unlike >= own) & (noise <= own * self._unlike)
+        if math.isfinite(self._noise_ratio):
+            fits &= (noise * self._noise_ratio >= own) & (noise <= own * self._noise_ratio)
         # A channel without noise is not filtered.
         fits |= (noise == 0) & (own == 0)
         return searched & fits.all(axis=-1)
 
-    def _guide_row(self, sigma: np.ndarray) -> np.ndarray:
-        if not self._weighted:
-            return self._guide
-        levels = guide_levels(sigma)
-        return np.divide(self._guide, levels, out=np.zeros_like(levels), where=levels > 0)
-
 
 def guide_levels(sigma: np.ndarray) -> np.ndarray:
-    """Return what channels are divided by to count by their noise, in an image of grey levels.
+    """Return the divisors that weight channels by their noise in the guide.
 
-    It is their noise, but for a factor that makes the weights of all channels 1 in the mean: the
-    image is as bright however much noise there is. Channels without noise are left out, by a 0.
+    They are the noise levels, scaled so that weights average to 1: the brightness of the guide does
+    not depend on the noise. Channels without noise get 0 and are left out.
     """
     known = sigma[sigma > 0]
     return sigma * np.mean(1 / known) if known.size else np.zeros_like(sigma)
-
-
-def _pair(change: Change) -> tuple[float, float]:
-    return change.gain, change.offset

@@ -8,99 +8,52 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.filters.search.patches import Grid, offset_table
+from napari_gpu_denoise.filters.search.patches import Grid, grid_arguments, offset_table
 from napari_gpu_denoise.filters.search.variants import SearchSettings, Variant, choose_variant
-from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.opencl.work_items import pixel_grid
-from napari_gpu_denoise.run.plan import Buffers, Sizes, allocated
+from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, allocated
 from napari_gpu_denoise.run.tiles import Tile
 
 
 @dataclass(frozen=True)
 class SearchLayout:
-    """How a tile lies in its padded copy, and where its reference patches are.
-
-    Attributes
-    ----------
-    rows, columns : Grid
-        Reference patches of the tile.
-    shape : tuple of int
-        Of the padded tile: pnt, pnz, pny, pitch.
-    far : tuple of int
-        Frames and slices of FAR before the first one.
-    margin, left : int
-        Rows and columns of FAR before the first one.
-    groups : int
-        Vectors of references in a row, for kernels that compare as many at once.
-    """
+    """How a tile lies in its padded copy, and where its reference patches are."""
 
     rows: Grid
     columns: Grid
-    shape: tuple[int, int, int, int]
-    far: tuple[int, int]
-    margin: int
-    left: int
-    groups: int
+    shape: tuple[int, int, int, int]  # of the padded tile: pnt, pnz, pny, pitch
+    far: tuple[int, int]  # frames and slices of FAR before the first one
+    margin: int  # rows of FAR before the first one
+    left: int  # columns of FAR before the first one
+    groups: int  # vectors of references in a row, for kernels that compare a vector at once
 
 
 @dataclass(frozen=True)
 class Matches:
-    """The result of a search, on the device.
+    """The result of a search, in buffers on the device."""
 
-    Attributes
-    ----------
-    padded : pyopencl.Buffer
-        The tile with a margin of FAR.
-    keys : pyopencl.Buffer
-        uint32 of shape (frames, rows, neighbours, columns).
-    offsets : pyopencl.Buffer
-        int32 of shape (offsets, 4): what the low bits of a key point to.
-    rows, columns : Grid
-        Reference patches of the tile.
-    layout : tuple
-        The arguments that tell a kernel where things lie: pnz, pny, pitch, t0, z0, y0, x0, nz.
-    events : list
-        Launches by name.
-    """
-
-    padded: Any
-    keys: Any
-    offsets: Any
+    padded: Any  # the tile with a margin of FAR
+    keys: Any  # uint32 of shape (frames, rows, neighbours, columns)
+    offsets: Any  # int32 of shape (offsets, 4): what the low bits of a key point to
     rows: Grid
     columns: Grid
-    layout: tuple
-    events: list[tuple[str, Any]]
+    layout: tuple  # kernel arguments: pnz, pny, pitch, t0, z0, y0, x0, nz
+    events: Launches
 
     @property
     def grid(self) -> tuple:
-        """The arguments that tell a kernel where the reference patches are."""
-        values = (
-            *(self.rows.first, self.rows.last, self.rows.count),
-            *(self.columns.first, self.columns.last, self.columns.count),
-        )
-        return tuple(map(np.int32, values))
+        """Kernel arguments: where the reference patches are."""
+        return grid_arguments(self.rows, self.columns)
 
 
 class PatchSearch:
-    """Kernels and buffers of a patch search; belongs to one thread.
-
-    Parameters
-    ----------
-    settings : SearchSettings
-        What is searched.
-    arena : Arena
-        Keeps the buffers.
-    variant : Variant, optional
-        The kernel to use, by default what `choose_variant` gives for the device.
-    """
+    """Kernels and buffers of a patch search; belongs to one thread."""
 
     def __init__(self, settings: SearchSettings, arena: Arena, variant: Variant | None = None):
-        import pyopencl as cl
-
         self.settings = settings
         self.arena = arena
-        session = arena.session
-        self.variant = variant or choose_variant(settings, session.device)
+        self.variant = variant or choose_variant(settings, arena.session.device)
         offsets = offset_table(settings.window, settings.frames, settings.slices)
         self.constants = {
             "PATCH": settings.patch,
@@ -108,18 +61,15 @@ class PatchSearch:
             "NEIGHBOURS": settings.neighbours,
             "INDEX_BITS": max(1, (len(offsets) - 1).bit_length()),
         }
-        # Whether what is searched is another copy than what is averaged.
+        # Whether the search needs a copy of its own, in another layout or of roots.
         self._copied = self.variant.split > 1 or settings.roots
-        # By their SPLIT, with and without links, with and without roots.
-        self._pads: dict[tuple[int, bool, bool], Any] = {}
         self._search = arena.kernel(
             f"search/{self.variant.kernel}", {**self.constants, **self.variant.constants}
         )
         # Kernels that walk the window row by row need each offset's place in the table.
         ranks = np.lexsort(offsets.T[::-1]).astype(np.int32)
-        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-        self._offsets = cl.Buffer(session.context, flags, hostbuf=offsets)
-        self._ranks = cl.Buffer(session.context, flags, hostbuf=ranks)
+        self._offsets = constant_buffer(arena.session, offsets)
+        self._ranks = constant_buffer(arena.session, ranks)
         self._count = len(offsets)
 
     def layout(self, tile: Tile) -> SearchLayout:
@@ -131,12 +81,22 @@ class PatchSearch:
         far_z, more_z = _far(tile.z, settings.slices, settings.slices)
         radius = settings.window // 2
         snt, snz, sny, snx = tile.source_shape
-        left, pitch, groups = self._width(snx, columns)
+        lanes, step = self.variant.constants.get("LANES", 1), settings.step
+        groups = -(-columns.regular // lanes)
+        irregular = columns.count > columns.regular
+        # The vector that ends with the last reference may begin before the image, and the last
+        # regular vector may end beyond it: both read from the margin.
+        left = radius + (max((lanes - 1) * step - columns.last, 0) if irregular else 0)
+        reached = columns.first + (groups - 1) * lanes * step + (lanes - 1) * step
+        width = left + max(snx, reached + settings.patch + step) + radius
+        quantum = 16 * self.variant.split
+        pitch = -(-width // quantum) * quantum
         shape = (snt + far_t + more_t, snz + far_z + more_z, sny + 2 * radius, pitch)
-        return SearchLayout(rows, columns, shape, (far_t, far_z), radius, left, groups)
+        far = (far_t, far_z)
+        return SearchLayout(rows, columns, shape, far, radius, left, groups + irregular)
 
     def buffers(self, tile: Tile) -> Sizes:
-        """Return the buffers that the search for a tile needs."""
+        """Return the buffers that a tile needs."""
         at = self.layout(tile)
         references = tile.t.size * tile.z.size * at.rows.count * at.columns.count
         padded = 4 * math.prod(at.shape)
@@ -152,27 +112,11 @@ class PatchSearch:
         alike: Any = None,
         held: Buffers | None = None,
     ) -> Matches:
-        """Enqueue the search for one tile.
+        """Enqueue the search for one tile, in buffers `held` or else allocated for it.
 
-        Parameters
-        ----------
-        queue : pyopencl.CommandQueue
-            In-order queue.
-        tile : Tile
-            What is read and what is yielded.
-        source : pyopencl.Buffer
-            float32 of shape ``tile.source_shape``.
-        ring : tuple of int, optional
-            Where `source` holds frames in a ring: the slot of the first one, and how many slots.
-        alike : pyopencl.Buffer, optional
-            Links that bring the grey levels of each frame of the source to those of the one frame
-            that is searched for, float32 of shape (source nt, 3).
-        held : Buffers, optional
-            What `buffers` declares; by default it is allocated.
-
-        Returns
-        -------
-        Matches
+        `source` is float32 of shape ``tile.source_shape``, or a `ring` of such frames: the slot of
+        the first one, and the number of slots. With `alike`, float32 of shape (source nt, 3), grey
+        levels of each frame are brought to those of the one reference frame, see `FrameLinks`.
         """
         settings, i32 = self.settings, np.int32
         held = held or allocated(self.arena, self.buffers(tile))
@@ -183,12 +127,14 @@ class PatchSearch:
         snt, snz, sny, snx = tile.source_shape
         events = []
 
-        # The image itself, and where the kernel wants its rows in phases, or roots, a copy for it.
+        # The image itself and, if the kernel needs rows in phases or roots, a copy for the search.
         padded = {"padded": (1, False)}
         if self._copied:
             padded["split"] = self.variant.split, settings.roots
         for name, (split, roots) in padded.items():
-            launch = self._padding(split, alike is not None, roots)(
+            constants = {"SPLIT": split, "ALIKE": int(alike is not None)}
+            pad = self.arena.kernel("search/pad_far", constants | ({"ROOTS": 1} if roots else {}))
+            launch = pad(
                 queue,
                 *pixel_grid(self.arena.session.device, pitch, pny, pnt * pnz),
                 *(source, *map(i32, (*(ring or (0, snt)), snt, snz, sny, snx))),
@@ -232,33 +178,7 @@ class PatchSearch:
         events.append(("search", launch))
         return matches
 
-    def _padding(self, split: int, alike: bool, roots: bool):
-        """Return the padding kernel, made when it is first needed."""
-        wanted = split, alike, roots
-        if wanted not in self._pads:
-            constants = {"SPLIT": split, "ALIKE": int(alike), **({"ROOTS": 1} if roots else {})}
-            self._pads[wanted] = self.arena.kernel("search/pad_far", constants)
-        return self._pads[wanted]
-
-    def _width(self, snx: int, columns: Grid) -> tuple[int, int, int]:
-        """Return the left margin and the row length of the padded image, and groups of lanes."""
-        radius = self.settings.window // 2
-        lanes = self.variant.constants.get("LANES", 1)
-        split, step = self.variant.split, self.settings.step
-        groups = -(-columns.regular // lanes)
-        irregular = columns.count > columns.regular
-        # A vector of references that ends with the last one may begin before the image, and the
-        # last regular vector may end beyond it: both need margin to read from.
-        left = radius + (max((lanes - 1) * step - columns.last, 0) if irregular else 0)
-        reached = columns.first + (groups - 1) * lanes * step + (lanes - 1) * step
-        width = left + max(snx, reached + self.settings.patch + step) + radius
-        quantum = 16 * split
-        return left, -(-width // quantum) * quantum, groups + irregular
-
 
 def _far(span, before: int, after: int) -> tuple[int, int]:
-    """Frames of FAR needed at either end: what a window may reach beyond an axis."""
-    return (
-        max(before - span.margin, 0),
-        max(after - (span.source_stop - span.stop), 0),
-    )
+    """Return the frames or slices of FAR needed at either end, where a window passes the axis."""
+    return max(before - span.margin, 0), max(after - (span.source_stop - span.stop), 0)

@@ -1,4 +1,4 @@
-"""Where patches lie: the grid of reference patches and the offsets of a search window."""
+"""The grid of reference patches and the offsets of a search window."""
 
 from __future__ import annotations
 
@@ -11,34 +11,15 @@ from napari_gpu_denoise.run.tiles import Span
 
 
 def offset_table(window: int, frames: tuple[int, int] = (0, 0), slices: int = 0) -> np.ndarray:
-    """Return the offsets of a search window, nearest first.
+    """Return the offsets of a search window as int32 rows (dt, dz, dy, dx), nearest first.
 
-    Parameters
-    ----------
-    window : int
-        Full width in Y and X, odd.
-    frames : tuple of int, optional
-        Frames before and after.
-    slices : int, optional
-        Slices above and below.
-
-    Returns
-    -------
-    ndarray of int32, shape (offsets, 4)
-        (dt, dz, dy, dx), sorted by length, then by components; the first one is zero.
+    `window` is the full width in Y and X, odd; `frames` are those before and after. Offsets of the
+    same length are sorted by their components.
     """
     radius = window // 2
-    table = np.array(
-        list(
-            itertools.product(
-                range(-frames[0], frames[1] + 1),
-                range(-slices, slices + 1),
-                range(-radius, radius + 1),
-                range(-radius, radius + 1),
-            )
-        ),
-        dtype=np.int32,
-    )
+    reaches = (frames, (slices, slices), (radius, radius), (radius, radius))
+    axes = (range(-before, after + 1) for before, after in reaches)
+    table = np.array(list(itertools.product(*axes)), dtype=np.int32)
     dt, dz, dy, dx = table.T
     return table[np.lexsort((dx, dy, dz, dt, (table**2).sum(axis=1)))]
 
@@ -56,8 +37,8 @@ class Grid:
     def of(cls, span: Span, patch: int, step: int) -> Grid:
         """Return the patches that cover the pixels a tile yields.
 
-        Positions are those of the whole axis (every `step` pixels, and the last one that fits), so
-        that the result does not depend on the tiles.
+        They lie at every `step` pixels of the whole axis, and where the last one fits, so that the
+        result does not depend on the tiles.
         """
         end = span.length - patch
         lowest = -(-max(span.start - patch + 1, 0) // step) * step
@@ -70,5 +51,11 @@ class Grid:
         return cls(lowest - shift, last - shift, regular + (last > covered), regular)
 
     def groups(self, size: int) -> int:
-        """Groups of `size` references: the regular ones, and one more that ends with the last."""
+        """Return the number of groups of `size` references, with one for an irregular last one."""
         return -(-self.regular // size) + (self.count > self.regular)
+
+
+def grid_arguments(rows: Grid, columns: Grid) -> tuple:
+    """Return the kernel arguments that say where the reference patches are."""
+    values = (rows.first, rows.last, rows.count, columns.first, columns.last, columns.count)
+    return tuple(map(np.int32, values))

@@ -1,4 +1,4 @@
-"""What is searched, and the kernel that suits it and a device."""
+"""Settings of a patch search, and the kernel that suits them and a device."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from napari_gpu_denoise.opencl.device import Device
 
-# Local memory to count on: more would lower how many groups a compute unit holds at once.
+# Local memory of a work-group: more would let fewer groups run on a compute unit at once.
 _LOCAL_MEMORY = 48 * 1024
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """What is searched: widths in pixels, counts of frames and slices.
+    """Settings of a search: widths in pixels, numbers of frames and slices.
 
-    With `roots` distances are those of twice the square roots of the values.
+    With `roots`, distances are between twice the square roots of the values.
     """
 
     patch: int
@@ -25,33 +25,37 @@ class SearchSettings:
     slices: int = 0
     roots: bool = False
 
+    @property
+    def candidates(self) -> int:
+        """Number of patches that a reference is compared with."""
+        return self.window**2 * (1 + sum(self.frames)) * (1 + 2 * self.slices)
+
 
 @dataclass(frozen=True)
 class Variant:
-    """A search kernel and the build constants that fit it to a device."""
+    """A kernel and the build constants that fit it to a device."""
 
     kernel: str
     constants: dict[str, int]
 
     @property
     def split(self) -> int:
-        """Phases that the rows of the padded image are split into."""
+        """Number of phases into which rows of the padded image are split."""
         return self.constants.get("SPLIT", 1)
 
 
 def choose_variant(settings: SearchSettings, device: Device) -> Variant:
     """Choose the search kernel for a device.
 
-    A CPU compares a vector of reference patches at once; a GPU shares partial distances in local
-    memory, by squares where the patch is made of them and the step is 2 to 4, by columns
-    otherwise. Where neither fits, the plain search with one list a work-item does.
+    A CPU compares a vector of reference patches at once. A GPU shares partial distances in local
+    memory: of squares, if the step is 2 to 4 and divides the patch, else of columns. Where neither
+    fits, each work-item searches for one reference.
     """
     if device.float_lanes >= 4:
         lanes = max(width for width in (4, 8, 16) if width <= device.float_lanes)
         return Variant("search_lanes", {"LANES": lanes, "SPLIT": settings.step})
-    return next(
-        iter(fitting_variants(settings, device)), Variant("search_lanes", {"LANES": 1, "SPLIT": 1})
-    )
+    plain = Variant("search_lanes", {"LANES": 1, "SPLIT": 1})
+    return next(iter(fitting_variants(settings, device)), plain)
 
 
 def fitting_variants(settings: SearchSettings, device: Device) -> list[Variant]:

@@ -1,8 +1,8 @@
-"""VBM3D: BM3D for videos, whose groups are gathered along the motion."""
+"""VBM3D: BM3D for videos, with groups of patches that follow motion."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,22 +10,18 @@ import numpy as np
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.filters.bm3d import pass_fields
 from napari_gpu_denoise.filters.bm3d.group_settings import PATCH, GroupSettings
-from napari_gpu_denoise.filters.bm3d.pass_fields import BASIC, FINAL
-from napari_gpu_denoise.filters.channels.channel_settings import (
-    channels_setting,
-    guide_setting,
-    settled_channels,
-)
+from napari_gpu_denoise.filters.bm3d.pass_fields import BASIC, FINAL, CollaborativeFilter
+from napari_gpu_denoise.filters.channels.channel_settings import channels_setting, guide_setting
+from napari_gpu_denoise.filters.search.frame_links import frames_setting
 from napari_gpu_denoise.filters.vbm3d.plan import Plan
 from napari_gpu_denoise.filters.vbm3d.predictive_search import VideoSearch
 from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.call import filter_function
-from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
 
-# Without later frames a frame gets estimates from its own references alone: it takes more of them.
+# Without later frames only its own references estimate a frame: more of them are needed.
 _STEPS = {"basic": 6, "final": 4}
 _STEPS_ALONE = {"basic": 2, "final": 3}
 
@@ -50,7 +46,7 @@ def _still(default: float, of: str):
 
 
 @dataclass(frozen=True)
-class VBM3D(Filter):
+class VBM3D(CollaborativeFilter):
     """Settings of VBM3D.
 
     Patches are followed from frame to frame, forward and backward, and filtered together: by hard
@@ -69,16 +65,8 @@ class VBM3D(Filter):
         },
     }
 
-    frames_before: int = setting(
-        4, "Earlier frames to search", bounds=(0, 16), unit="frames", needs_axis="T"
-    )
-    frames_after: int = setting(
-        4,
-        "Later frames to search; 0 filters without delay",
-        bounds=(0, 16),
-        unit="frames",
-        needs_axis="T",
-    )
+    frames_before: int = frames_setting(4, "Earlier frames to search")
+    frames_after: int = frames_setting(4, "Later frames to search; 0 filters without delay")
     stages: str = pass_fields.stages()
     threshold: float = pass_fields.threshold(3.0)
     wiener_sigma: float = pass_fields.wiener_sigma(1.0)
@@ -123,38 +111,25 @@ class VBM3D(Filter):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        pass_fields.check_odd(self, "window", "window_nearest", "window_next")
+        self._check_odd("window", "window_nearest", "window_next")
 
     @property
     def over_time(self) -> bool:
-        """Always: frames are taken in order."""
+        """Always: frames are filtered in order."""
         return True
 
     @property
     def compares_brightness(self) -> bool:
-        """As `flicker` says."""
+        """Whether `flicker` is on."""
         return self.flicker
 
     @property
-    def smallest(self) -> int:
-        """Smallest height and width; shorter frames are extended to it by mirroring."""
-        return PATCH
-
-    @property
     def joint(self) -> str:
-        """Which axes are filtered together with Y and X: time, and channels that share matches."""
-        return "CT" if self.channels in ("opponent", "joint") else "T"
+        """Time, and channels that share matches."""
+        return super().joint + "T"
 
     def for_array(self, names: str, shape: tuple[int, ...]) -> VBM3D:
-        """Return the settings for an array: colour is known by its axes.
-
-        Raises
-        ------
-        AxesError
-            If there is no time, but an axis that may be.
-        SettingsError
-            If its channels do not fit the settings.
-        """
+        """Return the settings for an array; refuse one with an unnamed axis that may be time."""
         fitting = super().for_array(names, shape)
         unnamed = [n for a, n in zip(names, shape, strict=True) if a == UNNAMED and n > 1]
         if "T" not in names and unnamed:
@@ -164,21 +139,20 @@ class VBM3D(Filter):
                 code="axis-needed",
                 axis="T",
             )
-        return replace(fitting, channels=settled_channels(fitting, names, shape))
+        return fitting
 
     @property
     def steps(self) -> dict[str, int]:
-        """Spacing of the reference patches in each pass."""
+        """Spacing of the reference patches in each pass, with 0 replaced by the default."""
         chosen = {"basic": self.step_basic, "final": self.step_final}
         ordinary = _STEPS if self.frames_after else _STEPS_ALONE
         return {name: step or ordinary[name] for name, step in chosen.items()}
 
     @property
     def passes(self) -> dict[str, GroupSettings]:
-        """The passes, in their order: ``"basic"``, ``"final"``."""
+        """The passes, in order: ``"basic"``, ``"final"``."""
         passes = {}
-        for name in pass_fields.pass_names(self):
-            similar = getattr(self, f"similar_{name}")
+        for name in self._pass_names():
             search = VideoSearch(
                 PATCH,
                 self.steps[name],
@@ -190,37 +164,22 @@ class VBM3D(Filter):
                 getattr(self, f"still_{name}"),
                 self.window_nearest if self.motion else 0,
                 self.coarse,
-                similar,
+                getattr(self, f"similar_{name}"),
             )
-            passes[name] = pass_fields.group_settings(self, name, search)
+            passes[name] = self._pass(name, search)
         return passes
 
     @property
     def reach(self) -> Reach:
-        """How far around a pixel, in space and time, the filter looks."""
+        """The sum over the passes, in space and time."""
         passes = self.passes.values()
         around = sum(one.reach for one in passes)
         before = len(passes) * (self.frames_before + self.frames_after)
         after = len(passes) * (min(self.frames_before, self.frames_after) + self.frames_after)
         return Reach((before, after), (0, 0), (around, around), (around, around))
 
-    @property
-    def operations_per_pixel(self) -> float:
-        """Arithmetic of the searches and of the transforms."""
-        return sum(sum(self._operations(one)) for one in self.passes.values())
-
-    @property
-    def operations_per_launch(self) -> float:
-        """The longest search, or the longest filtering of groups."""
-        return max(max(self._operations(one)) for one in self.passes.values())
-
-    @staticmethod
-    def _operations(one: GroupSettings) -> tuple[float, float]:
-        compared = 2.0 * one.search.candidates * PATCH**2 / one.search.step**2
-        return compared, one.operations_per_pixel[1]
-
     def plan(self, arena: Arena, variants: dict[str, dict[str, Any]] | None = None) -> Plan:
-        """Return what runs this filter on one device; `variants` as `Plan` takes them."""
+        """Return the plan for one device; `variants` as `Plan` takes them."""
         return Plan(self.passes, self.channels, self.guide, arena, variants)
 
 
@@ -262,22 +221,22 @@ def vbm3d() -> np.ndarray:
     stream : The same for frames that come one after another, with the same result.
     denoise : The same with a record of what was done, or for some of the frames.
     bm3d : For single images, volumes, and planes that are not in time.
-    nl_means : Over time too; without time better on speckle.
+    nl_means : Also filters over time; better on speckle in single images.
 
     Notes
     -----
-    Patches are 8 x 8. Every reference patch is compared with about 350 others of 64 pixels, in
-    each of two passes, whatever the size of the frames; there are ``ny * nx / step**2`` of them in
-    a frame. Filtering takes about ``1600 * neighbours / step**2`` operations a pixel and pass.
-    Device memory does not depend on the number of frames, each of which is sent and filtered once.
+    Patches are 8 x 8. In each pass, a frame has ``ny * nx / step**2`` reference patches, each of
+    which is compared with about 350 others, whatever the size of the frame. Filtering takes about
+    ``1600 * neighbours / step**2`` operations per pixel and pass. Device memory does not depend on
+    the number of frames, each of which is sent and filtered once.
 
     A frame depends on ``2 * (frames_before + frames_after)`` earlier frames and on
     ``2 * (frames_after + min(frames_before, frames_after))`` later ones, 16 and 16 by default:
     that is the delay of a stream. With ``frames_after=0`` there is none.
 
-    Brightness that changes in whole frames, by a gain and an offset, is allowed for and kept.
+    Changes of brightness of whole frames, by a gain and an offset, are accounted for and kept.
     Frames of one grey level are neither filtered nor used for others. A frame that is stored twice
-    is not recognised: its noise passes for signal, so take it out before.
+    is not recognised: its noise is taken for signal, so remove it first.
 
     Repeated runs on one device are bitwise equal, and so are parts, streams and the whole, for
     integers of 8 and 16 bits.

@@ -1,4 +1,4 @@
-"""The frames of a video that are still looked at, and what groups took away, in rings on a device.
+"""Rings on a device: the frames of a video that are still needed, and the sums over their groups.
 
 Frame t lies in slot t modulo the length of its ring.
 """
@@ -6,32 +6,53 @@ Frame t lies in slot t modulo the length of its ring.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
 from napari_gpu_denoise.filters.pixels import Pixels
-from napari_gpu_denoise.filters.vbm3d.predictive_search import RingShape
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.work_items import pixel_grid
-from napari_gpu_denoise.run.plan import Buffers, Sizes
+from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes
 from napari_gpu_denoise.run.tiles import Tile
+
+
+@dataclass(frozen=True)
+class RingShape:
+    """Shape of rings of padded frames on a device."""
+
+    images: int  # frames in rings of images
+    sums: int  # frames in rings of sums
+    margin: int  # pixels of FAR around a frame
+    ny: int  # of a frame
+    nx: int
+
+    @property
+    def pny(self) -> int:
+        """Rows of a padded frame."""
+        return self.ny + 2 * self.margin
+
+    @property
+    def pitch(self) -> int:
+        """Values in a row of a padded frame."""
+        return -(-(self.nx + 2 * self.margin) // 16) * 16
+
+    @property
+    def plane(self) -> int:
+        """Values in a padded frame."""
+        return self.pny * self.pitch
+
+    @property
+    def layout(self) -> tuple:
+        """Kernel arguments: pny, pitch, y0, x0."""
+        return tuple(map(np.int32, (self.pny, self.pitch, self.margin, self.margin)))
 
 
 class FrameRings:
     """Rings of padded frames on one device; belongs to one thread.
 
-    Parameters
-    ----------
-    arena : Arena
-        Keeps the buffers.
-    shape : RingShape
-        What the rings are like.
-    tile : Tile
-        What is read of each frame; it has the channels that are filtered.
-    held : Buffers
-        The rings, by name: float32 images ``"noisy ring"`` and ``"basic ring"`` of shape (channels,
-        images, pny, pitch), what is searched in their place (``"noisy guide ring"``), and the
-        sums of a pass, int32 of shape (channels, sums, 2, pny, pitch).
+    `tile` is what is read of each frame, with the channels that are filtered; `held` are the rings
+    that `ring_buffers` declares.
     """
 
     def __init__(self, arena: Arena, shape: RingShape, tile: Tile, held: Buffers):
@@ -41,33 +62,19 @@ class FrameRings:
         self._store = arena.kernel("vbm3d/store_frames", {})
 
     def images(self, name: str):
-        """Return the ring of some images."""
+        """Return the ring ``"noisy"`` or ``"basic"``: float32 (channels, images, pny, pitch)."""
         return self.held[f"{name} ring"]
 
     def guides(self, name: str):
-        """Return the ring of what is searched in place of them."""
+        """Return the ring of the guides of these images: float32 (images, pny, pitch)."""
         return self.held[f"{name} guide ring"]
 
     def sums(self, name: str):
-        """Return the ring of the sums of a pass."""
+        """Return the ring of the sums of a pass: int32 (channels, sums, 2, pny, pitch)."""
         return self.held[f"{name} sums"]
 
-    def store(self, queue, ring, pixels: Pixels, first: int, launches: list) -> None:
-        """Enqueue the storing of frames in a ring of images.
-
-        Parameters
-        ----------
-        queue : pyopencl.CommandQueue
-            In-order queue.
-        ring : pyopencl.Buffer
-            What `images` or `guides` returned.
-        pixels : Pixels
-            The frames: what a tile yields of them, as many as it yields along T.
-        first : int
-            Time of the first one.
-        launches : list of (str, pyopencl.Event)
-            Takes the launch.
-        """
+    def store(self, queue, ring, pixels: Pixels, first: int, launches: Launches) -> None:
+        """Enqueue the storing of frames, the first one of time `first`, in a ring of images."""
         i32, shape, held = np.int32, self.shape, pixels.tile
         count = held.t.size
         down = shape.margin + held.y.start - self._tile.y.source_start
@@ -81,8 +88,8 @@ class FrameRings:
         )
         launches.append(("store", launch))
 
-    def clear(self, queue, name: str, first: int, stop: int, launches: list) -> None:
-        """Enqueue the setting to 0 of the sums of a pass, for frames from `first` to `stop`."""
+    def clear(self, queue, name: str, first: int, stop: int, launches: Launches) -> None:
+        """Enqueue the zeroing of the sums of a pass, for frames from `first` to `stop`."""
         import pyopencl as cl
 
         shape, sums = self.shape, self.sums(name)
@@ -100,10 +107,7 @@ class FrameRings:
 def ring_buffers(
     shape: RingShape, channels: int, images: Iterable[str], passes: Iterable[str], guided: bool
 ) -> Sizes:
-    """Return the rings of some images and of the sums of some passes, in bytes by name.
-
-    With `guided` an image of its own is searched in place of each image.
-    """
+    """Return the rings of images and of the sums of passes; with `guided` those of guides, too."""
     image = 4 * shape.images * shape.plane
     sizes = {f"{name} ring": channels * image for name in images}
     if guided:

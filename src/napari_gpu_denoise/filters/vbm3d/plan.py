@@ -1,4 +1,4 @@
-"""The passes of VBM3D over the frames of a video, in order, on one device."""
+"""The passes of VBM3D over the frames of a video, in order."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.filters.bm3d.group_kernels import yields_of_passes
 from napari_gpu_denoise.filters.bm3d.group_settings import GroupSettings
 from napari_gpu_denoise.filters.channels.channel_mix import OPPONENT, ChannelMix
-from napari_gpu_denoise.filters.pixels import Noisy, Pixels, all_read, spread
+from napari_gpu_denoise.filters.channels.channel_settings import JOINED
+from napari_gpu_denoise.filters.pixels import Noisy, Pixels, all_read, send_table
 from napari_gpu_denoise.filters.search.frame_links import FrameLinks, guide_levels
 from napari_gpu_denoise.filters.search.patches import Grid
-from napari_gpu_denoise.filters.vbm3d.frame_rings import FrameRings, ring_buffers
-from napari_gpu_denoise.filters.vbm3d.predictive_search import RingShape, margin_of
+from napari_gpu_denoise.filters.vbm3d.frame_rings import FrameRings, RingShape, ring_buffers
+from napari_gpu_denoise.filters.vbm3d.predictive_search import margin_of
 from napari_gpu_denoise.filters.vbm3d.video_pass import VideoPass
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.frame_notes import FrameNote
@@ -23,45 +25,22 @@ from napari_gpu_denoise.run.tiles import Span, Tile
 
 @dataclass
 class _Progress:
-    """What a pass must yield for the next one, and how far it has come.
-
-    Attributes
-    ----------
-    yields : Tile
-        What is yielded of each frame.
-    grid : tuple of Grid
-        References along Y and X.
-    filtered, joined, cleared : int
-        Times of the next frame whose references are filtered, whose estimate is made, and whose
-        sums are set to 0.
-    """
+    """What a pass must yield for the next one, and the times of the frames it has reached."""
 
     yields: Tile
-    grid: tuple[Grid, Grid]
-    filtered: int
-    joined: int
-    cleared: int
+    grid: tuple[Grid, Grid]  # references along Y and X
+    filtered: int  # next frame whose references are filtered
+    joined: int  # next frame whose estimate is made from its sums
+    cleared: int  # next frame whose sums are set to 0
 
 
 class Plan(FramePlan):
     """Kernels and buffers of VBM3D on one device; belongs to one thread.
 
     Rings hold the noisy frames and their basic estimates, and for each pass the sums of what its
-    groups take away. Every frame is searched and filtered once a pass, whatever the batches.
-
-    Parameters
-    ----------
-    passes : dict of GroupSettings
-        What to run, in order, by name: ``"basic"``, and ``"final"`` if wanted. Each search is a
-        `VideoSearch` of the same frames.
-    channels : {"separate", "opponent", "joint"}
-        How channels are filtered; with ``"auto"`` each on its own.
-    guide : int
-        Channel that joint matching looks at; -1 for all.
-    arena : Arena
-        Keeps the buffers.
-    variants : dict, optional
-        What to give `VideoPass` for a pass, by its name.
+    groups take away. Every frame is searched and filtered once in each pass, whatever the batches.
+    Passes are in order, by name: ``"basic"``, and ``"final"`` if wanted. `variants` holds arguments
+    of `VideoPass` by pass, for kernels other than those chosen for the device.
     """
 
     def __init__(
@@ -84,22 +63,20 @@ class Plan(FramePlan):
         self.ahead = len(passes) * (self._late + self._after)
         self._margin = margin_of(search)
         self._opponent = channels == "opponent"
-        self._guide = guide
-        mixes = channels in ("opponent", "joint")
-        self._mix = ChannelMix(self._opponent, guide, arena) if mixes else None
-        # Whether an image of its own is searched: not the first channel of what is filtered.
+        self._mix = ChannelMix(self._opponent, guide, arena) if channels in JOINED else None
+        # Whether a guide is searched, and not the first of the channels that are filtered.
         self._guided = self._mix is not None and not self._opponent
 
     def buffers(self, tile: Tile, batch: int, is_map: bool = False) -> Sizes:
-        """Return the rings, tables of each frame, and what the passes need for `batch` frames."""
+        """Return the rings, the tables of frames, and what the passes need for `batch` frames."""
         channels, span = tile.channels, self._before + 1 + self._after
-        passes, yields = list(self.passes), self._yields(tile)
+        passes, yields = list(self.passes), yields_of_passes(self.passes, tile)
         images = ("noisy", "basic")[: len(passes)]
         shape = self._shape(tile, batch)
         sizes = [ring_buffers(shape, channels, images, passes, self._guided)]
         for name in passes:
             one, made = self.passes[name], yields[name]
-            # When a video ends, the frames that waited for references of later ones come with it.
+            # The last batch also yields the frames that waited for references of later frames.
             joined = batch if name == self._last else batch + self._late
             tables = {"links": 12 * channels * batch * span, "levels": 4 * channels * joined}
             if self._mix is not None:
@@ -124,14 +101,14 @@ class Plan(FramePlan):
         return together(*sizes)
 
     def begin(self, tile: Tile, batch: int, first: int, start: int, variation: Any = None) -> None:
-        """Prepare for the frames of a video, or of a part of each; see `FramePlan.begin`."""
+        """Prepare for the frames of a video; see `FramePlan.begin`."""
         before, after = self._before, self._after
         self._tile, self._batch, self._variation = tile, batch, variation
         self._held = self.hold(tile, batch, variation is not None)
         self._rings = FrameRings(self.arena, self._shape(tile, batch), tile, self._held)
         self._known = first
         self._progress: dict[str, _Progress] = {}
-        yields, time = self._yields(tile), start
+        yields, time = yields_of_passes(self.passes, tile), start
         for name, one in reversed(self.passes.items()):
             filtered = max(time - after, first)
             self._progress[name] = _Progress(
@@ -142,35 +119,20 @@ class Plan(FramePlan):
                 cleared=max(filtered - self._late, first),
             )
             time -= after + before
-        self._links = FrameLinks((before, after), *self._channels_linked(tile.channels))
+        matrix = OPPONENT if self._opponent else np.eye(tile.channels)
+        guide, weighted = matrix[0], False
+        if self._mix is not None:
+            guide, weighted = self._mix.guide_row(tile.channels)
+        self._links = FrameLinks((before, after), matrix, guide, weighted)
 
     def _shape(self, tile: Tile, batch: int) -> RingShape:
-        """Return rings that hold the sums that references add to, and the images they look at."""
+        """Return rings for all frames that the references of a batch add to and are matched in."""
         sums = batch + self._late + self._after
         images = sums + self._after + self._before
         return RingShape(images, sums, self._margin, *tile.source_shape[2:])
 
-    def _yields(self, tile: Tile) -> dict[str, Tile]:
-        """Return what each pass must yield for the next one, from the last to the first."""
-        yields = {}
-        for name, one in reversed(self.passes.items()):
-            yields[name] = tile
-            tile = spread(tile, one.settings.reach)
-        return yields
-
-    def _channels_linked(self, channels: int) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Return what channels are filtered as, what they are matched by, and if by their noise."""
-        if self._opponent:
-            return OPPONENT, OPPONENT[0], False
-        matrix = np.eye(channels)
-        if self._mix is None:
-            return matrix, matrix[0], False
-        if self._guide < 0:
-            return matrix, np.full(channels, 1 / channels), True
-        return matrix, matrix[self._guide], False
-
     def take(self, queue, frames, notes: list[FrameNote]) -> Launches:
-        """Enqueue the storing of the next frames, and what can be done with them."""
+        """Enqueue the storing of the next frames, and the filtering they allow."""
         first, count = self._known, len(notes)
         launches: Launches = []
         for k, note in enumerate(notes):
@@ -185,7 +147,7 @@ class Plan(FramePlan):
         return launches
 
     def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
-        """Enqueue what yields the next frames; see `FramePlan.enqueue_frames`."""
+        """Enqueue the filtering of the next frames; see `FramePlan.enqueue_frames`."""
         launches: Launches = []
         if ended:
             self._advance(queue, start + count + self._late, launches)
@@ -195,7 +157,7 @@ class Plan(FramePlan):
         return launches
 
     def _advance(self, queue, limit: int | None, launches: list) -> None:
-        """Filter what can be; with a limit all frames are there, and it is not exceeded."""
+        """Filter all that can be; a limit is not exceeded, and means that no more frames come."""
         ended, have = limit is not None, self._known
         for name in self.passes:
             at = self._progress[name]
@@ -212,19 +174,16 @@ class Plan(FramePlan):
             have = at.joined
 
     def _filter_some(self, queue, name: str, last: int, launches: list) -> None:
-        """Filter the groups of the next frames, no more than a batch and none from `last` on."""
+        """Filter the groups of the next batch of frames before `last`."""
         one, at, rings = self.passes[name], self._progress[name], self._rings
         first = at.filtered
         count = min(self._batch, last - first)
-        if count <= 0:
-            return
-        # Sums of the frames that are reached for the first time.
+        # Clear the sums of frames that are reached for the first time.
         reached = max(at.cleared, first + count + self._after)
         rings.clear(queue, name, at.cleared, reached, launches)
         at.cleared = reached
         links, guide_links = self._links.links(first, count)
-        sent = self._sent(queue, f"{name} links", links, launches)
-        searched_links = sent
+        sent = searched_links = self._sent(queue, f"{name} links", links, launches)
         if self._mix is not None:
             searched_links = self._sent(queue, f"{name} guide links", guide_links, launches)
         searched = "noisy" if name == "basic" else "basic"
@@ -244,7 +203,7 @@ class Plan(FramePlan):
         at.filtered = first + count
 
     def _join(self, queue, name: str, stop: int, out, launches: list) -> None:
-        """Make the estimate of the next frames, and store it where it is the basic one."""
+        """Make the estimate of the frames before `stop`, and store it if it is the basic one."""
         at, rings, source = self._progress[name], self._rings, self._tile
         yields, first = at.yields, at.joined
         count = stop - first
@@ -258,9 +217,7 @@ class Plan(FramePlan):
         )
         levels = self._sent(queue, f"{name} levels", self._links.levels(first, count), launches)
         mixed_back = out is not None and self._opponent
-        made = out
-        if out is None or mixed_back:
-            made = self._held[f"{name} estimate"]
+        made = self._held[f"{name} estimate"] if out is None or mixed_back else out
         more = self.passes[name].join(
             *(queue, rings.images("noisy"), rings.shape, source.channels, first, count),
             *(rings.sums(name), levels, region, made),
@@ -275,7 +232,7 @@ class Plan(FramePlan):
         at.joined = stop
 
     def _keep(self, queue, name: str, image: Noisy, first: int, launches: list) -> None:
-        """Store frames in their ring, and what is searched of them."""
+        """Store frames in their ring, and the guide that is searched in place of them."""
         rings = self._rings
         rings.store(queue, rings.images(name), image.pixels, first, launches)
         if self._guided:
@@ -283,18 +240,11 @@ class Plan(FramePlan):
             rings.store(queue, rings.guides(name), guide.pixels, first, launches)
 
     def _weights(self, queue, sigmas, launches: list):
-        """Return what channels are divided by in the image that is searched, frame by frame."""
+        """Return what channels are divided by in the guide, frame by frame."""
         if self._mix is None:
             return None
-        weights = np.array([guide_levels(sigma) for sigma in sigmas], np.float32).T
-        return self._sent(queue, "weights of channels", np.ascontiguousarray(weights), launches)
+        weights = np.array([guide_levels(sigma) for sigma in sigmas]).T
+        return self._sent(queue, "weights of channels", weights, launches)
 
-    def _sent(self, queue, name: str, array: np.ndarray, launches: list):
-        """Copy a small array to the device; `launches` keeps it alive until it is there."""
-        import pyopencl as cl
-
-        buffer = self._held[name]
-        # On a CPU there is nothing to gain by not waiting.
-        waits = self.arena.session.device.shares_cores
-        launches.append(("tables", cl.enqueue_copy(queue, buffer, array, is_blocking=waits)))
-        return buffer
+    def _sent(self, queue, name: str, array: np.ndarray, launches: Launches):
+        return send_table(queue, self.arena.session.device, array, self._held[name], launches)

@@ -1,4 +1,4 @@
-"""Find similar patches in a video: those of one frame tell where to look in the next."""
+"""Find similar patches in a video: matches in one frame predict where to search in the next."""
 
 from __future__ import annotations
 
@@ -8,93 +8,65 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.filters.search.patches import Grid
+from napari_gpu_denoise.filters.search.patches import Grid, grid_arguments
 from napari_gpu_denoise.filters.search.variants import Variant
+from napari_gpu_denoise.filters.vbm3d.frame_rings import RingShape
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, allocated
 
-# However fast things move, no match is looked for further from its reference, in pixels.
-FURTHEST = 32
+FURTHEST = 32  # largest displacement of a match, in pixels, however fast the motion
 
 
 @dataclass(frozen=True)
 class VideoSearch:
-    """What is searched: widths in pixels, counts of frames and patches.
-
-    Attributes
-    ----------
-    patch, step : int
-        Width and spacing of the reference patches.
-    first, following : int
-        Width of the window in the frame of the reference, and around what was found, in others.
-    kept : int
-        Patches kept in each frame.
-    neighbours : int
-        Most patches in a group.
-    frames : tuple of int
-        Frames before and after.
-    still : float
-        What is taken off the distance of a patch that has not moved, in sigma squared.
-    nearest : int
-        Width of the window in the frames beside that of the reference, from which motion is known
-        and followed on; 0 follows none.
-    coarse : int
-        Spacing of the displacements that are tried first in that window.
-    similar : float
-        Largest mean squared difference of a match, in sigma squared.
-    """
+    """Settings of a search: widths in pixels, numbers of frames and patches."""
 
     patch: int
     step: int
-    first: int
-    following: int
-    kept: int
-    neighbours: int
-    frames: tuple[int, int]
-    still: float = 0.0
-    nearest: int = 0
-    coarse: int = 1
-    similar: float = math.inf
+    first: int  # width of the window in the frame of the reference
+    following: int  # width of the window around earlier matches, in other frames
+    kept: int  # patches kept in each frame
+    neighbours: int  # maximum number of patches in a group
+    frames: tuple[int, int]  # before and after
+    still: float = 0.0  # subtracted from the distance of an unmoved patch, in sigma squared
+    nearest: int = 0  # width of the window in adjacent frames, to find motion; 0 follows none
+    coarse: int = 1  # spacing of the displacements that are tried first in that window
+    similar: float = math.inf  # maximum mean squared difference of a match, in sigma squared
 
     def displacement(self, frames: int) -> int:
-        """Return how far a match may lie from its reference, so many frames away."""
+        """Return how far a match may lie from its reference in a frame that is `frames` away."""
         if not self.nearest:
             return self.first // 2 + frames * (self.following // 2)
         if not frames:
-            # More of the own frame may fill a group.
+            # Matches in its own frame may fill a group.
             return max(self.first, self.nearest) // 2
         around = self.following // 2
         beside = self.nearest // 2 + (around if self.coarse > 1 else 0)
         far, speed = beside, beside
         for _ in range(frames - 1):
             far, speed = far + speed + around, speed + around
-        # Where a frame is passed over, the next one is searched as if it were beside.
+        # If a frame is skipped, the next one is searched as if it were adjacent.
         return max(min(far, FURTHEST), beside, self.first // 2)
 
     @property
     def furthest(self) -> int:
-        """How far a match may lie from its reference in any frame."""
+        """Largest distance of a match from its reference in any frame."""
         return self.displacement(max(self.frames))
 
     @property
     def window(self) -> int:
-        """Full width of all that a reference may be matched in."""
+        """Full width of the region in which a reference may be matched."""
         return 2 * self.furthest + 1
 
     @property
     def late(self) -> int:
-        """Frames after its own whose references add to a frame: none for a causal filter."""
+        """Number of later frames whose references add to a frame; 0 for a causal filter."""
         return min(self.frames)
 
     @property
-    def span(self) -> int:
-        """Frames that a reference is matched in, its own included."""
-        return 1 + sum(self.frames)
-
-    @property
     def candidates(self) -> int:
-        """Most patches that a reference is compared with."""
+        """Maximum number of patches that a reference is compared with."""
         others = sum(self.frames)
         if not self.nearest:
             return self.first**2 + others * self.kept * self.following**2
@@ -102,73 +74,32 @@ class VideoSearch:
         return self.first**2 + beside + others * self.following**2
 
     def covering(self, width: int) -> int:
-        """Return how many matches may cover one pixel, or with a width of 1 begin there."""
+        """Return how many matches may cover a pixel; a width of 1 counts those that begin there."""
         total = 0
         for frames in range(-self.late, self.frames[1] + 1):
             side = (2 * self.displacement(abs(frames)) + width - 1) // self.step + 2
-            fills = self.nearest and not frames  # the own frame fills a group that lacks others
+            fills = self.nearest and not frames  # its own frame fills an incomplete group
             total += (self.neighbours if fills else self.kept) * side**2
         return total
 
 
-@dataclass(frozen=True)
-class RingShape:
-    """Rings of padded frames on a device.
-
-    Attributes
-    ----------
-    images, sums : int
-        Frames that rings of images and of sums hold.
-    margin : int
-        Pixels of FAR around a frame.
-    ny, nx : int
-        Height and width of a frame.
-    """
-
-    images: int
-    sums: int
-    margin: int
-    ny: int
-    nx: int
-
-    @property
-    def pny(self) -> int:
-        """Rows of a padded frame."""
-        return self.ny + 2 * self.margin
-
-    @property
-    def pitch(self) -> int:
-        """Values in a row of a padded frame."""
-        return -(-(self.nx + 2 * self.margin) // 16) * 16
-
-    @property
-    def plane(self) -> int:
-        """Values in a padded frame."""
-        return self.pny * self.pitch
-
-    @property
-    def layout(self) -> tuple:
-        """The arguments that tell a kernel where a frame lies: pny, pitch, y0, x0."""
-        return tuple(map(np.int32, (self.pny, self.pitch, self.margin, self.margin)))
-
-
 def margin_of(search: VideoSearch) -> int:
-    """Return the margin that the search kernels read in, whatever the frame holds."""
+    """Return the margin around a frame in which the search kernels may read."""
     widest = max(search.first, search.nearest, search.following)
-    # Strips may go beyond a window, the coarse ones by up to four of their spacings.
+    # Strips may extend beyond a window, coarse ones by up to four of their spacings.
     return widest // 2 + max(search.following, 4 * search.coarse)
 
 
 @dataclass(frozen=True)
 class VideoMatches:
-    """The result of a search, on the device; both of shape (frames, rows, neighbours, columns)."""
+    """The result of a search, in buffers of shape (frames, rows, neighbours, columns)."""
 
     keys: Any
     places: Any
 
 
 def choose_video_variant(search: VideoSearch, device: Device) -> Variant:
-    """Choose the search kernel for a device: lanes of a patch as a vector on a CPU."""
+    """Choose the search kernel for a device: rows of a patch as vectors on a CPU."""
     if device.float_lanes >= 4:
         return Variant("search_patches", {"VECTOR": 1, "GROUP_X": 1, "GROUP_Y": 1, "WARP_SYNC": 0})
     if search.nearest:
@@ -181,7 +112,7 @@ def choose_video_variant(search: VideoSearch, device: Device) -> Variant:
     shapes = ((16, 8), (16, 4), (8, 4), (4, 4), (2, 2), (1, 1))
     largest = min(device.max_group, 256)
     group_x, group_y = next((x, y) for x, y in shapes if items * x * y <= largest or x == 1)
-    # A warp holds whole teams.
+    # A warp must hold whole teams.
     warp = "nvidia" in device.vendor.lower() and 32 % items == 0
     constants |= {"GROUP_X": group_x, "GROUP_Y": group_y}
     constants["WARP_SYNC"] = int(warp and items * group_x * group_y % 32 == 0)
@@ -189,17 +120,7 @@ def choose_video_variant(search: VideoSearch, device: Device) -> Variant:
 
 
 class PredictiveSearch:
-    """Kernel and buffers of a predictive search; belongs to one thread.
-
-    Parameters
-    ----------
-    settings : VideoSearch
-        What is searched.
-    arena : Arena
-        Keeps the buffers.
-    variant : Variant, optional
-        The kernel to use, by default what `choose_video_variant` gives for the device.
-    """
+    """Kernel and buffers of a predictive search; belongs to one thread."""
 
     def __init__(self, settings: VideoSearch, arena: Arena, variant: Variant | None = None):
         self.settings = settings
@@ -216,14 +137,14 @@ class PredictiveSearch:
             "FURTHEST": settings.furthest,
             "KEPT": settings.kept,
             "NEIGHBOURS": settings.neighbours,
-            "INDEX_BITS": 0,  # keys are distances, to the last bit
+            "INDEX_BITS": 0,  # all bits of a key are the distance
         }
         self._search = arena.kernel(
             f"vbm3d/{self.variant.kernel}", {**constants, **self.variant.constants}
         )
 
     def buffers(self, count: int, grid: tuple[Grid, Grid]) -> Sizes:
-        """Return the buffers that the search for the patches of so many frames needs."""
+        """Return the buffers for the references of `count` frames."""
         rows, columns = grid
         size = 4 * count * rows.count * columns.count * self.settings.neighbours
         return {"keys": size, "places": size}
@@ -239,24 +160,10 @@ class PredictiveSearch:
         links,
         held: Buffers | None = None,
     ) -> tuple[VideoMatches, Launches]:
-        """Enqueue the search for the patches of some frames.
+        """Enqueue the search for references in the `count` frames from time `first` on.
 
-        Parameters
-        ----------
-        queue : pyopencl.CommandQueue
-            In-order queue.
-        images : pyopencl.Buffer
-            Ring of padded frames.
-        shape : RingShape
-            What the ring is like.
-        first, count : int
-            The frames whose patches are the references: time of the first, and how many.
-        grid : tuple of Grid
-            References along Y and X.
-        links : pyopencl.Buffer
-            float32 of shape (count, span, 3): how each of them is linked to those around it.
-        held : Buffers, optional
-            What `buffers` declares; by default it is allocated.
+        `images` is a ring of padded frames, `grid` the references along Y and X, and `links` the
+        float32 table that `FrameLinks.links` returns for the guide.
         """
         i32, f32, settings = np.int32, np.float32, self.settings
         rows, columns = grid
@@ -284,9 +191,3 @@ class PredictiveSearch:
             *(found.keys, found.places),
         )
         return found, [("search", launch)]
-
-
-def grid_arguments(rows: Grid, columns: Grid) -> tuple:
-    """Return the arguments that tell a kernel where the reference patches are."""
-    values = (rows.first, rows.last, rows.count, columns.first, columns.last, columns.count)
-    return tuple(map(np.int32, values))
