@@ -13,6 +13,7 @@ from napari_gpu_denoise._napari.layers.source import METADATA_KEY, Source
 from napari_gpu_denoise.filters import VBM3D, Isoline, NLMeans
 from napari_gpu_denoise.noise.models import Gaussian, PoissonGaussian, Speckle
 from napari_gpu_denoise.run import denoise as runs
+from napari_gpu_denoise.run.job import Run
 
 pytestmark = pytest.mark.gui
 
@@ -63,9 +64,9 @@ def test_an_estimate_is_handed_to_a_filter(
     assert "measures the noise again" in filtering.status.text()
     # Of another layer it is not taken, but can be chosen again.
     filtering.layer.choose(viewer.layers["other"])
-    assert filtering.noise.chosen() == "auto" and filtering.request().noise is None
+    assert filtering.noise.chosen() == "auto" and filtering.request().run.noise is None
     filtering.noise.choose("measured")
-    assert filtering.request().noise == FOUND
+    assert filtering.request().run.noise == FOUND
     assert "measured in cells" in filtering.noise.caption.text()
 
 
@@ -114,7 +115,7 @@ def test_a_model_is_found_by_the_run(viewer, open_panel, run, click):
     click(panel.command_button)
     assert "--noise" not in QApplication.clipboard().text()
     panel.noise.choose("one")
-    assert panel.request().noise == "gaussian" and panel.noise.caption.text() == ""
+    assert panel.request().run.noise == "gaussian" and panel.noise.caption.text() == ""
     run(panel)
     expected = runs.denoise(image, NLMeans(), noise="gaussian")
     np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
@@ -122,7 +123,7 @@ def test_a_model_is_found_by_the_run(viewer, open_panel, run, click):
     click(panel.command_button)
     assert "--noise gaussian" in QApplication.clipboard().text()
     click(panel.reset_button)
-    assert panel.noise.chosen() == "auto" and panel.request().noise is None
+    assert panel.noise.chosen() == "auto" and panel.request().run.noise is None
 
 
 def test_speckle_is_handed_to_isoline(viewer, open_panel, run, noisy):
@@ -139,7 +140,7 @@ def test_speckle_is_handed_to_isoline(viewer, open_panel, run, noisy):
     np.testing.assert_array_equal(viewer.layers["echoes (Isoline classes)"].data, seen.classes)
     # What the filter is told by its own settings goes before it.
     panel.form.controls["criterion"].value = "multiplicative"
-    assert panel.request().noise is None and not panel.noise.mode.isEnabled()
+    assert panel.request().run.noise is None and not panel.noise.mode.isEnabled()
 
 
 @pytest.mark.parametrize("frame", [None, 3])
@@ -150,7 +151,7 @@ def test_lazy_stacks_run_with_a_model(movie, frame, noise):
     settings = VBM3D.of(profile="fast") if frame is None else NLMeans()
     movie[4:] *= 2  # noise of the frame is not that of all
     source = Source("movie", Sliced(movie))
-    request = Request(source, settings, "TYX", sigma, noise, frame=frame)
+    request = Request(source, Run(settings, sigma, noise, "TYX"), frame)
     _, outcome = drive(steps(request))
     assert outcome.error is None
     expected = runs.denoise(movie, settings, sigma, noise=noise, axes="TYX", frames=frame)

@@ -15,6 +15,7 @@ from napari_gpu_denoise._napari.layers import storage
 from napari_gpu_denoise._napari.layers.source import METADATA_KEY, Source
 from napari_gpu_denoise.filters import FILTERS, Isoline
 from napari_gpu_denoise.run import denoise as runs
+from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Progress
 
 pytestmark = pytest.mark.gui
@@ -146,7 +147,7 @@ def test_of_one_frame(viewer, isoline_panel, run, click, movie, lazy):
 @pytest.mark.parametrize("frame", [None, 2, 3])
 def test_of_lazy_frames(movie, sigma, frame):
     data = Sliced(movie)
-    given = (Source("movie", data), Isoline(), "TYX", sigma)
+    given = (Source("movie", data), Run(Isoline(), sigma, axes="TYX"))
     _, outcome = drive(steps(Request(*given, frame=frame, maps=True)))
     assert outcome.error is None and not outcome.without_maps
     expected = gd.isoline_maps(movie, sigma, axes="TYX", frames=frame)
@@ -316,6 +317,6 @@ def test_sigma_is_not_asked_for_where_it_is_not_used(viewer, open_panel, run, cl
     # What was typed comes back, and is not used meanwhile.
     qtbot.keyClicks(panel.noise.edit, "nonsense")
     panel.form.controls["criterion"].value = "multiplicative"
-    assert panel.request().sigma is None
+    assert panel.request().run.sigma is None
     panel.form.controls["criterion"].value = "additive"
     assert panel.noise.edit.text() == "nonsense"

@@ -258,10 +258,10 @@ def test_reset_to_defaults(viewer, open_panel, click, noisy):
     panel.dtype.setCurrentIndex(1)
     panel.device.box.setCurrentIndex(1)
     click(panel.reset_button)
-    request = panel.request()
-    assert request.settings == NLMeans()
+    asked = panel.request().run
+    assert asked.filter == NLMeans()
     assert panel.form.profile.currentText() == "normal"
-    assert (request.sigma, request.axes, request.dtype, request.device) == (None, ".YX", None, None)
+    assert (asked.sigma, asked.axes, asked.dtype, asked.device) == (None, ".YX", None, None)
 
 
 def test_device_chosen_is_used(viewer, open_panel, run, noisy):
@@ -269,7 +269,7 @@ def test_device_chosen_is_used(viewer, open_panel, run, noisy):
     viewer.add_image(noisy[:32, :32])
     panel = open_panel()
     panel.device.box.setCurrentIndex(panel.device.box.findData(usable.index))
-    assert panel.request().device == usable.index
+    assert panel.request().run.device == usable.index
     run(panel)
     assert viewer.layers[-1].metadata[METADATA_KEY]["device"] == str(usable)
 

@@ -124,7 +124,7 @@ def test_panel_closed_in_the_middle(viewer, open_panel, click, qtbot, held, big,
     panel = open_panel()
     click(panel.run_button)
     qtbot.waitUntil(lambda: panel.progress.value() == 1)
-    worker = panel._jobs[0].worker
+    worker = panel._bars[0].worker
     ended = []
     worker.finished.connect(lambda: ended.append(True))
     viewer.window.remove_dock_widget(panel)
@@ -144,7 +144,7 @@ def test_viewer_closed_in_the_middle(viewer, open_panel, click, qtbot, held, big
     panel = open_panel()
     click(panel.run_button)
     qtbot.waitUntil(lambda: panel.progress.value() == 1)
-    worker = panel._jobs[0].worker
+    worker = panel._bars[0].worker
     viewer.close()
     held.set()
     qtbot.waitUntil(lambda: not worker.is_running)
@@ -291,7 +291,7 @@ def test_cancel_when_the_result_is_on_its_way(
     viewer.add_image(noisy)
     panel = open_panel()
     click(panel.run_button)
-    worker = panel._jobs[0].worker
+    worker = panel._bars[0].worker
     # The worker ends, but Qt has not told the panel yet.
     at_work.wait()
     while worker.is_running:

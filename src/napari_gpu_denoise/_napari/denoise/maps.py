@@ -25,21 +25,11 @@ _CLASSES = ("low slope", "edge", "isoline")
 
 @dataclass(frozen=True)
 class Offer:
-    """The maps of a filter.
+    """The maps of a filter: the public function that makes them, and the panel's check box.
 
-    Attributes
-    ----------
-    function : str
-        Public name of the function that makes them.
-    setting : str
-        The setting that yields a map in place of pixels. The panel has no control for it: the map
-        would be taken for a result.
-    label, tip : str
-        Text and tooltip of the panel's check box.
-    steps : callable
-        The function as a generator, with the arguments of `run.denoise_steps`.
-    layers : callable
-        Makes layers of the maps.
+    `setting` yields a map in place of pixels. The panel has no control for it: the map would be
+    taken for a result. `steps` is the function as a generator, with the arguments of
+    `run.denoise_steps`; `layers` makes layers of what it returns.
     """
 
     function: str
@@ -92,20 +82,14 @@ def offer_of(kind: Any) -> Offer | None:
 def map_layers(
     request: Request, image: np.ndarray | None, result: Result, folder: str | None
 ) -> Generator[Stage, None, tuple[list[MapLayer], str]]:
-    """Return the layers of a filter's maps after a run, and why there are none.
+    """Return the layers of a filter's maps after a run, or why there are none.
 
-    Parameters
-    ----------
-    request : Request
-    image : ndarray or None
-        The input, if it was read whole.
-    result : Result
-    folder : str or None
-        Folder of the result, if it is not in memory.
+    `image` is the input, if it was read whole; `folder` that of a result too large for memory.
     """
-    data, names, frame = request.data, request.axes.upper(), request.frame
-    shape = (*data.shape[:-1], 3) if request.alpha else tuple(data.shape)
-    joined = "C" in request.settings.for_array(names, shape).joint
+    source, run, frame = request.source, request.run, request.frame
+    data, names = source.data, run.axes.upper()
+    shape = (*data.shape[:-1], 3) if source.alpha else tuple(data.shape)
+    joined = "C" in run.filter.for_array(names, shape).joint
     channels = channel_axis(names)
     rgb = channels is not None and names[channels] == "S"
     if rgb and not joined:
@@ -118,17 +102,18 @@ def map_layers(
     given = 1.0 if models else result.record.sigma or 1.0
     sigma = place(np.array(given), shape, names)
     if image is None and frame is not None:
-        image = np.asarray(data[at(request.time, slice(frame, frame + 1))])
+        one = at(request.time, slice(frame, frame + 1))
+        image = np.asarray(data[one])
         if sigma.shape[request.time] > 1:
-            sigma = sigma[at(request.time, slice(frame, frame + 1))]
+            sigma = sigma[one]
         frame = 0
     elif image is None:
         image = yield from lazy.load(data)
-    if request.alpha:
+    if source.alpha:
         image = image[..., :3]
-    offer = offer_of(request.settings)
+    offer = offer_of(run.filter)
     known = {"sigma": None, "noise": models} if models else {"sigma": sigma, "noise": None}
-    steps = offer.steps(image, replace(request.run, **known), frame)
+    steps = offer.steps(image, replace(run, **known), frame)
     layers = offer.layers((yield from staged(steps, "Making maps")))
     if joined and not rgb:
         layers = [_spread(layer, channels, shape[channels]) for layer in layers]

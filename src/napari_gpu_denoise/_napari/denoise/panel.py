@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from napari.qt.threading import create_worker
 from napari.utils.notifications import show_error
 from qtpy.QtCore import QTimer
 
@@ -18,9 +19,10 @@ from napari_gpu_denoise._napari.layers.results import add_map, add_result, at_fr
 from napari_gpu_denoise._napari.layers.source import frame_shown
 from napari_gpu_denoise._napari.stage import Stage
 from napari_gpu_denoise._napari.wording import in_panel
-from napari_gpu_denoise._napari.worker import Job
+from napari_gpu_denoise._napari.worker import ActivityBar, Task, Worker
 from napari_gpu_denoise.errors import DenoiseError, LayerError
 from napari_gpu_denoise.noise.record import NoiseEstimate
+from napari_gpu_denoise.run.job import Run
 
 if TYPE_CHECKING:
     import napari.viewer
@@ -42,8 +44,8 @@ class DenoisePanel(DenoiseView):
         super().__init__(viewer)
         self._request: Request | None = None
         # At most one; a list of its own, so that it can be reached when the panel is gone.
-        self._jobs: list[Job] = []
-        self.destroyed.connect(lambda _=None, jobs=self._jobs: _abandon(jobs))
+        self._bars: list[ActivityBar] = []
+        self.destroyed.connect(lambda _=None, bars=self._bars: _abandon(bars))
         self.layer.chosen.connect(self.offer_axes)
         self.axes.changed.connect(lambda: self.form.set_axes(self.axes.letters()))
         self.axes.changed.connect(self._follow_frame)
@@ -52,11 +54,11 @@ class DenoisePanel(DenoiseView):
         names = ("current_step", "ndisplay", "order")
         self.follow((getattr(viewer.dims.events, name), self._follow_frame) for name in names)
         self.form.changed.connect(self._check)
-        self.run_button.clicked.connect(lambda: self.run())
-        self.cancel_button.clicked.connect(lambda: self.cancel())
-        self.reset_button.clicked.connect(lambda: self.reset())
-        self.python_button.clicked.connect(lambda: self.copy_python())
-        self.command_button.clicked.connect(lambda: self.copy_command())
+        self.run_button.clicked.connect(self.run)
+        self.cancel_button.clicked.connect(self.cancel)
+        self.reset_button.clicked.connect(self.reset)
+        self.python_button.clicked.connect(self.copy_python)
+        self.command_button.clicked.connect(self.copy_command)
         self.offer_axes()
         # The drivers are loaded when the panel is on the screen, not while it is being built.
         QTimer.singleShot(0, self.device.fill)
@@ -70,48 +72,54 @@ class DenoisePanel(DenoiseView):
             If there is no layer, or something typed does not fit.
         """
         source, axes = self.captured(), self.axes.axes()
-        return Request(
-            source=source,
-            settings=self.form.settings(),
-            axes=axes,
+        run = Run(
+            filter=self.form.settings(),
             sigma=self.noise.sigma(),
             noise=self.noise.noise(),
+            axes=axes,
             dtype=self.dtype.currentData(),
             nonfinite=self.nonfinite.currentData(),
             device=self.device.device(),
             memory_limit=preferences.read().memory_limit,
-            frame=self._chosen_frame(axes),
-            maps=self.maps.isChecked(),
         )
+        return Request(source, run, self._chosen_frame(axes), self.maps.isChecked())
 
     def run(self) -> None:
         """Start a run; errors are shown in the panel."""
-        if self._jobs:
+        if self._bars:
             return
         try:
             request = self.request()
         except DenoiseError as error:
             self.refuse(error)
             return
-        job = Job(steps, request, f"{self.title} of {request.source.name}")
-        self._request = request
-        self._jobs.append(job)
-        job.worker.yielded.connect(self._on_stage)
-        job.worker.returned.connect(self._on_outcome)
-        job.worker.finished.connect(self._on_finished)
+        name = f"{self.title} of {request.source.name}"
         self.show_running()
-        job.start()
+        bar = ActivityBar(total=0, desc=name)
+        self._request = request
+        self._bars.append(bar)
+        # Signals come when this has returned: the worker cannot be too quick for them.
+        bar.worker = create_worker(
+            Task(steps, name),
+            request,
+            _worker_class=Worker,
+            _connect={
+                "yielded": self._on_stage,
+                "returned": self._on_outcome,
+                "finished": self._on_finished,
+            },
+        )
 
     def cancel(self) -> None:
         """Ask a run in progress to stop; no layer will be added."""
-        for job in self._jobs:
-            job.stop()
+        for bar in self._bars:
+            bar.worker.quit()
             self.cancel_button.setEnabled(False)
             self.say("Stopping …")
 
     def stop(self) -> None:
         """Stop the run; the panel is being closed."""
-        _abandon(self._jobs)
+        _abandon(self._bars)
 
     def offer_axes(self) -> None:
         """Take a new layer: suggest its axes, and show an estimate of its noise if there is one."""
@@ -167,7 +175,7 @@ class DenoisePanel(DenoiseView):
             parts.append("It filters all frames.")
         if request.maps:
             parts.append(f"Maps take another run, with --{offer_of(self.filter).setting}.")
-        if "--noise" in text and not isinstance(request.noise, str):
+        if "--noise" in text and not isinstance(request.run.noise, str):
             parts.append("It measures the noise again, in the whole file.")
         return " ".join(parts)
 
@@ -205,22 +213,22 @@ class DenoisePanel(DenoiseView):
         else:
             message = "", ""
             self.noise.ask(settings.sigma_unused)
-        if not self._jobs:
+        if not self._bars:
             self.say(*message)
 
     def _on_stage(self, stage: Stage) -> None:
-        if not self._jobs:
+        if not self._bars:
             return
         self.progress.setRange(0, stage.total)
         self.progress.setValue(stage.done)
         if self.cancel_button.isEnabled():
             part = f"{stage.done} of {stage.total}" if stage.total else "…"
             self.say(f"{stage.text} {part}")
-        self._jobs[0].show(stage)
+        self._bars[0].show(stage)
 
     def _on_outcome(self, outcome: Outcome) -> None:
         # Cancel may be heard when the result is already on its way here.
-        if not self._jobs or self._jobs[0].worker.abort_requested:
+        if not self._bars or self._bars[0].worker.abort_requested:
             return
         try:
             if outcome.result is None:
@@ -237,7 +245,7 @@ class DenoisePanel(DenoiseView):
         source, frame, suffix = self._request.source, self._request.frame, ""
         provenance = outcome.result.record.as_dict()
         if frame is not None:
-            source = at_frame(source, self._request.axes.index("T"), frame)
+            source = at_frame(source, self._request.run.axes.index("T"), frame)
             suffix, provenance["frame"] = f", frame {frame}", frame
         to, title = (self._viewer, source), self.title
         add_result(*to, outcome.result.image, title + suffix, provenance)
@@ -245,14 +253,17 @@ class DenoisePanel(DenoiseView):
             add_map(*to, each, f"{title} {each.title}{suffix}", provenance)
 
     def _on_finished(self) -> None:
-        stopped = any(job.worker.abort_requested for job in self._jobs)
-        _abandon(self._jobs)
+        stopped = any(bar.worker.abort_requested for bar in self._bars)
+        _abandon(self._bars)
         self._request = None
         self.show_idle()
         if stopped:
             self.say("Cancelled: no layer was added.")
 
 
-def _abandon(jobs: list[Job]) -> None:
-    while jobs:
-        jobs.pop().abandon()
+def _abandon(bars: list[ActivityBar]) -> None:
+    """Stop a run whose panel is gone or shows its end, and close its bar."""
+    while bars:
+        bar = bars.pop()
+        bar.worker.quit()
+        bar.close()

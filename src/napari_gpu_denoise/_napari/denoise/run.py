@@ -47,13 +47,29 @@ def steps(
     deletion of the worker, and would then never say that it has finished.
     """
     started = time.perf_counter()
-    image = folder = None
+    data, t, alpha = request.source.data, request.time, request.source.alpha
+    image = out = folder = None
     layers = [], ""
     load_bundled_drivers()
     try:
-        if request.time is None or not lazy.is_lazy(request.data):
-            image = yield from lazy.load(request.data)
-        result, folder = yield from _filtered(image, request, stopped)
+        if t is None or not lazy.is_lazy(data):
+            image = yield from lazy.load(data)
+        yield Stage("Preparing")
+        # Alpha, the last of four colour samples, passes as it is.
+        colours = np.s_[..., :3] if alpha else np.s_[...]
+        if image is None:
+            whole = (slice(None),) * (len(data.shape) - 1)
+            source = LazyArray(data, stopped, (*whole, slice(3 if alpha else None)), t)
+            if request.frame is None:
+                dtype = output_dtype(request.run.dtype, np.dtype(data.dtype))
+                out, folder = storage.room_for(tuple(data.shape), dtype)
+        else:
+            source = image[colours]
+        into = None if out is None else out[colours]
+        running = run.denoise_steps(source, request.run, request.frame, into)
+        result = yield from staged(running, "Denoising")
+        if alpha:
+            result = Result(_with_alpha(request, result.image, out, image), result.record)
         if request.maps:
             layers = yield from maps.map_layers(request, image, result, folder)
     except Exception as error:
@@ -61,35 +77,20 @@ def steps(
     return Outcome(time.perf_counter() - started, result, None, folder, *layers)
 
 
-def _filtered(
-    image: np.ndarray | None, request: Request, stopped: Callable[[], bool]
-) -> Generator[Stage, None, tuple[Result, str | None]]:
-    """Filter what is in memory, or lazy data frame by frame; alpha passes as it is."""
-    yield Stage("Preparing")
-    data, t, frame, colours = request.data, request.time, request.frame, np.s_[..., :3]
-    out = folder = None
-    if image is not None:
-        source = image[colours] if request.alpha else image
-    else:
-        whole = (slice(None),) * (len(data.shape) - 1)
-        source = LazyArray(data, stopped, (*whole, slice(3 if request.alpha else None)), t)
-        if frame is None:
-            dtype = output_dtype(request.dtype, np.dtype(data.dtype))
-            out, folder = storage.room_for(tuple(data.shape), dtype)
-    into = out[colours] if request.alpha and out is not None else out
-    steps = run.denoise_steps(source, request.run, frame, into)
-    result = yield from staged(steps, "Denoising")
-    if not request.alpha:
-        return result, folder
-    if out is None:
-        out = np.empty((*result.image.shape[:-1], 4), result.image.dtype)
-        out[colours] = result.image
-        given = data if image is None else image
-        if frame is not None:
-            given = given[at(request.axes.index("T"), slice(frame, frame + 1))]
-        convert(np.asarray(given[..., 3:]), out[..., 3:])
-    else:
+def _with_alpha(
+    request: Request, colours: np.ndarray, out: np.ndarray | None, image: np.ndarray | None
+) -> np.ndarray:
+    """Return filtered colours with the alpha of the input; `out` if that holds the colours."""
+    data, t = request.source.data, request.run.axes.find("T")
+    if out is not None:
         for number in range(data.shape[t]):
             alpha = np.asarray(data[at(t, number)])[..., 3:]
             convert(alpha, out[at(t, number)][..., 3:])
-    return Result(out, result.record), folder
+        return out
+    out = np.empty((*colours.shape[:-1], 4), colours.dtype)
+    out[..., :3] = colours
+    given = data if image is None else image
+    if request.frame is not None:
+        given = given[at(t, slice(request.frame, request.frame + 1))]
+    convert(np.asarray(given[..., 3:]), out[..., 3:])
+    return out

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
 
+from napari.qt.threading import create_worker
 from qtpy.QtCore import QObject, Signal
 
 from napari_gpu_denoise._napari.layers.lazy import LazyArray, is_lazy
@@ -13,7 +14,7 @@ from napari_gpu_denoise._napari.layers.regions import Part
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.noise.flat import flat_noise
 from napari_gpu_denoise._napari.stage import Stage
-from napari_gpu_denoise._napari.worker import Worker, new_worker
+from napari_gpu_denoise._napari.worker import Task, Worker
 from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.noise.estimate import estimate_noise
 from napari_gpu_denoise.noise.record import NoiseEstimate
@@ -112,11 +113,13 @@ class Measuring(QObject):
         # One that was stopped may still be reading a plane: the next one waits for its end.
         if self._workers or not self._wanted:
             return
-        worker = new_worker(measure, self._wanted.pop(), "Estimated noise")
+        worker = create_worker(
+            Task(measure, "Estimated noise"),
+            self._wanted.pop(),
+            _worker_class=Worker,
+            _connect={"returned": self._tell, "finished": self._end},
+        )
         self._workers.append(worker)
-        worker.returned.connect(self._tell)
-        worker.finished.connect(self._end)
-        worker.start()
 
     def _tell(self, outcome: Outcome | None) -> None:
         # The request may have changed when the result was already on its way here.
