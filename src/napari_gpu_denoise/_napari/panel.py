@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from napari.utils.notifications import notification_manager
+from napari.viewer import Viewer
 from qtpy.QtCore import QEvent, QSize, QTimer
 from qtpy.QtWidgets import QApplication, QGridLayout, QLayout, QSizePolicy, QVBoxLayout, QWidget
 
@@ -14,30 +15,20 @@ from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.layers.axes_input import AxesInput
 from napari_gpu_denoise._napari.layers.layer_input import LayerInput
 from napari_gpu_denoise._napari.layers.source import Source, capture, finest, suggest_axes
-from napari_gpu_denoise._napari.parts import WIDTH, Scrolled, rich_caption
+from napari_gpu_denoise._napari.parts import WIDTH, Caption, Scrolled, stack
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.noise.record import NoiseEstimate
 
-if TYPE_CHECKING:
-    import napari.viewer
+PYTHON_COPIED = "Python call copied: paste it into napari's console."
 
 
 class Panel(QWidget):
     """A panel that works on one image layer.
 
-    A subclass sets `title` and the texts below it, and says in `stop` how its work ends.
-
-    Parameters
-    ----------
-    viewer : napari.viewer.Viewer
-        Where layers are taken from.
-    tip : str
-        Tooltip of the list of layers.
-    kind : type, optional
-        The entry of FILTERS that the panel is for.
-    results : bool, optional
-        Whether the result of a filter may be the layer chosen at first.
+    A subclass sets `title` and the texts below it, and says in `stop` how its work ends. `kind` is
+    the entry of FILTERS that the panel is for; with `results` the result of a filter may be the
+    layer chosen at first.
     """
 
     #: Display name in the manifest.
@@ -47,41 +38,30 @@ class Panel(QWidget):
     #: Advice where Python runs out of memory.
     out_of_memory: ClassVar[str]
 
-    def __init__(
-        self, viewer: napari.viewer.Viewer, tip: str, kind: Any = None, *, results: bool = False
-    ):
+    def __init__(self, viewer: Viewer, tip: str, kind: Any = None, *, results: bool = False):
         super().__init__()
         self._viewer = viewer
         self.layer = LayerInput(viewer, tip, results=results)
         self.axes = AxesInput(kind)
-        self.status = rich_caption()
+        self.status = Caption(rich=True)
         self._closed = False
+        # A dictionary of its own, so that it can be reached when the panel is gone.
+        self._followed: dict[str, list[tuple[Any, Callable]]] = {}
+        lists = self._followed.values()
+        self.destroyed.connect(lambda _=None: [_disconnect(each) for each in lists])
         # Started when the panel gets a parent; the dock joins the window only afterwards.
-        self._gathering = QTimer(self)
-        self._gathering.setSingleShot(True)
-        self._gathering.timeout.connect(lambda: docks.gather(self, self.others()))
+        self._stacking = QTimer(self)
+        self._stacking.setSingleShot(True)
+        self._stacking.timeout.connect(lambda: docks.stack_on(self, self.others()))
 
     def arrange(
         self, rows: Iterable[QWidget | QLayout], below: Iterable[Sequence[QWidget]]
     ) -> None:
-        """Lay out the panel.
-
-        Parameters
-        ----------
-        rows : iterable of QWidget or QLayout
-            From top to bottom, in a part that scrolls.
-        below : iterable of sequences of QWidget
-            Rows of one or two widgets that are always shown.
-        """
+        """Put `rows` in a part that scrolls, and rows of one or two widgets below it."""
         inside = QWidget()
         scrolled = QVBoxLayout(inside)
+        stack(scrolled, rows, spacing=8)
         scrolled.setContentsMargins(0, 0, 4, 0)
-        scrolled.setSpacing(8)
-        for row in rows:
-            if isinstance(row, QLayout):
-                scrolled.addLayout(row)
-            else:
-                scrolled.addWidget(row)
         scrolled.addStretch(1)
         grid = QGridLayout()
         grid.setSpacing(6)
@@ -107,24 +87,20 @@ class Panel(QWidget):
             if self._closed:
                 self.stop()
             else:
-                self._gathering.start()
+                self._stacking.start()
 
     # napari calls this whenever layers come, go, move or are renamed
     def reset_choices(self, event: object = None) -> None:
         """Follow the viewer's layers."""
         self.layer.refresh()
 
-    def follow(self, connections: Iterable[tuple[Any, Callable[[Any], None]]]) -> None:
-        """Connect events of the viewer for as long as the panel lives."""
-        connections = list(connections)
-        for event, act in connections:
+    def follow(self, what: str, connections: Iterable[tuple[Any, Callable[[Any], None]]]) -> None:
+        """Connect events for as long as the panel lives, in place of those of `what` before."""
+        connected = self._followed.setdefault(what, [])
+        _disconnect(connected)
+        connected += connections
+        for event, act in connected:
             event.connect(act)
-
-        def leave(_: object = None) -> None:
-            for event, act in connections:
-                event.disconnect(act)
-
-        self.destroyed.connect(leave)
 
     def stop(self) -> None:
         """Stop what is running; the panel is being closed."""
@@ -133,13 +109,7 @@ class Panel(QWidget):
     # The layer and its axes.
 
     def captured(self) -> Source:
-        """Return the layer as it is now.
-
-        Raises
-        ------
-        LayerError
-            If there is none that can be used.
-        """
+        """Return the layer as it is now; raises `LayerError` where there is none to be used."""
         taken = capture(self.layer.layer())
         if tuple(taken.data.shape) != self.axes.shape:
             self.offer_axes()
@@ -150,9 +120,9 @@ class Panel(QWidget):
         layer = self.layer.layer()
         if layer is None:
             self.axes.offer("", ())
-            return
-        labels = self._viewer.dims.axis_labels
-        self.axes.offer(suggest_axes(layer, labels), finest(layer).shape)
+        else:
+            labels = self._viewer.dims.axis_labels
+            self.axes.offer(suggest_axes(layer, labels), finest(layer).shape)
 
     def known_axes(self) -> str:
         """Return the axes typed; empty where they do not fit or there is no layer."""
@@ -192,12 +162,18 @@ class Panel(QWidget):
         self.say(sentence, self.failed)
         return sentence
 
-    def copy(self, code: Callable[[], str], message: Callable[[str], str]) -> None:
-        """Put text on the clipboard, and show a message about it; or why there is none."""
+    def copy(self, code: Callable[[], tuple[str, str]]) -> None:
+        """Put text on the clipboard and show a message, both returned by `code`, or its error."""
         try:
-            text = code()
+            text, message = code()
         except DenoiseError as error:
             self.refuse(error)
             return
         QApplication.clipboard().setText(text)
-        self.say(message(text))
+        self.say(message)
+
+
+def _disconnect(connected: list[tuple[Any, Callable]]) -> None:
+    while connected:
+        event, act = connected.pop()
+        event.disconnect(act)

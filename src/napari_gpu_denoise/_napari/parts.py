@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterable
 from typing import Any
 
 from qtpy.QtCore import QEvent, QObject, QSize, Qt
@@ -27,17 +28,19 @@ _BORDER = 2  # pixels that napari's theme puts around
 
 
 def wrapped(text: str) -> str:
-    """Return a tooltip that Qt breaks into lines; plain text it would show as one long line."""
+    """Return a tooltip that Qt breaks into lines; it shows plain text as one long line."""
     return f"<qt>{html.escape(text)}</qt>"
 
 
-class Sentences(QLabel):
+class Caption(QLabel):
     """Wrapped text that is shown whole, however low the panel is: what else there is gives way."""
 
-    def __init__(self):
+    def __init__(self, *, rich: bool = False):
         super().__init__()
         self.setWordWrap(True)
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        # Named: Qt would take escaped text without any tags for plain text.
+        self.setTextFormat(Qt.TextFormat.RichText if rich else Qt.TextFormat.PlainText)
 
     def setText(self, text: str) -> None:
         """Show a text."""
@@ -52,18 +55,6 @@ class Sentences(QLabel):
     def _fit(self) -> None:
         # Layouts keep to a least height, but not to the height that wrapped text needs.
         self.setMinimumHeight(self.heightForWidth(self.width()) if self.text() else 0)
-
-
-def caption() -> Sentences:
-    """Return a label for a sentence under a control."""
-    return Sentences()
-
-
-def rich_caption() -> Sentences:
-    """Return a caption with tags; Qt would take escaped text without any for plain text."""
-    label = Sentences()
-    label.setTextFormat(Qt.TextFormat.RichText)
-    return label
 
 
 def button(text: str, tip: str) -> QPushButton:
@@ -81,17 +72,16 @@ def narrow(box: QComboBox, characters: int = 12) -> QComboBox:
 
 
 def add_item(box: QComboBox, text: str, value: Any, tip: str) -> None:
-    """Add an item with a tooltip of its own."""
+    """Add an item with a tooltip of its own to a list."""
     box.addItem(text, value)
     box.setItemData(box.count() - 1, wrapped(tip), Qt.ItemDataRole.ToolTipRole)
 
 
-def below(*widgets: QWidget | QLayout, parent: QWidget) -> None:
-    """Lay out the parts of a control below each other, close together."""
-    layout = QVBoxLayout(parent)
+def stack(layout: QVBoxLayout, parts: Iterable[QWidget | QLayout], spacing: int) -> None:
+    """Put widgets and layouts below each other, without a margin."""
     layout.setContentsMargins(0, 0, 0, 0)
-    layout.setSpacing(2)
-    for each in widgets:
+    layout.setSpacing(spacing)
+    for each in parts:
         if isinstance(each, QLayout):
             layout.addLayout(each)
         else:
@@ -108,14 +98,14 @@ def choice(items: dict[str, Any], tip: str) -> QComboBox:
 
 
 def ruler() -> QFrame:
-    """Return a line that sets parts of a form apart."""
+    """Return a horizontal line between parts of a form."""
     line = QFrame()
     line.setFrameShape(QFrame.Shape.HLine)
     return line
 
 
-def form_layout() -> QFormLayout:
-    """Return a form layout with the spacing all parts of the panel share."""
+def form_layout(rows: dict[str, QWidget] | None = None) -> QFormLayout:
+    """Return a form of labels and controls with the spacing all parts of the panel share."""
     layout = QFormLayout()
     layout.setContentsMargins(0, 0, 0, 0)
     layout.setSpacing(6)
@@ -123,23 +113,37 @@ def form_layout() -> QFormLayout:
     # In a narrow dock a control goes below its label.
     layout.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)
     layout.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
+    for label, control in (rows or {}).items():
+        layout.addRow(label, control)
     return layout
 
 
 class Section(QCollapsible):
-    """A title that folds away what is below it, which is as high as it needs to be when shown.
+    """A form under a title that folds it away, which is as high as it needs to be when shown.
 
     A `QCollapsible` alone keeps the width of what is folded away, and the height that it would like
     best, whatever its captions need.
     """
 
-    def __init__(self, title: str):
+    def __init__(self, title: str, form: QFormLayout):
         # The arrow stands in the text: as an icon it would keep the colour of the theme before.
         super().__init__("▸ " + title, expandedIcon=" ", collapsedIcon=" ")
         self._title = title
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         self.toggled.connect(self._show)
         self.content().hide()
+        self.toggleButton().setIconSize(QSize(0, 0))
+        # Flat in both states; a checked button of napari's theme is as bright as a selection.
+        self.toggleButton().setStyleSheet(
+            "QPushButton { text-align: left; border: none; background: transparent; }"
+        )
+        self.layout().setContentsMargins(0, 0, 0, 0)
+        form.setContentsMargins(12, 0, 0, 4)
+        # Qt gives wrapped rows too little height this deep in other layouts.
+        form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.DontWrapRows)
+        inside = QWidget()
+        inside.setLayout(form)
+        self.addWidget(inside)
 
     def expand(self, animate: bool = False) -> None:
         """Show what is below, at once: an animation would limit its height in the end."""
@@ -158,24 +162,6 @@ class Section(QCollapsible):
         self.content().setVisible(opened)
         if opened:
             self.content().setMaximumHeight(_NO_LIMIT)
-
-
-def folded(title: str, layout: QFormLayout) -> QCollapsible:
-    """Put a form under a title that folds it away; folded at first."""
-    section = Section(title)
-    section.toggleButton().setIconSize(QSize(0, 0))
-    section.layout().setContentsMargins(0, 0, 0, 0)
-    # Flat in both states; a checked button of napari's theme is as bright as a selection.
-    section.toggleButton().setStyleSheet(
-        "QPushButton { text-align: left; border: none; background: transparent; }"
-    )
-    inside = QWidget()
-    layout.setContentsMargins(12, 0, 0, 4)
-    # Qt gives wrapped rows too little height this deep in other layouts.
-    layout.setRowWrapPolicy(QFormLayout.RowWrapPolicy.DontWrapRows)
-    inside.setLayout(layout)
-    section.addWidget(inside)
-    return section
 
 
 class Scrolled(QScrollArea):

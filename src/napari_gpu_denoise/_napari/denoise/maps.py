@@ -12,7 +12,7 @@ import numpy as np
 from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.layers import lazy, storage
 from napari_gpu_denoise._napari.layers.lazy import at
-from napari_gpu_denoise._napari.layers.results import MapLayer
+from napari_gpu_denoise._napari.layers.results import NewLayer
 from napari_gpu_denoise._napari.stage import Stage, staged
 from napari_gpu_denoise.filters.isoline.maps import map_steps
 from napari_gpu_denoise.image.axes import channel_axis
@@ -37,10 +37,10 @@ class Offer:
     label: str
     tip: str
     steps: Callable[..., Generator]
-    layers: Callable[[Any], list[MapLayer]]
+    layers: Callable[[Any], list[NewLayer]]
 
 
-def _isoline_layers(maps: Any) -> list[MapLayer]:
+def _isoline_layers(maps: Any) -> list[NewLayer]:
     shown = []
     if maps.classes is not None:
         # 0 is the background of labels, which napari leaves clear.
@@ -50,15 +50,16 @@ def _isoline_layers(maps: Any) -> list[MapLayer]:
             "features": {"index": range(len(_CLASSES)), "class": _CLASSES},
             "opacity": 0.5,
         }
-        shown.append(MapLayer("classes", "labels", maps.classes, looks))
+        shown.append(NewLayer("classes", "labels", maps.classes, looks))
     looks = {
+        "rgb": False,
         "colormap": "hsv",
         "contrast_limits": (0, maps.period),
         "interpolation2d": "nearest",
         "visible": False,
     }
     # Below the classes, and hidden: it would hide the result.
-    return [MapLayer("directions", "image", maps.directions, looks), *shown]
+    return [NewLayer("directions", "image", maps.directions, looks), *shown]
 
 
 OFFERS = {
@@ -81,7 +82,7 @@ def offer_of(kind: Any) -> Offer | None:
 
 def map_layers(
     request: Request, image: np.ndarray | None, result: Result, folder: str | None
-) -> Generator[Stage, None, tuple[list[MapLayer], str]]:
+) -> Generator[Stage, None, tuple[list[NewLayer], str]]:
     """Return the layers of a filter's maps after a run, or why there are none.
 
     `image` is the input, if it was read whole; `folder` that of a result too large for memory.
@@ -120,8 +121,8 @@ def map_layers(
     return layers, ""
 
 
-def _spread(layer: MapLayer, axis: int, count: int) -> MapLayer:
+def _spread(layer: NewLayer, axis: int, count: int) -> NewLayer:
     """Show the map of joined channels at each of them; no pixel is copied."""
     data = np.expand_dims(layer.data, axis)
     shape = (*data.shape[:axis], count, *data.shape[axis + 1 :])
-    return MapLayer(layer.title, layer.kind, np.broadcast_to(data, shape), layer.attributes)
+    return NewLayer(layer.title, layer.kind, np.broadcast_to(data, shape), layer.attributes)

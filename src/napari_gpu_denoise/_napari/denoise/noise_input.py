@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from qtpy.QtCore import Qt, Signal
-from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLineEdit, QWidget
+from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari.noise import rows
-from napari_gpu_denoise._napari.parts import add_item, below, button, caption, narrow, wrapped
+from napari_gpu_denoise._napari.parts import Caption, add_item, button, narrow, stack, wrapped
 from napari_gpu_denoise.errors import SigmaError
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.record import NoiseEstimate
@@ -60,33 +60,27 @@ class NoiseInput(QWidget):
             "Measure…",
             "Open the panel Estimated noise, which measures this layer and shows the results.",
         )
-        self.caption = caption()
-        self.caption.setTextFormat(Qt.TextFormat.PlainText)
+        self.caption = Caption()
         row = QHBoxLayout()
         row.setSpacing(4)
         row.addWidget(self.mode, 3)
         row.addWidget(self.edit, 2)
         row.addWidget(self.button)
-        below(row, self.caption, parent=self)
-        self.edit.textEdited.connect(lambda _: self._typed())
-        self.mode.currentIndexChanged.connect(lambda _: self._chosen())
-        self.button.clicked.connect(lambda: self.wanted.emit())
+        stack(QVBoxLayout(self), (row, self.caption), spacing=2)
+        self.edit.textEdited.connect(self._typed)
+        self.mode.currentIndexChanged.connect(self._chosen)
+        self.button.clicked.connect(self.wanted)
         self.ask()
 
     def ask(self, unused: str = "") -> None:
         """Enable the control, or disable it and show why it is not used."""
-        usable = not unused
-        for widget in (self.mode, self.edit):
-            widget.setEnabled(usable)
-        if usable:
-            self.edit.setPlaceholderText("sigma")
-            self.mode.setToolTip(wrapped("Source of the noise level."))
-            self.edit.setToolTip(wrapped(_SIGMA))
-        else:
+        if unused:
             self._drop_used()
-            self.edit.setPlaceholderText("not used")
-            for widget in (self.mode, self.edit):
-                widget.setToolTip(wrapped(f"Sigma is {unused}."))
+        sources = (self.mode, "Source of the noise level."), (self.edit, _SIGMA)
+        for widget, tip in sources:
+            widget.setEnabled(not unused)
+            widget.setToolTip(wrapped(f"Sigma is {unused}." if unused else tip))
+        self.edit.setPlaceholderText("not used" if unused else "sigma")
         self._explain()
 
     def choose(self, name: str) -> None:
@@ -100,10 +94,7 @@ class NoiseInput(QWidget):
     def sigma(self) -> float | tuple[float, ...] | None:
         """Return the sigma typed, or None where it is not to be used.
 
-        Raises
-        ------
-        SigmaError
-            If no number was typed.
+        Raises `SigmaError` if no number was typed.
         """
         if self.chosen() != TYPED or not self.mode.isEnabled():
             return None
@@ -125,21 +116,12 @@ class NoiseInput(QWidget):
         return chosen[self.chosen()]
 
     def hand_over(self, estimate: NoiseEstimate, origin: str) -> None:
-        """Take an estimate that was made elsewhere, and choose it.
-
-        Parameters
-        ----------
-        estimate : NoiseEstimate
-        origin : str
-            Where it was measured, in words.
-        """
+        """Take an estimate that was measured in `origin`, in words, and choose it."""
         self._measured, self._known, self._origin = estimate, estimate, origin
-        place = self.mode.findData(MEASURED)
-        if place < 0:
+        if self.mode.findData(MEASURED) < 0:
             self.mode.addItem("As measured", MEASURED)
-            place = self.mode.count() - 1
         tip = rows.tooltip(estimate, f"Measured in {origin}")
-        self.mode.setItemData(place, tip, Qt.ItemDataRole.ToolTipRole)
+        self.mode.setItemData(self.mode.findData(MEASURED), tip, Qt.ItemDataRole.ToolTipRole)
         if self.chosen() != TYPED:
             self.edit.clear()
         self.choose(MEASURED)
@@ -182,7 +164,7 @@ class NoiseInput(QWidget):
         if self.chosen() != TYPED:
             self.edit.clear()
 
-    def _chosen(self) -> None:
+    def _chosen(self, _: int) -> None:
         # The value used belongs to one choice; but it can be edited.
         if self.chosen() != TYPED:
             self._drop_used()
@@ -190,16 +172,14 @@ class NoiseInput(QWidget):
             self.edit.setText(self._last)
         self._explain()
 
-    def _typed(self) -> None:
-        self._last = self.edit.text()
+    def _typed(self, text: str) -> None:
+        self._last = text
         self.choose(TYPED)
         self._explain()
 
     def _explain(self) -> None:
-        chosen, text = self.chosen(), ""
-        if not self.mode.isEnabled():
-            text = ""
-        elif chosen == ONE:
+        chosen, text = self.chosen() if self.mode.isEnabled() else None, ""
+        if chosen == ONE:
             text = self._used
         elif chosen == AUTO:
             text = self._used or "The noise is measured before filtering."

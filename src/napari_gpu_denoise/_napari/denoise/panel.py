@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import napari.viewer
 from napari.qt.threading import create_worker
 from napari.utils.notifications import show_error
 from qtpy.QtCore import QTimer
 
 from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.denoise.maps import offer_of
-from napari_gpu_denoise._napari.denoise.report import report
 from napari_gpu_denoise._napari.denoise.request import Request
-from napari_gpu_denoise._napari.denoise.run import Outcome, steps
+from napari_gpu_denoise._napari.denoise.run import Outcome, report, steps
 from napari_gpu_denoise._napari.denoise.snippets import command_line, python_call
 from napari_gpu_denoise._napari.denoise.view import NO_TIME, DenoiseView
-from napari_gpu_denoise._napari.layers.results import add_map, add_result, at_frame
+from napari_gpu_denoise._napari.layers.results import NewLayer, add_layer, at_frame
 from napari_gpu_denoise._napari.layers.source import frame_shown
+from napari_gpu_denoise._napari.panel import PYTHON_COPIED
 from napari_gpu_denoise._napari.stage import Stage
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise._napari.worker import ActivityBar, Task, Worker
 from napari_gpu_denoise.errors import DenoiseError, LayerError
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.run.job import Run
-
-if TYPE_CHECKING:
-    import napari.viewer
 
 
 class DenoisePanel(DenoiseView):
@@ -40,7 +38,7 @@ class DenoisePanel(DenoiseView):
         "There is not enough memory for this image: crop it, or filter the file with gpu-denoise."
     )
 
-    def __init__(self, viewer: napari.viewer.Viewer):
+    def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer)
         self._request: Request | None = None
         # At most one; a list of its own, so that it can be reached when the panel is gone.
@@ -51,8 +49,9 @@ class DenoisePanel(DenoiseView):
         self.axes.changed.connect(self._follow_frame)
         self.noise.wanted.connect(self.show_noise)
         self.one_frame.toggled.connect(lambda _: self._follow_frame())
-        names = ("current_step", "ndisplay", "order")
-        self.follow((getattr(viewer.dims.events, name), self._follow_frame) for name in names)
+        moved = viewer.dims.events
+        events = (moved.current_step, moved.ndisplay, moved.order)
+        self.follow("frame shown", ((event, self._follow_frame) for event in events))
         self.form.changed.connect(self._check)
         self.run_button.clicked.connect(self.run)
         self.cancel_button.clicked.connect(self.cancel)
@@ -64,13 +63,7 @@ class DenoisePanel(DenoiseView):
         QTimer.singleShot(0, self.device.fill)
 
     def request(self) -> Request:
-        """Return what the panel is set to.
-
-        Raises
-        ------
-        DenoiseError
-            If there is no layer, or something typed does not fit.
-        """
+        """Return what the panel is set to; raises a `DenoiseError` where something does not fit."""
         source, axes = self.captured(), self.axes.axes()
         run = Run(
             filter=self.form.settings(),
@@ -94,7 +87,7 @@ class DenoisePanel(DenoiseView):
             self.refuse(error)
             return
         name = f"{self.title} of {request.source.name}"
-        self.show_running()
+        self.show_running(True)
         bar = ActivityBar(total=0, desc=name)
         self._request = request
         self._bars.append(bar)
@@ -137,17 +130,7 @@ class DenoisePanel(DenoiseView):
             panel.choose(layer, self.axes.letters())
 
     def take_noise(self, layer: Any, axes: str, estimate: NoiseEstimate, origin: str) -> None:
-        """Choose a layer and an estimate of its noise.
-
-        Parameters
-        ----------
-        layer : napari.layers.Image
-        axes : str
-            Its axes.
-        estimate : NoiseEstimate
-        origin : str
-            Where it was measured, in words.
-        """
+        """Choose a layer and an estimate of its noise, measured in `origin`, in words."""
         self.layer.choose(layer)
         if self.axes.letters() != axes:
             self.axes.edit.setText(axes)
@@ -160,15 +143,15 @@ class DenoisePanel(DenoiseView):
 
     def copy_python(self) -> None:
         """Put Python code that does the same on the clipboard."""
-        message = "Python call copied: paste it into napari's console."
-        self.copy(lambda: python_call(self.request()), lambda _: message)
+        self.copy(lambda: (python_call(self.request()), PYTHON_COPIED))
 
     def copy_command(self) -> None:
         """Put the command line that does the same on the clipboard."""
-        self.copy(lambda: command_line(self.request()), self._about_command)
+        self.copy(self._command)
 
-    def _about_command(self, text: str) -> str:
+    def _command(self) -> tuple[str, str]:
         request = self.request()
+        text = command_line(request)
         hint = "." if request.source.path else ": replace INPUT.tif by the name of the file."
         parts = [f"Command line copied{hint}"]
         if request.frame is not None:
@@ -177,7 +160,7 @@ class DenoisePanel(DenoiseView):
             parts.append(f"Maps take another run, with --{offer_of(self.filter).setting}.")
         if "--noise" in text and not isinstance(request.run.noise, str):
             parts.append("It measures the noise again, in the whole file.")
-        return " ".join(parts)
+        return text, " ".join(parts)
 
     def refuse(self, error: Exception) -> str:
         """Show an error in the panel and as a notification of napari."""
@@ -247,16 +230,16 @@ class DenoisePanel(DenoiseView):
         if frame is not None:
             source = at_frame(source, self._request.run.axes.index("T"), frame)
             suffix, provenance["frame"] = f", frame {frame}", frame
-        to, title = (self._viewer, source), self.title
-        add_result(*to, outcome.result.image, title + suffix, provenance)
-        for each in outcome.maps:
-            add_map(*to, each, f"{title} {each.title}{suffix}", provenance)
+        result = NewLayer("", "image", outcome.result.image, source.attributes)
+        for layer in (result, *outcome.maps):
+            title = f"{self.title} {layer.title}".rstrip() + suffix
+            add_layer(self._viewer, source, layer, title, provenance)
 
     def _on_finished(self) -> None:
         stopped = any(bar.worker.abort_requested for bar in self._bars)
         _abandon(self._bars)
         self._request = None
-        self.show_idle()
+        self.show_running(False)
         if stopped:
             self.say("Cancelled: no layer was added.")
 

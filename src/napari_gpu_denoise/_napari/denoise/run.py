@@ -1,4 +1,4 @@
-"""A run as a generator of stages: read the data, filter it, make maps; no Qt, no napari."""
+"""A run as a generator of stages, and the report of it; no Qt."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from napari_gpu_denoise._napari.denoise import maps
 from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.layers import lazy, storage
 from napari_gpu_denoise._napari.layers.lazy import LazyArray, at
-from napari_gpu_denoise._napari.layers.results import MapLayer
+from napari_gpu_denoise._napari.layers.results import NewLayer
 from napari_gpu_denoise._napari.stage import Stage, staged
+from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.image.levels import convert, output_dtype
+from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.run import denoise as run
-from napari_gpu_denoise.run.record import Result
+from napari_gpu_denoise.run.record import Record, Result
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Outcome:
     result: Result | None = None
     error: Exception | None = None
     folder: str | None = None
-    maps: list[MapLayer] = field(default_factory=list)
+    maps: list[NewLayer] = field(default_factory=list)
     without_maps: str = ""
 
 
@@ -94,3 +96,37 @@ def _with_alpha(
         given = given[at(t, slice(request.frame, request.frame + 1))]
     convert(np.asarray(given[..., 3:]), out[..., 3:])
     return out
+
+
+def report(outcome: Outcome) -> str:
+    """Return time, noise, device, and notes of a run that has a result."""
+    record, seconds = outcome.result.record, outcome.seconds
+    sentences = [
+        f"Done in {seconds:.2g} s." if seconds < 9.5 else f"Done in {seconds:.0f} s.",
+        _noise(record),
+        f"Device: {record.device}.",
+    ]
+    if record.saturated:
+        sentences.append(f"{record.saturated} values were clipped to {record.output_dtype}.")
+    if record.nonfinite:
+        sentences.append(f"{record.nonfinite} NaN or infinite pixels were left in place.")
+    notes = [*map(in_panel, record.notes), outcome.without_maps]
+    # Notes stand alone elsewhere; here they become sentences.
+    sentences += [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in notes if note]
+    if outcome.folder is not None:
+        size = storage.gigabytes(outcome.result.image.nbytes)
+        sentences.append(
+            f"The result, {size}, is kept in a temporary file in {outcome.folder} until its layer "
+            "is removed or napari is closed: save it to keep it."
+        )
+    return " ".join(sentences)
+
+
+def _noise(record: Record) -> str:
+    how = "given" if record.sigma_source.startswith("given") else "estimated"
+    models = dict.fromkeys(NoiseModel.from_dict(each).summary() for each in record.noise)
+    sigma = ", ".join(f"{value:.4g}" for value in record.sigma)
+    if models:
+        words = "; ".join(models)
+        return f"{words[:1].upper()}{words[1:]} ({how})."
+    return f"Noise {sigma} grey levels ({how})." if sigma else f"Sigma {record.sigma_source}."

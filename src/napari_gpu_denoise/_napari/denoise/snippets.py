@@ -7,15 +7,9 @@ import shlex
 import subprocess
 from typing import Any
 
-from napari_gpu_denoise._napari.code import (
-    IMPORT,
-    arguments,
-    axes_argument,
-    image_of,
-    model_code,
-)
 from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.request import Request
+from napari_gpu_denoise._napari.noise import snippets as code
 from napari_gpu_denoise.run.job import Run
 
 
@@ -25,10 +19,9 @@ def python_call(request: Request) -> str:
     ``denoised`` holds the result, ``maps`` the maps of the filter.
     """
     run, frame, alpha = request.run, request.frame, request.source.alpha
-    given = {**_noise_argument(run), **axes_argument(run.axes)}
+    given = {**_noise_argument(run), **code.axes_argument(run.axes)}
     chosen = _settings_arguments(run.filter)
-    common = {name: getattr(run, name) for name in ("dtype", "nonfinite", "device")}
-    common = {name: value for name, value in common.items() if value not in (None, "raise")}
+    common = _common_arguments(run)
     image, numpy, rest = "image", "", ""
     if alpha:
         image, numpy = "image[..., :3]", "import numpy as np\n"
@@ -38,18 +31,18 @@ def python_call(request: Request) -> str:
         rest = f"denoised = np.concatenate([denoised, image[{part}..., 3:]], axis=-1)\n"
     if frame is None:
         given |= chosen | common
-        call = f"{run.filter.name}({image}{arguments(given)})"
+        call = f"{run.filter.name}({image}{code.arguments(given)})"
     else:
         given |= {"frames": frame, **common}
         made = ".of" if "profile" in chosen else ""
         words = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
         constructor = f"{type(run.filter).__name__}{made}({words})"
-        call = f"denoise({image}, gd.{constructor}{arguments(given)}).image"
+        call = f"denoise({image}, gd.{constructor}{code.arguments(given)}).image"
     if request.maps:
         given = {**given, **chosen}
         given.pop("dtype", None)
-        rest += f"maps = gd.{offer_of(run.filter).function}({image}{arguments(given)})\n"
-    return f"{IMPORT}{numpy}\n{image_of(request.source)}denoised = gd.{call}\n{rest}"
+        rest += f"maps = gd.{offer_of(run.filter).function}({image}{code.arguments(given)})\n"
+    return f"{code.IMPORT}{numpy}\n{code.image_of(request.source)}denoised = gd.{call}\n{rest}"
 
 
 def _noise_argument(run: Run) -> dict[str, Any]:
@@ -57,13 +50,18 @@ def _noise_argument(run: Run) -> dict[str, Any]:
         return {"sigma": run.sigma}
     if run.noise is None:
         return {}
-    return {"noise": run.noise if isinstance(run.noise, str) else model_code(run.noise.models)}
+    return {"noise": run.noise if isinstance(run.noise, str) else code.model_code(run.noise.models)}
 
 
 def _settings_arguments(settings: Any) -> dict[str, Any]:
     """Return the fewest arguments that give the settings; ``profile`` may be one."""
     profile, changes = settings.nearest_profile()
     return changes if profile == next(iter(settings.presets)) else {"profile": profile, **changes}
+
+
+def _common_arguments(run: Run) -> dict[str, Any]:
+    given = {name: getattr(run, name) for name in ("dtype", "nonfinite", "device")}
+    return {name: value for name, value in given.items() if value not in (None, "raise")}
 
 
 def command_line(request: Request) -> str:
@@ -79,18 +77,12 @@ def command_line(request: Request) -> str:
     name = run.filter.name.replace("_", "-")
     words = ["gpu-denoise", name, source, "-o", f"{stem}_{name}.tif"]
     words += [*_noise_option(run), "--axes", run.axes]
-    for setting, value in _settings_arguments(run.filter).items():
-        flag = setting.replace("_", "-")
+    for option, value in (_settings_arguments(run.filter) | _common_arguments(run)).items():
+        flag = option.replace("_", "-")
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
         else:
             words += [f"--{flag}", str(value)]
-    if run.dtype is not None:
-        words += ["--dtype", run.dtype]
-    if run.nonfinite != "raise":
-        words += ["--nonfinite", run.nonfinite]
-    if run.device is not None:
-        words += ["--device", str(run.device)]
     return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
 
 

@@ -29,16 +29,9 @@ def is_lazy(data: Any) -> bool:
 class LazyArray:
     """A part of lazy data, of which only what is indexed is read, until a stop.
 
-    Parameters
-    ----------
-    data : array-like
-        With ``shape``, ``dtype`` and NumPy indexing.
-    stopped : callable, optional
-        Whether to stop: reading then raises `Cancelled`.
-    part : tuple of int or slice, optional
-        One index an axis; by default all.
-    time : int, optional
-        An axis of frames, whole in the part: a chunk with several of them is read once.
+    `data` has ``shape``, ``dtype`` and NumPy indexing. Once `stopped` returns True reading raises
+    `Cancelled`. `part` has an index, or a slice, for each axis; by default it is all. `time` is an
+    axis of frames, whole in the part: a chunk with several of them is read once.
     """
 
     def __init__(

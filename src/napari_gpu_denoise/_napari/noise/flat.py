@@ -24,25 +24,11 @@ _SKEWNESS = 0.631  # of a Rayleigh distribution
 def flat_noise(region: Any, axes: str, model: str = "auto") -> NoiseEstimate:
     """Measure noise in a region without any object: background, or something evenly grey.
 
-    Parameters
-    ----------
-    region : array
-        One plane, with or without channels.
-    axes : str
-        Its axes.
-    model : str
-        As `estimate_noise` takes it. One brightness cannot show photon noise.
+    `region` is one plane, with or without channels; `model` as `estimate_noise` takes it. One
+    brightness cannot show photon noise. Of Gaussian noise `sigma` is the standard deviation of the
+    pixels, of Rician noise, where the region is background, the root of half their mean square.
 
-    Returns
-    -------
-    NoiseEstimate
-        Of Gaussian noise `sigma` is the standard deviation of the pixels, of Rician noise, where
-        the region is background, the root of half their mean square.
-
-    Raises
-    ------
-    LayerError
-        If the region is too small, or its pixels do not determine the model.
+    Raises `LayerError` if the region is too small, or its pixels do not determine the model.
     """
     if model == "poisson-gaussian":
         raise LayerError(
@@ -103,7 +89,7 @@ def flat_noise(region: Any, axes: str, model: str = "auto") -> NoiseEstimate:
 def _measured(
     values: np.ndarray, model: str, spectrum: NoiseSpectrum | None
 ) -> tuple[NoiseModel, float, float, dict[str, float]]:
-    """Return the model, sigma, its standard error, and those of the parameters."""
+    """Return the model, sigma, its standard error, and the errors of the parameters."""
     count, variance = values.size, float(values.var(ddof=1))
     sigma = math.sqrt(variance)
     fourth = float(np.mean((values - values.mean()) ** 4))

@@ -23,30 +23,18 @@ from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 
 @dataclass(frozen=True)
 class NoiseRequest:
-    """All that a measurement needs; nothing of it is a napari or Qt object.
+    """All that a measurement needs: a part of a layer, without alpha, and how to measure it.
 
-    Attributes
-    ----------
-    source : Source
-        The layer.
-    axes : str
-        Axes of the whole layer.
-    part : Part
-        Where to measure; without alpha.
-    model : str
-        As `estimate_noise` takes it.
-    flat : bool
-        Whether the part holds no object.
-    device : int, str or None
-        None for the best there is.
+    Nothing of it is a napari or Qt object. `axes` are those of the whole layer, `model` and
+    `device` as `estimate_noise` takes them. A `flat` part holds no object.
     """
 
     source: Source
     axes: str
     part: Part
-    model: str = "auto"
-    flat: bool = False
-    device: int | str | None = None
+    model: str
+    flat: bool
+    device: int | str | None
 
 
 @dataclass(frozen=True)
@@ -82,12 +70,7 @@ def measure(
 
 
 class Measuring(QObject):
-    """Measures in one thread at a time; a new request replaces any other.
-
-    Parameters
-    ----------
-    parent : QObject
-    """
+    """Measures in one thread at a time; a new request replaces any other."""
 
     #: The `Outcome` of the latest request.
     done = Signal(object)

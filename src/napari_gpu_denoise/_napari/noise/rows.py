@@ -13,18 +13,9 @@ from napari_gpu_denoise.noise.record import NoiseEstimate
 
 @dataclass(frozen=True)
 class Row:
-    """One quantity.
+    """A quantity: one number a channel, or words.
 
-    Attributes
-    ----------
-    label : str
-        Its name.
-    value : tuple of float or str
-        One number a channel, or words.
-    error : tuple of float
-        Standard errors of the numbers; those that are not known are NaN.
-    unit : str
-        Empty for none.
+    Standard errors that are not known are NaN.
     """
 
     label: str
