@@ -113,7 +113,7 @@ def test_the_current_view(make_napari_viewer, plugin, measured, quick, qtbot, mo
     np.testing.assert_array_equal(pixels, movie[4, top : bottom + 1, left : right + 1])
     assert f"time point 4, rows {top} to {bottom}" in panel.rows.text()
     viewer.dims.ndisplay = 3
-    assert "shows no plane" in measured(panel)
+    assert "not show a YX plane" in measured(panel)
 
 
 def test_a_rectangle_of_a_shapes_layer(viewer, open_noise, measured, quick, movie, click):
@@ -223,7 +223,7 @@ def test_tiny_layers(viewer, open_noise, measured):
         viewer.add_image(np.random.default_rng(0).normal(9, 1, shape))
         status = measured(panel)
         assert panel.estimate() is not None or "Not measured" in status
-        assert "fault" not in status
+        assert "Internal error" not in status
 
 
 def test_axes_that_do_not_fit(viewer, open_noise, measured, quick, noisy):

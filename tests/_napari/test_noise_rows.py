@@ -51,8 +51,8 @@ def test_rows_with_units():
     assert (looks.label, looks.text) == ("Looks", "4.00 ± 0.20")
     two = estimate((Gaussian(10), Gaussian(20)))
     assert rows.table(two)[0].text == "10.00 ± 0.10, 20.00 ± 0.10 grey levels"
-    assert rows.short(two) == "Gaussian, sigma 10 / 20"
-    assert rows.short(estimate((photons,))) == (
+    assert rows.one_line(two) == "Gaussian, sigma 10 / 20"
+    assert rows.one_line(estimate((photons,))) == (
         "Poisson-Gaussian, gain 0.28, read noise 3.1, offset 14.7"
     )
 
@@ -92,10 +92,10 @@ def test_clipped_pixels():
 
 def test_models_have_titles():
     table = tuple(tuple(float(y == x == 0) for x in range(5)) for y in range(5))
-    assert rows.used((Correlated(3.0, table), Correlated(4.0, table)), ()).startswith(
+    assert rows.noise_used((Correlated(3.0, table), Correlated(4.0, table)), ()).startswith(
         "Correlated Gaussian noise, sigma 3 / 4"
     )
-    assert rows.used((Rician(3.0), Rician(4.0)), ()) == "Rician noise, sigma 3 / 4"
+    assert rows.noise_used((Rician(3.0), Rician(4.0)), ()) == "Rician noise, sigma 3 / 4"
 
 
 def test_whether_noise_is_white():
@@ -127,7 +127,7 @@ def test_whether_noise_is_white():
     ],
 )
 def test_what_a_run_used_in_one_line(models, sigma, said):
-    assert rows.used(models, sigma) == said
+    assert rows.noise_used(models, sigma) == said
 
 
 def test_nothing_is_said_of_noise_that_is_not_there():

@@ -42,7 +42,7 @@ def test_vbm3d_runs_the_sample(viewer, open_panel, run, click):
 def test_vbm3d_of_a_layer_that_says_nothing(viewer, open_panel, run, click, movie):
     viewer.add_image(movie, name="movie")
     panel = open_panel("VBM3D")
-    assert "name the axis of frames T, as TYX" in panel.axes.caption.text()
+    assert "name the time axis T, as in TYX" in panel.axes.caption.text()
     assert "no axis is named T" in run(panel)
     assert len(viewer.layers) == 1
     click(panel.axes.buttons[0])
@@ -134,7 +134,7 @@ def test_the_frame_of_a_layer_with_fewer_axes_than_the_viewer(
     viewer.dims.set_current_step(1, 1)
     assert panel.one_frame.text() == "Only the frame shown"
     status = run(panel)
-    assert status.startswith("<b>Not done.</b> The viewer shows no single frame of")
+    assert status.startswith("<b>Not done.</b> The viewer does not show a single frame of")
     viewer.dims.set_current_step(1, 6)
     assert panel.one_frame.text() == "Only the frame shown: 2"
     run(panel)

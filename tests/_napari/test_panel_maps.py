@@ -166,7 +166,7 @@ def test_not_of_what_is_too_large_for_memory(
     panel = isoline_panel()
     monkeypatch.setattr(storage, "LARGEST_IN_MEMORY", most * movie.size)
     status = run(panel)
-    assert "A stack this large has no maps: try Only the frame" in status
+    assert "Maps are not made for stacks this large: try Only" in status
     assert len(viewer.layers) == 2
     panel.one_frame.click()
     run(panel)
@@ -281,7 +281,7 @@ def test_copied_calls(viewer, isoline_panel, run, click, noisy, qtbot):
     exec(lines, scope)
     same(shown(viewer, "a"), scope["maps"])
     click(panel.command_button)
-    assert "Maps take another run, with --show." in panel.status.text()
+    assert "Maps need a separate run with --show." in panel.status.text()
     panel.maps.click()
     click(panel.python_button)
     assert "maps" not in QApplication.clipboard().text()

@@ -14,7 +14,7 @@ _DISPLAY_NAME = "GPU Denoise"  # of the manifest
 
 
 def open_panel(viewer: Viewer, title: str) -> Any:
-    """Return the panel of a title in the manifest, in front of others; opened if it was not."""
+    """Return the panel with a title of the manifest, opened if necessary, in front of others."""
     (kind,) = (
         widget.get_callable()
         for widget in plugin_manager.iter_widgets()
@@ -39,19 +39,18 @@ def docked(viewer: Viewer, kind: type) -> list[Any]:
 
 
 def stack_on(panel: QWidget, others: list[QWidget]) -> None:
-    """Put the dock of a panel on those of others in the same area of the window, as tabs.
+    """Make a panel a tab of the other panels in its area of the window.
 
-    napari places what its menus open below each other, which leaves each too low to be used.
+    napari's menus place panels below each other, which leaves each too little height.
     """
     dock = _dock_of(panel)
     window = None if dock is None else dock.parent()
     if not isinstance(window, QMainWindow) or dock.isFloating():
         return
-    area = window.dockWidgetArea(dock)
     for other in map(_dock_of, others):
         if other is None or other.isFloating() or other.isHidden():
             continue
-        if window.dockWidgetArea(other) == area:
+        if window.dockWidgetArea(other) == window.dockWidgetArea(dock):
             if other not in window.tabifiedDockWidgets(dock):
                 window.tabifyDockWidget(other, dock)
             dock.raise_()

@@ -6,6 +6,7 @@ import html
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
+from napari.layers import Layer
 from napari.utils.notifications import notification_manager
 from napari.viewer import Viewer
 from qtpy.QtCore import QEvent, QSize, QTimer
@@ -75,7 +76,7 @@ class Panel(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
 
     def sizeHint(self) -> QSize:
-        """Return a width at which rows can be read well."""
+        """Return a width at which rows are readable."""
         hint = super().sizeHint()
         return QSize(max(hint.width(), WIDTH), hint.height())
 
@@ -95,7 +96,7 @@ class Panel(QWidget):
         self.layer.refresh()
 
     def follow(self, what: str, connections: Iterable[tuple[Any, Callable[[Any], None]]]) -> None:
-        """Connect events for as long as the panel lives, in place of those of `what` before."""
+        """Connect events while the panel exists, replacing earlier connections named `what`."""
         connected = self._followed.setdefault(what, [])
         _disconnect(connected)
         connected += connections
@@ -106,10 +107,14 @@ class Panel(QWidget):
         """Stop what is running; the panel is being closed."""
         raise NotImplementedError
 
-    # The layer and its axes.
+    def choose(self, layer: Layer, axes: str) -> None:
+        """Choose a layer, and set its axes as another panel has them."""
+        self.layer.choose(layer)
+        if self.layer.layer() == layer and self.axes.letters() != axes.upper():
+            self.axes.edit.setText(axes)
 
     def captured(self) -> Source:
-        """Return the layer as it is now; raises `LayerError` where there is none to be used."""
+        """Return the layer as it is now; raises `LayerError` if there is no usable one."""
         taken = capture(self.layer.layer())
         if tuple(taken.data.shape) != self.axes.shape:
             self.offer_axes()
@@ -131,8 +136,6 @@ class Panel(QWidget):
         except DenoiseError:
             return ""
 
-    # Other panels, and their estimates of noise.
-
     def others(self) -> list[Panel]:
         """Return the other panels of the plugin that are open."""
         return [each for each in docks.docked(self._viewer, Panel) if each is not self]
@@ -141,24 +144,21 @@ class Panel(QWidget):
         """Return the noise of the layer as this panel has measured it; None by default."""
         return None
 
-    def know_noise(self, layer: Any, estimate: NoiseEstimate) -> None:
-        """Take an estimate of the noise of a layer to show; ignored by default."""
-
-    # Messages.
+    def receive_estimate(self, layer: Any, estimate: NoiseEstimate) -> None:
+        """Receive another panel's estimate of the noise of a layer; ignored by default."""
 
     def say(self, text: str, stressed: str = "") -> None:
-        """Show a sentence in the status line, a word of it in bold before it."""
+        """Show a sentence in the status line, after a lead in bold."""
         lead = f"<b>{stressed}</b> " if stressed else ""
         self.status.setText(lead + html.escape(text))
 
-    def refuse(self, error: Exception) -> str:
-        """Show an error and return it in words: empty for a fault of ours, reported to napari."""
+    def show_error(self, error: Exception) -> str:
+        """Show an error and return its text; empty for a bug, which is reported to napari."""
         if not isinstance(error, (DenoiseError, MemoryError)):
-            self.say(f"A fault in the program: {error!r}. Please report it.", self.failed)
+            self.say(f"Internal error: {error!r}. Please report it.", self.failed)
             notification_manager.receive_error(type(error), error, error.__traceback__)
             return ""
-        expected = isinstance(error, DenoiseError)
-        sentence = in_panel(error) if expected else self.out_of_memory
+        sentence = in_panel(error) if isinstance(error, DenoiseError) else self.out_of_memory
         self.say(sentence, self.failed)
         return sentence
 
@@ -167,7 +167,7 @@ class Panel(QWidget):
         try:
             text, message = code()
         except DenoiseError as error:
-            self.refuse(error)
+            self.show_error(error)
             return
         QApplication.clipboard().setText(text)
         self.say(message)

@@ -33,7 +33,7 @@ def wrapped(text: str) -> str:
 
 
 class Caption(QLabel):
-    """Wrapped text that is shown whole, however low the panel is: what else there is gives way."""
+    """Wrapped text that is never cut off: in a low panel other widgets shrink instead."""
 
     def __init__(self, *, rich: bool = False):
         super().__init__()
@@ -48,12 +48,12 @@ class Caption(QLabel):
         self._fit()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Follow the width."""
+        """Adapt the height to the new width."""
         super().resizeEvent(event)
         self._fit()
 
     def _fit(self) -> None:
-        # Layouts keep to a least height, but not to the height that wrapped text needs.
+        # Layouts respect a minimum height, but not the height that wrapped text needs.
         self.setMinimumHeight(self.heightForWidth(self.width()) if self.text() else 0)
 
 
@@ -65,7 +65,7 @@ def button(text: str, tip: str) -> QPushButton:
 
 
 def narrow(box: QComboBox, characters: int = 12) -> QComboBox:
-    """Let a list be narrower than its longest item."""
+    """Allow a list to be narrower than its longest item."""
     box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
     box.setMinimumContentsLength(characters)
     return box
@@ -89,7 +89,7 @@ def stack(layout: QVBoxLayout, parts: Iterable[QWidget | QLayout], spacing: int)
 
 
 def choice(items: dict[str, Any], tip: str) -> QComboBox:
-    """Return a list of choices: texts and their values."""
+    """Return a drop-down list of texts and their values."""
     box = QComboBox()
     for text, value in items.items():
         box.addItem(text, value)
@@ -99,9 +99,7 @@ def choice(items: dict[str, Any], tip: str) -> QComboBox:
 
 def ruler() -> QFrame:
     """Return a horizontal line between parts of a form."""
-    line = QFrame()
-    line.setFrameShape(QFrame.Shape.HLine)
-    return line
+    return QFrame(frameShape=QFrame.Shape.HLine)
 
 
 def form_layout(rows: dict[str, QWidget] | None = None) -> QFormLayout:
@@ -119,14 +117,14 @@ def form_layout(rows: dict[str, QWidget] | None = None) -> QFormLayout:
 
 
 class Section(QCollapsible):
-    """A form under a title that folds it away, which is as high as it needs to be when shown.
+    """A form under a title that collapses it; expanded, it has the height it needs.
 
-    A `QCollapsible` alone keeps the width of what is folded away, and the height that it would like
-    best, whatever its captions need.
+    A plain `QCollapsible` keeps the width of hidden content, and limits what is shown to its
+    preferred height, whatever its captions need.
     """
 
     def __init__(self, title: str, form: QFormLayout):
-        # The arrow stands in the text: as an icon it would keep the colour of the theme before.
+        # The arrow is part of the text: an icon would keep the colour of the previous theme.
         super().__init__("▸ " + title, expandedIcon=" ", collapsedIcon=" ")
         self._title = title
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
@@ -139,18 +137,18 @@ class Section(QCollapsible):
         )
         self.layout().setContentsMargins(0, 0, 0, 0)
         form.setContentsMargins(12, 0, 0, 4)
-        # Qt gives wrapped rows too little height this deep in other layouts.
+        # Qt gives wrapped rows too little height in layouts as deeply nested as this one.
         form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.DontWrapRows)
         inside = QWidget()
         inside.setLayout(form)
         self.addWidget(inside)
 
     def expand(self, animate: bool = False) -> None:
-        """Show what is below, at once: an animation would limit its height in the end."""
+        """Show the content without animation, which would limit its height at the end."""
         super().expand(animate=False)
 
     def collapse(self, animate: bool = False) -> None:
-        """Hide what is below, at once."""
+        """Hide the content without animation."""
         super().collapse(animate=False)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -165,7 +163,7 @@ class Section(QCollapsible):
 
 
 class Scrolled(QScrollArea):
-    """Scrolls up and down only: never narrower than what it holds."""
+    """Scrolls vertically only: never narrower than its content."""
 
     def __init__(self, inside: QWidget):
         super().__init__()
@@ -192,7 +190,7 @@ class Scrolled(QScrollArea):
 
 
 class WheelGuard(QObject):
-    """Keeps the mouse wheel from changing a control that scrolls by under the pointer."""
+    """Keeps the mouse wheel from changing a control that passes under the pointer."""
 
     def watch(self, widget: QWidget) -> None:
         """Guard a control: the wheel works on it only after it was clicked."""
@@ -200,7 +198,7 @@ class WheelGuard(QObject):
         widget.installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Hand wheel events of controls without focus on to the scroll area."""
+        """Pass wheel events of controls without focus to the scroll area."""
         if event.type() == QEvent.Type.Wheel and not watched.hasFocus():
             event.ignore()
             return True

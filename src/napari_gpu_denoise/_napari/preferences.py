@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PLUGIN = "napari-gpu-denoise"
-_MEGABYTE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -25,4 +24,5 @@ def read() -> Preferences:
     except (ImportError, KeyError):
         # KeyError: the panel was made without the plugin being registered, as from a script.
         return Preferences()
-    return Preferences(computing.device.strip() or None, computing.memory_limit * _MEGABYTE or None)
+    # The limit is typed in MB.
+    return Preferences(computing.device.strip() or None, computing.memory_limit * 1_000_000 or None)

@@ -17,7 +17,7 @@ _BAR_INTERVAL = 0.1  # seconds between two updates of napari's activity bar
 
 
 class Task(partial):
-    """A call with a readable name: napari shows it when it is closed while the call runs."""
+    """A call with a readable name, which napari shows if it is closed during the call."""
 
     def __new__(cls, steps: Callable, name: str):
         task = super().__new__(cls, steps)
@@ -60,9 +60,8 @@ class ActivityBar(cancelable_progress):
     def show(self, stage: Stage) -> None:
         """Show progress; call it in the GUI thread."""
         now = time.monotonic()
-        # napari's bar handles waiting events at every update, so that this may be called from
-        # within itself; without a limit, once for every tile that has piled up. Once closed, a bar
-        # is disabled.
+        # napari handles waiting events at every update, so that this may be called from within
+        # itself; without a limit, once for every tile that has piled up. A closed bar is disabled.
         if self.disable or self._busy or now - self._shown < _BAR_INTERVAL:
             return
         self._busy, self._shown = True, now

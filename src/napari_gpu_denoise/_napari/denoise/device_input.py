@@ -10,10 +10,7 @@ from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 
 
 class DeviceInput(QWidget):
-    """The OpenCL devices of this machine, and below it the one that is used and why.
-
-    "Automatic" takes `preferred`, the device of the preferences.
-    """
+    """The OpenCL devices; below, the one used and why. "Automatic" is `preferred`, if given."""
 
     def __init__(self, preferred: str | None):
         super().__init__()
@@ -42,14 +39,10 @@ class DeviceInput(QWidget):
         return self._preferred if chosen is None else chosen
 
     def explain(self, _: object = None) -> None:
-        """Say below the list which device will be used."""
+        """Show below the list which device will be used."""
         from napari_gpu_denoise.opencl import device
 
         try:
             self.caption.setText(device.why(self.device()))
         except NoDeviceError as error:
             self.caption.setText(str(error))
-
-    def reset(self) -> None:
-        """Go back to the automatic choice."""
-        self.box.setCurrentIndex(0)

@@ -19,7 +19,7 @@ _NO_BOUNDS = {int: (-(2**31), 2**31 - 1), float: (-1e12, 1e12)}
 
 
 class SettingsForm(QWidget):
-    """One control for each setting, with its help as tooltip; advanced ones are folded away.
+    """One control for each setting, with its help as tooltip; advanced ones are collapsed.
 
     `kind` is an entry of FILTERS; settings named in `without` get no control and stay at their
     defaults. A filter with more than one profile has a list of them on top, which follows changes
@@ -43,7 +43,8 @@ class SettingsForm(QWidget):
             self.profile.setParent(self)
             self.profile.hide()
         self._scrolling.watch(self.profile)
-        self.profile.chosen.connect(lambda name: self.show_settings(kind.of(profile=name)))
+        chosen = self.profile.currentTextChanged
+        chosen.connect(lambda name: self.show_settings(kind.of(profile=name)))
         for field in dataclasses.fields(kind):
             if field.name not in without:
                 self._add(field, advanced if field.metadata["advanced"] else plain)
@@ -55,7 +56,7 @@ class SettingsForm(QWidget):
 
     def _add(self, field: dataclasses.Field, layout: QFormLayout) -> None:
         control = make_control(field)
-        label = QLabel(spoken(field.name, field.metadata["unit"]))
+        label = QLabel(label_of(field.name, field.metadata["unit"]))
         label.setBuddy(control.native)
         control.native.setAccessibleName(label.text())
         self._scrolling.watch(control.native)
@@ -65,7 +66,7 @@ class SettingsForm(QWidget):
         self._labels[field.name] = label
 
     def settings(self) -> Any:
-        """Return the settings; those that need an axis that is not there have their default.
+        """Return the settings; those that need a missing axis have their defaults.
 
         Raises `SettingsError` if they do not go together.
         """
@@ -114,22 +115,19 @@ class SettingsForm(QWidget):
 class ProfileInput(QComboBox):
     """The profiles of a filter; "custom" is shown for other settings, and cannot be chosen."""
 
-    chosen = Signal(str)
-
     def __init__(self, kind: type):
         super().__init__()
         units = {field.name: field.metadata["unit"] for field in dataclasses.fields(kind)}
         for name, changes in kind.presets.items():
-            lines = [f"{spoken(field, units[field])}: {value}" for field, value in changes.items()]
+            lines = [f"{label_of(key, units[key])}: {value}" for key, value in changes.items()]
             add_item(self, name, name, "; ".join(lines) or "The defaults")
         self.addItem("custom")
         self.model().item(self.count() - 1).setEnabled(False)
         self.setToolTip(wrapped("Sets all settings below; change any of them afterwards."))
         self.setAccessibleName("Profile")
-        self.currentTextChanged.connect(self.chosen)
 
     def show_name(self, name: str) -> None:
-        """Show the name of the settings, without choosing it."""
+        """Show the name of the current settings without applying a profile."""
         with QSignalBlocker(self):
             self.setCurrentText(name)
 
@@ -158,7 +156,7 @@ def decimals(number: float) -> int:
     return max(0, -Decimal(str(number)).as_tuple().exponent)
 
 
-def spoken(name: str, unit: str = "") -> str:
+def label_of(name: str, unit: str = "") -> str:
     """Turn a field name into a label, with its unit unless the name says it already."""
     words = name.split("_")
     return " ".join(words).capitalize() + (f" ({unit})" if unit and unit not in words else "")

@@ -13,7 +13,7 @@ from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.layers import lazy, storage
 from napari_gpu_denoise._napari.layers.lazy import at
 from napari_gpu_denoise._napari.layers.results import NewLayer
-from napari_gpu_denoise._napari.stage import Stage, staged
+from napari_gpu_denoise._napari.stage import Stage, as_stages
 from napari_gpu_denoise.filters.isoline.maps import map_steps
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import NoiseModel
@@ -41,25 +41,17 @@ class Offer:
 
 
 def _isoline_layers(maps: Any) -> list[NewLayer]:
-    shown = []
+    # Below the classes, and hidden: it would hide the result.
+    looks = {"rgb": False, "colormap": "hsv", "contrast_limits": (0, maps.period)}
+    looks |= {"interpolation2d": "nearest", "visible": False}
+    layers = [NewLayer("directions", "image", maps.directions, looks)]
     if maps.classes is not None:
         # 0 is the background of labels, which napari leaves clear.
         colours = {0: "transparent", 1: "orangered", 2: "deepskyblue", None: "transparent"}
-        looks = {
-            "colormap": colours,
-            "features": {"index": range(len(_CLASSES)), "class": _CLASSES},
-            "opacity": 0.5,
-        }
-        shown.append(NewLayer("classes", "labels", maps.classes, looks))
-    looks = {
-        "rgb": False,
-        "colormap": "hsv",
-        "contrast_limits": (0, maps.period),
-        "interpolation2d": "nearest",
-        "visible": False,
-    }
-    # Below the classes, and hidden: it would hide the result.
-    return [NewLayer("directions", "image", maps.directions, looks), *shown]
+        features = {"index": range(len(_CLASSES)), "class": _CLASSES}
+        looks = {"colormap": colours, "features": features, "opacity": 0.5}
+        layers.append(NewLayer("classes", "labels", maps.classes, looks))
+    return layers
 
 
 OFFERS = {
@@ -67,7 +59,7 @@ OFFERS = {
         "isoline_maps",
         "show",
         "Show edge and direction maps",
-        "After a run adds layers beside the result: the class of each pixel (low slope, edge, "
+        "After a run, add layers beside the result: the class of each pixel (low slope, edge, "
         "isoline), and the directions of isolines, hidden at first.",
         map_steps,
         _isoline_layers,
@@ -97,7 +89,7 @@ def map_layers(
         return [], "Maps of colours need Channels set to joint or opponent"
     of_all = image is None and frame is None
     if folder or (of_all and 4 * math.prod(shape) >= storage.LARGEST_IN_MEMORY):
-        return [], "A stack this large has no maps: try Only the frame shown"
+        return [], "Maps are not made for stacks this large: try Only the frame shown"
     # As given or measured: of all frames, where one is filtered.
     models = tuple(NoiseModel.from_dict(each) for each in result.record.noise)
     given = 1.0 if models else result.record.sigma or 1.0
@@ -115,14 +107,14 @@ def map_layers(
     offer = offer_of(run.filter)
     known = {"sigma": None, "noise": models} if models else {"sigma": sigma, "noise": None}
     steps = offer.steps(image, replace(run, **known), frame)
-    layers = offer.layers((yield from staged(steps, "Making maps")))
+    layers = offer.layers((yield from as_stages(steps, "Making maps")))
     if joined and not rgb:
         layers = [_spread(layer, channels, shape[channels]) for layer in layers]
     return layers, ""
 
 
 def _spread(layer: NewLayer, axis: int, count: int) -> NewLayer:
-    """Show the map of joined channels at each of them; no pixel is copied."""
+    """Repeat the map of joined channels for each channel, without copying pixels."""
     data = np.expand_dims(layer.data, axis)
     shape = (*data.shape[:axis], count, *data.shape[axis + 1 :])
-    return NewLayer(layer.title, layer.kind, np.broadcast_to(data, shape), layer.attributes)
+    return replace(layer, data=np.broadcast_to(data, shape))

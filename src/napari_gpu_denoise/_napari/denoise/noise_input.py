@@ -27,17 +27,17 @@ _CHOICES = {
         "Measure one standard deviation for all grey levels before filtering. Where noise grows "
         "with brightness this is a compromise.",
     ),
-    TYPED: ("Type sigma", "Use the standard deviation at the right."),
+    TYPED: ("Type sigma", "Use the standard deviation on the right."),
 }
 _SIGMA = (
     "Standard deviation of the noise in grey levels of the image: one number, or one for each "
-    "channel, separated by commas. Typing replaces the estimate; after a run with an estimate "
-    "this is the value used."
+    "channel, separated by commas. Typing a value replaces the estimate. After a run with an "
+    "estimate, the value used is shown here."
 )
 
 
 class NoiseInput(QWidget):
-    """The noise assumed by a filter; disabled where the settings of the filter give it."""
+    """The noise assumed by a filter; disabled if the filter's settings determine it."""
 
     #: The panel that measures noise is to be opened.
     wanted = Signal()
@@ -70,17 +70,16 @@ class NoiseInput(QWidget):
         self.edit.textEdited.connect(self._typed)
         self.mode.currentIndexChanged.connect(self._chosen)
         self.button.clicked.connect(self.wanted)
-        self.ask()
+        self.set_unused("")
 
-    def ask(self, unused: str = "") -> None:
-        """Enable the control, or disable it and show why it is not used."""
-        if unused:
+    def set_unused(self, reason: str) -> None:
+        """Enable the control, or disable it where there is a reason why it is not used."""
+        if reason:
             self._drop_used()
-        sources = (self.mode, "Source of the noise level."), (self.edit, _SIGMA)
-        for widget, tip in sources:
-            widget.setEnabled(not unused)
-            widget.setToolTip(wrapped(f"Sigma is {unused}." if unused else tip))
-        self.edit.setPlaceholderText("not used" if unused else "sigma")
+        for widget, tip in ((self.mode, "Source of the noise level."), (self.edit, _SIGMA)):
+            widget.setEnabled(not reason)
+            widget.setToolTip(wrapped(f"Sigma is {reason}." if reason else tip))
+        self.edit.setPlaceholderText("not used" if reason else "sigma")
         self._explain()
 
     def choose(self, name: str) -> None:
@@ -122,13 +121,12 @@ class NoiseInput(QWidget):
             self.mode.addItem("As measured", MEASURED)
         tip = rows.tooltip(estimate, f"Measured in {origin}")
         self.mode.setItemData(self.mode.findData(MEASURED), tip, Qt.ItemDataRole.ToolTipRole)
-        if self.chosen() != TYPED:
-            self.edit.clear()
+        self.edit.clear()
         self.choose(MEASURED)
         self._explain()
 
-    def know(self, estimate: NoiseEstimate) -> None:
-        """Take an estimate of the layer, to be shown beside a typed sigma."""
+    def show_estimate(self, estimate: NoiseEstimate) -> None:
+        """Show an estimate of the layer beside a typed sigma."""
         self._known = estimate
         self._explain()
 
@@ -141,11 +139,11 @@ class NoiseInput(QWidget):
             self._used = f"Used: {self.edit.text()}" if len(sigma) > 1 else ""
         elif self.chosen() == AUTO:
             found = [NoiseModel.from_dict(each) for each in models]
-            self._used = rows.used(found, sigma) if found or sigma else ""
+            self._used = rows.noise_used(found, sigma) if found or sigma else ""
         self._explain()
 
-    def forget(self) -> None:
-        """Drop estimates that were made for another layer; one handed over can be chosen again."""
+    def drop_estimates(self) -> None:
+        """Drop estimates of another layer; one that was handed over can be chosen again."""
         self._known = None
         self._drop_used()
         if self.chosen() == MEASURED:
@@ -153,7 +151,7 @@ class NoiseInput(QWidget):
         self._explain()
 
     def reset(self) -> None:
-        """Go back to measuring."""
+        """Go back to automatic measurement."""
         self.choose(AUTO)
         self.edit.clear()
         self._used = self._last = ""
@@ -184,7 +182,7 @@ class NoiseInput(QWidget):
         elif chosen == AUTO:
             text = self._used or "The noise is measured before filtering."
         elif chosen == MEASURED and self._measured is not None:
-            text = f"{rows.short(self._measured)} (measured in {self._origin})"
+            text = f"{rows.one_line(self._measured)} (measured in {self._origin})"
         elif chosen == TYPED and self._known is not None:
             typed = self.edit.text().strip() or "…"
             text = f"{typed} (estimated {rows.sigma(self._known)})"

@@ -14,7 +14,7 @@ from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.denoise.run import Outcome, report, steps
 from napari_gpu_denoise._napari.denoise.snippets import command_line, python_call
-from napari_gpu_denoise._napari.denoise.view import NO_TIME, DenoiseView
+from napari_gpu_denoise._napari.denoise.view import DenoiseView
 from napari_gpu_denoise._napari.layers.results import NewLayer, add_layer, at_frame
 from napari_gpu_denoise._napari.layers.source import frame_shown
 from napari_gpu_denoise._napari.panel import PYTHON_COPIED
@@ -40,7 +40,6 @@ class DenoisePanel(DenoiseView):
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer)
-        self._request: Request | None = None
         # At most one; a list of its own, so that it can be reached when the panel is gone.
         self._bars: list[ActivityBar] = []
         self.destroyed.connect(lambda _=None, bars=self._bars: _abandon(bars))
@@ -63,7 +62,7 @@ class DenoisePanel(DenoiseView):
         QTimer.singleShot(0, self.device.fill)
 
     def request(self) -> Request:
-        """Return what the panel is set to; raises a `DenoiseError` where something does not fit."""
+        """Return what the panel is set to; raises `DenoiseError` if it does not fit the layer."""
         source, axes = self.captured(), self.axes.axes()
         run = Run(
             filter=self.form.settings(),
@@ -84,12 +83,11 @@ class DenoisePanel(DenoiseView):
         try:
             request = self.request()
         except DenoiseError as error:
-            self.refuse(error)
+            self.show_error(error)
             return
         name = f"{self.title} of {request.source.name}"
         self.show_running(True)
         bar = ActivityBar(total=0, desc=name)
-        self._request = request
         self._bars.append(bar)
         # Signals come when this has returned: the worker cannot be too quick for them.
         bar.worker = create_worker(
@@ -116,12 +114,12 @@ class DenoisePanel(DenoiseView):
 
     def offer_axes(self) -> None:
         """Take a new layer: suggest its axes, and show an estimate of its noise if there is one."""
-        self.noise.forget()
+        self.noise.drop_estimates()
         super().offer_axes()
         layer = self.layer.layer()
         for panel in self.others() if layer is not None else ():
             if panel.layer.layer() == layer and (estimate := panel.estimate()) is not None:
-                self.noise.know(estimate)
+                self.noise.show_estimate(estimate)
 
     def show_noise(self) -> None:
         """Open the panel that measures noise, for this layer."""
@@ -131,15 +129,13 @@ class DenoisePanel(DenoiseView):
 
     def take_noise(self, layer: Any, axes: str, estimate: NoiseEstimate, origin: str) -> None:
         """Choose a layer and an estimate of its noise, measured in `origin`, in words."""
-        self.layer.choose(layer)
-        if self.axes.letters() != axes:
-            self.axes.edit.setText(axes)
+        self.choose(layer, axes)
         self.noise.hand_over(estimate, origin)
 
-    def know_noise(self, layer: Any, estimate: NoiseEstimate) -> None:
-        """Show an estimate beside a sigma that is typed, if it is of this layer."""
+    def receive_estimate(self, layer: Any, estimate: NoiseEstimate) -> None:
+        """Show an estimate of this layer beside a typed sigma."""
         if layer == self.layer.layer():
-            self.noise.know(estimate)
+            self.noise.show_estimate(estimate)
 
     def copy_python(self) -> None:
         """Put Python code that does the same on the clipboard."""
@@ -157,24 +153,23 @@ class DenoisePanel(DenoiseView):
         if request.frame is not None:
             parts.append("It filters all frames.")
         if request.maps:
-            parts.append(f"Maps take another run, with --{offer_of(self.filter).setting}.")
+            parts.append(f"Maps need a separate run with --{offer_of(self.filter).setting}.")
         if "--noise" in text and not isinstance(request.run.noise, str):
             parts.append("It measures the noise again, in the whole file.")
         return text, " ".join(parts)
 
-    def refuse(self, error: Exception) -> str:
+    def show_error(self, error: Exception) -> str:
         """Show an error in the panel and as a notification of napari."""
-        if sentence := super().refuse(error):
+        if sentence := super().show_error(error):
             show_error(sentence)
         return sentence
 
     def _follow_frame(self, event: object = None) -> None:
         """Offer the frame in view."""
         axes = self.known_axes()
-        if "T" not in axes:
-            self.show_frame(None, NO_TIME)
-        else:
-            self.show_frame(frame_shown(self.layer.layer(), axes, self._viewer.dims))
+        has_time = "T" in axes
+        frame = frame_shown(self.layer.layer(), axes, self._viewer.dims) if has_time else None
+        self.show_frame(frame, has_time)
 
     def _chosen_frame(self, axes: str) -> int | None:
         if not (self.one_frame.isEnabled() and self.one_frame.isChecked()):
@@ -183,19 +178,17 @@ class DenoisePanel(DenoiseView):
         frame = frame_shown(layer, axes, self._viewer.dims)
         if frame is None:
             raise LayerError(
-                f"The viewer shows no single frame of {layer.name!r}: move the slider of T to one, "
-                "or untick Only the frame shown."
+                f"The viewer does not show a single frame of {layer.name!r}: move the T slider to "
+                "one, or untick Only the frame shown."
             )
         return frame
 
     def _check(self) -> None:
+        message = "", ""
         try:
-            settings = self.form.settings()
+            self.noise.set_unused(self.form.settings().sigma_unused)
         except DenoiseError as error:
             message = in_panel(error), "Not ready."
-        else:
-            message = "", ""
-            self.noise.ask(settings.sigma_unused)
         if not self._bars:
             self.say(*message)
 
@@ -218,17 +211,18 @@ class DenoisePanel(DenoiseView):
                 raise outcome.error
             self._add_layers(outcome)
         except Exception as error:
-            self.refuse(error)
+            self.show_error(error)
             return
         record = outcome.result.record
         self.noise.show_used(record.sigma, record.noise)
         self.say(report(outcome))
 
     def _add_layers(self, outcome: Outcome) -> None:
-        source, frame, suffix = self._request.source, self._request.frame, ""
+        request, suffix = outcome.request, ""
+        source, frame = request.source, request.frame
         provenance = outcome.result.record.as_dict()
         if frame is not None:
-            source = at_frame(source, self._request.run.axes.index("T"), frame)
+            source = at_frame(source, request.run.axes.index("T"), frame)
             suffix, provenance["frame"] = f", frame {frame}", frame
         result = NewLayer("", "image", outcome.result.image, source.attributes)
         for layer in (result, *outcome.maps):
@@ -238,14 +232,13 @@ class DenoisePanel(DenoiseView):
     def _on_finished(self) -> None:
         stopped = any(bar.worker.abort_requested for bar in self._bars)
         _abandon(self._bars)
-        self._request = None
         self.show_running(False)
         if stopped:
             self.say("Cancelled: no layer was added.")
 
 
 def _abandon(bars: list[ActivityBar]) -> None:
-    """Stop a run whose panel is gone or shows its end, and close its bar."""
+    """Stop the run, if it has not ended, and close its bar."""
     while bars:
         bar = bars.pop()
         bar.worker.quit()

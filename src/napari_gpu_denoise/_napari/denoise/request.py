@@ -12,7 +12,7 @@ from napari_gpu_denoise.run.job import Run
 class Request:
     """All that a run needs: the layer, what to do, the one frame along T, and whether maps too.
 
-    Nothing of it is a napari or Qt object. Without `frame` all frames are filtered. Axes are named
+    It holds no napari or Qt objects. Without `frame` all frames are filtered. Axes are named
     in `run`.
     """
 

@@ -1,4 +1,4 @@
-"""A run as a generator of stages, and the report of it; no Qt."""
+"""A run as a generator of stages, and its report; no Qt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.layers import lazy, storage
 from napari_gpu_denoise._napari.layers.lazy import LazyArray, at
 from napari_gpu_denoise._napari.layers.results import NewLayer
-from napari_gpu_denoise._napari.stage import Stage, staged
+from napari_gpu_denoise._napari.stage import Stage, as_stages
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.image.levels import convert, output_dtype
 from napari_gpu_denoise.noise.models import NoiseModel
@@ -30,6 +30,7 @@ class Outcome:
     `without_maps` says why there are none.
     """
 
+    request: Request
     seconds: float
     result: Result | None = None
     error: Exception | None = None
@@ -41,9 +42,9 @@ class Outcome:
 def steps(
     request: Request, stopped: Callable[[], bool] = lambda: False
 ) -> Generator[Stage, None, Outcome]:
-    """Run; yields after every part, so that it can be stopped there.
+    """Run; yields after every part, where it can be stopped.
 
-    Before lazy data are read `stopped` is called as well.
+    `stopped` is also called before lazy data are read.
 
     Errors are returned, not raised: superqt takes a RuntimeError out of a generator for the
     deletion of the worker, and would then never say that it has finished.
@@ -64,19 +65,19 @@ def steps(
             source = LazyArray(data, stopped, (*whole, slice(3 if alpha else None)), t)
             if request.frame is None:
                 dtype = output_dtype(request.run.dtype, np.dtype(data.dtype))
-                out, folder = storage.room_for(tuple(data.shape), dtype)
+                out, folder = storage.allocate(tuple(data.shape), dtype)
         else:
             source = image[colours]
         into = None if out is None else out[colours]
         running = run.denoise_steps(source, request.run, request.frame, into)
-        result = yield from staged(running, "Denoising")
+        result = yield from as_stages(running, "Denoising")
         if alpha:
             result = Result(_with_alpha(request, result.image, out, image), result.record)
         if request.maps:
             layers = yield from maps.map_layers(request, image, result, folder)
     except Exception as error:
-        return Outcome(time.perf_counter() - started, error=error)
-    return Outcome(time.perf_counter() - started, result, None, folder, *layers)
+        return Outcome(request, time.perf_counter() - started, error=error)
+    return Outcome(request, time.perf_counter() - started, result, None, folder, *layers)
 
 
 def _with_alpha(
@@ -99,7 +100,7 @@ def _with_alpha(
 
 
 def report(outcome: Outcome) -> str:
-    """Return time, noise, device, and notes of a run that has a result."""
+    """Summarise a successful run: time, noise, device, and notes."""
     record, seconds = outcome.result.record, outcome.seconds
     sentences = [
         f"Done in {seconds:.2g} s." if seconds < 9.5 else f"Done in {seconds:.0f} s.",

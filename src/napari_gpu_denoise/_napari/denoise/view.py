@@ -25,7 +25,6 @@ from napari_gpu_denoise._napari.parts import (
     wrapped,
 )
 
-NO_TIME = "Name an axis T above to use it."
 _ONE_FRAME = (
     "Filter only the frame at the viewer's time slider, to try settings. The pixels are the same "
     "as in a run of all frames."
@@ -61,8 +60,7 @@ class DenoiseView(Panel):
             self.maps.setToolTip(wrapped(offer.tip))
         self.one_frame = QCheckBox()
         self.run_button = button("", "Denoise the layer; the result is a new layer.")
-        cancel = "Stop after the current tile or frame; no layer is added."
-        self.cancel_button = button("Cancel", cancel)
+        self.cancel_button = button("Cancel", "Stop after the current tile or frame; add no layer.")
         self.reset_button = button("Reset to defaults", "Reset everything except the layer.")
         self.python_button = button("Copy Python call", "Copy Python code for the same run.")
         self.command_button = button("Copy command line", "Copy a shell command for the same run.")
@@ -97,7 +95,7 @@ class DenoiseView(Panel):
         """Set everything but the layer to its default."""
         self.form.reset()
         self.noise.reset()
-        self.device.reset()
+        self.device.box.setCurrentIndex(0)
         self.dtype.setCurrentIndex(0)
         self.nonfinite.setCurrentIndex(0)
         self.one_frame.setChecked(False)
@@ -105,17 +103,17 @@ class DenoiseView(Panel):
         self.offer_axes()
 
     def sections(self) -> list[QCollapsible]:
-        """Return the parts of the panel that can be folded away."""
+        """Return the parts of the panel that can be collapsed."""
         return self.findChildren(QCollapsible)
 
-    def show_frame(self, frame: int | None, reason: str = "") -> None:
-        """Offer to filter only the frame in view, or show the reason why not."""
-        self.one_frame.setEnabled(not reason)
+    def show_frame(self, frame: int | None, has_time: bool) -> None:
+        """Offer to filter only the frame in view, if there are several."""
+        self.one_frame.setEnabled(has_time)
         self.one_frame.setText("Only the frame shown" + ("" if frame is None else f": {frame}"))
-        self.one_frame.setToolTip(wrapped(reason or _ONE_FRAME))
+        tip = _ONE_FRAME if has_time else "Name an axis T above to use it."
+        self.one_frame.setToolTip(wrapped(tip))
         run_frame = "Run frame" if frame is None else f"Run frame {frame}"
-        chosen = not reason and self.one_frame.isChecked()
-        self.run_button.setText(run_frame if chosen else "Run")
+        self.run_button.setText(run_frame if has_time and self.one_frame.isChecked() else "Run")
 
     def show_running(self, running: bool) -> None:
         """Show that a run can be cancelled, or that the next one can be started."""

@@ -15,7 +15,7 @@ from napari_gpu_denoise._napari.parts import Caption, stack, wrapped
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.image.axes import UNNAMED, check_axes
 
-_MOST_READINGS = 2
+_MOST_SUGGESTIONS = 2
 _LETTERS = (
     "One letter per axis, in the order of the data: T time, Z slices, C channels, S colours of "
     "RGB, Y, X. Any other letter, or a dot, marks independent planes."
@@ -44,19 +44,16 @@ class AxesInput(QWidget):
         row = QHBoxLayout()
         row.setSpacing(4)
         row.addWidget(self.edit, 1)
-        self.buttons = [self._add_button(row) for _ in range(_MOST_READINGS)]
+        self.buttons = [QPushButton() for _ in range(_MOST_SUGGESTIONS)]
+        for each in self.buttons:
+            each.clicked.connect(lambda _=False, each=each: self.edit.setText(each.text()))
+            each.hide()
+            row.addWidget(each)
         stack(QVBoxLayout(self), (row, self.caption), spacing=2)
         self.edit.textChanged.connect(self._read)
 
-    def _add_button(self, row: QHBoxLayout) -> QPushButton:
-        button = QPushButton()
-        button.clicked.connect(lambda: self.edit.setText(button.text()))
-        button.hide()
-        row.addWidget(button)
-        return button
-
     def offer(self, axes: str, shape: tuple[int, ...]) -> None:
-        """Take a new layer: its suggested axes and its shape."""
+        """Set the suggested axes and the shape of a new layer."""
         # The letters are read together with their shape, once.
         self.shape = tuple(shape)
         with QSignalBlocker(self.edit):
@@ -77,13 +74,13 @@ class AxesInput(QWidget):
         try:
             if self.shape:
                 axes = self.axes()
-                found = readings(axes, self.shape, self._kind)
+                found = likely_axes(axes, self.shape, self._kind)
                 text = html.escape(describe(axes, self.shape), quote=False)
                 text += self._advice(axes, found)
         except AxesError as error:
             text = html.escape(str(error), quote=False)
         self.caption.setText(text)
-        offered = [*found.items(), *[("", "")] * _MOST_READINGS]
+        offered = [*found.items(), *[("", "")] * _MOST_SUGGESTIONS]
         for button, (letters, meaning) in zip(self.buttons, offered, strict=False):
             button.setText(letters)
             button.setToolTip(wrapped(f"Treat the layer as {meaning}.") if letters else "")
@@ -91,23 +88,23 @@ class AxesInput(QWidget):
         self.changed.emit()
 
     def _advice(self, axes: str, found: dict[str, str]) -> str:
-        """Return what to type where axes are not named; in bold where the filter needs it."""
+        """Return what to type if axes are unnamed; in bold if the filter needs them."""
         if follows_time(self._kind) and "T" not in axes:
             works = f"{self._kind.title} works along time"
             if not found:
                 return f". {works}: without an axis T each image is filtered alone."
-            return f". <b>{works}: name the axis of frames T, as {' or '.join(found)}.</b>"
+            return f". <b>{works}: name the time axis T, as in {' or '.join(found)}.</b>"
         hints = ", ".join(f"for {meaning} type {letters}" for letters, meaning in found.items())
         return f". {hints[0].upper()}{hints[1:]}." if hints else ""
 
 
 def follows_time(kind: Any) -> bool:
-    """Return whether a filter as it is by default looks along time; None is no filter."""
+    """Return whether a filter, if any, uses neighbouring frames by default."""
     return kind is not None and "T" in kind().joint
 
 
-def readings(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
-    """Return likely names of axes that have none: letters, and their meaning in words.
+def likely_axes(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
+    """Return likely letters for unnamed axes, and their meaning in words.
 
     `axes` are as `check_axes` returns them. Only axes that the filter uses are offered, if `kind`
     is one.

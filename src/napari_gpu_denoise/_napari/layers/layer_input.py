@@ -7,7 +7,7 @@ from napari.viewer import Viewer
 from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QComboBox
 
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY, refusal
+from napari_gpu_denoise._napari.layers.source import METADATA_KEY, reason_unusable
 from napari_gpu_denoise._napari.parts import narrow, wrapped
 
 
@@ -39,7 +39,7 @@ class LayerInput(QComboBox):
 
     def choose(self, layer: Layer | None) -> None:
         """Choose a layer; one that is not there or cannot be filtered changes nothing."""
-        if layer in self._layers and refusal(layer) is None:
+        if layer in self._layers and reason_unusable(layer) is None:
             self.setCurrentIndex(self._layers.index(layer))
 
     def refresh(self) -> None:
@@ -52,7 +52,7 @@ class LayerInput(QComboBox):
         usable = []
         for index, layer in enumerate(self._layers):
             self.addItem(layer.name)
-            reason = refusal(layer)
+            reason = reason_unusable(layer)
             self.setItemData(index, reason or layer.name, Qt.ItemDataRole.ToolTipRole)
             if reason:
                 self.model().item(index).setEnabled(False)
@@ -66,10 +66,10 @@ class LayerInput(QComboBox):
         self._tell()
 
     def _origin(self, layer: Layer | None) -> Layer | None:
-        """Return the layer that a result was made of, where it is not to be chosen itself."""
+        """Return the layer that a result was made from, unless results may be chosen."""
         if self._results or layer is None or METADATA_KEY not in layer.metadata:
             return layer
-        # Of its own name what stands before the brackets; a result of a result goes back further.
+        # The source's name stands before the brackets; of a result of a result, the first source's.
         found = [each for each in self._layers if layer.name.startswith(f"{each.name} (")]
         return min(found, key=lambda each: len(each.name), default=layer)
 

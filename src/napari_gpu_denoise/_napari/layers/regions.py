@@ -67,21 +67,17 @@ def without_alpha(part: Part, shape: tuple[int, ...]) -> Part:
 
 
 def _index_code(index: list[int | slice], shape: tuple[int, ...]) -> str:
-    words = [
-        str(at)
-        if isinstance(at, int)
-        else ":"
-        if at == slice(0, length)
-        else f"{at.start}:{at.stop}"
-        for at, length in zip(index, shape, strict=True)
-    ]
+    words = []
+    for at, length in zip(index, shape, strict=True):
+        span = at if isinstance(at, int) else f"{at.start}:{at.stop}"
+        words.append(":" if at == slice(0, length) else str(span))
     while words and words[-1] == ":":
         words.pop()
     return f"[{', '.join(words)}]" if words else ""
 
 
 def in_view(layer: Image, axes: str, dims: Dims, channel: int | None) -> Part:
-    """Return the part of a layer that the camera shows, of the slice at the sliders.
+    """Return the visible part of a layer, in the slice at the sliders.
 
     Raises `LayerError` if the viewer shows no plane of Y and X of it.
     """
@@ -89,8 +85,8 @@ def in_view(layer: Image, axes: str, dims: Dims, channel: int | None) -> Part:
     shown = "".join(sorted(axes[i - first] for i in dims.displayed if i >= first))
     if shown != "XY":
         raise LayerError(
-            f"The viewer shows no plane of Y and X of {layer.name!r}: use its 2D view, with the "
-            "axes in their order."
+            f"The viewer does not show a YX plane of {layer.name!r}: switch to 2D, with the axes "
+            "in their original order."
         )
     places = _indices(layer, axes, layer.world_to_data(dims.point))
     corners = np.asarray(layer.corner_pixels, float)
@@ -100,7 +96,7 @@ def in_view(layer: Image, axes: str, dims: Dims, channel: int | None) -> Part:
 
 
 def _indices(layer: Image, axes: str, point: Any) -> dict[str, int]:
-    """Return the index at a point along every axis but Y, X and channels."""
+    """Return the index of a point along every axis except Y, X and channels."""
     shape, channel = finest(layer).shape, channel_axis(axes)
     places = {}
     for i in range(layer.ndim):
@@ -109,7 +105,7 @@ def _indices(layer: Image, axes: str, point: Any) -> dict[str, int]:
         index = int(np.round(point[i]))
         if not 0 <= index < shape[i]:
             raise LayerError(
-                f"{layer.name!r} has nothing at the viewer's sliders: move them to where it is."
+                f"{layer.name!r} has no data at the current slider positions: move the sliders."
             )
         places[f"axis_{i}"] = index
     return places
@@ -122,7 +118,7 @@ def _between(
     corners: np.ndarray,
     places: dict[str, int],
 ) -> Part:
-    """Return the part at some places whose pixels have their centres between corners."""
+    """Return the part whose pixel centres lie between corners, at `places` of other axes."""
     shape, spans = finest(layer).shape, {}
     for letter in "YX":
         i = axes.index(letter)
@@ -131,7 +127,7 @@ def _between(
         start, stop = max(math.ceil(low), 0), min(math.floor(high) + 1, shape[i])
         if stop <= start:
             raise LayerError(
-                f"The region holds no pixel of {layer.name!r} along {letter}: choose another one."
+                f"The region contains no pixels of {layer.name!r} along {letter}: choose another."
             )
         spans[letter] = start, stop
     return part_of(axes, shape, channel, **places, **spans)
@@ -165,7 +161,7 @@ def in_rectangle(
 
 
 def _is_upright(corners: np.ndarray, axes: str) -> bool:
-    """Return whether corners are those of a rectangle along Y and X, to a tenth of a pixel."""
+    """Return whether corners form an upright rectangle, to a tenth of a pixel."""
     if len(corners) != 4:
         return False
     ends = [np.abs(corners[:, [i]] - corners[:, i]) for i in map(axes.index, "YX")]
@@ -173,7 +169,7 @@ def _is_upright(corners: np.ndarray, axes: str) -> bool:
 
 
 def _to_data(layer: Image, dims: Dims, world: Any) -> np.ndarray:
-    """Return where a point of the world lies in a layer; its last axes are the viewer's last."""
+    """Return the data coordinates of a world point, whose axes are the viewer's last."""
     whole = np.array(dims.point, float)
     count = min(len(whole), len(world))
     whole[len(whole) - count :] = np.asarray(world, float)[len(world) - count :]

@@ -45,7 +45,7 @@ def add_layer(
 
 
 def at_frame(source: Source, axis: int, frame: int) -> Source:
-    """Return a source whose attributes put one frame where it is shown in the whole stack."""
+    """Return a source that puts one frame where it lies in the whole stack."""
     from napari.utils.transforms import Affine
 
     given = {name: source.attributes[name] for name in ("scale", "translate", "rotate", "shear")}

@@ -1,4 +1,4 @@
-"""Image layers as sources: their data, axes, frame shown, file, and look."""
+"""Image layers as sources: their data, axes, frame shown, file, and appearance."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Source:
     path: str | None = None
 
 
-def refusal(layer: Layer) -> str | None:
+def reason_unusable(layer: Layer) -> str | None:
     """Return why a layer cannot be used, in one sentence; None if it can."""
     if isinstance(layer, Image):
         return None
@@ -64,7 +64,7 @@ def refusal(layer: Layer) -> str | None:
 
 
 def finest(layer: Image) -> Any:
-    """Return the data of an image layer, of a multiscale one its finest level."""
+    """Return the data of an image layer; for a multiscale layer, its finest level."""
     return layer.data[0] if layer.multiscale else layer.data
 
 
@@ -93,7 +93,7 @@ def capture(layer: Layer | None) -> Source:
             "There is no image layer: open an image first, or one of File > Open Sample > GPU "
             "Denoise."
         )
-    if (reason := refusal(layer)) is not None:
+    if (reason := reason_unusable(layer)) is not None:
         raise LayerError(reason)
     _, attributes, _ = layer.as_layer_data_tuple()
     kept = {key: attributes[key] for key in _INHERITED if key in attributes}

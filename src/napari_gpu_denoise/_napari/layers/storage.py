@@ -1,4 +1,4 @@
-"""Storage of a result: memory, or a temporary file where it is too large for that."""
+"""Storage of a result: memory, or a temporary file if it is too large."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 import tempfile
-from pathlib import Path
 
 import numpy as np
 
@@ -17,8 +16,8 @@ from napari_gpu_denoise.errors import OutputError
 LARGEST_IN_MEMORY = 1 << 30  # bytes
 
 
-def room_for(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, str | None]:
-    """Return an array to write a result to, and the folder of its file; None for memory.
+def allocate(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, str | None]:
+    """Return an array for a result, and the folder of its file; None for memory.
 
     The file has no name, or loses it, so that it goes with the last array that shows a part of it,
     and with the process, however that ends. Raises `OutputError` if there is no room for it.
@@ -43,11 +42,10 @@ def room_for(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, str |
 
 
 def _folder() -> str:
-    """Return the folder of temporary files; on Linux the one that is never held in memory."""
+    """Return the folder of temporary files; on Linux one that is never held in memory."""
     chosen = any(name in os.environ for name in ("TMPDIR", "TEMP", "TMP"))
-    large = Path("/var/tmp")
-    if sys.platform == "linux" and not chosen and os.access(large, os.W_OK):
-        return str(large)
+    if sys.platform == "linux" and not chosen and os.access("/var/tmp", os.W_OK):
+        return "/var/tmp"
     return tempfile.gettempdir()
 
 

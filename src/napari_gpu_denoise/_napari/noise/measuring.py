@@ -25,7 +25,7 @@ from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 class NoiseRequest:
     """All that a measurement needs: a part of a layer, without alpha, and how to measure it.
 
-    Nothing of it is a napari or Qt object. `axes` are those of the whole layer, `model` and
+    It holds no napari or Qt objects. `axes` are those of the whole layer, `model` and
     `device` as `estimate_noise` takes them. A `flat` part holds no object.
     """
 
@@ -49,9 +49,9 @@ class Outcome:
 def measure(
     request: NoiseRequest, stopped: Callable[[], bool] = lambda: False
 ) -> Generator[Stage, None, Outcome | None]:
-    """Measure noise; returns None when it was stopped.
+    """Measure noise; return None if stopped.
 
-    Lazy data are stopped before the next plane is read; others do not take long.
+    Lazy data can be stopped before each plane is read; other data do not take long.
     """
     yield Stage("Measuring")
     try:
@@ -83,7 +83,7 @@ class Measuring(QObject):
         self.destroyed.connect(partial(_abandon, self._workers, self._wanted))
 
     def ask(self, request: NoiseRequest) -> None:
-        """Start a measurement in place of the present one."""
+        """Start a measurement, replacing the current one."""
         self.drop()
         self._wanted.append(request)
         self._start()

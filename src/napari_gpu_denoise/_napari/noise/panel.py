@@ -1,4 +1,4 @@
-"""The panel "Estimated noise": layer, region, measurement, and hand-over to a filter."""
+"""The panel "Estimated noise": layer, region, measurement, and use in a filter."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NoisePanel(NoiseView):
     """Measures noise of the layer that is selected, off the GUI thread, whenever it changes."""
 
     failed = "Not measured."
-    out_of_memory = "There is not enough memory to measure in: choose a region."
+    out_of_memory = "There is not enough memory for the measurement: choose a region."
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer)
@@ -71,17 +71,11 @@ class NoisePanel(NoiseView):
         self._offer_shapes()
 
     def estimate(self) -> NoiseEstimate | None:
-        """Return what is shown; None while nothing is valid."""
+        """Return the estimate shown, or None."""
         return None if self._outcome is None else self._outcome.estimate
 
-    def choose(self, layer: Any, axes: str) -> None:
-        """Take a layer, and its axes as a filter's panel has them."""
-        self.layer.choose(layer)
-        if self.layer.layer() == layer and self.axes.letters() != axes.upper():
-            self.axes.edit.setText(axes)
-
     def measure(self, _: object = None) -> None:
-        """Measure again when choices have settled; what is shown stays till then."""
+        """Measure again once the settings stop changing; until then the old values stay."""
         self._drop()
         self.use_button.setEnabled(False)
         if self._closed:
@@ -98,7 +92,7 @@ class NoisePanel(NoiseView):
         self._measuring.drop()
 
     def draw(self) -> None:
-        """Draw on a Shapes layer of this panel's own, made where there is none."""
+        """Start drawing on this panel's Shapes layer; add it if there is none."""
         layer = self.layer.layer()
         if layer is None:
             return
@@ -119,7 +113,7 @@ class NoisePanel(NoiseView):
         shapes.mode = "add_rectangle"
 
     def use(self) -> None:
-        """Hand the estimate to the filter chosen, in its panel."""
+        """Pass the estimate to the panel of the chosen filter."""
         estimate, layer = self.estimate(), self.layer.layer()
         if estimate is None or layer is None:
             return
@@ -135,17 +129,15 @@ class NoisePanel(NoiseView):
         self.copy(lambda: (noise_call(self._request(), function, self.estimate()), PYTHON_COPIED))
 
     def _request(self) -> NoiseRequest:
-        source = self.captured()
-        layer, shape, dims = self.layer.layer(), source.data.shape, self._viewer.dims
-        axes, channel, region = self.axes.axes(), self.channel.currentData(), self._region()
-        if region == VIEW:
-            part = regions.in_view(layer, axes, dims, channel)
-        elif region in (RECTANGLE, FLAT):
-            part = regions.in_rectangle(
-                layer, axes, dims, channel, self._shapes_layer(), one_plane=region == FLAT
-            )
-        else:
+        source, axes, region = self.captured(), self.axes.axes(), self.region.currentData()
+        shape, channel = source.data.shape, self.channel.currentData()
+        where = self.layer.layer(), axes, self._viewer.dims, channel
+        if region == WHOLE:
             part = regions.part_of(axes, shape, channel)
+        elif region == VIEW:
+            part = regions.in_view(*where)
+        else:
+            part = regions.in_rectangle(*where, self._shapes_layer(), one_plane=region == FLAT)
         return NoiseRequest(
             source=source,
             axes=axes,
@@ -154,9 +146,6 @@ class NoisePanel(NoiseView):
             flat=region == FLAT,
             device=preferences.read().device,
         )
-
-    def _region(self) -> str:
-        return self.region.currentData()
 
     def _take_layer(self) -> None:
         self._target_chosen = False
@@ -176,7 +165,7 @@ class NoisePanel(NoiseView):
 
     def _take_region(self, _: int) -> None:
         self._offer_shapes()
-        self.show_region(self._region() in (RECTANGLE, FLAT))
+        self.show_region(self.region.currentData() in (RECTANGLE, FLAT))
         self.measure()
 
     def _take_shapes(self, _: int = -1) -> None:
@@ -204,7 +193,7 @@ class NoisePanel(NoiseView):
             self._take_shapes()
 
     def _follow(self) -> None:
-        """Watch the layer and the Shapes layer that are chosen, and no others."""
+        """Follow changes of the chosen layer and Shapes layer only."""
         layer, shapes = self.layer.layer(), self._shapes_layer()
         self._drawn_on = shapes
         connections: list[tuple[Any, Any]] = []
@@ -221,17 +210,17 @@ class NoisePanel(NoiseView):
             self.layer.choose(active)
 
     def _on_view(self, event: object = None) -> None:
-        if self._region() == VIEW:
+        if self.region.currentData() == VIEW:
             self.measure()
 
     def _on_moved(self, event: Any = None) -> None:
         if event is not None and event.type == "data":
             self.offer_axes()
-        elif self._region() != WHOLE:
+        elif self.region.currentData() != WHOLE:
             self.measure()
 
     def _on_drawn(self, event: object = None) -> None:
-        if self._region() in (RECTANGLE, FLAT):
+        if self.region.currentData() in (RECTANGLE, FLAT):
             self.measure()
 
     def _on_settled(self) -> None:
@@ -251,7 +240,7 @@ class NoisePanel(NoiseView):
         if not self._target_chosen:
             self._suggest(estimate)
         for panel in self.others():
-            panel.know_noise(self.layer.layer(), estimate)
+            panel.receive_estimate(self.layer.layer(), estimate)
 
     def _suggest(self, estimate: NoiseEstimate) -> None:
         suggested = estimate.verdict().rpartition("suggested: ")[2].lower()
@@ -263,7 +252,7 @@ class NoisePanel(NoiseView):
         self._settling.stop()
         self._drop()
         self.clear()
-        self.refuse(error)
+        self.show_error(error)
 
     def _drop(self) -> None:
         self._measuring.drop()

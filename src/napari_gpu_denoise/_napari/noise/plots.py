@@ -13,6 +13,7 @@ from qtpy.QtCore import QEvent, Qt
 from qtpy.QtGui import QPalette
 from qtpy.QtWidgets import QVBoxLayout, QWidget
 
+from napari_gpu_denoise._napari.parts import stack
 from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
 
 # Bright enough for dark themes and dark enough for light ones: at least 3 : 1 on both.
@@ -25,7 +26,7 @@ _MARGIN = 0.1  # of the range, on each side: pyqtgraph drops a tick's text that 
 
 @dataclass(frozen=True)
 class Series:
-    """Values of a plot that look alike; those that are not finite are left out.
+    """Values drawn in one style; those that are not finite are left out.
 
     `name` is the entry in the legend, empty for none. `look` is "points", "rings", "line" or
     "dashes"; `colour` an index into `COLOURS`, from 0 again at their end; `error` half the length
@@ -40,7 +41,7 @@ class Series:
     error: Sequence[float] = ()
 
     def points(self) -> np.ndarray:
-        """Return rows of x, y and error, of what is finite."""
+        """Return x, y and error of the finite values, as rows."""
         rows = np.array([self.x, self.y, self.error or np.zeros(len(self.x))], float)
         rows[2, ~np.isfinite(rows[2])] = 0
         return rows[:, np.isfinite(rows).all(axis=0)]
@@ -73,9 +74,7 @@ class Plot(QWidget):
         self.legend.layout.setContentsMargins(0, 0, 0, 0)
         self.area.layout.setContentsMargins(4, 0, 8, 5)
         self.area.layout.addItem(self.legend, 4, 0, 1, 3)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(canvas)
+        stack(QVBoxLayout(self), (canvas,), spacing=0)
         self.setFixedHeight(_HEIGHT)
         self.setMinimumWidth(260)
 
@@ -132,7 +131,7 @@ class Plot(QWidget):
 
 
 def _long_ticks(low: float, high: float) -> list[list[tuple[float, str]]] | None:
-    """Return two ticks where their texts are long, as of 1000.00001; else None."""
+    """Return two ticks where their labels are long, such as 1000.00001; otherwise None."""
     digits = math.ceil(math.log10(max(abs(low), abs(high)) / (high - low))) + 2
     if digits < _MANY_DIGITS:
         return None
@@ -141,7 +140,7 @@ def _long_ticks(low: float, high: float) -> list[list[tuple[float, str]]] | None
 
 
 def _ends(values: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Return the least and the largest; apart where they are the same."""
+    """Return minimum and maximum, moved apart if they are equal."""
     low, high = float(np.min(values)), float(np.max(values))
     half = 0 if low < high else abs(low) / 2 or 0.5
     return low - half, high + half
@@ -154,21 +153,16 @@ def curve_series(estimate: NoiseEstimate) -> list[Series]:
     for k, (curve, model) in enumerate(zip(estimate.curves, estimate.models, strict=True)):
         if curve is None or k >= _MOST_CHANNELS:
             continue
-        rows = [
-            each
-            for each in zip(curve.mean, curve.variance, curve.used, curve.count, strict=True)
-            if each[3] > 0
-        ]
+        counted = zip(curve.mean, curve.variance, curve.used, curve.count, strict=True)
+        rows = [(x, y, kept) for x, y, kept, count in counted if count > 0]
         if not rows:
             continue
-        used = [(x, y) for x, y, kept, _ in rows if kept]
-        left = [(x, y) for x, y, kept, _ in rows if not kept]
         names = (f"{k}", "", "") if several else ("used", "left out", "model")
-        means = [row[0] for row in rows]
+        means = [x for x, _, _ in rows]
         grid = np.linspace(min(means), max(means), 64) if len(means) > 1 else np.array(means)
         found += [
-            Series(*_columns(used), names[0], "points", k),
-            Series(*_columns(left), names[1], "rings", k),
+            Series(*_columns(rows, True), names[0], "points", k),
+            Series(*_columns(rows, False), names[1], "rings", k),
             Series(grid.tolist(), model.variance(grid).tolist(), names[2], "line", k),
         ]
     return found
@@ -187,7 +181,7 @@ def along_series(series: SigmaSeries | None) -> list[Series]:
 
 
 def autocorrelation_series(estimate: NoiseEstimate) -> list[Series]:
-    """Return the correlation of noise with itself at some displacements, along x and y."""
+    """Return the autocorrelation of the noise along x and y."""
     several = len(estimate.spectra) > 1
     found: list[Series] = []
     if not any(estimate.sigma):
@@ -198,14 +192,11 @@ def autocorrelation_series(estimate: NoiseEstimate) -> list[Series]:
         along_x = spectrum.autocorrelation[0]
         along_y = [row[0] for row in spectrum.autocorrelation]
         names = (str(k), "") if several else ("along x", "along y")
-        colours = (k, k) if several else (0, 1)
         lags = range(len(along_x))
-        found += [
-            Series(lags, along_x, names[0], "line", colours[0]),
-            Series(lags, along_y, names[1], "dashes", colours[1]),
-        ]
+        found.append(Series(lags, along_x, names[0], "line", k))
+        found.append(Series(lags, along_y, names[1], "dashes", k if several else 1))
     return found
 
 
-def _columns(rows: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    return [x for x, _ in rows], [y for _, y in rows]
+def _columns(rows: list[tuple], used: bool) -> tuple[list[float], list[float]]:
+    return [x for x, _, kept in rows if kept == used], [y for _, y, kept in rows if kept == used]

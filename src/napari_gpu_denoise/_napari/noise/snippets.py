@@ -1,4 +1,4 @@
-"""What the panel "Estimated noise" does as Python code, and the words of such code."""
+"""Python code that does what the panel "Estimated noise" does, and parts of such code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def noise_call(request: NoiseRequest, function: str, estimate: NoiseEstimate | N
 
 
 class Code(str):
-    """Text that stands in code as it is."""
+    """Text that is put into code without quotes."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ def axes_argument(axes: str) -> dict[str, str]:
 
 
 def model_code(models: tuple[NoiseModel, ...]) -> Code:
-    """Return noise models as code: one, or a tuple of one a channel."""
+    """Return noise models as code: one, or a tuple of one per channel."""
     codes = [f"gd.{model!r}" for model in models]
     return Code(codes[0] if len(codes) == 1 else f"({', '.join(codes)})")
 

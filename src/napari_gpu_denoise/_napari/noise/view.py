@@ -28,7 +28,7 @@ MODEL_CHOICES = {"Automatic": AUTO, **{each.title: each.name for each in MODELS 
 
 
 class NoiseView(Panel):
-    """Choices on top, then table and plots of the estimate, and its uses below."""
+    """Settings, then table and plots of the estimate, then what can be done with it."""
 
     title = "Estimated noise"
 
@@ -37,39 +37,28 @@ class NoiseView(Panel):
         self.channel = choice({"All": None}, "Channels to measure; each has its own noise.")
         self.region = choice(
             REGIONS,
-            "Pixels to measure. Current view: the pixels in view, of the slice shown. Rectangle: "
-            "its pixels in all slices. Flat region: an area without objects, such as background; "
-            "the statistics of its pixels in the slice on which it was drawn.",
+            "Pixels to measure. Current view: the visible part of the current slice. Rectangle: "
+            "its pixels in all slices. Flat region: an area without objects, such as background, "
+            "in the slice on which it was drawn; its plain statistics are used.",
         )
         self.shapes = choice(
             {},
-            "Shapes layer with the region: its selected shape, else the last one. A rotated or "
-            "round shape stands for the upright rectangle around it.",
+            "Shapes layer with the region: its selected shape, else the last one. For a rotated or "
+            "round shape, the upright bounding rectangle is used.",
         )
         self.shapes.setAccessibleName("Shapes layer")
         self.shapes.setPlaceholderText("No Shapes layer")
-        self.draw_button = button(
-            "Draw", "Add a Shapes layer, and drag a rectangle over the image."
-        )
-        self.model = choice(
-            MODEL_CHOICES,
-            "Noise model. Automatic chooses the best fit, and gives the reason.",
-        )
+        self.draw_button = button("Draw", "Draw a rectangle on the image, in a Shapes layer.")
+        self.model = choice(MODEL_CHOICES, "Automatic chooses the best fit and gives the reason.")
         self.verdict, self.rows = Caption(rich=True), Caption(rich=True)
         self.curve = Plot("Variance against mean", "Mean (grey levels)", "Variance (grey levels²)")
         self.frames = Plot("Noise along time", "Time point", "Sigma (grey levels)")
         self.slices = Plot("Noise along slices", "Slice", "Sigma (grey levels)")
         self.correlation = Plot("Autocorrelation of noise", "Distance (pixels)", "Correlation")
-        self.target = choice(
-            {kind.title: kind.name for kind in FILTERS}, "Filter that gets model and sigma."
-        )
-        self.use_button = button(
-            "Use in", "Open the panel of this filter for this layer and noise."
-        )
-        self.python_button = button(
-            "Copy Python call",
-            "Copy Python code that measures the same, and filters with it.",
-        )
+        self.target = choice({kind.title: kind.name for kind in FILTERS}, "Filter for this noise.")
+        self.use_button = button("Use in", "Open this filter with this layer and noise.")
+        code = "Copy Python code that measures this noise and filters with it."
+        self.python_button = button("Copy Python call", code)
         self._lay_out()
         self.show_region(False)
 
@@ -81,16 +70,9 @@ class NoiseView(Panel):
         row.setContentsMargins(0, 0, 0, 0)
         row.addWidget(self.shapes, 1)
         row.addWidget(self.draw_button)
-        self._form = form_layout(
-            {
-                "Image": self.layer,
-                "Axes": self.axes,
-                "Channel": self.channel,
-                "Region": self.region,
-                "Shapes": self._drawn,
-                "Model": self.model,
-            }
-        )
+        where = {"Channel": self.channel, "Region": self.region, "Shapes": self._drawn}
+        layer = {"Image": self.layer, "Axes": self.axes}
+        self._form = form_layout({**layer, **where, "Model": self.model})
         self.arrange(
             (self._form, ruler(), self.verdict, self.rows, *self.plots()),
             ((self.status,), (self.use_button, self.target), (self.python_button,)),
@@ -101,7 +83,7 @@ class NoiseView(Panel):
         return self.curve, self.frames, self.slices, self.correlation
 
     def show_region(self, drawn: bool) -> None:
-        """Offer Shapes layers only where the region is drawn."""
+        """Show the list of Shapes layers only for drawn regions."""
         self._show_row(self._drawn, drawn)
 
     def _show_row(self, control: QWidget, shown: bool) -> None:
@@ -109,7 +91,7 @@ class NoiseView(Panel):
         self._form.labelForField(control).setVisible(shown)
 
     def offer_channels(self, count: int) -> None:
-        """Offer channels, from 0; the choice stays where it can."""
+        """List the channels, from 0; keep the choice if possible."""
         before = self.channel.currentData()
         with QSignalBlocker(self.channel):
             while self.channel.count() > 1:
@@ -138,8 +120,8 @@ class NoiseView(Panel):
         verdict = estimate.verdict()
         self.verdict.setText(f"<b>{html.escape(verdict[:1].upper() + verdict[1:])}.</b>")
         self.rows.setText(rows.as_html(rows.table(estimate, planes)))
-        for widget in (self.verdict, self.rows):
-            widget.show()
+        self.verdict.show()
+        self.rows.show()
         self.curve.show_series(plots.curve_series(estimate))
         self.frames.show_series(plots.along_series(estimate.frames))
         self.slices.show_series(plots.along_series(estimate.slices))
