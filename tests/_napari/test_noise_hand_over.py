@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from qtpy.QtWidgets import QApplication
 
 import napari_gpu_denoise as gd
 from _napari.lazy_data import Sliced, drive
@@ -30,7 +29,7 @@ def measuring(monkeypatch):
 
 
 def test_an_estimate_is_handed_to_a_filter(
-    viewer, open_noise, measured, measuring, noisy, click, run
+    viewer, open_noise, measured, measuring, noisy, click, run, copied, pasted
 ):
     layer = viewer.add_image(noisy, name="cells")
     viewer.add_image(noisy[:30], name="other")
@@ -55,12 +54,9 @@ def test_an_estimate_is_handed_to_a_filter(
     assert np.any(plain != expected)
     record = result.metadata[METADATA_KEY]
     assert record["noise"] == [PHOTONS.as_dict()]
-    click(filtering.python_button)
-    scope = {"viewer": viewer}
-    exec(QApplication.clipboard().text(), scope)
+    scope = pasted(filtering)
     np.testing.assert_array_equal(scope["denoised"], expected)
-    click(filtering.command_button)
-    assert "--noise poisson-gaussian" in QApplication.clipboard().text()
+    assert "--noise poisson-gaussian" in copied(filtering.command_button)
     assert "measures the noise again" in filtering.status.text()
     # Of another layer it is not taken, but can be chosen again.
     filtering.layer.choose(viewer.layers["other"])
@@ -71,7 +67,7 @@ def test_an_estimate_is_handed_to_a_filter(
 
 
 def test_sigma_typed_wins_and_is_shown_beside_the_estimate(
-    viewer, open_panel, measured, measuring, noisy, click, run, qtbot
+    viewer, open_panel, measured, measuring, noisy, click, run, qtbot, copied
 ):
     viewer.add_image(noisy, name="cells")
     filtering = open_panel()
@@ -90,11 +86,10 @@ def test_sigma_typed_wins_and_is_shown_beside_the_estimate(
     expected = runs.denoise(noisy, NLMeans(), 20.5).image
     np.testing.assert_array_equal(viewer.layers[-1].data, expected)
     assert viewer.layers[-1].metadata[METADATA_KEY]["noise"] == []
-    click(filtering.command_button)
-    assert "--sigma 20.5" in QApplication.clipboard().text()
+    assert "--sigma 20.5" in copied(filtering.command_button)
 
 
-def test_a_model_is_found_by_the_run(viewer, open_panel, run, click):
+def test_a_model_is_found_by_the_run(viewer, open_panel, run, click, copied):
     rng = np.random.default_rng(2)
     y, x = np.mgrid[:96, :96]
     image = (10 + rng.poisson(60 + 50 * np.sin(x / 15) * np.sin(y / 12)) * 5).astype(np.uint16)
@@ -110,18 +105,15 @@ def test_a_model_is_found_by_the_run(viewer, open_panel, run, click):
     assert viewer.layers[-1].metadata[METADATA_KEY]["noise"] == [model]
     assert f"gain {model['gain']:.4g}" in status
     assert f"gain {model['gain']:.4g}" in panel.noise.caption.text()
-    click(panel.python_button)
-    assert "gd.nl_means(image)" in QApplication.clipboard().text()
-    click(panel.command_button)
-    assert "--noise" not in QApplication.clipboard().text()
+    assert "gd.nl_means(image)" in copied(panel.python_button)
+    assert "--noise" not in copied(panel.command_button)
     panel.noise.choose("one")
     assert panel.request().run.noise == "gaussian" and panel.noise.caption.text() == ""
     run(panel)
     expected = runs.denoise(image, NLMeans(), noise="gaussian")
     np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
     assert panel.noise.edit.text() == f"{expected.record.sigma[0]:.4g}"
-    click(panel.command_button)
-    assert "--noise gaussian" in QApplication.clipboard().text()
+    assert "--noise gaussian" in copied(panel.command_button)
     click(panel.reset_button)
     assert panel.noise.chosen() == "auto" and panel.request().run.noise is None
 

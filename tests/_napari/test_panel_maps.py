@@ -119,9 +119,7 @@ def test_hard_choices_turn_once_around_and_pi_ld_has_no_classes(viewer, isoline_
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-def test_of_one_frame(viewer, isoline_panel, run, click, movie, lazy):
-    from qtpy.QtWidgets import QApplication
-
+def test_of_one_frame(viewer, isoline_panel, run, click, movie, lazy, pasted):
     data = da.from_array(movie, chunks=(2, 40, 48)) if lazy else movie
     labels = ("t", "y", "x")
     viewer.add_image(
@@ -136,9 +134,7 @@ def test_of_one_frame(viewer, isoline_panel, run, click, movie, lazy):
     same(layers, expected)
     for layer in layers:
         np.testing.assert_allclose(layer.translate, (8, 0, 0))
-    click(panel.python_button)
-    scope = {"viewer": viewer}
-    exec(QApplication.clipboard().text(), scope)
+    scope = pasted(panel)
     np.testing.assert_array_equal(scope["denoised"], viewer.layers["movie (Isoline, frame 4)"].data)
     same(layers, scope["maps"])
 
@@ -174,9 +170,7 @@ def test_not_of_what_is_too_large_for_memory(
 
 
 @pytest.mark.parametrize("alpha", [False, True])
-def test_of_colours(viewer, isoline_panel, run, click, noisy, alpha):
-    from qtpy.QtWidgets import QApplication
-
+def test_of_colours(viewer, isoline_panel, run, noisy, alpha, pasted):
     colour = np.stack([noisy, noisy // 2, 255 - noisy, *[noisy] * alpha], axis=-1)
     viewer.add_image(colour, rgb=True, name="rgb", scale=(3, 3))
     panel = isoline_panel()
@@ -186,9 +180,7 @@ def test_of_colours(viewer, isoline_panel, run, click, noisy, alpha):
     for layer in layers:
         assert layer.data.shape == noisy.shape
         np.testing.assert_allclose(layer.scale, (3, 3))
-    click(panel.python_button)
-    scope = {"viewer": viewer}
-    exec(QApplication.clipboard().text(), scope)
+    scope = pasted(panel)
     same(layers, scope["maps"])
     panel.form.controls["channels"].value = "separate"
     before = len(viewer.layers)
@@ -262,9 +254,7 @@ def test_reset_unticks_it(viewer, isoline_panel, click, noisy):
     assert not panel.request().maps
 
 
-def test_copied_calls(viewer, isoline_panel, run, click, noisy, qtbot):
-    from qtpy.QtWidgets import QApplication
-
+def test_copied_calls(viewer, isoline_panel, run, click, noisy, qtbot, copied, pasted):
     viewer.add_image(noisy, name="a")
     panel = isoline_panel()
     panel.form.profile.setCurrentText("paper")
@@ -272,24 +262,21 @@ def test_copied_calls(viewer, isoline_panel, run, click, noisy, qtbot):
     qtbot.keyClicks(panel.noise.edit, "9")
     panel.dtype.setCurrentIndex(1)
     run(panel)
-    click(panel.python_button)
-    lines = QApplication.clipboard().text()
+    lines = copied(panel.python_button)
     assert lines.splitlines()[-1] == (
         "maps = gd.isoline_maps(image, sigma=9.0, profile='paper', segment_length=4)"
     )
-    scope = {"viewer": viewer}
-    exec(lines, scope)
+    scope = pasted(panel)
     same(shown(viewer, "a"), scope["maps"])
     click(panel.command_button)
     assert "Maps need a separate run with --show." in panel.status.text()
     panel.maps.click()
-    click(panel.python_button)
-    assert "maps" not in QApplication.clipboard().text()
+    assert "maps" not in copied(panel.python_button)
 
 
-def test_sigma_is_not_asked_for_where_it_is_not_used(viewer, open_panel, run, click, noisy, qtbot):
-    from qtpy.QtWidgets import QApplication
-
+def test_sigma_is_not_asked_for_where_it_is_not_used(
+    viewer, open_panel, run, click, noisy, qtbot, pasted
+):
     viewer.add_image(noisy, name="speckle")
     panel = open_panel("Isoline")
     run(panel)
@@ -306,9 +293,7 @@ def test_sigma_is_not_asked_for_where_it_is_not_used(viewer, open_panel, run, cl
     assert "grey levels" not in status
     expected = runs.denoise(noisy, Isoline(criterion="multiplicative", looks=2.5))
     np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
-    click(panel.python_button)
-    scope = {"viewer": viewer}
-    exec(QApplication.clipboard().text(), scope)
+    scope = pasted(panel)
     np.testing.assert_array_equal(scope["denoised"], expected.image)
     click(panel.reset_button)
     assert panel.noise.edit.isEnabled()

@@ -32,11 +32,6 @@ def with_data(given, data):
     return replace(given, source=replace(given.source, data=data))
 
 
-@pytest.fixture
-def stack():
-    return np.random.default_rng(0).normal(100, 5, (5, 30, 40)).astype(np.float32)
-
-
 def test_outcome_is_that_of_the_filter(stack):
     stages, outcome = drive(steps(request(da.from_array(stack, chunks=(2, 30, 40)))))
     np.testing.assert_array_equal(outcome.result.image, runs.denoise(stack, NLMeans(), 5.0).image)

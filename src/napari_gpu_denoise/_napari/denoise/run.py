@@ -53,8 +53,8 @@ def steps(
     data, t, alpha = request.source.data, request.time, request.source.alpha
     image = out = folder = None
     layers = [], ""
-    load_bundled_drivers()
     try:
+        load_bundled_drivers()
         if t is None or not lazy.is_lazy(data):
             image = yield from lazy.load(data)
         yield Stage("Preparing")
