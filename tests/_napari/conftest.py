@@ -112,6 +112,30 @@ def click(qtbot):
 
 
 @pytest.fixture
+def copied(click):
+    """Click a button that copies text; returns the text."""
+    from qtpy.QtWidgets import QApplication
+
+    def copy(button):
+        click(button)
+        return QApplication.clipboard().text()
+
+    return copy
+
+
+@pytest.fixture
+def pasted(viewer, copied):
+    """Run a panel's Python call as in napari's console, up to a word; returns its variables."""
+
+    def paste(panel, until=None):
+        scope, code = {"viewer": viewer}, copied(panel.python_button)
+        exec(code if until is None else code.partition(until)[0], scope)
+        return scope
+
+    return paste
+
+
+@pytest.fixture
 def finish(qtbot):
     """Wait for a panel's run to end; returns its status line."""
 
@@ -162,6 +186,12 @@ def held(monkeypatch):
     monkeypatch.setattr(runs, "denoise_steps", slow)
     yield gate
     gate.set()
+
+
+@pytest.fixture
+def stack():
+    """Noise of standard deviation 5, float32, (5, 30, 40)."""
+    return np.random.default_rng(0).normal(100, 5, (5, 30, 40)).astype(np.float32)
 
 
 @pytest.fixture

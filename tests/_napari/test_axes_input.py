@@ -2,7 +2,7 @@
 
 import pytest
 
-from napari_gpu_denoise._napari.layers.axes_input import AxesInput, readings
+from napari_gpu_denoise._napari.layers.axes_input import AxesInput, likely_axes
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.filters import BM3D, FILTERS, VBM3D, NLMeans
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.gui
     ],
 )
 def test_what_is_offered(kind, axes, shape, offered):
-    assert list(readings(axes, shape, kind)) == offered
+    assert list(likely_axes(axes, shape, kind)) == offered
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_filter_over_time_asks_for_it_before_the_run(shown, qtbot):
     made = shown(VBM3D, ".YX", (9, 50, 60))
     text = made.caption.text()
     assert text.startswith("9 independent planes, 50 by 60 pixels. <b>")
-    assert "VBM3D works along time: name the axis of frames T, as TYX." in text
+    assert "VBM3D works along time: name the time axis T, as in TYX." in text
     assert visible(made) == ["TYX"]
     with qtbot.waitSignal(made.changed):
         made.buttons[0].click()

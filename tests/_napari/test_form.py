@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pytest
 
-from napari_gpu_denoise._napari.denoise.form import SettingsForm, spoken
+from napari_gpu_denoise._napari.denoise.form import SettingsForm, label_of
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run.settings import Settings, setting
@@ -165,7 +165,7 @@ def test_help_is_the_tooltip(form):
     ],
 )
 def test_labels(name, unit, label):
-    assert spoken(name, unit) == label
+    assert label_of(name, unit) == label
 
 
 @pytest.mark.parametrize("kind", FILTERS)

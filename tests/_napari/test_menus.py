@@ -27,7 +27,7 @@ def test_filter_menu_opens_the_panel(viewer, qtbot, kind):
     qtbot.waitUntil(lambda: panel.device.caption.text() != "")
     assert panel.filter is kind
     assert panel.layer.layer().name == viewer.layers[0].name
-    assert panel.request().settings == kind()
+    assert panel.request().run.filter == kind()
 
 
 @pytest.mark.parametrize("kind", FILTERS)

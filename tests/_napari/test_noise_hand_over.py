@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from qtpy.QtWidgets import QApplication
 
 import napari_gpu_denoise as gd
 from _napari.lazy_data import Sliced, drive
@@ -13,6 +12,7 @@ from napari_gpu_denoise._napari.layers.source import METADATA_KEY, Source
 from napari_gpu_denoise.filters import VBM3D, Isoline, NLMeans
 from napari_gpu_denoise.noise.models import Gaussian, PoissonGaussian, Speckle
 from napari_gpu_denoise.run import denoise as runs
+from napari_gpu_denoise.run.job import Run
 
 pytestmark = pytest.mark.gui
 
@@ -29,7 +29,7 @@ def measuring(monkeypatch):
 
 
 def test_an_estimate_is_handed_to_a_filter(
-    viewer, open_noise, measured, measuring, noisy, click, run
+    viewer, open_noise, measured, measuring, noisy, click, run, copied, pasted
 ):
     layer = viewer.add_image(noisy, name="cells")
     viewer.add_image(noisy[:30], name="other")
@@ -54,23 +54,20 @@ def test_an_estimate_is_handed_to_a_filter(
     assert np.any(plain != expected)
     record = result.metadata[METADATA_KEY]
     assert record["noise"] == [PHOTONS.as_dict()]
-    click(filtering.python_button)
-    scope = {"viewer": viewer}
-    exec(QApplication.clipboard().text(), scope)
+    scope = pasted(filtering)
     np.testing.assert_array_equal(scope["denoised"], expected)
-    click(filtering.command_button)
-    assert "--noise poisson-gaussian" in QApplication.clipboard().text()
+    assert "--noise poisson-gaussian" in copied(filtering.command_button)
     assert "measures the noise again" in filtering.status.text()
     # Of another layer it is not taken, but can be chosen again.
     filtering.layer.choose(viewer.layers["other"])
-    assert filtering.noise.chosen() == "auto" and filtering.request().noise is None
+    assert filtering.noise.chosen() == "auto" and filtering.request().run.noise is None
     filtering.noise.choose("measured")
-    assert filtering.request().noise == FOUND
+    assert filtering.request().run.noise == FOUND
     assert "measured in cells" in filtering.noise.caption.text()
 
 
 def test_sigma_typed_wins_and_is_shown_beside_the_estimate(
-    viewer, open_panel, measured, measuring, noisy, click, run, qtbot
+    viewer, open_panel, measured, measuring, noisy, click, run, qtbot, copied
 ):
     viewer.add_image(noisy, name="cells")
     filtering = open_panel()
@@ -89,11 +86,10 @@ def test_sigma_typed_wins_and_is_shown_beside_the_estimate(
     expected = runs.denoise(noisy, NLMeans(), 20.5).image
     np.testing.assert_array_equal(viewer.layers[-1].data, expected)
     assert viewer.layers[-1].metadata[METADATA_KEY]["noise"] == []
-    click(filtering.command_button)
-    assert "--sigma 20.5" in QApplication.clipboard().text()
+    assert "--sigma 20.5" in copied(filtering.command_button)
 
 
-def test_a_model_is_found_by_the_run(viewer, open_panel, run, click):
+def test_a_model_is_found_by_the_run(viewer, open_panel, run, click, copied):
     rng = np.random.default_rng(2)
     y, x = np.mgrid[:96, :96]
     image = (10 + rng.poisson(60 + 50 * np.sin(x / 15) * np.sin(y / 12)) * 5).astype(np.uint16)
@@ -109,20 +105,17 @@ def test_a_model_is_found_by_the_run(viewer, open_panel, run, click):
     assert viewer.layers[-1].metadata[METADATA_KEY]["noise"] == [model]
     assert f"gain {model['gain']:.4g}" in status
     assert f"gain {model['gain']:.4g}" in panel.noise.caption.text()
-    click(panel.python_button)
-    assert "gd.nl_means(image)" in QApplication.clipboard().text()
-    click(panel.command_button)
-    assert "--noise" not in QApplication.clipboard().text()
+    assert "gd.nl_means(image)" in copied(panel.python_button)
+    assert "--noise" not in copied(panel.command_button)
     panel.noise.choose("one")
-    assert panel.request().noise == "gaussian" and panel.noise.caption.text() == ""
+    assert panel.request().run.noise == "gaussian" and panel.noise.caption.text() == ""
     run(panel)
     expected = runs.denoise(image, NLMeans(), noise="gaussian")
     np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
     assert panel.noise.edit.text() == f"{expected.record.sigma[0]:.4g}"
-    click(panel.command_button)
-    assert "--noise gaussian" in QApplication.clipboard().text()
+    assert "--noise gaussian" in copied(panel.command_button)
     click(panel.reset_button)
-    assert panel.noise.chosen() == "auto" and panel.request().noise is None
+    assert panel.noise.chosen() == "auto" and panel.request().run.noise is None
 
 
 def test_speckle_is_handed_to_isoline(viewer, open_panel, run, noisy):
@@ -139,7 +132,7 @@ def test_speckle_is_handed_to_isoline(viewer, open_panel, run, noisy):
     np.testing.assert_array_equal(viewer.layers["echoes (Isoline classes)"].data, seen.classes)
     # What the filter is told by its own settings goes before it.
     panel.form.controls["criterion"].value = "multiplicative"
-    assert panel.request().noise is None and not panel.noise.mode.isEnabled()
+    assert panel.request().run.noise is None and not panel.noise.mode.isEnabled()
 
 
 @pytest.mark.parametrize("frame", [None, 3])
@@ -150,7 +143,7 @@ def test_lazy_stacks_run_with_a_model(movie, frame, noise):
     settings = VBM3D.of(profile="fast") if frame is None else NLMeans()
     movie[4:] *= 2  # noise of the frame is not that of all
     source = Source("movie", Sliced(movie))
-    request = Request(source, settings, "TYX", sigma, noise, frame=frame)
+    request = Request(source, Run(settings, sigma, noise, "TYX"), frame)
     _, outcome = drive(steps(request))
     assert outcome.error is None
     expected = runs.denoise(movie, settings, sigma, noise=noise, axes="TYX", frames=frame)

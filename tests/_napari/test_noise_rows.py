@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from _napari.noise_records import along, curve, estimate
-from napari_gpu_denoise._napari.noise import rows, series
+from napari_gpu_denoise._napari.noise import plots, rows
 from napari_gpu_denoise.noise.correlation.spectrum import noise_spectrum
 from napari_gpu_denoise.noise.models import (
     Correlated,
@@ -51,8 +51,8 @@ def test_rows_with_units():
     assert (looks.label, looks.text) == ("Looks", "4.00 ± 0.20")
     two = estimate((Gaussian(10), Gaussian(20)))
     assert rows.table(two)[0].text == "10.00 ± 0.10, 20.00 ± 0.10 grey levels"
-    assert rows.short(two) == "Gaussian, sigma 10 / 20"
-    assert rows.short(estimate((photons,))) == (
+    assert rows.one_line(two) == "Gaussian, sigma 10 / 20"
+    assert rows.one_line(estimate((photons,))) == (
         "Poisson-Gaussian, gain 0.28, read noise 3.1, offset 14.7"
     )
 
@@ -65,23 +65,23 @@ def test_a_tooltip_has_the_rows_of_the_model():
 
 def test_levels_used_and_left_out():
     model = PoissonGaussian(0.2, 1.0, 60.0)
-    used, left, line = series.curve_series(estimate((model,), curves=(curve(),)))
+    used, left, line = plots.curve_series(estimate((model,), curves=(curve(),)))
     assert (used.x, used.y, used.look) == ([100.0, 140.0], [9.0, 17.0], "points")
     assert (left.x, left.y, left.look) == ([120.0], [99.0], "rings")
     assert (line.x[0], line.x[-1]) == (100, 140)
     assert (line.y[0], line.y[-1]) == (pytest.approx(9), pytest.approx(17))
     assert [each.name for each in (used, left, line)] == ["used", "left out", "model"]
-    assert series.curve_series(estimate((model,))) == []
+    assert plots.curve_series(estimate((model,))) == []
 
 
 def test_channels_have_colours():
-    several = series.curve_series(estimate((Gaussian(1), Gaussian(2)), curves=(curve(), curve())))
+    several = plots.curve_series(estimate((Gaussian(1), Gaussian(2)), curves=(curve(), curve())))
     assert [each.colour for each in several] == [0, 0, 0, 1, 1, 1]
     assert [each.name for each in several if each.name] == ["0", "1"]
-    first, second = series.along_series(along())
+    first, second = plots.along_series(along())
     assert (first.x, first.y, first.error) == ((0, 3, 6, 9), (1, 2, 3, 4), (0.1,) * 4)
     assert (second.name, second.colour) == ("1", 1)
-    assert series.along_series(None) == []
+    assert plots.along_series(None) == []
 
 
 def test_clipped_pixels():
@@ -92,10 +92,10 @@ def test_clipped_pixels():
 
 def test_models_have_titles():
     table = tuple(tuple(float(y == x == 0) for x in range(5)) for y in range(5))
-    assert rows.used((Correlated(3.0, table), Correlated(4.0, table)), ()).startswith(
+    assert rows.noise_used((Correlated(3.0, table), Correlated(4.0, table)), ()).startswith(
         "Correlated Gaussian noise, sigma 3 / 4"
     )
-    assert rows.used((Rician(3.0), Rician(4.0)), ()) == "Rician noise, sigma 3 / 4"
+    assert rows.noise_used((Rician(3.0), Rician(4.0)), ()) == "Rician noise, sigma 3 / 4"
 
 
 def test_whether_noise_is_white():
@@ -104,7 +104,7 @@ def test_whether_noise_is_white():
     table += spectrum.autocorrelation[2:]
     found = estimate(spectra=(dataclasses.replace(spectrum, autocorrelation=table),))
     assert rows.whiteness(found) == "white; correlation of neighbours 0.00 along x, 0.12 along y"
-    x, y = series.autocorrelation_series(found)
+    x, y = plots.autocorrelation_series(found)
     assert (x.y[1], y.y[1], x.name, y.look) == (-0.001, 0.123, "along x", "dashes")
     assert rows.whiteness(estimate()) == ""
 
@@ -127,13 +127,13 @@ def test_whether_noise_is_white():
     ],
 )
 def test_what_a_run_used_in_one_line(models, sigma, said):
-    assert rows.used(models, sigma) == said
+    assert rows.noise_used(models, sigma) == said
 
 
 def test_nothing_is_said_of_noise_that_is_not_there():
     spectrum = noise_spectrum(np.random.default_rng(0).normal(0, 5, (64, 64)))
     found = estimate(sigma=(5.0,), spectra=(spectrum,))
     assert rows.whiteness(found).startswith("white")
-    assert len(series.autocorrelation_series(found)) == 2
+    assert len(plots.autocorrelation_series(found)) == 2
     none = dataclasses.replace(found, sigma=(0.0,))
-    assert rows.whiteness(none) == "" and series.autocorrelation_series(none) == []
+    assert rows.whiteness(none) == "" and plots.autocorrelation_series(none) == []

@@ -16,9 +16,7 @@ from napari_gpu_denoise.run import denoise as runs
 pytestmark = pytest.mark.gui
 
 
-def test_vbm3d_runs_the_sample(viewer, open_panel, run, click):
-    from qtpy.QtWidgets import QApplication
-
+def test_vbm3d_runs_the_sample(viewer, open_panel, run, copied, pasted):
     viewer.open_sample("napari-gpu-denoise", "fluorescence")
     panel = open_panel("VBM3D")
     assert panel.axes.axes() == "TYX" and "<b>" not in panel.axes.caption.text()
@@ -31,18 +29,15 @@ def test_vbm3d_runs_the_sample(viewer, open_panel, run, click):
     np.testing.assert_array_equal(result.data, expected)
     assert result.metadata[METADATA_KEY]["filter"] == "vbm3d"
     assert "Denoising: frame 7 of 16" in said
-    click(panel.python_button)
-    scope = {"viewer": viewer}
-    exec(QApplication.clipboard().text(), scope)
+    scope = pasted(panel)
     np.testing.assert_array_equal(scope["denoised"], expected)
-    click(panel.command_button)
-    assert QApplication.clipboard().text().startswith("gpu-denoise vbm3d ")
+    assert copied(panel.command_button).startswith("gpu-denoise vbm3d ")
 
 
 def test_vbm3d_of_a_layer_that_says_nothing(viewer, open_panel, run, click, movie):
     viewer.add_image(movie, name="movie")
     panel = open_panel("VBM3D")
-    assert "name the axis of frames T, as TYX" in panel.axes.caption.text()
+    assert "name the time axis T, as in TYX" in panel.axes.caption.text()
     assert "no axis is named T" in run(panel)
     assert len(viewer.layers) == 1
     click(panel.axes.buttons[0])
@@ -69,7 +64,9 @@ def visible_at(viewer, qtbot):
 
 @pytest.mark.parametrize("kind", FILTERS)
 @pytest.mark.parametrize("lazy", [False, True])
-def test_only_the_frame_shown(viewer, open_panel, run, click, visible_at, movie, kind, lazy):
+def test_only_the_frame_shown(
+    viewer, open_panel, run, click, visible_at, movie, kind, lazy, copied, pasted
+):
     from qtpy.QtWidgets import QApplication
 
     data = da.from_array(movie, chunks=(2, 40, 48)) if lazy else movie
@@ -104,14 +101,10 @@ def test_only_the_frame_shown(viewer, open_panel, run, click, visible_at, movie,
     assert viewer.dims.nsteps[0] == 6  # it makes the slider no longer
     assert visible_at(result) == [4]
     viewer.dims.set_current_step(0, 4)
-    click(panel.python_button)
-    scope = {"viewer": viewer}
-    text = QApplication.clipboard().text()
-    assert "frames=4" in text
-    exec(text, scope)
+    scope = pasted(panel)
+    assert "frames=4" in QApplication.clipboard().text()
     np.testing.assert_array_equal(scope["denoised"], result.data)
-    click(panel.command_button)
-    assert "frame" not in QApplication.clipboard().text().replace("--frames-before", "")
+    assert "frame" not in copied(panel.command_button).replace("--frames-before", "")
     assert "It filters all frames." in panel.status.text()
     panel.one_frame.click()
     run(panel)
@@ -134,7 +127,7 @@ def test_the_frame_of_a_layer_with_fewer_axes_than_the_viewer(
     viewer.dims.set_current_step(1, 1)
     assert panel.one_frame.text() == "Only the frame shown"
     status = run(panel)
-    assert status.startswith("<b>Not done.</b> The viewer shows no single frame of")
+    assert status.startswith("<b>Not done.</b> The viewer does not show a single frame of")
     viewer.dims.set_current_step(1, 6)
     assert panel.one_frame.text() == "Only the frame shown: 2"
     run(panel)
@@ -149,9 +142,7 @@ def test_the_frame_of_a_layer_with_fewer_axes_than_the_viewer(
     assert viewer.layers[-1].data.shape == movie.shape
 
 
-def test_one_frame_in_colour_with_alpha(viewer, open_panel, run, click, movie):
-    from qtpy.QtWidgets import QApplication
-
+def test_one_frame_in_colour_with_alpha(viewer, open_panel, run, click, movie, pasted):
     scaled = (movie // 4).clip(0, 255).astype(np.uint8)
     alpha = np.arange(movie.size).reshape(movie.shape).astype(np.uint8)
     data = np.stack([scaled, scaled // 2, 255 - scaled, alpha], axis=-1)
@@ -166,9 +157,7 @@ def test_one_frame_in_colour_with_alpha(viewer, open_panel, run, click, movie):
     expected = runs.denoise(data[..., :3], VBM3D(), axes="TYXS").image
     np.testing.assert_array_equal(result.data[..., :3], expected[1:2])
     np.testing.assert_array_equal(result.data[..., 3], alpha[1:2])
-    click(panel.python_button)
-    scope = {"viewer": viewer}
-    exec(QApplication.clipboard().text(), scope)
+    scope = pasted(panel)
     np.testing.assert_array_equal(scope["denoised"], result.data)
 
 

@@ -15,6 +15,7 @@ from napari_gpu_denoise._napari.layers import storage
 from napari_gpu_denoise._napari.layers.source import METADATA_KEY, Source
 from napari_gpu_denoise.filters import FILTERS, Isoline
 from napari_gpu_denoise.run import denoise as runs
+from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Progress
 
 pytestmark = pytest.mark.gui
@@ -118,9 +119,7 @@ def test_hard_choices_turn_once_around_and_pi_ld_has_no_classes(viewer, isoline_
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-def test_of_one_frame(viewer, isoline_panel, run, click, movie, lazy):
-    from qtpy.QtWidgets import QApplication
-
+def test_of_one_frame(viewer, isoline_panel, run, click, movie, lazy, pasted):
     data = da.from_array(movie, chunks=(2, 40, 48)) if lazy else movie
     labels = ("t", "y", "x")
     viewer.add_image(
@@ -135,9 +134,7 @@ def test_of_one_frame(viewer, isoline_panel, run, click, movie, lazy):
     same(layers, expected)
     for layer in layers:
         np.testing.assert_allclose(layer.translate, (8, 0, 0))
-    click(panel.python_button)
-    scope = {"viewer": viewer}
-    exec(QApplication.clipboard().text(), scope)
+    scope = pasted(panel)
     np.testing.assert_array_equal(scope["denoised"], viewer.layers["movie (Isoline, frame 4)"].data)
     same(layers, scope["maps"])
 
@@ -146,7 +143,7 @@ def test_of_one_frame(viewer, isoline_panel, run, click, movie, lazy):
 @pytest.mark.parametrize("frame", [None, 2, 3])
 def test_of_lazy_frames(movie, sigma, frame):
     data = Sliced(movie)
-    given = (Source("movie", data), Isoline(), "TYX", sigma)
+    given = (Source("movie", data), Run(Isoline(), sigma, axes="TYX"))
     _, outcome = drive(steps(Request(*given, frame=frame, maps=True)))
     assert outcome.error is None and not outcome.without_maps
     expected = gd.isoline_maps(movie, sigma, axes="TYX", frames=frame)
@@ -165,7 +162,7 @@ def test_not_of_what_is_too_large_for_memory(
     panel = isoline_panel()
     monkeypatch.setattr(storage, "LARGEST_IN_MEMORY", most * movie.size)
     status = run(panel)
-    assert "A stack this large has no maps: try Only the frame" in status
+    assert "Maps are not made for stacks this large: try Only" in status
     assert len(viewer.layers) == 2
     panel.one_frame.click()
     run(panel)
@@ -173,9 +170,7 @@ def test_not_of_what_is_too_large_for_memory(
 
 
 @pytest.mark.parametrize("alpha", [False, True])
-def test_of_colours(viewer, isoline_panel, run, click, noisy, alpha):
-    from qtpy.QtWidgets import QApplication
-
+def test_of_colours(viewer, isoline_panel, run, noisy, alpha, pasted):
     colour = np.stack([noisy, noisy // 2, 255 - noisy, *[noisy] * alpha], axis=-1)
     viewer.add_image(colour, rgb=True, name="rgb", scale=(3, 3))
     panel = isoline_panel()
@@ -185,9 +180,7 @@ def test_of_colours(viewer, isoline_panel, run, click, noisy, alpha):
     for layer in layers:
         assert layer.data.shape == noisy.shape
         np.testing.assert_allclose(layer.scale, (3, 3))
-    click(panel.python_button)
-    scope = {"viewer": viewer}
-    exec(QApplication.clipboard().text(), scope)
+    scope = pasted(panel)
     same(layers, scope["maps"])
     panel.form.controls["channels"].value = "separate"
     before = len(viewer.layers)
@@ -261,9 +254,7 @@ def test_reset_unticks_it(viewer, isoline_panel, click, noisy):
     assert not panel.request().maps
 
 
-def test_copied_calls(viewer, isoline_panel, run, click, noisy, qtbot):
-    from qtpy.QtWidgets import QApplication
-
+def test_copied_calls(viewer, isoline_panel, run, click, noisy, qtbot, copied, pasted):
     viewer.add_image(noisy, name="a")
     panel = isoline_panel()
     panel.form.profile.setCurrentText("paper")
@@ -271,24 +262,21 @@ def test_copied_calls(viewer, isoline_panel, run, click, noisy, qtbot):
     qtbot.keyClicks(panel.noise.edit, "9")
     panel.dtype.setCurrentIndex(1)
     run(panel)
-    click(panel.python_button)
-    lines = QApplication.clipboard().text()
+    lines = copied(panel.python_button)
     assert lines.splitlines()[-1] == (
         "maps = gd.isoline_maps(image, sigma=9.0, profile='paper', segment_length=4)"
     )
-    scope = {"viewer": viewer}
-    exec(lines, scope)
+    scope = pasted(panel)
     same(shown(viewer, "a"), scope["maps"])
     click(panel.command_button)
-    assert "Maps take another run, with --show." in panel.status.text()
+    assert "Maps need a separate run with --show." in panel.status.text()
     panel.maps.click()
-    click(panel.python_button)
-    assert "maps" not in QApplication.clipboard().text()
+    assert "maps" not in copied(panel.python_button)
 
 
-def test_sigma_is_not_asked_for_where_it_is_not_used(viewer, open_panel, run, click, noisy, qtbot):
-    from qtpy.QtWidgets import QApplication
-
+def test_sigma_is_not_asked_for_where_it_is_not_used(
+    viewer, open_panel, run, click, noisy, qtbot, pasted
+):
     viewer.add_image(noisy, name="speckle")
     panel = open_panel("Isoline")
     run(panel)
@@ -305,9 +293,7 @@ def test_sigma_is_not_asked_for_where_it_is_not_used(viewer, open_panel, run, cl
     assert "grey levels" not in status
     expected = runs.denoise(noisy, Isoline(criterion="multiplicative", looks=2.5))
     np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
-    click(panel.python_button)
-    scope = {"viewer": viewer}
-    exec(QApplication.clipboard().text(), scope)
+    scope = pasted(panel)
     np.testing.assert_array_equal(scope["denoised"], expected.image)
     click(panel.reset_button)
     assert panel.noise.edit.isEnabled()
@@ -316,6 +302,6 @@ def test_sigma_is_not_asked_for_where_it_is_not_used(viewer, open_panel, run, cl
     # What was typed comes back, and is not used meanwhile.
     qtbot.keyClicks(panel.noise.edit, "nonsense")
     panel.form.controls["criterion"].value = "multiplicative"
-    assert panel.request().sigma is None
+    assert panel.request().run.sigma is None
     panel.form.controls["criterion"].value = "additive"
     assert panel.noise.edit.text() == "nonsense"

@@ -115,9 +115,7 @@ def test_rgb(viewer, open_panel, run, noisy):
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-def test_alpha_passes_as_it_is(viewer, open_panel, run, click, noisy, lazy):
-    from qtpy.QtWidgets import QApplication
-
+def test_alpha_passes_as_it_is(viewer, open_panel, run, noisy, lazy, pasted):
     alpha = np.random.default_rng(5).integers(0, 256, noisy.shape).astype(np.uint8)
     colour = np.stack([noisy, noisy // 2, 255 - noisy, alpha], axis=-1)
     before = colour.copy()
@@ -133,9 +131,7 @@ def test_alpha_passes_as_it_is(viewer, open_panel, run, click, noisy, lazy):
     assert result.metadata[METADATA_KEY]["sigma"] == list(expected.record.sigma)
     np.testing.assert_array_equal(colour, before)
     # The copied lines do the same.
-    click(panel.python_button)
-    scope = {"viewer": viewer}
-    exec(QApplication.clipboard().text(), scope)
+    scope = pasted(panel)
     np.testing.assert_array_equal(scope["denoised"], result.data)
     # Fractions of the colours are kept; alpha has none.
     panel.dtype.setCurrentIndex(1)
@@ -215,9 +211,7 @@ def test_non_finite_pixels_kept_on_request(viewer, open_panel, run, noisy):
     assert "2 NaN or infinite pixels were left in place." in status
 
 
-def test_copied_python_call_gives_the_same(viewer, open_panel, run, click, noisy):
-    from qtpy.QtWidgets import QApplication
-
+def test_copied_python_call_gives_the_same(viewer, open_panel, run, noisy, pasted):
     viewer.add_image(np.stack([noisy, noisy]), name="it's")
     panel = open_panel()
     panel.axes.edit.setText("TYX")
@@ -225,23 +219,17 @@ def test_copied_python_call_gives_the_same(viewer, open_panel, run, click, noisy
     panel.form.controls["strength"].value = 0.8
     panel.dtype.setCurrentIndex(1)
     run(panel)
-    click(panel.python_button)
-    lines = QApplication.clipboard().text()
-    scope = {"viewer": viewer}
-    exec(lines, scope)
+    scope = pasted(panel)
     np.testing.assert_array_equal(scope["denoised"], viewer.layers[-1].data)
 
 
-def test_copied_command_names_the_file(viewer, open_panel, click, plugin):
-    from qtpy.QtWidgets import QApplication
-
+def test_copied_command_names_the_file(viewer, open_panel, plugin, copied):
     from napari_gpu_denoise.files import samples
 
     viewer.open_sample("napari-gpu-denoise", "mri")
     panel = open_panel()
     panel.form.controls["slices"].value = 1
-    click(panel.command_button)
-    command = QApplication.clipboard().text()
+    command = copied(panel.command_button)
     assert command.startswith("gpu-denoise nl-means ")
     assert str(samples.path("mri")) in command
     assert command.endswith("--axes ZYX --slices 1")
@@ -258,10 +246,10 @@ def test_reset_to_defaults(viewer, open_panel, click, noisy):
     panel.dtype.setCurrentIndex(1)
     panel.device.box.setCurrentIndex(1)
     click(panel.reset_button)
-    request = panel.request()
-    assert request.settings == NLMeans()
+    asked = panel.request().run
+    assert asked.filter == NLMeans()
     assert panel.form.profile.currentText() == "normal"
-    assert (request.sigma, request.axes, request.dtype, request.device) == (None, ".YX", None, None)
+    assert (asked.sigma, asked.axes, asked.dtype, asked.device) == (None, ".YX", None, None)
 
 
 def test_device_chosen_is_used(viewer, open_panel, run, noisy):
@@ -269,7 +257,7 @@ def test_device_chosen_is_used(viewer, open_panel, run, noisy):
     viewer.add_image(noisy[:32, :32])
     panel = open_panel()
     panel.device.box.setCurrentIndex(panel.device.box.findData(usable.index))
-    assert panel.request().device == usable.index
+    assert panel.request().run.device == usable.index
     run(panel)
     assert viewer.layers[-1].metadata[METADATA_KEY]["device"] == str(usable)
 

@@ -28,6 +28,20 @@ def many_tiles(monkeypatch):
     monkeypatch.setattr(preferences, "read", lambda: limited)
 
 
+@pytest.fixture
+def running(viewer, open_panel, click, qtbot, held, big, many_tiles):
+    """Start a run of a layer that is held after its first tile; returns the panel."""
+
+    def start(**layer):
+        viewer.add_image(big, **layer)
+        panel = open_panel()
+        click(panel.run_button)
+        qtbot.waitUntil(lambda: panel.progress.value() == 1)
+        return panel
+
+    return start
+
+
 def usable(panel):
     """Whether the panel is ready for the next run."""
     return (
@@ -50,13 +64,8 @@ def test_progress_moves_with_the_tiles(viewer, open_panel, run, big, many_tiles)
     assert usable(panel)
 
 
-def test_cancel_adds_nothing_and_the_next_run_works(
-    viewer, open_panel, run, click, finish, qtbot, held, big, many_tiles
-):
-    viewer.add_image(big)
-    panel = open_panel()
-    click(panel.run_button)
-    qtbot.waitUntil(lambda: panel.progress.value() == 1)
+def test_cancel_adds_nothing_and_the_next_run_works(viewer, run, click, finish, held, running):
+    panel = running()
     assert not panel.run_button.isEnabled()
     click(panel.cancel_button)
     assert not panel.cancel_button.isEnabled()
@@ -68,15 +77,10 @@ def test_cancel_adds_nothing_and_the_next_run_works(
     assert len(viewer.layers) == 2
 
 
-def test_a_run_can_be_cancelled_in_napari_s_activity_dock(
-    viewer, open_panel, click, finish, qtbot, held, big, many_tiles
-):
+def test_a_run_can_be_cancelled_in_napari_s_activity_dock(viewer, finish, held, running):
     from napari.utils.progress import progress
 
-    viewer.add_image(big, name="big")
-    panel = open_panel()
-    click(panel.run_button)
-    qtbot.waitUntil(lambda: panel.progress.value() == 1)
+    panel = running(name="big")
     (bar,) = progress._all_instances
     assert "big" in bar.desc
     bar.cancel()
@@ -119,12 +123,9 @@ def test_source_removed_in_the_middle(
     np.testing.assert_array_equal(result.data, expected)
 
 
-def test_panel_closed_in_the_middle(viewer, open_panel, click, qtbot, held, big, many_tiles):
-    viewer.add_image(big)
-    panel = open_panel()
-    click(panel.run_button)
-    qtbot.waitUntil(lambda: panel.progress.value() == 1)
-    worker = panel._jobs[0].worker
+def test_panel_closed_in_the_middle(viewer, open_panel, qtbot, held, running):
+    panel = running()
+    worker = panel._bars[0].worker
     ended = []
     worker.finished.connect(lambda: ended.append(True))
     viewer.window.remove_dock_widget(panel)
@@ -137,14 +138,11 @@ def test_panel_closed_in_the_middle(viewer, open_panel, click, qtbot, held, big,
     assert usable(again)
 
 
-def test_viewer_closed_in_the_middle(viewer, open_panel, click, qtbot, held, big, many_tiles):
+def test_viewer_closed_in_the_middle(viewer, qtbot, held, running):
     from napari.utils.progress import progress
 
-    viewer.add_image(big)
-    panel = open_panel()
-    click(panel.run_button)
-    qtbot.waitUntil(lambda: panel.progress.value() == 1)
-    worker = panel._jobs[0].worker
+    panel = running()
+    worker = panel._bars[0].worker
     viewer.close()
     held.set()
     qtbot.waitUntil(lambda: not worker.is_running)
@@ -291,7 +289,7 @@ def test_cancel_when_the_result_is_on_its_way(
     viewer.add_image(noisy)
     panel = open_panel()
     click(panel.run_button)
-    worker = panel._jobs[0].worker
+    worker = panel._bars[0].worker
     # The worker ends, but Qt has not told the panel yet.
     at_work.wait()
     while worker.is_running:

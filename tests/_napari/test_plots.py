@@ -179,7 +179,7 @@ def fresh(script):
 
 
 def test_it_is_imported_only_for_a_plot():
-    modules = ("denoise.panel", "noise.series", "noise.plots", "noise.panel", "commands")
+    modules = ("denoise.panel", "noise.plots", "noise.panel", "commands")
     lines = [f"import napari_gpu_denoise._napari.{name}" for name in modules]
     lines.append("import sys; print('pyqtgraph' in sys.modules)")
     assert fresh("\n".join(lines)) == ["False"]

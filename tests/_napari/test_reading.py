@@ -11,11 +11,6 @@ from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError
 pytestmark = pytest.mark.gui
 
 
-@pytest.fixture
-def stack():
-    return np.random.default_rng(0).normal(100, 5, (5, 30, 40)).astype(np.float32)
-
-
 @pytest.mark.parametrize("chunks", [None, (2, 30, 25), ((3, 2), (30,), (25, 15))])
 def test_every_chunk_is_read_once(stack, chunks):
     data = Sliced(stack, chunks)

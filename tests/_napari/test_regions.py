@@ -121,7 +121,7 @@ def test_nothing_drawn(drawn):
 
 def test_a_rectangle_beside_the_image():
     drawn = Shapes([rectangle(25, 3, 40, 9)])
-    with pytest.raises(LayerError, match="holds no pixel of 'cells' along Y"):
+    with pytest.raises(LayerError, match="contains no pixels of 'cells' along Y"):
         in_rectangle(Image(ARRAY, name="cells"), "TCYX", dims_at(0, 0, 0, 0), None, drawn)
 
 
@@ -145,12 +145,12 @@ def test_the_view_of_levels_is_that_of_the_finest():
 def test_a_view_that_is_no_plane(dims):
     if dims.ndisplay == 2:
         dims.order = (1, 2, 0, 3)
-    with pytest.raises(LayerError, match="no plane of Y and X"):
+    with pytest.raises(LayerError, match="not show a YX plane"):
         in_view(Image(ARRAY), "TCYX", dims, None)
 
 
 def test_sliders_beyond_the_layer():
-    with pytest.raises(LayerError, match="nothing at the viewer's sliders"):
+    with pytest.raises(LayerError, match="no data at the current slider"):
         in_view(Image(ARRAY), "TCYX", dims_at(8, 0, 0, 0), None)
 
 

@@ -14,16 +14,19 @@ from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.cli.commands import chosen_settings
 from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, Rician
+from napari_gpu_denoise.run.job import Run
 
 CORRELATED = Correlated(3.0, tuple(tuple(0.5 ** (y + x) for x in range(5)) for y in range(5)))
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="shlex reads POSIX quoting only")
 
 
-def requested(settings, axes, sigma=None, *, name="a", path=None, multiscale=False, **given):
+def requested(
+    settings, axes, sigma=None, *, name="a", path=None, multiscale=False, frame=None, **given
+):
     """The request of a run of a layer without data."""
     source = Source(name, None, path=path, multiscale=multiscale)
-    return Request(source, settings, axes, sigma, **given)
+    return Request(source, Run(settings, sigma, axes=axes, **given), frame)
 
 
 def parsed(line):
@@ -34,11 +37,11 @@ def parsed(line):
 
 @posix
 def test_everything_set_is_read_back():
-    request = Request(
-        source=Source("a", None, path="/data/my cells' movie.ome.tif"),
-        settings=NLMeans(patch=6, step=1, frames_before=2, strength=0.75),
-        sigma=(3.5, 4.0),
-        axes="TYXC",
+    request = requested(
+        NLMeans(patch=6, step=1, frames_before=2, strength=0.75),
+        "TYXC",
+        (3.5, 4.0),
+        path="/data/my cells' movie.ome.tif",
         dtype="float32",
         nonfinite="keep",
         device="NVIDIA H200",
@@ -49,7 +52,7 @@ def test_everything_set_is_read_back():
     assert list(given.sigma) == [3.5, 4.0]
     assert (given.axes, given.dtype, given.nonfinite) == ("TYXC", "float32", "keep")
     assert given.device == "NVIDIA H200"
-    assert chosen_settings(given) == request.settings
+    assert chosen_settings(given) == request.run.filter
 
 
 @posix
@@ -69,7 +72,7 @@ def test_a_profile_and_what_it_lacks():
     request = requested(NLMeans(patch=5, step=1, window=11), "YX", 3.0, path="a.tif")
     line = command_line(request)
     assert line.endswith("--sigma 3.0 --axes YX --profile fine --window 11")
-    assert chosen_settings(parsed(line)) == request.settings
+    assert chosen_settings(parsed(line)) == request.run.filter
     call = python_call(request)
     assert "gd.nl_means(image, sigma=3.0, profile='fine', window=11)" in call
 

@@ -15,33 +15,21 @@ from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, NonFiniteErr
 from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans
 from napari_gpu_denoise.run import denoise as runs
 from napari_gpu_denoise.run import stream as streaming
+from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Progress
 
 pytestmark = pytest.mark.gui
 
 
-def request(data, **changes):
-    given = {
-        "settings": NLMeans(),
-        "sigma": 5.0,
-        "axes": "." * (data.ndim - 2) + "YX",
-        "dtype": None,
-        "nonfinite": "raise",
-        "device": None,
-        "memory_limit": None,
-    }
-    alpha = changes.pop("alpha", False)
-    return Request(source=Source("stack", data, alpha=alpha), **{**given, **changes})
+def request(data, *, settings=None, sigma=5.0, axes=None, alpha=False, frame=None, **given):
+    axes = axes or "." * (data.ndim - 2) + "YX"
+    run = Run(settings or NLMeans(), sigma, axes=axes, **given)
+    return Request(Source("stack", data, alpha=alpha), run, frame)
 
 
 def with_data(given, data):
     """The request with other data."""
     return replace(given, source=replace(given.source, data=data))
-
-
-@pytest.fixture
-def stack():
-    return np.random.default_rng(0).normal(100, 5, (5, 30, 40)).astype(np.float32)
 
 
 def test_outcome_is_that_of_the_filter(stack):
@@ -195,7 +183,7 @@ def test_nan_is_refused_or_kept_frame_by_frame(movie):
     given = request(Sliced(data), settings=VBM3D(), sigma=9.0, axes="TYX")
     _, outcome = drive(steps(given))
     assert isinstance(outcome.error, NonFiniteError) and "1 of" in str(outcome.error)
-    _, outcome = drive(steps(replace(given, nonfinite="keep")))
+    _, outcome = drive(steps(replace(given, run=replace(given.run, nonfinite="keep"))))
     assert np.flatnonzero(np.isnan(outcome.result.image)).tolist() == [(3 * 40 + 4) * 48 + 5]
     assert outcome.result.record.nonfinite == 1
 

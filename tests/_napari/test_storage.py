@@ -23,12 +23,12 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_small_results_stay_in_memory(folder):
-    image, place = storage.room_for((9, 55), np.dtype(np.uint16))
+    image, place = storage.allocate((9, 55), np.dtype(np.uint16))
     assert place is None and image.flags.owndata
 
 
 def test_the_file_goes_with_its_last_array(folder):
-    image, place = storage.room_for((10, 50), np.dtype(np.uint16))
+    image, place = storage.allocate((10, 50), np.dtype(np.uint16))
     assert place == str(folder)
     image[...] = 7
     assert (image == 7).all() and image.flags.writeable
@@ -45,7 +45,7 @@ def test_the_file_goes_with_its_last_array(folder):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the file has a name there until it is closed")
 def test_nothing_is_left_however_the_program_ends(folder):
-    image, _ = storage.room_for((10, 50), np.dtype(np.uint16))
+    image, _ = storage.allocate((10, 50), np.dtype(np.uint16))
     assert image.base is not None and not list(folder.iterdir())
 
 
@@ -53,7 +53,7 @@ def test_a_disk_without_room_is_told_before_the_run(folder, monkeypatch):
     usage = shutil.disk_usage(folder)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=999_999))
     with pytest.raises(OutputError, match=r"takes 2 GB, but .* only 0\.001 GB free.*TMPDIR"):
-        storage.room_for((1000, 1_000_000), np.dtype(np.uint16))
+        storage.allocate((1000, 1_000_000), np.dtype(np.uint16))
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="not reserved there")
@@ -63,7 +63,7 @@ def test_a_disk_that_fills_up_is_told(folder, monkeypatch):
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OutputError, match="free some there"):
-        storage.room_for((10, 50), np.dtype(np.uint16))
+        storage.allocate((10, 50), np.dtype(np.uint16))
     assert not list(folder.iterdir())
 
 

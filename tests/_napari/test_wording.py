@@ -15,7 +15,7 @@ IMAGE = np.random.default_rng(0).normal(100, 5, (6, 2, 24, 32)).astype(np.float3
 CODE = ("=", "--", "None", "map of shape", "lengths (")
 
 
-def refusal(**given):
+def reason_unusable(**given):
     """The error that refuses a call."""
     image = given.pop("image", IMAGE)
     with pytest.raises(DenoiseError) as caught:
@@ -41,7 +41,7 @@ def holed():
     ],
 )
 def test_errors_name_controls(given, instead):
-    error = refusal(**given)
+    error = reason_unusable(**given)
     assert any(each in str(error) for each in CODE), str(error)
     after = in_panel(error)
     assert instead in after, after

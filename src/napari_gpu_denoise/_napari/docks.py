@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from napari.viewer import Viewer
 from npe2 import plugin_manager
 from qtpy.QtWidgets import QDockWidget, QMainWindow, QWidget
 
 from napari_gpu_denoise._napari.preferences import PLUGIN
 
-if TYPE_CHECKING:
-    import napari.viewer
-
 _DISPLAY_NAME = "GPU Denoise"  # of the manifest
 
 
-def open_panel(viewer: napari.viewer.Viewer, title: str) -> Any:
-    """Return a panel, in front of others; opened beside them if it was not.
-
-    Parameters
-    ----------
-    viewer : napari.viewer.Viewer
-    title : str
-        Display name of a widget in the manifest, such as ``"BM3D"``.
-    """
+def open_panel(viewer: Viewer, title: str) -> Any:
+    """Return the panel with a title of the manifest, opened if necessary, in front of others."""
     (kind,) = (
         widget.get_callable()
         for widget in plugin_manager.iter_widgets()
@@ -40,32 +31,30 @@ def open_panel(viewer: napari.viewer.Viewer, title: str) -> Any:
     return panel
 
 
-def docked(viewer: napari.viewer.Viewer, kind: type) -> list[Any]:
+def docked(viewer: Viewer, kind: type) -> list[Any]:
     """Return the widgets of a class that are docked in napari's window, if there is one."""
     window = getattr(viewer, "window", None)
     widgets = [] if window is None else window.dock_widgets.values()
     return [each for each in widgets if isinstance(each, kind)]
 
 
-def gather(panel: QWidget, others: list[QWidget]) -> None:
-    """Stack a panel on others in the same area of the window, in front of them.
+def stack_on(panel: QWidget, others: list[QWidget]) -> None:
+    """Make a panel a tab of the other panels in its area of the window.
 
-    napari stacks what its menus open on top of each other, which leaves each too low to be used.
+    napari's menus place panels below each other, which leaves each too little height.
     """
     dock = _dock_of(panel)
     window = None if dock is None else dock.parent()
     if not isinstance(window, QMainWindow) or dock.isFloating():
         return
-    area = window.dockWidgetArea(dock)
     for other in map(_dock_of, others):
         if other is None or other.isFloating() or other.isHidden():
             continue
-        if window.dockWidgetArea(other) != area:
-            continue
-        if other not in window.tabifiedDockWidgets(dock):
-            window.tabifyDockWidget(other, dock)
-        dock.raise_()
-        return
+        if window.dockWidgetArea(other) == window.dockWidgetArea(dock):
+            if other not in window.tabifiedDockWidgets(dock):
+                window.tabifyDockWidget(other, dock)
+            dock.raise_()
+            return
 
 
 def _dock_of(panel: QWidget) -> QDockWidget | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from napari.layers import Layer
 from napari.utils.notifications import notification_manager
+from napari.viewer import Viewer
 from qtpy.QtCore import QEvent, QSize, QTimer
 from qtpy.QtWidgets import QApplication, QGridLayout, QLayout, QSizePolicy, QVBoxLayout, QWidget
 
@@ -14,30 +16,20 @@ from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.layers.axes_input import AxesInput
 from napari_gpu_denoise._napari.layers.layer_input import LayerInput
 from napari_gpu_denoise._napari.layers.source import Source, capture, finest, suggest_axes
-from napari_gpu_denoise._napari.parts import WIDTH, Scrolled, rich_caption
+from napari_gpu_denoise._napari.parts import WIDTH, Caption, Scrolled, stack
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.noise.record import NoiseEstimate
 
-if TYPE_CHECKING:
-    import napari.viewer
+PYTHON_COPIED = "Python call copied: paste it into napari's console."
 
 
 class Panel(QWidget):
     """A panel that works on one image layer.
 
-    A subclass sets `title` and the texts below it, and says in `stop` how its work ends.
-
-    Parameters
-    ----------
-    viewer : napari.viewer.Viewer
-        Where layers are taken from.
-    tip : str
-        Tooltip of the list of layers.
-    kind : type, optional
-        The entry of FILTERS that the panel is for.
-    results : bool, optional
-        Whether the result of a filter may be the layer chosen at first.
+    A subclass sets `title` and the texts below it, and says in `stop` how its work ends. `kind` is
+    the entry of FILTERS that the panel is for; with `results` the result of a filter may be the
+    layer chosen at first.
     """
 
     #: Display name in the manifest.
@@ -47,41 +39,30 @@ class Panel(QWidget):
     #: Advice where Python runs out of memory.
     out_of_memory: ClassVar[str]
 
-    def __init__(
-        self, viewer: napari.viewer.Viewer, tip: str, kind: Any = None, *, results: bool = False
-    ):
+    def __init__(self, viewer: Viewer, tip: str, kind: Any = None, *, results: bool = False):
         super().__init__()
         self._viewer = viewer
         self.layer = LayerInput(viewer, tip, results=results)
         self.axes = AxesInput(kind)
-        self.status = rich_caption()
+        self.status = Caption(rich=True)
         self._closed = False
+        # A dictionary of its own, so that it can be reached when the panel is gone.
+        self._followed: dict[str, list[tuple[Any, Callable]]] = {}
+        lists = self._followed.values()
+        self.destroyed.connect(lambda _=None: [_disconnect(each) for each in lists])
         # Started when the panel gets a parent; the dock joins the window only afterwards.
-        self._gathering = QTimer(self)
-        self._gathering.setSingleShot(True)
-        self._gathering.timeout.connect(lambda: docks.gather(self, self.others()))
+        self._stacking = QTimer(self)
+        self._stacking.setSingleShot(True)
+        self._stacking.timeout.connect(lambda: docks.stack_on(self, self.others()))
 
     def arrange(
         self, rows: Iterable[QWidget | QLayout], below: Iterable[Sequence[QWidget]]
     ) -> None:
-        """Lay out the panel.
-
-        Parameters
-        ----------
-        rows : iterable of QWidget or QLayout
-            From top to bottom, in a part that scrolls.
-        below : iterable of sequences of QWidget
-            Rows of one or two widgets that are always shown.
-        """
+        """Put `rows` in a part that scrolls, and rows of one or two widgets below it."""
         inside = QWidget()
         scrolled = QVBoxLayout(inside)
+        stack(scrolled, rows, spacing=8)
         scrolled.setContentsMargins(0, 0, 4, 0)
-        scrolled.setSpacing(8)
-        for row in rows:
-            if isinstance(row, QLayout):
-                scrolled.addLayout(row)
-            else:
-                scrolled.addWidget(row)
         scrolled.addStretch(1)
         grid = QGridLayout()
         grid.setSpacing(6)
@@ -95,7 +76,7 @@ class Panel(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
 
     def sizeHint(self) -> QSize:
-        """Return a width at which rows can be read well."""
+        """Return a width at which rows are readable."""
         hint = super().sizeHint()
         return QSize(max(hint.width(), WIDTH), hint.height())
 
@@ -107,39 +88,33 @@ class Panel(QWidget):
             if self._closed:
                 self.stop()
             else:
-                self._gathering.start()
+                self._stacking.start()
 
     # napari calls this whenever layers come, go, move or are renamed
     def reset_choices(self, event: object = None) -> None:
         """Follow the viewer's layers."""
         self.layer.refresh()
 
-    def follow(self, connections: Iterable[tuple[Any, Callable[[Any], None]]]) -> None:
-        """Connect events of the viewer for as long as the panel lives."""
-        connections = list(connections)
-        for event, act in connections:
+    def follow(self, what: str, connections: Iterable[tuple[Any, Callable[[Any], None]]]) -> None:
+        """Connect events while the panel exists, replacing earlier connections named `what`."""
+        connected = self._followed.setdefault(what, [])
+        _disconnect(connected)
+        connected += connections
+        for event, act in connected:
             event.connect(act)
-
-        def leave(_: object = None) -> None:
-            for event, act in connections:
-                event.disconnect(act)
-
-        self.destroyed.connect(leave)
 
     def stop(self) -> None:
         """Stop what is running; the panel is being closed."""
         raise NotImplementedError
 
-    # The layer and its axes.
+    def choose(self, layer: Layer, axes: str) -> None:
+        """Choose a layer, and set its axes as another panel has them."""
+        self.layer.choose(layer)
+        if self.layer.layer() == layer and self.axes.letters() != axes.upper():
+            self.axes.edit.setText(axes)
 
     def captured(self) -> Source:
-        """Return the layer as it is now.
-
-        Raises
-        ------
-        LayerError
-            If there is none that can be used.
-        """
+        """Return the layer as it is now; raises `LayerError` if there is no usable one."""
         taken = capture(self.layer.layer())
         if tuple(taken.data.shape) != self.axes.shape:
             self.offer_axes()
@@ -150,9 +125,9 @@ class Panel(QWidget):
         layer = self.layer.layer()
         if layer is None:
             self.axes.offer("", ())
-            return
-        labels = self._viewer.dims.axis_labels
-        self.axes.offer(suggest_axes(layer, labels), finest(layer).shape)
+        else:
+            labels = self._viewer.dims.axis_labels
+            self.axes.offer(suggest_axes(layer, labels), finest(layer).shape)
 
     def known_axes(self) -> str:
         """Return the axes typed; empty where they do not fit or there is no layer."""
@@ -160,8 +135,6 @@ class Panel(QWidget):
             return self.axes.axes() if self.axes.shape else ""
         except DenoiseError:
             return ""
-
-    # Other panels, and their estimates of noise.
 
     def others(self) -> list[Panel]:
         """Return the other panels of the plugin that are open."""
@@ -171,33 +144,36 @@ class Panel(QWidget):
         """Return the noise of the layer as this panel has measured it; None by default."""
         return None
 
-    def know_noise(self, layer: Any, estimate: NoiseEstimate) -> None:
-        """Take an estimate of the noise of a layer to show; ignored by default."""
-
-    # Messages.
+    def receive_estimate(self, layer: Any, estimate: NoiseEstimate) -> None:
+        """Receive another panel's estimate of the noise of a layer; ignored by default."""
 
     def say(self, text: str, stressed: str = "") -> None:
-        """Show a sentence in the status line, a word of it in bold before it."""
+        """Show a sentence in the status line, after a lead in bold."""
         lead = f"<b>{stressed}</b> " if stressed else ""
         self.status.setText(lead + html.escape(text))
 
-    def refuse(self, error: Exception) -> str:
-        """Show an error and return it in words: empty for a fault of ours, reported to napari."""
+    def show_error(self, error: Exception) -> str:
+        """Show an error and return its text; empty for a bug, which is reported to napari."""
         if not isinstance(error, (DenoiseError, MemoryError)):
-            self.say(f"A fault in the program: {error!r}. Please report it.", self.failed)
+            self.say(f"Internal error: {error!r}. Please report it.", self.failed)
             notification_manager.receive_error(type(error), error, error.__traceback__)
             return ""
-        expected = isinstance(error, DenoiseError)
-        sentence = in_panel(error) if expected else self.out_of_memory
+        sentence = in_panel(error) if isinstance(error, DenoiseError) else self.out_of_memory
         self.say(sentence, self.failed)
         return sentence
 
-    def copy(self, code: Callable[[], str], message: Callable[[str], str]) -> None:
-        """Put text on the clipboard, and show a message about it; or why there is none."""
+    def copy(self, code: Callable[[], tuple[str, str]]) -> None:
+        """Put text on the clipboard and show a message, both returned by `code`, or its error."""
         try:
-            text = code()
+            text, message = code()
         except DenoiseError as error:
-            self.refuse(error)
+            self.show_error(error)
             return
         QApplication.clipboard().setText(text)
-        self.say(message(text))
+        self.say(message)
+
+
+def _disconnect(connected: list[tuple[Any, Callable]]) -> None:
+    while connected:
+        event, act = connected.pop()
+        event.disconnect(act)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterable
 from typing import Any
 
 from qtpy.QtCore import QEvent, QObject, QSize, Qt
@@ -27,17 +28,19 @@ _BORDER = 2  # pixels that napari's theme puts around
 
 
 def wrapped(text: str) -> str:
-    """Return a tooltip that Qt breaks into lines; plain text it would show as one long line."""
+    """Return a tooltip that Qt breaks into lines; it shows plain text as one long line."""
     return f"<qt>{html.escape(text)}</qt>"
 
 
-class Sentences(QLabel):
-    """Wrapped text that is shown whole, however low the panel is: what else there is gives way."""
+class Caption(QLabel):
+    """Wrapped text that is never cut off: in a low panel other widgets shrink instead."""
 
-    def __init__(self):
+    def __init__(self, *, rich: bool = False):
         super().__init__()
         self.setWordWrap(True)
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        # Named: Qt would take escaped text without any tags for plain text.
+        self.setTextFormat(Qt.TextFormat.RichText if rich else Qt.TextFormat.PlainText)
 
     def setText(self, text: str) -> None:
         """Show a text."""
@@ -45,25 +48,13 @@ class Sentences(QLabel):
         self._fit()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Follow the width."""
+        """Adapt the height to the new width."""
         super().resizeEvent(event)
         self._fit()
 
     def _fit(self) -> None:
-        # Layouts keep to a least height, but not to the height that wrapped text needs.
+        # Layouts respect a minimum height, but not the height that wrapped text needs.
         self.setMinimumHeight(self.heightForWidth(self.width()) if self.text() else 0)
-
-
-def caption() -> Sentences:
-    """Return a label for a sentence under a control."""
-    return Sentences()
-
-
-def rich_caption() -> Sentences:
-    """Return a caption with tags; Qt would take escaped text without any for plain text."""
-    label = Sentences()
-    label.setTextFormat(Qt.TextFormat.RichText)
-    return label
 
 
 def button(text: str, tip: str) -> QPushButton:
@@ -74,24 +65,23 @@ def button(text: str, tip: str) -> QPushButton:
 
 
 def narrow(box: QComboBox, characters: int = 12) -> QComboBox:
-    """Let a list be narrower than its longest item."""
+    """Allow a list to be narrower than its longest item."""
     box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
     box.setMinimumContentsLength(characters)
     return box
 
 
 def add_item(box: QComboBox, text: str, value: Any, tip: str) -> None:
-    """Add an item with a tooltip of its own."""
+    """Add an item with a tooltip of its own to a list."""
     box.addItem(text, value)
     box.setItemData(box.count() - 1, wrapped(tip), Qt.ItemDataRole.ToolTipRole)
 
 
-def below(*widgets: QWidget | QLayout, parent: QWidget) -> None:
-    """Lay out the parts of a control below each other, close together."""
-    layout = QVBoxLayout(parent)
+def stack(layout: QVBoxLayout, parts: Iterable[QWidget | QLayout], spacing: int) -> None:
+    """Put widgets and layouts below each other, without a margin."""
     layout.setContentsMargins(0, 0, 0, 0)
-    layout.setSpacing(2)
-    for each in widgets:
+    layout.setSpacing(spacing)
+    for each in parts:
         if isinstance(each, QLayout):
             layout.addLayout(each)
         else:
@@ -99,7 +89,7 @@ def below(*widgets: QWidget | QLayout, parent: QWidget) -> None:
 
 
 def choice(items: dict[str, Any], tip: str) -> QComboBox:
-    """Return a list of choices: texts and their values."""
+    """Return a drop-down list of texts and their values."""
     box = QComboBox()
     for text, value in items.items():
         box.addItem(text, value)
@@ -108,14 +98,12 @@ def choice(items: dict[str, Any], tip: str) -> QComboBox:
 
 
 def ruler() -> QFrame:
-    """Return a line that sets parts of a form apart."""
-    line = QFrame()
-    line.setFrameShape(QFrame.Shape.HLine)
-    return line
+    """Return a horizontal line between parts of a form."""
+    return QFrame(frameShape=QFrame.Shape.HLine)
 
 
-def form_layout() -> QFormLayout:
-    """Return a form layout with the spacing all parts of the panel share."""
+def form_layout(rows: dict[str, QWidget] | None = None) -> QFormLayout:
+    """Return a form of labels and controls with the spacing all parts of the panel share."""
     layout = QFormLayout()
     layout.setContentsMargins(0, 0, 0, 0)
     layout.setSpacing(6)
@@ -123,30 +111,44 @@ def form_layout() -> QFormLayout:
     # In a narrow dock a control goes below its label.
     layout.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)
     layout.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
+    for label, control in (rows or {}).items():
+        layout.addRow(label, control)
     return layout
 
 
 class Section(QCollapsible):
-    """A title that folds away what is below it, which is as high as it needs to be when shown.
+    """A form under a title that collapses it; expanded, it has the height it needs.
 
-    A `QCollapsible` alone keeps the width of what is folded away, and the height that it would like
-    best, whatever its captions need.
+    A plain `QCollapsible` keeps the width of hidden content, and limits what is shown to its
+    preferred height, whatever its captions need.
     """
 
-    def __init__(self, title: str):
-        # The arrow stands in the text: as an icon it would keep the colour of the theme before.
+    def __init__(self, title: str, form: QFormLayout):
+        # The arrow is part of the text: an icon would keep the colour of the previous theme.
         super().__init__("▸ " + title, expandedIcon=" ", collapsedIcon=" ")
         self._title = title
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         self.toggled.connect(self._show)
         self.content().hide()
+        self.toggleButton().setIconSize(QSize(0, 0))
+        # Flat in both states; a checked button of napari's theme is as bright as a selection.
+        self.toggleButton().setStyleSheet(
+            "QPushButton { text-align: left; border: none; background: transparent; }"
+        )
+        self.layout().setContentsMargins(0, 0, 0, 0)
+        form.setContentsMargins(12, 0, 0, 4)
+        # Qt gives wrapped rows too little height in layouts as deeply nested as this one.
+        form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.DontWrapRows)
+        inside = QWidget()
+        inside.setLayout(form)
+        self.addWidget(inside)
 
     def expand(self, animate: bool = False) -> None:
-        """Show what is below, at once: an animation would limit its height in the end."""
+        """Show the content without animation, which would limit its height at the end."""
         super().expand(animate=False)
 
     def collapse(self, animate: bool = False) -> None:
-        """Hide what is below, at once."""
+        """Hide the content without animation."""
         super().collapse(animate=False)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -160,26 +162,8 @@ class Section(QCollapsible):
             self.content().setMaximumHeight(_NO_LIMIT)
 
 
-def folded(title: str, layout: QFormLayout) -> QCollapsible:
-    """Put a form under a title that folds it away; folded at first."""
-    section = Section(title)
-    section.toggleButton().setIconSize(QSize(0, 0))
-    section.layout().setContentsMargins(0, 0, 0, 0)
-    # Flat in both states; a checked button of napari's theme is as bright as a selection.
-    section.toggleButton().setStyleSheet(
-        "QPushButton { text-align: left; border: none; background: transparent; }"
-    )
-    inside = QWidget()
-    layout.setContentsMargins(12, 0, 0, 4)
-    # Qt gives wrapped rows too little height this deep in other layouts.
-    layout.setRowWrapPolicy(QFormLayout.RowWrapPolicy.DontWrapRows)
-    inside.setLayout(layout)
-    section.addWidget(inside)
-    return section
-
-
 class Scrolled(QScrollArea):
-    """Scrolls up and down only: never narrower than what it holds."""
+    """Scrolls vertically only: never narrower than its content."""
 
     def __init__(self, inside: QWidget):
         super().__init__()
@@ -206,7 +190,7 @@ class Scrolled(QScrollArea):
 
 
 class WheelGuard(QObject):
-    """Keeps the mouse wheel from changing a control that scrolls by under the pointer."""
+    """Keeps the mouse wheel from changing a control that passes under the pointer."""
 
     def watch(self, widget: QWidget) -> None:
         """Guard a control: the wheel works on it only after it was clicked."""
@@ -214,7 +198,7 @@ class WheelGuard(QObject):
         widget.installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Hand wheel events of controls without focus on to the scroll area."""
+        """Pass wheel events of controls without focus to the scroll area."""
         if event.type() == QEvent.Type.Wheel and not watched.hasFocus():
             event.ignore()
             return True

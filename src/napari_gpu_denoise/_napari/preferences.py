@@ -5,33 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PLUGIN = "napari-gpu-denoise"
-_MEGABYTE = 1_000_000
 
 
 @dataclass(frozen=True)
 class Preferences:
-    """Defaults for every run.
-
-    Attributes
-    ----------
-    device : str or None
-        As `opencl.device.choose` takes it; None for the best there is.
-    memory_limit : int or None
-        Bytes of device memory; None for no limit but the device's own.
-    """
+    """Defaults for every run, as `Run` takes them; the memory limit is in bytes."""
 
     device: str | None = None
     memory_limit: int | None = None
 
 
 def read() -> Preferences:
-    """Read the preferences as they are now.
-
-    Returns
-    -------
-    Preferences
-        The defaults where napari is older than 0.9, which has no such page.
-    """
+    """Return the preferences as they are now; napari before 0.9 has no page, only defaults."""
     try:
         from napari.settings import get_plugin_settings
 
@@ -39,5 +24,5 @@ def read() -> Preferences:
     except (ImportError, KeyError):
         # KeyError: the panel was made without the plugin being registered, as from a script.
         return Preferences()
-    limit = computing.memory_limit * _MEGABYTE
-    return Preferences(computing.device.strip() or None, limit or None)
+    # The limit is typed in MB.
+    return Preferences(computing.device.strip() or None, computing.memory_limit * 1_000_000 or None)

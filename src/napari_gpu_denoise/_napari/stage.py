@@ -10,14 +10,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Stage:
-    """A step of a run, with `done` of `total` parts; a total of 0 is not known yet."""
+    """A step of a run, with `done` of `total` parts; a total of 0 means unknown."""
 
     text: str
     done: int = 0
     total: int = 0
 
 
-def staged(running: Generator, text: str) -> Generator[Stage, None, Any]:
+def as_stages(running: Generator, text: str) -> Generator[Stage, None, Any]:
     """Drive a generator of `run.Progress`, and return what it returns."""
     with closing(running):
         while True:

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from qtpy.QtWidgets import QComboBox, QWidget
+from qtpy.QtWidgets import QComboBox, QVBoxLayout, QWidget
 
-from napari_gpu_denoise._napari.parts import add_item, below, caption, narrow
+from napari_gpu_denoise._napari.parts import Caption, add_item, narrow, stack
 from napari_gpu_denoise.errors import NoDeviceError
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 
 
 class DeviceInput(QWidget):
-    """The OpenCL devices of this machine, and below it the one that is used and why.
+    """The OpenCL devices; below, the one used and why. "Automatic" is `preferred`, if given."""
 
-    Parameters
-    ----------
-    preferred : str or None
-        Device of the preferences, taken by "Automatic".
-    """
-
-    def __init__(self, preferred: str | None = None):
+    def __init__(self, preferred: str | None):
         super().__init__()
         self._preferred = preferred
-        self.box = QComboBox()
+        self.box = narrow(QComboBox())
         self.box.setAccessibleName("Device")
-        narrow(self.box)
         self.box.addItem("Automatic" if preferred is None else f"Automatic ({preferred})")
-        self.caption = caption()
-        below(self.box, self.caption, parent=self)
-        self.box.currentIndexChanged.connect(lambda _: self.explain())
+        self.caption = Caption()
+        stack(QVBoxLayout(self), (self.box, self.caption), spacing=2)
+        self.box.currentIndexChanged.connect(self.explain)
 
     def fill(self) -> None:
         """List the devices; the first call in a process loads the OpenCL drivers."""
@@ -45,15 +38,11 @@ class DeviceInput(QWidget):
         chosen = self.box.currentData()
         return self._preferred if chosen is None else chosen
 
-    def explain(self) -> None:
-        """Say below the list which device will be used."""
+    def explain(self, _: object = None) -> None:
+        """Show below the list which device will be used."""
         from napari_gpu_denoise.opencl import device
 
         try:
             self.caption.setText(device.why(self.device()))
         except NoDeviceError as error:
             self.caption.setText(str(error))
-
-    def reset(self) -> None:
-        """Go back to the automatic choice."""
-        self.box.setCurrentIndex(0)

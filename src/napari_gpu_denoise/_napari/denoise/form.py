@@ -9,46 +9,42 @@ from typing import Any
 
 from magicgui.widgets import CheckBox, ComboBox, FloatSpinBox, LineEdit, SpinBox
 from magicgui.widgets.bases import ValueWidget
-from qtpy.QtCore import Signal
+from qtpy.QtCore import QSignalBlocker, Signal
 from qtpy.QtWidgets import QComboBox, QFormLayout, QLabel, QVBoxLayout, QWidget
 
-from napari_gpu_denoise._napari.parts import WheelGuard, add_item, folded, form_layout, wrapped
+from napari_gpu_denoise._napari.parts import Section, WheelGuard, add_item, form_layout, wrapped
 from napari_gpu_denoise.errors import SettingsError
 
 _NO_BOUNDS = {int: (-(2**31), 2**31 - 1), float: (-1e12, 1e12)}
 
 
 class SettingsForm(QWidget):
-    """One control for each setting, with its help as tooltip; advanced ones are folded away.
+    """One control for each setting, with its help as tooltip; advanced ones are collapsed.
 
-    A filter with more than one profile has a list of them on top, which follows changes below.
-
-    Parameters
-    ----------
-    kind : type
-        An entry of FILTERS.
-    parent : QWidget, optional
-    without : collection of str, optional
-        Settings that get no control and stay at their defaults.
+    `kind` is an entry of FILTERS; settings named in `without` get no control and stay at their
+    defaults. A filter with more than one profile has a list of them on top, which follows changes
+    below.
     """
 
     changed = Signal()
 
-    def __init__(self, kind: type, parent: QWidget | None = None, without: Collection[str] = ()):
-        super().__init__(parent)
+    def __init__(self, kind: type, without: Collection[str] = ()):
+        super().__init__()
         self.kind = kind
         self.controls: dict[str, ValueWidget] = {}
         self._labels: dict[str, QLabel] = {}
         self._scrolling = WheelGuard(self)
         self._filling = False
         plain, advanced = form_layout(), form_layout()
-        self.profile = ProfileInput(kind, self)
+        self.profile = ProfileInput(kind)
         if len(kind.presets) > 1:
             plain.addRow("Profile", self.profile)
         else:
+            self.profile.setParent(self)
             self.profile.hide()
         self._scrolling.watch(self.profile)
-        self.profile.chosen.connect(lambda name: self.show_settings(kind.of(profile=name)))
+        chosen = self.profile.currentTextChanged
+        chosen.connect(lambda name: self.show_settings(kind.of(profile=name)))
         for field in dataclasses.fields(kind):
             if field.name not in without:
                 self._add(field, advanced if field.metadata["advanced"] else plain)
@@ -56,51 +52,39 @@ class SettingsForm(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addLayout(plain)
         if advanced.rowCount():
-            layout.addWidget(folded("More settings", advanced))
+            layout.addWidget(Section("More settings", advanced))
 
     def _add(self, field: dataclasses.Field, layout: QFormLayout) -> None:
         control = make_control(field)
-        label = QLabel(spoken(field.name, field.metadata["unit"]))
-        for widget in (label, control.native):
-            widget.setToolTip(wrapped(field.metadata["help"]))
+        label = QLabel(label_of(field.name, field.metadata["unit"]))
         label.setBuddy(control.native)
         control.native.setAccessibleName(label.text())
         self._scrolling.watch(control.native)
-        control.changed.connect(lambda _: self._tell())
+        control.changed.connect(self._tell)
         layout.addRow(label, control.native)
         self.controls[field.name] = control
         self._labels[field.name] = label
 
     def settings(self) -> Any:
-        """Return the settings; those that need an axis that is not there have their default.
+        """Return the settings; those that need a missing axis have their defaults.
 
-        Raises
-        ------
-        SettingsError
-            If they do not go together.
+        Raises `SettingsError` if they do not go together.
         """
-        return self.kind(
-            **{
-                name: control.value
-                for name, control in self.controls.items()
-                if control.native.isEnabled()
-            }
-        )
+        usable = {n: each for n, each in self.controls.items() if each.native.isEnabled()}
+        return self.kind(**{name: control.value for name, control in usable.items()})
 
     def set_axes(self, axes: str) -> None:
         """Enable only the settings whose axis is among the named ones."""
         for field in dataclasses.fields(self.kind):
             if field.name not in self.controls:
                 continue
-            needed = field.metadata["needs_axis"]
+            needed, text = field.metadata["needs_axis"], field.metadata["help"]
             usable = needed is None or needed in axes
-            help_text = field.metadata["help"]
             if not usable:
-                help_text += f". Name an axis {needed} above to use it."
-            control, label = self.controls[field.name], self._labels[field.name]
-            for widget in (label, control.native):
+                text += f". Name an axis {needed} above to use it."
+            for widget in (self._labels[field.name], self.controls[field.name].native):
                 widget.setEnabled(usable)
-                widget.setToolTip(wrapped(help_text))
+                widget.setToolTip(wrapped(text))
         self._tell()
 
     def show_settings(self, settings: Any) -> None:
@@ -129,34 +113,23 @@ class SettingsForm(QWidget):
 
 
 class ProfileInput(QComboBox):
-    """The profiles of a filter; "custom" is shown for other settings, and cannot be chosen.
+    """The profiles of a filter; "custom" is shown for other settings, and cannot be chosen."""
 
-    Parameters
-    ----------
-    kind : type
-        An entry of FILTERS.
-    parent : QWidget, optional
-    """
-
-    chosen = Signal(str)
-
-    def __init__(self, kind: type, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, kind: type):
+        super().__init__()
         units = {field.name: field.metadata["unit"] for field in dataclasses.fields(kind)}
         for name, changes in kind.presets.items():
-            lines = [f"{spoken(field, units[field])}: {value}" for field, value in changes.items()]
+            lines = [f"{label_of(key, units[key])}: {value}" for key, value in changes.items()]
             add_item(self, name, name, "; ".join(lines) or "The defaults")
         self.addItem("custom")
         self.model().item(self.count() - 1).setEnabled(False)
         self.setToolTip(wrapped("Sets all settings below; change any of them afterwards."))
         self.setAccessibleName("Profile")
-        self.currentTextChanged.connect(self.chosen)
 
     def show_name(self, name: str) -> None:
-        """Show the name of the settings, without choosing it."""
-        self.blockSignals(True)
-        self.setCurrentText(name)
-        self.blockSignals(False)
+        """Show the name of the current settings without applying a profile."""
+        with QSignalBlocker(self):
+            self.setCurrentText(name)
 
 
 def make_control(field: dataclasses.Field) -> ValueWidget:
@@ -172,18 +145,18 @@ def make_control(field: dataclasses.Field) -> ValueWidget:
             return SpinBox(value=field.default, min=low, max=high)
         control = FloatSpinBox(min=low, max=high)
         # Before the value: a spin box rounds what it is given to the places it shows.
-        control.native.setDecimals(max(2, places(field.default), places(low)))
+        control.native.setDecimals(max(2, decimals(field.default), decimals(low)))
         control.value = field.default
         return control
     return LineEdit(value=field.default)
 
 
-def places(number: float) -> int:
-    """Count the decimal places of a number as it is written."""
+def decimals(number: float) -> int:
+    """Return the number of decimal places of a number as it is written."""
     return max(0, -Decimal(str(number)).as_tuple().exponent)
 
 
-def spoken(name: str, unit: str = "") -> str:
+def label_of(name: str, unit: str = "") -> str:
     """Turn a field name into a label, with its unit unless the name says it already."""
     words = name.split("_")
     return " ".join(words).capitalize() + (f" ({unit})" if unit and unit not in words else "")

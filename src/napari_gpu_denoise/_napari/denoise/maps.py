@@ -12,8 +12,8 @@ import numpy as np
 from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.layers import lazy, storage
 from napari_gpu_denoise._napari.layers.lazy import at
-from napari_gpu_denoise._napari.layers.results import MapLayer
-from napari_gpu_denoise._napari.stage import Stage, staged
+from napari_gpu_denoise._napari.layers.results import NewLayer
+from napari_gpu_denoise._napari.stage import Stage, as_stages
 from napari_gpu_denoise.filters.isoline.maps import map_steps
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import NoiseModel
@@ -25,21 +25,11 @@ _CLASSES = ("low slope", "edge", "isoline")
 
 @dataclass(frozen=True)
 class Offer:
-    """The maps of a filter.
+    """The maps of a filter: the public function that makes them, and the panel's check box.
 
-    Attributes
-    ----------
-    function : str
-        Public name of the function that makes them.
-    setting : str
-        The setting that yields a map in place of pixels. The panel has no control for it: the map
-        would be taken for a result.
-    label, tip : str
-        Text and tooltip of the panel's check box.
-    steps : callable
-        The function as a generator, with the arguments of `run.denoise_steps`.
-    layers : callable
-        Makes layers of the maps.
+    `setting` yields a map in place of pixels. The panel has no control for it: the map would be
+    taken for a result. `steps` is the function as a generator, with the arguments of
+    `run.denoise_steps`; `layers` makes layers of what it returns.
     """
 
     function: str
@@ -47,28 +37,21 @@ class Offer:
     label: str
     tip: str
     steps: Callable[..., Generator]
-    layers: Callable[[Any], list[MapLayer]]
+    layers: Callable[[Any], list[NewLayer]]
 
 
-def _isoline_layers(maps: Any) -> list[MapLayer]:
-    shown = []
+def _isoline_layers(maps: Any) -> list[NewLayer]:
+    # Below the classes, and hidden: it would hide the result.
+    looks = {"rgb": False, "colormap": "hsv", "contrast_limits": (0, maps.period)}
+    looks |= {"interpolation2d": "nearest", "visible": False}
+    layers = [NewLayer("directions", "image", maps.directions, looks)]
     if maps.classes is not None:
         # 0 is the background of labels, which napari leaves clear.
         colours = {0: "transparent", 1: "orangered", 2: "deepskyblue", None: "transparent"}
-        looks = {
-            "colormap": colours,
-            "features": {"index": range(len(_CLASSES)), "class": _CLASSES},
-            "opacity": 0.5,
-        }
-        shown.append(MapLayer("classes", "labels", maps.classes, looks))
-    looks = {
-        "colormap": "hsv",
-        "contrast_limits": (0, maps.period),
-        "interpolation2d": "nearest",
-        "visible": False,
-    }
-    # Below the classes, and hidden: it would hide the result.
-    return [MapLayer("directions", "image", maps.directions, looks), *shown]
+        features = {"index": range(len(_CLASSES)), "class": _CLASSES}
+        looks = {"colormap": colours, "features": features, "opacity": 0.5}
+        layers.append(NewLayer("classes", "labels", maps.classes, looks))
+    return layers
 
 
 OFFERS = {
@@ -76,7 +59,7 @@ OFFERS = {
         "isoline_maps",
         "show",
         "Show edge and direction maps",
-        "After a run adds layers beside the result: the class of each pixel (low slope, edge, "
+        "After a run, add layers beside the result: the class of each pixel (low slope, edge, "
         "isoline), and the directions of isolines, hidden at first.",
         map_steps,
         _isoline_layers,
@@ -91,52 +74,47 @@ def offer_of(kind: Any) -> Offer | None:
 
 def map_layers(
     request: Request, image: np.ndarray | None, result: Result, folder: str | None
-) -> Generator[Stage, None, tuple[list[MapLayer], str]]:
-    """Return the layers of a filter's maps after a run, and why there are none.
+) -> Generator[Stage, None, tuple[list[NewLayer], str]]:
+    """Return the layers of a filter's maps after a run, or why there are none.
 
-    Parameters
-    ----------
-    request : Request
-    image : ndarray or None
-        The input, if it was read whole.
-    result : Result
-    folder : str or None
-        Folder of the result, if it is not in memory.
+    `image` is the input, if it was read whole; `folder` that of a result too large for memory.
     """
-    data, names, frame = request.data, request.axes.upper(), request.frame
-    shape = (*data.shape[:-1], 3) if request.alpha else tuple(data.shape)
-    joined = "C" in request.settings.for_array(names, shape).joint
+    source, run, frame = request.source, request.run, request.frame
+    data, names = source.data, run.axes.upper()
+    shape = (*data.shape[:-1], 3) if source.alpha else tuple(data.shape)
+    joined = "C" in run.filter.for_array(names, shape).joint
     channels = channel_axis(names)
     rgb = channels is not None and names[channels] == "S"
     if rgb and not joined:
         return [], "Maps of colours need Channels set to joint or opponent"
     of_all = image is None and frame is None
     if folder or (of_all and 4 * math.prod(shape) >= storage.LARGEST_IN_MEMORY):
-        return [], "A stack this large has no maps: try Only the frame shown"
+        return [], "Maps are not made for stacks this large: try Only the frame shown"
     # As given or measured: of all frames, where one is filtered.
     models = tuple(NoiseModel.from_dict(each) for each in result.record.noise)
     given = 1.0 if models else result.record.sigma or 1.0
     sigma = place(np.array(given), shape, names)
     if image is None and frame is not None:
-        image = np.asarray(data[at(request.time, slice(frame, frame + 1))])
+        one = at(request.time, slice(frame, frame + 1))
+        image = np.asarray(data[one])
         if sigma.shape[request.time] > 1:
-            sigma = sigma[at(request.time, slice(frame, frame + 1))]
+            sigma = sigma[one]
         frame = 0
     elif image is None:
         image = yield from lazy.load(data)
-    if request.alpha:
+    if source.alpha:
         image = image[..., :3]
-    offer = offer_of(request.settings)
+    offer = offer_of(run.filter)
     known = {"sigma": None, "noise": models} if models else {"sigma": sigma, "noise": None}
-    steps = offer.steps(image, replace(request.run, **known), frame)
-    layers = offer.layers((yield from staged(steps, "Making maps")))
+    steps = offer.steps(image, replace(run, **known), frame)
+    layers = offer.layers((yield from as_stages(steps, "Making maps")))
     if joined and not rgb:
         layers = [_spread(layer, channels, shape[channels]) for layer in layers]
     return layers, ""
 
 
-def _spread(layer: MapLayer, axis: int, count: int) -> MapLayer:
-    """Show the map of joined channels at each of them; no pixel is copied."""
+def _spread(layer: NewLayer, axis: int, count: int) -> NewLayer:
+    """Repeat the map of joined channels for each channel, without copying pixels."""
     data = np.expand_dims(layer.data, axis)
     shape = (*data.shape[:axis], count, *data.shape[axis + 1 :])
-    return MapLayer(layer.title, layer.kind, np.broadcast_to(data, shape), layer.attributes)
+    return replace(layer, data=np.broadcast_to(data, shape))

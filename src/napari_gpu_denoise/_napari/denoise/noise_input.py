@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from qtpy.QtCore import Qt, Signal
-from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLineEdit, QWidget
+from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari.noise import rows
-from napari_gpu_denoise._napari.parts import add_item, below, button, caption, narrow, wrapped
+from napari_gpu_denoise._napari.parts import Caption, add_item, button, narrow, stack, wrapped
 from napari_gpu_denoise.errors import SigmaError
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.record import NoiseEstimate
@@ -27,17 +27,17 @@ _CHOICES = {
         "Measure one standard deviation for all grey levels before filtering. Where noise grows "
         "with brightness this is a compromise.",
     ),
-    TYPED: ("Type sigma", "Use the standard deviation at the right."),
+    TYPED: ("Type sigma", "Use the standard deviation on the right."),
 }
 _SIGMA = (
     "Standard deviation of the noise in grey levels of the image: one number, or one for each "
-    "channel, separated by commas. Typing replaces the estimate; after a run with an estimate "
-    "this is the value used."
+    "channel, separated by commas. Typing a value replaces the estimate. After a run with an "
+    "estimate, the value used is shown here."
 )
 
 
 class NoiseInput(QWidget):
-    """The noise assumed by a filter; disabled where the settings of the filter give it."""
+    """The noise assumed by a filter; disabled if the filter's settings determine it."""
 
     #: The panel that measures noise is to be opened.
     wanted = Signal()
@@ -60,33 +60,26 @@ class NoiseInput(QWidget):
             "Measure…",
             "Open the panel Estimated noise, which measures this layer and shows the results.",
         )
-        self.caption = caption()
-        self.caption.setTextFormat(Qt.TextFormat.PlainText)
+        self.caption = Caption()
         row = QHBoxLayout()
         row.setSpacing(4)
         row.addWidget(self.mode, 3)
         row.addWidget(self.edit, 2)
         row.addWidget(self.button)
-        below(row, self.caption, parent=self)
-        self.edit.textEdited.connect(lambda _: self._typed())
-        self.mode.currentIndexChanged.connect(lambda _: self._chosen())
-        self.button.clicked.connect(lambda: self.wanted.emit())
-        self.ask()
+        stack(QVBoxLayout(self), (row, self.caption), spacing=2)
+        self.edit.textEdited.connect(self._typed)
+        self.mode.currentIndexChanged.connect(self._chosen)
+        self.button.clicked.connect(self.wanted)
+        self.set_unused("")
 
-    def ask(self, unused: str = "") -> None:
-        """Enable the control, or disable it and show why it is not used."""
-        usable = not unused
-        for widget in (self.mode, self.edit):
-            widget.setEnabled(usable)
-        if usable:
-            self.edit.setPlaceholderText("sigma")
-            self.mode.setToolTip(wrapped("Source of the noise level."))
-            self.edit.setToolTip(wrapped(_SIGMA))
-        else:
+    def set_unused(self, reason: str) -> None:
+        """Enable the control, or disable it where there is a reason why it is not used."""
+        if reason:
             self._drop_used()
-            self.edit.setPlaceholderText("not used")
-            for widget in (self.mode, self.edit):
-                widget.setToolTip(wrapped(f"Sigma is {unused}."))
+        for widget, tip in ((self.mode, "Source of the noise level."), (self.edit, _SIGMA)):
+            widget.setEnabled(not reason)
+            widget.setToolTip(wrapped(f"Sigma is {reason}." if reason else tip))
+        self.edit.setPlaceholderText("not used" if reason else "sigma")
         self._explain()
 
     def choose(self, name: str) -> None:
@@ -100,10 +93,7 @@ class NoiseInput(QWidget):
     def sigma(self) -> float | tuple[float, ...] | None:
         """Return the sigma typed, or None where it is not to be used.
 
-        Raises
-        ------
-        SigmaError
-            If no number was typed.
+        Raises `SigmaError` if no number was typed.
         """
         if self.chosen() != TYPED or not self.mode.isEnabled():
             return None
@@ -125,28 +115,18 @@ class NoiseInput(QWidget):
         return chosen[self.chosen()]
 
     def hand_over(self, estimate: NoiseEstimate, origin: str) -> None:
-        """Take an estimate that was made elsewhere, and choose it.
-
-        Parameters
-        ----------
-        estimate : NoiseEstimate
-        origin : str
-            Where it was measured, in words.
-        """
+        """Take an estimate that was measured in `origin`, in words, and choose it."""
         self._measured, self._known, self._origin = estimate, estimate, origin
-        place = self.mode.findData(MEASURED)
-        if place < 0:
+        if self.mode.findData(MEASURED) < 0:
             self.mode.addItem("As measured", MEASURED)
-            place = self.mode.count() - 1
         tip = rows.tooltip(estimate, f"Measured in {origin}")
-        self.mode.setItemData(place, tip, Qt.ItemDataRole.ToolTipRole)
-        if self.chosen() != TYPED:
-            self.edit.clear()
+        self.mode.setItemData(self.mode.findData(MEASURED), tip, Qt.ItemDataRole.ToolTipRole)
+        self.edit.clear()
         self.choose(MEASURED)
         self._explain()
 
-    def know(self, estimate: NoiseEstimate) -> None:
-        """Take an estimate of the layer, to be shown beside a typed sigma."""
+    def show_estimate(self, estimate: NoiseEstimate) -> None:
+        """Show an estimate of the layer beside a typed sigma."""
         self._known = estimate
         self._explain()
 
@@ -159,11 +139,11 @@ class NoiseInput(QWidget):
             self._used = f"Used: {self.edit.text()}" if len(sigma) > 1 else ""
         elif self.chosen() == AUTO:
             found = [NoiseModel.from_dict(each) for each in models]
-            self._used = rows.used(found, sigma) if found or sigma else ""
+            self._used = rows.noise_used(found, sigma) if found or sigma else ""
         self._explain()
 
-    def forget(self) -> None:
-        """Drop estimates that were made for another layer; one handed over can be chosen again."""
+    def drop_estimates(self) -> None:
+        """Drop estimates of another layer; one that was handed over can be chosen again."""
         self._known = None
         self._drop_used()
         if self.chosen() == MEASURED:
@@ -171,7 +151,7 @@ class NoiseInput(QWidget):
         self._explain()
 
     def reset(self) -> None:
-        """Go back to measuring."""
+        """Go back to automatic measurement."""
         self.choose(AUTO)
         self.edit.clear()
         self._used = self._last = ""
@@ -182,7 +162,7 @@ class NoiseInput(QWidget):
         if self.chosen() != TYPED:
             self.edit.clear()
 
-    def _chosen(self) -> None:
+    def _chosen(self, _: int) -> None:
         # The value used belongs to one choice; but it can be edited.
         if self.chosen() != TYPED:
             self._drop_used()
@@ -190,21 +170,19 @@ class NoiseInput(QWidget):
             self.edit.setText(self._last)
         self._explain()
 
-    def _typed(self) -> None:
-        self._last = self.edit.text()
+    def _typed(self, text: str) -> None:
+        self._last = text
         self.choose(TYPED)
         self._explain()
 
     def _explain(self) -> None:
-        chosen, text = self.chosen(), ""
-        if not self.mode.isEnabled():
-            text = ""
-        elif chosen == ONE:
+        chosen, text = self.chosen() if self.mode.isEnabled() else None, ""
+        if chosen == ONE:
             text = self._used
         elif chosen == AUTO:
             text = self._used or "The noise is measured before filtering."
         elif chosen == MEASURED and self._measured is not None:
-            text = f"{rows.short(self._measured)} (measured in {self._origin})"
+            text = f"{rows.one_line(self._measured)} (measured in {self._origin})"
         elif chosen == TYPED and self._known is not None:
             typed = self.edit.text().strip() or "…"
             text = f"{typed} (estimated {rows.sigma(self._known)})"

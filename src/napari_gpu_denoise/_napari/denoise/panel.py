@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import napari.viewer
+from napari.qt.threading import create_worker
 from napari.utils.notifications import show_error
 from qtpy.QtCore import QTimer
 
 from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.denoise.maps import offer_of
-from napari_gpu_denoise._napari.denoise.report import report
 from napari_gpu_denoise._napari.denoise.request import Request
-from napari_gpu_denoise._napari.denoise.run import Outcome, steps
+from napari_gpu_denoise._napari.denoise.run import Outcome, report, steps
 from napari_gpu_denoise._napari.denoise.snippets import command_line, python_call
-from napari_gpu_denoise._napari.denoise.view import NO_TIME, DenoiseView
-from napari_gpu_denoise._napari.layers.results import add_map, add_result, at_frame
+from napari_gpu_denoise._napari.denoise.view import DenoiseView
+from napari_gpu_denoise._napari.layers.results import NewLayer, add_layer, at_frame
 from napari_gpu_denoise._napari.layers.source import frame_shown
+from napari_gpu_denoise._napari.panel import PYTHON_COPIED
 from napari_gpu_denoise._napari.stage import Stage
 from napari_gpu_denoise._napari.wording import in_panel
-from napari_gpu_denoise._napari.worker import Job
+from napari_gpu_denoise._napari.worker import ActivityBar, Task, Worker
 from napari_gpu_denoise.errors import DenoiseError, LayerError
 from napari_gpu_denoise.noise.record import NoiseEstimate
-
-if TYPE_CHECKING:
-    import napari.viewer
+from napari_gpu_denoise.run.job import Run
 
 
 class DenoisePanel(DenoiseView):
@@ -38,89 +38,88 @@ class DenoisePanel(DenoiseView):
         "There is not enough memory for this image: crop it, or filter the file with gpu-denoise."
     )
 
-    def __init__(self, viewer: napari.viewer.Viewer):
+    def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer)
-        self._request: Request | None = None
         # At most one; a list of its own, so that it can be reached when the panel is gone.
-        self._jobs: list[Job] = []
-        self.destroyed.connect(lambda _=None, jobs=self._jobs: _abandon(jobs))
+        self._bars: list[ActivityBar] = []
+        self.destroyed.connect(lambda _=None, bars=self._bars: _abandon(bars))
         self.layer.chosen.connect(self.offer_axes)
         self.axes.changed.connect(lambda: self.form.set_axes(self.axes.letters()))
         self.axes.changed.connect(self._follow_frame)
         self.noise.wanted.connect(self.show_noise)
         self.one_frame.toggled.connect(lambda _: self._follow_frame())
-        names = ("current_step", "ndisplay", "order")
-        self.follow((getattr(viewer.dims.events, name), self._follow_frame) for name in names)
+        moved = viewer.dims.events
+        events = (moved.current_step, moved.ndisplay, moved.order)
+        self.follow("frame shown", ((event, self._follow_frame) for event in events))
         self.form.changed.connect(self._check)
-        self.run_button.clicked.connect(lambda: self.run())
-        self.cancel_button.clicked.connect(lambda: self.cancel())
-        self.reset_button.clicked.connect(lambda: self.reset())
-        self.python_button.clicked.connect(lambda: self.copy_python())
-        self.command_button.clicked.connect(lambda: self.copy_command())
+        self.run_button.clicked.connect(self.run)
+        self.cancel_button.clicked.connect(self.cancel)
+        self.reset_button.clicked.connect(self.reset)
+        self.python_button.clicked.connect(self.copy_python)
+        self.command_button.clicked.connect(self.copy_command)
         self.offer_axes()
         # The drivers are loaded when the panel is on the screen, not while it is being built.
         QTimer.singleShot(0, self.device.fill)
 
     def request(self) -> Request:
-        """Return what the panel is set to.
-
-        Raises
-        ------
-        DenoiseError
-            If there is no layer, or something typed does not fit.
-        """
+        """Return what the panel is set to; raises `DenoiseError` if it does not fit the layer."""
         source, axes = self.captured(), self.axes.axes()
-        return Request(
-            source=source,
-            settings=self.form.settings(),
-            axes=axes,
+        run = Run(
+            filter=self.form.settings(),
             sigma=self.noise.sigma(),
             noise=self.noise.noise(),
+            axes=axes,
             dtype=self.dtype.currentData(),
             nonfinite=self.nonfinite.currentData(),
             device=self.device.device(),
             memory_limit=preferences.read().memory_limit,
-            frame=self._chosen_frame(axes),
-            maps=self.maps.isChecked(),
         )
+        return Request(source, run, self._chosen_frame(axes), self.maps.isChecked())
 
     def run(self) -> None:
         """Start a run; errors are shown in the panel."""
-        if self._jobs:
+        if self._bars:
             return
         try:
             request = self.request()
         except DenoiseError as error:
-            self.refuse(error)
+            self.show_error(error)
             return
-        job = Job(steps, request, f"{self.title} of {request.source.name}")
-        self._request = request
-        self._jobs.append(job)
-        job.worker.yielded.connect(self._on_stage)
-        job.worker.returned.connect(self._on_outcome)
-        job.worker.finished.connect(self._on_finished)
-        self.show_running()
-        job.start()
+        name = f"{self.title} of {request.source.name}"
+        self.show_running(True)
+        bar = ActivityBar(total=0, desc=name)
+        self._bars.append(bar)
+        # Signals come when this has returned: the worker cannot be too quick for them.
+        bar.worker = create_worker(
+            Task(steps, name),
+            request,
+            _worker_class=Worker,
+            _connect={
+                "yielded": self._on_stage,
+                "returned": self._on_outcome,
+                "finished": self._on_finished,
+            },
+        )
 
     def cancel(self) -> None:
         """Ask a run in progress to stop; no layer will be added."""
-        for job in self._jobs:
-            job.stop()
+        for bar in self._bars:
+            bar.worker.quit()
             self.cancel_button.setEnabled(False)
             self.say("Stopping …")
 
     def stop(self) -> None:
         """Stop the run; the panel is being closed."""
-        _abandon(self._jobs)
+        _abandon(self._bars)
 
     def offer_axes(self) -> None:
         """Take a new layer: suggest its axes, and show an estimate of its noise if there is one."""
-        self.noise.forget()
+        self.noise.drop_estimates()
         super().offer_axes()
         layer = self.layer.layer()
         for panel in self.others() if layer is not None else ():
             if panel.layer.layer() == layer and (estimate := panel.estimate()) is not None:
-                self.noise.know(estimate)
+                self.noise.show_estimate(estimate)
 
     def show_noise(self) -> None:
         """Open the panel that measures noise, for this layer."""
@@ -129,61 +128,48 @@ class DenoisePanel(DenoiseView):
             panel.choose(layer, self.axes.letters())
 
     def take_noise(self, layer: Any, axes: str, estimate: NoiseEstimate, origin: str) -> None:
-        """Choose a layer and an estimate of its noise.
-
-        Parameters
-        ----------
-        layer : napari.layers.Image
-        axes : str
-            Its axes.
-        estimate : NoiseEstimate
-        origin : str
-            Where it was measured, in words.
-        """
-        self.layer.choose(layer)
-        if self.axes.letters() != axes:
-            self.axes.edit.setText(axes)
+        """Choose a layer and an estimate of its noise, measured in `origin`, in words."""
+        self.choose(layer, axes)
         self.noise.hand_over(estimate, origin)
 
-    def know_noise(self, layer: Any, estimate: NoiseEstimate) -> None:
-        """Show an estimate beside a sigma that is typed, if it is of this layer."""
+    def receive_estimate(self, layer: Any, estimate: NoiseEstimate) -> None:
+        """Show an estimate of this layer beside a typed sigma."""
         if layer == self.layer.layer():
-            self.noise.know(estimate)
+            self.noise.show_estimate(estimate)
 
     def copy_python(self) -> None:
         """Put Python code that does the same on the clipboard."""
-        message = "Python call copied: paste it into napari's console."
-        self.copy(lambda: python_call(self.request()), lambda _: message)
+        self.copy(lambda: (python_call(self.request()), PYTHON_COPIED))
 
     def copy_command(self) -> None:
         """Put the command line that does the same on the clipboard."""
-        self.copy(lambda: command_line(self.request()), self._about_command)
+        self.copy(self._command)
 
-    def _about_command(self, text: str) -> str:
+    def _command(self) -> tuple[str, str]:
         request = self.request()
+        text = command_line(request)
         hint = "." if request.source.path else ": replace INPUT.tif by the name of the file."
         parts = [f"Command line copied{hint}"]
         if request.frame is not None:
             parts.append("It filters all frames.")
         if request.maps:
-            parts.append(f"Maps take another run, with --{offer_of(self.filter).setting}.")
-        if "--noise" in text and not isinstance(request.noise, str):
+            parts.append(f"Maps need a separate run with --{offer_of(self.filter).setting}.")
+        if "--noise" in text and not isinstance(request.run.noise, str):
             parts.append("It measures the noise again, in the whole file.")
-        return " ".join(parts)
+        return text, " ".join(parts)
 
-    def refuse(self, error: Exception) -> str:
+    def show_error(self, error: Exception) -> str:
         """Show an error in the panel and as a notification of napari."""
-        if sentence := super().refuse(error):
+        if sentence := super().show_error(error):
             show_error(sentence)
         return sentence
 
     def _follow_frame(self, event: object = None) -> None:
         """Offer the frame in view."""
         axes = self.known_axes()
-        if "T" not in axes:
-            self.show_frame(None, NO_TIME)
-        else:
-            self.show_frame(frame_shown(self.layer.layer(), axes, self._viewer.dims))
+        has_time = "T" in axes
+        frame = frame_shown(self.layer.layer(), axes, self._viewer.dims) if has_time else None
+        self.show_frame(frame, has_time)
 
     def _chosen_frame(self, axes: str) -> int | None:
         if not (self.one_frame.isEnabled() and self.one_frame.isChecked()):
@@ -192,67 +178,68 @@ class DenoisePanel(DenoiseView):
         frame = frame_shown(layer, axes, self._viewer.dims)
         if frame is None:
             raise LayerError(
-                f"The viewer shows no single frame of {layer.name!r}: move the slider of T to one, "
-                "or untick Only the frame shown."
+                f"The viewer does not show a single frame of {layer.name!r}: move the T slider to "
+                "one, or untick Only the frame shown."
             )
         return frame
 
     def _check(self) -> None:
+        message = "", ""
         try:
-            settings = self.form.settings()
+            self.noise.set_unused(self.form.settings().sigma_unused)
         except DenoiseError as error:
             message = in_panel(error), "Not ready."
-        else:
-            message = "", ""
-            self.noise.ask(settings.sigma_unused)
-        if not self._jobs:
+        if not self._bars:
             self.say(*message)
 
     def _on_stage(self, stage: Stage) -> None:
-        if not self._jobs:
+        if not self._bars:
             return
         self.progress.setRange(0, stage.total)
         self.progress.setValue(stage.done)
         if self.cancel_button.isEnabled():
             part = f"{stage.done} of {stage.total}" if stage.total else "…"
             self.say(f"{stage.text} {part}")
-        self._jobs[0].show(stage)
+        self._bars[0].show(stage)
 
     def _on_outcome(self, outcome: Outcome) -> None:
         # Cancel may be heard when the result is already on its way here.
-        if not self._jobs or self._jobs[0].worker.abort_requested:
+        if not self._bars or self._bars[0].worker.abort_requested:
             return
         try:
             if outcome.result is None:
                 raise outcome.error
             self._add_layers(outcome)
         except Exception as error:
-            self.refuse(error)
+            self.show_error(error)
             return
         record = outcome.result.record
         self.noise.show_used(record.sigma, record.noise)
         self.say(report(outcome))
 
     def _add_layers(self, outcome: Outcome) -> None:
-        source, frame, suffix = self._request.source, self._request.frame, ""
+        request, suffix = outcome.request, ""
+        source, frame = request.source, request.frame
         provenance = outcome.result.record.as_dict()
         if frame is not None:
-            source = at_frame(source, self._request.axes.index("T"), frame)
+            source = at_frame(source, request.run.axes.index("T"), frame)
             suffix, provenance["frame"] = f", frame {frame}", frame
-        to, title = (self._viewer, source), self.title
-        add_result(*to, outcome.result.image, title + suffix, provenance)
-        for each in outcome.maps:
-            add_map(*to, each, f"{title} {each.title}{suffix}", provenance)
+        result = NewLayer("", "image", outcome.result.image, source.attributes)
+        for layer in (result, *outcome.maps):
+            title = f"{self.title} {layer.title}".rstrip() + suffix
+            add_layer(self._viewer, source, layer, title, provenance)
 
     def _on_finished(self) -> None:
-        stopped = any(job.worker.abort_requested for job in self._jobs)
-        _abandon(self._jobs)
-        self._request = None
-        self.show_idle()
+        stopped = any(bar.worker.abort_requested for bar in self._bars)
+        _abandon(self._bars)
+        self.show_running(False)
         if stopped:
             self.say("Cancelled: no layer was added.")
 
 
-def _abandon(jobs: list[Job]) -> None:
-    while jobs:
-        jobs.pop().abandon()
+def _abandon(bars: list[ActivityBar]) -> None:
+    """Stop the run, if it has not ended, and close its bar."""
+    while bars:
+        bar = bars.pop()
+        bar.worker.quit()
+        bar.close()

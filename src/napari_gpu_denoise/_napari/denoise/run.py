@@ -1,4 +1,4 @@
-"""A run as a generator of stages: read the data, filter it, make maps; no Qt, no napari."""
+"""A run as a generator of stages, and its report; no Qt."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from napari_gpu_denoise._napari.denoise import maps
 from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.layers import lazy, storage
 from napari_gpu_denoise._napari.layers.lazy import LazyArray, at
-from napari_gpu_denoise._napari.layers.results import MapLayer
-from napari_gpu_denoise._napari.stage import Stage, staged
+from napari_gpu_denoise._napari.layers.results import NewLayer
+from napari_gpu_denoise._napari.stage import Stage, as_stages
+from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.image.levels import convert, output_dtype
+from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.run import denoise as run
-from napari_gpu_denoise.run.record import Result
+from napari_gpu_denoise.run.record import Record, Result
 
 
 @dataclass(frozen=True)
@@ -28,68 +30,104 @@ class Outcome:
     `without_maps` says why there are none.
     """
 
+    request: Request
     seconds: float
     result: Result | None = None
     error: Exception | None = None
     folder: str | None = None
-    maps: list[MapLayer] = field(default_factory=list)
+    maps: list[NewLayer] = field(default_factory=list)
     without_maps: str = ""
 
 
 def steps(
     request: Request, stopped: Callable[[], bool] = lambda: False
 ) -> Generator[Stage, None, Outcome]:
-    """Run; yields after every part, so that it can be stopped there.
+    """Run; yields after every part, where it can be stopped.
 
-    Before lazy data are read `stopped` is called as well.
+    `stopped` is also called before lazy data are read.
 
     Errors are returned, not raised: superqt takes a RuntimeError out of a generator for the
     deletion of the worker, and would then never say that it has finished.
     """
     started = time.perf_counter()
-    image = folder = None
+    data, t, alpha = request.source.data, request.time, request.source.alpha
+    image = out = folder = None
     layers = [], ""
-    load_bundled_drivers()
     try:
-        if request.time is None or not lazy.is_lazy(request.data):
-            image = yield from lazy.load(request.data)
-        result, folder = yield from _filtered(image, request, stopped)
+        load_bundled_drivers()
+        if t is None or not lazy.is_lazy(data):
+            image = yield from lazy.load(data)
+        yield Stage("Preparing")
+        # Alpha, the last of four colour samples, passes as it is.
+        colours = np.s_[..., :3] if alpha else np.s_[...]
+        if image is None:
+            whole = (slice(None),) * (len(data.shape) - 1)
+            source = LazyArray(data, stopped, (*whole, slice(3 if alpha else None)), t)
+            if request.frame is None:
+                dtype = output_dtype(request.run.dtype, np.dtype(data.dtype))
+                out, folder = storage.allocate(tuple(data.shape), dtype)
+        else:
+            source = image[colours]
+        into = None if out is None else out[colours]
+        running = run.denoise_steps(source, request.run, request.frame, into)
+        result = yield from as_stages(running, "Denoising")
+        if alpha:
+            result = Result(_with_alpha(request, result.image, out, image), result.record)
         if request.maps:
             layers = yield from maps.map_layers(request, image, result, folder)
     except Exception as error:
-        return Outcome(time.perf_counter() - started, error=error)
-    return Outcome(time.perf_counter() - started, result, None, folder, *layers)
+        return Outcome(request, time.perf_counter() - started, error=error)
+    return Outcome(request, time.perf_counter() - started, result, None, folder, *layers)
 
 
-def _filtered(
-    image: np.ndarray | None, request: Request, stopped: Callable[[], bool]
-) -> Generator[Stage, None, tuple[Result, str | None]]:
-    """Filter what is in memory, or lazy data frame by frame; alpha passes as it is."""
-    yield Stage("Preparing")
-    data, t, frame, colours = request.data, request.time, request.frame, np.s_[..., :3]
-    out = folder = None
-    if image is not None:
-        source = image[colours] if request.alpha else image
-    else:
-        whole = (slice(None),) * (len(data.shape) - 1)
-        source = LazyArray(data, stopped, (*whole, slice(3 if request.alpha else None)), t)
-        if frame is None:
-            dtype = output_dtype(request.dtype, np.dtype(data.dtype))
-            out, folder = storage.room_for(tuple(data.shape), dtype)
-    into = out[colours] if request.alpha and out is not None else out
-    steps = run.denoise_steps(source, request.run, frame, into)
-    result = yield from staged(steps, "Denoising")
-    if not request.alpha:
-        return result, folder
-    if out is None:
-        out = np.empty((*result.image.shape[:-1], 4), result.image.dtype)
-        out[colours] = result.image
-        given = data if image is None else image
-        if frame is not None:
-            given = given[at(request.axes.index("T"), slice(frame, frame + 1))]
-        convert(np.asarray(given[..., 3:]), out[..., 3:])
-    else:
+def _with_alpha(
+    request: Request, colours: np.ndarray, out: np.ndarray | None, image: np.ndarray | None
+) -> np.ndarray:
+    """Return filtered colours with the alpha of the input; `out` if that holds the colours."""
+    data, t = request.source.data, request.run.axes.find("T")
+    if out is not None:
         for number in range(data.shape[t]):
             alpha = np.asarray(data[at(t, number)])[..., 3:]
             convert(alpha, out[at(t, number)][..., 3:])
-    return Result(out, result.record), folder
+        return out
+    out = np.empty((*colours.shape[:-1], 4), colours.dtype)
+    out[..., :3] = colours
+    given = data if image is None else image
+    if request.frame is not None:
+        given = given[at(t, slice(request.frame, request.frame + 1))]
+    convert(np.asarray(given[..., 3:]), out[..., 3:])
+    return out
+
+
+def report(outcome: Outcome) -> str:
+    """Summarise a successful run: time, noise, device, and notes."""
+    record, seconds = outcome.result.record, outcome.seconds
+    sentences = [
+        f"Done in {seconds:.2g} s." if seconds < 9.5 else f"Done in {seconds:.0f} s.",
+        _noise(record),
+        f"Device: {record.device}.",
+    ]
+    if record.saturated:
+        sentences.append(f"{record.saturated} values were clipped to {record.output_dtype}.")
+    if record.nonfinite:
+        sentences.append(f"{record.nonfinite} NaN or infinite pixels were left in place.")
+    notes = [*map(in_panel, record.notes), outcome.without_maps]
+    # Notes stand alone elsewhere; here they become sentences.
+    sentences += [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in notes if note]
+    if outcome.folder is not None:
+        size = storage.gigabytes(outcome.result.image.nbytes)
+        sentences.append(
+            f"The result, {size}, is kept in a temporary file in {outcome.folder} until its layer "
+            "is removed or napari is closed: save it to keep it."
+        )
+    return " ".join(sentences)
+
+
+def _noise(record: Record) -> str:
+    how = "given" if record.sigma_source.startswith("given") else "estimated"
+    models = dict.fromkeys(NoiseModel.from_dict(each).summary() for each in record.noise)
+    sigma = ", ".join(f"{value:.4g}" for value in record.sigma)
+    if models:
+        words = "; ".join(models)
+        return f"{words[:1].upper()}{words[1:]} ({how})."
+    return f"Noise {sigma} grey levels ({how})." if sigma else f"Sigma {record.sigma_source}."

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+import napari.viewer
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QProgressBar
 from superqt import QCollapsible
@@ -15,19 +16,19 @@ from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.noise_input import NoiseInput
 from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import (
+    Caption,
+    Section,
     button,
-    caption,
     choice,
-    folded,
     form_layout,
     ruler,
     wrapped,
 )
 
-if TYPE_CHECKING:
-    import napari.viewer
-
-NO_TIME = "Name an axis T above to use it."
+_ONE_FRAME = (
+    "Filter only the frame at the viewer's time slider, to try settings. The pixels are the same "
+    "as in a run of all frames."
+)
 
 
 class DenoiseView(Panel):
@@ -52,46 +53,34 @@ class DenoiseView(Panel):
             "Treatment of pixels that are NaN or infinite.",
         )
         self.device = DeviceInput(preferences.read().device)
-        self.maps = QCheckBox("" if offer is None else offer.label)
-        self.maps.setToolTip("" if offer is None else wrapped(offer.tip))
+        self.maps = QCheckBox()
         self.maps.setHidden(offer is None)
+        if offer is not None:
+            self.maps.setText(offer.label)
+            self.maps.setToolTip(wrapped(offer.tip))
         self.one_frame = QCheckBox()
         self.run_button = button("", "Denoise the layer; the result is a new layer.")
-        self.cancel_button = button(
-            "Cancel", "Stop after the present tile or frame; no layer is added."
-        )
-        self.reset_button = button(
-            "Reset to defaults", "Set everything but the layer to its default."
-        )
-        self.python_button = button(
-            "Copy Python call", "Copy Python code that does the same as Run."
-        )
-        self.command_button = button(
-            "Copy command line", "Copy a shell command that does the same."
-        )
+        self.cancel_button = button("Cancel", "Stop after the current tile or frame; add no layer.")
+        self.reset_button = button("Reset to defaults", "Reset everything except the layer.")
+        self.python_button = button("Copy Python call", "Copy Python code for the same run.")
+        self.command_button = button("Copy command line", "Copy a shell command for the same run.")
         self.progress = QProgressBar()
         keep_room = self.progress.sizePolicy()
         keep_room.setRetainSizeWhenHidden(True)
         self.progress.setSizePolicy(keep_room)
         self._lay_out()
-        self.show_frame(None, NO_TIME)
-        self.show_idle()
+        self.show_running(False)
 
     def _lay_out(self) -> None:
-        summary = caption()
+        summary = Caption()
         summary.setText(self.filter.summary)
-        top = form_layout()
-        top.addRow("Image", self.layer)
-        top.addRow("Axes", self.axes)
-        top.addRow("Noise", self.noise)
-        output = form_layout()
-        output.addRow("Result type", self.dtype)
-        output.addRow("NaN, infinity", self.nonfinite)
-        output.addRow("Device", self.device)
+        top = form_layout({"Image": self.layer, "Axes": self.axes, "Noise": self.noise})
+        output = {"Result type": self.dtype, "NaN, infinity": self.nonfinite, "Device": self.device}
+        results = Section("Result and device", form_layout(output))
         reset = QHBoxLayout()
         reset.addWidget(self.reset_button, alignment=Qt.AlignmentFlag.AlignRight)
         self.arrange(
-            (summary, top, ruler(), self.form, folded("Result and device", output), reset),
+            (summary, top, ruler(), self.form, results, reset),
             (
                 (self.maps,),
                 (self.one_frame,),
@@ -106,7 +95,7 @@ class DenoiseView(Panel):
         """Set everything but the layer to its default."""
         self.form.reset()
         self.noise.reset()
-        self.device.reset()
+        self.device.box.setCurrentIndex(0)
         self.dtype.setCurrentIndex(0)
         self.nonfinite.setCurrentIndex(0)
         self.one_frame.setChecked(False)
@@ -114,31 +103,23 @@ class DenoiseView(Panel):
         self.offer_axes()
 
     def sections(self) -> list[QCollapsible]:
-        """Return the parts of the panel that can be folded away."""
+        """Return the parts of the panel that can be collapsed."""
         return self.findChildren(QCollapsible)
 
-    def show_frame(self, frame: int | None, reason: str = "") -> None:
-        """Offer to filter only the frame in view, or show the reason why not."""
-        usable = not reason
-        self.one_frame.setEnabled(usable)
-        number = f": {frame}" if usable and frame is not None else ""
-        self.one_frame.setText(f"Only the frame shown{number}")
-        tip = "Filter only the frame at the viewer's time slider, to try settings. The pixels are "
-        tip += "the same as in a run of all frames."
-        self.one_frame.setToolTip(wrapped(reason or tip))
-        chosen = usable and self.one_frame.isChecked()
-        self.run_button.setText(f"Run frame{number.replace(':', '')}" if chosen else "Run")
+    def show_frame(self, frame: int | None, has_time: bool) -> None:
+        """Offer to filter only the frame in view, if there are several."""
+        self.one_frame.setEnabled(has_time)
+        self.one_frame.setText("Only the frame shown" + ("" if frame is None else f": {frame}"))
+        tip = _ONE_FRAME if has_time else "Name an axis T above to use it."
+        self.one_frame.setToolTip(wrapped(tip))
+        run_frame = "Run frame" if frame is None else f"Run frame {frame}"
+        self.run_button.setText(run_frame if has_time and self.one_frame.isChecked() else "Run")
 
-    def show_running(self) -> None:
-        """Show that a run can be cancelled, not started."""
-        self.run_button.setEnabled(False)
-        self.cancel_button.setEnabled(True)
-        self.progress.setRange(0, 0)
-        self.progress.setVisible(True)
-        self.say("Starting …")
-
-    def show_idle(self) -> None:
-        """Show that the next run can be started."""
-        self.run_button.setEnabled(True)
-        self.cancel_button.setEnabled(False)
-        self.progress.setVisible(False)
+    def show_running(self, running: bool) -> None:
+        """Show that a run can be cancelled, or that the next one can be started."""
+        self.run_button.setEnabled(not running)
+        self.cancel_button.setEnabled(running)
+        self.progress.setVisible(running)
+        if running:
+            self.progress.setRange(0, 0)
+            self.say("Starting …")

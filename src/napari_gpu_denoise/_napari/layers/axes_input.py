@@ -4,108 +4,83 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import math
 from typing import Any
 
-from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QWidget
+from qtpy.QtCore import QSignalBlocker, Signal
+from qtpy.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
-from napari_gpu_denoise._napari.parts import below, rich_caption, wrapped
+from napari_gpu_denoise._napari.layers.source import AXIS_WORDS
+from napari_gpu_denoise._napari.parts import Caption, stack, wrapped
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.image.axes import UNNAMED, check_axes
 
-_SPOKEN_AXES = {
-    "T": ("time point", "time points"),
-    "Z": ("slice", "slices"),
-    "C": ("channel", "channels"),
-    "S": ("colour sample", "colour samples"),
-}
-_MOST_READINGS = 2
+_MOST_SUGGESTIONS = 2
+_LETTERS = (
+    "One letter per axis, in the order of the data: T time, Z slices, C channels, S colours of "
+    "RGB, Y, X. Any other letter, or a dot, marks independent planes."
+)
 
 
 class AxesInput(QWidget):
     """Axis letters, and below them their meaning for this layer.
 
-    Where the layer does not name an axis, buttons beside the letters set the likely names.
-
-    Parameters
-    ----------
-    kind : type, optional
-        The entry of FILTERS that the axes are for.
-    parent : QWidget, optional
+    Where the layer does not name an axis, buttons beside the letters set the likely names. `kind`
+    is the entry of FILTERS that the axes are for, if any.
     """
 
     changed = Signal()
 
-    def __init__(self, kind: Any = None, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, kind: Any = None):
+        super().__init__()
         self._kind = kind
-        self._shape: tuple[int, ...] = ()
+        #: Shape the axes are for; empty where there is no layer.
+        self.shape: tuple[int, ...] = ()
         self.edit = QLineEdit()
-        self.edit.setToolTip(
-            wrapped(
-                "One letter per axis, in the order of the data: T time, Z slices, C channels, "
-                "S colours of RGB, Y, X. Any other letter, or a dot, marks independent planes."
-                + " Time and slices are used only by settings that need them."
-                * (kind is not None)
-            )
-        )
+        used = "" if kind is None else " Time and slices are used only by settings that need them."
+        self.edit.setToolTip(wrapped(_LETTERS + used))
         self.edit.setAccessibleName("Axes")
-        self.caption = rich_caption()
+        self.caption = Caption(rich=True)
         row = QHBoxLayout()
         row.setSpacing(4)
         row.addWidget(self.edit, 1)
-        self.buttons = [self._add_button(row) for _ in range(_MOST_READINGS)]
-        below(row, self.caption, parent=self)
-        self.edit.textChanged.connect(lambda _: self._read())
-
-    def _add_button(self, row: QHBoxLayout) -> QPushButton:
-        button = QPushButton()
-        button.clicked.connect(lambda: self.edit.setText(button.text()))
-        button.hide()
-        row.addWidget(button)
-        return button
+        self.buttons = [QPushButton() for _ in range(_MOST_SUGGESTIONS)]
+        for each in self.buttons:
+            each.clicked.connect(lambda _=False, each=each: self.edit.setText(each.text()))
+            each.hide()
+            row.addWidget(each)
+        stack(QVBoxLayout(self), (row, self.caption), spacing=2)
+        self.edit.textChanged.connect(self._read)
 
     def offer(self, axes: str, shape: tuple[int, ...]) -> None:
-        """Take a new layer: its suggested axes and its shape."""
-        # All of the shape at once with its letters: they are read together.
-        self._shape = tuple(shape)
-        self.edit.blockSignals(True)
-        self.edit.setText(axes)
-        self.edit.blockSignals(False)
+        """Set the suggested axes and the shape of a new layer."""
+        # The letters are read together with their shape, once.
+        self.shape = tuple(shape)
+        with QSignalBlocker(self.edit):
+            self.edit.setText(axes)
         self._read()
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape the axes are for; empty when there is no layer."""
-        return self._shape
-
     def axes(self) -> str:
-        """Return the axes typed.
-
-        Raises
-        ------
-        AxesError
-            If they do not fit the layer.
-        """
-        return check_axes(self.edit.text(), self._shape)
+        """Return the axes typed; raises `AxesError` if they do not fit the layer."""
+        return check_axes(self.edit.text(), self.shape)
 
     def letters(self) -> str:
         """Return the letters typed, whether they fit or not."""
         return self.edit.text().upper()
 
-    def _read(self) -> None:
+    def _read(self, _: str = "") -> None:
         found: dict[str, str] = {}
         text = ""
         try:
-            if self._shape:
+            if self.shape:
                 axes = self.axes()
-                found = readings(axes, self._shape, self._kind)
-                text = html.escape(describe(axes, self._shape), quote=False)
+                found = likely_axes(axes, self.shape, self._kind)
+                text = html.escape(describe(axes, self.shape), quote=False)
                 text += self._advice(axes, found)
         except AxesError as error:
             text = html.escape(str(error), quote=False)
         self.caption.setText(text)
-        offered = [*found.items(), *[("", "")] * _MOST_READINGS]
+        offered = [*found.items(), *[("", "")] * _MOST_SUGGESTIONS]
         for button, (letters, meaning) in zip(self.buttons, offered, strict=False):
             button.setText(letters)
             button.setToolTip(wrapped(f"Treat the layer as {meaning}.") if letters else "")
@@ -113,47 +88,36 @@ class AxesInput(QWidget):
         self.changed.emit()
 
     def _advice(self, axes: str, found: dict[str, str]) -> str:
-        """Return what to type where axes are not named; in bold where the filter needs it."""
+        """Return what to type if axes are unnamed; in bold if the filter needs them."""
         if follows_time(self._kind) and "T" not in axes:
-            title = self._kind.title
+            works = f"{self._kind.title} works along time"
             if not found:
-                return (
-                    f". {title} works along time: without an axis T each image is filtered alone."
-                )
-            hint = " or ".join(found)
-            return f". <b>{title} works along time: name the axis of frames T, as {hint}.</b>"
+                return f". {works}: without an axis T each image is filtered alone."
+            return f". <b>{works}: name the time axis T, as in {' or '.join(found)}.</b>"
         hints = ", ".join(f"for {meaning} type {letters}" for letters, meaning in found.items())
         return f". {hints[0].upper()}{hints[1:]}." if hints else ""
 
 
 def follows_time(kind: Any) -> bool:
-    """Return whether a filter as it is by default looks along time; None is no filter."""
+    """Return whether a filter, if any, uses neighbouring frames by default."""
     return kind is not None and "T" in kind().joint
 
 
-def readings(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
-    """Return likely names of axes that have none: letters, and their meaning in words.
+def likely_axes(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
+    """Return likely letters for unnamed axes, and their meaning in words.
 
-    Parameters
-    ----------
-    axes : str
-        As `check_axes` returns them.
-    shape : tuple of int
-        Lengths of the axes.
-    kind : type or None
-        An entry of FILTERS; only axes that it uses are offered. None for all.
+    `axes` are as `check_axes` returns them. Only axes that the filter uses are offered, if `kind`
+    is one.
     """
     unknown = [i for i, a in enumerate(axes) if a == UNNAMED and shape[i] > 1]
     if "T" in axes:
         return {}
-    slices = kind is None or any(
-        spec.metadata["needs_axis"] == "Z" for spec in dataclasses.fields(kind)
-    )
+    fields = () if kind is None else dataclasses.fields(kind)
     meanings: dict[str, str] = {}
     if len(unknown) == 1:
-        meanings = {"T": "a time-lapse", "Z": "slices of a volume"}
-        if not slices:
-            del meanings["Z"]
+        meanings = {"T": "a time-lapse"}
+        if kind is None or any(each.metadata["needs_axis"] == "Z" for each in fields):
+            meanings["Z"] = "slices of a volume"
     elif len(unknown) == 2:
         meanings = {"TZ": "a time-lapse of volumes", "TC": "a time-lapse in several channels"}
     elif not unknown and follows_time(kind) and "Z" in axes and shape[axes.index("Z")] > 1:
@@ -173,13 +137,10 @@ def readings(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
 def describe(axes: str, shape: tuple[int, ...]) -> str:
     """Return the meaning of axes in words, such as ``"16 time points, 192 by 208 pixels"``."""
     lengths = dict(zip(axes, shape, strict=True))
-    independent = 1
-    words = []
-    for letter, length in zip(axes, shape, strict=True):
-        if letter in _SPOKEN_AXES:
-            words.append(f"{length} {_SPOKEN_AXES[letter][length != 1]}")
-        elif letter not in "YX":
-            independent *= length
+    named = [(lengths[letter], AXIS_WORDS[letter]) for letter in axes if letter in AXIS_WORDS]
+    words = [f"{length} {word}{'s' * (length != 1)}" for length, word in named]
+    used = {*AXIS_WORDS, *"YX"}
+    independent = math.prod(n for a, n in zip(axes, shape, strict=True) if a not in used)
     if independent > 1:
         words.append(f"{independent} independent planes")
     size = f"{lengths['Y']} by {lengths['X']} pixels"

@@ -27,18 +27,11 @@ def is_lazy(data: Any) -> bool:
 
 
 class LazyArray:
-    """A part of lazy data, of which only what is indexed is read, until a stop.
+    """A part of lazy data that reads only what is indexed, until it is stopped.
 
-    Parameters
-    ----------
-    data : array-like
-        With ``shape``, ``dtype`` and NumPy indexing.
-    stopped : callable, optional
-        Whether to stop: reading then raises `Cancelled`.
-    part : tuple of int or slice, optional
-        One index an axis; by default all.
-    time : int, optional
-        An axis of frames, whole in the part: a chunk with several of them is read once.
+    `data` has ``shape``, ``dtype`` and NumPy indexing. Once `stopped` returns True reading raises
+    `Cancelled`. `part` has an index, or a slice, for each axis; by default it is all. `time` is an
+    axis of frames, whole in the part: a chunk with several of them is read once.
     """
 
     def __init__(
@@ -110,12 +103,12 @@ def _composed(places: range, index: int | slice) -> int | slice:
 
 
 def at(axis: int, where: int | slice) -> tuple[int | slice, ...]:
-    """Return an index of one axis, with the later axes whole."""
+    """Return an index into one axis that takes all of the others."""
     return (slice(None),) * axis + (where,)
 
 
 def load(data: Any) -> Generator[Stage, None, np.ndarray]:
-    """Bring lazy data into memory, chunk by chunk."""
+    """Load lazy data into memory, chunk by chunk."""
     if isinstance(data, np.ndarray):
         return data
     blocks = list(itertools.product(*(_cuts(data, i) for i in range(len(data.shape)))))

@@ -4,35 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from napari.components import Dims
+from napari.layers import Image, Shapes
 
-from napari_gpu_denoise._napari.layers.source import finest
+from napari_gpu_denoise._napari.layers.source import AXIS_WORDS, finest
 from napari_gpu_denoise.errors import LayerError
 from napari_gpu_denoise.image.axes import channel_axis
-
-if TYPE_CHECKING:
-    import napari.components
-    import napari.layers
-
-_PLACES = {"T": "time point", "Z": "slice", "C": "channel", "S": "colour sample"}
 
 
 @dataclass(frozen=True)
 class Part:
     """A part of an array: for each axis one index, or a slice with both ends.
 
-    Attributes
-    ----------
-    index : tuple of int or slice
-        One an axis of the data.
-    axes : str
-        Letters of the axes that are left.
-    place : str
-        The part in words; empty for the whole.
-    code : str
-        The index in Python, with brackets; empty for the whole.
+    `axes` are the letters of those that are left. `place` is the part in words and `code` the index
+    in Python, with brackets; both are empty for the whole.
     """
 
     index: tuple[int | slice, ...]
@@ -47,18 +35,9 @@ def part_of(
     channel: int | None = None,
     **places: int | tuple[int, int],
 ) -> Part:
-    """Return the part of an array at some places of its axes.
+    """Return the part of an array at some places of its axes, of one channel or all.
 
-    Parameters
-    ----------
-    axes : str
-        One letter an axis.
-    shape : tuple of int
-        Lengths of the axes.
-    channel : int, optional
-        The one channel wanted; all by default.
-    **places : int or (int, int)
-        By letter, or by number as ``axis_0=3``: an index, or start and stop of a span.
+    Places are named by letter, or by number as ``axis_0=3``: an index, or start and stop of a span.
     """
     where = channel_axis(axes)
     index: list[int | slice] = []
@@ -69,18 +48,12 @@ def part_of(
             place = channel
         if isinstance(place, int):
             index.append(place)
-            words.append(f"{_PLACES.get(letter, 'plane')} {place}")
-            continue
-        start, stop = (0, length) if place is None else place
-        index.append(slice(start, stop))
-        left += letter
-    ends = [index[axes.index(letter)] for letter in "YX"]
-    cropped = any(
-        at.start > 0 or at.stop < shape[axes.index(letter)]
-        for at, letter in zip(ends, "YX", strict=True)
-    )
-    if cropped:
-        (y, x) = ends
+            words.append(f"{AXIS_WORDS.get(letter, 'plane')} {place}")
+        else:
+            index.append(slice(*(place or (0, length))))
+            left += letter
+    y, x = (index[axes.index(letter)] for letter in "YX")
+    if (y, x) != tuple(slice(0, shape[axes.index(letter)]) for letter in "YX"):
         words.append(f"rows {y.start} to {y.stop - 1}, columns {x.start} to {x.stop - 1}")
     return Part(tuple(index), left, ", ".join(words), _index_code(index, shape))
 
@@ -94,105 +67,85 @@ def without_alpha(part: Part, shape: tuple[int, ...]) -> Part:
 
 
 def _index_code(index: list[int | slice], shape: tuple[int, ...]) -> str:
-    words = [
-        str(at)
-        if isinstance(at, int)
-        else ":"
-        if at == slice(0, length)
-        else f"{at.start}:{at.stop}"
-        for at, length in zip(index, shape, strict=True)
-    ]
+    words = []
+    for at, length in zip(index, shape, strict=True):
+        span = at if isinstance(at, int) else f"{at.start}:{at.stop}"
+        words.append(":" if at == slice(0, length) else str(span))
     while words and words[-1] == ":":
         words.pop()
     return f"[{', '.join(words)}]" if words else ""
 
 
-def in_view(
-    layer: napari.layers.Image, axes: str, dims: napari.components.Dims, channel: int | None
-) -> Part:
-    """Return the part of a layer that the camera shows, of the slice at the sliders.
+def in_view(layer: Image, axes: str, dims: Dims, channel: int | None) -> Part:
+    """Return the visible part of a layer, in the slice at the sliders.
 
-    Raises
-    ------
-    LayerError
-        If the viewer shows no plane of Y and X of it.
+    Raises `LayerError` if the viewer shows no plane of Y and X of it.
     """
     first = dims.ndim - layer.ndim
     shown = "".join(sorted(axes[i - first] for i in dims.displayed if i >= first))
     if shown != "XY":
         raise LayerError(
-            f"The viewer shows no plane of Y and X of {layer.name!r}: use its 2D view, with the "
-            "axes in their order."
+            f"The viewer does not show a YX plane of {layer.name!r}: switch to 2D, with the axes "
+            "in their original order."
         )
-    places = _at_sliders(layer, axes, dims)
+    places = _indices(layer, axes, layer.world_to_data(dims.point))
     corners = np.asarray(layer.corner_pixels, float)
     if layer.multiscale:
         corners = corners * np.asarray(layer.downsample_factors)[layer.data_level]
-    for letter in "YX":
-        i = axes.index(letter)
-        places[letter] = _span(letter, corners[:, i], finest(layer).shape[i], layer.name)
-    return part_of(axes, finest(layer).shape, channel, **places)
+    return _between(layer, axes, channel, corners, places)
 
 
-def _at_sliders(
-    layer: napari.layers.Image, axes: str, dims: napari.components.Dims
-) -> dict[str, Any]:
-    """Return the index at the viewer's sliders along every axis but Y, X and channels."""
-    point = layer.world_to_data(dims.point)
-    return _indices(layer, axes, point)
-
-
-def _indices(layer: napari.layers.Image, axes: str, point: Any) -> dict[str, Any]:
+def _indices(layer: Image, axes: str, point: Any) -> dict[str, int]:
+    """Return the index of a point along every axis except Y, X and channels."""
     shape, channel = finest(layer).shape, channel_axis(axes)
-    places: dict[str, Any] = {}
+    places = {}
     for i in range(layer.ndim):
         if axes[i] in "YX" or i == channel:
             continue
         index = int(np.round(point[i]))
         if not 0 <= index < shape[i]:
             raise LayerError(
-                f"{layer.name!r} has nothing at the viewer's sliders: move them to where it is."
+                f"{layer.name!r} has no data at the current slider positions: move the sliders."
             )
         places[f"axis_{i}"] = index
     return places
 
 
-def _span(letter: str, ends: Any, length: int, name: str) -> tuple[int, int]:
-    """Return where the pixels start and stop whose centres lie between two places."""
-    # Shapes are kept in single precision: centres are hit but for rounding.
-    low, high = np.round([min(ends), max(ends)], 3)
-    start, stop = max(math.ceil(low), 0), min(math.floor(high) + 1, length)
-    if stop <= start:
-        raise LayerError(
-            f"The region holds no pixel of {name!r} along {letter}: choose another one."
-        )
-    return start, stop
+def _between(
+    layer: Image,
+    axes: str,
+    channel: int | None,
+    corners: np.ndarray,
+    places: dict[str, int],
+) -> Part:
+    """Return the part whose pixel centres lie between corners, at `places` of other axes."""
+    shape, spans = finest(layer).shape, {}
+    for letter in "YX":
+        i = axes.index(letter)
+        # Shapes are kept in single precision: centres are hit but for rounding.
+        low, high = np.round([min(corners[:, i]), max(corners[:, i])], 3)
+        start, stop = max(math.ceil(low), 0), min(math.floor(high) + 1, shape[i])
+        if stop <= start:
+            raise LayerError(
+                f"The region contains no pixels of {layer.name!r} along {letter}: choose another."
+            )
+        spans[letter] = start, stop
+    return part_of(axes, shape, channel, **places, **spans)
 
 
 def in_rectangle(
-    layer: napari.layers.Image,
+    layer: Image,
     axes: str,
-    dims: napari.components.Dims,
+    dims: Dims,
     channel: int | None,
-    shapes: napari.layers.Shapes | None,
+    shapes: Shapes | None,
     *,
     one_plane: bool = False,
 ) -> Part:
     """Return the part of a layer inside a drawn shape, or the rectangle around it.
 
-    Parameters
-    ----------
-    layer, axes, dims, channel
-        The image, its axes, the viewer's sliders, and the channel wanted.
-    shapes : napari.layers.Shapes or None
-        Of its shapes the one selected counts, else the last.
-    one_plane : bool, optional
-        Whether only the plane counts that it was drawn on; else all do.
-
-    Raises
-    ------
-    LayerError
-        If there is no shape, or it does not lie in the image.
+    Of the shapes the one selected counts, else the last; with `one_plane` only the plane that it
+    was drawn on, else all. Raises `LayerError` if there is none, or it lies outside the image.
     """
     if shapes is None or not len(shapes.data):
         raise LayerError("There is no rectangle yet: click Draw, and drag one over the image.")
@@ -202,26 +155,21 @@ def in_rectangle(
     )
     # A warning that more is measured than was drawn.
     around = "" if _is_upright(corners, axes) else "the rectangle around the shape: "
-    places: dict[str, Any] = {}
-    if one_plane:
-        places = _indices(layer, axes, corners.mean(axis=0))
-    for letter in "YX":
-        i = axes.index(letter)
-        places[letter] = _span(letter, corners[:, i], finest(layer).shape[i], layer.name)
-    part = part_of(axes, finest(layer).shape, channel, **places)
+    places = _indices(layer, axes, corners.mean(axis=0)) if one_plane else {}
+    part = _between(layer, axes, channel, corners, places)
     return replace(part, place=f"{around}{part.place}") if part.place else part
 
 
 def _is_upright(corners: np.ndarray, axes: str) -> bool:
-    """Return whether corners are those of a rectangle along Y and X, to a tenth of a pixel."""
+    """Return whether corners form an upright rectangle, to a tenth of a pixel."""
     if len(corners) != 4:
         return False
     ends = [np.abs(corners[:, [i]] - corners[:, i]) for i in map(axes.index, "YX")]
     return all(np.all((each < 0.1) | (each > each.max() - 0.1)) for each in ends)
 
 
-def _to_data(layer: napari.layers.Image, dims: napari.components.Dims, world: Any) -> np.ndarray:
-    """Return where a point of the world lies in a layer; its last axes are the viewer's last."""
+def _to_data(layer: Image, dims: Dims, world: Any) -> np.ndarray:
+    """Return the data coordinates of a world point, whose axes are the viewer's last."""
     whole = np.array(dims.point, float)
     count = min(len(whole), len(world))
     whole[len(whole) - count :] = np.asarray(world, float)[len(world) - count :]

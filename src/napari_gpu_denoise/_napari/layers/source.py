@@ -1,57 +1,40 @@
-"""Image layers as sources: their data, axes, frame shown, file, and look."""
+"""Image layers as sources: their data, axes, frame shown, file, and appearance."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from napari.components import Dims
+from napari.layers import Image, Layer
 
 from napari_gpu_denoise.errors import LayerError
 from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.image.axes import check_axes
 
-if TYPE_CHECKING:
-    import napari.components
-    import napari.layers
-
 METADATA_KEY = "napari-gpu-denoise"
+
+# One place along an axis, in words.
+AXIS_WORDS = {"T": "time point", "Z": "slice", "C": "channel", "S": "colour sample"}
 
 # Where a layer lies.
 PLACE = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
 
 # What a result takes over from its source; all of it is still right when only the noise is gone.
-INHERITED = (
-    *PLACE,
-    "rgb",
-    "colormap",
-    "contrast_limits",
-    "gamma",
-    "blending",
-    "opacity",
-    "interpolation2d",
-    "interpolation3d",
-    "rendering",
-    "depiction",
-    "iso_threshold",
-    "attenuation",
-    "projection_mode",
-)
+_COLOURS = ("rgb", "colormap", "contrast_limits", "gamma", "blending", "opacity")
+_INTERPOLATION = ("interpolation2d", "interpolation3d", "projection_mode")
+_VOLUME = ("rendering", "depiction", "iso_threshold", "attenuation")
+_INHERITED = (*PLACE, *_COLOURS, *_INTERPOLATION, *_VOLUME)
 
+# Letters of axes by their labels in other programs.
 _ROLES = {
-    "t": "T",
-    "time": "T",
-    "frame": "T",
-    "z": "Z",
-    "slice": "Z",
-    "depth": "Z",
-    "y": "Y",
-    "row": "Y",
-    "x": "X",
-    "column": "X",
-    "c": "C",
-    "channel": "C",
+    **dict.fromkeys(("t", "time", "frame"), "T"),
+    **dict.fromkeys(("z", "slice", "depth"), "Z"),
+    **dict.fromkeys(("y", "row"), "Y"),
+    **dict.fromkeys(("x", "column"), "X"),
+    **dict.fromkeys(("c", "channel"), "C"),
 }
 
 
@@ -59,20 +42,9 @@ _ROLES = {
 class Source:
     """A layer as it was when the run began; later changes to the layer do not reach it.
 
-    Attributes
-    ----------
-    name : str
-        Name of the layer.
-    data : array-like
-        Its finest level: NumPy, dask or whatever the layer holds. Not copied.
-    attributes : dict
-        Keyword arguments of ``viewer.add_image`` for the result.
-    alpha : bool
-        Whether the last of the colour samples is alpha.
-    multiscale : bool
-        Whether the layer has coarser levels, too.
-    path : str or None
-        File that it was read from.
+    `data` is its finest level, as the layer holds it, not copied; `attributes` are keyword
+    arguments of ``viewer.add_image`` for the result. With `alpha` the last of the colour samples is
+    not a colour. `path` is the file that the layer was read from.
     """
 
     name: str
@@ -83,27 +55,25 @@ class Source:
     path: str | None = None
 
 
-def refusal(layer: napari.layers.Layer) -> str | None:
+def reason_unusable(layer: Layer) -> str | None:
     """Return why a layer cannot be used, in one sentence; None if it can."""
-    from napari.layers import Image
-
     if isinstance(layer, Image):
         return None
     kind = type(layer).__name__.lower()
     return f"{layer.name!r} is a {kind} layer: only image layers can be used."
 
 
-def finest(layer: napari.layers.Image) -> Any:
-    """Return the data of an image layer, of a multiscale one its finest level."""
+def finest(layer: Image) -> Any:
+    """Return the data of an image layer; for a multiscale layer, its finest level."""
     return layer.data[0] if layer.multiscale else layer.data
 
 
-def has_alpha(layer: napari.layers.Image) -> bool:
+def has_alpha(layer: Image) -> bool:
     """Return whether an image layer is RGBA; alpha has no noise."""
     return layer.rgb and finest(layer).shape[-1] == 4
 
 
-def file_of(layer: napari.layers.Layer) -> str | None:
+def file_of(layer: Layer) -> str | None:
     """Return the path of the file a layer was read from, if there is one."""
     if layer.source.path:
         return str(layer.source.path)
@@ -113,23 +83,20 @@ def file_of(layer: napari.layers.Layer) -> str | None:
     return None
 
 
-def capture(layer: napari.layers.Layer | None) -> Source:
+def capture(layer: Layer | None) -> Source:
     """Return all of a layer that a run and its result need.
 
-    Raises
-    ------
-    LayerError
-        If there is no layer, or it is not an image.
+    Raises `LayerError` if there is no layer, or it is not an image.
     """
     if layer is None:
         raise LayerError(
             "There is no image layer: open an image first, or one of File > Open Sample > GPU "
             "Denoise."
         )
-    if (reason := refusal(layer)) is not None:
+    if (reason := reason_unusable(layer)) is not None:
         raise LayerError(reason)
     _, attributes, _ = layer.as_layer_data_tuple()
-    kept = {key: attributes[key] for key in INHERITED if key in attributes}
+    kept = {key: attributes[key] for key in _INHERITED if key in attributes}
     if layer.rgb:
         # An RGB layer has neither; napari warns or fails when given them.
         kept.pop("contrast_limits", None)
@@ -140,7 +107,7 @@ def capture(layer: napari.layers.Layer | None) -> Source:
     )
 
 
-def frame_shown(layer: napari.layers.Image, axes: str, dims: napari.components.Dims) -> int | None:
+def frame_shown(layer: Image, axes: str, dims: Dims) -> int | None:
     """Return the frame along T of a layer that the viewer shows.
 
     None where there is no axis T, where T is drawn along the screen, and where the slider stands on
@@ -154,7 +121,7 @@ def frame_shown(layer: napari.layers.Image, axes: str, dims: napari.components.D
     return frame if 0 <= frame < finest(layer).shape[axis] else None
 
 
-def suggest_axes(layer: napari.layers.Image, dims_labels: Sequence[str] = ()) -> str:
+def suggest_axes(layer: Image, dims_labels: Sequence[str] = ()) -> str:
     """Return the axes of a layer, one letter each, from clear labels of the layer or the viewer.
 
     Colour and time are never guessed from lengths: without clear labels the last two axes are Y

@@ -15,34 +15,20 @@ from napari_gpu_denoise.noise.models import Correlated, Gaussian, NoiseModel, Ri
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.record import NoiseEstimate
 
-METHOD = "plain statistics of a region drawn as flat"
+METHOD = "plain statistics of a flat region drawn by hand"
 FEWEST = 64  # pixels
 _RAYLEIGH = math.sqrt(math.pi / (4 - math.pi))  # mean over standard deviation
 _SKEWNESS = 0.631  # of a Rayleigh distribution
 
 
 def flat_noise(region: Any, axes: str, model: str = "auto") -> NoiseEstimate:
-    """Measure noise in a region without any object: background, or something evenly grey.
+    """Measure noise in a region without any object: background, or an evenly lit area.
 
-    Parameters
-    ----------
-    region : array
-        One plane, with or without channels.
-    axes : str
-        Its axes.
-    model : str
-        As `estimate_noise` takes it. One brightness cannot show photon noise.
+    `region` is one plane, with or without channels; `model` as `estimate_noise` takes it. One
+    brightness cannot show photon noise. Of Gaussian noise `sigma` is the standard deviation of the
+    pixels, of Rician noise, where the region is background, the root of half their mean square.
 
-    Returns
-    -------
-    NoiseEstimate
-        Of Gaussian noise `sigma` is the standard deviation of the pixels, of Rician noise, where
-        the region is background, the root of half their mean square.
-
-    Raises
-    ------
-    LayerError
-        If the region is too small, or its pixels do not determine the model.
+    Raises `LayerError` if the region is too small, or its pixels do not determine the model.
     """
     if model == "poisson-gaussian":
         raise LayerError(
@@ -52,14 +38,16 @@ def flat_noise(region: Any, axes: str, model: str = "auto") -> NoiseEstimate:
     region = np.asarray(region)
     channel = channel_axis(axes)
     planes = [region] if channel is None else list(np.moveaxis(region, channel, 0))
-    limits = np.iinfo(region.dtype) if region.dtype.kind in "iu" else None
+    low, high = -math.inf, math.inf
+    if region.dtype.kind in "iu":
+        low, high = np.iinfo(region.dtype).min, np.iinfo(region.dtype).max
     finite = []
     for plane in planes:
         values = np.asarray(plane, np.float64)
         finite.append(values[np.isfinite(values)])
         if finite[-1].size < FEWEST:
             raise LayerError(
-                f"The region has {finite[-1].size} pixels that are finite: draw one of at least "
+                f"Only {finite[-1].size} pixels of the region are finite: draw one of at least "
                 f"{FEWEST}."
             )
     if model == "auto":
@@ -70,7 +58,7 @@ def flat_noise(region: Any, axes: str, model: str = "auto") -> NoiseEstimate:
     found = [_measured(v, model, s) for v, s in zip(finite, spectra, strict=True)]
     models, sigma, error, errors = zip(*found, strict=True)
     reasons = {
-        "rician": "the pixels of the region are spread as magnitudes without signal are",
+        "rician": "the pixels of the region are distributed like magnitudes without signal",
         "speckle": "the model was chosen by hand",
     }
     return NoiseEstimate(
@@ -81,7 +69,7 @@ def flat_noise(region: Any, axes: str, model: str = "auto") -> NoiseEstimate:
         notes=(),
         axes=axes,
         models=models,
-        reason=reasons.get(model, "a flat region has one brightness: one sigma says it all"),
+        reason=reasons.get(model, "a flat region has one brightness, which one sigma describes"),
         errors=errors,
         curves=tuple(
             VarianceCurve((float(v.mean()),), (float(v.var(ddof=1)),), (v.size,), (True,))
@@ -91,19 +79,14 @@ def flat_noise(region: Any, axes: str, model: str = "auto") -> NoiseEstimate:
         slices=None,
         spectra=spectra,
         covariance=None,
-        clipped=tuple(
-            (0.0, 0.0)
-            if limits is None
-            else (float(np.mean(v == limits.min)), float(np.mean(v == limits.max)))
-            for v in finite
-        ),
+        clipped=tuple((float(np.mean(v == low)), float(np.mean(v == high))) for v in finite),
     )
 
 
 def _measured(
     values: np.ndarray, model: str, spectrum: NoiseSpectrum | None
 ) -> tuple[NoiseModel, float, float, dict[str, float]]:
-    """Return the model, sigma, its standard error, and those of the parameters."""
+    """Return the model, sigma, its standard error, and the errors of the parameters."""
     count, variance = values.size, float(values.var(ddof=1))
     sigma = math.sqrt(variance)
     fourth = float(np.mean((values - values.mean()) ** 4))
@@ -128,7 +111,7 @@ def _measured(
 
 
 def _is_background(values: np.ndarray) -> bool:
-    """Return whether pixels are spread as magnitudes of noise alone: a Rayleigh distribution."""
+    """Return whether pixels are magnitudes of pure noise: Rayleigh-distributed."""
     sigma = float(values.std(ddof=1))
     if sigma == 0 or values.min() < 0:
         return False

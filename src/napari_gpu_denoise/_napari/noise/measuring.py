@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
 
+from napari.qt.threading import create_worker
 from qtpy.QtCore import QObject, Signal
 
 from napari_gpu_denoise._napari.layers.lazy import LazyArray, is_lazy
@@ -13,7 +14,7 @@ from napari_gpu_denoise._napari.layers.regions import Part
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.noise.flat import flat_noise
 from napari_gpu_denoise._napari.stage import Stage
-from napari_gpu_denoise._napari.worker import Worker, new_worker
+from napari_gpu_denoise._napari.worker import Task, Worker
 from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.noise.estimate import estimate_noise
 from napari_gpu_denoise.noise.record import NoiseEstimate
@@ -22,30 +23,18 @@ from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 
 @dataclass(frozen=True)
 class NoiseRequest:
-    """All that a measurement needs; nothing of it is a napari or Qt object.
+    """All that a measurement needs: a part of a layer, without alpha, and how to measure it.
 
-    Attributes
-    ----------
-    source : Source
-        The layer.
-    axes : str
-        Axes of the whole layer.
-    part : Part
-        Where to measure; without alpha.
-    model : str
-        As `estimate_noise` takes it.
-    flat : bool
-        Whether the part holds no object.
-    device : int, str or None
-        None for the best there is.
+    It holds no napari or Qt objects. `axes` are those of the whole layer, `model` and
+    `device` as `estimate_noise` takes them. A `flat` part holds no object.
     """
 
     source: Source
     axes: str
     part: Part
-    model: str = "auto"
-    flat: bool = False
-    device: int | str | None = None
+    model: str
+    flat: bool
+    device: int | str | None
 
 
 @dataclass(frozen=True)
@@ -60,9 +49,9 @@ class Outcome:
 def measure(
     request: NoiseRequest, stopped: Callable[[], bool] = lambda: False
 ) -> Generator[Stage, None, Outcome | None]:
-    """Measure noise; returns None when it was stopped.
+    """Measure noise; return None if stopped.
 
-    Lazy data are stopped before the next plane is read; others do not take long.
+    Lazy data can be stopped before each plane is read; other data do not take long.
     """
     yield Stage("Measuring")
     try:
@@ -81,12 +70,7 @@ def measure(
 
 
 class Measuring(QObject):
-    """Measures in one thread at a time; a new request replaces any other.
-
-    Parameters
-    ----------
-    parent : QObject
-    """
+    """Measures in one thread at a time; a new request replaces any other."""
 
     #: The `Outcome` of the latest request.
     done = Signal(object)
@@ -99,7 +83,7 @@ class Measuring(QObject):
         self.destroyed.connect(partial(_abandon, self._workers, self._wanted))
 
     def ask(self, request: NoiseRequest) -> None:
-        """Start a measurement in place of the present one."""
+        """Start a measurement, replacing the current one."""
         self.drop()
         self._wanted.append(request)
         self._start()
@@ -112,11 +96,13 @@ class Measuring(QObject):
         # One that was stopped may still be reading a plane: the next one waits for its end.
         if self._workers or not self._wanted:
             return
-        worker = new_worker(measure, self._wanted.pop(), "Estimated noise")
+        worker = create_worker(
+            Task(measure, "Estimated noise"),
+            self._wanted.pop(),
+            _worker_class=Worker,
+            _connect={"returned": self._tell, "finished": self._end},
+        )
         self._workers.append(worker)
-        worker.returned.connect(self._tell)
-        worker.finished.connect(self._end)
-        worker.start()
 
     def _tell(self, outcome: Outcome | None) -> None:
         # The request may have changed when the result was already on its way here.

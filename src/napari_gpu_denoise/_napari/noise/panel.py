@@ -1,25 +1,24 @@
-"""The panel "Estimated noise": layer, region, measurement, and hand-over to a filter."""
+"""The panel "Estimated noise": layer, region, measurement, and use in a filter."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import napari.viewer
+from napari.layers import Shapes
 from qtpy.QtCore import QSignalBlocker, QTimer
 
 from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.layers import regions
 from napari_gpu_denoise._napari.layers.source import PLACE, finest, has_alpha
 from napari_gpu_denoise._napari.noise.measuring import Measuring, NoiseRequest, Outcome
-from napari_gpu_denoise._napari.noise.snippet import noise_call
+from napari_gpu_denoise._napari.noise.snippets import noise_call
 from napari_gpu_denoise._napari.noise.view import FLAT, RECTANGLE, VIEW, WHOLE, NoiseView
+from napari_gpu_denoise._napari.panel import PYTHON_COPIED
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.record import NoiseEstimate
-
-if TYPE_CHECKING:
-    import napari.layers
-    import napari.viewer
 
 _SETTLED = 250  # milliseconds without a change before measuring begins
 # Events of layers that move a drawn rectangle over the image.
@@ -30,13 +29,12 @@ class NoisePanel(NoiseView):
     """Measures noise of the layer that is selected, off the GUI thread, whenever it changes."""
 
     failed = "Not measured."
-    out_of_memory = "There is not enough memory to measure in: choose a region."
+    out_of_memory = "There is not enough memory for the measurement: choose a region."
 
-    def __init__(self, viewer: napari.viewer.Viewer):
+    def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer)
         self._outcome: Outcome | None = None
-        self._followed: list[tuple[Any, Any]] = []
-        self._drawn_on: napari.layers.Shapes | None = None
+        self._drawn_on: Shapes | None = None
         self._target_chosen = False
         self._measuring = Measuring(self)
         self._settling = QTimer(self)
@@ -51,24 +49,21 @@ class NoisePanel(NoiseView):
         self._measuring.done.connect(self._on_done)
         self.layer.chosen.connect(self._take_layer)
         self.axes.changed.connect(self._take_axes)
-        self.channel.currentIndexChanged.connect(lambda _: self.measure())
-        self.model.currentIndexChanged.connect(lambda _: self.measure())
-        self.region.currentIndexChanged.connect(lambda _: self._take_region())
-        self.shapes.currentIndexChanged.connect(lambda _: self._take_shapes())
-        self.draw_button.clicked.connect(lambda: self.draw())
-        self.use_button.clicked.connect(lambda: self.use())
-        self.python_button.clicked.connect(lambda: self.copy_python())
-        self.target.activated.connect(lambda _: self._take_target())
+        self.channel.currentIndexChanged.connect(self.measure)
+        self.model.currentIndexChanged.connect(self.measure)
+        self.region.currentIndexChanged.connect(self._take_region)
+        self.shapes.currentIndexChanged.connect(self._take_shapes)
+        self.draw_button.clicked.connect(self.draw)
+        self.use_button.clicked.connect(self.use)
+        self.python_button.clicked.connect(self.copy_python)
+        self.target.activated.connect(self._take_target)
         # napari 0.9 moved it; older ones have it on the viewer.
         camera = viewer.scene.camera if hasattr(viewer, "scene") else viewer.camera
-        views = [
-            getattr(viewer.dims.events, name) for name in ("current_step", "ndisplay", "order")
-        ]
-        views += [camera.events.center, camera.events.zoom]
+        moved, dims = camera.events, viewer.dims.events
+        views = (moved.center, moved.zoom, dims.current_step, dims.ndisplay, dims.order)
+        views = [(event, self._on_view) for event in views]
         active = viewer.layers.selection.events.active
-        self.follow([(active, self._on_active), *((event, self._on_view) for event in views)])
-        followed = self._followed
-        self.destroyed.connect(lambda _=None: _disconnect(followed))
+        self.follow("viewer", [(active, self._on_active), *views])
 
     def reset_choices(self, event: object = None) -> None:
         """Follow the viewer's layers."""
@@ -76,17 +71,11 @@ class NoisePanel(NoiseView):
         self._offer_shapes()
 
     def estimate(self) -> NoiseEstimate | None:
-        """Return what is shown; None while nothing is valid."""
+        """Return the estimate shown, or None."""
         return None if self._outcome is None else self._outcome.estimate
 
-    def choose(self, layer: Any, axes: str) -> None:
-        """Take a layer, and its axes as a filter's panel has them."""
-        self.layer.choose(layer)
-        if self.layer.layer() == layer and self.axes.letters() != axes.upper():
-            self.axes.edit.setText(axes)
-
-    def measure(self) -> None:
-        """Measure again when choices have settled; what is shown stays till then."""
+    def measure(self, _: object = None) -> None:
+        """Measure again once the settings stop changing; until then the old values stay."""
         self._drop()
         self.use_button.setEnabled(False)
         if self._closed:
@@ -103,7 +92,7 @@ class NoisePanel(NoiseView):
         self._measuring.drop()
 
     def draw(self) -> None:
-        """Draw on a Shapes layer of this panel's own, made where there is none."""
+        """Start drawing on this panel's Shapes layer; add it if there is none."""
         layer = self.layer.layer()
         if layer is None:
             return
@@ -124,7 +113,7 @@ class NoisePanel(NoiseView):
         shapes.mode = "add_rectangle"
 
     def use(self) -> None:
-        """Hand the estimate to the filter chosen, in its panel."""
+        """Pass the estimate to the panel of the chosen filter."""
         estimate, layer = self.estimate(), self.layer.layer()
         if estimate is None or layer is None:
             return
@@ -137,23 +126,18 @@ class NoisePanel(NoiseView):
     def copy_python(self) -> None:
         """Put Python code that does the same on the clipboard."""
         function = self.target.currentData()
-        self.copy(
-            lambda: noise_call(self._request(), function, self.estimate()),
-            lambda _: "Python call copied: paste it into napari's console.",
-        )
+        self.copy(lambda: (noise_call(self._request(), function, self.estimate()), PYTHON_COPIED))
 
     def _request(self) -> NoiseRequest:
-        source = self.captured()
-        layer, shape, dims = self.layer.layer(), source.data.shape, self._viewer.dims
-        axes, channel, region = self.axes.axes(), self.channel.currentData(), self._region()
-        if region == VIEW:
-            part = regions.in_view(layer, axes, dims, channel)
-        elif region in (RECTANGLE, FLAT):
-            part = regions.in_rectangle(
-                layer, axes, dims, channel, self._shapes_layer(), one_plane=region == FLAT
-            )
-        else:
+        source, axes, region = self.captured(), self.axes.axes(), self.region.currentData()
+        shape, channel = source.data.shape, self.channel.currentData()
+        where = self.layer.layer(), axes, self._viewer.dims, channel
+        if region == WHOLE:
             part = regions.part_of(axes, shape, channel)
+        elif region == VIEW:
+            part = regions.in_view(*where)
+        else:
+            part = regions.in_rectangle(*where, self._shapes_layer(), one_plane=region == FLAT)
         return NoiseRequest(
             source=source,
             axes=axes,
@@ -162,9 +146,6 @@ class NoisePanel(NoiseView):
             flat=region == FLAT,
             device=preferences.read().device,
         )
-
-    def _region(self) -> str:
-        return self.region.currentData()
 
     def _take_layer(self) -> None:
         self._target_chosen = False
@@ -182,24 +163,22 @@ class NoisePanel(NoiseView):
         self.offer_channels(count)
         self.measure()
 
-    def _take_region(self) -> None:
+    def _take_region(self, _: int) -> None:
         self._offer_shapes()
-        self.show_region(self._region() in (RECTANGLE, FLAT))
+        self.show_region(self.region.currentData() in (RECTANGLE, FLAT))
         self.measure()
 
-    def _take_shapes(self) -> None:
+    def _take_shapes(self, _: int = -1) -> None:
         self._follow()
         self._on_drawn()
 
-    def _take_target(self) -> None:
+    def _take_target(self, _: int) -> None:
         self._target_chosen = True
 
-    def _shapes_layers(self) -> list[napari.layers.Shapes]:
-        from napari.layers import Shapes
-
+    def _shapes_layers(self) -> list[Shapes]:
         return [each for each in list(self._viewer.layers)[::-1] if isinstance(each, Shapes)]
 
-    def _shapes_layer(self) -> napari.layers.Shapes | None:
+    def _shapes_layer(self) -> Shapes | None:
         found, index = self._shapes_layers(), self.shapes.currentIndex()
         return found[index] if 0 <= index < len(found) else None
 
@@ -214,17 +193,16 @@ class NoisePanel(NoiseView):
             self._take_shapes()
 
     def _follow(self) -> None:
-        """Watch the layer and the Shapes layer that are chosen, and no others."""
-        _disconnect(self._followed)
+        """Follow changes of the chosen layer and Shapes layer only."""
         layer, shapes = self.layer.layer(), self._shapes_layer()
         self._drawn_on = shapes
+        connections: list[tuple[Any, Any]] = []
         if layer is not None:
-            self._followed += [(getattr(layer.events, name), self._on_moved) for name in _MOVES]
+            connections += [(getattr(layer.events, name), self._on_moved) for name in _MOVES]
         if shapes is not None:
-            self._followed += [(getattr(shapes.events, name), self._on_drawn) for name in _MOVES]
-            self._followed.append((shapes.selected_data.events.items_changed, self._on_drawn))
-        for event, act in self._followed:
-            event.connect(act)
+            connections += [(getattr(shapes.events, name), self._on_drawn) for name in _MOVES]
+            connections.append((shapes.selected_data.events.items_changed, self._on_drawn))
+        self.follow("layers", connections)
 
     def _on_active(self, event: object = None) -> None:
         active = self._viewer.layers.selection.active
@@ -232,17 +210,17 @@ class NoisePanel(NoiseView):
             self.layer.choose(active)
 
     def _on_view(self, event: object = None) -> None:
-        if self._region() == VIEW:
+        if self.region.currentData() == VIEW:
             self.measure()
 
     def _on_moved(self, event: Any = None) -> None:
         if event is not None and event.type == "data":
             self.offer_axes()
-        elif self._region() != WHOLE:
+        elif self.region.currentData() != WHOLE:
             self.measure()
 
     def _on_drawn(self, event: object = None) -> None:
-        if self._region() in (RECTANGLE, FLAT):
+        if self.region.currentData() in (RECTANGLE, FLAT):
             self.measure()
 
     def _on_settled(self) -> None:
@@ -262,7 +240,7 @@ class NoisePanel(NoiseView):
         if not self._target_chosen:
             self._suggest(estimate)
         for panel in self.others():
-            panel.know_noise(self.layer.layer(), estimate)
+            panel.receive_estimate(self.layer.layer(), estimate)
 
     def _suggest(self, estimate: NoiseEstimate) -> None:
         suggested = estimate.verdict().rpartition("suggested: ")[2].lower()
@@ -274,7 +252,7 @@ class NoisePanel(NoiseView):
         self._settling.stop()
         self._drop()
         self.clear()
-        self.refuse(error)
+        self.show_error(error)
 
     def _drop(self) -> None:
         self._measuring.drop()
@@ -292,9 +270,3 @@ def _planes(outcome: Outcome) -> str:
     )
     read = f"{outcome.estimate.planes} of {total} plane{'s' * (total != 1)}"
     return f"{read}; {part.place}" if part.place else read
-
-
-def _disconnect(followed: list[tuple[Any, Any]]) -> None:
-    while followed:
-        event, act = followed.pop()
-        event.disconnect(act)

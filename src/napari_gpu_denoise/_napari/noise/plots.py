@@ -1,4 +1,4 @@
-"""Small plots for panels, by pyqtgraph, in the colours of napari's theme."""
+"""Small plots of a noise estimate, by pyqtgraph, in the colours of napari's theme."""
 
 from __future__ import annotations
 
@@ -13,29 +13,24 @@ from qtpy.QtCore import QEvent, Qt
 from qtpy.QtGui import QPalette
 from qtpy.QtWidgets import QVBoxLayout, QWidget
 
+from napari_gpu_denoise._napari.parts import stack
+from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
+
 # Bright enough for dark themes and dark enough for light ones: at least 3 : 1 on both.
 COLOURS = ("#d9730d", "#3d8bcd", "#1b9e77", "#c45ca0", "#9a7d0a", "#7a73d1")
-HEIGHT = 210
+_HEIGHT = 210
+_MOST_CHANNELS = 6  # drawn in one plot
 _MANY_DIGITS = 6
 _MARGIN = 0.1  # of the range, on each side: pyqtgraph drops a tick's text that has no room
 
 
 @dataclass(frozen=True)
 class Series:
-    """Values of a plot that look alike.
+    """Values drawn in one style; those that are not finite are left out.
 
-    Parameters
-    ----------
-    x, y : sequence of float
-        As many of one as of the other; those that are not finite are left out.
-    name : str
-        Its entry in the legend; empty for none.
-    look : str
-        ``"points"``, ``"rings"``, ``"line"`` or ``"dashes"``.
-    colour : int
-        Index into `COLOURS`, from 0 again at their end.
-    error : sequence of float, optional
-        Half the length of a bar through each point.
+    `name` is the entry in the legend, empty for none. `look` is "points", "rings", "line" or
+    "dashes"; `colour` an index into `COLOURS`, from 0 again at their end; `error` half the length
+    of a bar through each point.
     """
 
     x: Sequence[float]
@@ -46,20 +41,14 @@ class Series:
     error: Sequence[float] = ()
 
     def points(self) -> np.ndarray:
-        """Return rows of x, y and error, of what is finite."""
+        """Return x, y and error of the finite values, as rows."""
         rows = np.array([self.x, self.y, self.error or np.zeros(len(self.x))], float)
         rows[2, ~np.isfinite(rows[2])] = 0
         return rows[:, np.isfinite(rows).all(axis=0)]
 
 
 class Plot(QWidget):
-    """A title, a legend, two axes with ticks and labels, and series of values.
-
-    Parameters
-    ----------
-    title, x_label, y_label : str
-        Labels have their unit in brackets.
-    """
+    """A title, a legend, two axes with ticks and labels, and series of values."""
 
     def __init__(self, title: str, x_label: str, y_label: str):
         super().__init__()
@@ -85,10 +74,8 @@ class Plot(QWidget):
         self.legend.layout.setContentsMargins(0, 0, 0, 0)
         self.area.layout.setContentsMargins(4, 0, 8, 5)
         self.area.layout.addItem(self.legend, 4, 0, 1, 3)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(canvas)
-        self.setFixedHeight(HEIGHT)
+        stack(QVBoxLayout(self), (canvas,), spacing=0)
+        self.setFixedHeight(_HEIGHT)
         self.setMinimumWidth(260)
 
     def show_series(self, series: Sequence[Series], x_label: str | None = None) -> None:
@@ -144,7 +131,7 @@ class Plot(QWidget):
 
 
 def _long_ticks(low: float, high: float) -> list[list[tuple[float, str]]] | None:
-    """Return two ticks where their texts are long, as of 1000.00001; else None."""
+    """Return two ticks where their labels are long, such as 1000.00001; otherwise None."""
     digits = math.ceil(math.log10(max(abs(low), abs(high)) / (high - low))) + 2
     if digits < _MANY_DIGITS:
         return None
@@ -153,7 +140,63 @@ def _long_ticks(low: float, high: float) -> list[list[tuple[float, str]]] | None
 
 
 def _ends(values: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Return the least and the largest; apart where they are the same."""
+    """Return minimum and maximum, moved apart if they are equal."""
     low, high = float(np.min(values)), float(np.max(values))
     half = 0 if low < high else abs(low) / 2 or 0.5
     return low - half, high + half
+
+
+def curve_series(estimate: NoiseEstimate) -> list[Series]:
+    """Return variance against mean: levels used, levels left out, and the model's curve."""
+    several = len(estimate.models) > 1
+    found: list[Series] = []
+    for k, (curve, model) in enumerate(zip(estimate.curves, estimate.models, strict=True)):
+        if curve is None or k >= _MOST_CHANNELS:
+            continue
+        counted = zip(curve.mean, curve.variance, curve.used, curve.count, strict=True)
+        rows = [(x, y, kept) for x, y, kept, count in counted if count > 0]
+        if not rows:
+            continue
+        names = (f"{k}", "", "") if several else ("used", "left out", "model")
+        means = [x for x, _, _ in rows]
+        grid = np.linspace(min(means), max(means), 64) if len(means) > 1 else np.array(means)
+        found += [
+            Series(*_columns(rows, True), names[0], "points", k),
+            Series(*_columns(rows, False), names[1], "rings", k),
+            Series(grid.tolist(), model.variance(grid).tolist(), names[2], "line", k),
+        ]
+    return found
+
+
+def along_series(series: SigmaSeries | None) -> list[Series]:
+    """Return sigma along an axis, one series a channel; none for a single frame."""
+    if series is None or len(series.index) < 2:
+        return []
+    several = len(series.sigma) > 1
+    return [
+        Series(series.index, values, f"{k}" if several else "", "points", k, error)
+        for k, (values, error) in enumerate(zip(series.sigma, series.error, strict=True))
+        if k < _MOST_CHANNELS
+    ]
+
+
+def autocorrelation_series(estimate: NoiseEstimate) -> list[Series]:
+    """Return the autocorrelation of the noise along x and y."""
+    several = len(estimate.spectra) > 1
+    found: list[Series] = []
+    if not any(estimate.sigma):
+        return found
+    for k, spectrum in enumerate(estimate.spectra[:_MOST_CHANNELS]):
+        if spectrum is None:
+            continue
+        along_x = spectrum.autocorrelation[0]
+        along_y = [row[0] for row in spectrum.autocorrelation]
+        names = (str(k), "") if several else ("along x", "along y")
+        lags = range(len(along_x))
+        found.append(Series(lags, along_x, names[0], "line", k))
+        found.append(Series(lags, along_y, names[1], "dashes", k if several else 1))
+    return found
+
+
+def _columns(rows: list[tuple], used: bool) -> tuple[list[float], list[float]]:
+    return [x for x, _, kept in rows if kept == used], [y for _, y, kept in rows if kept == used]

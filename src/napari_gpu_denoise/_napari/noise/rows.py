@@ -13,18 +13,9 @@ from napari_gpu_denoise.noise.record import NoiseEstimate
 
 @dataclass(frozen=True)
 class Row:
-    """One quantity.
+    """A quantity: one number per channel, or text.
 
-    Attributes
-    ----------
-    label : str
-        Its name.
-    value : tuple of float or str
-        One number a channel, or words.
-    error : tuple of float
-        Standard errors of the numbers; those that are not known are NaN.
-    unit : str
-        Empty for none.
+    Standard errors that are not known are NaN.
     """
 
     label: str
@@ -41,11 +32,11 @@ class Row:
 
     def brief(self, digits: str) -> str:
         """Return label and value, one value where the channels have the same."""
-        return f"{self.label.lower()} {_alike(self.value, digits)}"
+        return f"{self.label.lower()} {_per_channel(self.value, digits)}"
 
 
 def measured(value: float, error: float = math.nan) -> str:
-    """Write a value with its standard error, to the decimals that the error leaves significant."""
+    """Return a value with its standard error, rounded to the significant digits."""
     if not math.isfinite(error) or error <= 0:
         return f"{value:.4g}"
     places = min(max(1 - math.floor(math.log10(error)), 0), 6)
@@ -63,7 +54,7 @@ def table(estimate: NoiseEstimate, planes: str = "") -> list[Row]:
         ("Reason", estimate.reason),
         ("Spectrum", whiteness(estimate)),
         ("Clipped", clipped(estimate)),
-        ("Channels", shared(estimate)),
+        ("Channels", channel_correlation(estimate)),
         ("Planes read", planes),
         ("Method", estimate.method),
         *(("Note", note) for note in estimate.notes),
@@ -74,7 +65,7 @@ def table(estimate: NoiseEstimate, planes: str = "") -> list[Row]:
 def parameters(
     models: Sequence[NoiseModel], errors: Sequence[dict[str, float]] | None = None
 ) -> list[Row]:
-    """Return the parameters of models of one kind, one a channel; optional ones only if not 0."""
+    """Return the parameters of models of one kind, one per channel; optional ones only if not 0."""
     errors = errors or [{}] * len(models)
     found = []
     for each in models[0].parameters():
@@ -101,16 +92,16 @@ def tooltip(estimate: NoiseEstimate, title: str) -> str:
     return f"<qt>{heading}{as_html(parameters(estimate.models, estimate.errors))}</qt>"
 
 
-def short(estimate: NoiseEstimate) -> str:
+def one_line(estimate: NoiseEstimate) -> str:
     """Return model and parameters in one line, such as ``"Poisson-Gaussian, gain 2.21"``."""
     rows = parameters(estimate.models)
     return ", ".join([estimate.models[0].title, *(row.brief(".3g") for row in rows)])
 
 
-def used(models: Sequence[NoiseModel], sigma: Sequence[float]) -> str:
+def noise_used(models: Sequence[NoiseModel], sigma: Sequence[float]) -> str:
     """Return the noise of a run in one line; a model shared by the channels is named once."""
     if not models:
-        return f"One sigma: {_alike(sigma, '.4g')}"
+        return f"One sigma: {_per_channel(sigma, '.4g')}"
     if len({each.name for each in models}) > 1 or len(dict.fromkeys(models)) == 1:
         return "; ".join(dict.fromkeys(each.summary() for each in models))
     rows = [row for row in parameters(models) if any(row.value)]
@@ -118,7 +109,7 @@ def used(models: Sequence[NoiseModel], sigma: Sequence[float]) -> str:
 
 
 def sigma(estimate: NoiseEstimate) -> str:
-    """Return sigma with its standard error, one value a channel."""
+    """Return sigma with its standard error, one value per channel."""
     return Row("Sigma", estimate.sigma, estimate.standard_error).text
 
 
@@ -129,9 +120,8 @@ def whiteness(estimate: NoiseEstimate) -> str:
         return ""
     worst = max(found, key=lambda each: abs(each.autocorrelation[0][1]))
     # No minus before what is written as 0.
-    x, y = (
-        round(each, 2) + 0.0 for each in (worst.autocorrelation[0][1], worst.autocorrelation[1][0])
-    )
+    neighbours = worst.autocorrelation[0][1], worst.autocorrelation[1][0]
+    x, y = (round(each, 2) + 0.0 for each in neighbours)
     name = "white" if estimate.white else "correlated"
     return f"{name}; correlation of neighbours {x:.2f} along x, {y:.2f} along y"
 
@@ -145,7 +135,7 @@ def clipped(estimate: NoiseEstimate) -> str:
     return f"{dark:.2%} of the pixels at the dark end, {bright:.2%} at the bright end"
 
 
-def shared(estimate: NoiseEstimate) -> str:
+def channel_correlation(estimate: NoiseEstimate) -> str:
     """Return the correlation of noise between channels; empty for one channel."""
     if estimate.covariance is None:
         return ""
@@ -154,7 +144,7 @@ def shared(estimate: NoiseEstimate) -> str:
     return f"correlation of noise between channels at most {max(pairs, default=0.0):.2f}"
 
 
-def _alike(values: Sequence[float], digits: str) -> str:
+def _per_channel(values: Sequence[float], digits: str) -> str:
     """Return the values of the channels; one where they are the same."""
     values = values[:1] if len(set(values)) == 1 else values
     return " / ".join(f"{value:{digits}}" for value in values)

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING
 
-from qtpy.QtWidgets import QComboBox, QHBoxLayout, QWidget
+import napari.viewer
+from qtpy.QtCore import QSignalBlocker
+from qtpy.QtWidgets import QHBoxLayout, QWidget
 
-from napari_gpu_denoise._napari.noise import rows, series
+from napari_gpu_denoise._napari.noise import plots, rows
 from napari_gpu_denoise._napari.noise.plots import Plot
 from napari_gpu_denoise._napari.panel import Panel
-from napari_gpu_denoise._napari.parts import (
-    button,
-    choice,
-    form_layout,
-    narrow,
-    rich_caption,
-    ruler,
-    wrapped,
-)
+from napari_gpu_denoise._napari.parts import Caption, button, choice, form_layout, narrow, ruler
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.noise.models import AUTO, MODELS
 from napari_gpu_denoise.noise.record import NoiseEstimate
-
-if TYPE_CHECKING:
-    import napari.viewer
 
 WHOLE, VIEW, RECTANGLE, FLAT = "whole", "view", "rectangle", "flat"
 
@@ -38,7 +28,7 @@ MODEL_CHOICES = {"Automatic": AUTO, **{each.title: each.name for each in MODELS 
 
 
 class NoiseView(Panel):
-    """Choices on top, then table and plots of the estimate, and its uses below."""
+    """Settings, then table and plots of the estimate, then what can be done with it."""
 
     title = "Estimated noise"
 
@@ -47,44 +37,30 @@ class NoiseView(Panel):
         self.channel = choice({"All": None}, "Channels to measure; each has its own noise.")
         self.region = choice(
             REGIONS,
-            "Pixels to measure. Current view: the pixels in view, of the slice shown. Rectangle: "
-            "its pixels in all slices. Flat region: an area without objects, such as background; "
-            "the statistics of its pixels in the slice on which it was drawn.",
+            "Pixels to measure. Current view: the visible part of the current slice. Rectangle: "
+            "its pixels in all slices. Flat region: an area without objects, such as background, "
+            "in the slice on which it was drawn; its plain statistics are used.",
         )
-        self.shapes = QComboBox()
+        self.shapes = choice(
+            {},
+            "Shapes layer with the region: its selected shape, else the last one. For a rotated or "
+            "round shape, the upright bounding rectangle is used.",
+        )
         self.shapes.setAccessibleName("Shapes layer")
-        self.shapes.setToolTip(
-            wrapped(
-                "Shapes layer with the region: its selected shape, else the last one. A rotated or "
-                "round shape stands for the upright rectangle around it."
-            )
-        )
         self.shapes.setPlaceholderText("No Shapes layer")
-        self.draw_button = button(
-            "Draw", "Add a Shapes layer, and drag a rectangle over the image."
-        )
-        self.model = choice(
-            MODEL_CHOICES,
-            "Noise model. Automatic chooses the best fit, and gives the reason.",
-        )
-        self.verdict, self.rows = rich_caption(), rich_caption()
+        self.draw_button = button("Draw", "Draw a rectangle on the image, in a Shapes layer.")
+        self.model = choice(MODEL_CHOICES, "Automatic chooses the best fit and gives the reason.")
+        self.verdict, self.rows = Caption(rich=True), Caption(rich=True)
         self.curve = Plot("Variance against mean", "Mean (grey levels)", "Variance (grey levels²)")
         self.frames = Plot("Noise along time", "Time point", "Sigma (grey levels)")
         self.slices = Plot("Noise along slices", "Slice", "Sigma (grey levels)")
         self.correlation = Plot("Autocorrelation of noise", "Distance (pixels)", "Correlation")
-        self.target = choice(
-            {kind.title: kind.name for kind in FILTERS}, "Filter that gets model and sigma."
-        )
-        self.use_button = button(
-            "Use in", "Open the panel of this filter for this layer and noise."
-        )
-        self.python_button = button(
-            "Copy Python call",
-            "Copy Python code that measures the same, and filters with it.",
-        )
+        self.target = choice({kind.title: kind.name for kind in FILTERS}, "Filter for this noise.")
+        self.use_button = button("Use in", "Open this filter with this layer and noise.")
+        code = "Copy Python code that measures this noise and filters with it."
+        self.python_button = button("Copy Python call", code)
         self._lay_out()
         self.show_region(False)
-        self.clear()
 
     def _lay_out(self) -> None:
         for box in (self.region, self.model, self.shapes, self.channel):
@@ -94,13 +70,9 @@ class NoiseView(Panel):
         row.setContentsMargins(0, 0, 0, 0)
         row.addWidget(self.shapes, 1)
         row.addWidget(self.draw_button)
-        self._form = form_layout()
-        self._form.addRow("Image", self.layer)
-        self._form.addRow("Axes", self.axes)
-        self._form.addRow("Channel", self.channel)
-        self._form.addRow("Region", self.region)
-        self._form.addRow("Shapes", self._drawn)
-        self._form.addRow("Model", self.model)
+        where = {"Channel": self.channel, "Region": self.region, "Shapes": self._drawn}
+        layer = {"Image": self.layer, "Axes": self.axes}
+        self._form = form_layout({**layer, **where, "Model": self.model})
         self.arrange(
             (self._form, ruler(), self.verdict, self.rows, *self.plots()),
             ((self.status,), (self.use_button, self.target), (self.python_button,)),
@@ -111,22 +83,23 @@ class NoiseView(Panel):
         return self.curve, self.frames, self.slices, self.correlation
 
     def show_region(self, drawn: bool) -> None:
-        """Offer Shapes layers only where the region is drawn."""
-        self._drawn.setVisible(drawn)
-        self._form.labelForField(self._drawn).setVisible(drawn)
+        """Show the list of Shapes layers only for drawn regions."""
+        self._show_row(self._drawn, drawn)
+
+    def _show_row(self, control: QWidget, shown: bool) -> None:
+        control.setVisible(shown)
+        self._form.labelForField(control).setVisible(shown)
 
     def offer_channels(self, count: int) -> None:
-        """Offer channels, from 0; the choice stays where it can."""
+        """List the channels, from 0; keep the choice if possible."""
         before = self.channel.currentData()
-        self.channel.blockSignals(True)
-        while self.channel.count() > 1:
-            self.channel.removeItem(1)
-        for number in range(count):
-            self.channel.addItem(str(number), number)
-        self.channel.setCurrentIndex(max(self.channel.findData(before), 0))
-        self.channel.blockSignals(False)
-        self.channel.setVisible(count > 1)
-        self._form.labelForField(self.channel).setVisible(count > 1)
+        with QSignalBlocker(self.channel):
+            while self.channel.count() > 1:
+                self.channel.removeItem(1)
+            for number in range(count):
+                self.channel.addItem(str(number), number)
+            self.channel.setCurrentIndex(max(self.channel.findData(before), 0))
+        self._show_row(self.channel, count > 1)
 
     def say(self, text: str, stressed: str = "") -> None:
         """Show a sentence in the status line, which is hidden without one."""
@@ -147,13 +120,11 @@ class NoiseView(Panel):
         verdict = estimate.verdict()
         self.verdict.setText(f"<b>{html.escape(verdict[:1].upper() + verdict[1:])}.</b>")
         self.rows.setText(rows.as_html(rows.table(estimate, planes)))
-        for widget in (self.verdict, self.rows):
-            widget.show()
-        self.curve.show_series(series.curve_series(estimate))
-        self.frames.show_series(series.along_series(estimate.frames))
-        self.slices.show_series(series.along_series(estimate.slices))
-        distance = "Distance (pixels)"
-        if len(estimate.spectra) > 1:
-            distance += ", dashed along y"
-        self.correlation.show_series(series.autocorrelation_series(estimate), distance)
+        self.verdict.show()
+        self.rows.show()
+        self.curve.show_series(plots.curve_series(estimate))
+        self.frames.show_series(plots.along_series(estimate.frames))
+        self.slices.show_series(plots.along_series(estimate.slices))
+        distance = "Distance (pixels)" + ", dashed along y" * (len(estimate.spectra) > 1)
+        self.correlation.show_series(plots.autocorrelation_series(estimate), distance)
         self.use_button.setEnabled(True)
