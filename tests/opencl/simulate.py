@@ -49,8 +49,8 @@ PROFILES = {
     "GPU": {"float_lanes": 1, "local_memory": 1 << 15, "max_group": 64},
 }
 LOCAL_MEMORY = {"bm3d": 5 << 10}
-# The isoline filter has the same kernels everywhere; on a GPU they are launched in whole groups.
-PROFILES_OF = {"isoline": ("CPU", "GPU")}
+# The isoline filter has the same kernels everywhere, and VBM3D those of a GPU without local memory too.
+PROFILES_OF = {"isoline": ("GPU",), "vbm3d": ("CPU", "GPU")}
 SETTINGS = {
     "nl_means": (
         {"patch": 4, "step": 2, "window": 5},
@@ -225,8 +225,6 @@ def run_case(case, profile, settings, image, axes, sigma) -> tuple[np.ndarray, s
         finish(ArrayFrameFlow(work, Arena(session)).run())
         return out, {key[0] for key in session.programs}
     flow = tiled(work, Arena(session), work.source.joined * SHAPES[settings.name][axes][1])
-    if profile == "GPU" and settings.name == "isoline":
-        flow.stages.plan._alone = False
     finish(flow.run())
     flow.close()
     return out, {key[0] for key in session.programs}
