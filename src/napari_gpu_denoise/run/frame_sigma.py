@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.image.axes import Frames, arrange
+from napari_gpu_denoise.image.levels import LARGEST_VALUE
 from napari_gpu_denoise.run.tiles import Tile
 
 
@@ -79,7 +80,9 @@ class FrameSigma:
         """
         values = np.array(self.level) if self.is_map else _of_frames(self.frames, tile)
         shape = (tile.channels, tile.t.size * tile.z.size)
-        return np.broadcast_to(values / scale, shape).astype(np.float32)
+        # More than any image varies by is all the same to a filter, but must not become infinite.
+        values = np.minimum(values, LARGEST_VALUE * scale) / scale
+        return np.broadcast_to(values, shape).astype(np.float32)
 
     def models(self, tile: Tile) -> np.ndarray:
         """Return which model of noise each frame has that a tile yields.

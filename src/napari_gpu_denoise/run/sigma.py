@@ -14,8 +14,10 @@ from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate, estimate_sigma
 from napari_gpu_denoise.run.filter import Filter
 
-# A sigma of more than so many ranges of an image is taken as that.
+# A sigma of more than so many ranges of an image is taken as that; where only one of many frames is
+# known, others may be of larger range.
 _RANGES = 32.0
+_RANGES_OF_FRAME = 4096.0
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,9 @@ def resolve_sigma(sigma: Any, image: Any, names: str, filter: Filter | None = No
     return Sigma(placed, (float(mean),), f"given as a map from {low:.4g} to {high:.4g}")
 
 
-def clamp_sigma(found: Sigma, image: np.ndarray, filter: Filter) -> np.ndarray:
+def clamp_sigma(
+    found: Sigma, image: np.ndarray, filter: Filter, one_of_many: bool = False
+) -> np.ndarray:
     """Return ``found.array``, cut off at a multiple of the range of the image.
 
     Beyond it a filter takes all there is for noise, whatever sigma is exactly; but what it adds up
@@ -131,14 +135,17 @@ def clamp_sigma(found: Sigma, image: np.ndarray, filter: Filter) -> np.ndarray:
         Finite pixels.
     filter : Filter
         Whose sigma it is.
+    one_of_many : bool, optional
+        Whether the image is one of many frames.
     """
     sigma = found.array
     if found.stabilised:
         return sigma
     power = filter.sigma_power
+    ranges = _RANGES_OF_FRAME if one_of_many else _RANGES
 
     def highest(pixels: np.ndarray) -> float:
-        return _RANGES * (float(pixels.max()) - float(pixels.min())) ** power
+        return ranges * (float(pixels.max()) - float(pixels.min())) ** power
 
     # A few pixels show that nearly every sigma is far below.
     step = max(1, round((image.size / 65536) ** (1 / image.ndim)))

@@ -168,7 +168,7 @@ class FrameStream:
             if frame is None:
                 return
             feed.forget(number + 1)
-            self._intake.check_finite(number, frame.block.finite)
+            self._intake.check_values(number, frame.block.finite, frame.job.levels)
             steps = filter_part(frame.job, Part.of(frame.job), frame.block, frame.out)
             yield frame.out, _value(steps)
 

@@ -114,7 +114,7 @@ class FrameFeed:
         self, number: int, values: np.ndarray, sigma: np.ndarray, models: np.ndarray
     ) -> FrameNote:
         """Take note of a frame, from what was made of it: its own pixels may be others by now."""
-        self._intake.check_finite(number, values)
+        self._intake.check_values(number, values, Levels(0, 1.0))
         # Pixels as the kernels see them.
         compares = self._intake.job.filter.compares_brightness
         note = note_frame(list(values), sigma, Levels(0, 1.0), brightness=compares)

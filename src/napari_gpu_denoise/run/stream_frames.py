@@ -12,12 +12,12 @@ import numpy as np
 
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError, SigmaError
 from napari_gpu_denoise.image.axes import arrange, check_axes
-from napari_gpu_denoise.image.levels import Levels, convert
+from napari_gpu_denoise.image.levels import LARGEST_VALUE, Levels, convert, is_plain
 from napari_gpu_denoise.run.block import Block, keep_noiseless
 from napari_gpu_denoise.run.job import Job, Part, Run, check_kept, prepare
 from napari_gpu_denoise.run.part import arrange_part
 from napari_gpu_denoise.run.record import Tally
-from napari_gpu_denoise.run.sigma import Sigma, resolve_sigma, varies_within
+from napari_gpu_denoise.run.sigma import Sigma, clamp_sigma, resolve_sigma, varies_within
 from napari_gpu_denoise.run.work import Work
 
 
@@ -148,19 +148,34 @@ class FrameIntake:
         out = np.empty(job.shape, job.dtypes[1])
         return StreamFrame(job, block, out)
 
-    def check_finite(self, number: int, values: np.ndarray) -> None:
-        """Refuse a frame if its values hold NaN or infinity.
+    def check_values(self, number: int, values: np.ndarray, levels: Levels) -> None:
+        """Refuse a frame with values that kernels cannot take.
 
         Raises
         ------
         NonFiniteError
+            If it holds NaN or infinity.
+        ImageError
+            If it is too far beyond the range of the first frame.
         """
-        if self._given_dtype.kind == "f" and not is_finite(values):
+        if is_plain(self._given_dtype):
+            return
+        if self.job.stabilised:
+            levels = Levels(0, np.finfo(np.float32).max / LARGEST_VALUE)  # any float32 is taken
+        if levels.takes(values):
+            return
+        # Finite levels may have become infinite when they were scaled, not NaN.
+        scaled = not self.job.levels.plain
+        if np.isnan(values).any() or not (scaled or np.isfinite(values).all()):
             raise NonFiniteError(
                 f"Frame {number} holds NaN or infinity",
                 "pass nonfinite='keep' to leave them as they are and filter the others",
                 code="nonfinite",
             )
+        raise ImageError(
+            f"Frame {number} has grey levels far beyond those of the first frame: give frames of "
+            "one scale, without infinite values."
+        )
 
     def _own_sigma(self, number: int, frame: np.ndarray) -> Sigma:
         job = self.job
@@ -170,12 +185,4 @@ class FrameIntake:
                 "A function that gives the sigma of each frame cannot give a map: give one value "
                 "or one a channel, or one map for all frames."
             )
-        return sigma
-
-
-def is_finite(array: np.ndarray) -> bool:
-    """Return whether floats hold neither NaN nor infinity."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = array.sum()
-    # A sum beyond the range of its type says nothing.
-    return bool(np.isfinite(total)) or bool(np.all(np.isfinite(array)))
+        return replace(sigma, array=clamp_sigma(sigma, frame, job.filter, one_of_many=True))
