@@ -87,9 +87,10 @@ __kernel void shrink_lanes(__global const float *noisy, BASIC_ARGUMENT
         for (; found < NEIGHBOURS; ++found) {
             const size_t at = first_key + (size_t)found * columns;
             const uint key = keys[at];
-            if (key >= FAR_KEY || (found > 0 && key_distance(key) > limit))
+            // The reference itself always is the first, even where its values are no numbers.
+            if (found > 0 && (key >= FAR_KEY || key_distance(key) > limit))
                 break;
-            place[found] = place_offset(match_place(PLACES, at, key, true));
+            place[found] = place_offset(match_place(PLACES, at, key, key < FAR_KEY));
             there[found] = pixels_ahead(frame, place[found], pitch);
             alike[found] = ALIKE_LINK(place[found]);
         }

@@ -86,7 +86,8 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
     __global const uint *matches = keys + ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;
     for (int k = j; k < NEIGHBOURS; k += PATCH) {
         const uint key = matches[(size_t)k * columns];
-        const int4 offset = offsets[key & INDEX_MASK];
+        // A key that is no match may point beyond the table.
+        const int4 offset = offsets[key < FAR_KEY ? key & INDEX_MASK : 0u];
         // Avoids exp(0 / 0) where sigma is so small that its square is 0.
         const float excess = key_distance(key) / (PATCH * PATCH) - 2.0f * s * s;
         weight[g][k] = excess > 0.0f ? exp(-excess / (h * h)) : 1.0f;

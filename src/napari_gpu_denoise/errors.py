@@ -87,6 +87,10 @@ class NoDeviceError(DenoiseError, RuntimeError):
     """No OpenCL device was found, or none is the one asked for."""
 
 
+class ForkedProcessError(DenoiseError, RuntimeError):
+    """The process was forked from one that had used OpenCL."""
+
+
 class DeviceMemoryError(DenoiseError, MemoryError):
     """The device cannot hold even the smallest tile of the work."""
 

@@ -2,6 +2,7 @@
 
     python simulate.py filter NAME FOLDER         every case of a filter; results go to FOLDER
     python simulate.py case NAME CASE KERNELS     one case of it, with the kernels of another folder
+    python simulate.py nan NAME                  the first cases, of images with NaN and infinity
     python simulate.py noise FOLDER              the transforms of every model of noise
     python simulate.py kernel FILE                one kernel: (global const float *, global float *)
 
@@ -23,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from flows import finish, tiled, work_of
 from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.noise.models import Correlated, PoissonGaussian, Rician, Speckle
 from napari_gpu_denoise.opencl import source
 from napari_gpu_denoise.opencl.device import devices
@@ -49,8 +51,8 @@ PROFILES = {
     "GPU": {"float_lanes": 1, "local_memory": 1 << 15, "max_group": 64},
 }
 LOCAL_MEMORY = {"bm3d": 5 << 10}
-# The isoline filter has the same kernels everywhere; on a GPU they are launched in whole groups.
-PROFILES_OF = {"isoline": ("CPU", "GPU")}
+# The isoline filter has the same kernels everywhere, VBM3D the same on all GPUs.
+PROFILES_OF = {"isoline": ("GPU",), "vbm3d": ("CPU", "GPU")}
 SETTINGS = {
     "nl_means": (
         {"patch": 4, "step": 2, "window": 5},
@@ -208,7 +210,9 @@ def suit_oclgrind() -> None:
     cl.enqueue_copy = copied
 
 
-def run_case(case, profile, settings, image, axes, sigma) -> tuple[np.ndarray, set[str]]:
+def run_case(
+    case, profile, settings, image, axes, sigma, levels=None
+) -> tuple[np.ndarray, set[str]]:
     """Run one case; return its result and the kernels it used."""
     import pyopencl as cl
 
@@ -220,13 +224,11 @@ def run_case(case, profile, settings, image, axes, sigma) -> tuple[np.ndarray, s
     session = Session(device, cl.Context([device.handle]))
     SESSIONS.append(session)
     out = np.empty_like(image)
-    work = work_of(image, out, settings, session, sigma, axes)
+    work = work_of(image, out, settings, session, sigma, axes, levels)
     if settings.over_time:
         finish(ArrayFrameFlow(work, Arena(session)).run())
         return out, {key[0] for key in session.programs}
     flow = tiled(work, Arena(session), work.source.joined * SHAPES[settings.name][axes][1])
-    if profile == "GPU" and settings.name == "isoline":
-        flow.stages.plan._alone = False
     finish(flow.run())
     flow.close()
     return out, {key[0] for key in session.programs}
@@ -251,6 +253,17 @@ def run_one(name: str, which: str, kernels: Path) -> None:
     suit_oclgrind()
     source.kernel_folder = lambda: kernels
     run_case(*next(case for case in cases(chosen(name)) if case[0] == which))
+
+
+def run_nan(name: str) -> None:
+    """Filter what never gets there: kernels must not go astray even then."""
+    suit_oclgrind()
+    for case, profile, settings, image, axes, _ in cases(chosen(name)):
+        if case.split()[1] == "0" and not case.endswith("map"):
+            spoilt = image.copy()
+            spoilt[..., 3:5, :] = np.nan
+            spoilt[..., 6] = np.inf
+            run_case(case, profile, settings, spoilt, axes, np.inf, Levels(0, 1.0))
 
 
 def run_noise(folder: Path) -> None:
@@ -299,6 +312,8 @@ def run_kernel(file: str) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "filter":
         run_filter(sys.argv[2], Path(sys.argv[3]))
+    elif sys.argv[1] == "nan":
+        run_nan(sys.argv[2])
     elif sys.argv[1] == "noise":
         run_noise(Path(sys.argv[2]))
     elif sys.argv[1] == "case":

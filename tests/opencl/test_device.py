@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 import pickle
 import subprocess
 import sys
@@ -52,6 +53,42 @@ def machine(monkeypatch):
         return found
 
     return put
+
+
+FORKED = """
+import multiprocessing, sys
+import numpy as np
+import napari_gpu_denoise as gd
+image = np.random.default_rng(0).normal(100, 10, (1200, 600))
+def call(name):
+    try:
+        if name == "devices":
+            return len(gd.devices())
+        if name == "estimate":
+            return gd.estimate_noise(image).sigma
+        return gd.nl_means(image[:20, :20], 10).shape
+    except gd.errors.ForkedProcessError as error:
+        return str(error)
+call(sys.argv[1])
+with multiprocessing.get_context("fork").Pool(1) as pool:
+    print(*pool.map(call, [sys.argv[2]]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.parametrize("before", ["devices", "run", "estimate"])
+@pytest.mark.parametrize("after", ["devices", "run", "estimate"])
+def test_a_forked_process_is_told_so(before, after):
+    """Not left waiting for threads and locks that are not in it."""
+    told = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKED, before, after],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    if "estimate" not in (before, after):  # it needs no device
+        assert "'spawn' or 'forkserver'" in told
+    assert told.strip()
 
 
 def test_devices_of_this_machine_are_listed_in_order():

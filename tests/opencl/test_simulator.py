@@ -101,6 +101,13 @@ def test_kernels_are_free_of_faults(simulated):
     assert found.splitlines() == expected, found[:5000]
 
 
+@pytest.mark.parametrize("name", [one.name for one in FILTERS])
+def test_values_that_are_no_numbers_lead_no_kernel_astray(simulator, name):
+    """Runs refuse them, but an index must not depend on that."""
+    found = simulate("nan", name).splitlines()
+    assert found and all(line.startswith("== ") for line in found), "\n".join(found)[:5000]
+
+
 def test_simulated_results_are_those_of_a_device(simulated, device):
     kind, _, results, _ = simulated
     for case, _, settings, image, axes, sigma in cases(kind):

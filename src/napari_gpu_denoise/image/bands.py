@@ -21,6 +21,11 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="gpu-denoise-copy")
 
 
+if hasattr(os, "register_at_fork"):
+    # The threads of the pool are not in the child.
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
 def in_bands(function: Callable[..., Any], *arrays: np.ndarray) -> list:
     """Call a function on matching bands of arrays of one shape; return the results in order.
 

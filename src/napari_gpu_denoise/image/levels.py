@@ -14,6 +14,9 @@ from napari_gpu_denoise.image.bands import in_bands
 _LARGEST = 2.0**20
 _SMALLEST_RANGE = 2.0**-20
 
+#: The largest value, and the largest sigma, that kernels take: sums of their squares fit a float32.
+LARGEST_VALUE = 2.0**40
+
 
 def nonfinite_error(problem: str) -> NonFiniteError:
     """Return an error that says how NaN and infinity can be kept."""
@@ -73,6 +76,21 @@ class Levels:
     def plain(self) -> bool:
         """Whether values pass unchanged."""
         return self.offset == 0 and self.scale == 1.0
+
+    def takes(self, values: np.ndarray) -> bool:
+        """Return whether values are all finite, and small enough for kernels once they are mapped.
+
+        Levels that were chosen from the same values always take them.
+        """
+        bound = LARGEST_VALUE * self.scale
+        if values.dtype.kind == "f":
+            flat = values.reshape(-1)
+            with np.errstate(over="ignore", invalid="ignore"):
+                # One pass tells nearly always.
+                if math.sqrt(abs(float(np.vdot(flat, flat)))) <= bound - abs(self.offset):
+                    return True
+        low, high = (float(end) - self.offset for end in value_range(values))
+        return -bound <= low and high <= bound
 
     def load(self, levels: np.ndarray, out: np.ndarray) -> None:
         """Convert grey levels to kernel values in `out`, a float32 array of the same shape."""

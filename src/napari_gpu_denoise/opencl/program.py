@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from napari_gpu_denoise.errors import KernelError
-from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.device import Device, check_process
 from napari_gpu_denoise.opencl.source import expand, name_lines
 
 # Options of all programs. No relaxed mathematics: such flags gave coloured blocks on some drivers.
@@ -84,6 +84,7 @@ def session(device: Device) -> Session:
     """Return the session of a device; it is made on first use."""
     import pyopencl as cl
 
+    check_process()
     key = (device.platform, device.name, device.index, device.kind)
     with _lock:
         if key not in _sessions:

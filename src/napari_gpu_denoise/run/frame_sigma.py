@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.image.axes import Frames, arrange
+from napari_gpu_denoise.image.levels import LARGEST_VALUE
 from napari_gpu_denoise.run.tiles import Span, Tile
 
 
@@ -62,7 +63,9 @@ class FrameSigma:
         """
         values = np.array(self.level) if self.is_map else _of_frames(self.frames, tile)
         shape = (tile.channels, tile.t.size * tile.z.size)
-        return np.broadcast_to(values / unit, shape).astype(np.float32)
+        # Larger values would act the same, but must not become infinite.
+        values = np.minimum(values, LARGEST_VALUE * unit) / unit
+        return np.broadcast_to(values, shape).astype(np.float32)
 
     def models(self, tile: Tile) -> np.ndarray:
         """Return the noise model of the frames that a tile yields, int32, as `levels` otherwise."""

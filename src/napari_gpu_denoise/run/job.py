@@ -188,8 +188,8 @@ def prepare(
         check_kept(block, dtypes[1])
         chosen = Levels.of(pixels, filter.keeps_zero)  # refuses NaN and infinity
     applied, sigma = resolve_noise(run.sigma, run.noise, pixels, names, filter)
-    if block is not None and not one_of_many:
-        sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied))
+    if block is not None:
+        sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied, one_of_many))
     if sigma.stabilised:
         levels = Levels(0, 1.0)
     elif levels is None and block is not None:

@@ -14,8 +14,10 @@ from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate, estimate_sigma
 from napari_gpu_denoise.run.filter import Filter
 
-# Largest sigma used, in units of the range of an image.
+# Largest sigma used, in units of the range of an image; and of one of many frames, where the others
+# may have a larger range.
 _RANGES = 32.0
+_RANGES_OF_FRAME = 4096.0
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,9 @@ def resolve_sigma(sigma: Any, image: Any, names: str, filter: Filter | None = No
     return Sigma(placed, (float(mean),), f"given as a map from {low:.4g} to {high:.4g}")
 
 
-def clamp_sigma(found: Sigma, image: np.ndarray, filter: Filter) -> np.ndarray:
+def clamp_sigma(
+    found: Sigma, image: np.ndarray, filter: Filter, one_of_many: bool = False
+) -> np.ndarray:
     """Return ``found.array``, limited to a multiple of the range of the finite `image`.
 
     Beyond it, a filter takes everything for noise, whatever sigma is exactly, but its fixed-point
@@ -105,9 +109,10 @@ def clamp_sigma(found: Sigma, image: np.ndarray, filter: Filter) -> np.ndarray:
     if found.stabilised:
         return sigma
     power = filter.sigma_power
+    ranges = _RANGES_OF_FRAME if one_of_many else _RANGES
 
     def highest(pixels: np.ndarray) -> float:
-        return _RANGES * (float(pixels.max()) - float(pixels.min())) ** power
+        return ranges * (float(pixels.max()) - float(pixels.min())) ** power
 
     # Nearly always, a few pixels show that sigma is far below the limit.
     step = max(1, round((image.size / 65536) ** (1 / image.ndim)))

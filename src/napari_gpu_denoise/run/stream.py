@@ -149,7 +149,7 @@ class FrameStream:
             if frame is None:
                 return
             feed.forget(number + 1)
-            feed.check_finite(number, frame.block.finite)
+            feed.check_values(number, frame.block.finite, frame.job.levels)
             steps = filter_part(frame.job, Part.of(frame.job), frame.block, frame.out)
             yield frame.out, finish(steps)
 

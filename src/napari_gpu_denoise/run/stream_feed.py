@@ -13,13 +13,19 @@ import numpy as np
 from napari_gpu_denoise.errors import AxesError, ImageError, SigmaError
 from napari_gpu_denoise.image.axes import arrange, check_axes
 from napari_gpu_denoise.image.bands import in_bands
-from napari_gpu_denoise.image.levels import Levels, convert, nonfinite_error
+from napari_gpu_denoise.image.levels import (
+    LARGEST_VALUE,
+    Levels,
+    convert,
+    is_plain,
+    nonfinite_error,
+)
 from napari_gpu_denoise.run.block import Block, keep_noiseless
 from napari_gpu_denoise.run.frame_notes import FrameNote, note_frame
 from napari_gpu_denoise.run.job import Job, Part, Run, check_kept, prepare
 from napari_gpu_denoise.run.part import arrange_part
 from napari_gpu_denoise.run.record import Tally
-from napari_gpu_denoise.run.sigma import Sigma, resolve_sigma, varies_within
+from napari_gpu_denoise.run.sigma import Sigma, clamp_sigma, resolve_sigma, varies_within
 from napari_gpu_denoise.run.work import Work
 
 
@@ -111,10 +117,22 @@ class FrameFeed:
         for number in [n for n in self._held if n < before]:
             del self._held[number]
 
-    def check_finite(self, number: int, values: np.ndarray) -> None:
-        """Refuse a frame whose values hold NaN or infinity."""
-        if self._given_dtype.kind == "f" and not is_finite(values):
+    def check_values(self, number: int, values: np.ndarray, levels: Levels) -> None:
+        """Refuse a frame with values that kernels cannot take once `levels` have mapped them."""
+        if is_plain(self._given_dtype):
+            return
+        if self.job.stabilised:
+            levels = Levels(0, np.finfo(np.float32).max / LARGEST_VALUE)  # any float32 is taken
+        if levels.takes(values):
+            return
+        # Finite grey levels may have become infinite when they were scaled, but not NaN.
+        scaled = not self.job.levels.plain
+        if np.isnan(values).any() or not (scaled or np.isfinite(values).all()):
             raise nonfinite_error(f"Frame {number} holds NaN or infinity")
+        raise ImageError(
+            f"Frame {number} has grey levels far beyond those of the first frame: give frames of "
+            "one scale, without infinite values."
+        )
 
     def read(self, video: int, first: int, host: np.ndarray) -> list[FrameNote]:
         """Read frames of a video, as `FrameFlow.run` does."""
@@ -177,7 +195,8 @@ class FrameFeed:
                     "A function that gives the sigma of each frame cannot give a map: give one "
                     "value or one per channel, or one map for all frames."
                 )
-            self.job = job = replace(job, sigma=sigma)
+            array = clamp_sigma(sigma, block.finite, job.filter, one_of_many=True)
+            self.job = job = replace(job, sigma=replace(sigma, array=array))
         holes = block.nonfinite_mask is not None
         if self._reads_again or holes or not job.sigma.array.all():
             kept = np.array(given)
@@ -195,15 +214,7 @@ class FrameFeed:
         self, number: int, values: np.ndarray, sigma: np.ndarray, models: np.ndarray
     ) -> FrameNote:
         """Make the note of a frame from its kernel values: its own pixels may be others by now."""
-        self.check_finite(number, values)
+        self.check_values(number, values, Levels(0, 1.0))
         compares = self.job.filter.compares_brightness
         note = note_frame(list(values), sigma, Levels(0, 1.0), brightness=compares)
         return replace(note, models=models)
-
-
-def is_finite(array: np.ndarray) -> bool:
-    """Return whether floats hold neither NaN nor infinity."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = array.sum()
-    # The sum may overflow although all values are finite.
-    return bool(np.isfinite(total)) or bool(np.all(np.isfinite(array)))
