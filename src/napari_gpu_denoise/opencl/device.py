@@ -11,8 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from napari_gpu_denoise.errors import ForkedProcessError, NoDeviceError
+from napari_gpu_denoise.errors import NoDeviceError
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
+from napari_gpu_denoise.opencl.process import check_process, claim_process
 
 ENVIRONMENT_VARIABLE = "GPU_DENOISE_DEVICE"
 
@@ -89,27 +90,6 @@ def find(name: str, platform: str, index: int) -> Device:
     )
 
 
-# The process that loaded the drivers.
-_process: int | None = None
-
-
-def check_process() -> None:
-    """Refuse to go on in a child of the process that loaded the drivers.
-
-    Their threads are not in the child, and their locks stay as they were: calls would never return.
-
-    Raises
-    ------
-    ForkedProcessError
-    """
-    if _process not in (None, os.getpid()):
-        raise ForkedProcessError(
-            "This process was forked after OpenCL had been used, which OpenCL does not survive: "
-            "start processes by 'spawn' or 'forkserver', as by "
-            "multiprocessing.get_context('spawn'), or use threads."
-        )
-
-
 def devices() -> tuple[Device, ...]:
     """List every usable OpenCL device of this machine, in the order the drivers give them.
 
@@ -160,8 +140,7 @@ def platforms() -> tuple[Platform, ...]:
 @lru_cache(maxsize=1)
 def _platforms() -> tuple[tuple[Any, tuple], ...]:
     """Return every platform, with the handles of its devices."""
-    global _process
-    _process = os.getpid()
+    claim_process()
     _show_intel_runtime()
     load_bundled_drivers()
     try:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from napari_gpu_denoise.errors import KernelError
-from napari_gpu_denoise.opencl.device import Device, check_process
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.process import check_process
 from napari_gpu_denoise.opencl.source import expand, name_lines
 
 # Options of all programs. No relaxed mathematics: such flags gave coloured blocks on some drivers.
