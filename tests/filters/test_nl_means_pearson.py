@@ -182,7 +182,7 @@ def test_noise_that_neighbours_share_counts_in_full():
     image = clean + np.sqrt(clean) * SIGMA * noise / noise.std()
     found = NLMeans(distance="pearson").estimate_sigma(image, "YX")
     assert found.sigma[0] == pytest.approx(SIGMA, rel=0.15)
-    assert "neighbours" in found.method
+    assert "correlated" in found.method
 
 
 def test_without_noise_sigma_is_0(device):
