@@ -87,8 +87,8 @@ class NoDeviceError(DenoiseError, RuntimeError):
     """No OpenCL device was found, or none is the one asked for."""
 
 
-class ForkedProcessError(DenoiseError, RuntimeError):
-    """The process was forked from one that had used OpenCL."""
+class ForkedProcessError(NoDeviceError):
+    """The process was forked from one that had used OpenCL, and can use no device."""
 
 
 class DeviceMemoryError(DenoiseError, MemoryError):

@@ -10,8 +10,8 @@ from typing import Any
 
 from napari_gpu_denoise.cli import commands, noise
 from napari_gpu_denoise.cli.failures import EXIT_TEXTS
-
-_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.run.settings import number_of_bytes
 
 
 def package_version() -> str:
@@ -234,12 +234,7 @@ def _sigma(text: str) -> list[float] | None:
 
 
 def _bytes(text: str) -> int:
-    number = text.strip().lower().removesuffix("b").removesuffix("i")
-    unit = number[-1:] if number[-1:] in _UNITS else ""
     try:
-        size = int(float(number.removesuffix(unit)) * _UNITS[unit])
-    except (ValueError, OverflowError):
-        size = 0
-    if size <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size: give one such as 512M or 2G")
-    return size
+        return number_of_bytes(text)
+    except SettingsError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

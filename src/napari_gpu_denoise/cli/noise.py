@@ -104,7 +104,7 @@ def named_noise(named: str) -> Any:
             f"--noise {named} is neither {', '.join(choices())} nor a file that can be read: "
             f"{error.strerror or error}."
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise errors.FileError(
             f"{named} is not JSON: give what 'gpu-denoise estimate --json' printed."
         ) from error

@@ -98,7 +98,7 @@ def run_batch(
     dtype=None,
     nonfinite: str = "raise",
     device: Device | int | str | None = None,
-    memory_limit: int | None = None,
+    memory_limit: int | str | None = None,
     overwrite: bool = False,
     stop_on_error: bool = False,
     progress: Callable[[BatchProgress], None] | None = None,

@@ -26,6 +26,10 @@ def check_axes(axes: str | None, shape: Sequence[int]) -> str:
         raise AxesError(f"An image needs at least two axes, Y and X, but this array has {ndim}.")
     if axes is None:
         return UNNAMED * (ndim - 2) + "YX"
+    if not isinstance(axes, str):
+        raise AxesError(
+            f"axes={axes!r} is not text: give one string with a letter per axis, such as 'TZYX'."
+        )
     names = axes.strip().upper()
     if len(names) != ndim:
         raise AxesError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -166,6 +167,20 @@ def value_range(array: np.ndarray) -> tuple[np.generic, np.generic]:
     """Return the smallest and the largest value; NaN where the array holds one."""
     ends = in_bands(lambda band: (band.min(), band.max()), array)
     return np.min([low for low, _ in ends]), np.max([high for _, high in ends])
+
+
+def as_array(image: Any) -> np.ndarray:
+    """Return an image as a NumPy array.
+
+    Raises
+    ------
+    ImageError
+        If its rows are of different lengths.
+    """
+    try:
+        return np.asarray(image)
+    except ValueError as error:
+        raise ImageError(f"The image is not an array ({error}): give a NumPy array.") from error
 
 
 def check_numbers(array: np.ndarray) -> None:

@@ -188,7 +188,9 @@ class NoiseEstimate:
                 ),
                 covariance=_record(ChannelCovariance, values["covariance"]),
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except SettingsError:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise SettingsError(
                 f"This is not a noise estimate ({error})",
                 "give what estimate_noise(…).as_dict() returned",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
-from napari_gpu_denoise.image.levels import check_numbers
+from napari_gpu_denoise.image.levels import as_array, check_numbers
 
 MAX_PLANES = 8  # planes read of each channel
 
@@ -18,7 +18,7 @@ MAX_PLANES = 8  # planes read of each channel
 def readable(image: Any) -> Any:
     """Return an array of real numbers, with ``shape``, ``dtype`` and indexing; lazy ones as is."""
     if not all(hasattr(image, name) for name in ("shape", "dtype", "__getitem__")):
-        image = np.asarray(image)
+        image = as_array(image)
     check_numbers(image)
     return image
 

@@ -11,6 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from napari_gpu_denoise.errors import NoDeviceError
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.opencl.process import check_process, claim_process
@@ -209,7 +211,12 @@ def _choose(wanted: Device | int | str | None) -> tuple[Device, str]:
         if len(usable) == 1:
             return best, "it is the only usable OpenCL device"
         return best, f"it is the fastest {best.kind} (order: discrete GPU, integrated GPU, CPU)"
-    if isinstance(wanted, int) or wanted.isdecimal():
+    if isinstance(wanted, bool) or not isinstance(wanted, (int, np.integer, str)):
+        raise NoDeviceError(
+            f"device={wanted!r} is not a device: give its number in devices(), a part of its name, "
+            "'gpu' or 'cpu'."
+        )
+    if not isinstance(wanted, str) or wanted.isdecimal():
         fitting = [d for d in available if d.index == int(wanted)]
     elif (text := wanted.lower()) in ("gpu", "cpu"):
         fitting = [d for d in available if text in d.kind.lower()]

@@ -38,7 +38,7 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
             dtype: Any = None,
             nonfinite: str = "raise",
             device: Device | int | str | None = None,
-            memory_limit: int | None = None,
+            memory_limit: int | str | None = None,
             progress: Callable[[int, int], None] | None = None,
             cancel: Any = None,
             **changes: Any,

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.errors import AxesError, ImageError
 from napari_gpu_denoise.image.axes import check_axes
-from napari_gpu_denoise.image.levels import check_numbers, output_dtype
+from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtype
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.filter import Filter
@@ -34,7 +34,7 @@ def denoise(
     dtype=None,
     nonfinite: str = "raise",
     device: Device | int | str | None = None,
-    memory_limit: int | None = None,
+    memory_limit: int | str | None = None,
     out: Any = None,
     progress: Callable[[int, int], None] | None = None,
     cancel=None,
@@ -135,7 +135,7 @@ def denoise_steps(
         As the value of ``StopIteration``.
     """
     lazy = is_lazy(image)
-    array = image if lazy else np.asarray(image)
+    array = image if lazy else as_array(image)
     names = check_axes(run.axes, array.shape)
     check_numbers(array)
     region = wanted_region(frames, names, array.shape)

@@ -19,6 +19,7 @@ from napari_gpu_denoise.run.block import Block, check_policy
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.noise import resolve_noise
 from napari_gpu_denoise.run.record import Record, Tally, package_version
+from napari_gpu_denoise.run.settings import number_of_bytes
 from napari_gpu_denoise.run.sigma import Sigma, clamp_sigma, varies_within
 from napari_gpu_denoise.run.tiles import Span
 
@@ -33,7 +34,7 @@ class Run:
         As the user set it.
     sigma, noise, axes, dtype, nonfinite, device, memory_limit
         As in `denoise`; `device` may also be (name, platform, index), which can be sent to another
-        process.
+        process. The memory limit becomes a number of bytes.
     """
 
     filter: Filter
@@ -43,7 +44,11 @@ class Run:
     dtype: Any = None
     nonfinite: str = "raise"
     device: Device | int | str | tuple[str, str, int] | None = None
-    memory_limit: int | None = None
+    memory_limit: int | str | None = None
+
+    def __post_init__(self):
+        if self.memory_limit is not None:
+            object.__setattr__(self, "memory_limit", number_of_bytes(self.memory_limit))
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ nonfinite : {"raise", "keep"}, optional
 device : Device, int, str or None, optional
     Where to run; by default the best device available, see `choose`.""",
     "memory_limit": """\
-memory_limit : int, optional
-    Largest number of bytes of device memory to use.""",
+memory_limit : int or str, optional
+    Largest device memory to use: bytes, or text such as ``"512M"`` or ``"2G"``.""",
     "progress": """\
 progress : callable, optional
     Called as ``progress(done, total)`` with numbers of tiles, or of frames where the filter

@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from napari_gpu_denoise.errors import Cancelled
+from napari_gpu_denoise.errors import Cancelled, SettingsError
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,14 @@ def finish(
 ) -> Any:
     """Run steps to their end and return their result; `progress` and `cancel` as in `denoise`."""
     last = None
+    if progress is not None and not callable(progress):
+        raise SettingsError(
+            f"progress={progress!r} cannot be called: give a function of (done, total)."
+        )
+    if cancel is not None and not hasattr(cancel, "is_set"):
+        raise SettingsError(
+            f"cancel={cancel!r} has no is_set(): give an event, such as threading.Event()."
+        )
     with closing(steps):
         try:
             while True:

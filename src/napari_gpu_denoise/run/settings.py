@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from napari_gpu_denoise.errors import SettingsError
 
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+
 
 def setting(
     default: Any,
@@ -46,6 +48,31 @@ def setting(
         "needs_axis": needs_axis,
     }
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def number_of_bytes(size: Any) -> int:
+    """Return a size in bytes; text may have a unit, such as ``"512M"`` or ``"2 GB"``.
+
+    Raises
+    ------
+    SettingsError
+        If it is not a positive size.
+    """
+    number, unit = size, ""
+    if isinstance(size, str):
+        number = size.strip().lower().removesuffix("b").removesuffix("i")
+        unit = number[-1:] if number[-1:] in _UNITS else ""
+        number = number.removesuffix(unit)
+    try:
+        found = 0 if isinstance(size, bool) else int(float(number) * _UNITS[unit])
+    except (TypeError, ValueError, OverflowError):
+        found = 0
+    if found <= 0:
+        raise SettingsError(
+            f"{size!r} is not a size in memory: give a number of bytes, or text such as '512M' or "
+            "'2G'."
+        )
+    return found
 
 
 def setting_fields(settings: Any) -> tuple[dataclasses.Field, ...]:

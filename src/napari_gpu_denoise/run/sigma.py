@@ -73,7 +73,7 @@ def resolve_sigma(sigma: Any, image: Any, names: str, filter: Filter | None = No
         return estimated(own or estimate_sigma(image, names), image, names)
     try:
         given = np.array(sigma, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise SigmaError(
             f"sigma={sigma!r} is not a number",
             "give one, or None to estimate it",

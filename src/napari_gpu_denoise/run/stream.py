@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import DeviceMemoryError
-from napari_gpu_denoise.image.levels import Levels
+from napari_gpu_denoise.image.levels import Levels, as_array
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.run.filter import Filter
@@ -40,7 +40,7 @@ def stream(
     nonfinite: str = "raise",
     live: bool = False,
     device: Device | int | str | None = None,
-    memory_limit: int | None = None,
+    memory_limit: int | str | None = None,
 ) -> Generator[np.ndarray, None, None]:
     """Denoise frames one after another, with memory use that does not depend on their number.
 
@@ -124,10 +124,11 @@ class FrameStream:
 
     def __iter__(self) -> Generator[np.ndarray, None, None]:
         source = iter(self._frames)
-        first = next(source, None)
-        if first is None:
+        try:
+            first = next(source)
+        except StopIteration:
             return
-        self._feed = feed = FrameFeed(self._run, np.asarray(first), source, self._levels)
+        self._feed = feed = FrameFeed(self._run, as_array(first), source, self._levels)
         run = self._over_time if feed.job.filter.over_time else self._one_by_one
         with closing(run(feed)) as steps:
             for out, tally in steps:

@@ -16,6 +16,7 @@ from napari_gpu_denoise.image.bands import in_bands
 from napari_gpu_denoise.image.levels import (
     LARGEST_VALUE,
     Levels,
+    as_array,
     convert,
     is_plain,
     nonfinite_error,
@@ -104,12 +105,13 @@ class FrameFeed:
     def get(self, number: int) -> StreamFrame | None:
         """Return a frame; None beyond the last one."""
         while number >= self.known and not self._ended:
-            given = next(self._source, None)
-            if given is None:
+            try:
+                given = next(self._source)
+            except StopIteration:
                 self._ended = True
-            else:
-                self._held[self.known] = self._checked(self.known, given)
-                self.known += 1
+                break
+            self._held[self.known] = self._checked(self.known, given)
+            self.known += 1
         return self._held.get(number)
 
     def forget(self, before: int) -> None:
@@ -180,7 +182,7 @@ class FrameFeed:
         Its pixels may be overwritten by those of the next one. They are copied if they are needed
         again: by several videos, or where they are returned as they are.
         """
-        given, job = np.asarray(given), self.job
+        given, job = as_array(given), self.job
         if given.shape != job.shape or given.dtype != self._given_dtype:
             raise ImageError(
                 f"Frame {number} has the shape {given.shape} and type {given.dtype}, the first one "

@@ -62,8 +62,17 @@ def history(xml: str, index: int) -> tuple[dict, ...]:
     for reference in _children(image, "AnnotationRef"):
         for value in ours.get(reference.get("ID"), ()):
             if _name(value) == "Value" and value.text:
-                found.append(json.loads(value.text))
+                found += parsed_record(value.text)
     return tuple(found)
+
+
+def parsed_record(text: str) -> list[dict]:
+    """Return the record in a text; nothing if it is something else, as of another program."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    return [found] if isinstance(found, dict) else []
 
 
 def revise(

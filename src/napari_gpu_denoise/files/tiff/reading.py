@@ -219,6 +219,5 @@ def _records(text: str) -> tuple[dict, ...]:
     found = []
     for line in text.splitlines():
         if line.startswith(MARK):
-            with contextlib.suppress(ValueError):
-                found.append(json.loads(line[len(MARK) :].rstrip("\0")))
+            found += ome_xml.parsed_record(line[len(MARK) :].rstrip("\0"))
     return tuple(found)

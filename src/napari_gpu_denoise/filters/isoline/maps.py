@@ -56,7 +56,7 @@ def isoline_maps(
     frames: int | slice | None = None,
     nonfinite: str = "raise",
     device: Device | int | str | None = None,
-    memory_limit: int | None = None,
+    memory_limit: int | str | None = None,
     progress: Callable[[int, int], None] | None = None,
     cancel: Any = None,
     **changes: Any,

@@ -269,7 +269,7 @@ class NoiseModel(ABC):
         fields = dict(values)
         name = fields.pop("model", None)
         known = {model.name: model for model in cls.__subclasses__() or [cls]}
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             raise SettingsError(f"model={name!r} is not a noise model: give {' or '.join(known)}.")
         try:
             return known[name](**fields)
