@@ -6,6 +6,7 @@ import json
 import math
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from xml.etree import ElementTree
 
 from napari_gpu_denoise.errors import FileError
@@ -46,6 +47,27 @@ def find_image(xml: str, name: str, size: int) -> int:
     raise FileError(
         "The OME-XML of the file does not describe its pixels: save the image again as OME-TIFF."
     )
+
+
+def keep_inside(xml: str, folder: Path) -> tuple[str, tuple[str, ...]]:
+    """Return XML without the names of files that are not ordinary ones in a folder or below.
+
+    Returns the names that were removed as well. A name without a file is kept: it is missing.
+    """
+    try:
+        root = ElementTree.fromstring(xml)
+    except ElementTree.ParseError:
+        return xml, ()  # tifffile reads none of it
+    base, removed = folder.resolve(), []
+    for element in root.iter():
+        name = element.get("FileName") if _name(element) == "UUID" else None
+        if name is None:
+            continue
+        path = (base / name).resolve()
+        if base not in path.parents or (path.exists() and not path.is_file()):
+            element.set("FileName", "")
+            removed.append(name)
+    return ElementTree.tostring(root, "unicode"), tuple(removed)
 
 
 def history(xml: str, index: int) -> tuple[dict, ...]:

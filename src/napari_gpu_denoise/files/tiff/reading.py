@@ -25,13 +25,16 @@ _CARRIED += (34675, 34735, 34736, 34737, 42112, 42113)
 _RATIONALS = {5, 10}
 
 
-def read(path: str | os.PathLike) -> Picture:
+def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> Picture:
     """Read the first image of a TIFF file.
 
     Parameters
     ----------
     path : path-like
         A TIFF, BigTIFF, ImageJ or OME-TIFF file.
+    companions_anywhere : bool, default False
+        Read the other files of an OME-TIFF set wherever its XML says they are. By default only
+        those in the folder of `path`, or below.
 
     Returns
     -------
@@ -44,12 +47,12 @@ def read(path: str | os.PathLike) -> Picture:
     ImageError
         If it has no pixels.
     """
-    with open_stack(path) as picture:
+    with open_stack(path, companions_anywhere=companions_anywhere) as picture:
         return picture.loaded()
 
 
 @contextlib.contextmanager
-def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
+def open_stack(path: str | os.PathLike, *, companions_anywhere: bool = False) -> Iterator[Picture]:
     """Open the first image of a TIFF file, to read its planes on demand.
 
     Yields what `read` returns, but ``data`` is a `Planes`. It can be indexed until the block ends,
@@ -69,18 +72,31 @@ def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
                 raise FileError(f"{path} is not a TIFF file: only TIFF files can be read.")
             # Micro-Manager files also hold OME-XML, which says more than their own index.
             tif = held.enter_context(tifffile.TiffFile(path, is_mmstack=False))
-            picture = _picture(tif, path, log)
+            outside: tuple[str, ...] = ()
+            if tif.ome_metadata and not companions_anywhere:
+                xml, outside = ome_xml.keep_inside(tif.ome_metadata, path.parent)
+                if outside:
+                    options = {"is_mmstack": False, "omexml": xml}
+                    tif = held.enter_context(tifffile.TiffFile(path, **options))
+            picture = _picture(tif, path, log, outside)
         held.callback(picture.data.close)
         yield picture
 
 
-def _picture(tif: tifffile.TiffFile, path: Path, log: list[str]) -> Picture:
+def _picture(
+    tif: tifffile.TiffFile, path: Path, log: list[str], outside: tuple[str, ...]
+) -> Picture:
     if not tif.series:
         raise ImageError(f"{path} holds no image: choose another file.")
     series, page = tif.series[0], tif.series[0].keyframe
     if math.prod(series.shape) == 0:
         raise ImageError(f"{path} has no pixels (its shape is {series.shape}): nothing to filter.")
     notes: list[str] = []
+    if outside:
+        notes.append(
+            f"The OME-XML names {outside[0]!r}, which is no ordinary file in the folder of {path} "
+            "or below: it was not read."
+        )
     files = _check_complete(tif, path, series, log, notes)
     kind = series.kind if series.kind in ("ome", "imagej") else "plain"
     metadata = {
@@ -161,11 +177,16 @@ def _check_complete(
             raise cut
         return (path,)
     files: dict[Path, None] = {}
-    missing = 0
+    missing = blank = blocks = 0
     for page in series:
         if page is None:
             missing += 1
             continue
+        stored = len(page.dataoffsets)
+        if not page.is_contiguous and stored < math.prod(page.chunked):
+            raise cut
+        blocks += stored
+        blank += page.databytecounts.count(0)
         handle = page.parent.filehandle
         files[Path(handle.path)] = None
         ends = map(sum, zip(page.dataoffsets, page.databytecounts, strict=False))
@@ -173,6 +194,11 @@ def _check_complete(
             raise cut
     if missing:
         notes.append(f"{missing} of {len(series)} planes are missing and were read as 0.")
+    if blank:
+        notes.append(
+            f"{blank} of {blocks} strips or tiles ({100 * blank / blocks:.3g} %) are not in the "
+            "file and were read as 0."
+        )
     if len(files) > 1:
         notes.append(f"The image spans {len(files)} files, all of which were read.")
     return tuple(files)

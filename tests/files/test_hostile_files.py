@@ -1,0 +1,103 @@
+"""Files that lie: sets that point elsewhere, pixels that are not stored, foreign annotations."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import tifffile
+
+from files.test_io import ONE, TIFFDATA, TWO, handmade, noise
+from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.files import tiff
+from napari_gpu_denoise.files.tiff import ome_xml
+
+
+def pointing_to(folder, name: str):
+    """Return a file of a set whose second file goes by this name."""
+    path = handmade(folder)
+    xml = tifffile.tiffcomment(path)
+    told = TIFFDATA.format(t=2, name="1.ome.tif", uuid=f"urn:uuid:{TWO}")
+    assert told in xml and ONE in xml
+    xml = xml.replace(told, told.replace("1.ome.tif", name))
+    options = {"description": xml.encode(), "metadata": None, "photometric": "minisblack"}
+    tifffile.imwrite(path, noise(2, 20, 30, seed=0), **options)
+    return path
+
+
+@pytest.mark.parametrize("way", ["above", "absolute", "link"])
+def test_companions_elsewhere_are_not_read(tmp_path, way):
+    folder, secret = tmp_path / "data", tmp_path / "secret"
+    folder.mkdir()
+    secret.mkdir()
+    handmade(secret)
+    kept = secret / "1.ome.tif"
+    name = {"above": "../secret/1.ome.tif", "absolute": str(kept), "link": "link.ome.tif"}[way]
+    if way == "link":
+        (folder / name).symlink_to(kept)
+    path = pointing_to(folder, name)
+    picture = tiff.read(path)
+    assert not picture.data[2:].any()
+    assert picture.files == (path,)
+    assert any(name in note and "was not read" in note for note in picture.notes)
+    assert any("2 of 4 planes" in note for note in picture.notes)
+    allowed = tiff.read(path, companions_anywhere=True)
+    np.testing.assert_array_equal(allowed.data[2:], noise(2, 20, 30, seed=1))
+
+
+def test_companions_below_are_read(tmp_path):
+    (tmp_path / "below").mkdir()
+    handmade(tmp_path / "below")
+    picture = tiff.read(pointing_to(tmp_path, "below/1.ome.tif"))
+    np.testing.assert_array_equal(picture.data[2:], noise(2, 20, 30, seed=1))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_companion_that_is_a_pipe_does_not_hang(tmp_path):
+    os.mkfifo(tmp_path / "pipe.ome.tif")
+    picture = tiff.read(pointing_to(tmp_path, "pipe.ome.tif"))
+    assert any("pipe.ome.tif" in note for note in picture.notes)
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+@pytest.mark.parametrize("layout", [{"rowsperstrip": 8}, {"tile": (16, 16)}])
+def test_blocks_that_are_not_stored_are_counted(tmp_path, compression, layout):
+    path, image = tmp_path / "in.tif", noise(64, 32) + np.uint8(1)
+    tifffile.imwrite(path, image, compression=compression, photometric="minisblack", **layout)
+    assert not tiff.read(path).notes
+    with tifffile.TiffFile(path, mode="r+") as tif:
+        page = tif.pages.first
+        lengths = page.tags["TileByteCounts" if "tile" in layout else "StripByteCounts"]
+        count = len(page.databytecounts)
+        lengths.overwrite([0] * (count // 2) + list(page.databytecounts[count // 2 :]))
+    picture = tiff.read(path)
+    (note,) = (note for note in picture.notes if "not in the file" in note)
+    assert note.startswith(f"{count // 2} of {count} strips or tiles (50 %)")
+    np.testing.assert_array_equal(picture.data[32:], image[32:])
+    assert not picture.data[:32].any()
+
+
+def test_counts_that_do_not_fit_the_page_are_damage(tmp_path):
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, noise(64, 32), rowsperstrip=8, compression="zlib")
+    with tifffile.TiffFile(path, mode="r+") as tif:
+        tif.pages.first.tags["ImageLength"].overwrite(128)
+    with pytest.raises(FileError, match="damaged"):
+        tiff.read(path)
+
+
+@pytest.mark.parametrize("text", ["not JSON", "[1, 2]", "7", '{"a":' * 9999 + "1" + "}" * 9999])
+def test_annotations_of_others_in_our_namespace_are_no_records(tmp_path, text):
+    namespace = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
+    annotation = (
+        f'<StructuredAnnotations xmlns="{namespace}"><CommentAnnotation ID="Annotation:0" '
+        f'Namespace="{ome_xml.NAMESPACE}"><Value>{text}</Value></CommentAnnotation>'
+        "</StructuredAnnotations>"
+    )
+    path = handmade(tmp_path, refs='<AnnotationRef ID="Annotation:0"/>', annotations=annotation)
+    assert tiff.read(path).history == ()
+
+
+def test_text_that_is_no_xml_is_left_to_tifffile(tmp_path):
+    assert ome_xml.keep_inside("<OME", tmp_path) == ("<OME", ())
