@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import shutil
 import threading
 from pathlib import Path
 
@@ -20,7 +22,8 @@ from napari_gpu_denoise.errors import (
     OutputError,
 )
 from napari_gpu_denoise.files import batch, one_file, tiff
-from napari_gpu_denoise.files.batch import BatchProgress, find_files, run_batch
+from napari_gpu_denoise.files.batch import BatchProgress, run_batch
+from napari_gpu_denoise.files.inputs import find_files
 from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Record, Result
 
@@ -57,8 +60,16 @@ def calls(monkeypatch):
         if not np.isfinite(data).all():
             raise NonFiniteError("1 of 168 pixels are NaN or infinite: pass nonfinite='keep'.")
         kind = str(data.dtype)
+        settings = run.filter.as_dict()
         record = Record(
-            "0", "nl_means", {}, (1.0,), "given", "YX", kind, kind, "none", 0, 0, (), "2026"
+            *("0", "nl_means", settings, (1.0,), "given", "YX"),
+            kind,
+            kind,
+            "none",
+            0,
+            0,
+            (),
+            "2026",
         )
         return Result(data + np.ones((), data.dtype), record)
 
@@ -168,11 +179,47 @@ def test_existing_results(folder, calls):
     Path("out").mkdir()
     Path("out/b.tif").write_text("precious")
     report = run_batch("raw", SETTINGS, output="out")
-    assert isinstance(report.failed[0].error, OutputError)
+    assert not report.failed
+    assert report.skipped[0].skipped.startswith(f"{Path('out/b.tif')} exists and was kept")
     assert Path("out/b.tif").read_text() == "precious"
     assert len(report.done) == len(calls) == 2
     report = run_batch("raw/b.tif", SETTINGS, output="out", overwrite=True)
     np.testing.assert_array_equal(tifffile.imread(report.done[0].output), image(1) + 1)
+
+
+def test_a_batch_is_resumed(folder, calls):
+    run_batch("raw/[ab].tif", SETTINGS, output="out")
+    before = {name: Path("out", name).stat().st_mtime_ns for name in names(folder / "out")}
+    report = run_batch("raw/*.tif", SETTINGS, output="out", resume=True)
+    assert [file.output.name for file in report.done] == ["c.tif"]
+    assert [file.input.name for file in report.skipped] == ["a.tif", "b.tif"]
+    assert {name: Path("out", name).stat().st_mtime_ns for name in before} == before
+    assert len(calls) == 3
+    assert not run_batch("raw/*.tif", SETTINGS, output="out", resume=True).done
+
+
+def test_only_results_of_the_same_settings_are_resumed(folder, calls):
+    run_batch("raw/a.tif", dataclasses.replace(SETTINGS, patch=5), output="out")
+    Path("out/b.tif").write_text("precious")
+    report = run_batch("raw/*.tif", SETTINGS, output="out", resume=True)
+    assert [file.output.name for file in report.done] == ["c.tif"]
+    for file in report.failed:
+        assert "is not a result of this filter and these settings" in str(file.error)
+    assert Path("out/b.tif").read_text() == "precious"
+    assert len(report.failed) == 2
+
+
+def test_a_folder_that_is_removed_is_not_made_anew(folder, calls):
+    """What was in it is lost: the report must not say that all is done."""
+
+    def remove(step):
+        if step.index == 1:
+            shutil.rmtree("out", ignore_errors=True)
+
+    report = run_batch("raw/*.tif", SETTINGS, output="out", progress=remove)
+    assert not report.done and len(report.failed) == 3
+    assert "was written and is gone" in str(report.failed[0].error)
+    assert not Path("out").exists()
 
 
 def test_same_name_twice(folder, calls):

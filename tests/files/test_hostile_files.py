@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from files.test_io import ONE, TIFFDATA, TWO, handmade, noise
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files import tiff
 from napari_gpu_denoise.files.tiff import ome_xml
+from napari_gpu_denoise.files.tiff.output import new_file
 
 
 def pointing_to(folder, name: str):
@@ -101,3 +104,26 @@ def test_annotations_of_others_in_our_namespace_are_no_records(tmp_path, text):
 
 def test_text_that_is_no_xml_is_left_to_tifffile(tmp_path):
     assert ome_xml.keep_inside("<OME", tmp_path) == ("<OME", ())
+
+
+def test_unfinished_files_of_processes_that_are_gone_are_removed(tmp_path):
+    """As kill -9 leaves them; those of living processes, and of other machines, stay."""
+    script = (
+        "import os, signal, sys\n"
+        "from napari_gpu_denoise.files.tiff.output import new_file\n"
+        "with new_file(sys.argv[1]) as file:\n"
+        "    file.write(b'half')\n"
+        "    file.flush()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    target = tmp_path / "out.tif"
+    subprocess.run([sys.executable, "-c", script, str(target)], check=False)
+    (left,) = tmp_path.iterdir()
+    assert left.suffix == ".part"
+    own = left.with_name(left.name.replace(left.name.split("-")[3], str(os.getpid())))
+    other = tmp_path / ".gpu-denoise-00000000-1-abc.part"
+    own.write_bytes(b"")
+    other.write_bytes(b"")
+    with new_file(target) as file:
+        file.write(b"whole")
+    assert set(tmp_path.iterdir()) == {target, own, other}

@@ -139,7 +139,17 @@ def _add_filter(added: Any, settings: type) -> None:
         metavar="SIZE",
         help="largest device memory to use, such as 512M or 2G (default: what the device allows)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace existing results")
+    existing = parser.add_mutually_exclusive_group()
+    existing.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace existing results (default: skip these files)",
+    )
+    existing.add_argument(
+        "--resume",
+        action="store_true",
+        help="continue an interrupted batch: keep results made with the same settings",
+    )
     parser.add_argument("--stop-on-error", action="store_true", help="stop at the first failure")
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
     _add_json(parser)

@@ -41,6 +41,7 @@ def denoise(args: argparse.Namespace) -> int:
             device=args.device,
             memory_limit=args.memory_limit,
             overwrite=args.overwrite,
+            resume=args.resume,
             stop_on_error=args.stop_on_error,
             progress=bar,
             cancel=cancel,
@@ -51,7 +52,7 @@ def denoise(args: argparse.Namespace) -> int:
         for file in report.done:
             _print_done(file, settings)
     for file in () if args.quiet else report.skipped:
-        complain(file.skipped)
+        complain(f"{on_command_line(file.skipped).rstrip('.')}.")
     expected = (errors.DenoiseError, MemoryError)
     unexpected = [file.error for file in report.failed if not isinstance(file.error, expected)]
     for file in report.failed:
@@ -67,7 +68,9 @@ def denoise(args: argparse.Namespace) -> int:
         raise KeyboardInterrupt
     if report.failed:
         return exit_code(report.failed[0].error)
-    if not report.done:
+    if any(getattr(file.skipped, "code", "") == "exists" for file in report.skipped):
+        return exit_code(errors.OutputError())
+    if not report.done and not args.resume:
         raise errors.FileError("None of the inputs is a TIFF file: nothing was denoised.")
     return 0
 

@@ -10,7 +10,7 @@ from napari_gpu_denoise import errors
 REMEDIES = {
     "axis-needed": "name the axes, such as --axes {axis}YX",
     "channels": "use --channels joint or --channels separate",
-    "exists": "choose another name, or add --overwrite to replace it",
+    "exists": "choose another name, or add --overwrite to replace it, or --resume",
     "file-dtype": "add --dtype float32",
     "memory-limit": "allow at least --memory-limit {needed}",
     "noise-estimate": "give what 'gpu-denoise estimate --json' printed",
@@ -33,7 +33,7 @@ EXIT_CODES: tuple[tuple[int, tuple[type[BaseException], ...], str], ...] = (
     ),
     (3, (errors.NoDeviceError,), "no OpenCL device, or not the one requested"),
     (4, (errors.FileError,), "an input cannot be read"),
-    (5, (errors.OutputError,), "a result cannot be written, or would replace an existing file"),
+    (5, (errors.OutputError,), "a result cannot be written, or exists and was kept"),
     (6, (errors.ImageError,), "pixels that cannot be filtered: NaN, infinity, or no pixels"),
     (7, (MemoryError,), "too little memory on the device or the machine"),
     (8, (errors.KernelError,), "the device failed to build or to run a kernel"),

@@ -21,7 +21,7 @@ HELD = 24  # planes of a channel up to which a file is read whole: an estimate m
 
 def estimate(args: argparse.Namespace) -> int:
     """Measure the noise of each input."""
-    from napari_gpu_denoise.files.batch import find_files
+    from napari_gpu_denoise.files.inputs import find_files
 
     codes, found = [], []
     for path in find_files(args.inputs):

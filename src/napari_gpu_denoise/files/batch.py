@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,9 +10,9 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from napari_gpu_denoise.errors import Cancelled, FileError, NoDeviceError, OutputError
-from napari_gpu_denoise.files import tiff
-from napari_gpu_denoise.files.one_file import denoise_file
+from napari_gpu_denoise.errors import Cancelled, NoDeviceError, Note, OutputError
+from napari_gpu_denoise.files.inputs import check_target, find_files, identity, pair
+from napari_gpu_denoise.files.one_file import check_result, denoise_file
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Run
@@ -67,7 +66,7 @@ class BatchReport:
 
     @property
     def skipped(self) -> tuple[FileReport, ...]:
-        """The files that were left out: not an image, or part of one already read."""
+        """The files that were left out: not an image, part of one already read, or done before."""
         return tuple(file for file in self.files if file.skipped)
 
     def as_dict(self) -> dict[str, Any]:
@@ -100,6 +99,7 @@ def run_batch(
     device: Device | int | str | None = None,
     memory_limit: int | str | None = None,
     overwrite: bool = False,
+    resume: bool = False,
     stop_on_error: bool = False,
     progress: Callable[[BatchProgress], None] | None = None,
     cancel=None,
@@ -130,7 +130,11 @@ def run_batch(
     {device}
     {memory_limit}
     overwrite : bool, default False
-        Replace existing results. An input is never replaced.
+        Replace existing results. By default files that have one are skipped. An input is never
+        replaced.
+    resume : bool, default False
+        Continue a batch that was interrupted: results of the same filter and settings are kept.
+        Any other file in their place is an error.
     stop_on_error : bool, default False
         Stop at the first file that fails, instead of continuing with the others.
     progress : callable, optional
@@ -161,9 +165,10 @@ def run_batch(
     ...     print(file.input, file.error)
     """
     found = find_files(inputs)
-    jobs = dict(_paired(found, output))
+    jobs = dict(pair(found, output))
     run = Run(filter, sigma, noise, axes, dtype, nonfinite, choose(device), memory_limit)
     files: list[FileReport] = []
+    folders: set[Path] = set()  # those that hold results
     sources: set[Path] = set()  # files read as part of an earlier image
     written: set[tuple[int, int]] = set()
     for index, path in enumerate(found):
@@ -184,12 +189,19 @@ def run_batch(
             continue
         target = jobs[path]
         try:
-            _check_target(target, found, written, overwrite=overwrite)
+            check_target(target, found, written, overwrite=True)
+            if target.exists() and not overwrite:
+                if resume:
+                    check_result(target, filter)
+                files.append(FileReport(path, skipped=_kept(target, resume)))
+                continue
+            options = {"overwrite": overwrite, "new_folder": target.parent not in folders}
             picture, record, notes = denoise_file(
-                path, target, run, overwrite=overwrite, progress=tell, cancel=cancel
+                path, target, run, **options, progress=tell, cancel=cancel
             )
+            folders.add(target.parent)
             sources.update(file.resolve() for file in picture.files)
-            written.add(_identity(target))
+            written.add(identity(target))
             files.append(FileReport(path, target, record, notes=(*picture.notes, *notes)))
         except Cancelled:
             return BatchReport(tuple(files), cancelled=True)
@@ -202,88 +214,22 @@ def run_batch(
                 break
         finally:
             picture = None  # before the next file is read
-    return BatchReport(tuple(files))
+    return BatchReport(tuple(map(_still_there, files)))
 
 
-def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
-    """List the files that names, patterns and folders stand for, each once.
-
-    They keep the order given, those of a pattern or folder are sorted. A name that matches nothing
-    stays in the list.
-    """
-    if isinstance(inputs, (str, os.PathLike)):
-        inputs = [inputs]
-    found: dict[str, Path] = {}
-    for name in map(os.fspath, inputs):
-        if os.path.isdir(name):
-            members = [p for p in sorted(Path(name).iterdir()) if p.suffix.lower() in tiff.SUFFIXES]
-            if not members:
-                raise FileError(f"The folder {name} contains no TIFF file: choose another.")
-        elif not os.path.exists(name) and glob.has_magic(name):
-            matches = sorted(glob.glob(name, recursive=True))
-            members = [Path(match) for match in matches if not os.path.isdir(match)]
-            if not members:
-                raise FileError(f"No file matches the pattern {name}: check folder and spelling.")
-        else:
-            members = [Path(name)]
-        for path in members:
-            found.setdefault(os.path.realpath(path), path)
-    if not found:
-        raise FileError("No input is given: give TIFF files, patterns or folders.")
-    return list(found.values())
+def _kept(target: Path, resume: bool) -> str:
+    if resume:
+        return f"{target} is complete and was kept."
+    return Note(
+        f"{target} exists and was kept",
+        "choose another name, pass overwrite=True to replace it, or resume=True to keep it as done",
+        code="exists",
+    )
 
 
-def _paired(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]]:
-    """Pair each input that is meant to be an image with its output."""
-    images = found
-    if len(found) > 1:
-        # A pattern may match text files as well; a broken file that is named .tif is an error.
-        images = [
-            path
-            for path in found
-            if path.suffix.lower() in tiff.SUFFIXES or not path.is_file() or tiff.is_tiff(path)
-        ]
-    name = os.fspath(output)
-    folder = Path(name)
-    if folder.suffix and not folder.is_dir() and not name.endswith(("/", os.sep)):
-        if folder.suffix.lower() not in tiff.SUFFIXES:
-            raise OutputError(
-                f"{name} is neither the name of a TIFF file nor an existing folder: end it with "
-                ".tif, or with / for a new folder."
-            )
-        if len(images) > 1:
-            raise OutputError(f"{name} is one file, for {len(images)} inputs: give a folder.")
-        return [(path, folder) for path in images]
-    names: dict[str, Path] = {}
-    jobs = []
-    for path in images:
-        # A TIFF in the format of a vendor is written as a plain TIFF, so its suffix changes.
-        known = path.suffix.lower() in tiff.SUFFIXES
-        target = folder / (path.name if known else f"{path.stem}.tif")
-        # For many file systems A.tif and a.tif are one file.
-        twin = names.setdefault(target.name.casefold(), path)
-        if twin is not path:
-            raise OutputError(
-                f"{twin} and {path} would have the same name in {name}: write them to two folders."
-            )
-        jobs.append((path, target))
-    return jobs
-
-
-def _check_target(
-    target: Path, inputs: list[Path], written: set[tuple[int, int]], *, overwrite: bool
-) -> None:
-    """Check before the work starts that its result can be written."""
-    if target.parent.is_dir():
-        tiff.check_output(target, overwrite=overwrite, keep=inputs)
-        if target.exists() and _identity(target) in written:
-            raise OutputError(
-                f"{target} is the result of an earlier file of this run under another name: "
-                "write the results to two folders."
-            )
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    """Return the device and inode of a file, the same for all its names."""
-    status = os.stat(path)
-    return status.st_dev, status.st_ino
+def _still_there(file: FileReport) -> FileReport:
+    """Report a result that somebody removed during the run."""
+    if file.output is None or file.output.exists():
+        return file
+    lost = OutputError(f"{file.output} was written and is gone: repeat the run for this file.")
+    return FileReport(file.input, error=lost)

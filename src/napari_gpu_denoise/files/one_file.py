@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from napari_gpu_denoise.errors import OutputError
+from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import tiff
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
 from napari_gpu_denoise.run.denoise import drive
+from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Record
 
@@ -25,13 +27,15 @@ def denoise_file(
     run: Run,
     *,
     overwrite: bool,
+    new_folder: bool,
     progress: Callable[[int, int], None],
     cancel: Any,
 ) -> tuple[tiff.Picture, Record, tuple[str, ...]]:
     """Denoise a file into a new one, which appears when it is complete.
 
-    A run without axes takes those of the file. Returns the description of the input, the record of
-    the result, and notes about the writing.
+    A run without axes takes those of the file. `new_folder` says whether the folder of the result
+    may be made; one that held results and is gone is an error. Returns the description of the
+    input, the record of the result, and notes about the writing.
     """
     with tiff.open_stack(path) as picture:
         check_numbers(picture.data)
@@ -39,7 +43,7 @@ def denoise_file(
         tiff.check_dtype(picture, dtype)
         run = replace(run, axes=run.axes or picture.filter_axes)
         if _is_long(picture, run.axes):
-            _make_folder(target)
+            _make_folder(target, new_folder)
             planes = 3 if picture.axes.endswith("S") else 2
             shape = picture.data.shape
             with tiff.PlaneStore(shape, dtype, target.parent, axes_of_plane=planes) as store:
@@ -50,7 +54,7 @@ def denoise_file(
             return picture, record, notes
     picture = tiff.read(path)
     result = drive(picture.pixels, run, progress=progress, cancel=cancel)
-    _make_folder(target)
+    _make_folder(target, new_folder)
     image = result.image
     if picture.alpha is not None:
         image = put_together(image, picture.colours, picture.data, picture.alpha)
@@ -70,8 +74,26 @@ def _is_long(picture: tiff.Picture, axes: str) -> bool:
     return "T" in names and picture.alpha is None and by_frame
 
 
-def _make_folder(target: Path) -> None:
+def check_result(target: Path, filter: Filter) -> None:
+    """Refuse a file that is not a result of the same filter and settings."""
+    made: dict[str, Any] = {}
+    with contextlib.suppress(FileError, ImageError), tiff.open_stack(target) as picture:
+        made = dict(picture.history[-1]) if picture.history else {}
+    if (made.get("filter"), made.get("settings")) != (filter.name, filter.as_dict()):
+        raise OutputError(
+            f"{target} is not a result of this filter and these settings",
+            "choose another name, or pass overwrite=True to replace it",
+            code="exists",
+        )
+
+
+def _make_folder(target: Path, new_folder: bool) -> None:
     """Create the folder of a file if necessary."""
+    if not new_folder and not target.parent.is_dir():
+        raise OutputError(
+            f"The folder {target.parent} was removed during the run, with the results in it: "
+            "repeat the run."
+        )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import secrets
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from napari_gpu_denoise.errors import DenoiseError, OutputError
+
+# Unfinished files begin with the machine, since processes of others cannot be looked up.
+_OWN = f".gpu-denoise-{zlib.crc32(platform.node().encode()):08x}-"
 
 
 @contextlib.contextmanager
@@ -23,7 +28,8 @@ def new_file(
     """
     check_output(path, overwrite=overwrite, keep=keep)
     target = Path(os.path.realpath(path))
-    part = target.with_name(f".gpu-denoise-{secrets.token_hex(6)}.part")
+    part = target.with_name(f"{_OWN}{os.getpid()}-{secrets.token_hex(6)}.part")
+    remove_abandoned(target.parent)
     try:
         with open(part, "xb") as file:
             yield file
@@ -40,6 +46,27 @@ def new_file(
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove unfinished files of processes of this machine that are gone, as after a power cut."""
+    for part in folder.glob(f"{_OWN}*.part"):
+        with contextlib.suppress(OSError, ValueError):
+            if not _is_alive(int(part.name.removeprefix(_OWN).partition("-")[0])):
+                part.unlink()
+
+
+def _is_alive(process: int) -> bool:
+    if os.name == "nt":
+        # A signal would end it. A file that is in use cannot be removed there.
+        return process == os.getpid()
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # of somebody else
+    return True
 
 
 def check_output(

@@ -1,0 +1,95 @@
+"""Which files a batch reads, and where each result goes."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from napari_gpu_denoise.errors import FileError, OutputError
+from napari_gpu_denoise.files import tiff
+
+
+def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
+    """List the files that names, patterns and folders stand for, each once.
+
+    They keep the order given, those of a pattern or folder are sorted. A name that matches nothing
+    stays in the list.
+    """
+    if isinstance(inputs, (str, os.PathLike)):
+        inputs = [inputs]
+    found: dict[str, Path] = {}
+    for name in map(os.fspath, inputs):
+        if os.path.isdir(name):
+            members = [p for p in sorted(Path(name).iterdir()) if p.suffix.lower() in tiff.SUFFIXES]
+            if not members:
+                raise FileError(f"The folder {name} contains no TIFF file: choose another.")
+        elif not os.path.exists(name) and glob.has_magic(name):
+            matches = sorted(glob.glob(name, recursive=True))
+            members = [Path(match) for match in matches if not os.path.isdir(match)]
+            if not members:
+                raise FileError(f"No file matches the pattern {name}: check folder and spelling.")
+        else:
+            members = [Path(name)]
+        for path in members:
+            found.setdefault(os.path.realpath(path), path)
+    if not found:
+        raise FileError("No input is given: give TIFF files, patterns or folders.")
+    return list(found.values())
+
+
+def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]]:
+    """Pair each input that is meant to be an image with its output."""
+    images = found
+    if len(found) > 1:
+        # A pattern may match text files as well; a broken file that is named .tif is an error.
+        images = [
+            path
+            for path in found
+            if path.suffix.lower() in tiff.SUFFIXES or not path.is_file() or tiff.is_tiff(path)
+        ]
+    name = os.fspath(output)
+    folder = Path(name)
+    if folder.suffix and not folder.is_dir() and not name.endswith(("/", os.sep)):
+        if folder.suffix.lower() not in tiff.SUFFIXES:
+            raise OutputError(
+                f"{name} is neither the name of a TIFF file nor an existing folder: end it with "
+                ".tif, or with / for a new folder."
+            )
+        if len(images) > 1:
+            raise OutputError(f"{name} is one file, for {len(images)} inputs: give a folder.")
+        return [(path, folder) for path in images]
+    names: dict[str, Path] = {}
+    jobs = []
+    for path in images:
+        # A TIFF in the format of a vendor is written as a plain TIFF, so its suffix changes.
+        known = path.suffix.lower() in tiff.SUFFIXES
+        target = folder / (path.name if known else f"{path.stem}.tif")
+        # For many file systems A.tif and a.tif are one file.
+        twin = names.setdefault(target.name.casefold(), path)
+        if twin is not path:
+            raise OutputError(
+                f"{twin} and {path} would have the same name in {name}: write them to two folders."
+            )
+        jobs.append((path, target))
+    return jobs
+
+
+def check_target(
+    target: Path, inputs: list[Path], written: set[tuple[int, int]], *, overwrite: bool
+) -> None:
+    """Check before the work starts that its result can be written."""
+    if target.parent.is_dir():
+        tiff.check_output(target, overwrite=overwrite, keep=inputs)
+        if target.exists() and identity(target) in written:
+            raise OutputError(
+                f"{target} is the result of an earlier file of this run under another name: "
+                "write the results to two folders."
+            )
+
+
+def identity(path: Path) -> tuple[int, int]:
+    """Return the device and inode of a file, the same for all its names."""
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
