@@ -139,6 +139,11 @@ def _add_filter(added: Any, settings: type) -> None:
         metavar="SIZE",
         help="largest device memory to use, such as 512M or 2G (default: what the device allows)",
     )
+    parser.add_argument(
+        "--companions-anywhere",
+        action="store_true",
+        help="read the other files of an OME-TIFF set wherever they are, not only beside the input",
+    )
     existing = parser.add_mutually_exclusive_group()
     existing.add_argument(
         "--overwrite",

@@ -42,6 +42,7 @@ def denoise(args: argparse.Namespace) -> int:
             memory_limit=args.memory_limit,
             overwrite=args.overwrite,
             resume=args.resume,
+            companions_anywhere=args.companions_anywhere,
             stop_on_error=args.stop_on_error,
             progress=bar,
             cancel=cancel,

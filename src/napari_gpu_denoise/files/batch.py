@@ -100,6 +100,7 @@ def run_batch(
     memory_limit: int | str | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    companions_anywhere: bool = False,
     stop_on_error: bool = False,
     progress: Callable[[BatchProgress], None] | None = None,
     cancel=None,
@@ -135,6 +136,9 @@ def run_batch(
     resume : bool, default False
         Continue a batch that was interrupted: results of the same filter and settings are kept.
         Any other file in their place is an error.
+    companions_anywhere : bool, default False
+        Read the other files of an OME-TIFF set wherever its XML says they are, not only in the
+        folder of the input or below.
     stop_on_error : bool, default False
         Stop at the first file that fails, instead of continuing with the others.
     progress : callable, optional
@@ -195,9 +199,13 @@ def run_batch(
                     check_result(target, filter)
                 files.append(FileReport(path, skipped=_kept(target, resume)))
                 continue
-            options = {"overwrite": overwrite, "new_folder": target.parent not in folders}
             picture, record, notes = denoise_file(
-                path, target, run, **options, progress=tell, cancel=cancel
+                *(path, target, run),
+                overwrite=overwrite,
+                new_folder=target.parent not in folders,
+                companions_anywhere=companions_anywhere,
+                progress=tell,
+                cancel=cancel,
             )
             folders.add(target.parent)
             sources.update(file.resolve() for file in picture.files)

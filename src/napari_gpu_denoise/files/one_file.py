@@ -28,6 +28,7 @@ def denoise_file(
     *,
     overwrite: bool,
     new_folder: bool,
+    companions_anywhere: bool,
     progress: Callable[[int, int], None],
     cancel: Any,
 ) -> tuple[tiff.Picture, Record, tuple[str, ...]]:
@@ -37,7 +38,7 @@ def denoise_file(
     may be made; one that held results and is gone is an error. Returns the description of the
     input, the record of the result, and notes about the writing.
     """
-    with tiff.open_stack(path) as picture:
+    with tiff.open_stack(path, companions_anywhere=companions_anywhere) as picture:
         check_numbers(picture.data)
         dtype = output_dtype(run.dtype, picture.data.dtype)
         tiff.check_dtype(picture, dtype)
@@ -52,7 +53,7 @@ def denoise_file(
                 ).record
                 notes = tiff.write(target, store, picture, record, overwrite=overwrite)
             return picture, record, notes
-    picture = tiff.read(path)
+    picture = tiff.read(path, companions_anywhere=companions_anywhere)
     result = drive(picture.pixels, run, progress=progress, cancel=cancel)
     _make_folder(target, new_folder)
     image = result.image
