@@ -351,10 +351,10 @@ def test_one_image_in_memory_at_a_time(folder, calls, monkeypatch):
     alive: list[weakref.ref] = []
     read = tiff.read
 
-    def watched(path):
+    def watched(path, **options):
         gc.collect()
         assert [ref for ref in alive if ref() is not None] == []
-        picture = read(path)
+        picture = read(path, **options)
         alive.append(weakref.ref(picture))
         return picture
 
