@@ -16,11 +16,12 @@ def optimised(device):
     return program.session(device)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def quickly_built(request, monkeypatch):
     """Let the compiler optimise no kernel, but in tests that ask for `optimised`.
 
-    For small images and many settings: most time would go into builds, of seconds each.
+    With small images and many settings most time would go into builds, of seconds each. The
+    contract tests run every filter as users have it.
     """
     if "optimised" not in request.fixturenames:
         monkeypatch.setattr(program, "Session", Plain)

@@ -14,8 +14,6 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.isoline.filter import Isoline
 from scenes import psnr, scene
 
-pytestmark = pytest.mark.usefixtures("quickly_built")
-
 SIGMAS = (12.4, 20.37, 31.1)
 JOINT = Isoline(channels="joint")
 

@@ -9,8 +9,6 @@ from napari_gpu_denoise.filters.isoline.filter import Isoline
 from napari_gpu_denoise.opencl.memory import Arena
 from scenes import noisy
 
-pytestmark = pytest.mark.usefixtures("quickly_built")
-
 SIGMA = 20.37
 
 

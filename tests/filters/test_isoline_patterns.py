@@ -10,10 +10,6 @@ import pytest
 from napari_gpu_denoise.errors import SettingsError
 from reference.isoline_patterns import DIRECTIONS, segment_patterns
 
-pytestmark = pytest.mark.usefixtures("quickly_built")
-
-pytestmark = pytest.mark.usefixtures("quickly_built")
-
 LENGTHS = [1, 2, 3, 5, 8, 17, 40]
 
 

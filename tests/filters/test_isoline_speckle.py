@@ -17,8 +17,6 @@ from napari_gpu_denoise.run import sigma
 from napari_gpu_denoise.run.job import Run
 from scenes import psnr, scene
 
-pytestmark = pytest.mark.usefixtures("quickly_built")
-
 LOOKS = 4.0
 SPECKLE = {"criterion": "multiplicative", "looks": LOOKS}
 TOLD = "not used: multiplicative noise of 4 looks"
@@ -213,7 +211,7 @@ def test_nothing_is_estimated(device, monkeypatch, tmp_path):
     progress = []
     _, record, _ = one_file.denoise_file(
         *(source, target, Run(settings, axes="TYX", device=device)),
-        **{"overwrite": False, "cancel": None},
+        **{"overwrite": False, "new_folder": True, "companions_anywhere": False, "cancel": None},
         progress=lambda *step: progress.append(step),
     )
     assert progress[-1] == (3, 3)

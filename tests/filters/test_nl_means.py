@@ -205,7 +205,7 @@ def test_estimates_are_joined_as_in_the_reference(device, name):
     ],
     ids=str,
 )
-def test_the_whole_filter_is_that_of_the_reference(device, changes):
+def test_the_whole_filter_is_that_of_the_reference(optimised, device, changes):
     settings = NLMeans(**{"window": 11, **changes})
     image = grey(35, 42)
     out = gd.denoise(image, settings, SIGMA, device=device).image

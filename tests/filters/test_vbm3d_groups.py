@@ -247,7 +247,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("which", WHOLE)
-def test_the_filter_is_that_of_the_reference(device, finely, which):
+def test_the_filter_is_that_of_the_reference(optimised, device, finely, which):
     settings = VBM3D(flicker=False, **WHOLE[which])
     assert errors(device, video(), 20.0, settings).max() < 3e-3
 

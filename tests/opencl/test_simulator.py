@@ -85,31 +85,19 @@ def test_a_barrier_that_is_missing_is_reported(simulator, tmp_path, file, functi
     assert re.search(BARRIERS[file, function], found), found
 
 
-@pytest.fixture(scope="module", params=FILTERS, ids=lambda one: one.name)
-def simulated(request, simulator, tmp_path_factory):
-    """All cases of one filter: its settings class, what was found, results, kernels used."""
-    folder = tmp_path_factory.mktemp(request.param.name)
-    found = simulate("filter", request.param.name, str(folder))
-    kernels = json.loads((folder / "kernels.json").read_text())
-    return request.param, found, np.load(folder / "results.npz"), kernels
-
-
-def test_kernels_are_free_of_faults(simulated):
-    kind, found, _, _ = simulated
+@pytest.mark.parametrize("kind", FILTERS, ids=lambda one: one.name)
+def test_a_filter(simulator, device, kind, tmp_path):
+    """One test for all that is asked of a filter, since the simulation takes long."""
+    found = simulate("filter", kind.name, str(tmp_path))
     expected = [f"== {case}" for case, *_ in cases(kind)]
     assert {case.split()[1] for case in expected} == set(PROFILES_OF.get(kind.name, PROFILES))
     assert found.splitlines() == expected, found[:5000]
+    check_kernels(kind, json.loads((tmp_path / "kernels.json").read_text()))
+    check_results(kind, np.load(tmp_path / "results.npz"), device)
 
 
-@pytest.mark.parametrize("name", [one.name for one in FILTERS])
-def test_values_that_are_no_numbers_lead_no_kernel_astray(simulator, name):
-    """Runs refuse them, but an index must not depend on that."""
-    found = simulate("nan", name).splitlines()
-    assert found and all(line.startswith("== ") for line in found), "\n".join(found)[:5000]
-
-
-def test_simulated_results_are_those_of_a_device(simulated, device):
-    kind, _, results, _ = simulated
+def check_results(kind, results, device) -> None:
+    """Compare the results with those of a real device."""
     for case, _, settings, image, axes, sigma in cases(kind):
         expected = gd.denoise(image, settings, sigma, axes=axes, device=device).image
         seen = np.broadcast_to(sigma, image.shape) > 0  # the others are put back after the run
@@ -117,8 +105,8 @@ def test_simulated_results_are_those_of_a_device(simulated, device):
         assert error.max() <= ROUNDING[kind.name], case
 
 
-def test_every_kernel_file_is_simulated(simulated):
-    kind, *_, used = simulated
+def check_kernels(kind, used: list[str]) -> None:
+    """Check that every kernel file was simulated."""
     # Of the searches that filters share, NL-means runs all.
     folders = {kind.name, "search"} if kind.name == "nl_means" else {kind.name}
     files = {
@@ -128,6 +116,13 @@ def test_every_kernel_file_is_simulated(simulated):
     }
     assert files == {name for name in used if name.split("/")[0] in folders}
     assert {name.split("/")[0] for name in used} == {kind.name, SHARED[kind.name]}
+
+
+@pytest.mark.parametrize("name", [one.name for one in FILTERS])
+def test_values_that_are_no_numbers_lead_no_kernel_astray(simulator, name):
+    """Runs refuse them, but an index must not depend on that."""
+    found = simulate("nan", name).splitlines()
+    assert found and all(line.startswith("== ") for line in found), "\n".join(found)[:5000]
 
 
 def test_transforms_of_noise_are_free_of_faults(simulator, tmp_path):
