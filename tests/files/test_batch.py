@@ -305,6 +305,10 @@ def test_set_of_files_is_one_image(folder, calls):
     assert [file.input.name for file in report.done] == ["0.ome.tif"]
     assert "was read with an earlier file" in report.skipped[0].skipped
     assert tifffile.imread("out/0.ome.tif").shape == (4, 20, 30)
+    for resume in (False, True):
+        report = run_batch("set/*.tif", SETTINGS, output="out", resume=resume)
+        assert (report.done, len(report.skipped)) == ((), 2)
+        assert names(folder / "out") == ["0.ome.tif"]
 
 
 def test_vendor_file_becomes_tif(folder, calls):
@@ -349,16 +353,16 @@ def test_one_image_in_memory_at_a_time(folder, calls, monkeypatch):
     import weakref
 
     alive: list[weakref.ref] = []
-    read = tiff.read
+    read = tiff.Picture.loaded
 
-    def watched(path, **options):
+    def watched(lazy):
         gc.collect()
         assert [ref for ref in alive if ref() is not None] == []
-        picture = read(path, **options)
+        picture = read(lazy)
         alive.append(weakref.ref(picture))
         return picture
 
-    monkeypatch.setattr(tiff, "read", watched)
+    monkeypatch.setattr(tiff.Picture, "loaded", watched)
     assert len(run_batch("raw", SETTINGS, output="out").done) == 3
     assert len(alive) == 3
 

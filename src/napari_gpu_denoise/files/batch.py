@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,7 +11,15 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from napari_gpu_denoise.errors import Cancelled, NoDeviceError, Note, OutputError
+from napari_gpu_denoise.errors import (
+    Cancelled,
+    FileError,
+    ImageError,
+    NoDeviceError,
+    Note,
+    OutputError,
+)
+from napari_gpu_denoise.files import tiff
 from napari_gpu_denoise.files.inputs import check_target, find_files, identity, pair
 from napari_gpu_denoise.files.one_file import check_result, denoise_file
 from napari_gpu_denoise.opencl.device import Device, choose
@@ -193,10 +202,14 @@ def run_batch(
             continue
         target = jobs[path]
         try:
-            check_target(target, found, written, overwrite=True)
+            check_target(target, found, written)
             if target.exists() and not overwrite:
                 if resume:
                     check_result(target, filter)
+                # The other files of a set are then not denoised as images of their own.
+                opened = tiff.open_stack(path, companions_anywhere=companions_anywhere)
+                with contextlib.suppress(FileError, ImageError), opened as picture:
+                    sources.update(file.resolve() for file in picture.files)
                 files.append(FileReport(path, skipped=_kept(target, resume)))
                 continue
             picture, record, notes = denoise_file(

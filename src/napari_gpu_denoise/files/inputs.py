@@ -76,12 +76,10 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
     return jobs
 
 
-def check_target(
-    target: Path, inputs: list[Path], written: set[tuple[int, int]], *, overwrite: bool
-) -> None:
-    """Check before the work starts that its result can be written."""
+def check_target(target: Path, inputs: list[Path], written: set[tuple[int, int]]) -> None:
+    """Check before the work starts that its result can be written, or replace what is there."""
     if target.parent.is_dir():
-        tiff.check_output(target, overwrite=overwrite, keep=inputs)
+        tiff.check_output(target, overwrite=True, keep=inputs)
         if target.exists() and identity(target) in written:
             raise OutputError(
                 f"{target} is the result of an earlier file of this run under another name: "

@@ -53,7 +53,7 @@ def denoise_file(
                 ).record
                 notes = tiff.write(target, store, picture, record, overwrite=overwrite)
             return picture, record, notes
-    picture = tiff.read(path, companions_anywhere=companions_anywhere)
+        picture = picture.loaded()
     result = drive(picture.pixels, run, progress=progress, cancel=cancel)
     _make_folder(target, new_folder)
     image = result.image
