@@ -54,6 +54,8 @@ def keep_inside(xml: str, folder: Path) -> tuple[str, tuple[str, ...]]:
 
     Returns the names that were removed as well. A name without a file is kept: it is missing.
     """
+    if "FileName" not in xml:
+        return xml, ()
     try:
         root = ElementTree.fromstring(xml)
     except ElementTree.ParseError:

@@ -8,6 +8,7 @@ import platform
 import secrets
 import zlib
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -48,6 +49,7 @@ def new_file(
             part.unlink(missing_ok=True)
 
 
+@lru_cache(maxsize=1)  # once for all files of a batch
 def remove_abandoned(folder: Path) -> None:
     """Remove unfinished files of processes of this machine that are gone, as after a power cut."""
     for part in folder.glob(f"{_OWN}*.part"):
