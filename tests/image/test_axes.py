@@ -16,6 +16,8 @@ from napari_gpu_denoise.image.axes import arrange, channel_axis, check_axes
     [
         (None, (5, 6), "YX"),
         (None, (2, 3, 5, 6), "..YX"),
+        (None, (512, 3), "YX"),
+        (None, (512, 15, 3), ".YX"),
         ("yx", (5, 6), "YX"),
         (" tzyx ", (2, 3, 5, 6), "TZYX"),
         ("XYC", (5, 6, 3), "XYC"),
@@ -38,6 +40,8 @@ def test_names_are_upper_case_and_default_to_planes(axes, shape, names):
         ("Y X", (2, 5, 6), "holds ' '"),
         ("ÄYX", (2, 5, 6), "holds 'Ä'"),
         ("", (5, 6), "names 0 axes"),
+        (None, (512, 512, 3), r"may be colour: pass axes='YXS' for colour, or axes='\.YX'"),
+        (None, (2, 512, 16, 4), r"axes='\.YXS' .* axes='\.\.YX' for planes of 16 x 4 pixels"),
     ],
 )
 def test_names_that_do_not_fit_are_refused(axes, shape, sentence):

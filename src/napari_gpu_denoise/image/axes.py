@@ -13,18 +13,29 @@ from napari_gpu_denoise.errors import AxesError
 UNNAMED = "."
 CHANNEL_AXES = "CS"
 
+# An image of fewer rows is not taken for a colour image whose axes were forgotten.
+_NARROWEST = 16
+
 
 def check_axes(axes: str | None, shape: Sequence[int]) -> str:
     """Check axis names against a shape; return them in upper case, one letter per axis.
 
     T (time), Z (slice), Y, X, C (channel), S (colour sample); any other letter, or ``.``, is an
     independent axis. Y and X are required. None: the last two axes are Y and X, the rest are
-    independent planes; an axis is never guessed to be colour or time.
+    independent planes; an axis is never guessed to be colour or time, and what looks like colour
+    samples along the last axis is an error.
     """
     ndim = len(shape)
     if ndim < 2:
         raise AxesError(f"An image needs at least two axes, Y and X, but this array has {ndim}.")
     if axes is None:
+        if ndim > 2 and shape[-1] in (3, 4) and shape[-2] >= _NARROWEST:
+            colour, planes = (UNNAMED * (ndim - n) + a for n, a in ((3, "YXS"), (2, "YX")))
+            raise AxesError(
+                f"The last axis of this array of shape {tuple(shape)} may be colour",
+                f"pass axes={colour!r} for colour, or axes={planes!r} for planes of "
+                f"{shape[-2]} x {shape[-1]} pixels",
+            )
         return UNNAMED * (ndim - 2) + "YX"
     if not isinstance(axes, str):
         raise AxesError(
