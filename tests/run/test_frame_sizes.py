@@ -14,10 +14,10 @@ from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.run.tile_sizes import (
-    SMALLEST_TILE,
     bytes_per_pixel,
     frame_budget,
     frames_at_once,
+    smallest_tile,
     spatial_tiles,
 )
 from napari_gpu_denoise.run.tiles import Span, Tile
@@ -87,11 +87,11 @@ def test_the_budget_is_half_the_memory_or_the_limit(gpu, plan, name, is_map):
     each = bytes_per_pixel(one, settings, is_map=is_map)
     budget, pixels = frame_budget(one, settings, gpu, image, None, is_map)
     assert (budget, pixels) == (4 * GB, min(int(4 * GB / each), 4000 * 5000))
-    budget, pixels = frame_budget(one, settings, gpu, image, 100 << 20, is_map)
-    assert (budget, pixels) == (100 << 20, int((100 << 20) / each))
+    budget, pixels = frame_budget(one, settings, gpu, image, 1 << 30, is_map)
+    assert (budget, pixels) == (1 << 30, int((1 << 30) / each))
     # Videos that are filtered at once share it.
-    _, shared = frame_budget(one, settings, gpu, image, 100 << 20, is_map, videos=4)
-    assert shared == int((25 << 20) / each)
+    _, shared = frame_budget(one, settings, gpu, image, 1 << 30, is_map, videos=4)
+    assert shared == int((1 << 28) / each)
     small = dataclasses.replace(gpu, max_alloc=16 << 20)
     _, pixels = frame_budget(one, settings, small, image, None, is_map)
     assert pixels == int((32 << 20) / each)
@@ -102,11 +102,12 @@ def test_a_limit_that_is_too_little_says_how_much_is_needed(gpu, plan, videos):
     settings, image = SETTINGS["vbm3d"], frames(400, 500)
     one = plan(settings)
     each = bytes_per_pixel(one, settings)
-    needed = math.ceil(SMALLEST_TILE * each) * videos
+    smallest = smallest_tile(settings, image)
+    needed = math.ceil(smallest * each) * videos
     with pytest.raises(DeviceMemoryError, match=f"at least {needed}"):
         frame_budget(one, settings, gpu, image, needed - 1, False, videos)
     _, pixels = frame_budget(one, settings, gpu, image, needed, False, videos)
-    assert pixels >= SMALLEST_TILE
+    assert pixels >= smallest
     # A frame that is smaller needs less.
     frame_budget(one, settings, gpu, frames(10, 10), math.ceil(100 * each), False)
 

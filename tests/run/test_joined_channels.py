@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -141,6 +142,7 @@ def slow(image, sigma, settings: Mix) -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def kernel(tmp_path, monkeypatch):
+    shutil.copytree(source.kernel_folder(), tmp_path, dirs_exist_ok=True)
     (tmp_path / "mix").mkdir()
     (tmp_path / "mix" / "mix_channels.cl").write_text(KERNEL)
     monkeypatch.setattr(source, "kernel_folder", lambda: tmp_path)

@@ -6,14 +6,17 @@ import dataclasses
 import math
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.plan import TilePlan
-from napari_gpu_denoise.run.tile_sizes import tile_pixels, tile_yield
+from napari_gpu_denoise.run.tile_sizes import check_limit, tile_pixels, tile_yield
 from napari_gpu_denoise.run.tiles import Reach, Tile, split
 from scenes import joining
 
@@ -116,3 +119,17 @@ def test_heavy_work_on_a_slow_device_is_not_cut_to_crumbs(device, axes):
     assert min(math.prod(tile.shape) for tile in tiles) > 1000
     # What is read beside what is yielded costs far less than the search itself.
     assert sum(math.prod(tile.source_shape) for tile in tiles) < 100 * math.prod(shape)
+
+
+@pytest.mark.parametrize("around", [5, 17, 45, 90])
+def test_the_smallest_tiles_are_worth_their_margins(device, around):
+    settings, plan = looking(around), Declared(24.0)
+    source = arrange(np.broadcast_to(np.float32(0), (3, 700, 800)), ".YX", "")
+    with pytest.raises(DeviceMemoryError) as raised:
+        check_limit(plan, settings, 1, source, False)
+    limit = raised.value.values["needed"]
+    check_limit(plan, settings, limit, source, False)
+    pixels = tile_pixels(plan, settings, device, 3 * 700 * 800, limit)
+    tiles = split(source.shape, settings.reach, pixels)
+    assert max(math.prod(tile.source_shape) for tile in tiles) <= pixels
+    assert sum(math.prod(tile.source_shape) for tile in tiles) < 10 * 3 * 700 * 800

@@ -17,9 +17,9 @@ from napari_gpu_denoise.run.frame_flow import FrameFlow
 from napari_gpu_denoise.run.frame_notes import FrameNote, note_frame
 from napari_gpu_denoise.run.record import Progress
 from napari_gpu_denoise.run.tile_sizes import (
-    SMALLEST_TILE,
     frame_budget,
     frames_at_once,
+    smallest_tile,
     spatial_tiles,
 )
 from napari_gpu_denoise.run.tiles import Span, Tile
@@ -39,18 +39,19 @@ class ArrayFrameFlow:
         filter, device, source = work.filter, work.session.device, work.source
         plan, is_map = self.stages.plan, work.sigma.is_map
         budget, pixels = frame_budget(plan, filter, device, source, work.memory_limit, is_map)
-        most = math.inf
+        most, smallest = math.inf, smallest_tile(filter, source)
         while True:
             self.tiles = spatial_tiles(filter, device, work.whole[1:], source.joined, pixels)
-            self.batch = min(frames_at_once(plan, device, self.tiles[0], budget), most)
+            largest = max(self.tiles, key=lambda tile: math.prod(tile.source_shape))
+            self.batch = min(frames_at_once(plan, device, largest, budget), most)
             if shrink == 0:
                 break
             shrink -= 1
             if self.batch > 1:
                 most = self.batch // 2
             else:
-                pixels = min(pixels, math.prod(self.tiles[0].source_shape)) // 2
-        self.can_shrink = self.batch > 1 or pixels > SMALLEST_TILE
+                pixels = max(min(pixels, math.prod(largest.source_shape)) // 2, smallest)
+        self.can_shrink = self.batch > 1 or pixels > smallest
         self.size = f"parts of {pixels} pixels"
         self._notes: dict[tuple[int, int], FrameNote] = {}
         self._saturated = 0

@@ -16,8 +16,8 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.plan import TileSigma
 from napari_gpu_denoise.run.record import Progress
 from napari_gpu_denoise.run.tile_sizes import (
-    SMALLEST_TILE,
     check_limit,
+    smallest_tile,
     tile_pixels,
     tile_yield,
 )
@@ -53,7 +53,7 @@ class TileFlow:
         filter, device, limit = work.filter, work.session.device, work.memory_limit
         plan, channels, is_map = self.stages.plan, work.source.joined, work.sigma.is_map
         whole = channels * math.prod(work.source.shape)
-        check_limit(plan, filter, limit, whole, channels, is_map)
+        check_limit(plan, filter, limit, work.source, is_map)
         pixels = tile_pixels(plan, filter, device, whole, limit, channels, is_map)
         self._pixels = min(pixels, whole)
         self.tiles = self._cut(self._pixels)
@@ -77,8 +77,9 @@ class TileFlow:
     def _smaller(self) -> tuple[int, list[Tile]]:
         """Return tiles of half the size or less, if possible, and the pixels that one may read."""
         pixels, tiles = self._pixels, self.tiles
-        while tiles == self.tiles and pixels > SMALLEST_TILE:
-            pixels //= 2
+        smallest = smallest_tile(self.work.filter, self.work.source)
+        while tiles == self.tiles and pixels > smallest:
+            pixels = max(pixels // 2, smallest)
             tiles = self._cut(pixels)
         return pixels, tiles
 

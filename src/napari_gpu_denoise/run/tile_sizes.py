@@ -15,7 +15,7 @@ from napari_gpu_denoise.run.tiles import Reach, Span, Tile, split
 # on a CPU, progress is reported and a cancel noticed after each tile.
 _LARGEST_TILE = {"CPU": 1 << 18, "simulator": 1 << 16}
 _LARGEST_GPU_TILE = 1 << 22
-SMALLEST_TILE = 1 << 12
+_SMALLEST_TILE = 1 << 12
 
 # A filter with a long reach gets larger tiles, up to a limit, so that at most this share of the
 # pixels read are margins; it is larger on a CPU, where a tile takes long.
@@ -102,8 +102,7 @@ def check_limit(
     plan: TilePlan | FramePlan,
     settings: Filter,
     memory_limit: int | None,
-    pixels: int,
-    channels: int,
+    source: Frames,
     is_map: bool,
     videos: int = 1,
 ) -> None:
@@ -111,8 +110,8 @@ def check_limit(
 
     `videos` are filtered at once; the other arguments are those of `tile_pixels`.
     """
-    each = bytes_per_pixel(plan, settings, channels, is_map)
-    needed = math.ceil(min(SMALLEST_TILE, pixels) * each) * videos
+    each = bytes_per_pixel(plan, settings, source.joined, is_map)
+    needed = math.ceil(smallest_tile(settings, source) * each) * videos
     if memory_limit is not None and memory_limit < needed:
         part = "part" if settings.over_time else "tile"
         raise DeviceMemoryError(
@@ -121,6 +120,20 @@ def check_limit(
             code="memory-limit",
             needed=needed,
         )
+
+
+def smallest_tile(settings: Filter, source: Frames) -> int:
+    """Return how many pixels the smallest tile of an array reads, over all joined channels.
+
+    Along y and x it yields at least half as many as its margins, so that no pixel is read more than
+    nine times: with still smaller tiles, a run would take minutes instead of seconds.
+    """
+    reach = settings.reach
+    frames = 1 if settings.over_time else 1 + sum(reach.t)
+    wanted = (frames, 1 + sum(reach.z), 1.5 * sum(reach.y), 1.5 * sum(reach.x))
+    shape = (min(frames, source.shape[1]), *source.shape[2:])
+    tile = math.prod(min(math.ceil(one), n) for one, n in zip(wanted, shape, strict=True))
+    return max(source.joined * tile, min(_SMALLEST_TILE, source.joined * math.prod(shape)))
 
 
 def _wide_tile(reach: Reach, channels: int, share: float) -> int:
@@ -136,7 +149,7 @@ def tile_yield(settings: Filter, device: Device) -> int:
     # Operations per clock cycle and compute unit: a tenth of the peak, as with a poor driver
     # (Intel's GPUs count small units); on a CPU, where no display waits, the usual number.
     seconds, per_clock = _LAUNCH_SECONDS, 1.6 if "intel" in device.vendor.lower() else 12.8
-    operations, least = settings.operations_per_launch, SMALLEST_TILE
+    operations, least = settings.operations_per_launch, _SMALLEST_TILE
     if device.kind in _LARGEST_TILE:
         seconds, per_clock = _TILE_SECONDS, 4.0
         operations = settings.operations_per_pixel
@@ -164,7 +177,7 @@ def frame_budget(
     each = bytes_per_pixel(plan, settings, source.joined, is_map)
     budget = device.memory // 2
     if memory_limit is not None:
-        check_limit(plan, settings, memory_limit, frame, source.joined, is_map, videos)
+        check_limit(plan, settings, memory_limit, source, is_map, videos)
         budget = min(budget, memory_limit)
     # No buffer is more than half of what a filter needs.
     pixels = min(budget / videos / each, 2 * device.max_alloc / each, frame)

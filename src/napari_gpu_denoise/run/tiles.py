@@ -134,12 +134,15 @@ def split(
         sizes = (ceil(whole.size / count) for whole, count in zip(wholes, parts, strict=True))
         return channels * prod(sizes)
 
-    # Parts smaller than their margin would read every pixel many times: such cuts come last.
-    smallest = (2 * sum(reach.t), 4 * sum(reach.y), 4 * sum(reach.x), 2 * sum(reach.z), 1, 1, 1)
-    for axis, size in zip((0, 2, 3, 1, 0, 2, 3), smallest, strict=True):
+    # Parts smaller than their margin would read every pixel many times: such cuts come last, by
+    # rows and columns in turn, so that tiles stay square.
+    y, x = sum(reach.y), sum(reach.x)
+    cuts = [(0, 2 * sum(reach.t)), (2, 4 * y), (3, 4 * x), (1, 2 * sum(reach.z)), (0, 1)]
+    cuts += [cut for share in (2, 1, 0.5) for cut in ((2, share * y), (3, share * x))]
+    for axis, size in [*cuts, (1, 1), (2, 1), (3, 1)]:
         while pixels() > max_pixels or (max_yield is not None and yielded() > max_yield):
-            more = parts[axis] + max(1, parts[axis] // 8)
-            if ceil(wholes[axis].size / more) < max(size, 1) or more > wholes[axis].size:
+            more = min(parts[axis] + max(1, parts[axis] // 8), wholes[axis].size)
+            if more == parts[axis] or ceil(wholes[axis].size / more) < max(size, 1):
                 break
             parts[axis] = more
     spans = [
