@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 
+import dask.array as da
 import numpy as np
 import pytest
 
@@ -44,6 +45,31 @@ def test_of_an_image(number):
     for call in (gd.nl_means, gd.estimate_noise, lambda one: list(gd.stream(gd.NLMeans(), [one]))):
         with pytest.raises(errors.DenoiseError):
             call(image)
+
+
+MASKED = np.ma.masked_less(IMAGE, np.sort(IMAGE, None)[7])
+
+
+def series(image):
+    gd.denoise(da.from_array(image[None], chunks=-1), gd.NLMeans(), 10, axes="TYX", out=OUT)
+
+
+OUT = np.empty_like(IMAGE[None])
+WAYS = {
+    "function": lambda image: gd.nl_means(image, 10),
+    "lazy input": lambda image: gd.nl_means(da.from_array(image), 10),
+    "dask": lambda image: gd.denoise_lazy(da.from_array(image), gd.NLMeans(), 10).compute(),
+    "series": series,
+    "stream": lambda image: list(gd.stream(gd.NLMeans(), [image], 10)),
+    "noise": gd.estimate_noise,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_of_a_masked_array(way):
+    with pytest.raises(errors.ImageError, match=r"\d+ pixels of the array are masked"):
+        WAYS[way](MASKED)
+    WAYS[way](np.ma.asarray(IMAGE))
 
 
 @pytest.mark.parametrize("size", ["512M", "0.5 GB", "600000k", 2**29, np.int64(2**29), 5e8])

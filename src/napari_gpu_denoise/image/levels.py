@@ -175,12 +175,22 @@ def as_array(image: Any) -> np.ndarray:
     Raises
     ------
     ImageError
-        If its rows are of different lengths.
+        If its rows are of different lengths, or some of its pixels are masked.
     """
+    # NumPy drops the mask of a dask array.
+    computed = image.compute() if hasattr(image, "compute") else image
     try:
-        return np.asarray(image)
+        array = np.asanyarray(computed)
     except ValueError as error:
         raise ImageError(f"The image is not an array ({error}): give a NumPy array.") from error
+    masked = np.count_nonzero(array.mask) if isinstance(array, np.ma.MaskedArray) else 0
+    if masked:
+        raise ImageError(
+            f"{masked} pixels of the array are masked, and a result has no mask: pass "
+            "array.filled(numpy.nan), of a float type, with nonfinite='keep', or array.data to "
+            "filter all pixels."
+        )
+    return np.asarray(array)
 
 
 def check_numbers(array: np.ndarray) -> None:

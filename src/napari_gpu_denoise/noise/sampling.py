@@ -138,7 +138,7 @@ class PlaneReader:
         def read(number: int) -> np.ndarray:
             place = places[number]
             self._read.add(tuple(part for part in place if not isinstance(part, slice)))
-            plane = np.asarray(self._image[place])
+            plane = as_array(self._image[place])
             return plane if y < x else plane.T
 
         return PlaneStack(read, (len(places), self.shape[y], self.shape[x]), self._image.dtype)

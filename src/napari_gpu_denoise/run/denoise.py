@@ -153,9 +153,9 @@ def denoise_steps(
     if lazy and frames is not None:
         job = prepare(run, array)
         part = Part.of(job, region)
-        block = Block.of(np.asarray(array[part.reads]), names, run.nonfinite)
+        block = Block.of(as_array(array[part.reads]), names, run.nonfinite)
     else:
-        whole = Block.of(np.asarray(array[...]), names, run.nonfinite)
+        whole = Block.of(as_array(array[...]), names, run.nonfinite)
         job = prepare(run, whole)
         part = Part.of(job, region)
         block = whole[part.reads]

@@ -10,6 +10,7 @@ from dask.array.overlap import ensure_minimum_chunksize, overlap
 
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.filter import Filter
@@ -136,6 +137,6 @@ def _denoise_block(
         for one, start in zip(part.reads, first, strict=True)
     )
     out = np.empty([one.stop - one.start for one in where], job.dtypes[1])
-    pixels = Block.of(block, job.names, job.run.nonfinite)
+    pixels = Block.of(as_array(block), job.names, job.run.nonfinite)
     finish(filter_part(job, part, pixels[needed], out))
     return out

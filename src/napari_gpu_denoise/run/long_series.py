@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import DeviceMemoryError
-from napari_gpu_denoise.image.levels import Levels, is_plain, nonfinite_error, value_range
+from napari_gpu_denoise.image.levels import (
+    Levels,
+    as_array,
+    is_plain,
+    nonfinite_error,
+    value_range,
+)
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.job import Job, Part, Run, prepare
 from napari_gpu_denoise.run.part import filter_part
@@ -48,7 +54,7 @@ def denoise_series(image: Any, run: Run, out: Any) -> Generator[Progress, None, 
         if stream.count:
             raise
         # Whole frames are too large for the device; parts of them may fit.
-        block = Block.of(np.asarray(image[...]), job.names, run.nonfinite)
+        block = Block.of(as_array(image[...]), job.names, run.nonfinite)
         made = np.empty(job.shape, job.dtypes[1])
         tally = yield from filter_part(job, Part.of(job), block, made)
         out[...] = made
@@ -59,7 +65,7 @@ def denoise_series(image: Any, run: Run, out: Any) -> Generator[Progress, None, 
 
 def _frames(image: Any, t: int) -> Iterator[np.ndarray]:
     for number in range(image.shape[t]):
-        yield np.asarray(image[_at(t, number)])
+        yield as_array(image[_at(t, number)])
 
 
 def _at(t: int, number: int) -> tuple:
