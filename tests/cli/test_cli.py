@@ -582,3 +582,22 @@ def test_bench_is_wired(capsys, monkeypatch):
     code, out, _ = run(capsys, "bench", "--help")
     assert code == 0
     assert "--shape" in out
+
+
+def test_ctrl_c_while_modules_are_imported_ends_in_a_sentence():
+    code = (
+        "import sys\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'napari_gpu_denoise.cli.arguments':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Stop())\n"
+        "from napari_gpu_denoise.cli import main\n"
+        "sys.exit(main(['devices']))\n"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        130,
+        "gpu-denoise: Stopped: no partial file is left.\n",
+    )

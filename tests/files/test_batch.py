@@ -17,6 +17,7 @@ from napari_gpu_denoise.errors import (
     DeviceMemoryError,
     FileError,
     ImageError,
+    KernelError,
     NoDeviceError,
     NonFiniteError,
     OutputError,
@@ -339,6 +340,19 @@ def test_cancel_within_a_file(folder, calls):
     assert names(folder / "out") == ["a.tif"]
 
 
+def test_an_error_that_a_cancel_causes_is_not_reported(folder, calls):
+    """Ctrl-C is also sent to the compiler of the device, which then fails."""
+    cancel = threading.Event()
+
+    def stop(state):
+        if state.total:
+            cancel.set()
+            raise KernelError("it cannot build")
+
+    report = run_batch("raw", SETTINGS, output="out", progress=stop, cancel=cancel)
+    assert (report.files, report.cancelled) == ((), True)
+
+
 def test_cancel_before_the_first(folder, calls):
     cancel = threading.Event()
     cancel.set()
@@ -355,10 +369,10 @@ def test_one_image_in_memory_at_a_time(folder, calls, monkeypatch):
     alive: list[weakref.ref] = []
     read = tiff.Picture.loaded
 
-    def watched(lazy):
+    def watched(lazy, **options):
         gc.collect()
         assert [ref for ref in alive if ref() is not None] == []
-        picture = read(lazy)
+        picture = read(lazy, **options)
         alive.append(weakref.ref(picture))
         return picture
 

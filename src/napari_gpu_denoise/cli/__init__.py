@@ -7,13 +7,22 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from napari_gpu_denoise import errors
-from napari_gpu_denoise.cli.arguments import build_parser, package_version
-from napari_gpu_denoise.cli.failures import complain, exit_code
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line, by default with the arguments of the process; return the exit code."""
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:
+        # Nothing else is imported here, so that Ctrl-C at any moment ends in this sentence.
+        print("gpu-denoise: Stopped: no partial file is left.", file=sys.stderr)
+        return 130
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    from napari_gpu_denoise import errors
+    from napari_gpu_denoise.cli.arguments import build_parser, package_version
+    from napari_gpu_denoise.cli.failures import complain, exit_code
+
     argv = list(sys.argv[1:] if argv is None else argv)
     if argv == ["--version"]:  # before anything is imported
         print(f"gpu-denoise {package_version()}")
@@ -27,9 +36,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except (errors.DenoiseError, MemoryError) as error:
         complain(error)
-        return exit_code(error)
-    except KeyboardInterrupt as error:
-        complain("Stopped: no partial file is left.")
         return exit_code(error)
     except Exception as error:
         traceback.print_exc()

@@ -229,6 +229,9 @@ def run_batch(
         except NoDeviceError:
             raise
         except Exception as error:
+            # Ctrl-C makes the compiler of PoCL fail, too.
+            if cancel is not None and cancel.is_set():
+                return BatchReport(tuple(files), cancelled=True)
             # Whatever is wrong with one file, try the others.
             files.append(FileReport(path, error=error))
             if stop_on_error:
