@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import tifffile
 
+import napari_gpu_denoise as gd
 from files.test_io import ONE, TIFFDATA, TWO, handmade, noise
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files import tiff
-from napari_gpu_denoise.files.tiff import ome_xml
+from napari_gpu_denoise.files.tiff import checks, ome_xml, reading
 from napari_gpu_denoise.files.tiff.output import new_file
 
 
@@ -128,3 +129,77 @@ def test_unfinished_files_of_processes_that_are_gone_are_removed(tmp_path):
     with new_file(target) as file:
         file.write(b"whole")
     assert set(tmp_path.iterdir()) == {target, own, other}
+
+
+def test_far_more_pixels_than_a_file_holds_are_refused_before_they_are_read(tmp_path):
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(path, np.zeros((512, 512), np.uint8), compression="zlib", tile=(512, 512))
+    with tifffile.TiffFile(path, mode="r+") as tif:
+        tags = tif.pages.first.tags
+        for name in ("ImageWidth", "ImageLength", "TileWidth", "TileLength"):
+            tags[name].overwrite(1 << 15)
+    with pytest.raises(FileError, match=r"declares 1\.07 GB of pixels but holds \d+ bytes"):
+        tiff.read(path)
+
+
+def test_more_planes_than_could_be_listed_are_refused(tmp_path):
+    path = tmp_path / "in.ome.tif"
+    tifffile.imwrite(path, noise(2, 20, 30), metadata={"axes": "TYX"}, photometric="minisblack")
+    xml = tifffile.tiffcomment(path)
+    tifffile.tiffcomment(path, xml.replace('SizeT="2"', 'SizeT="20000000"').encode())
+    with pytest.raises(FileError, match="declares 20000000 planes, but the file holds 2"):
+        tiff.read(path)
+
+
+def test_an_image_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
+    path, target = tmp_path / "in.tif", tmp_path / "out.tif"
+    tifffile.imwrite(path, noise(64, 64), photometric="minisblack")
+    monkeypatch.setattr(checks, "free_memory", lambda: 10_000)
+    assert tiff.read(path).data.nbytes == 4096
+    report = gd.run_batch(path, gd.NLMeans(), output=target, dtype="float32")
+    assert "needs 20.5 kB of memory" in str(report.files[0].error)
+    assert not target.exists()
+
+
+def test_free_memory_is_that_of_the_control_group(tmp_path, monkeypatch):
+    free = checks.free_memory()
+    assert 0 < free < 1 << 60
+    group = tmp_path / "cgroup" / "job" / "step"
+    group.mkdir(parents=True)
+    for folder, limit in ((group, "max"), (group.parent, "5000")):
+        (folder / "memory.max").write_text(limit + "\n")
+        (folder / "memory.current").write_text("4000\n")
+        (folder / "memory.stat").write_text("anon 3000\ninactive_file 700\n")
+    (tmp_path / "self").write_text("0::/job/step\n")
+    monkeypatch.setattr(checks, "_CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(checks, "_OWN_CGROUP", tmp_path / "self")
+    assert checks.free_memory() == 1700
+
+
+@pytest.mark.parametrize("unit", [0, 99])
+def test_a_unit_of_resolution_that_does_not_exist_is_left_out(tmp_path, unit):
+    path, target = tmp_path / "in.tif", tmp_path / "out.tif"
+    tifffile.imwrite(path, noise(20, 30), resolution=(10, 10), resolutionunit=2)
+    with tifffile.TiffFile(path, mode="r+") as tif:
+        tif.pages.first.tags["ResolutionUnit"].overwrite(unit)
+    picture = tiff.read(path)
+    tiff.check_writable(picture, picture.data.dtype)
+    (note,) = tiff.write(target, picture.data, picture)
+    assert str(unit) in note and "left out" in note
+    with tifffile.TiffFile(target) as tif:
+        assert tif.pages.first.tags["XResolution"].value == (10, 1)
+        assert tif.pages.first.tags["ResolutionUnit"].value == 1
+
+
+def test_what_cannot_be_written_is_refused_before_the_work(tmp_path, monkeypatch):
+    path, target = tmp_path / "in.tif", tmp_path / "out.tif"
+    tifffile.imwrite(path, noise(20, 30), extratags=[(700, 1, 4, b"abcd", True)])
+
+    def odd(self, **options):
+        raise AssertionError("the pixels were read")
+
+    monkeypatch.setattr(tiff.Picture, "loaded", odd)
+    monkeypatch.setattr(reading, "_carried", lambda *_: [(700, 250, 4, b"abcd", True)])
+    report = gd.run_batch(path, gd.NLMeans(), output=target)
+    assert "cannot be written as TIFF" in str(report.files[0].error)
+    assert not target.exists()

@@ -234,7 +234,7 @@ def test_imagej_types(tmp_path):
     with pytest.raises(OutputError, match=r"cannot hold int64.*dtype=.float32"):
         again(path, "int64")
     with pytest.raises(OutputError, match="cannot hold int64"):
-        tiff.check_dtype(tiff.read(path), np.dtype("int64"))
+        tiff.check_writable(tiff.read(path), np.dtype("int64"))
 
 
 def test_imagej_colours(tmp_path):

@@ -41,7 +41,7 @@ def denoise_file(
     with tiff.open_stack(path, companions_anywhere=companions_anywhere) as picture:
         check_numbers(picture.data)
         dtype = output_dtype(run.dtype, picture.data.dtype)
-        tiff.check_dtype(picture, dtype)
+        tiff.check_writable(picture, dtype)
         run = replace(run, axes=run.axes or picture.filter_axes)
         if _is_long(picture, run.axes):
             _make_folder(target, new_folder)
@@ -53,7 +53,7 @@ def denoise_file(
                 ).record
                 notes = tiff.write(target, store, picture, record, overwrite=overwrite)
             return picture, record, notes
-        picture = picture.loaded()
+        picture = picture.loaded(result=picture.data.size * dtype.itemsize)
     result = drive(picture.pixels, run, progress=progress, cancel=cancel)
     _make_folder(target, new_folder)
     image = result.image

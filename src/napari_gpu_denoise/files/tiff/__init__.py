@@ -13,15 +13,15 @@ from napari_gpu_denoise.files.tiff.picture import SUFFIXES, Picture, is_tiff
 from napari_gpu_denoise.files.tiff.plane_store import PlaneStore
 from napari_gpu_denoise.files.tiff.planes import Planes
 from napari_gpu_denoise.files.tiff.reading import open_stack, read
-from napari_gpu_denoise.files.tiff.writing import check_dtype, write
+from napari_gpu_denoise.files.tiff.writing import check_writable, write
 
 __all__ = [
     "SUFFIXES",
     "Picture",
     "PlaneStore",
     "Planes",
-    "check_dtype",
     "check_output",
+    "check_writable",
     "is_tiff",
     "new_file",
     "open_stack",

@@ -49,6 +49,20 @@ def find_image(xml: str, name: str, size: int) -> int:
     )
 
 
+def declared_planes(xml: str) -> tuple[int, int]:
+    """Return how many planes all images of a set have, and how many files hold them."""
+    try:
+        root = ElementTree.fromstring(xml)
+        planes = [
+            math.prod(int(pixels.get("Size" + axis, 1)) for axis in "ZCT")
+            for _, pixels in _images(root)
+        ]
+    except (ElementTree.ParseError, ValueError):
+        return 0, 1  # tifffile reads none of it
+    names = {element.get("FileName") for element in root.iter() if _name(element) == "UUID"}
+    return sum(planes), max(len(names), 1)
+
+
 def keep_inside(xml: str, folder: Path) -> tuple[str, tuple[str, ...]]:
     """Return XML without the names of files that are not ordinary ones in a folder or below.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.files.tiff.checks import check_memory
 from napari_gpu_denoise.files.tiff.planes import PartOfPlanes, Planes
 
 SUFFIXES = (".tif", ".tiff", ".btf", ".tf8")
@@ -80,8 +81,13 @@ class Picture:
             return PartOfPlanes(self.data, self.colours)
         return self.data[self.colours]
 
-    def loaded(self) -> Picture:
-        """Return the same picture with its pixels in memory."""
+    def loaded(self, result: int = 0) -> Picture:
+        """Return the same picture with its pixels in memory, beside `result` bytes to come.
+
+        FileError if the machine has not enough memory for both.
+        """
+        if isinstance(self.data, Planes):
+            check_memory(self.data.nbytes + result, self.path)
         return replace(self, data=np.asarray(self.data))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import tifffile
 
 from napari_gpu_denoise.errors import FileError, ImageError
-from napari_gpu_denoise.files.tiff import imagej, ome_xml
+from napari_gpu_denoise.files.tiff import checks, imagej, ome_xml
 from napari_gpu_denoise.files.tiff.messages import brief, listening
 from napari_gpu_denoise.files.tiff.picture import MARK, Picture, is_tiff
 from napari_gpu_denoise.files.tiff.planes import Planes
@@ -43,7 +43,8 @@ def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> Pictu
     Raises
     ------
     FileError
-        If the file is missing, not a TIFF, cut short, or needs a codec that is not installed.
+        If the file is missing, not a TIFF, cut short, or needs a codec that is not installed; if it
+        declares far more pixels than it holds, or more than fit into memory.
     ImageError
         If it has no pixels.
     """
@@ -73,6 +74,8 @@ def open_stack(path: str | os.PathLike, *, companions_anywhere: bool = False) ->
             # Micro-Manager files also hold OME-XML, which says more than their own index.
             tif = held.enter_context(tifffile.TiffFile(path, is_mmstack=False))
             outside: tuple[str, ...] = ()
+            if tif.ome_metadata:
+                checks.check_planes(tif, path)
             if tif.ome_metadata and not companions_anywhere:
                 xml, outside = ome_xml.keep_inside(tif.ome_metadata, path.parent)
                 if outside:
@@ -97,7 +100,7 @@ def _picture(
             f"The OME-XML names {outside[0]!r}, which is no ordinary file in the folder of {path} "
             "or below: it was not read."
         )
-    files = _check_complete(tif, path, series, log, notes)
+    files = checks.stored_files(tif, path, series, log, notes)
     kind = series.kind if series.kind in ("ome", "imagej") else "plain"
     metadata = {
         "byteorder": tif.byteorder,
@@ -153,55 +156,6 @@ def _picture(
         metadata["signed16"] = imagej.is_signed16(tif.imagej_metadata, series.dtype)
     planes = Planes(series, path, signed16=metadata["signed16"])
     return Picture(planes, series.axes, kind, metadata, path, files, tuple(notes), history)
-
-
-def _check_complete(
-    tif: tifffile.TiffFile,
-    path: Path,
-    series: tifffile.TiffPageSeries,
-    log: list[str],
-    notes: list[str],
-) -> tuple[Path, ...]:
-    """Refuse a file that is cut short; return all files that hold the series."""
-    len(tif.pages)  # walks to the end of the chain of pages
-    cut = FileError(f"{path} is cut short or damaged: copy it again from its source.")
-    if any("TiffPages @" in message for message in log):
-        raise cut
-    # tifffile reads what is left if ImageJ's single page declares more than the file holds.
-    declared = tif.imagej_metadata.get("images", 1) if tif.is_imagej else 1
-    if declared > len(series) and series.kind in ("generic", "uniform"):
-        raise cut
-    if series.is_truncated:
-        start = series.dataoffset
-        if start is not None and start + series.nbytes > tif.filehandle.size:
-            raise cut
-        return (path,)
-    files: dict[Path, None] = {}
-    missing = blank = blocks = 0
-    for page in series:
-        if page is None:
-            missing += 1
-            continue
-        stored = len(page.dataoffsets)
-        if not page.is_contiguous and stored < math.prod(page.chunked):
-            raise cut
-        blocks += stored
-        blank += page.databytecounts.count(0)
-        handle = page.parent.filehandle
-        files[Path(handle.path)] = None
-        ends = map(sum, zip(page.dataoffsets, page.databytecounts, strict=False))
-        if max(ends, default=0) > handle.size:
-            raise cut
-    if missing:
-        notes.append(f"{missing} of {len(series)} planes are missing and were read as 0.")
-    if blank:
-        notes.append(
-            f"{blank} of {blocks} strips or tiles ({100 * blank / blocks:.3g} %) are not in the "
-            "file and were read as 0."
-        )
-    if len(files) > 1:
-        notes.append(f"The image spans {len(files)} files, all of which were read.")
-    return tuple(files)
 
 
 def _raw(tif: tifffile.TiffFile, tag: tifffile.TiffTag | None) -> bytes | None:

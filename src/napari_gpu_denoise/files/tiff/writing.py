@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import tifffile
@@ -28,7 +30,9 @@ _NO_PREDICTOR = {1, 32773}
 _DEFLATE = 8
 _MINISBLACK, _RGB, _PALETTE, _YCBCR = 1, 2, 3, 6
 _PHOTOMETRIC = {0, 1, 2, 3, 5, 8}  # written unchanged
-_SAMPLES = {2: 3, 5: 4, 8: 3}  # colours of a pixel, without alpha
+_NO_UNIT = 1
+_RESOLUTION_UNITS = {_NO_UNIT, 2, 3, 4, 5}
+_SAMPLES = {2: 3, 5: 4, 8: 3}  # colours of a pixel, without alpha, at least
 _ENCODED_AT_ONCE = 2**24  # bytes of pixels that are compressed in several threads
 
 
@@ -78,28 +82,46 @@ def write(
             f"Pixels of shape {data.shape} cannot take the metadata of an image of shape "
             f"{like.data.shape}: write them like an image of their own shape."
         )
-    check_dtype(like, data.dtype)
+    _check_dtype(like, data.dtype)
     notes: list[str] = []
-    options = _prepare(data.dtype, like, record, notes)
-    pages = _pages(data, like.metadata, options.get("tile"))
     with new_file(path, overwrite=overwrite, keep=(like.path, *like.files)) as file:
-        try:
-            with tifffile.TiffWriter(
-                file,
-                bigtiff=options.pop("bigtiff"),
-                byteorder=like.metadata["byteorder"],
-                ome=False,
-                imagej=False,
-            ) as tif:
-                tif.write(pages, metadata=None, buffersize=_ENCODED_AT_ONCE, **options)
-        except (DenoiseError, OSError, MemoryError):
-            raise
-        except Exception as error:
-            raise OutputError(f"{path} cannot be written as TIFF: {error}.") from error
+        _encode(file, path, data, like, record, notes)
     return tuple(notes)
 
 
-def check_dtype(like: Picture, dtype: np.dtype) -> None:
+def check_writable(like: Picture, dtype: np.dtype) -> None:
+    """Refuse pixels of a type, before they are computed, that cannot be written like an image."""
+    _check_dtype(like, dtype)
+    # A small image with all the tags of the large one.
+    separate, depth, y, x, contiguous = like.metadata["stored"]
+    stored = (separate, min(depth, 2), min(y, 16), min(x, 16), contiguous)
+    small = np.zeros(stored, dtype)
+    like = replace(like, data=small, metadata={**like.metadata, "stored": stored})
+    _encode(io.BytesIO(), like.path, small, like, None, [])
+
+
+def _encode(
+    file: BinaryIO,
+    path: Path,
+    data: np.ndarray | Planes | PlaneStore,
+    like: Picture,
+    record: Record | None,
+    notes: list[str],
+) -> None:
+    """Write a whole TIFF file; `path` is what an error names."""
+    try:
+        options = _prepare(data.dtype, like, record, notes)
+        pages = _pages(data, like.metadata, options.get("tile"))
+        layout = {"bigtiff": options.pop("bigtiff"), "byteorder": like.metadata["byteorder"]}
+        with tifffile.TiffWriter(file, **layout, ome=False, imagej=False) as tif:
+            tif.write(pages, metadata=None, buffersize=_ENCODED_AT_ONCE, **options)
+    except (DenoiseError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise OutputError(f"{path} cannot be written as TIFF: {error}.") from error
+
+
+def _check_dtype(like: Picture, dtype: np.dtype) -> None:
     """Refuse an output type that the kind of file of the input cannot hold."""
     imagej_types = imagej.HOLDS | imagej.CONVERTS
     kinds = {"ome": ("an OME-TIFF", ome_xml.HELD), "imagej": ("an ImageJ", imagej_types)}
@@ -163,7 +185,10 @@ def _prepare(
     _storage(options, dtype, kept, notes)
     if all(map(_is_number, kept["resolution"])):
         options["resolution"] = kept["resolution"]
-        options["resolutionunit"] = kept["resolutionunit"]
+        options["resolutionunit"] = unit = kept["resolutionunit"]
+        if unit is not None and unit not in _RESOLUTION_UNITS:
+            options["resolutionunit"] = _NO_UNIT
+            notes.append(f"The unit of resolution of the file, {unit!r}, is not valid: left out.")
 
     software = (kept["software"] or b"").rstrip(b"\0")
     if like.kind == "ome":
@@ -226,7 +251,7 @@ def _colour(
         else:
             photometric = _MINISBLACK
             notes.append(f"The colour table of the image is left out: {dtype} cannot have one.")
-    if photometric not in _PHOTOMETRIC or (photometric == _RGB and samples < 3):
+    if photometric not in _PHOTOMETRIC or samples < _SAMPLES.get(photometric, 1):
         photometric = _MINISBLACK
     options["photometric"] = photometric
     if len(kept["extrasamples"]) == samples - _SAMPLES.get(photometric, 1) > 0:
