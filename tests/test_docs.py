@@ -185,6 +185,14 @@ def test_files_named_exist(page):
         assert there, f"{_name(page)} names {path}, which is not there"
 
 
+def test_every_promise_has_its_test():
+    text = (ROOT / "docs" / "guide" / "promises.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/.]+)::(\w+)`", text)
+    assert len(named) > 20
+    for file, test in named:
+        assert f"\ndef {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file}::{test}"
+
+
 def test_every_page_is_in_the_index():
     index = ROOT / "docs" / "README.md"
     linked = {
