@@ -186,7 +186,14 @@ def test_a_place_that_does_not_fit_is_refused_before_any_work(device, lazy):
         (Stored(np.zeros((4, 33, 37), "uint8")), None),
     ):
         with pytest.raises(ImageError, match="out= "):
-            gd.denoise(source, VIDEO, 20.0, axes="TYX", frames=frames, out=out, device=device)
+            gd.denoise(
+                *(source, VIDEO, 20.0),
+                axes="TYX",
+                frames=frames,
+                dtype="same",
+                out=out,
+                device=device,
+            )
     swapped = np.zeros(image.shape, ">u2")
     gd.denoise(source, VIDEO, 20.0, axes="TYX", out=swapped, device=device)
     expected = gd.denoise(image, VIDEO, 20.0, axes="TYX", device=device).image

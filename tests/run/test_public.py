@@ -91,4 +91,4 @@ def test_shared_paragraphs_are_filled_in(name):
     told = parameters(function.__doc__)
     assert {*told} == {*inspect.signature(function).parameters}
     assert not re.search(r"^ *\{\w+\} *$", function.__doc__, re.MULTILINE)
-    assert told["dtype"].startswith("data type, optional")
+    assert told["dtype"].startswith('data type, "auto" or "same", optional')

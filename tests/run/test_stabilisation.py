@@ -264,8 +264,9 @@ def test_grey_levels_of_any_type(kind, device, dtype):
     model = PHOTONS[0]
     axes = axes_for(kind, "YX")
     image = np.rint(drawn(model, scene(*(2, 33, 37)[-len(axes) :])))
-    expected = gd.denoise(image.astype("f4"), small(kind), noise=model, axes=axes, device=device)
-    result = gd.denoise(image.astype(dtype), small(kind), noise=model, axes=axes, device=device)
+    options = {"noise": model, "axes": axes, "dtype": "same", "device": device}
+    expected = gd.denoise(image.astype("f4"), small(kind), **options)
+    result = gd.denoise(image.astype(dtype), small(kind), **options)
     assert result.image.dtype == np.dtype(dtype).newbyteorder("=")
     given = expected.image if dtype == "float64" else np.rint(expected.image)
     np.testing.assert_array_equal(result.image, given)

@@ -117,9 +117,10 @@ def _add_filter(added: Any, settings: type) -> None:
     _add_axes(parser)
     parser.add_argument(
         "--dtype",
-        default="same",
+        default="auto",
         metavar="TYPE",
-        help="type of the results: same, float32 (keeps fractions), uint16, ... (default: same)",
+        help="type of the results: same (that of the input), float32 (keeps fractions), uint16, "
+        "...; auto is same, or float32 where rounding would cost quality (default: auto)",
     )
     parser.add_argument(
         "--nonfinite",

@@ -36,7 +36,7 @@ def denoise(args: argparse.Namespace) -> int:
             noise=noise,
             output=args.output,
             axes=args.axes,
-            dtype=None if args.dtype == "same" else args.dtype,
+            dtype=args.dtype,
             nonfinite=args.nonfinite,
             device=args.device,
             memory_limit=args.memory_limit,

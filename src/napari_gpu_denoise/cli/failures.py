@@ -11,6 +11,7 @@ REMEDIES = {
     "axis-needed": "name the axes, such as --axes {axis}YX",
     "channels": "use --channels joint or --channels separate",
     "exists": "choose another name, or add --overwrite to replace it, or --resume",
+    "float-result": "--dtype same rounds all the same",
     "file-dtype": "add --dtype float32",
     "memory-limit": "allow at least --memory-limit {needed}",
     "noise-estimate": "give what 'gpu-denoise estimate --json' printed",

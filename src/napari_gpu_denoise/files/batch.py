@@ -134,8 +134,8 @@ def run_batch(
         the name of its input.
     axes : str, optional
         Names of the axes of all files; by default those in each file.
-    dtype : data type, optional
-        Type of the results; by default that of each input.
+    dtype : data type, "auto" or "same", optional
+        Type of the results, as for `denoise`.
     {nonfinite}
     {device}
     {memory_limit}

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import tiff
 from napari_gpu_denoise.image.axes import check_axes
@@ -40,20 +42,28 @@ def denoise_file(
     """
     with tiff.open_stack(path, companions_anywhere=companions_anywhere) as picture:
         check_numbers(picture.data)
-        dtype = output_dtype(run.dtype, picture.data.dtype)
-        tiff.check_writable(picture, dtype)
-        run = replace(run, axes=run.axes or picture.filter_axes)
+        given = picture.data.dtype
+        dtype = output_dtype("same" if picture.has_palette else run.dtype, given)
+        possible = [dtype] if dtype else [given, np.dtype(np.float32)]
+        for one in possible:
+            tiff.check_writable(picture, one)
+        run = replace(run, axes=run.axes or picture.filter_axes, dtype=dtype)
         if _is_long(picture, run.axes):
             _make_folder(target, new_folder)
             planes = 3 if picture.axes.endswith("S") else 2
-            shape = picture.data.shape
-            with tiff.PlaneStore(shape, dtype, target.parent, axes_of_plane=planes) as store:
-                record = drive(
-                    picture.data, run, out=store, progress=progress, cancel=cancel
-                ).record
-                notes = tiff.write(target, store, picture, record, overwrite=overwrite)
-            return picture, record, notes
-        picture = picture.loaded(result=picture.data.size * dtype.itemsize)
+            with contextlib.ExitStack() as held:
+
+                def store(shape: tuple[int, ...], dtype: np.dtype) -> tiff.PlaneStore:
+                    made = tiff.PlaneStore(shape, dtype, target.parent, axes_of_plane=planes)
+                    return held.enter_context(made)
+
+                result = drive(picture.data, run, out=store, progress=progress, cancel=cancel)
+                notes = tiff.write(
+                    target, result.image, picture, result.record, overwrite=overwrite
+                )
+            return picture, result.record, notes
+        largest = max(one.itemsize for one in possible)
+        picture = picture.loaded(result=picture.data.size * largest)
     result = drive(picture.pixels, run, progress=progress, cancel=cancel)
     _make_folder(target, new_folder)
     image = result.image

@@ -204,19 +204,26 @@ def check_numbers(array: np.ndarray) -> None:
         )
 
 
-def output_dtype(dtype, default: np.dtype) -> np.dtype:
-    """Return the type of a result: `dtype`, or `default`, the input's, for None or ``"same"``."""
-    if dtype is None or (isinstance(dtype, str) and dtype == "same"):
+def output_dtype(dtype: Any, given: np.dtype) -> np.dtype | None:
+    """Return the type of a result; None for ``"auto"``, if it depends on the noise.
+
+    That is so for integers, as rounding may cost more than it should. ``"same"`` is the type of the
+    input, `given`.
+    """
+    if dtype is None or (isinstance(dtype, str) and dtype in ("auto", "same")):
         # In memory, always native byte order.
-        return default.newbyteorder("=")
+        depends = dtype != "same" and given.kind in "iu"
+        return None if depends else given.newbyteorder("=")
     try:
         wanted = np.dtype(dtype)
     except TypeError as error:
         raise ImageError(
-            f"dtype={dtype!r} is not a data type", "use 'same' or 'float32'"
+            f"dtype={dtype!r} is not a data type", "use 'auto', 'same' or 'float32'"
         ) from error
     if wanted.kind not in "iuf" or wanted.itemsize > 8:
-        raise ImageError(f"dtype={dtype!r} cannot hold grey levels", "use 'same' or 'float32'")
+        raise ImageError(
+            f"dtype={dtype!r} cannot hold grey levels", "use 'auto', 'same' or 'float32'"
+        )
     return wanted
 
 

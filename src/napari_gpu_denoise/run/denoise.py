@@ -74,9 +74,11 @@ def denoise(
         finite pixel of the plane in their place.
     {device}
     {memory_limit}
-    out : array, optional
-        Array for the result, of its shape and type: anything with ``shape``, ``dtype`` and NumPy
-        indexing, such as a memory map or a zarr array. By default a new array.
+    out : array or callable, optional
+        Array for the result, of its shape: anything with ``shape``, ``dtype`` and NumPy indexing,
+        such as a memory map or a zarr array. Without `dtype` the result takes its type. Or a
+        function that is called as ``out(shape, dtype)`` and returns such an array. By default a
+        new array.
     {progress}
 
     Returns
@@ -142,14 +144,20 @@ def denoise_steps(
     dtype = output_dtype(run.dtype, np.dtype(array.dtype))
     run = replace(run, device=choose(run.device), axes=names)
     shape = tuple(one.stop - one.start for one in region)
-    held = None if out is None else (tuple(out.shape), np.dtype(out.dtype).newbyteorder("="))
-    if held not in (None, (shape, dtype)):
-        raise ImageError(
-            f"out= is of shape {held[0]} and type {held[1]}, the result of {shape} and {dtype}",
-            "give an array of that shape and type, or name its type by dtype=",
-        )
+    if out is not None and not callable(out):
+        held = tuple(out.shape), np.dtype(out.dtype).newbyteorder("=")
+        if dtype is None:
+            dtype = output_dtype(held[1], held[1])
+            run = replace(run, dtype=dtype)
+        if held != (shape, dtype):
+            raise ImageError(
+                f"out= is of shape {held[0]} and type {held[1]}, the result of {shape} and {dtype}",
+                "give an array of that shape and type, or name its type by dtype=",
+            )
     if frames is None and lazy and out is not None and "T" in names:
-        return (yield from denoise_series(array, run, out))
+        job = prepare(run, array)
+        made = out(shape, job.dtypes[1]) if callable(out) else out
+        return (yield from denoise_series(array, job, made))
     if lazy and frames is not None:
         job = prepare(run, array)
         part = Part.of(job, region)
@@ -159,9 +167,11 @@ def denoise_steps(
         job = prepare(run, whole)
         part = Part.of(job, region)
         block = whole[part.reads]
+    if callable(out):
+        out = out(shape, job.dtypes[1])
     # Pixels must not be overwritten before they are read.
     direct = isinstance(out, np.ndarray) and not np.may_share_memory(out, block.given)
-    made = out if direct else np.empty(shape, dtype)
+    made = out if direct else np.empty(shape, job.dtypes[1])
     tally = yield from filter_part(job, part, block, made)
     if out is not None and made is not out:
         out[...] = made

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import NonFiniteError
+from napari_gpu_denoise.errors import NonFiniteError, Note
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import Levels, check_numbers, output_dtype
 from napari_gpu_denoise.noise.models import NoiseModel
@@ -18,6 +18,7 @@ from napari_gpu_denoise.opencl.device import Device, choose, find
 from napari_gpu_denoise.run.block import Block, check_policy
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.noise import resolve_noise
+from napari_gpu_denoise.run.output_type import type_for_noise
 from napari_gpu_denoise.run.record import Record, Tally, package_version
 from napari_gpu_denoise.run.settings import number_of_bytes
 from napari_gpu_denoise.run.sigma import Sigma, clamp_sigma, varies_within
@@ -107,6 +108,15 @@ class Job:
             notes.append(
                 f"extended by mirroring to at least {smallest} pixels in Y and X, then cropped"
             )
+        if output_dtype(self.run.dtype, self.dtypes[0]) is None and self.dtypes[1].kind == "f":
+            notes.append(
+                Note(
+                    f"the result is {self.dtypes[1]}: rounding to {self.dtypes[0]} would add "
+                    "error that shows beside what remains of the noise",
+                    "dtype='same' rounds all the same",
+                    code="float-result",
+                )
+            )
         return Record(
             version=package_version(),
             filter=self.run.filter.name,
@@ -188,9 +198,10 @@ def prepare(
     # A stream has an axis T, of unknown length.
     along = ("T" + names, (2, *shape)) if one_of_many else (names, shape)
     filter = run.filter.for_array(*along)
-    dtypes = np.dtype(pixels.dtype), output_dtype(run.dtype, np.dtype(pixels.dtype))
+    given = np.dtype(pixels.dtype)
+    wanted = output_dtype(run.dtype, given)
     if block is not None:
-        check_kept(block, dtypes[1])
+        check_kept(block, given if wanted is None else wanted)
         chosen = Levels.of(pixels, filter.keeps_zero)  # refuses NaN and infinity
     applied, sigma = resolve_noise(run.sigma, run.noise, pixels, names, filter)
     if block is not None:
@@ -200,7 +211,9 @@ def prepare(
     elif levels is None and block is not None:
         same = applied.keeps_zero == filter.keeps_zero
         levels = chosen if same else Levels.of(pixels, applied.keeps_zero)
-    return Job(run, names, shape, dtypes, applied, sigma, levels)
+    if wanted is None:
+        wanted = type_for_noise(given, sigma, applied, pixels, names)
+    return Job(run, names, shape, (given, wanted), applied, sigma, levels)
 
 
 def check_kept(block: Block, dtype: np.dtype) -> None:

@@ -19,20 +19,19 @@ from napari_gpu_denoise.image.levels import (
     value_range,
 )
 from napari_gpu_denoise.run.block import Block
-from napari_gpu_denoise.run.job import Job, Part, Run, prepare
+from napari_gpu_denoise.run.job import Job, Part
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import Progress, Result
 from napari_gpu_denoise.run.stream import FrameStream
 
 
-def denoise_series(image: Any, run: Run, out: Any) -> Generator[Progress, None, Result]:
-    """Denoise an array along its axis T; `run` names its axes. Progress is yielded per frame.
+def denoise_series(image: Any, job: Job, out: Any) -> Generator[Progress, None, Result]:
+    """Denoise an array along its axis T; `job` is prepared for it. Progress is yielded per frame.
 
     The image is read by NumPy indexing, once, or twice if the range of its values has to be known
     first. Frames are written to `out` by NumPy indexing, each once and in order.
     """
-    job = prepare(run, image)
-    t = job.names.index("T")
+    run, t = job.run, job.names.index("T")
     count = image.shape[t]
     levels = None
     if not is_plain(job.dtypes[0]):
@@ -42,7 +41,7 @@ def denoise_series(image: Any, run: Run, out: Any) -> Generator[Progress, None, 
     if not models:
         # One for all frames, or a function of the frame number.
         sigma = array.take(0, axis=t) if array.shape[t] == 1 else partial(array.take, axis=t)
-    one = replace(run, sigma=sigma, noise=models or None, axes=axes)
+    one = replace(run, sigma=sigma, noise=models or None, axes=axes, dtype=job.dtypes[1])
     stream = FrameStream(one, _frames(image, t), levels=levels)
     yield Progress(0, count, "frame")
     try:

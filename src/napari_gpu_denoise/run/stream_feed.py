@@ -87,9 +87,10 @@ class FrameFeed:
                 f"axes={run.axes!r} names T within a frame: frames follow each other in time, "
                 "name the axes of one."
             )
-        self.sigma_varies, self._sigma_of = callable(run.sigma), run.sigma
+        self.sigma_varies = callable(run.sigma)
         if self.sigma_varies:
-            run = replace(run, sigma=1.0, noise=None)
+            self._sigma_of, self._first_sigma = run.sigma, run.sigma(0)
+            run = replace(run, sigma=self._first_sigma, noise=None)
         self._given_dtype = first.dtype
         block = Block.of(first, names, run.nonfinite)
         self.job = prepare(run, block, levels=levels, one_of_many=True)
@@ -191,7 +192,8 @@ class FrameFeed:
         block = Block.of(given, job.names, job.run.nonfinite)
         check_kept(block, job.dtypes[1])
         if self.sigma_varies:
-            sigma = resolve_sigma(self._sigma_of(number), block.finite, job.names, job.filter)
+            told = self._sigma_of(number) if number else self._first_sigma
+            sigma = resolve_sigma(told, block.finite, job.names, job.filter)
             if varies_within(sigma.array, job.names) and job.filter.over_time:
                 raise SigmaError(
                     "A function that gives the sigma of each frame cannot give a map: give one "

@@ -15,7 +15,7 @@ from napari_gpu_denoise._napari.layers.lazy import LazyArray, at
 from napari_gpu_denoise._napari.layers.results import NewLayer
 from napari_gpu_denoise._napari.stage import Stage, as_stages
 from napari_gpu_denoise._napari.wording import in_panel
-from napari_gpu_denoise.image.levels import convert, output_dtype
+from napari_gpu_denoise.image.levels import convert
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.run import denoise as run
@@ -63,12 +63,15 @@ def steps(
         if image is None:
             whole = (slice(None),) * (len(data.shape) - 1)
             source = LazyArray(data, stopped, (*whole, slice(3 if alpha else None)), t)
-            if request.frame is None:
-                dtype = output_dtype(request.run.dtype, np.dtype(data.dtype))
-                out, folder = storage.allocate(tuple(data.shape), dtype)
         else:
             source = image[colours]
-        into = None if out is None else out[colours]
+
+        def allocate(_: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+            nonlocal out, folder
+            out, folder = storage.allocate(tuple(data.shape), dtype)
+            return out[colours]
+
+        into = allocate if image is None and request.frame is None else None
         running = run.denoise_steps(source, request.run, request.frame, into)
         result = yield from as_stages(running, "Denoising")
         if alpha:

@@ -44,9 +44,14 @@ class DenoiseView(Panel):
         offer = offer_of(self.filter)
         self.form = SettingsForm(self.filter, without=() if offer is None else (offer.setting,))
         self.dtype = choice(
-            {"Same as the layer": None, "float32 (keeps fractions)": "float32"},
-            "Data type of the result. Values outside the range of the layer's type are clipped to "
-            "it and counted.",
+            {
+                "Automatic": None,
+                "Same as the layer": "same",
+                "float32 (keeps fractions)": "float32",
+            },
+            "Data type of the result. Automatic: that of the layer, or float32 where rounding to "
+            "whole grey levels would cost quality. Values outside the range of the layer's type "
+            "are clipped to it and counted.",
         )
         self.nonfinite = choice(
             {"Stop with an error": "raise", "Leave them in place": "keep"},

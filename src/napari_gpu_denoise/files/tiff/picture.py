@@ -67,6 +67,11 @@ class Picture:
         return tuple(slice(-1, None) if a == "S" else slice(None) for a in self.axes)
 
     @property
+    def has_palette(self) -> bool:
+        """Whether the pixels are indices of a colour table, which only integers can have."""
+        return self.kind == "plain" and self.metadata.get("colormap") is not None
+
+    @property
     def colours(self) -> tuple[slice, ...]:
         """Index of what is filtered: all but alpha."""
         kept = slice(None) if self.alpha is None else slice(-1)
