@@ -260,7 +260,7 @@ def test_copied_calls(viewer, isoline_panel, run, click, noisy, qtbot, copied, p
     panel.form.profile.setCurrentText("paper")
     panel.form.controls["segment_length"].value = 4
     qtbot.keyClicks(panel.noise.edit, "9")
-    panel.dtype.setCurrentIndex(1)
+    panel.dtype.setCurrentIndex(2)
     run(panel)
     lines = copied(panel.python_button)
     assert lines.splitlines()[-1] == (

@@ -71,7 +71,7 @@ def test_typed_values_reach_the_filter(viewer, open_panel, run, noisy, qtbot):
     assert panel.noise.chosen() == "typed"
     panel.form.controls["patch"].value = 5
     panel.form.controls["step"].value = 2
-    panel.dtype.setCurrentIndex(1)
+    panel.dtype.setCurrentIndex(2)
     status = run(panel)
     expected = runs.denoise(noisy, NLMeans(patch=5, step=2), 25.0, dtype="float32")
     np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
@@ -134,7 +134,7 @@ def test_alpha_passes_as_it_is(viewer, open_panel, run, noisy, lazy, pasted):
     scope = pasted(panel)
     np.testing.assert_array_equal(scope["denoised"], result.data)
     # Fractions of the colours are kept; alpha has none.
-    panel.dtype.setCurrentIndex(1)
+    panel.dtype.setCurrentIndex(2)
     run(panel)
     fine = viewer.layers[-1].data
     assert fine.dtype == np.float32
@@ -217,7 +217,7 @@ def test_copied_python_call_gives_the_same(viewer, open_panel, run, noisy, paste
     panel.axes.edit.setText("TYX")
     panel.form.controls["frames_after"].value = 1
     panel.form.controls["strength"].value = 0.8
-    panel.dtype.setCurrentIndex(1)
+    panel.dtype.setCurrentIndex(2)
     run(panel)
     scope = pasted(panel)
     np.testing.assert_array_equal(scope["denoised"], viewer.layers[-1].data)
@@ -243,7 +243,7 @@ def test_reset_to_defaults(viewer, open_panel, click, noisy):
     panel.form.controls["patch"].value = 6
     assert panel.form.profile.currentText() == "custom"
     panel.noise.choose("typed")
-    panel.dtype.setCurrentIndex(1)
+    panel.dtype.setCurrentIndex(2)
     panel.device.box.setCurrentIndex(1)
     click(panel.reset_button)
     asked = panel.request().run

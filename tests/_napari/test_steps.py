@@ -80,7 +80,7 @@ def test_lazy_frames_give_the_pixels_of_the_array(movie, kind, sigma):
     stages, outcome = drive(steps(given))
     assert outcome.error is None and outcome.folder is None
     np.testing.assert_array_equal(outcome.result.image, expected.image)
-    assert outcome.result.image.dtype == movie.dtype
+    assert outcome.result.image.dtype == expected.image.dtype
     record, wanted = outcome.result.record.as_dict(), expected.record.as_dict()
     record.pop("date"), wanted.pop("date")
     assert record == wanted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from napari_gpu_denoise import errors
@@ -113,4 +114,6 @@ def named_noise(named: str) -> Any:
         raise errors.FileError(
             f"{named} holds no estimate: give what 'gpu-denoise estimate --json' printed."
         )
-    return NoiseEstimate.from_dict(first)
+    found = NoiseEstimate.from_dict(first)
+    # How its planes differ says nothing of those of other files.
+    return replace(found, frames=None, slices=None, others=None)

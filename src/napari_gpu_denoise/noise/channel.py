@@ -15,7 +15,7 @@ from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.selection import clipping_levels
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
-from napari_gpu_denoise.noise.patches.white import plane_noise
+from napari_gpu_denoise.noise.patches.white import PlaneNoise, plane_noise
 from napari_gpu_denoise.noise.photon.curve import PhotonNoise
 from napari_gpu_denoise.noise.photon.pairs import still_noise
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
@@ -23,6 +23,7 @@ from napari_gpu_denoise.noise.sigma_estimate import combined_sigma
 
 REPEATS = 8  # positions along an axis from which they count as repetitions of one slice
 MOST_REPEATS = 64  # repetitions read
+UNLIKE, UNLIKE_ERRORS = 1.25, 4.0  # ratio and standard errors from which noise of planes differs
 EXTREME = 2.0**200  # grey levels whose squares are beyond what is computed here
 
 
@@ -59,14 +60,15 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     """Measure one of ``source.channels``; NonFiniteError if none of its pixels is finite."""
     planes = list(source.sampled(channel))
     with ThreadPoolExecutor(min(len(planes), os.cpu_count() or 1)) as pool:
-        sigma, error, ends = combined_sigma(pool.map(plane_noise, planes))
+        measured = list(pool.map(plane_noise, planes))
+    sigma, error, ends = combined_sigma(measured)
     spectra = _spectra(planes)
     basis = PlaneStack.held(planes), sigma, error, ends, _clipped(planes), spectra
     if spectra is None:
         return ChannelNoise(*basis)
     return ChannelNoise(
         *basis,
-        spectrum_of_patches(spectra),
+        spectrum_of_patches(_level(planes, measured, sigma) or spectra),
         variance_laws(spectra.statistics),
         _still(source, channel),
         _repeats(source, channel),
@@ -81,6 +83,30 @@ def _spectra(planes: list[np.ndarray]) -> PatchSpectra | None:
     if not whole or not (largest == 0 or 1 / EXTREME < largest < EXTREME):
         return None
     return spectra
+
+
+def _level(
+    planes: list[np.ndarray], measured: list[PlaneNoise | None], sigma: float
+) -> PatchSpectra | None:
+    """Return the patches of planes that are scaled to the same noise, if it clearly differs.
+
+    The smoothest patches would all be of the planes with the weakest noise, and the rest of the
+    noise pass as texture.
+    """
+    known = [each for each in measured if each is not None and each.sigma > 0]
+    if len(known) < 2:
+        return None
+    least, most = (pick(known, key=lambda each: each.sigma) for pick in (min, max))
+    apart = most.sigma - least.sigma > UNLIKE_ERRORS * np.hypot(most.error, least.error)
+    if most.sigma < UNLIKE * least.sigma or not apart:
+        return None
+    return _spectra(
+        [
+            plane * np.float64(sigma / each.sigma)
+            for plane, each in zip(planes, measured, strict=True)
+            if each is not None and each.sigma > 0
+        ]
+    )
 
 
 def _still(source: PlaneReader, channel: tuple[int, int] | None) -> PhotonNoise | None:

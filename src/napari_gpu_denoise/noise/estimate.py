@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import Any
 
@@ -10,18 +9,13 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, SettingsError
 from napari_gpu_denoise.noise import models
+from napari_gpu_denoise.noise.along import plane_axis, sigma_series
 from napari_gpu_denoise.noise.channel import ChannelNoise, read_channel
 from napari_gpu_denoise.noise.correlation.channels import ChannelCovariance, channel_covariance
 from napari_gpu_denoise.noise.models import AUTO, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit
-from napari_gpu_denoise.noise.patches.statistics import read_statistics
-from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
-from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
-
-# Frames or slices that sigma is read from along T or Z, and patches of each, about.
-MOST = 256
-MOST_LAZY = 32  # of an array that is not in memory
-PATCHES = 4096
+from napari_gpu_denoise.noise.record import NoiseEstimate
+from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack
 
 
 def estimate_noise(
@@ -94,16 +88,6 @@ def estimate_noise(
     C. Pierpaoli, "Probabilistic identification and estimation of noise (PIESNO)", J. Magn. Reson.
     199 (2009), doi:10.1016/j.jmr.2009.03.005.
     """
-    return measure_noise(image, axes, model, "TZ", device)
-
-
-def measure_noise(
-    image: Any, axes: str | None, model: str, along: str = "", device: Any = None
-) -> NoiseEstimate:
-    """Estimate the noise; for the axes in `along` also that of each frame or slice.
-
-    Filters need neither; for lazy arrays reading those planes takes most of the time.
-    """
     if model not in choices():
         raise SettingsError(
             f"model={model!r} is not a noise model: choose from {', '.join(choices())}."
@@ -112,10 +96,12 @@ def measure_noise(
     channels = [read_channel(source, channel) for channel in source.channels]
     kind, reason = _choose(channels, model)
     fits = [kind.fit(each) for each in channels]
+    other = plane_axis(source.axes, source.shape)
+    numbers = {"frames": source.axes.find("T"), "slices": source.axes.find("Z")}
     series = {
-        axis: _sigma_series(source, axis, channels, fits, device)
-        for axis in along
-        if axis in source.axes
+        name: sigma_series(source, number, channels, fits, device)
+        for name, number in {**numbers, "others": -1 if other is None else other}.items()
+        if number >= 0
     }
     return NoiseEstimate(
         sigma=tuple(fit.sigma for fit in fits),
@@ -128,8 +114,10 @@ def measure_noise(
         reason=reason,
         errors=tuple(fit.errors for fit in fits),
         curves=tuple(fit.curve for fit in fits),
-        frames=series.get("T"),
-        slices=series.get("Z"),
+        frames=series.get("frames"),
+        slices=series.get("slices"),
+        others=series.get("others"),
+        shape=source.shape,
         spectra=tuple(each.spectrum for each in channels),
         covariance=_covariance([each.planes for each in channels]),
         clipped=tuple(each.clipped for each in channels),
@@ -211,35 +199,3 @@ def _vote(channel: ChannelNoise) -> tuple[type[NoiseModel], str]:
                 return model, reason
     simplest = models.MODELS[0]
     return simplest, simplest.evidence(channel) or ""
-
-
-def _sigma_series(
-    source: PlaneReader, axis: str, channels: list[ChannelNoise], fits: list[Fit], device: Any
-) -> SigmaSeries:
-    """Return sigma along the axis "T" or "Z", at all positions or some hundreds, evenly spread.
-
-    `channels` and `fits` belong to ``source.channels``; `device` is as `read_statistics` takes it.
-    """
-    number = source.axes.index(axis)
-    index = spread(source.shape[number], MOST_LAZY if source.lazy else MOST)
-    rows, nothing = [], (math.nan, math.nan)
-    for channel, known, fit in zip(source.channels, channels, fits, strict=True):
-        scale = _scale(known, fit)
-        planes = source.along(number, channel, index)
-        found = read_statistics(planes, PATCHES, device)
-        rows.append(
-            [nothing if each is None else fit.model.sigma_of(each, scale) for each in found]
-        )
-    sigma, error = (tuple(map(tuple, np.array(rows)[..., k].tolist())) for k in (0, 1))
-    return SigmaSeries(axis, tuple(index), sigma, error)
-
-
-def _scale(channel: ChannelNoise, fit: Fit) -> float:
-    """Return the variance at all frequencies over that at the high ones, for correlated noise."""
-    model = fit.model
-    if not model.additive or channel.spectra is None:
-        return 1.0
-    if not model.models_correlation and channel.ends is None:
-        return 1.0
-    high, _ = model.sigma_of(channel.spectra.statistics)
-    return (fit.sigma / high) ** 2 if high else 1.0

@@ -18,10 +18,12 @@ from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 class SigmaSeries:
     """Noise standard deviation along an axis, in grey levels."""
 
-    axis: str  # "T" or "Z"
+    axis: str  # "T", "Z", or the name of another axis of planes
     index: tuple[int, ...]  # (n,), positions along the axis that were read, rising
     sigma: tuple[tuple[float, ...], ...]  # (channels, n); NaN where nothing was finite
     error: tuple[tuple[float, ...], ...]  # its standard error
+    # Sigma over that which the model expects at the brightness of the plane; NaN as `sigma`.
+    factor: tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,10 @@ class NoiseEstimate:
         unknown.
     curves : tuple of VarianceCurve or None
         Per channel, noise variance against mean, and which levels were used.
-    frames, slices : SigmaSeries or None
-        Sigma along T and along Z; None without that axis.
+    frames, slices, others : SigmaSeries or None
+        Sigma along T, along Z, and along the longest other axis of planes; None without that axis.
+    shape : tuple of int
+        Shape of the image.
     spectra : tuple of NoiseSpectrum or None
         Per channel; None where the planes are too small.
     covariance : ChannelCovariance or None
@@ -76,6 +80,8 @@ class NoiseEstimate:
     curves: tuple[VarianceCurve | None, ...]
     frames: SigmaSeries | None
     slices: SigmaSeries | None
+    others: SigmaSeries | None
+    shape: tuple[int, ...]
     spectra: tuple[NoiseSpectrum | None, ...]
     covariance: ChannelCovariance | None
     clipped: tuple[tuple[float, float], ...]
@@ -84,6 +90,12 @@ class NoiseEstimate:
     def name(self) -> str:
         """Name of the model, such as ``"poisson-gaussian"``."""
         return self.models[0].name
+
+    @property
+    def series(self) -> tuple[SigmaSeries, ...]:
+        """Sigma along each axis of planes."""
+        found = self.frames, self.slices, self.others
+        return tuple(each for each in found if each is not None and len(each.index) > 1)
 
     @property
     def white(self) -> bool:
@@ -124,9 +136,8 @@ class NoiseEstimate:
         plural = "s" * (self.planes != 1)
         sigma = ", ".join(map(_measured, self.sigma, self.standard_error))
         rows.append(("sigma", f"{sigma} ({self.method}, {self.planes} plane{plural})"))
-        for series, what in ((self.frames, "frame"), (self.slices, "slice")):
-            if series is not None and len(series.index) > 1:
-                rows.append((f"per {what}", _span(series)))
+        names = {"T": "frame", "Z": "slice"}
+        rows += [(f"per {names.get(each.axis, 'plane')}", _span(each)) for each in self.series]
         found = [each.summary() for each in self.spectra if each is not None]
         rows += [("spectrum", text) for text in _by_channel(found)]
         if self.covariance is not None:
@@ -171,7 +182,7 @@ class NoiseEstimate:
             If something is missing or does not fit.
         """
         try:
-            tables = ("sigma", "standard_error", "notes", "clipped")
+            tables = ("sigma", "standard_error", "notes", "clipped", "shape")
             return cls(
                 **{name: _tuples(values[name]) for name in tables},
                 **{name: values[name] for name in ("method", "planes", "axes", "reason")},
@@ -183,6 +194,7 @@ class NoiseEstimate:
                 curves=tuple(_record(VarianceCurve, each) for each in values["curves"]),
                 frames=_record(SigmaSeries, values["frames"]),
                 slices=_record(SigmaSeries, values["slices"]),
+                others=_record(SigmaSeries, values["others"]),
                 spectra=tuple(
                     _record(NoiseSpectrum, each, missing=math.inf) for each in values["spectra"]
                 ),

@@ -199,11 +199,12 @@ def prepare(
     along = ("T" + names, (2, *shape)) if one_of_many else (names, shape)
     filter = run.filter.for_array(*along)
     given = np.dtype(pixels.dtype)
+    device = find(*run.device) if isinstance(run.device, tuple) else run.device
     wanted = output_dtype(run.dtype, given)
     if block is not None:
         check_kept(block, given if wanted is None else wanted)
         chosen = Levels.of(pixels, filter.keeps_zero)  # refuses NaN and infinity
-    applied, sigma = resolve_noise(run.sigma, run.noise, pixels, names, filter)
+    applied, sigma = resolve_noise(run.sigma, run.noise, pixels, names, filter, device)
     if block is not None:
         sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied, one_of_many))
     if sigma.stabilised:

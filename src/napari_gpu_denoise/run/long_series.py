@@ -22,6 +22,7 @@ from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.job import Job, Part
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import Progress, Result
+from napari_gpu_denoise.run.sigma import Sigma
 from napari_gpu_denoise.run.stream import FrameStream
 
 
@@ -37,12 +38,14 @@ def denoise_series(image: Any, job: Job, out: Any) -> Generator[Progress, None, 
     if not is_plain(job.dtypes[0]):
         levels = yield from _range_of_levels(image, job, t)
     models, array, axes = job.sigma.models, job.sigma.array, job.names[:t] + job.names[t + 1 :]
-    sigma = None
-    if not models:
+    sigma = sigma_of = None
+    if models and array.shape[t] > 1:
+        sigma_of = partial(_sigma_at, job.sigma, t)
+    elif not models:
         # One for all frames, or a function of the frame number.
         sigma = array.take(0, axis=t) if array.shape[t] == 1 else partial(array.take, axis=t)
     one = replace(run, sigma=sigma, noise=models or None, axes=axes, dtype=job.dtypes[1])
-    stream = FrameStream(one, _frames(image, t), levels=levels)
+    stream = FrameStream(one, _frames(image, t), levels=levels, sigma_of=sigma_of)
     yield Progress(0, count, "frame")
     try:
         with closing(iter(stream)) as results:
@@ -65,6 +68,12 @@ def denoise_series(image: Any, job: Job, out: Any) -> Generator[Progress, None, 
 def _frames(image: Any, t: int) -> Iterator[np.ndarray]:
     for number in range(image.shape[t]):
         yield as_array(image[_at(t, number)])
+
+
+def _sigma_at(sigma: Sigma, t: int, number: int) -> Sigma:
+    """Return the noise of a frame."""
+    numbers = None if sigma.numbers is None else sigma.numbers.take(0, axis=t)
+    return replace(sigma, array=sigma.array.take(number, axis=t), numbers=numbers)
 
 
 def _at(t: int, number: int) -> tuple:

@@ -22,13 +22,13 @@ _SMALLEST, _LARGEST = 1e-15, 1e15
 
 
 def resolve_noise(
-    sigma: Any, noise: Any, image: Any, names: str, filter: Filter
+    sigma: Any, noise: Any, image: Any, names: str, filter: Filter, device: Any = None
 ) -> tuple[Filter, Sigma]:
     """Decide which noise a filter assumes, measuring it if needed; return the filter to run, too.
 
     `sigma` and `noise` are those of `denoise`, and `filter` is what `Filter.for_array` returned. If
     both are None, the filter's own estimate is used if it has one, else ``"auto"``. Of lazy images,
-    a few planes are read.
+    a few planes are read. Many planes are analysed on `device`, as `choose` takes it.
     """
     if noise is None and (sigma is not None or filter.sigma_unused):
         return filter, resolve_sigma(sigma, image, names, filter)
@@ -48,7 +48,7 @@ def resolve_noise(
         return filter, resolve_sigma(noise if sigma is None else sigma, image, names, filter)
     if sigma is None and isinstance(noise, str) and noise == Gaussian.name:
         return filter, resolve_sigma(sigma, image, names, filter)
-    models, estimate = _models(noise, image, names)
+    models, estimate = _models(noise, image, names, device)
     if sigma is not None:
         found = resolve_sigma(sigma, image, names, filter)
         how = "given" if estimate is None else "estimated"
@@ -59,11 +59,28 @@ def resolve_noise(
     if estimate is not None:
         source, notes = f"estimated: {estimate.reason}", estimate.notes
     applied, found = _applied(filter, models, image, names)
+    factors = None if estimate is None else _plane_factors(estimate, image, names)
+    if factors is not None and not applied.sigma_unused:
+        low, high = factors[factors > 0].min(), factors.max()
+        notes = (
+            *notes,
+            f"the noise differs between planes, by a factor of {high / low:.2g}: each has its own",
+        )
+        found = replace(found, array=found.array * factors)
     return applied, replace(found, source=source, notes=(*notes, *found.notes), models=models)
 
 
+def _plane_factors(estimate: NoiseEstimate, image: Any, names: str) -> np.ndarray | None:
+    """Return how the noise differs between planes, if the estimate is of this image."""
+    if (estimate.axes, estimate.shape) != (names, tuple(image.shape)):
+        return None
+    from napari_gpu_denoise.noise.along import plane_factors
+
+    return plane_factors(estimate, image.shape)
+
+
 def _models(
-    noise: Any, image: Any, names: str
+    noise: Any, image: Any, names: str, device: Any
 ) -> tuple[tuple[NoiseModel, ...], NoiseEstimate | None]:
     """Return the models that were given or estimated, and the estimate, if any."""
     if isinstance(noise, str):
@@ -72,9 +89,9 @@ def _models(
                 f"noise={noise!r} is not a noise model", f"choose from {', '.join(choices())}"
             )
         # Imported only when needed: it takes long to load.
-        from napari_gpu_denoise.noise.estimate import measure_noise
+        from napari_gpu_denoise.noise.estimate import estimate_noise
 
-        noise = measure_noise(image, names, noise)
+        noise = estimate_noise(image, names, noise, device=device)
     if hasattr(noise, "models"):  # a NoiseEstimate
         return noise.models, noise
     models = (noise,) if isinstance(noise, NoiseModel) else noise

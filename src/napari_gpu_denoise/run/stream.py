@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -22,6 +22,7 @@ from napari_gpu_denoise.run.job import Part, Run
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.public import documented
 from napari_gpu_denoise.run.record import Record, Tally, finish
+from napari_gpu_denoise.run.sigma import Sigma
 from napari_gpu_denoise.run.stream_feed import FrameFeed
 from napari_gpu_denoise.run.tile_sizes import frame_budget, frames_at_once
 from napari_gpu_denoise.run.tiles import Span, Tile
@@ -107,8 +108,9 @@ class FrameStream:
     """`stream` as an object that can be iterated over once and then returns a record.
 
     The sigma of `run` may be a function of the frame number; `levels` maps grey levels to kernel
-    values, if the range of all frames is known. `count` is the number of frames yielded so far, and
-    `tally` what was counted in them.
+    values, if the range of all frames is known. `sigma_of` returns the noise of a frame whose
+    strength was measured in the series; `run` then has the models. `count` is the number of frames
+    yielded so far, and `tally` what was counted in them.
     """
 
     def __init__(
@@ -117,9 +119,10 @@ class FrameStream:
         frames: Iterable[np.ndarray],
         live: bool = False,
         levels: Levels | None = None,
+        sigma_of: Callable[[int], Sigma] | None = None,
     ):
         self._run = replace(run, device=choose(run.device))
-        self._frames, self._live, self._levels = frames, live, levels
+        self._frames, self._live, self._levels, self._sigma_of = frames, live, levels, sigma_of
         self.count, self.tally = 0, Tally()
 
     def __iter__(self) -> Generator[np.ndarray, None, None]:
@@ -128,7 +131,9 @@ class FrameStream:
             first = next(source)
         except StopIteration:
             return
-        self._feed = feed = FrameFeed(self._run, as_array(first), source, self._levels)
+        self._feed = feed = FrameFeed(
+            self._run, as_array(first), source, self._levels, self._sigma_of
+        )
         run = self._over_time if feed.job.filter.over_time else self._one_by_one
         with closing(run(feed)) as steps:
             for out, tally in steps:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -74,13 +74,21 @@ class FrameFeed:
     """The frames of a stream that are still in use; the videos of a frame read them in step.
 
     The first frame decides what all have in common, `source` yields the others. `levels` is given
-    if the range of all frames is known. The noise of `job` is that of the last frame taken, and
-    differs between frames if `sigma_varies`; `known` frames have been taken so far. `note_thread`,
-    if there is one, makes notes of frames while others are read. It must be shut down before the
-    buffers that frames are read into are freed.
+    if the range of all frames is known, `series_sigma` if the strength of the noise of each is. The
+    noise of `job` is that of the last frame taken, and differs between frames if `sigma_varies`;
+    `known` frames have been taken so far. `note_thread`, if there is one, makes notes of frames
+    while others are read. It must be shut down before the buffers that frames are read into are
+    freed.
     """
 
-    def __init__(self, run: Run, first: np.ndarray, source: Iterator, levels: Levels | None):
+    def __init__(
+        self,
+        run: Run,
+        first: np.ndarray,
+        source: Iterator,
+        levels: Levels | None,
+        series_sigma: Callable[[int], Sigma] | None = None,
+    ):
         names = check_axes(run.axes, first.shape)
         if "T" in names:
             raise AxesError(
@@ -91,7 +99,7 @@ class FrameFeed:
         if self.sigma_varies:
             self._sigma_of, self._first_sigma = run.sigma, run.sigma(0)
             run = replace(run, sigma=self._first_sigma, noise=None)
-        self._given_dtype = first.dtype
+        self._given_dtype, self._series_sigma = first.dtype, series_sigma
         block = Block.of(first, names, run.nonfinite)
         self.job = prepare(run, block, levels=levels, one_of_many=True)
         videos = arrange(first, names, self.job.filter.joint).shape[1]
@@ -199,6 +207,10 @@ class FrameFeed:
                     "A function that gives the sigma of each frame cannot give a map: give one "
                     "value or one per channel, or one map for all frames."
                 )
+            array = clamp_sigma(sigma, block.finite, job.filter, one_of_many=True)
+            self.job = job = replace(job, sigma=replace(sigma, array=array))
+        if self._series_sigma is not None:
+            sigma = self._series_sigma(number)
             array = clamp_sigma(sigma, block.finite, job.filter, one_of_many=True)
             self.job = job = replace(job, sigma=replace(sigma, array=array))
         holes = block.nonfinite_mask is not None

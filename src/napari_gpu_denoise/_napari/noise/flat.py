@@ -77,6 +77,8 @@ def flat_noise(region: Any, axes: str, model: str = "auto") -> NoiseEstimate:
         ),
         frames=None,
         slices=None,
+        others=None,
+        shape=region.shape,
         spectra=spectra,
         covariance=None,
         clipped=tuple((float(np.mean(v == low)), float(np.mean(v == high))) for v in finite),

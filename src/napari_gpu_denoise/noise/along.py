@@ -1,0 +1,131 @@
+"""Noise along the planes of a stack: frames, slices, or images that only share an array."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.noise.channel import ChannelNoise
+from napari_gpu_denoise.noise.models.base import Fit
+from napari_gpu_denoise.noise.patches.statistics import read_statistics
+from napari_gpu_denoise.noise.patches.variance import PatchStatistics
+from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
+from napari_gpu_denoise.noise.sampling import PlaneReader, spread
+
+# Planes that sigma is read from along an axis, and patches of each, about.
+MOST = 256
+MOST_LAZY = 32  # of an array that is not in memory
+PATCHES = 4096
+
+# Planes differ if the middle four fifths of their sigmas differ by this factor,
+LEAST_RATIO = 1.25
+# and by this many standard errors from their median, in the root mean square.
+SIGNIFICANT = 3.0
+SYSTEMATIC = 0.05  # relative error of a sigma that texture leaves
+
+
+def plane_axis(axes: str, shape: Sequence[int]) -> int | None:
+    """Return the longest axis of planes that is neither T nor Z; None if there is none."""
+    channel = channel_axis(axes)
+    found = [k for k, letter in enumerate(axes) if letter not in "TZYX" and k != channel]
+    longest = max(found, key=lambda k: shape[k], default=None)
+    return None if longest is None or shape[longest] < 2 else longest
+
+
+def sigma_series(
+    source: PlaneReader, number: int, channels: list[ChannelNoise], fits: list[Fit], device: Any
+) -> SigmaSeries:
+    """Return sigma along an axis, at all positions or some, evenly spread.
+
+    `channels` and `fits` belong to ``source.channels``; `device` is as `read_statistics` takes it.
+    """
+    index = spread(source.shape[number], MOST_LAZY if source.lazy else MOST)
+    rows = []
+    for channel, known, fit in zip(source.channels, channels, fits, strict=True):
+        scale = _scale(known, fit)
+        found = read_statistics(source.along(number, channel, index), PATCHES, device)
+        rows.append([_of_plane(fit, each, scale) for each in found])
+    sigma, error, factor = (tuple(map(tuple, np.array(rows)[..., k].tolist())) for k in range(3))
+    return SigmaSeries(source.axes[number], tuple(index), sigma, error, factor)
+
+
+def _of_plane(
+    fit: Fit, patches: PatchStatistics | None, scale: float
+) -> tuple[float, float, float]:
+    """Return sigma of a plane, its error, and sigma over that of the model."""
+    if patches is None:
+        return math.nan, math.nan, math.nan
+    model = fit.model
+    sigma, error = model.sigma_of(patches, scale)
+    expected = fit.sigma
+    if not model.additive:
+        expected = math.sqrt(model.representative(model.variance(patches.mean)))
+    return sigma, error, sigma / expected if expected > 0 else math.nan
+
+
+def _scale(channel: ChannelNoise, fit: Fit) -> float:
+    """Return the variance at all frequencies over that at the high ones, for correlated noise."""
+    model = fit.model
+    if not model.additive or channel.spectra is None:
+        return 1.0
+    if not model.models_correlation and channel.ends is None:
+        return 1.0
+    high, _ = model.sigma_of(channel.spectra.statistics)
+    return (fit.sigma / high) ** 2 if high else 1.0
+
+
+def plane_factors(estimate: NoiseEstimate, shape: Sequence[int]) -> np.ndarray | None:
+    """Return what sigma of the estimate is multiplied by at each plane, or None where they agree.
+
+    The array has the axes of the image, each with the length there or 1. It follows the measured
+    planes, with straight lines between them, along each axis along which they clearly differ; where
+    several do, the factors are multiplied.
+    """
+    axes, channel = estimate.axes, channel_axis(estimate.axes)
+    numbers = {"T": axes.find("T"), "Z": axes.find("Z")}
+    found = None
+    for series in estimate.series:
+        number = numbers.get(series.axis, plane_axis(axes, shape))
+        if number is None or not _differ(series):
+            continue
+        curves = np.array([_curve(series, row, shape[number]) for row in series.factor])
+        if found is not None:
+            # Both are relative to the same plane in the middle.
+            curves /= curves[:, [shape[number] // 2]]
+        lengths = [1] * len(shape)
+        lengths[number] = shape[number]
+        if channel is not None:
+            lengths[channel] = len(curves)
+        ordered = curves if channel is None or channel < number else curves.T
+        placed = ordered.reshape(lengths)
+        found = placed if found is None else found * placed
+    return found
+
+
+def _differ(series: SigmaSeries) -> bool:
+    """Return whether the planes of any channel clearly differ in their noise."""
+    for sigma, error, factor in zip(series.sigma, series.error, series.factor, strict=True):
+        values, errors = np.array(factor), np.array(error) / np.maximum(sigma, 1e-300)
+        known = np.isfinite(values) & (values > 0)
+        values, errors = values[known], errors[known]
+        if len(values) < 2:
+            continue
+        low, high = np.quantile(values, (0.1, 0.9))
+        middle = float(np.median(values))
+        distance = np.log(values / middle) / np.hypot(errors, SYSTEMATIC)
+        if high >= LEAST_RATIO * low and np.sqrt(np.mean(distance**2)) >= SIGNIFICANT:
+            return True
+    return False
+
+
+def _curve(series: SigmaSeries, factor: Sequence[float], length: int) -> np.ndarray:
+    """Return the factor at every position along the axis."""
+    index, values = np.array(series.index), np.array(factor)
+    known = np.isfinite(values)
+    if not known.any():
+        return np.ones(length)
+    return np.interp(np.arange(length), index[known], values[known])

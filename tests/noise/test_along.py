@@ -1,0 +1,122 @@
+"""Noise that differs between frames, slices or images: found, and used by every way in."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise.noise.along import plane_axis, plane_factors
+from scenes import noisy
+
+SETTINGS = gd.NLMeans(window=7, neighbours=4)
+
+
+def scene(count: int, ny: int = 96, nx: int = 110) -> np.ndarray:
+    """Return smooth planes that move."""
+    y, x = np.mgrid[:ny, :nx]
+    return np.stack([120 + 50 * np.sin((x + 2 * k) / 17) * np.cos(y / 23) for k in range(count)])
+
+
+def ramp(count: int, low=4.0, high=30.0, seed=0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return clean planes, noisy ones, and the sigma of each."""
+    sigma = np.linspace(low, high, count)
+    clean = scene(count)
+    noise = np.random.default_rng(seed).standard_normal(clean.shape)
+    return clean, (clean + noise * sigma[:, None, None]).astype(np.float32), sigma
+
+
+@pytest.mark.parametrize("axes", ["TYX", "ZYX", ".YX", "QYX"])
+def test_sigma_of_each_plane_is_found(axes):
+    _, image, sigma = ramp(7)
+    estimate = gd.estimate_noise(image, axes)
+    assert estimate.name == "gaussian" and estimate.white
+    factors = plane_factors(estimate, image.shape)
+    assert factors.shape == (7, 1, 1)
+    np.testing.assert_allclose(factors.ravel() * estimate.sigma[0], sigma, rtol=0.1)
+    assert gd.NoiseEstimate.from_dict(estimate.as_dict()) == estimate
+
+
+def test_planes_of_one_noise_share_it():
+    image = noisy(6, 96, 110)
+    for axes in ("TYX", "ZYX", ".YX"):
+        assert plane_factors(gd.estimate_noise(image, axes), image.shape) is None
+
+
+def test_channels_differ_by_themselves():
+    _, image, sigma = ramp(6)
+    both = np.stack([image, noisy(6, 96, 110)])
+    for axes, place in (("CTYX", 0), ("TCYX", 1)):
+        given = np.moveaxis(both, 0, place)
+        estimate = gd.estimate_noise(given, axes)
+        factors = np.moveaxis(plane_factors(estimate, given.shape), place, 0)[..., 0, 0]
+        np.testing.assert_allclose(factors[0] * estimate.sigma[0], sigma, rtol=0.1)
+        np.testing.assert_allclose(factors[1], 1, rtol=0.1)
+
+
+def test_two_axes_multiply():
+    factors = np.multiply.outer(np.linspace(1, 3, 5), np.linspace(1, 2, 4))
+    noise = np.random.default_rng(1).standard_normal((5, 4, 96, 110)) * factors[..., None, None]
+    image = (scene(4) + 5 * noise).astype(np.float32)
+    estimate = gd.estimate_noise(image, "TZYX")
+    found = plane_factors(estimate, image.shape)[..., 0, 0] * estimate.sigma[0]
+    np.testing.assert_allclose(found, 5 * factors, rtol=0.15)
+
+
+def test_longest_axis_of_planes():
+    assert plane_axis("TCYX", (9, 3, 30, 30)) is None
+    assert plane_axis(".QYX", (3, 5, 30, 30)) == 1
+    assert plane_axis(".YX", (1, 30, 30)) is None
+
+
+@pytest.mark.parametrize("filter", [SETTINGS, gd.VBM3D.of(profile="fast")])
+def test_filters_use_it(device, filter):
+    clean, image, sigma = ramp(6)
+    result = gd.denoise(image, filter, axes="TYX", device=device)
+    told = gd.denoise(image, filter, sigma, axes="TYX", device=device).image
+    one = gd.denoise(image, filter, float(np.median(sigma)), axes="TYX", device=device).image
+
+    def error(found):
+        return float(np.sqrt(np.mean((found - clean) ** 2)))
+
+    assert error(result.image) < 1.03 * error(told)
+    assert error(result.image) < 0.97 * error(one)
+    (note,) = (note for note in result.record.notes if "differs between planes" in note)
+    assert "by a factor of" in note
+
+
+class Stored:
+    """An array that is not in memory."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def __getitem__(self, index):
+        return self.array[index]
+
+    def __setitem__(self, index, values):
+        self.array[index] = values
+
+
+@pytest.mark.parametrize("noise", ["auto", "poisson-gaussian"])
+@pytest.mark.parametrize("filter", [SETTINGS, gd.VBM3D.of(profile="fast")])
+def test_every_way_in_gives_the_same(device, filter, noise):
+    _, image, _ = ramp(6)
+    image = np.rint(image).clip(0, 255).astype(np.uint8)
+    options = {"noise": noise, "axes": "TYX", "device": device}
+    whole = gd.denoise(image, filter, **options)
+    assert any("differs between planes" in note for note in whole.record.notes)
+    out = Stored(np.zeros(image.shape, whole.image.dtype))
+    gd.denoise(Stored(image), filter, out=out, **options)
+    np.testing.assert_array_equal(out.array, whole.image)
+    lazy = gd.denoise_lazy(da.from_array(image, chunks=(3, 96, 110)), filter, **options)
+    np.testing.assert_array_equal(lazy.compute(), whole.image)
+
+
+def test_estimates_of_other_images_are_not_taken_for_their_planes(device):
+    _, image, _ = ramp(6)
+    estimate = gd.estimate_noise(image, "TYX")
+    for given, expected in ((image, True), (image[:5], False)):
+        record = gd.denoise(given, SETTINGS, noise=estimate, axes="TYX", device=device).record
+        assert any("differs between planes" in note for note in record.notes) is expected
