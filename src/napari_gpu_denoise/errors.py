@@ -135,5 +135,9 @@ class LayerError(DenoiseError, TypeError):
     """A napari layer is not one that can be filtered."""
 
 
+class UnchangedWarning(UserWarning):
+    """A result is the image, or nearly so, as hardly any noise was found."""
+
+
 class SaturationWarning(UserWarning):
     """Some results fell outside the range of the output type and were clipped to it."""

@@ -8,12 +8,14 @@ from napari_gpu_denoise.errors import DenoiseError, Note, worded
 REMEDIES = {
     "axis-needed": "name it at Axes, such as {axis}YX",
     "channels": "set Channels to joint or separate",
+    "float-result": "choose Same as the layer at Result and device > Result type to round",
     "memory-limit": "raise Device memory limit (MB) in napari's preferences",
     "nonfinite": "choose Leave them in place at Result and device > NaN, infinity",
     "nonfinite-integer": "choose float32 at Result and device > Result type",
     "pearson-noise": "choose One sigma or type it at Noise, or set Distance to euclidean",
     "sigma-shape": "give one number{channels}",
     "sigma-value": "give 0 or a positive number in grey levels, or choose Automatic",
+    "unchanged": "type a sigma at Noise, or choose Correlated",
     "uneven": "choose Automatic",
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from napari_gpu_denoise.errors import SaturationWarning
+from napari_gpu_denoise.errors import SaturationWarning, UnchangedWarning
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.denoise import drive
 from napari_gpu_denoise.run.filter import Filter
@@ -53,6 +53,9 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
                     SaturationWarning,
                     stacklevel=2,
                 )
+            for note in result.record.notes if sigma is None else ():
+                if getattr(note, "code", "") in ("unchanged", "no-noise"):
+                    warnings.warn(str(note), UnchangedWarning, stacklevel=2)
             return result.image
 
         del call.__wrapped__  # its signature is not that of the filter

@@ -14,6 +14,7 @@ from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtype
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.change import change_note
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Part, Run, prepare
 from napari_gpu_denoise.run.long_series import denoise_series
@@ -175,7 +176,10 @@ def denoise_steps(
     tally = yield from filter_part(job, part, block, made)
     if out is not None and made is not out:
         out[...] = made
-    return Result(made if out is None else out, job.record(tally))
+    change = None
+    if job.sigma.array.any() and not job.filter.yields_map:
+        change = change_note(block.finite[part.inner], made, names)
+    return Result(made if out is None else out, job.record(tally, change))
 
 
 def is_lazy(image: Any) -> bool:

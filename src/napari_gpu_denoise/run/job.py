@@ -98,12 +98,17 @@ class Job:
             return np.broadcast_to(np.zeros((), pixels.dtype), pixels.shape)
         return pixels
 
-    def record(self, tally: Tally) -> Record:
-        """Return the record of this run, which has just ended."""
+    def record(self, tally: Tally, change: Note | None = None) -> Record:
+        """Return the record of this run, which has just ended; `change` is what `change_note` says.
+
+        It names the noise and whatever else the user should know.
+        """
         notes = list(self.sigma.notes)
         smallest, names = self.filter.smallest, self.names
+        if change is not None:
+            notes.append(change)
         if not self.sigma.array.any():
-            notes.append("sigma is 0: the image is returned unchanged")
+            notes.append(Note("sigma is 0: the image is returned unchanged", code="no-noise"))
         elif any(n < smallest for a, n in zip(names, self.shape, strict=True) if a in "YX"):
             notes.append(
                 f"extended by mirroring to at least {smallest} pixels in Y and X, then cropped"

@@ -19,6 +19,7 @@ from napari_gpu_denoise.image.levels import (
     value_range,
 )
 from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.change import change_note
 from napari_gpu_denoise.run.job import Job, Part
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import Progress, Result
@@ -45,12 +46,16 @@ def denoise_series(image: Any, job: Job, out: Any) -> Generator[Progress, None, 
         # One for all frames, or a function of the frame number.
         sigma = array.take(0, axis=t) if array.shape[t] == 1 else partial(array.take, axis=t)
     one = replace(run, sigma=sigma, noise=models or None, axes=axes, dtype=job.dtypes[1])
-    stream = FrameStream(one, _frames(image, t), levels=levels, sigma_of=sigma_of)
+    middle: list[np.ndarray] = []  # frame in the middle, before and after
+    frames = _kept_at(count // 2, _frames(image, t), middle)
+    stream = FrameStream(one, frames, levels=levels, sigma_of=sigma_of)
     yield Progress(0, count, "frame")
     try:
         with closing(iter(stream)) as results:
             for number, frame in enumerate(results):
                 out[_at(t, number)] = frame
+                if number == count // 2:
+                    middle.append(frame)
                 yield Progress(number + 1, count, "frame")
     except DeviceMemoryError:
         if stream.count:
@@ -60,14 +65,24 @@ def denoise_series(image: Any, job: Job, out: Any) -> Generator[Progress, None, 
         made = np.empty(job.shape, job.dtypes[1])
         tally = yield from filter_part(job, Part.of(job), block, made)
         out[...] = made
-    else:
-        tally = stream.tally
-    return Result(out, job.record(tally))
+        return Result(out, job.record(tally))
+    change = change_note(*middle, axes) if job.sigma.array.any() else None
+    return Result(out, job.record(stream.tally, change))
 
 
 def _frames(image: Any, t: int) -> Iterator[np.ndarray]:
     for number in range(image.shape[t]):
         yield as_array(image[_at(t, number)])
+
+
+def _kept_at(
+    place: int, frames: Iterator[np.ndarray], kept: list[np.ndarray]
+) -> Iterator[np.ndarray]:
+    """Yield frames, and append a copy of the one at a place to a list."""
+    for number, frame in enumerate(frames):
+        if number == place:
+            kept.append(frame.copy())
+        yield frame
 
 
 def _sigma_at(sigma: Sigma, t: int, number: int) -> Sigma:

@@ -67,7 +67,9 @@ Cancelled
     If `cancel` was set.""",
     "warnings": """\
 SaturationWarning
-    If results were clipped to the range of an integer type.""",
+    If results were clipped to the range of an integer type.
+UnchangedWarning
+    If the noise was measured, and so little was found that the result is nearly the image.""",
 }
 _RUN = ("nonfinite", "device", "memory_limit", "progress")
 PARAGRAPHS["run"] = "\n".join(PARAGRAPHS[name] for name in _RUN)
