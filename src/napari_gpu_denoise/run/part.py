@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import closing
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -55,6 +56,7 @@ def filter_part(
             if flow is None:
                 raise  # smaller tiles would not help: none has been made yet
             if flow.can_shrink:
+                work = replace(work, session=session(job.device))  # opened anew if it was lost
                 continue
             raise DeviceMemoryError(
                 f"{work.session.device} has too little free memory even for {flow.size}: "
