@@ -78,6 +78,11 @@ class Faults:
                 self.fired = True
                 raise opencl_error(fault.code, kind)
 
+    def release(self) -> None:
+        """Count a call that releases memory: it only fails if the device is lost."""
+        if self.fault is not None and self.fault.lost:
+            self.call("release")
+
     def left(self) -> list[Any]:
         """Return arenas with buffers and locks that are held although no run is going on."""
         idle = [arena for waiting in memory._idle.values() for arena in waiting]
@@ -103,16 +108,20 @@ class Faults:
                 self.buffers.add(buffer)
 
             def release(buffer):
-                if self.fault is not None and self.fault.lost:
-                    self.call("release")
+                self.release()
                 super().release()
 
         plain_begin, plain_copy = Arena.__init__, cl.enqueue_copy
+        plain_unmap = _cl.MemoryMap.release
         plain_context, plain_program = cl.Context, cl.Program
 
         def begin(arena, *given):
             plain_begin(arena, *given)
             self.arenas.add(arena)
+
+        def unmap(array, queue):
+            self.release()
+            plain_unmap(array, queue)
 
         def copy(queue, dest, src, **options):
             buffers = [isinstance(one, cl.MemoryObjectHolder) for one in (dest, src)]
@@ -141,6 +150,7 @@ class Faults:
         counted(cl, "enqueue_fill_buffer", "fill")
         counted(cl, "enqueue_map_buffer", "map")
         counted(cl, "enqueue_barrier", "barrier")
+        monkeypatch.setattr(_cl.MemoryMap, "release", unmap)
         monkeypatch.setattr(cl, "Buffer", Buffer)
         monkeypatch.setattr(cl, "enqueue_copy", copy)
         monkeypatch.setattr(cl, "Context", context)
