@@ -216,8 +216,8 @@ def test_a_call_that_fails_is_an_error_or_tried_again(
     release_memory()
     program._sessions.clear()
     gc.collect()
-    assert not faults.buffers and not faults.arenas
     assert not problems, "\n".join(problems)
+    assert not faults.buffers and not faults.arenas
 
 
 def test_noise_is_measured_without_a_device_that_fails(faults, monkeypatch):
