@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +136,23 @@ def test_stop_on_error(folder, calls):
     Path("raw/b.tif").write_text("not what its name says")
     report = run_batch("raw", SETTINGS, output="out", stop_on_error=True)
     assert [file.input.name for file in report.files] == ["a.tif", "b.tif"]
+
+
+def test_a_report_does_not_hold_the_pixels_of_files_that_failed(folder, monkeypatch):
+    held = []
+
+    def fail(*_, **__):
+        pixels = image()
+        held.append(weakref.ref(pixels))
+        try:
+            raise MemoryError
+        except MemoryError as error:
+            raise DeviceMemoryError("too little") from error
+
+    monkeypatch.setattr(batch, "denoise_file", fail)
+    report = run_batch("raw/*.tif", SETTINGS, 5, output="out")
+    assert len(report.failed) == len(held) == 3
+    assert [pixels() for pixels in held] == [None] * 3
 
 
 @pytest.mark.parametrize(

@@ -249,3 +249,13 @@ def test_memory_is_bounded_by_chunks(device, monkeypatch):
     gd.denoise_lazy(array, settings, 20, device=device).compute()
     assert len(largest) == 32
     assert max(largest) <= (32 + sum(settings.reach.y)) * (32 + sum(settings.reach.x))
+
+
+def test_sigma_far_above_the_range_is_bounded_as_in_an_array(device):
+    image = noisy(2, 30, 34, sigma=10)
+    settings = small(gd.BM3D)
+    lazy, expected = both(image, (1, 30, 34), settings, sigma=1e9, axes="TYX", device=device)
+    # Everything is taken for noise; without a bound, sums were too coarse and nothing was.
+    for result in (lazy, expected):
+        assert np.abs(result - image.mean()).max() < 0.7 * np.abs(image - image.mean()).max()
+    assert np.abs(lazy - expected).max() < 0.1 * np.ptp(image)

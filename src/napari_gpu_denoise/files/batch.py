@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -233,12 +234,20 @@ def run_batch(
             if cancel is not None and cancel.is_set():
                 return BatchReport(tuple(files), cancelled=True)
             # Whatever is wrong with one file, try the others.
+            _let_go(error)
             files.append(FileReport(path, error=error))
             if stop_on_error:
                 break
         finally:
             picture = None  # before the next file is read
     return BatchReport(tuple(map(_still_there, files)))
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Free the pixels that an error holds by its traceback: reports are kept to the end."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 def _kept(target: Path, resume: bool) -> str:

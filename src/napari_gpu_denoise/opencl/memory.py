@@ -5,39 +5,35 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
-from napari_gpu_denoise.errors import DeviceMemoryError, KernelError
-from napari_gpu_denoise.opencl.program import Session
-
-_ALLOCATION_FAILURES = (
-    "MEM_OBJECT_ALLOCATION_FAILURE",
-    "OUT_OF_RESOURCES",
-    "OUT_OF_HOST_MEMORY",
-    "INVALID_BUFFER_SIZE",
-)
+from napari_gpu_denoise.opencl.failures import ends_context, lacks_memory, running_error
+from napari_gpu_denoise.opencl.program import Session, forget
 
 
 @contextmanager
 def device_errors(session: Session):
-    """Turn OpenCL errors into `DeviceMemoryError` or `KernelError`."""
+    """Turn OpenCL errors into `DeviceMemoryError` or `KernelError`.
+
+    Memory kept for later runs is released if memory is missing, and a device that was lost is
+    opened anew by the next run.
+    """
     import pyopencl as cl
 
     try:
         yield
     except cl.Error as error:
-        text = str(error)
-        if any(name in text for name in _ALLOCATION_FAILURES):
-            raise DeviceMemoryError(
-                f"{session.device} has too little free memory for this tile: close other programs "
-                f"or choose another device ({text})."
-            ) from error
-        raise KernelError(
-            f"{session.device} failed while running a kernel: update its driver or choose "
-            f"another device ({text})."
-        ) from error
+        # Cleaning up may have failed, too: what failed first is the cause.
+        first: BaseException = error
+        while isinstance(first.__context__, cl.Error):
+            first = first.__context__
+        if ends_context(first):
+            forget(session)
+        if session.ended or lacks_memory(first):
+            release_memory()
+        raise running_error(session.device, first) from first
 
 
 def constant_buffer(session: Session, values: np.ndarray):
@@ -123,11 +119,15 @@ class Arena:
         self._asked.clear()
 
     def free(self) -> None:
-        """Release every buffer."""
+        """Release every buffer; what a failed device does not release is gone with it."""
+        import pyopencl as cl
+
         for name in list(self._pinned):
-            self._unpin(name)
+            with suppress(cl.Error):
+                self._unpin(name)
         while self._buffers:
-            self._buffers.popitem()[1].release()
+            with suppress(cl.Error):
+                self._buffers.popitem()[1].release()
 
     def _unpin(self, name: str) -> None:
         array, buffer, queue = self._pinned.pop(name, (None, None, None))
@@ -154,7 +154,7 @@ def borrow(session: Session):
         arena.free()
         raise
     arena.trim()
-    if arena.nbytes > _KEEP_BYTES:
+    if session.ended or arena.nbytes > _KEEP_BYTES:
         arena.free()
         return
     with _lock:

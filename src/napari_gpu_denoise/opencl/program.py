@@ -11,6 +11,7 @@ from typing import Any
 
 from napari_gpu_denoise.errors import KernelError
 from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.failures import lacks_memory, lost_device, opening_error
 from napari_gpu_denoise.opencl.process import check_process
 from napari_gpu_denoise.opencl.source import expand, name_lines
 
@@ -26,13 +27,15 @@ class Session:
     """The context of one device, and the programs built in it.
 
     Programs are shared between threads. Kernel objects are not thread-safe: `kernel` makes new
-    ones for each plan. `turn` locks devices that one thread should use at a time.
+    ones for each plan. `turn` locks devices that one thread should use at a time. After `forget`,
+    `ended` says that no new run uses the session.
     """
 
     device: Device
     context: Any
     programs: dict[tuple, Any] = field(default_factory=dict)
     turn: Any = field(default_factory=threading.Lock)
+    ended: bool = False
 
     def exclusive(self) -> Any:
         """Return a reusable context manager to enqueue in.
@@ -74,6 +77,8 @@ class Session:
             try:
                 return cl.Program(self.context, expand(name + ".cl")).build(options=options)
             except cl.Error as error:
+                if lacks_memory(error) or lost_device(error):
+                    raise  # not the fault of the kernel
                 told = name_lines(str(error), name + ".cl")
                 raise KernelError(
                     f"{self.device} cannot build the kernel {name}: update its driver or choose "
@@ -82,12 +87,30 @@ class Session:
 
 
 def session(device: Device) -> Session:
-    """Return the session of a device; it is made on first use."""
+    """Return the session of a device; it is made on first use.
+
+    Raises
+    ------
+    NoDeviceError, DeviceMemoryError
+        If the device cannot be opened.
+    """
     import pyopencl as cl
 
     check_process()
     key = (device.platform, device.name, device.index, device.kind)
     with _lock:
         if key not in _sessions:
-            _sessions[key] = Session(device, cl.Context([device.handle]))
+            try:
+                context = cl.Context([device.handle])
+            except cl.Error as error:
+                raise opening_error(device, error) from error
+            _sessions[key] = Session(device, context)
         return _sessions[key]
+
+
+def forget(session: Session) -> None:
+    """Let the next run open the device anew, as this context may be of no use any more."""
+    session.ended = True
+    with _lock:
+        for key in [key for key, held in _sessions.items() if held is session]:
+            del _sessions[key]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import closing
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -18,6 +19,7 @@ from napari_gpu_denoise.run.block import Block, extend, extend_sigma, keep_noise
 from napari_gpu_denoise.run.frame_sigma import FrameSigma
 from napari_gpu_denoise.run.job import Job, Part, check_kept, sigma_over
 from napari_gpu_denoise.run.record import Progress, Tally
+from napari_gpu_denoise.run.sigma import clamp_sigma
 from napari_gpu_denoise.run.tile_flow import TileFlow
 from napari_gpu_denoise.run.tiles import Span
 from napari_gpu_denoise.run.work import Work
@@ -32,6 +34,10 @@ def filter_part(
     device runs out of memory, the part is filtered again in smaller tiles. Progress is yielded
     before any work and after each tile, or some of the frames.
     """
+    if job.levels is None:
+        # The range of the whole image is not known, as of one frame of many.
+        array = clamp_sigma(job.sigma, block.finite, job.filter, one_of_many=True)
+        job = replace(job, sigma=replace(job.sigma, array=array))
     inner, sigma = block[part.inner], sigma_over(job.sigma.array, part.yields)
     check_kept(block, out.dtype)
     if not sigma.any():
@@ -55,6 +61,7 @@ def filter_part(
             if flow is None:
                 raise  # smaller tiles would not help: none has been made yet
             if flow.can_shrink:
+                work = replace(work, session=session(job.device))  # opened anew if it was lost
                 continue
             raise DeviceMemoryError(
                 f"{work.session.device} has too little free memory even for {flow.size}: "

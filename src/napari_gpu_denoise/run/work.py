@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +99,7 @@ class Queues:
             cl.enqueue_barrier(self.compute, wait_for=uploads)
 
     def finish(self) -> None:
-        """Wait until all commands are done."""
-        for queue in {self.up, self.compute, self.down}:
-            queue.finish()
+        """Wait until all commands are done, in every queue even if one fails."""
+        with ExitStack() as stack:
+            for queue in {self.up, self.compute, self.down}:
+                stack.callback(queue.finish)

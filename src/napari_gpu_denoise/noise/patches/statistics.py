@@ -13,7 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from napari_gpu_denoise.errors import NoDeviceError, NonFiniteError
+from napari_gpu_denoise.errors import (
+    DeviceMemoryError,
+    KernelError,
+    NoDeviceError,
+    NonFiniteError,
+)
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, grid_steps
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
@@ -36,8 +41,8 @@ def read_statistics(
 ) -> list[PatchStatistics | None]:
     """Return about `limit` patches of each plane; None for planes without a finite pixel.
 
-    `device` is as `choose` takes it. None: the best one where there is one and enough work for it,
-    else NumPy, which agrees to rounding of float32.
+    `device` is as `choose` takes it. None: the best one where there is one that works and enough
+    work for it, else NumPy, which agrees to rounding of float32.
     """
     shape = planes.shape[1:]
     suited = min(shape) >= PATCH and planes.dtype.newbyteorder("=").str[1:] in TYPES
@@ -47,7 +52,7 @@ def read_statistics(
 
         try:
             return list(_on_device(planes, limit, choose(device)))
-        except NoDeviceError:
+        except (NoDeviceError, DeviceMemoryError, KernelError):
             if device is not None:
                 raise
     return [_plane_statistics(planes[k], limit) for k in range(len(planes))]
@@ -75,7 +80,7 @@ def _on_device(planes: PlaneStack, limit: int, device: Any) -> Iterator[PatchSta
     batch = max(1, min(len(planes), BATCH_BYTES // nbytes))
     opened = session(device)
     *_, upper = frequencies((PATCH, PATCH))
-    with borrow(opened) as arena, device_errors(opened):
+    with device_errors(opened), borrow(opened) as arena:
         kernel = _Kernel(arena, dtype, grid, nx, across)
         host = np.empty((batch, grid[1], PATCH, nx), dtype)
         for start in range(0, len(planes), batch):
