@@ -4,9 +4,9 @@
 
 Prints one table for each of: sigma (BSD68, measured and true), photons (fluorescence with its own
 noise), magnitudes (a head with Rician noise), edges (what is left of it beside an object, and why),
-flat (Rician noise on a flat image), inverse (the exact unbiased one), correlated (a video) and
-samples (the built-in ones). Noise is drawn with ``numpy.random.default_rng(seed)``, one seed a
-picture and draw. The data folder holds the pictures.
+flat (Rician noise on a flat image), inverse (the exact unbiased one), correlated (a video),
+planes (stacks whose planes differ) and samples (the built-in ones). Noise is drawn with
+``numpy.random.default_rng(seed)``, one seed a picture and draw. The data folder holds the pictures.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from cases import Case, cases
 from magnitude_edges import edge_rows
 from magnitudes_noise import decibels, flat_rows, head_rows
+from planes_noise import plane_rows
 from samples_noise import sample_rows
 from scipy.stats import norm, poisson
 from skimage.restoration import denoise_nl_means
@@ -201,6 +202,12 @@ def samples(options: argparse.Namespace) -> None:
     show(*sample_rows(options))
 
 
+def planes(options: argparse.Namespace) -> None:
+    """Noise that differs between planes, PSNR in dB."""
+    head = ["stack, noise, filter", "noisy", "one sigma", "automatic", "told sigma of each"]
+    show(head, plane_rows(options.device))
+
+
 def show(head: list[str], body: list[list[str]]) -> None:
     """Print a table as Markdown."""
     for cells in (head, [":---", *("---:" for _ in head[1:])], *body):
@@ -208,7 +215,7 @@ def show(head: list[str], body: list[list[str]]) -> None:
     sys.stdout.flush()
 
 
-TABLES = (sigma, photons, magnitudes, edges, flat, inverse, correlated, samples)
+TABLES = (sigma, photons, magnitudes, edges, flat, inverse, correlated, planes, samples)
 
 
 def main() -> None:

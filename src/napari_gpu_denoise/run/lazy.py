@@ -50,8 +50,8 @@ def denoise_lazy(
         `noise`). Where it is 0, pixels are returned unchanged.
     noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
         Noise model, as in `denoise`; ``"auto"`` is the default without `sigma`. Noise is measured
-        at once, on 8 planes of each channel, and 16 more of time-lapses, which are computed for
-        it; all chunks share the estimate.
+        at once, on 8 planes of each channel, 16 more of time-lapses, and up to 32 along each axis
+        of planes, which are computed for it; all chunks share the estimate.
     axes : str, optional
         Names of the axes, such as ``"TZYX"``. By default the last two are Y and X, the rest
         independent planes.
