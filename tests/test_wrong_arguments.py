@@ -24,7 +24,7 @@ WRONG = {
     "progress": [5, "x", []],
     "noise": [[], {}, "x", ["gaussian"], {"model": "rician"}, True],
     "dtype": ["x", 5, [], object, "S10", "M8[s]", complex],
-    "nonfinite": [5, [], "x", None],
+    "nonfinite": [5, [], "x", None, np.zeros(0), np.ones(2)],
     "profile": [5, [], "x", b"fast", np.ones(2)],
 }
 CASES = {
@@ -123,6 +123,12 @@ def test_of_a_filter(wrong):
 def test_of_frames_of_a_stream(wrong):
     with pytest.raises(errors.ImageError, match="iterated"):
         list(gd.stream(gd.NLMeans(), wrong, 10))
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "x", np.ones(2)])
+def test_of_a_live_stream(wrong):
+    with pytest.raises(errors.SettingsError, match="neither True nor False"):
+        list(gd.stream(gd.NLMeans(), [IMAGE], 10, live=wrong))
 
 
 @pytest.mark.parametrize("wrong", [None, 5, [], "x", np.ones((2, 2))])

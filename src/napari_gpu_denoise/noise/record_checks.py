@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import is_dataclass
 from functools import lru_cache
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from napari_gpu_denoise.noise.correlation.fit import LAGS
 from napari_gpu_denoise.noise.patches.white import PATCH
-
-if TYPE_CHECKING:
-    from napari_gpu_denoise.noise.record import NoiseEstimate
 
 _types = lru_cache(get_type_hints)
 
@@ -24,8 +21,8 @@ def misfits(record: Any) -> list[str]:
     return [name for name, kind in kinds.items() if not _fits(getattr(record, name), kind)]
 
 
-def unequal_tables(found: NoiseEstimate) -> list[str]:
-    """Return the names of fields whose tables fit neither each other nor the channels."""
+def unequal_tables(found: Any) -> list[str]:
+    """Return the names of fields of an estimate with tables of other sizes than they should."""
     count = len(found.models)
     each = ("sigma", "standard_error", "errors", "curves", "spectra", "clipped")
     wrong = [name for name in each if len(getattr(found, name)) != count]
