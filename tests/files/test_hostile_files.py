@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -83,6 +84,23 @@ def test_blocks_that_are_not_stored_are_counted(tmp_path, compression, layout, s
     assert note.startswith(f"{count // 2} of {count} strips or tiles (50 %)")
     np.testing.assert_array_equal(picture.data[32:], image[32:])
     assert not picture.data[:32].any()
+
+
+def test_a_single_sample_that_is_called_alpha_is_filtered(tmp_path):
+    """Nothing was left then, and an estimate of the noise divided by 0."""
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(
+        path,
+        noise(12, 14, 2),
+        planarconfig="contig",
+        photometric="minisblack",
+        extrasamples=["unassalpha"],
+    )
+    picture = tiff.read(path)
+    assert picture.axes == "YXS" and picture.alpha is not None
+    single = dataclasses.replace(picture, data=picture.data[..., :1])
+    assert single.alpha is None
+    assert single.pixels.shape == (12, 14, 1)
 
 
 def test_counts_that_do_not_fit_the_page_are_damage(tmp_path):

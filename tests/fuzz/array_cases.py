@@ -217,15 +217,15 @@ def function_case(rng: Random) -> Case:
 def denoise_case(rng: Random) -> Case:
     """Call `gd.denoise`, with frames and an array for the result."""
     filter = some_filter(rng)
-    joint = getattr(filter, "joint", "").strip("C")
+    joint = joint_of(filter)
     image = image_for(rng, joint)
     given = options(rng, RUN, image, joint)
-    if rng.randrange(3) == 0:
+    if rng.randrange(4) == 0:
         given["axes"] = {2: "YX", 3: "TYX", 4: "TCYX"}.get(np.ndim(image))
         some = (0, 1, -1, 5, slice(None), slice(1), slice(0, 0), slice(None, None, -1), [0])
         wrong = (np.int64(1), slice("a"), slice(0.5), *JUNK)
-        given["frames"] = rng.choice(rng.choice((some, wrong)))
-    if rng.randrange(4) == 0:
+        given["frames"] = rng.choice(rng.choice((some, some, wrong)))
+    if rng.randrange(6) == 0:
         given["out"] = result_array(rng, image)
 
     def run() -> None:
@@ -242,9 +242,20 @@ def denoise_case(rng: Random) -> Case:
 
 def joined(settings: dict[str, Any], kind: type) -> str:
     """Return the axis that settings need besides Y and X."""
-    if kind is gd.VBM3D or settings.get("frames_before"):
+    if kind is gd.VBM3D or is_one(settings.get("frames_before")):
         return "T"
-    return "Z" if settings.get("slices") else ""
+    return "Z" if is_one(settings.get("slices")) else ""
+
+
+def is_one(value: Any) -> bool:
+    """Return whether a value is the number 1, and no array of them."""
+    return isinstance(value, int) and value == 1
+
+
+def joint_of(filter: Any) -> str:
+    """Return the axis that a filter needs besides Y and X; none if it is no filter."""
+    joint = getattr(filter, "joint", "")
+    return joint.strip("C") if isinstance(joint, str) else ""
 
 
 def result_array(rng: Random, image: Any) -> Any:
@@ -263,7 +274,7 @@ def result_array(rng: Random, image: Any) -> Any:
 def lazy_case(rng: Random) -> Case:
     """Call `gd.denoise_lazy` and compute its result."""
     filter = some_filter(rng)
-    joint = getattr(filter, "joint", "").strip("C")
+    joint = joint_of(filter)
     image = image_for(rng, joint)
     given = options(rng, tuple(name for name in RUN if name != "memory_limit"), image, joint)
     if isinstance(image, np.ndarray) and image.dtype.kind not in "OV" and rng.randrange(2):
@@ -285,15 +296,17 @@ def stream_case(rng: Random) -> Case:
     shape = some_shape(rng)
     first = array(rng, shape)
     frames: Any = [first] * rng.choice((0, 1, 2, 3))
-    if frames and rng.randrange(4) == 0:
+    if frames and rng.randrange(6) == 0:
         frames.append(array(rng, rng.choice((shape, shape, (5, 5)))))
     if rng.randrange(20) == 0:
         frames = rng.choice(JUNK)
     given = options(rng, RUN, first)
+    if "T" in str(given.get("axes")) and rng.randrange(8):
+        given["axes"] = None  # of one frame
     if rng.randrange(8) == 0:
         given["sigma"] = rng.choice((lambda n: 10, lambda n: [n, n], lambda n: None, lambda n: "x"))
     if rng.randrange(4) == 0:
-        given["live"] = rng.choice((True, True, *JUNK))
+        given["live"] = rng.choice(JUNK) if rng.randrange(6) == 0 else True
 
     def run() -> None:
         outs = list(gd.stream(filter, frames, **given))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 import re
 import struct
@@ -303,7 +304,8 @@ def compare(data: np.ndarray, pixels: np.ndarray) -> None:
     """Raise `Loss` if planes or blocks of pixels are missing: no pixel of the seeds is 0."""
     if data.size < pixels.size:
         raise Loss(f"{data.shape} of {pixels.shape} pixels were read, and no note tells it")
-    empty = ~data.reshape(-1, data.shape[-1]).any(axis=1)
+    width = math.prod(data.shape[-2:]) if data.shape[-1] < 5 else data.shape[-1]
+    empty = ~data.reshape(-1, width).any(axis=1)
     # Strips have four rows or more; zeros elsewhere in the file may be read for one or two.
     if np.convolve(empty, np.ones(4), "valid").max(initial=0) == 4:
         raise Loss("four rows of pixels were read as 0, and no note tells it")
