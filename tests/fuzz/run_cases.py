@@ -34,7 +34,7 @@ MEMORY = 12 << 30  # bytes of addresses, of which the OpenCL of the CPU takes so
 
 def work() -> None:
     """Run the cases whose numbers come in, one a line."""
-    with contextlib.suppress(ImportError):
+    with contextlib.suppress(ImportError, OSError, ValueError):  # not on every system
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
