@@ -127,8 +127,10 @@ def test_nonfinite_values_are_counted():
 
 
 def test_the_type_of_a_result():
-    for dtype in (None, "same"):
-        assert output_dtype(dtype, np.dtype(">u2")) == np.dtype("u2")
+    assert output_dtype("same", np.dtype(">u2")) == np.dtype("u2")
+    for dtype in (None, "auto"):
+        assert output_dtype(dtype, np.dtype(">u2")) is None  # depends on the noise
+        assert output_dtype(dtype, np.dtype(">f4")) == np.float32
     assert output_dtype("float32", np.dtype("u1")) == np.float32
     assert output_dtype(np.uint16, np.dtype("u1")) == np.uint16
     for dtype in ("grey", "bool", "complex128", "U2", "longdouble"):
