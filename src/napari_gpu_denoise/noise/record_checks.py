@@ -33,7 +33,7 @@ def unequal_tables(found: Any) -> list[str]:
     tables = [("covariance", found.covariance, covariances, (count, count))]
     for name, series in (("frames", found.frames), ("slices", found.slices)):
         length = len(series.index) if series else 0
-        tables.append((name, series, ("sigma", "error"), (count, length)))
+        tables.append((name, series, ("sigma", "error", "factor"), (count, length)))
     for spectrum in found.spectra:
         tables.append(("spectra", spectrum, ("power",), (PATCH, PATCH)))
         tables.append(("spectra", spectrum, ("autocorrelation",), (LAGS + 1, LAGS + 1)))
