@@ -31,7 +31,8 @@ def unequal_tables(found: Any) -> list[str]:
     covariances = ("covariance", "error", "correlation")
     tables: list[tuple[str, Any, tuple[str, ...], tuple[int, ...]]]
     tables = [("covariance", found.covariance, covariances, (count, count))]
-    for name, series in (("frames", found.frames), ("slices", found.slices)):
+    for name in ("frames", "slices", "others"):
+        series = getattr(found, name)
         length = len(series.index) if series else 0
         tables.append((name, series, ("sigma", "error", "factor"), (count, length)))
     for spectrum in found.spectra:
