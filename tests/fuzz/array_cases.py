@@ -388,6 +388,7 @@ def check(image: Any, before: Any, out: Any, given: dict[str, Any], biased: bool
     dtype = image.dtype.newbyteorder("=") if same else np.dtype(wanted)
     # Where rounding would cost quality, the result of integers is float32.
     kept = wanted is None and dtype.kind in "iu" and out.dtype == np.float32
+    kept |= wanted is None and "out" in given  # whose type it then has
     if out.dtype not in (dtype, dtype.newbyteorder("=")) and not kept:
         raise Loss(f"a result of type {out.dtype} instead of {dtype}")
     out = np.asarray(out)
