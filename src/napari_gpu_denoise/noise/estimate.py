@@ -88,7 +88,7 @@ def estimate_noise(
     C. Pierpaoli, "Probabilistic identification and estimation of noise (PIESNO)", J. Magn. Reson.
     199 (2009), doi:10.1016/j.jmr.2009.03.005.
     """
-    if model not in choices():
+    if not isinstance(model, str) or model not in choices():
         raise SettingsError(
             f"model={model!r} is not a noise model: choose from {', '.join(choices())}."
         )

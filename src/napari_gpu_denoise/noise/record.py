@@ -12,6 +12,7 @@ from napari_gpu_denoise.noise.correlation.channels import ChannelCovariance
 from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
+from napari_gpu_denoise.noise.record_checks import misfits, unequal_tables
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ class NoiseEstimate:
         """
         try:
             tables = ("sigma", "standard_error", "notes", "clipped", "shape")
-            return cls(
+            found = cls(
                 **{name: _tuples(values[name]) for name in tables},
                 **{name: values[name] for name in ("method", "planes", "axes", "reason")},
                 models=tuple(NoiseModel.from_dict(each) for each in values["models"]),
@@ -200,6 +201,9 @@ class NoiseEstimate:
                 ),
                 covariance=_record(ChannelCovariance, values["covariance"]),
             )
+            wrong = misfits(found) or unequal_tables(found)
+            if wrong:
+                raise ValueError(f"{wrong[0]} does not fit")
         except SettingsError:
             raise
         except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -208,6 +212,7 @@ class NoiseEstimate:
                 "give what estimate_noise(…).as_dict() returned",
                 code="noise-estimate",
             ) from error
+        return found
 
     def _parameters(self, exact: bool) -> list[str]:
         """Return the parameters in words; with standard errors if `exact`."""

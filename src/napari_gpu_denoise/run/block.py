@@ -46,7 +46,7 @@ class Block:
 
 def check_policy(nonfinite: str) -> None:
     """Refuse an unknown choice of what to do with NaN and infinity."""
-    if nonfinite not in ("raise", "keep"):
+    if not isinstance(nonfinite, str) or nonfinite not in ("raise", "keep"):
         raise ImageError(f"nonfinite={nonfinite!r} is unknown: choose 'raise' or 'keep'.")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
@@ -146,15 +147,8 @@ def denoise_steps(
     run = replace(run, device=choose(run.device), axes=names)
     shape = tuple(one.stop - one.start for one in region)
     if out is not None and not callable(out):
-        held = tuple(out.shape), np.dtype(out.dtype).newbyteorder("=")
-        if dtype is None:
-            dtype = output_dtype(held[1], held[1])
-            run = replace(run, dtype=dtype)
-        if held != (shape, dtype):
-            raise ImageError(
-                f"out= is of shape {held[0]} and type {held[1]}, the result of {shape} and {dtype}",
-                "give an array of that shape and type, or name its type by dtype=",
-            )
+        dtype = _type_with(out, shape, dtype)
+        run = replace(run, dtype=dtype)
     if frames is None and lazy and out is not None and "T" in names:
         job = prepare(run, array)
         made = out(shape, job.dtypes[1]) if callable(out) else out
@@ -188,6 +182,29 @@ def is_lazy(image: Any) -> bool:
     return indexed and not isinstance(image, (np.ndarray, np.generic))
 
 
+def _type_with(out: Any, shape: tuple[int, ...], dtype: np.dtype | None) -> np.dtype:
+    """Return the type of a result for an array that takes it: `dtype`, or its own if that is None.
+
+    Refuses an array that cannot take the result.
+    """
+    if not all(hasattr(out, name) for name in ("shape", "dtype", "__setitem__")):
+        raise ImageError(
+            f"out={out!r} is not an array", "give one with shape, dtype and NumPy indexing"
+        )
+    held = tuple(out.shape), np.dtype(out.dtype).newbyteorder("=")
+    if dtype is None and held[1].kind in "iuf" and held[1].itemsize <= 8:
+        dtype = held[1]
+    if dtype is None or held != (shape, dtype.newbyteorder("=")):
+        kind = dtype or "real numbers"
+        raise ImageError(
+            f"out= is of shape {held[0]} and type {held[1]}, the result of {shape} and {kind}",
+            "give an array of that shape and type, or name its type by dtype=",
+        )
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise ImageError("out= cannot be written to", "give an array that is not read-only")
+    return dtype
+
+
 def wanted_region(frames: int | slice | None, names: str, shape: tuple[int, ...]) -> list[slice]:
     """Return the region of an array to yield: these frames along T, or all."""
     region = [slice(0, n) for n in shape]
@@ -201,11 +218,15 @@ def wanted_region(frames: int | slice | None, names: str, shape: tuple[int, ...]
             axis="T",
         )
     count = shape[names.index("T")]
-    if isinstance(frames, slice):
-        found = range(*frames.indices(count))
-    else:
-        start = frames if frames >= 0 else count + frames
-        found = range(start, start + 1)
+    try:
+        if isinstance(frames, slice):
+            found = range(*frames.indices(count))
+        else:
+            start = operator.index(frames)
+            start += count * (start < 0)
+            found = range(start, start + 1)
+    except (TypeError, ValueError):  # ValueError: a step of 0
+        found = range(0)
     if not found or found.step != 1 or found.start < 0 or found.stop > count:
         raise AxesError(
             f"frames={frames} selects none of the {count} frames along T, or frames that are not "

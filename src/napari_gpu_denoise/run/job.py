@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import NonFiniteError, Note
+from napari_gpu_denoise.errors import NonFiniteError, Note, SettingsError
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import Levels, check_numbers, output_dtype
 from napari_gpu_denoise.noise.models import NoiseModel
@@ -48,6 +48,11 @@ class Run:
     memory_limit: int | str | None = None
 
     def __post_init__(self):
+        if not isinstance(self.filter, Filter):
+            raise SettingsError(
+                f"{self.filter!r} is not a filter",
+                "give settings of one, such as napari_gpu_denoise.NLMeans()",
+            )
         if self.memory_limit is not None:
             object.__setattr__(self, "memory_limit", number_of_bytes(self.memory_limit))
 

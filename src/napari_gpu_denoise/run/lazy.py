@@ -10,9 +10,10 @@ from dask.array.overlap import ensure_minimum_chunksize, overlap
 
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.image.levels import as_array
+from napari_gpu_denoise.image.levels import as_array, check_numbers
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.denoise import is_lazy
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Job, Part, Run, prepare, reach_along
 from napari_gpu_denoise.run.part import filter_part
@@ -81,7 +82,9 @@ def denoise_lazy(
     and scale are removed chunk by chunk. Results next to spots of NaN or infinity wider than 32
     pixels may differ. The memory needed is that of a few chunks per thread.
     """
-    array = da.asarray(array)
+    given = array if is_lazy(array) else as_array(array)
+    check_numbers(given)  # dask fails to chunk what is not numbers
+    array = da.asarray(given)
     if any(map(math.isnan, array.shape)):
         raise ImageError(
             "The shape of the dask array is unknown: call compute_chunk_sizes() first."

@@ -39,7 +39,8 @@ dtype : data type, "auto" or "same", optional
     Type of the result. "auto", the default: that of the image, but float32 instead of integers
     of 8 or 16 bits where rounding would cost more than 0.05 dB beside what remains of the
     noise, which is below a standard deviation of about 8.5; colours (axis S) keep their type.
-    "same": that of the image. Integers are rounded and saturated.""",
+    "same": that of the image. Integers are rounded; values beyond the range of the type are
+    saturated.""",
     "nonfinite": """\
 nonfinite : {"raise", "keep"}, optional
     Refuse NaN and infinity, or leave these pixels as they are without affecting others.""",
@@ -67,7 +68,7 @@ Cancelled
     If `cancel` was set.""",
     "warnings": """\
 SaturationWarning
-    If results were clipped to the range of an integer type.
+    If results were clipped to the range of the type.
 UnchangedWarning
     If the noise was measured, and so little was found that the result is nearly the image.""",
 }

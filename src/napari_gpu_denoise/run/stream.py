@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import DeviceMemoryError
+from napari_gpu_denoise.errors import DeviceMemoryError, ImageError, SettingsError
 from napari_gpu_denoise.image.levels import Levels, as_array
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
@@ -121,12 +121,20 @@ class FrameStream:
         levels: Levels | None = None,
         sigma_of: Callable[[int], Sigma] | None = None,
     ):
+        if not isinstance(live, (bool, np.bool_)):
+            raise SettingsError(f"live={live!r} is neither True nor False: choose one of them.")
         self._run = replace(run, device=choose(run.device))
         self._frames, self._live, self._levels, self._sigma_of = frames, live, levels, sigma_of
         self.count, self.tally = 0, Tally()
 
     def __iter__(self) -> Generator[np.ndarray, None, None]:
-        source = iter(self._frames)
+        try:
+            source = iter(self._frames)
+        except TypeError as error:
+            raise ImageError(
+                f"frames={self._frames!r} cannot be iterated over: give a list or a generator of "
+                "frames."
+            ) from error
         try:
             first = next(source)
         except StopIteration:

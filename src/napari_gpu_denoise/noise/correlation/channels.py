@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,8 +65,9 @@ def channel_covariance(image: Any) -> ChannelCovariance:
     else:
         # The mean over channels has the same relative error as one, or a smaller one.
         relative = pooled_variance(rank, energy, overlap, members).error
-        number = round(0.5 / relative**2 / energy.shape[1] * overlap)
-        number = min(max(number, 1), len(members))
+        # Of grey levels near the end of float64 nothing is known about the error.
+        needed = 0.5 / relative**2 / energy.shape[1] * overlap if relative**2 > 0 else math.inf
+        number = max(round(min(needed, len(members))), 1)
         order = members[np.argsort(rank[members], kind="stable")[:number]]
     high = np.array([each.high[order].ravel() for each in spectra])
     covariance = high @ high.T / high.shape[1]
