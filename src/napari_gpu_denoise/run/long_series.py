@@ -42,7 +42,8 @@ def denoise_series(image: Any, run: Run, out: Any) -> Generator[Progress, None, 
     if not models:
         # One for all frames, or a function of the frame number.
         sigma = array.take(0, axis=t) if array.shape[t] == 1 else partial(array.take, axis=t)
-    one = replace(run, sigma=sigma, noise=models or None, axes=axes)
+    width = job.sigma.blank_width
+    one = replace(run, sigma=sigma, noise=models or None, axes=axes, blank_width=width)
     stream = FrameStream(one, _frames(image, t), levels=levels)
     yield Progress(0, count, "frame")
     try:

@@ -55,11 +55,13 @@ def resolve_noise(
         note = f"sigma was given; the noise {how} is not used: {_summary(models)}"
         return filter, replace(found, notes=(*found.notes, note))
     models = _for_channels(models, image, names)
-    source, notes = "given as a model", ()
+    source, notes, width = "given as a model", (), 0
     if estimate is not None:
         source, notes = f"estimated: {estimate.reason}", estimate.notes
+        width = estimate.blank_width
     applied, found = _applied(filter, models, image, names)
-    return applied, replace(found, source=source, notes=(*notes, *found.notes), models=models)
+    notes = (*notes, *found.notes)
+    return applied, replace(found, source=source, notes=notes, models=models, blank_width=width)
 
 
 def _models(
