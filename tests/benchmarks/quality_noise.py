@@ -5,7 +5,8 @@
 Prints one table for each of: sigma (BSD68, measured and true), photons (fluorescence with its own
 noise), magnitudes (a head with Rician noise), edges (what is left of it beside an object, and why),
 flat (Rician noise on a flat image), inverse (the exact unbiased one), correlated (a video),
-planes (stacks whose planes differ) and samples (the built-in ones). Noise is drawn with
+planes (stacks whose planes differ), samples (the built-in ones) and areas (constant ones around an
+image). Noise is drawn with
 ``numpy.random.default_rng(seed)``, one seed a picture and draw. The data folder holds the pictures.
 """
 
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import imageio.v3 as imageio
 import numpy as np
+from blank_noise import blank_rows
 from cases import Case, cases
 from magnitude_edges import edge_rows
 from magnitudes_noise import decibels, flat_rows, head_rows
@@ -215,7 +217,15 @@ def show(head: list[str], body: list[list[str]]) -> None:
     sys.stdout.flush()
 
 
-TABLES = (sigma, photons, magnitudes, edges, flat, inverse, correlated, planes, samples)
+def areas(options: argparse.Namespace) -> None:
+    """BSD68 with constant areas around the image, sigma 10: mean PSNR in dB of BM3D on the image.
+
+    `kept` is the share of the pixels in the area that come back as they are.
+    """
+    show(*blank_rows(options))
+
+
+TABLES = (sigma, photons, magnitudes, edges, flat, inverse, correlated, planes, samples, areas)
 
 
 def main() -> None:

@@ -17,6 +17,8 @@ from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack
 
+NOTED = 0.01  # share of the pixels in constant areas from which a note says so
+
 
 def estimate_noise(
     image: Any, axes: str | None = None, model: str = "auto", *, device: Any = None
@@ -78,6 +80,10 @@ def estimate_noise(
     White Gaussian noise has the sigma that filters measure where none is given. Images of fewer
     than 8 pixels a side, and extreme grey levels, are assumed to have Gaussian noise.
 
+    Constant areas, such as padding with any value, masks, borders of a field of view, and
+    saturation, are left out, unless squares of one value are likely to be due to chance: where
+    noise is weak next to the steps of grey levels, or photons are rare.
+
     Time O(planes + frames + slices). See ``docs/methods/noise.md`` for the accuracy of each.
 
     References
@@ -108,7 +114,7 @@ def estimate_noise(
         standard_error=tuple(fit.error for fit in fits),
         method=", or ".join(dict.fromkeys(fit.method for fit in fits)),
         planes=source.count,
-        notes=_notes(channels, fits, kind),
+        notes=(*_notes(channels, fits, kind), *_blank_notes(channels)),
         axes=source.axes,
         models=tuple(fit.model for fit in fits),
         reason=reason,
@@ -121,6 +127,7 @@ def estimate_noise(
         spectra=tuple(each.spectrum for each in channels),
         covariance=_covariance([each.planes for each in channels]),
         clipped=tuple(each.clipped for each in channels),
+        blank_width=max(each.blank_width for each in channels),
     )
 
 
@@ -158,6 +165,17 @@ def _notes(
             "be too low"
         )
     return tuple(found)
+
+
+def _blank_notes(channels: list[ChannelNoise]) -> tuple[str, ...]:
+    """Return the note that much of the image was left out, if so."""
+    share = max(each.blank for each in channels)
+    if share < NOTED:
+        return ()
+    return (
+        f"{share:.0%} of the pixels are in or beside constant areas, such as padding or "
+        "saturation, and were left out",
+    )
 
 
 def _choose(channels: list[ChannelNoise], name: str) -> tuple[type[NoiseModel], str]:

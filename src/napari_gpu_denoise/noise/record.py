@@ -67,6 +67,9 @@ class NoiseEstimate:
         Of the noise of the channels; None for one channel.
     clipped : tuple of (float, float)
         Per channel, the share of the pixels read that are clipped at the dark and the bright end.
+    blank_width : int
+        Constant squares of this width are not image, and filters leave them as they are; 0 if
+        there are none.
     """
 
     sigma: tuple[float, ...]
@@ -86,6 +89,7 @@ class NoiseEstimate:
     spectra: tuple[NoiseSpectrum | None, ...]
     covariance: ChannelCovariance | None
     clipped: tuple[tuple[float, float], ...]
+    blank_width: int = 0
 
     @property
     def name(self) -> str:
@@ -200,6 +204,7 @@ class NoiseEstimate:
                     _record(NoiseSpectrum, each, missing=math.inf) for each in values["spectra"]
                 ),
                 covariance=_record(ChannelCovariance, values["covariance"]),
+                blank_width=int(values.get("blank_width", 0)),
             )
             wrong = misfits(found) or unequal_tables(found)
             if wrong:

@@ -38,6 +38,17 @@ class Block:
         mask = None if self.nonfinite_mask is None else self.nonfinite_mask[region]
         return Block(self.given[region], self.finite[region], mask)
 
+    def measurable(self, names: str) -> np.ndarray:
+        """Return the pixels to measure noise on: as given, but planes without a finite one are 0.
+
+        `names` are the axes of the block.
+        """
+        if self.nonfinite_mask is None:
+            return self.given
+        plane = names.index("Y"), names.index("X")
+        empty = self.nonfinite_mask.all(axis=plane, keepdims=True)
+        return np.where(empty, self.finite, self.given) if empty.any() else self.given
+
     def restore(self, out: np.ndarray) -> None:
         """Copy NaN and infinity to a result of this block."""
         if self.nonfinite_mask is not None:
@@ -105,3 +116,30 @@ def keep_noiseless(image: np.ndarray, out: np.ndarray, names: str, sigma: np.nda
     values = np.empty(kept.shape, out.dtype)
     convert(kept, values)
     out[noiseless] = values
+
+
+def keep_blank(
+    image: np.ndarray, out: np.ndarray, inner: tuple[slice, ...], names: str, width: int
+) -> None:
+    """Copy pixels in constant squares of a width, if above 0, to the output: they are not image.
+
+    `out` is for the region `inner` of the image. Squares are found as in the whole image if at
+    least `width` - 1 pixels around that region are given, where there are as many.
+    """
+    if not width:
+        return
+    from napari_gpu_denoise.noise.patches.blank import constant_squares
+
+    results = arrange(out, names)
+    y, x = (inner[names.index(axis)] for axis in "YX")
+    both = zip(names, inner, strict=True)
+    others = tuple(slice(None) if axis in "YX" else one for axis, one in both)
+    planes = arrange(image[others], names)
+    for t in range(planes.shape[1]):
+        plane, result = planes.frame(0, t)[0], results.frame(0, t)[0]
+        found = constant_squares(plane, width)
+        if found is not None:
+            kept = found[y, x]
+            values = np.empty(int(np.count_nonzero(kept)), out.dtype)
+            convert(plane[y, x][kept], values)
+            result[kept] = values

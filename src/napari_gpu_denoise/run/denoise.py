@@ -62,7 +62,8 @@ def denoise(
         the result of `estimate_noise`; the name of a model, to measure its parameters
         (``"gaussian"``: one sigma for each channel); or ``"auto"``, the default without `sigma`, to
         find the model as well. A number is `sigma`. Variance stabilisation, filter and inverse run
-        on the device in one go. If `sigma` is given, it is used instead.
+        on the device in one go. If `sigma` is given, it is used instead. Constant areas, such as
+        padding, are left out of measurements and returned unchanged.
     axes : str, optional
         Names of the axes, such as ``"TZYX"``. By default the last two are Y and X, the rest
         independent planes.

@@ -97,6 +97,17 @@ class Job:
         # Noise models are in grey levels, and stabilised values are of moderate size.
         return Levels(0, 1.0) if self.stabilised else found
 
+    @property
+    def blank_width(self) -> int:
+        """Width of constant squares that are not image and are returned as they are, or 0."""
+        return 0 if self.filter.yields_map else self.sigma.blank_width
+
+    def margin_along(self, axis: str) -> tuple[int, int]:
+        """Return how many pixels to read before and after those that a part yields."""
+        before, after = reach_along(self.filter, axis)
+        squares = max(self.blank_width - 1, 0) if axis in "YX" else 0
+        return max(before, squares), max(after, squares)
+
     def unfiltered(self, pixels: np.ndarray) -> np.ndarray:
         """Return the result for pixels that are not filtered: the same, or 0 in a map."""
         if self.filter.yields_map:
@@ -163,8 +174,8 @@ class Part:
         for axis, one, n in zip(job.names, yields, job.shape, strict=True):
             if axis in "YX" and n < job.filter.smallest and (one.start, one.stop) != (0, n):
                 raise ValueError(f"the axis {axis} of {n} pixels is too short to be cut")
-            reach = reach_along(job.filter, axis) if noisy else (0, 0)
-            spans.append(Span.whole(n).part(one.start, one.stop, reach))
+            margin = job.margin_along(axis) if noisy else (0, 0)
+            spans.append(Span.whole(n).part(one.start, one.stop, margin))
         return cls(tuple(spans))
 
     @property
@@ -214,7 +225,13 @@ def prepare(
     if block is not None:
         check_kept(block, given if wanted is None else wanted)
         chosen = Levels.of(pixels, filter.keeps_zero)  # refuses NaN and infinity
-    applied, sigma = resolve_noise(run.sigma, run.noise, pixels, names, filter, device)
+    noise = run.sigma, run.noise
+    try:
+        # Pixels that were filled in hold no noise.
+        measured = block.measurable(names) if block else pixels
+        applied, sigma = resolve_noise(*noise, measured, names, filter, device)
+    except NonFiniteError:  # there is too little else
+        applied, sigma = resolve_noise(*noise, pixels, names, filter, device)
     if block is not None:
         sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied, one_of_many))
     if sigma.stabilised:

@@ -15,7 +15,7 @@ from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.denoise import is_lazy
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.job import Job, Part, Run, prepare, reach_along
+from napari_gpu_denoise.run.job import Job, Part, Run, prepare
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.public import documented
 from napari_gpu_denoise.run.record import finish
@@ -95,7 +95,7 @@ def denoise_lazy(
     extra = _FILL_MARGIN if nonfinite == "keep" and array.dtype.kind == "f" else 0
     margins = {}
     for axis, letter in enumerate(job.names):
-        before, after = reach_along(job.filter, letter)
+        before, after = job.margin_along(letter)
         more = extra * (letter in "YX")
         margins[axis] = (before + more, after + more)
     array = array.rechunk(_chunks(array, job, margins))

@@ -10,6 +10,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import AxesError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
+from napari_gpu_denoise.noise.patches.blank import Blank, blank_area, not_image
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
 from napari_gpu_denoise.noise.patches.white import MAX_PATCHES
@@ -36,7 +37,8 @@ def channel_covariance(image: Any) -> ChannelCovariance:
 
     It is read at the high frequencies of the patches that are smoothest in all channels together,
     each channel relative to its own noise. A pixel that is NaN, infinite or clipped in one channel
-    is left out in all; NonFiniteError if that leaves no patch. A constant image gives 0.
+    is left out in all, and so is a constant area of one; NonFiniteError if that leaves no patch. A
+    constant image gives 0.
     """
     image = np.asarray(image)
     check_numbers(image)
@@ -50,7 +52,8 @@ def channel_covariance(image: Any) -> ChannelCovariance:
         )
     if bad.any():
         image = np.where(bad, np.nan, image)
-    spectra = [read_spectra([channel], MAX_PATCHES // len(image)) for channel in image]
+    blanks = [_common_blank(image)]
+    spectra = [read_spectra([channel], MAX_PATCHES // len(image), blanks) for channel in image]
     clipped = np.max([each.clipped for each in spectra], axis=0)
     members = unclipped(clipped)
     overlap = spectra[0].overlap
@@ -81,3 +84,13 @@ def channel_covariance(image: Any) -> ChannelCovariance:
     return ChannelCovariance(
         *(tuple(map(tuple, each.tolist())) for each in (covariance, error, correlation)), number
     )
+
+
+def _common_blank(image: np.ndarray) -> np.ndarray | None:
+    """Return a mask of the constant areas of any channel; empty channels do not count."""
+    areas = [blank_area(channel) for channel in image]
+    parts = [each for each in areas if each is not None and not each.pixels.all()]
+    if not parts:
+        return None
+    together = Blank(np.any([each.pixels for each in parts], axis=0), 0)
+    return not_image([image[0]], [together])[0]
