@@ -13,9 +13,10 @@ import numpy as np
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import Levels, check_numbers, output_dtype
+from napari_gpu_denoise.image.nonfinite import check_policy
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.device import Device, choose, find
-from napari_gpu_denoise.run.block import Block, check_policy
+from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.noise import resolve_noise
 from napari_gpu_denoise.run.record import Record, Tally, package_version
