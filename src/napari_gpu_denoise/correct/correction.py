@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import maximum_filter, minimum_filter
 
-from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.correct.wish import Wish
 from napari_gpu_denoise.image.axes import arrange, channel_axis, check_axes
 from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.image.nonfinite import fill_nonfinite
@@ -21,23 +21,6 @@ from napari_gpu_denoise.noise.structure.find import few, finite_plane, structure
 from napari_gpu_denoise.noise.structure.record import Finding
 
 _CONSTANT = 15  # pixels of the smallest area whose equal levels are no chance
-STRIPES = ("rows", "columns", "hum")
-#: What can be asked for, and the kinds that it stands for; all are removed only where found.
-CHOICES = {
-    "found": (*STRIPES, "outliers"),
-    "stripes": STRIPES,
-    **{kind: (kind,) for kind in (*STRIPES, "outliers")},
-}
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What is to be removed; `always` are kinds removed whether they are found or not."""
-
-    kinds: frozenset[str]
-    always: frozenset[str] = frozenset()
-    fixed: bool | None = None
-    threshold: float | None = None
 
 
 @dataclass(frozen=True)
@@ -122,22 +105,6 @@ class Correction:
     def words(self) -> tuple[str, ...]:
         """Return what is removed, in words."""
         return tuple(each.words() for each in self.findings)
-
-
-def wish_of(correct: Any) -> Wish | None:
-    """Return what ``correct=`` asks for; None if nothing."""
-    if correct is None:
-        return None
-    names = [correct] if isinstance(correct, str) else correct
-    names = [*names] if isinstance(names, (tuple, list, set, frozenset)) else [None]
-    if not names:
-        return None
-    if not all(isinstance(name, str) and name in CHOICES for name in names):
-        raise SettingsError(
-            f"correct={correct!r} is unknown: choose from {', '.join(CHOICES)}, or several of them "
-            "in a tuple, or None."
-        )
-    return Wish(frozenset(kind for name in names for kind in CHOICES[name]))
 
 
 def prepare_correction(image: Any, names: str, wish: Wish) -> Correction:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from napari_gpu_denoise.correct.correction import CHOICES, STRIPES, Wish, prepare_correction
+from napari_gpu_denoise.correct.correction import prepare_correction
+from napari_gpu_denoise.correct.wish import CHOICES, STRIPES, Wish
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import (

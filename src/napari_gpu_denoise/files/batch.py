@@ -105,6 +105,7 @@ def run_batch(
     axes: str | None = None,
     dtype=None,
     nonfinite: str = "raise",
+    correct: Any = None,
     device: Device | int | str | None = None,
     memory_limit: int | str | None = None,
     overwrite: bool = False,
@@ -137,6 +138,7 @@ def run_batch(
     dtype : data type, optional
         Type of the results; by default that of each input.
     {nonfinite}
+    {correct}
     {device}
     {memory_limit}
     overwrite : bool, default False
@@ -179,7 +181,8 @@ def run_batch(
     """
     found = find_files(inputs)
     jobs = dict(pair(found, output))
-    run = Run(filter, sigma, noise, axes, dtype, nonfinite, choose(device), memory_limit)
+    options = dtype, nonfinite, choose(device), memory_limit, correct
+    run = Run(filter, sigma, noise, axes, *options)
     files: list[FileReport] = []
     folders: set[Path] = set()  # those that hold results
     sources: set[Path] = set()  # files read as part of an earlier image

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import ImageError, NonFiniteError, SettingsError
+from napari_gpu_denoise.errors import ImageError, NonFiniteError, Note, SettingsError
 from napari_gpu_denoise.noise import models
 from napari_gpu_denoise.noise.channel import ChannelNoise, read_channel
 from napari_gpu_denoise.noise.correlation.channels import ChannelCovariance, channel_covariance
@@ -17,6 +17,7 @@ from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.patches.statistics import read_statistics
 from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
+from napari_gpu_denoise.noise.structure.find import structure_in
 
 # Frames or slices that sigma is read from along T or Z, and patches of each, about.
 MOST = 256
@@ -84,6 +85,8 @@ def estimate_noise(
     White Gaussian noise has the sigma that filters measure where none is given. Images of fewer
     than 8 pixels a side, and extreme grey levels, are assumed to have Gaussian noise.
 
+    Structured noise (`find_structure`) is not part of any model; notes say what was found.
+
     Time O(planes + frames + slices). See ``docs/methods/noise.md`` for the accuracy of each.
 
     References
@@ -122,7 +125,7 @@ def measure_noise(
         standard_error=tuple(fit.error for fit in fits),
         method=", or ".join(dict.fromkeys(fit.method for fit in fits)),
         planes=source.count,
-        notes=_notes(channels, fits, kind),
+        notes=_notes(channels, fits, kind) + (_structure(channels) if along else ()),
         axes=source.axes,
         models=tuple(fit.model for fit in fits),
         reason=reason,
@@ -170,6 +173,14 @@ def _notes(
             "be too low"
         )
     return tuple(found)
+
+
+def _structure(channels: list[ChannelNoise]) -> tuple[Note, ...]:
+    """Return notes on structured noise, which is not part of any model."""
+    return tuple(
+        Note(each.words(), "correct='found' removes it first", code="structured")
+        for each in structure_in([list(channel.planes) for channel in channels])
+    )
 
 
 def _choose(channels: list[ChannelNoise], name: str) -> tuple[type[NoiseModel], str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.correct.wish import wish_of
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import Levels, check_numbers, output_dtype
@@ -33,7 +34,7 @@ class Run:
     ----------
     filter : Filter
         As the user set it.
-    sigma, noise, axes, dtype, nonfinite, device, memory_limit
+    sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct
         As in `denoise`; `device` may also be (name, platform, index), which can be sent to another
         process. The memory limit becomes a number of bytes.
     """
@@ -46,8 +47,10 @@ class Run:
     nonfinite: str = "raise"
     device: Device | int | str | tuple[str, str, int] | None = None
     memory_limit: int | str | None = None
+    correct: Any = None
 
     def __post_init__(self):
+        wish_of(self.correct)  # refuses what is unknown
         if self.memory_limit is not None:
             object.__setattr__(self, "memory_limit", number_of_bytes(self.memory_limit))
 

@@ -17,7 +17,6 @@ from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.record import Finding, StructuredNoise
 
 _LONGEST = 1024  # pixels of the middle of a plane that hum and single pixels are looked for in
-_MOST_PLANES = 3
 _SAME = 0.5  # correlation of the offsets of planes, or share of pixels in common, if fixed
 
 
@@ -64,19 +63,23 @@ def find_structure(image: Any, axes: str | None = None) -> StructuredNoise:
     detection", PASP 113 (2001), doi:10.1086/323894 (single pixels in units of local noise).
     """
     reader = PlaneReader(image, axes)
-    found: list[Finding] = []
-    for number, channel in enumerate(reader.channels):
-        planes = [finite_plane(plane) for plane in few(list(reader.sampled(channel)))]
-        name = None if channel is None else number
-        found += structure_of(planes).findings(name)
+    found = structure_in([reader.sampled(channel) for channel in reader.channels])
     return StructuredNoise(tuple(found), reader.axes, reader.count)
+
+
+def structure_in(channels: Sequence[Sequence[np.ndarray]]) -> list[Finding]:
+    """Return what is found in planes of each channel; only three of each are read."""
+    found: list[Finding] = []
+    for number, planes in enumerate(channels):
+        structure = structure_of([finite_plane(plane) for plane in few(planes)])
+        found += structure.findings(number if len(channels) > 1 else None)
+    return found
 
 
 def few(planes: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return the first, a middle and the last plane, as far as there are any."""
     last = len(planes) - 1
-    chosen = sorted({0, last // 2, last})
-    return [planes[k] for k in chosen[:_MOST_PLANES]]
+    return [planes[k] for k in sorted({0, last // 2, last})]
 
 
 def finite_plane(plane: np.ndarray) -> np.ndarray:

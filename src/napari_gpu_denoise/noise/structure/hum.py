@@ -76,10 +76,13 @@ def _peaks(plane: np.ndarray) -> list[tuple[float, float]]:
     slow = np.hypot(twice[0] * ny, twice[1] * nx) < 2 * _FEWEST_CYCLES
     half = (fx == 0) & (fy < 0)  # each is there twice
     ratio = np.where(slow | half, -np.inf, level - around)
+    # The mean logarithm of the power of noise is 0.577 below that of its mean.
+    by_chance = math.log(math.log(ratio.size) + 1) + 0.577
+    least = max(math.log(_LEAST_RATIO), by_chance)
     found = []
     for _ in range(2 * _MOST_WAVES):
         y, x = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
-        if ratio[y, x] < math.log(_LEAST_RATIO):
+        if ratio[y, x] < least:
             break
         found.append(_between(power, int(y), int(x), ny, nx))
         near_y = np.arange(y - 3, y + 4) % ny
@@ -136,7 +139,9 @@ def _amplitudes(plane: np.ndarray, fy: float, fx: float) -> tuple[np.ndarray, tu
             inside = slice(cuts[k], cuts[k + 1])
             window = np.hanning(cuts[k + 1] - cuts[k] + 2)[1:-1]
             table[k, inside] = window / window.sum() * carrier[inside]
-    return left @ (plane @ right), (ny / _BLOCKS, nx / _BLOCKS)
+    # Twice with real numbers: NumPy would copy the plane as complex ones.
+    inner = plane @ right.real + 1j * (plane @ right.imag)
+    return left @ inner, (ny / _BLOCKS, nx / _BLOCKS)
 
 
 def _carriers(fy: float, fx: float, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ _THIRDS = 3
 _LEAST_AGREEMENT = 0.25  # of natural images without such offsets: 0.18 at most (BSD68, W2S)
 _TUNING = 4.685  # Tukey's biweight, 95 % efficient on normal values
 _ROUNDS, _STEPS, _ENOUGH = 4, 20, 1e-4  # reweighting; conjugate gradients, and their end
+_LEAST_NOISE = 1e-2  # of a segment, of the variance of the offsets
 _PADDING = 1e-6  # weight of what is not valid
 _KEPT_SCALE = 8.0  # rows; smoother offsets are not part of the first guess
 
@@ -121,14 +122,15 @@ def row_offsets(parts: Sequence[Segments]) -> np.ndarray:
     means = np.mean([each.means for each in parts], axis=0)
     valid = np.all([each.valid for each in parts], axis=0)
     steps = _steps(Segments(means, valid))
-    shared = np.nan_to_num(_location(steps))
+    shared = _location(steps)
+    offsets = _deviation(np.diff(shared)) ** 2 / 6
+    shared = np.nan_to_num(shared)
     spread = _deviation(steps - shared[:, None])
     # Of one segment; differences of neighbours have twice the variance.
     noise = spread**2 / 2
-    offsets = _deviation(np.diff(shared)) ** 2 / 6
     if not offsets > 0:
         return np.zeros(len(means))
-    noise = max(noise, 1e-6 * offsets)
+    noise = max(noise, _LEAST_NOISE * offsets)
     profile = np.concatenate([[0.0], np.cumsum(shared)])
     guess = profile - gaussian_filter1d(profile, _KEPT_SCALE, mode="nearest")
     # A segment that is padding all along still needs some level.
