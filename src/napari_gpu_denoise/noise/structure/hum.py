@@ -15,6 +15,8 @@ _MOST_WAVES = 8
 _AROUND = 17  # frequencies whose mean is what a peak is compared with
 _LEAST_RATIO = 15.0  # of the power of a peak to that
 _BLOCKS = 4  # along each axis, in which a wave has to be the same
+_BESIDE = 2.5  # cycles per block, beyond the reach of a window of Hann
+_LEAST_TIMES = 1.0  # of the amplitude that noise makes in a block
 _NEAR, _MOST_OTHERS = 0.5, 0.25  # of the amplitude; share of blocks that may differ by more
 
 
@@ -121,7 +123,16 @@ def _wave_at(plane: np.ndarray, fy: float, fx: float) -> Wave | None:
     amplitude = complex(np.median(found.real), np.median(found.imag))
     if amplitude == 0:
         return None
-    others = float(np.mean(np.abs(found - amplitude) > _NEAR * abs(amplitude)))
+    # What noise and texture make of it, from frequencies beside this one.
+    beside = [
+        _amplitudes(plane, fy + dy / size[0], fx + dx / size[1])[0]
+        for dy, dx in ((-_BESIDE, 0), (_BESIDE, 0), (0, -_BESIDE), (0, _BESIDE))
+    ]
+    noise = np.sqrt(np.mean(np.abs(beside) ** 2, axis=0))
+    if abs(amplitude) < _LEAST_TIMES * float(np.median(noise)):
+        return None
+    allowed = np.maximum(_NEAR * abs(amplitude), np.minimum(noise, abs(amplitude)))
+    others = float(np.mean(np.abs(found - amplitude) > allowed))
     if others > _MOST_OTHERS:
         return None
     return Wave(float(fy), float(fx), 2 * amplitude, 1 - others)
