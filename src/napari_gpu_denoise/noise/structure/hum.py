@@ -128,7 +128,8 @@ def _wave_at(plane: np.ndarray, fy: float, fx: float) -> Wave | None:
         _amplitudes(plane, fy + dy / size[0], fx + dx / size[1])[0]
         for dy, dx in ((-_BESIDE, 0), (_BESIDE, 0), (0, -_BESIDE), (0, _BESIDE))
     ]
-    noise = np.sqrt(np.mean(np.abs(beside) ** 2, axis=0))
+    # The median of the power of noise is log 2 of its mean; one of the four may hold more.
+    noise = np.sqrt(np.median(np.abs(beside) ** 2, axis=0) / math.log(2))
     if abs(amplitude) < _LEAST_TIMES * float(np.median(noise)):
         return None
     allowed = np.maximum(_NEAR * abs(amplitude), np.minimum(noise, abs(amplitude)))

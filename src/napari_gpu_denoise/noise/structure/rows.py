@@ -17,7 +17,9 @@ _MOST_SEGMENTS = 64
 _THIRDS = 3
 _LEAST_AGREEMENT = 0.25  # of natural images without such offsets: 0.18 at most (BSD68, W2S)
 _TUNING = 4.685  # Tukey's biweight, 95 % efficient on normal values
-_ROUNDS, _STEPS, _ENOUGH = 4, 20, 1e-4  # reweighting; conjugate gradients, and their end
+_ROUNDS, _STEPS, _ENOUGH = 6, 20, 1e-4  # reweighting; conjugate gradients, and their end
+_TIMES, _SHARE = 1.5, 0.8  # the scale of differences, of this quantile of them
+_FLATTEST = 0.03  # least and largest square of that scale: this and 1, of the noise of a segment
 _LEAST_NOISE = 1e-2  # of a segment, of the variance of the offsets
 _PADDING = 1e-6  # weight of what is not valid
 _KEPT_SCALE = 8.0  # rows; smoother offsets are not part of the first guess
@@ -146,7 +148,10 @@ def _most_probable(
     ny, count = means.shape
     image = gaussian_filter1d(means - found[:, None], 3.0, axis=0, mode="nearest")
     for _ in range(_ROUNDS):
-        links = 1 / (scale + np.diff(image, axis=0) ** 2)
+        steps = np.abs(np.diff(image, axis=0))
+        # Each segment has a scale of its own: background is flatter than what is full of structure.
+        own = (_TIMES * np.quantile(steps, _SHARE, axis=0)) ** 2
+        links = 1 / (np.clip(own, _FLATTEST * scale, scale) + steps**2)
         main, beside = weights.T.copy(), np.zeros((count, ny))
         main[:, :-1] += links.T
         main[:, 1:] += links.T
