@@ -25,6 +25,7 @@ WRONG = {
     "noise": [[], {}, "x", ["gaussian"], {"model": "rician"}, True],
     "dtype": ["x", 5, [], object, "S10", "M8[s]", complex],
     "nonfinite": [5, [], "x", None, np.zeros(0), np.ones(2)],
+    "correct": ["x", 5, [None], {}, ("stripes", "x"), b"stripes", True],
     "profile": [5, [], "x", b"fast", np.ones(2)],
 }
 CASES = {

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from napari_gpu_denoise.correct.wish import wish_of
 from napari_gpu_denoise.errors import AxesError, ImageError
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtype
@@ -21,7 +22,7 @@ from napari_gpu_denoise.run.job import Part, Run, prepare
 from napari_gpu_denoise.run.long_series import denoise_series
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.public import documented
-from napari_gpu_denoise.run.record import Progress, Result, finish
+from napari_gpu_denoise.run.record import Progress, Result, correction_noted, finish
 
 
 @documented
@@ -35,6 +36,7 @@ def denoise(
     frames: int | slice | None = None,
     dtype=None,
     nonfinite: str = "raise",
+    correct: Any = None,
     device: Device | int | str | None = None,
     memory_limit: int | str | None = None,
     out: Any = None,
@@ -75,6 +77,7 @@ def denoise(
     nonfinite : {"raise", "keep"}, optional
         Refuse NaN and infinity, or leave these pixels as they are; the others then see the nearest
         finite pixel of the plane in their place.
+    {correct}
     {device}
     {memory_limit}
     out : array or callable, optional
@@ -99,7 +102,7 @@ def denoise(
     Cancelled
         If `cancel` was set.
     """
-    run = Run(filter, sigma, noise, axes, dtype, nonfinite, device, memory_limit)
+    run = Run(filter, sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct)
     return drive(image, run, frames=frames, out=out, progress=progress, cancel=cancel)
 
 
@@ -141,11 +144,23 @@ def denoise_steps(
     """
     lazy = is_lazy(image)
     array = image if lazy else as_array(image)
+    given = array.dtype
     names = check_axes(run.axes, array.shape)
     check_numbers(array)
     region = wanted_region(frames, names, array.shape)
     dtype = output_dtype(run.dtype, np.dtype(array.dtype))
     run = replace(run, device=choose(run.device), axes=names)
+    wish = wish_of(run.correct)
+    if wish is not None:
+        # Imported only when needed: it takes long to load.
+        from napari_gpu_denoise.correct.correction import CorrectedArray, prepare_correction
+
+        correction = prepare_correction(array, names, wish)
+        if correction:
+            array = CorrectedArray(array, correction) if lazy else correction.applied(array)
+        plain = replace(run, dtype=dtype, correct=None)
+        made = yield from denoise_steps(array, plain, frames, out)
+        return Result(made.image, correction_noted(made.record, correction, given))
     shape = tuple(one.stop - one.start for one in region)
     if out is not None and not callable(out):
         dtype = _type_with(out, shape, dtype)

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.correct.wish import wish_of
 from napari_gpu_denoise.errors import NonFiniteError, Note, SettingsError
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import Levels, check_numbers, output_dtype
+from napari_gpu_denoise.image.nonfinite import check_policy
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.device import Device, choose, find
-from napari_gpu_denoise.run.block import Block, check_policy
+from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.noise import resolve_noise
 from napari_gpu_denoise.run.output_type import type_for_noise
@@ -33,7 +35,7 @@ class Run:
     ----------
     filter : Filter
         As the user set it.
-    sigma, noise, axes, dtype, nonfinite, device, memory_limit
+    sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct
         As in `denoise`; `device` may also be (name, platform, index), which can be sent to another
         process. The memory limit becomes a number of bytes.
     """
@@ -46,6 +48,7 @@ class Run:
     nonfinite: str = "raise"
     device: Device | int | str | tuple[str, str, int] | None = None
     memory_limit: int | str | None = None
+    correct: Any = None
 
     def __post_init__(self):
         if not isinstance(self.filter, Filter):
@@ -53,6 +56,7 @@ class Run:
                 f"{self.filter!r} is not a filter",
                 "give settings of one, such as napari_gpu_denoise.NLMeans()",
             )
+        wish_of(self.correct)  # refuses what is unknown
         if self.memory_limit is not None:
             object.__setattr__(self, "memory_limit", number_of_bytes(self.memory_limit))
 

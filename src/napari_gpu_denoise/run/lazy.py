@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import dask.array as da
 import numpy as np
 from dask.array.overlap import ensure_minimum_chunksize, overlap
 
+from napari_gpu_denoise.correct.correction import prepare_correction
+from napari_gpu_denoise.correct.wish import Wish, wish_of
 from napari_gpu_denoise.errors import ImageError
-from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.image.levels import as_array, check_numbers
+from napari_gpu_denoise.image.axes import channel_axis, check_axes
+from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtype
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.denoise import is_lazy
@@ -35,6 +38,7 @@ def denoise_lazy(
     axes: str | None = None,
     dtype=None,
     nonfinite: str = "raise",
+    correct=None,
     device: Device | int | str | None = None,
 ) -> da.Array:
     """Denoise a dask array, chunk by chunk, when the result is computed.
@@ -58,6 +62,7 @@ def denoise_lazy(
         independent planes.
     {dtype}
     {nonfinite}
+    {correct}
     device : Device, int, str or None, optional
         Where to run; looked up again in each process. By default the best device available.
 
@@ -91,7 +96,11 @@ def denoise_lazy(
         )
     # Device handles are invalid in other processes: send names instead.
     sent = (device.name, device.platform, device.index) if isinstance(device, Device) else device
-    job = prepare(Run(filter, sigma, noise, axes, dtype, nonfinite, sent), array)
+    run = Run(filter, sigma, noise, axes, dtype, nonfinite, sent, correct=correct)
+    wish = wish_of(correct)
+    if wish is not None:
+        run, array = _corrected(run, array, wish)
+    job = prepare(run, array)
     extra = _FILL_MARGIN if nonfinite == "keep" and array.dtype.kind == "f" else 0
     margins = {}
     for axis, letter in enumerate(job.names):
@@ -110,6 +119,21 @@ def denoise_lazy(
         chunks=array.chunks,
         meta=np.empty((0,) * array.ndim, job.dtypes[1]),
         token=job.filter.name,
+    )
+
+
+def _corrected(run: Run, array: da.Array, wish: Wish) -> tuple[Run, da.Array]:
+    """Return the run for an array without structured noise, and this array."""
+    names = check_axes(run.axes, array.shape)
+    check_numbers(array)
+    run = replace(run, axes=names, dtype=output_dtype(run.dtype, array.dtype), correct=None)
+    correction = prepare_correction(array, names, wish)
+    if not correction:
+        return run, array
+    whole = {names.index("Y"), names.index("X"), channel_axis(names)} - {None}
+    planes = array.rechunk(dict.fromkeys(whole, -1))
+    return run, planes.map_blocks(
+        correction.applied, dtype=np.float32, meta=np.empty((0,) * array.ndim, np.float32)
     )
 
 

@@ -91,9 +91,9 @@ def _models(
                 f"noise={noise!r} is not a noise model", f"choose from {', '.join(choices())}"
             )
         # Imported only when needed: it takes long to load.
-        from napari_gpu_denoise.noise.estimate import estimate_noise
+        from napari_gpu_denoise.noise.estimate import measure_noise
 
-        noise = estimate_noise(image, names, noise, device=device)
+        noise = measure_noise(image, names, noise, device)
     if hasattr(noise, "models"):  # a NoiseEstimate
         return noise.models, noise
     models = (noise,) if isinstance(noise, NoiseModel) else noise

@@ -44,6 +44,11 @@ dtype : data type, "auto" or "same", optional
     "nonfinite": """\
 nonfinite : {"raise", "keep"}, optional
     Refuse NaN and infinity, or leave these pixels as they are without affecting others.""",
+    "correct": """\
+correct : str, tuple of str or None, optional
+    Structured noise to remove first: ``"stripes"`` (rows and columns with offsets of their
+    own, hum), ``"outliers"`` (hot and dead pixels), or both by ``"found"``; each only where it
+    is found, see `find_structure`. The record says what was removed. By default nothing is.""",
     "device": """\
 device : Device, int, str or None, optional
     Where to run; by default the best device available, see `choose`.""",
@@ -72,7 +77,7 @@ SaturationWarning
 UnchangedWarning
     If the noise was measured, and so little was found that the result is nearly the image.""",
 }
-_RUN = ("nonfinite", "device", "memory_limit", "progress")
+_RUN = ("nonfinite", "correct", "device", "memory_limit", "progress")
 PARAGRAPHS["run"] = "\n".join(PARAGRAPHS[name] for name in _RUN)
 PARAGRAPHS["options"] = PARAGRAPHS["dtype"] + "\n" + PARAGRAPHS["run"]
 

@@ -16,6 +16,7 @@ from napari_gpu_denoise.errors import DeviceMemoryError, ImageError, SettingsErr
 from napari_gpu_denoise.image.levels import Levels, as_array
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
+from napari_gpu_denoise.run.corrected import corrected_frames
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.frame_flow import FrameFlow
 from napari_gpu_denoise.run.job import Part, Run
@@ -39,6 +40,7 @@ def stream(
     axes: str | None = None,
     dtype=None,
     nonfinite: str = "raise",
+    correct: Any = None,
     live: bool = False,
     device: Device | int | str | None = None,
     memory_limit: int | str | None = None,
@@ -65,6 +67,9 @@ def stream(
         then a video of its own). By default the last two are Y and X, the rest independent planes.
     {dtype}
     {nonfinite}
+    correct : str, tuple of str or None, optional
+        Structured noise to remove from each frame first, as in `denoise`: what is found in the
+        first frame, measured again in each.
     live : bool, optional
         Return every frame as soon as possible, as for a camera. By default several are taken at
         once and results come a few frames later, which keeps the device busy.
@@ -99,7 +104,8 @@ def stream(
     >>> for frame in stream(VBM3D(frames_after=0), camera, 12.0, live=True):  # doctest: +SKIP
     ...     show(frame)
     """
-    run = Run(filter, sigma, noise, axes, dtype, nonfinite, device, memory_limit)
+    run = Run(filter, sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct)
+    run, frames = corrected_frames(run, frames)
     with closing(iter(FrameStream(run, frames, live))) as results:
         yield from results
 
