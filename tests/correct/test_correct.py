@@ -165,9 +165,10 @@ def test_without_findings_a_run_is_as_without_the_option():
 
 def test_types_of_a_run_are_those_of_the_image():
     given = (noisy() + levels(96)[:, None]).astype(np.uint16)
-    result = gd.denoise(given, QUICK, 8, correct="stripes")
-    assert result.image.dtype == np.uint16
-    assert (result.record.input_dtype, result.record.output_dtype) == ("uint16", "uint16")
+    for dtype, made in ((None, "float32"), ("same", "uint16"), ("uint8", "uint8")):
+        result = gd.denoise(given, QUICK, 8, correct="stripes", dtype=dtype)
+        assert result.image.dtype == made
+        assert (result.record.input_dtype, result.record.output_dtype) == ("uint16", made)
 
 
 def test_noise_is_measured_after_the_correction():

@@ -163,7 +163,7 @@ def _removed(
     if nonfinite == "raise" and given.dtype.kind == "f" and not np.isfinite(given).all():
         count = given.size - int(np.count_nonzero(np.isfinite(given)))
         raise nonfinite_error(f"{count} of {given.size} pixels are NaN or infinite")
-    out = np.empty(given.shape, output_dtype(dtype, given.dtype))
+    out = np.empty(given.shape, output_dtype(dtype, given.dtype) or given.dtype.newbyteorder("="))
     convert(given, out)
     correction = prepare_correction(given, names, wish)
     if correction:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,34 +14,32 @@ from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtyp
 from napari_gpu_denoise.run.job import Run
 
 
-def corrected_frames(run: Run, frames: Iterable[Any]) -> tuple[Run, Iterable[Any]]:
+def corrected_frames(
+    run: Run, first: np.ndarray, source: Iterator[Any]
+) -> tuple[Run, np.ndarray, Iterator[Any]]:
     """Return the run for frames without structured noise, and these frames.
 
     The first frame decides what is removed.
     """
     wish = wish_of(run.correct)
-    source = iter(frames)
-    first = None if wish is None else next(source, None)
-    run = replace(run, correct=None)
-    if first is None:
-        return run, source
+    if wish is None:
+        return run, first, source
     # Imported only when needed: it takes long to load.
     from napari_gpu_denoise.correct.correction import prepare_correction
 
-    first = as_array(first)
     names = check_axes(run.axes, first.shape)
     check_numbers(first)
-    run = replace(run, dtype=output_dtype(run.dtype, first.dtype))
+    run = replace(run, dtype=output_dtype(run.dtype, first.dtype), correct=None)
     correction = prepare_correction(first, names, wish)
     if not correction:
-        return run, chain([first], source)
+        return run, first, source
     kind = first.shape, first.dtype
 
     def corrected() -> Iterator[np.ndarray]:
-        for frame in chain([first], source):
+        for frame in source:
             given = as_array(frame)
             # Those that do not fit are refused by the stream.
             fits = (given.shape, given.dtype) == kind
             yield correction.applied(given) if fits else given
 
-    return run, corrected()
+    return run, correction.applied(first), corrected()

@@ -48,7 +48,8 @@ nonfinite : {"raise", "keep"}, optional
 correct : str, tuple of str or None, optional
     Structured noise to remove first: ``"stripes"`` (rows and columns with offsets of their
     own, hum), ``"outliers"`` (hot and dead pixels), or both by ``"found"``; each only where it
-    is found, see `find_structure`. The record says what was removed. By default nothing is.""",
+    is found, see `find_structure`. The record says what was removed. By default nothing is.
+    Where something is removed, results of integers are float32 unless `dtype` says otherwise.""",
     "device": """\
 device : Device, int, str or None, optional
     Where to run; by default the best device available, see `choose`.""",

@@ -105,7 +105,6 @@ def stream(
     ...     show(frame)
     """
     run = Run(filter, sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct)
-    run, frames = corrected_frames(run, frames)
     with closing(iter(FrameStream(run, frames, live))) as results:
         yield from results
 
@@ -145,11 +144,10 @@ class FrameStream:
             first = next(source)
         except StopIteration:
             return
-        self._feed = feed = FrameFeed(
-            self._run, as_array(first), source, self._levels, self._sigma_of
-        )
-        run = self._over_time if feed.job.filter.over_time else self._one_by_one
-        with closing(run(feed)) as steps:
+        run, first, source = corrected_frames(self._run, as_array(first), source)
+        self._feed = feed = FrameFeed(run, first, source, self._levels, self._sigma_of)
+        filtered = self._over_time if feed.job.filter.over_time else self._one_by_one
+        with closing(filtered(feed)) as steps:
             for out, tally in steps:
                 self.tally += tally
                 self.count += 1
