@@ -14,7 +14,7 @@ from napari_gpu_denoise.errors import SaturationWarning, UnchangedWarning
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.denoise import drive
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.job import NO_NOISE, Run
 from napari_gpu_denoise.run.public import with_settings
 
 
@@ -56,7 +56,7 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
                     stacklevel=2,
                 )
             for note in result.record.notes if sigma is None else ():
-                if getattr(note, "code", "") in ("unchanged", "no-noise"):
+                if note == NO_NOISE or getattr(note, "code", "") == "unchanged":
                     warnings.warn(str(note), UnchangedWarning, stacklevel=2)
             return result.image
 

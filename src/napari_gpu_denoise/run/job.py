@@ -26,6 +26,8 @@ from napari_gpu_denoise.run.settings import number_of_bytes
 from napari_gpu_denoise.run.sigma import Sigma, clamp_sigma, varies_within
 from napari_gpu_denoise.run.tiles import Span
 
+NO_NOISE = "sigma is 0: the image is returned unchanged"  # in the notes of a record
+
 
 @dataclass(frozen=True)
 class Run:
@@ -128,7 +130,7 @@ class Job:
         if change is not None:
             notes.append(change)
         if not self.sigma.array.any():
-            notes.append(Note("sigma is 0: the image is returned unchanged", code="no-noise"))
+            notes.append(NO_NOISE)
         elif any(n < smallest for a, n in zip(names, self.shape, strict=True) if a in "YX"):
             notes.append(
                 f"extended by mirroring to at least {smallest} pixels in Y and X, then cropped"

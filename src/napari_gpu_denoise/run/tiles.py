@@ -118,7 +118,7 @@ def split(
     A tile may read `max_pixels` (memory) and yield `max_yield` (time), over all `channels`, which
     it holds together. `part` is what to yield along t, z, y, x and what may be read, by default the
     whole axes. Frames are separated first, then rows, then columns, then slices, so that tiles stay
-    compact in memory. If even the smallest tile with its margin is too large, it is used anyway.
+    compact in memory. If even a pixel with its margin is too much, tiles are about as large.
     """
     wholes = part or tuple(Span.whole(length) for length in shape[1:])
     reaches = (reach.t, reach.z, reach.y, reach.x)
@@ -139,7 +139,13 @@ def split(
     y, x = sum(reach.y), sum(reach.x)
     cuts = [(0, 2 * sum(reach.t)), (2, 4 * y), (3, 4 * x), (1, 2 * sum(reach.z)), (0, 1)]
     cuts += [cut for share in (2, 1, 0.5) for cut in ((2, share * y), (3, share * x))]
-    for axis, size in [*cuts, (1, 1), (2, 1), (3, 1)]:
+    smallest = channels * prod(
+        min(1 + before + after, whole.source_size)
+        for whole, (before, after) in zip(wholes, reaches, strict=True)
+    )
+    if smallest <= max_pixels:
+        cuts += [(1, 1), (2, 1), (3, 1)]
+    for axis, size in cuts:
         while pixels() > max_pixels or (max_yield is not None and yielded() > max_yield):
             more = min(parts[axis] + max(1, parts[axis] // 8), wholes[axis].size)
             if more == parts[axis] or ceil(wholes[axis].size / more) < max(size, 1):
