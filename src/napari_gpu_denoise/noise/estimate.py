@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,10 @@ def measure_noise(
     channels = [read_channel(source, channel) for channel in source.channels]
     kind, reason = _choose(channels, model)
     fits = [kind.fit(each) for each in channels]
+    covariance = _covariance([each.planes for each in channels])
+    if kind.models_correlation and "S" in source.axes and covariance is not None:
+        shared = covariance.shared
+        fits = [fit._replace(model=replace(fit.model, shared=shared)) for fit in fits]
     series = {
         axis: _sigma_series(source, axis, channels, fits, device)
         for axis in along
@@ -131,7 +136,7 @@ def measure_noise(
         frames=series.get("T"),
         slices=series.get("Z"),
         spectra=tuple(each.spectrum for each in channels),
-        covariance=_covariance([each.planes for each in channels]),
+        covariance=covariance,
         clipped=tuple(each.clipped for each in channels),
     )
 
@@ -237,9 +242,9 @@ def _sigma_series(
 def _scale(channel: ChannelNoise, fit: Fit) -> float:
     """Return the variance at all frequencies over that at the high ones, for correlated noise."""
     model = fit.model
-    if not model.additive or channel.spectra is None:
+    if channel.spectra is None:
         return 1.0
-    if not model.models_correlation and channel.ends is None:
+    if not model.models_correlation and (not model.additive or channel.ends is None):
         return 1.0
     high, _ = model.sigma_of(channel.spectra.statistics)
     return (fit.sigma / high) ** 2 if high else 1.0

@@ -18,6 +18,7 @@ from napari_gpu_denoise.filters.bm3d.spectra import (
     MOST_SCALES,
     halved,
     most_scales,
+    opponent_strengths,
     prefilter_settings,
     scale_count,
     spectra,
@@ -115,10 +116,11 @@ class BM3D(CollaborativeFilter):
     def for_noise(self, models: Sequence[NoiseModel]) -> BM3D | None:
         """Return a `CorrelatedBM3D` for correlated noise, these settings if all of it is white.
 
-        None if any model is of another kind.
+        Noise that depends on brightness has been stabilised. None if any model is of another kind.
         """
-        if not models or not all(isinstance(model, Correlated) for model in models):
+        if not models or not all(model.models_correlation for model in models):
             return None
+        models = [model.spectral for model in models]
         if all(model.white for model in models):
             return self
         models = tuple(models[:1] if len(set(models)) == 1 else models)
@@ -211,7 +213,8 @@ class CorrelatedBM3D(BM3D):
         self, arena: Arena, variants: dict[str, dict[str, Any]] | None = None
     ) -> Plan | ScalesPlan:
         """Return the plan for one device; `variants` as `Plan` takes them."""
-        one = super().plan(arena, variants)
+        strengths = opponent_strengths(self.models)
+        one = Plan(self.passes, self.channels, self.guide, arena, variants, strengths)
         if self.scales < 2:
             return one
         models = tuple(map(halved, self.models))

@@ -9,6 +9,7 @@ import numpy as np
 
 from napari_gpu_denoise.filters.bm3d.patch_noise import extended_autocorrelation
 from napari_gpu_denoise.filters.channels.channel_mix import OPPONENT
+from napari_gpu_denoise.noise.correlation.fit import LAGS
 from napari_gpu_denoise.noise.models import Correlated
 
 # If neighbouring pixels are correlated by more than this, along the axis that has more, patches are
@@ -22,7 +23,15 @@ LEAST_SIDE = 32  # pixels of a halved image
 # too; it is 0.5 for white noise.
 BLOTCHY = 0.7
 
+# Noise that colours share by more than this comes from a camera, whose processing and compression
+# leave more noise beside edges and texture than in the smooth places where it is measured, and
+# with another spectrum: sigma is multiplied, and a part of the noise is taken for white.
+SHARED = 0.25
+CAMERA = 1.9
+WHITE = 0.5
+
 Autocorrelation = tuple[tuple[float, ...], ...]
+_WHITE = tuple(tuple(float(y == x == 0) for x in range(LAGS + 1)) for y in range(LAGS + 1))
 
 
 def spectra(
@@ -37,12 +46,33 @@ def spectra(
     if len(models) > 1 and channels == "opponent":
         # The noise of channels is independent: variances add up.
         filtered = tuple(_average(filtered, np.square(row * sigmas)) for row in OPPONENT)
+        if shared_noise(models) > SHARED:
+            filtered = tuple(
+                _average((one, _WHITE), np.array([1 - WHITE, WHITE])) for one in filtered
+            )
         searched = filtered[:1]
     elif len(models) > 1 and channels == "joint":
         # The guide is a channel, or the mean of all channels, each divided by its sigma.
         mean = _average(filtered, np.sign(sigmas))
         searched = filtered[guide : guide + 1] if guide >= 0 else (mean,)
     return filtered, searched
+
+
+def shared_noise(models: tuple[Correlated, ...]) -> float:
+    """Return the mean correlation of the noise of these channels with that of others."""
+    return float(np.mean([model.shared for model in models]))
+
+
+def opponent_strengths(models: tuple[Correlated, ...]) -> tuple[float, float, float]:
+    """Return sigma of opponent colours over what it would be if channels were independent.
+
+    Variances of luminance add up with the covariances of the channels. Those of chrominance could
+    be reduced by as much, but not at low frequencies, where the correlation is not measured.
+    """
+    shared = shared_noise(models)
+    if shared <= SHARED:
+        return (1.0, 1.0, 1.0)
+    return (CAMERA * math.sqrt(1 + 2 * shared), CAMERA, CAMERA)
 
 
 def prefilter_settings(models: tuple[Correlated, ...]) -> dict[str, str | float]:
@@ -81,7 +111,8 @@ def halved(model: Correlated) -> Correlated:
     for row, at in zip(along, np.abs(places), strict=True):
         np.add.at(row, at, weights)
     table = along @ near @ along.T
-    return Correlated(model.sigma * math.sqrt(table[0, 0]), np.clip(table / table[0, 0], -1, 1))
+    correlation = np.clip(table / table[0, 0], -1, 1)
+    return Correlated(model.sigma * math.sqrt(table[0, 0]), correlation, model.shared)
 
 
 def _average(tables: tuple[Autocorrelation, ...], weights: np.ndarray) -> Autocorrelation:
