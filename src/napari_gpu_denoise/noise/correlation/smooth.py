@@ -15,11 +15,11 @@ from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
 # few: of white or correlated noise that is the same everywhere, more of an image is as smooth.
 EXCEPTIONS = 0.04  # share of all patches, at most,
 AS_SMOOTH = 1.5  # whose power is at most so many times that of the smoothest
-MIDDLE = 0.5
 LEVELS = 8  # of brightness
 READ = 0.05  # of the patches of a level
 NEXT = (0.15, 0.3)  # those they are compared with, to see how much texture there is
-TEXTURED = 0.5  # relative growth of the power from those read to the next, that halves the weight
+TEXTURED = 0.35  # relative growth of the power from those read to the next, that halves the weight
+PROVEN = 0.2  # weight of all levels, of 1, from which they show noise and not only texture
 
 
 def smooth_powers(spectra: PatchSpectra, members: np.ndarray, number: int) -> PatchPower:
@@ -36,7 +36,9 @@ def are_exceptions(spectra: PatchSpectra, members: np.ndarray, power: np.ndarray
 
 
 def powers_by_brightness(spectra: PatchSpectra, members: np.ndarray) -> PatchPower | None:
-    """Return the powers where noise differs between levels of brightness; None without noise.
+    """Return the powers where noise differs between levels of brightness.
+
+    None if there is no noise, or only texture that may be noise.
 
     They have the mean shape of those of the levels, and the median power. A level counts by the
     number of its patches, and by how little rougher ones differ from the smoothest: texture does,
@@ -49,15 +51,15 @@ def powers_by_brightness(spectra: PatchSpectra, members: np.ndarray) -> PatchPow
         total = found.sum(axis=(1, 2))
         if total[0] > 0:
             growth = max(total[3] / total[0] - 1, 0.0)
-            weights.append(len(part) / (1 + (growth / TEXTURED) ** 4))
+            weights.append(len(part) / len(members) / (1 + (growth / TEXTURED) ** 4))
             rows.append(found[:3] / total[0])
             totals.append(total[0])
             number += read
-    if not rows:
+    if sum(weights) < PROVEN:
         return None
     order = np.argsort(totals)
     share = np.cumsum(np.array(weights)[order])
-    middle = order[np.searchsorted(share, share[-1] * MIDDLE)]
+    middle = order[np.searchsorted(share, share[-1] / 2)]
     smoothest, rough, calm = totals[middle] * np.average(rows, axis=0, weights=weights)
     return PatchPower(smoothest, rough, _growth(smoothest, calm), number / spectra.overlap)
 

@@ -58,7 +58,8 @@ class CorrelatedPhotons(PoissonGaussian, NoiseModel):
 
     @classmethod
     def evidence(cls, channel: ChannelNoise) -> str | None:
-        return Correlated.evidence(channel)
+        # Frames only pass as still if their differences are white.
+        return None if channel.temporal is not None else Correlated.evidence(channel)
 
     @classmethod
     def fit(cls, channel: ChannelNoise) -> Fit:
