@@ -395,3 +395,15 @@ def test_a_spectrum_beats_every_single_sigma(device):
     )
     told = gd.bm3d(image, noise=Correlated(8.0, table(1.2, 1.2)), device=device)
     assert psnr(told, clean) > best + 0.5
+
+
+def test_noise_that_colours_share_is_stronger_in_luminance(device):
+    noise = blur((1, 48, 56), 0.8) + 0.3 * blur((3, 48, 56), 0.8, seed=4)
+    image = (scene(48, 56) + noise).astype(np.float32)
+
+    def left(shared):
+        told = tuple(Correlated(SIGMA, BLURRED, shared) for _ in range(3))
+        return gd.bm3d(image, noise=told, axes="SYX", device=device, **SMALL) - scene(48, 56)
+
+    assert np.square(left(0.9)).mean() < 0.8 * np.square(left(0.0)).mean()
+    np.testing.assert_array_equal(left(0.0), left(0.2))
