@@ -131,7 +131,7 @@ def test_the_command_line_has_no_option_for_one_frame():
         ({"sigma": 4.0, "noise": "auto"}, "--sigma 4.0"),
         ({"sigma": None, "noise": estimate()}, "--sigma 10.0"),
         ({"sigma": None, "noise": estimate((Rician(3.0),))}, "--noise rician"),
-        ({"sigma": None, "noise": estimate((CORRELATED,))}, "--noise auto"),
+        ({"sigma": None, "noise": estimate((CORRELATED,))}, "--noise correlated"),
     ],
 )
 def test_noise_on_the_command_line(choices, said):

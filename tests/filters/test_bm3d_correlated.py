@@ -20,6 +20,7 @@ from napari_gpu_denoise.filters.bm3d.patch_noise import (
     covariances,
     extended_autocorrelation,
 )
+from napari_gpu_denoise.filters.bm3d.spectra import halved
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, Rician
 from napari_gpu_denoise.opencl.memory import Arena
 from reference import bm3d_correlated as reference
@@ -177,6 +178,7 @@ def agree(out, expected, sigma=SIGMA) -> None:
 
 
 SMALL = {"window_basic": 15, "window_final": 15, "neighbours_basic": 8, "neighbours_final": 8}
+SMALL |= {"scales": 1}
 
 
 @pytest.mark.parametrize(
@@ -255,9 +257,9 @@ def test_channels_side_by_side_are_as_alone(device):
 
 @pytest.mark.parametrize("channels", ["separate", "opponent"])
 def test_tiles_change_nothing(device, channels):
-    image = np.stack([noisy(120, 71, seed=k) for k in range(3)])
+    image = np.stack([noisy(260, 71, seed=k) for k in range(3)])
     changes = {"neighbours_basic": 4, "neighbours_final": 4, "step_basic": 6, "step_final": 6}
-    changes |= {"window_basic": 5, "window_final": 5, "channels": channels}
+    changes |= {"window_basic": 5, "window_final": 5, "channels": channels, "scales": 2}
     filter = BM3D(**changes).for_noise(models())
 
     def run(limit=None):
@@ -288,6 +290,64 @@ def test_kernels_of_a_gpu(device):
     expected = reference.bm3d_correlated(image, SIGMAS, TABLES, white(chosen))
     for one, told, sigma in zip(out, expected, SIGMAS, strict=True):
         agree(one, told, sigma)
+
+
+# Scales
+
+
+def halve(image: np.ndarray) -> np.ndarray:
+    even = np.pad(image, [(0, n % 2) for n in image.shape], mode="edge")
+    return even.reshape(len(even) // 2, 2, -1, 2).mean(axis=(1, 3))
+
+
+def enlarge(image: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Smooth an image by 1/4, 1/2, 1/4 and enlarge it linearly, with its ends repeated."""
+    for axis, length in enumerate(shape):
+        ends = [(3, 3) if k == axis else (0, 0) for k in range(2)]
+        image = np.apply_along_axis(
+            np.convolve, axis, np.pad(image, ends, mode="edge"), [0.25, 0.5, 0.25], "valid"
+        )
+        at = (np.arange(length) - 0.5) / 2 + 2  # two more pixels come before the first one
+        share = np.expand_dims(at % 1, 1 - axis)
+        low, high = (np.take(image, at.astype(int) + k, axis) for k in (0, 1))
+        image = (1 - share) * low + share * high
+    return image
+
+
+def test_two_scales_replace_the_coarse_part(device):
+    model = Correlated(SIGMA, BLURRED)
+    image = np.rint(scene(75, 94) + blur((75, 94), (0.9, 1.3))).astype(np.float32)
+    one = BM3D(**SMALL).for_noise((model,))
+    fine = gd.denoise(image, one, SIGMA, device=device).image.astype(float)
+    half = replace(one, models=(halved(model),))
+    coarse = gd.denoise(halve(image).astype(np.float32), half, halved(model).sigma, device=device)
+    expected = fine + enlarge(coarse.image - halve(fine), image.shape)
+    told = gd.denoise(image, replace(one, scales=2), SIGMA, device=device).image
+    np.testing.assert_allclose(told, expected, atol=2e-3 * SIGMA)
+    assert np.abs(told - fine).mean() > 0.05 * SIGMA
+
+
+def test_noise_of_halved_images():
+    noise = blur((2048, 2048), (0.9, 1.3))
+    half = halved(Correlated(SIGMA, BLURRED))
+    drawn = halve(noise)
+    assert half.sigma == pytest.approx(drawn.std(), rel=0.02)
+    for dy, dx in ((0, 1), (1, 0), (1, 2)):
+        product = drawn[: 1024 - dy, : 1024 - dx] * drawn[dy:, dx:]
+        assert half.autocorrelation[dy][dx] == pytest.approx(product.mean() / drawn.var(), abs=0.02)
+    assert halved(Correlated(3.0, WHITE)).sigma == pytest.approx(1.5, rel=0.01)
+
+
+def test_only_noise_of_long_range_is_filtered_on_several_scales():
+    def scales(given, shape=(512, 512)):
+        fitting = BM3D().for_array("YX", shape)
+        return fitting.for_noise((Correlated(3.0, given),)).scales
+
+    weak = tuple(map(tuple, np.outer(*2 * [[1, 0.15, 0, 0, 0]]).tolist()))
+    assert scales(weak) == scales(OPPOSED) == 1
+    assert scales(CUT) == 3
+    assert scales(CUT, (512, 127)) == 2
+    assert scales(CUT, (63, 512)) == 1
 
 
 # What is chosen
@@ -335,3 +395,15 @@ def test_a_spectrum_beats_every_single_sigma(device):
     )
     told = gd.bm3d(image, noise=Correlated(8.0, table(1.2, 1.2)), device=device)
     assert psnr(told, clean) > best + 0.5
+
+
+def test_noise_that_colours_share_is_stronger_in_luminance(device):
+    noise = blur((1, 48, 56), 0.8) + 0.3 * blur((3, 48, 56), 0.8, seed=4)
+    image = (scene(48, 56) + noise).astype(np.float32)
+
+    def left(shared):
+        told = tuple(Correlated(SIGMA, BLURRED, shared) for _ in range(3))
+        return gd.bm3d(image, noise=told, axes="SYX", device=device, **SMALL) - scene(48, 56)
+
+    assert np.square(left(0.9)).mean() < 0.8 * np.square(left(0.0)).mean()
+    np.testing.assert_array_equal(left(0.0), left(0.2))

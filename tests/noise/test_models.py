@@ -369,7 +369,7 @@ def test_models_as_dictionaries(model):
 
 
 def test_dictionaries_that_fit_no_model():
-    with pytest.raises(SettingsError, match="gaussian or correlated or poisson-gaussian or rician"):
+    with pytest.raises(SettingsError, match="gaussian or correlated or poisson-gaussian or corr"):
         NoiseModel.from_dict({"model": "salt", "sigma": 3})
     with pytest.raises(SettingsError, match="give rician"):
         Rician.from_dict({"model": "gaussian", "sigma": 3})

@@ -141,7 +141,7 @@ def test_a_filter_that_knows_its_noise_measures_it_itself(said):
     [
         (
             "salt",
-            "'salt' is not a noise model: choose from auto, gaussian, poisson-gaussian, rician",
+            "'salt' is not a noise model: choose from auto, gaussian, correlated, poisson-gaussian",
         ),
         (object(), "is not a noise model: give one such as"),
         ((), "is not a noise model"),
@@ -227,12 +227,26 @@ def test_other_filters_take_correlated_noise_as_white():
     rows = [[1.0, 0.5, 0.1, 0, 0], [0.5, 0.25, 0.05, 0, 0], [0.1, 0.05, 0.01, 0, 0], [0] * 5]
     model = gd.Correlated(20.0, (*map(tuple, rows), (0,) * 5))
     result = gd.denoise(IMAGE, small(gd.NLMeans), noise=model)
-    expected = gd.denoise(IMAGE, small(gd.NLMeans), 20.0)
+    assert 20 < model.white_sigma < 40
+    expected = gd.denoise(IMAGE, small(gd.NLMeans), model.white_sigma)
     np.testing.assert_array_equal(result.image, expected.image)
-    assert any("BM3D takes it into account" in note for note in result.record.notes)
+    assert any("BM3D takes the correlation into account" in each for each in result.record.notes)
     own = gd.denoise(IMAGE, small(gd.BM3D), noise=model)
     assert np.abs(own.image - gd.denoise(IMAGE, small(gd.BM3D), 20.0).image).max() > 1
-    assert not any("this filter ignores" in note for note in own.record.notes)
+    assert not any("sigma is multiplied" in note for note in own.record.notes)
+
+
+def test_correlated_photons_are_stabilised_and_filtered_by_their_spectrum():
+    table = np.outer(*2 * [[1.0, 0.5, 0.1, 0, 0]])
+    model = gd.CorrelatedPhotons(2.0, 5.0, 1.0, autocorrelation=table)
+    result = gd.denoise(IMAGE, small(gd.BM3D), noise=model, dtype="float32")
+    photons = gd.PoissonGaussian(2.0, 5.0, 1.0)
+    stable = gd.denoise(photons.stabilise(IMAGE), small(gd.BM3D), noise=model.spectral)
+    np.testing.assert_allclose(result.image, photons.inverse(stable.image), rtol=2e-3, atol=0.05)
+    assert result.record.noise[0]["model"] == "correlated-photons"
+    other = gd.denoise(IMAGE, small(gd.NLMeans), noise=model, dtype="float32")
+    plain = gd.denoise(IMAGE, small(gd.NLMeans), noise=photons, dtype="float32")
+    assert other.image.std() < plain.image.std()
 
 
 # The command line
@@ -275,7 +289,7 @@ def test_an_estimate_of_a_file_serves_others(folder, capsys):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "neither auto, gaussian, poisson-gaussian, rician, speckle nor a file"),
+        (None, "speckle nor a file"),
         ("{", "is not JSON"),
         ("[]", "holds no estimate"),
         ("3", "holds no estimate"),

@@ -70,9 +70,9 @@ def _of_plane(
 def _scale(channel: ChannelNoise, fit: Fit) -> float:
     """Return the variance at all frequencies over that at the high ones, for correlated noise."""
     model = fit.model
-    if not model.additive or channel.spectra is None:
+    if channel.spectra is None:
         return 1.0
-    if not model.models_correlation and channel.ends is None:
+    if not model.models_correlation and (not model.additive or channel.ends is None):
         return 1.0
     high, _ = model.sigma_of(channel.spectra.statistics)
     return (fit.sigma / high) ** 2 if high else 1.0

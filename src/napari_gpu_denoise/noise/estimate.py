@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,10 @@ def measure_noise(
     fits = [kind.fit(each) for each in channels]
     other = plane_axis(source.axes, source.shape)
     numbers = {"frames": source.axes.find("T"), "slices": source.axes.find("Z")}
+    covariance = _covariance([each.planes for each in channels])
+    if kind.models_correlation and "S" in source.axes and covariance is not None:
+        shared = covariance.shared
+        fits = [fit._replace(model=replace(fit.model, shared=shared)) for fit in fits]
     series = {
         name: sigma_series(source, number, channels, fits, device)
         for name, number in {**numbers, "others": -1 if other is None else other}.items()
@@ -136,7 +141,7 @@ def measure_noise(
         others=series.get("others"),
         shape=source.shape,
         spectra=tuple(each.spectrum for each in channels),
-        covariance=_covariance([each.planes for each in channels]),
+        covariance=covariance,
         clipped=tuple(each.clipped for each in channels),
         blank_width=max(each.blank_width for each in channels),
     )

@@ -124,7 +124,8 @@ class Filter(Settings):
         """Return the filter that handles noise of these models itself, or None, the default.
 
         There is one model per channel, or one for all. With None, noise that depends on brightness
-        is stabilised before the filter. Settings for another kind of noise raise `SettingsError`.
+        is stabilised before the filter; so it is if the models describe correlation, too. Settings
+        for another kind of noise raise `SettingsError`.
         """
         return None
 

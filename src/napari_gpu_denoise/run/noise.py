@@ -150,19 +150,23 @@ def _applied(
     own = filter.for_noise(models)
     if own is not None and own.sigma_unused:
         return own, resolve_sigma(None, image, names, own)
-    if own is not None or models[0].additive:
-        values = tuple(float(model.sigma) for model in models)
-        notes = ()
-        if own is None and models[0].models_correlation:
-            notes = (
-                "the noise of neighbouring pixels is correlated, which this filter ignores: BM3D "
-                "takes it into account",
-            )
-        spread = place(np.array(values), image.shape, names)
-        return own or filter, Sigma(spread, values, "", notes)
-    spread = place(np.array([model.sigma_after for model in models]), image.shape, names)
+    spectral = models[0].models_correlation
+    # A filter that takes correlation into account still needs noise that is stabilised.
+    in_levels = models[0].additive or (own is not None and not spectral)
+    values = [model.sigma if in_levels else model.sigma_after for model in models]
+    notes = ()
+    if own is None and spectral:
+        values = [model.spectral.white_sigma for model in models]
+        factor = values[0] / (models[0].spectral.sigma or 1.0)
+        notes = (
+            f"the noise of neighbouring pixels is correlated: sigma is multiplied by {factor:.2g} "
+            "for this filter, which assumes white noise; BM3D takes the correlation into account",
+        )
+    spread = place(np.array(values, np.float64), image.shape, names)
+    if in_levels:
+        return own or filter, Sigma(spread, tuple(map(float, values)), "", notes)
     numbers = place(np.arange(len(models)), image.shape, names) if len(models) > 1 else None
-    return filter, Sigma(spread, (), "", numbers=numbers, stabilised=True)
+    return own or filter, Sigma(spread, (), "", notes, numbers=numbers, stabilised=True)
 
 
 def _summary(models: tuple[NoiseModel, ...]) -> str:

@@ -118,7 +118,7 @@ def split(
     A tile may read `max_pixels` (memory) and yield `max_yield` (time), over all `channels`, which
     it holds together. `part` is what to yield along t, z, y, x and what may be read, by default the
     whole axes. Frames are separated first, then rows, then columns, then slices, so that tiles stay
-    compact in memory. If even a pixel with its margin is too much, tiles are about as large.
+    compact in memory. If even a pixel with its margin is too much, tiles read up to twice as many.
     """
     wholes = part or tuple(Span.whole(length) for length in shape[1:])
     reaches = (reach.t, reach.z, reach.y, reach.x)
@@ -143,9 +143,9 @@ def split(
         min(1 + before + after, whole.source_size)
         for whole, (before, after) in zip(wholes, reaches, strict=True)
     )
-    if smallest <= max_pixels:
-        cuts += [(1, 1), (2, 1), (3, 1)]
-    for axis, size in cuts:
+    if smallest > max_pixels:
+        max_pixels = 2 * smallest  # single pixels would not fit, either
+    for axis, size in [*cuts, (1, 1), (2, 1), (3, 1)]:
         while pixels() > max_pixels or (max_yield is not None and yielded() > max_yield):
             more = min(parts[axis] + max(1, parts[axis] // 8), wholes[axis].size)
             if more == parts[axis] or ceil(wholes[axis].size / more) < max(size, 1):

@@ -96,6 +96,5 @@ def _noise_option(run: Run) -> list[str]:
     if sigma is None and noise.name == "gaussian":
         sigma = noise.sigma if len(noise.sigma) > 1 else noise.sigma[0]
     if sigma is None:
-        # Correlated noise has no option of its own: it is found.
-        return ["--noise", "auto" if noise.name == "correlated" else noise.name]
+        return ["--noise", noise.name]
     return ["--sigma", ",".join(map(str, sigma)) if isinstance(sigma, tuple) else str(sigma)]

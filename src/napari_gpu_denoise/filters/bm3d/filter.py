@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -13,7 +13,16 @@ from napari_gpu_denoise.filters.bm3d import pass_fields
 from napari_gpu_denoise.filters.bm3d.group_settings import PATCH, GroupSettings
 from napari_gpu_denoise.filters.bm3d.pass_fields import BASIC, FINAL, CollaborativeFilter
 from napari_gpu_denoise.filters.bm3d.plan import Plan
-from napari_gpu_denoise.filters.channels.channel_mix import OPPONENT
+from napari_gpu_denoise.filters.bm3d.scales import ScalesPlan, scales_reach
+from napari_gpu_denoise.filters.bm3d.spectra import (
+    MOST_SCALES,
+    halved,
+    most_scales,
+    opponent_strengths,
+    prefilter_settings,
+    scale_count,
+    spectra,
+)
 from napari_gpu_denoise.filters.channels.channel_settings import channels_setting, guide_setting
 from napari_gpu_denoise.filters.search.variants import SearchSettings
 from napari_gpu_denoise.image.axes import channel_axis
@@ -24,12 +33,6 @@ from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
 
 PREFILTER_STEP = 2  # spacing of reference patches
-# If neighbouring pixels are correlated by more than this, along the axis that has more, patches are
-# prefiltered with this threshold for matching: noise alone makes nearby patches look similar.
-ALIKE = 0.6
-PREFILTER_CORRELATED = 3.0
-
-Autocorrelation = tuple[tuple[float, ...], ...]
 
 
 def _step(default: int, of: str):
@@ -97,6 +100,12 @@ class BM3D(CollaborativeFilter):
     prefilter_threshold: float = setting(
         2.0, "Hard threshold of the prefilter", bounds=(0.0, 10.0), unit="sigma", advanced=True
     )
+    scales: int = setting(
+        MOST_SCALES,
+        "Most scales on which correlated noise is filtered, each half the size of the one before",
+        bounds=(1, MOST_SCALES),
+        advanced=True,
+    )
     shared_noise: bool = pass_fields.shared_noise(True)
     reproducible: bool = setting(True, "Bit-identical results in repeated runs", advanced=True)
 
@@ -107,15 +116,24 @@ class BM3D(CollaborativeFilter):
     def for_noise(self, models: Sequence[NoiseModel]) -> BM3D | None:
         """Return a `CorrelatedBM3D` for correlated noise, these settings if all of it is white.
 
-        None if any model is of another kind.
+        Noise that depends on brightness has been stabilised. None if any model is of another kind.
         """
-        if not models or not all(isinstance(model, Correlated) for model in models):
+        if not models or not all(model.models_correlation for model in models):
             return None
+        models = [model.spectral for model in models]
         if all(model.white for model in models):
             return self
         models = tuple(models[:1] if len(set(models)) == 1 else models)
-        chosen = replace(self, **_prefilter(models)) if self.prefilter == "auto" else self
+        chosen = replace(self, scales=scale_count(models, self.scales))
+        if self.prefilter == "auto":
+            chosen = replace(chosen, **prefilter_settings(models))
         return CorrelatedBM3D(**vars(chosen), models=models)
+
+    def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
+        """Return the settings for an array, with no more scales than planes of its size allow."""
+        side = min(shape[names.index(letter)] for letter in "YX")
+        fitting = super().for_array(names, shape)
+        return replace(fitting, scales=min(fitting.scales, most_scales(side)))
 
     @property
     def passes(self) -> dict[str, GroupSettings]:
@@ -174,46 +192,36 @@ class CorrelatedBM3D(BM3D):
     @property
     def passes(self) -> dict[str, GroupSettings]:
         """The passes of BM3D with the spectra of the noise in what they filter."""
-        filtered, searched = _spectra(self.models, self.channels, self.guide)
+        filtered, searched = spectra(self.models, self.channels, self.guide)
         return {
             name: replace(one, spectra=searched if name == "prefilter" else filtered)
             for name, one in super().passes.items()
         }
 
+    @property
+    def reach(self) -> Reach:
+        """The sum over all passes, on the coarsest scale."""
+        around = scales_reach(super().reach.y[0], self.scales)
+        return Reach(y=(around, around), x=(around, around))
 
-def _spectra(
-    models: tuple[Correlated, ...], channels: str, guide: int
-) -> tuple[tuple[Autocorrelation, ...], tuple[Autocorrelation, ...]]:
-    """Return the autocorrelations of the noise in what is filtered, and in what is searched.
+    @property
+    def operations_per_pixel(self) -> float:
+        """Those of all scales."""
+        return super().operations_per_pixel * sum(0.25**k for k in range(self.scales))
 
-    `models`, and each result, are one for all channels or one for each.
-    """
-    filtered = searched = tuple(model.autocorrelation for model in models)
-    sigmas = np.array([model.sigma for model in models])
-    if len(models) > 1 and channels == "opponent":
-        # The noise of channels is independent: variances add up.
-        filtered = tuple(_average(filtered, np.square(row * sigmas)) for row in OPPONENT)
-        searched = filtered[:1]
-    elif len(models) > 1 and channels == "joint":
-        # The guide is a channel, or the mean of all channels, each divided by its sigma.
-        mean = _average(filtered, np.sign(sigmas))
-        searched = filtered[guide : guide + 1] if guide >= 0 else (mean,)
-    return filtered, searched
-
-
-def _prefilter(models: tuple[Correlated, ...]) -> dict[str, str | float]:
-    """Return the settings that decide ``prefilter="auto"`` for noise of these models."""
-    alike = np.mean([max(m.autocorrelation[0][1], m.autocorrelation[1][0]) for m in models])
-    if alike > ALIKE:
-        return {"prefilter": "on", "prefilter_threshold": PREFILTER_CORRELATED}
-    return {"prefilter": "off"}
-
-
-def _average(tables: tuple[Autocorrelation, ...], weights: np.ndarray) -> Autocorrelation:
-    # Without noise in any channel there is nothing to filter, and any table will do.
-    weights = weights if np.any(weights) else np.ones(len(tables))
-    table = np.tensordot(weights / np.sum(weights), np.array(tables), axes=1)
-    return tuple(map(tuple, table.tolist()))
+    def plan(
+        self, arena: Arena, variants: dict[str, dict[str, Any]] | None = None
+    ) -> Plan | ScalesPlan:
+        """Return the plan for one device; `variants` as `Plan` takes them."""
+        strengths = opponent_strengths(self.models)
+        one = Plan(self.passes, self.channels, self.guide, arena, variants, strengths)
+        if self.scales < 2:
+            return one
+        models = tuple(map(halved, self.models))
+        pairs = zip(models, self.models, strict=True)
+        ratios = tuple(half.sigma / full.sigma if full.sigma else 0.0 for half, full in pairs)
+        coarse = replace(self, models=models, scales=self.scales - 1)
+        return ScalesPlan(one, coarse.plan(arena, variants), ratios, arena)
 
 
 @filter_function(BM3D)

@@ -21,6 +21,7 @@ class Plan(TilePlan):
 
     Passes are in order, by name; ``"prefilter"`` and ``"final"`` may be absent. `variants` holds
     arguments of `GroupFilter` by pass, for kernels other than those chosen for the device.
+    `strengths` are as in `ChannelMix`.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class Plan(TilePlan):
         guide: int,
         arena: Arena,
         variants: dict[str, dict] | None = None,
+        strengths: tuple[float, ...] = (1.0, 1.0, 1.0),
     ):
         self.arena = arena
         variants = variants or {}
@@ -37,7 +39,9 @@ class Plan(TilePlan):
             name: GroupFilter(one, arena, **variants.get(name, {})) for name, one in passes.items()
         }
         opponent = channels == "opponent"
-        self._mix = ChannelMix(opponent, guide, arena) if channels in JOINED else None
+        self._mix = None
+        if channels in JOINED:
+            self._mix = ChannelMix(opponent, guide, arena, strengths=strengths)
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile; passes reuse those of earlier ones."""

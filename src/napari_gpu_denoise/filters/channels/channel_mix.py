@@ -23,14 +23,23 @@ class ChannelMix:
 
     With `opponent` three channels are filtered as luminance and chrominance, and matched in the
     luminance. Otherwise they stay as they are and are matched in the channel `guide`, or for -1 in
-    the mean of all, each divided by its noise if `weighted`.
+    the mean of all, each divided by its noise if `weighted`. `strengths` multiply sigma of the
+    opponent colours, which otherwise is that of independent channels.
     """
 
-    def __init__(self, opponent: bool, guide: int, arena: Arena, weighted: bool = True):
+    def __init__(
+        self,
+        opponent: bool,
+        guide: int,
+        arena: Arena,
+        weighted: bool = True,
+        strengths: tuple[float, ...] = (1.0, 1.0, 1.0),
+    ):
         self.opponent = opponent
         self.weighted = weighted
         self.guide_channel = guide
         self.arena = arena
+        self._strengths = np.array(strengths)
         self._mix = arena.kernel("bm3d/mix_channels", {})
         self._mix_levels = arena.kernel("bm3d/mix_levels", {})
         self._matrices: dict[bytes, Any] = {}
@@ -74,12 +83,13 @@ class ChannelMix:
         tile = replace(image.pixels.tile, channels=len(matrix))
         frames = tile.t.size * tile.z.size
         made, levels = held[name], held[f"{name} levels"]
+        strong = matrix * self._strengths[:, None] if matrix is OPPONENT else matrix
         self._enqueue(queue, image, matrix, weighted, made, launches)
         launch = self._mix_levels(
             queue,
             (frames, len(matrix)),
             (1, 1),
-            *(image.levels, np.int32(matrix.shape[1]), self._matrix(matrix)),
+            *(image.levels, np.int32(matrix.shape[1]), self._matrix(strong)),
             *(np.int32(weighted), levels),
         )
         launches.append(("mix levels", launch))

@@ -26,6 +26,12 @@ class ChannelCovariance:
     correlation: tuple[tuple[float, ...], ...]
     patches: int  # how many patches were read
 
+    @property
+    def shared(self) -> float:
+        """Mean correlation of two channels, at least 0."""
+        others = np.tril_indices(len(self.correlation), -1)
+        return float(np.clip(np.mean(np.array(self.correlation)[others]), 0, 1))
+
     def summary(self) -> str:
         """Return the strongest correlation as one line."""
         largest = np.abs(np.tril(self.correlation, -1)).max()

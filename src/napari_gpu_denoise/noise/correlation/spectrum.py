@@ -16,15 +16,17 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.noise.correlation.fit import (
-    CALM,
-    HIGHEST,
     LAGS,
-    ROUGHER,
     CorrelationFit,
     PatchPower,
     autocovariance,
     fit_correlation,
     without_steep_texture,
+)
+from napari_gpu_denoise.noise.correlation.smooth import (
+    are_exceptions,
+    powers_by_brightness,
+    smooth_powers,
 )
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped
@@ -122,13 +124,17 @@ def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
     members = unclipped(spectra.clipped)
     few = min(INDEPENDENT * spectra.overlap, MOST * len(members))
     number = math.ceil(max(SHARE * len(members), few))
-    powers = _powers(spectra, members, number)
+    powers = smooth_powers(spectra, members, number)
     power = powers.smoothest
     ratios, error = _ratios(power, powers.independent)
     least, _ = _ratios(without_steep_texture(powers), powers.independent)
     shared = fit_correlation(powers)
-    power = (shared.power if shared is not None and shared.trusted else power).copy()
-    power[0, 0] = max(power[0, 1], power[1, 0])
+    white = _is_white(ratios, least, error, shared)
+    power = _without_texture(powers, shared)
+    if not white and are_exceptions(spectra, members, power):
+        even = powers_by_brightness(spectra, members)
+        if even is not None:
+            power = _without_texture(even, fit_correlation(even))
     covariance = autocovariance(power)
     variance = float(covariance[0, 0])
     if variance > 0:
@@ -137,7 +143,7 @@ def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
         correlation = np.zeros((LAGS + 1, LAGS + 1))
         correlation[0, 0] = 1.0
     return NoiseSpectrum(
-        _is_white(ratios, least, error, shared),
+        white,
         *ratios,
         error,
         tuple(map(tuple, power.tolist())),
@@ -147,28 +153,11 @@ def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
     )
 
 
-def _powers(spectra: PatchSpectra, members: np.ndarray, number: int) -> PatchPower:
-    """Return the power of the smoothest patches, and of rougher ones."""
-    y, x = np.divmod(np.arange(PATCH**2), PATCH)
-    places = np.concatenate(frequency_order((PATCH, PATCH)))
-    squares = np.square(np.concatenate([spectra.low, spectra.high], axis=1)[members])
-    # Both halves hold frequencies along y, along x, and across.
-    half = np.where(x > y, x % 2 == 1, y % 2 == 0)[places]
-    ranks = squares @ np.column_stack([half, ~half])
-    parts = [slice(number)]
-    for first, last in (ROUGHER, CALM):
-        start = min(max(round(first * len(members)), number), len(members) - 1)
-        parts.append(slice(start, max(round(last * len(members)), start + 1)))
-    found = np.zeros((len(parts), PATCH**2))
-    for read, rank in ((half, ranks[:, 1]), (~half, ranks[:, 0])):
-        order = np.argsort(rank, kind="stable")
-        for row, part in zip(found, parts, strict=True):
-            row[places[read]] = squares[order[part]].mean(axis=0)[read]
-    smoothest, rough, calm = found.reshape(-1, PATCH, PATCH)
-    # Medians, as a regular pattern fills single frequencies.
-    base = float(np.median(smoothest[HIGHEST]))
-    growth = float(np.median(calm[HIGHEST])) / base - 1 if base > 0 else 0.0
-    return PatchPower(smoothest, rough, growth, number / spectra.overlap)
+def _without_texture(powers: PatchPower, shared: CorrelationFit | None) -> np.ndarray:
+    """Return the power of the noise, where it can be told from texture, else of both."""
+    power = (shared.power if shared is not None and shared.trusted else powers.smoothest).copy()
+    power[0, 0] = max(power[0, 1], power[1, 0])
+    return power
 
 
 def _ratios(power: np.ndarray, independent: float) -> tuple[tuple[float, ...], float]:

@@ -2,6 +2,7 @@
 
 from napari_gpu_denoise.noise.models.base import NoiseModel
 from napari_gpu_denoise.noise.models.correlated import Correlated
+from napari_gpu_denoise.noise.models.correlated_photons import CorrelatedPhotons
 from napari_gpu_denoise.noise.models.gaussian import Gaussian
 from napari_gpu_denoise.noise.models.poisson_gaussian import PoissonGaussian
 from napari_gpu_denoise.noise.models.rician import Rician
@@ -9,7 +10,14 @@ from napari_gpu_denoise.noise.models.speckle import Speckle
 
 #: In the order people see them. The first one is assumed in doubt; the last one whose `evidence`
 #: is found is chosen.
-MODELS: tuple[type[NoiseModel], ...] = (Gaussian, Correlated, PoissonGaussian, Rician, Speckle)
+MODELS: tuple[type[NoiseModel], ...] = (
+    Gaussian,
+    Correlated,
+    PoissonGaussian,
+    CorrelatedPhotons,
+    Rician,
+    Speckle,
+)
 
 AUTO = "auto"
 
@@ -23,6 +31,7 @@ __all__ = [
     "AUTO",
     "MODELS",
     "Correlated",
+    "CorrelatedPhotons",
     "Gaussian",
     "NoiseModel",
     "PoissonGaussian",

@@ -150,6 +150,11 @@ class NoiseModel(ABC):
         return None
 
     @property
+    def spectral(self) -> NoiseModel:
+        """The noise after stabilisation, if `models_correlation`: a `Correlated`."""
+        return self
+
+    @property
     def needs_image(self) -> bool:
         """Whether a parameter is still to be read from the image, by `for_image`."""
         return False
@@ -268,7 +273,8 @@ class NoiseModel(ABC):
         """
         fields = dict(values)
         name = fields.pop("model", None)
-        known = {model.name: model for model in cls.__subclasses__() or [cls]}
+        each = cls.__subclasses__() if cls is NoiseModel else [cls]
+        known = {model.name: model for model in each}
         if not isinstance(name, str) or name not in known:
             raise SettingsError(f"model={name!r} is not a noise model: give {' or '.join(known)}.")
         try:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.noise.correlation.fit import LAGS, autocovariance
+from napari_gpu_denoise.noise.correlation.fit import LAGS, autocovariance, power_of_lags
 from napari_gpu_denoise.noise.models.base import Fit, NoiseModel
 from napari_gpu_denoise.noise.models.gaussian import Additive, Gaussian
-from napari_gpu_denoise.noise.models.parameters import NOT_NEGATIVE, TABLE, parameter
+from napari_gpu_denoise.noise.models.parameters import NOT_NEGATIVE, SHARE, TABLE, parameter
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
@@ -30,19 +30,22 @@ class Correlated(Additive, NoiseModel):
     autocorrelation : sequence, (5, 5)
         For displacements of 0 to 4 pixels along y and x: 1 at no displacement, between -1 and 1 at
         others. It is symmetric in both directions, and 0 at larger displacements.
+    shared : float, optional
+        Correlation with the noise of the other colours of an RGB image, 0 to 1: that of a camera's
+        files is shared. Only `BM3D` in opponent colours takes it into account.
 
     Notes
     -----
     There is nothing to stabilise. `BM3D` takes the spectrum into account; other filters treat the
-    noise as white noise of this sigma.
+    noise as white noise of a larger sigma, `white_sigma`.
     """
 
     sigma: float = parameter(NOT_NEGATIVE, "sigma", "grey levels", squared=True)
     autocorrelation: tuple[tuple[float, ...], ...] = parameter(TABLE)
+    shared: float = parameter(SHARE, "shared between colours", default=0.0, optional=True)
     name: ClassVar[str] = "correlated"
     title: ClassVar[str] = "Correlated Gaussian"
     description: ClassVar[str] = "Neighbouring pixels have similar noise, as after interpolation."
-    selectable: ClassVar[bool] = False
     models_correlation: ClassVar[bool] = True
     refines: ClassVar[type[NoiseModel]] = Gaussian
 
@@ -70,6 +73,16 @@ class Correlated(Additive, NoiseModel):
         return cls(math.sqrt(variance) if variance > 0 else spectrum.sigma, table)
 
     @property
+    def white_sigma(self) -> float:
+        """Sigma for filters that assume white noise: above `sigma`, so that blotches are removed.
+
+        It is halfway, on a logarithmic scale, from sigma to the root of the largest power at any
+        frequency of a patch, where white noise of this power would leave nothing.
+        """
+        power = power_of_lags(LAGS + 1, LAGS + 1) @ np.ravel(self.autocorrelation)
+        return self.sigma * max(float(power[1:].max()), 1.0) ** 0.25
+
+    @property
     def white(self) -> bool:
         """Whether the noise of different pixels is independent after all."""
         return not any(map(any, self.autocorrelation[1:])) and not any(self.autocorrelation[0][1:])
@@ -92,8 +105,10 @@ class Correlated(Additive, NoiseModel):
             count = power.sum() ** 2 / np.square(power).sum()
             independent = max(spectrum.patches / channel.spectra.overlap, 1.0) * count
             error = model.sigma * math.sqrt(0.5 / independent)
-        sigma, method = model.sigma, "spectrum of the smoothest patches"
-        return Fit(model, {"sigma": error}, sigma, error, method, channel.curve)
+        sigma, method, curve = model.sigma, "spectrum of the smoothest patches", channel.curve
+        if curve is not None and spectrum is not None:
+            curve = spectrum.at_all_frequencies(curve)
+        return Fit(model, {"sigma": error}, sigma, error, method, curve)
 
     @classmethod
     def suggestion(cls, video: bool) -> str:

@@ -12,10 +12,12 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 
 ANY, POSITIVE, NOT_NEGATIVE, TABLE = "any", "positive", "not negative", "table"
+SHARE = "share"
 _WANTED: dict[str, tuple[str, Callable[[float], bool]]] = {
     ANY: ("a finite number", math.isfinite),
     POSITIVE: ("a finite number above 0", lambda value: value > 0),
     NOT_NEGATIVE: ("a finite number of at least 0", lambda value: value >= 0),
+    SHARE: ("a number from 0 to 1", lambda value: 0 <= value <= 1),
 }
 
 
@@ -40,8 +42,8 @@ def parameter(
 ) -> Any:
     """Return the dataclass field of a parameter.
 
-    `limit` is `ANY`, `POSITIVE` or `NOT_NEGATIVE` number, or a `TABLE` of them; the rest is as in
-    `Parameter`. A parameter without a label is not shown.
+    `limit` is `ANY`, `POSITIVE` or `NOT_NEGATIVE` number, a `SHARE`, or a `TABLE` of numbers; the
+    rest is as in `Parameter`. A parameter without a label is not shown.
     """
     shown = {"label": label, "unit": unit, "optional": optional, "squared": squared}
     return dataclasses.field(default=default, metadata={"limit": limit, "shown": shown})

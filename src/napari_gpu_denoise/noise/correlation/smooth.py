@@ -1,0 +1,96 @@
+"""The power of smooth patches: of the smoothest of all, or of those at each level of brightness."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from napari_gpu_denoise.noise.correlation.fit import CALM, HIGHEST, ROUGHER, PatchPower
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
+from napari_gpu_denoise.noise.patches.variance import brightness_levels
+from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
+
+# Patches that are smoothest because the noise is weak there, as in the shadows of a JPEG file, are
+# few: of white or correlated noise that is the same everywhere, more of an image is as smooth.
+EXCEPTIONS = 0.04  # share of all patches, at most,
+AS_SMOOTH = 1.5  # whose power is at most so many times that of the smoothest
+LEVELS = 8  # of brightness
+READ = 0.05  # of the patches of a level
+NEXT = (0.15, 0.3)  # those they are compared with, to see how much texture there is
+TEXTURED = 0.35  # relative growth of the power from those read to the next, that halves the weight
+PROVEN = 0.2  # weight of all levels, of 1, from which they show noise and not only texture
+
+
+def smooth_powers(spectra: PatchSpectra, members: np.ndarray, number: int) -> PatchPower:
+    """Return the power of the `number` smoothest patches of `members`, and of rougher ones."""
+    smoothest, rough, calm = _parts(spectra, members, number, (ROUGHER, CALM))
+    return PatchPower(smoothest, rough, _growth(smoothest, calm), number / spectra.overlap)
+
+
+def are_exceptions(spectra: PatchSpectra, members: np.ndarray, power: np.ndarray) -> bool:
+    """Return whether hardly any patch has as little power as this, (8, 8), the mean left out."""
+    energy = np.square(spectra.low[members]).sum(axis=1)
+    energy += np.square(spectra.high[members]).sum(axis=1)
+    return float(np.mean(energy < AS_SMOOTH * (power.sum() - power[0, 0]))) < EXCEPTIONS
+
+
+def powers_by_brightness(spectra: PatchSpectra, members: np.ndarray) -> PatchPower | None:
+    """Return the powers where noise differs between levels of brightness.
+
+    None if there is no noise, or only texture that may be noise.
+
+    They have the mean shape of those of the levels, and the median power. A level counts by the
+    number of its patches, and by how little rougher ones differ from the smoothest: texture does,
+    noise does not.
+    """
+    rows, totals, weights, number = [], [], [], 0
+    for part in brightness_levels(spectra.mean[members], most=LEVELS):
+        read = math.ceil(READ * len(part))
+        found = _parts(spectra, members[part], read, (ROUGHER, CALM, NEXT))
+        total = found.sum(axis=(1, 2))
+        if total[0] > 0:
+            growth = max(total[3] / total[0] - 1, 0.0)
+            weights.append(len(part) / len(members) / (1 + (growth / TEXTURED) ** 4))
+            rows.append(found[:3] / total[0])
+            totals.append(total[0])
+            number += read
+    if sum(weights) < PROVEN:
+        return None
+    order = np.argsort(totals)
+    share = np.cumsum(np.array(weights)[order])
+    middle = order[np.searchsorted(share, share[-1] / 2)]
+    smoothest, rough, calm = totals[middle] * np.average(rows, axis=0, weights=weights)
+    return PatchPower(smoothest, rough, _growth(smoothest, calm), number / spectra.overlap)
+
+
+def _parts(
+    spectra: PatchSpectra,
+    members: np.ndarray,
+    number: int,
+    others: tuple[tuple[float, float], ...],
+) -> np.ndarray:
+    """Return the power of the `number` smoothest patches and of other shares of them, (n, 8, 8)."""
+    y, x = np.divmod(np.arange(PATCH**2), PATCH)
+    places = np.concatenate(frequency_order((PATCH, PATCH)))
+    squares = np.square(np.concatenate([spectra.low, spectra.high], axis=1)[members])
+    # Both halves hold frequencies along y, along x, and across.
+    half = np.where(x > y, x % 2 == 1, y % 2 == 0)[places]
+    ranks = squares @ np.column_stack([half, ~half])
+    parts = [slice(number)]
+    for first, last in others:
+        start = min(max(round(first * len(members)), number), len(members) - 1)
+        parts.append(slice(start, max(round(last * len(members)), start + 1)))
+    found = np.zeros((len(parts), PATCH**2))
+    for read, rank in ((half, ranks[:, 1]), (~half, ranks[:, 0])):
+        order = np.argsort(rank, kind="stable")
+        for row, part in zip(found, parts, strict=True):
+            row[places[read]] = squares[order[part]].mean(axis=0)[read]
+    return found.reshape(-1, PATCH, PATCH)
+
+
+def _growth(smoothest: np.ndarray, calm: np.ndarray) -> float:
+    """Return the relative increase at the highest frequencies, from the smoothest patches on."""
+    # Medians, as a regular pattern fills single frequencies.
+    base = float(np.median(smoothest[HIGHEST]))
+    return float(np.median(calm[HIGHEST])) / base - 1 if base > 0 else 0.0
