@@ -36,10 +36,12 @@ def estimate_noise(
         One letter per axis, such as ``"TCYX"``. Each index of the first axis named ``C`` or ``S``
         gets its own parameters; all other axes but ``Y`` and ``X`` hold planes that share them.
         Default: the last two axes are ``Y`` and ``X``, the rest planes.
-    model : {"auto", "gaussian", "poisson-gaussian", "rician", "speckle"}, optional
-        Noise model. "auto" chooses one: Gaussian noise unless the image clearly calls for
-        another model; `reason` says why. Gaussian noise that is correlated between neighbouring
-        pixels becomes `Correlated`.
+    model : str, optional
+        Noise model: "auto", "gaussian", "correlated", "poisson-gaussian", "correlated-photons",
+        "rician" or "speckle". "auto", the default, chooses one: Gaussian noise unless the image
+        clearly calls for another model; `reason` says why. If neighbouring pixels share noise,
+        `Correlated` takes the place of Gaussian noise, and `CorrelatedPhotons` that of
+        Poisson-Gaussian noise, named ones included.
     device : Device, int, str or None, optional
         Device that analyses the frames and slices; as `choose` takes it. None: the best device if
         there is one and enough to read, else NumPy. Both agree to 1e-4.

@@ -28,7 +28,7 @@ BLOTCHY = 0.7
 # with another spectrum: sigma is multiplied, and a part of the noise is taken for white.
 SHARED = 0.25
 CAMERA = 1.9
-WHITE = 0.5
+WHITE = 0.55
 
 Autocorrelation = tuple[tuple[float, ...], ...]
 _WHITE = tuple(tuple(float(y == x == 0) for x in range(LAGS + 1)) for y in range(LAGS + 1))
