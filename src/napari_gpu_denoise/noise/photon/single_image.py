@@ -32,6 +32,7 @@ from napari_gpu_denoise.noise.photon.texture import (
     LevelVariances,
     level_variances,
     read_levels,
+    weights,
 )
 from napari_gpu_denoise.noise.sampling import sample_planes
 
@@ -51,6 +52,13 @@ def single_image_noise(image: Any) -> PhotonNoise:
     """
     spectra = read_spectra(sample_planes(image))
     patches = spectra.statistics
+    plain = spectra.mean
+    whole = spectra.low.shape[1] + spectra.high.shape[1] == COEFFICIENTS
+    coefficients = np.concatenate([spectra.low, spectra.high], axis=1)
+    if whole:
+        seen = spectra.mean + coefficients @ weights()[spectra.low.shape[1] :].mean(axis=0)
+        patches = patches._replace(mean=seen)
+        spectra = spectra._replace(mean=seen)
     method = "high frequencies of smooth patches"
     power = patches.energy.mean(axis=1)
     levels = brightness_levels(spectra.mean)
@@ -65,10 +73,9 @@ def single_image_noise(image: Any) -> PhotonNoise:
         return photon_noise((0.0, 0.0, np.zeros((2, 2))), None, curve, method)
     found = _first_variances(patches, open_levels)
     line = robust_line(found.mean, found.variance, found.error, TEXTURED)
-    if spectra.low.shape[1] + spectra.high.shape[1] == COEFFICIENTS:
-        energy = np.concatenate([np.square(spectra.low), patches.energy], axis=1)
+    if whole:
         expected = line_values(spectra.mean, *line[:2], power[power > 0])
-        readings = read_levels(spectra.mean, energy, expected, open_levels)
+        readings = read_levels(plain, coefficients, expected, open_levels)
         for _ in range(ROUNDS):
             found = level_variances(readings, *line[:2], spectra.overlap)
             line = robust_line(found.mean, found.variance, found.error, TEXTURED)
