@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 from napari_gpu_denoise.noise.patches.white import PATCH, frequencies, frequency_order
 from napari_gpu_denoise.noise.photon.curve import FLOOR, line_values
 
@@ -163,9 +164,7 @@ def level_variances(
     )
 
 
-def _chosen(
-    readings: Readings, gain: float, intercept: float, line: np.ndarray
-) -> np.ndarray:
+def _chosen(readings: Readings, gain: float, intercept: float, line: np.ndarray) -> np.ndarray:
     """Return how much too low the relative power is because smooth patches were chosen.
 
     A pixel with a photon more has more power at all frequencies, so where photons are few, patches
@@ -271,6 +270,15 @@ def weights() -> np.ndarray:
     """
     basis = np.concatenate(frequencies((PATCH, PATCH))[:2])
     return np.square(basis) @ basis.T
+
+
+def brightness_seen(spectra: PatchSpectra) -> np.ndarray:
+    """Return the mean grey level of each patch as its high frequencies see it."""
+    low = spectra.low.shape[1]
+    if low + spectra.high.shape[1] != COEFFICIENTS:
+        return spectra.mean
+    sight = weights()[low:].mean(axis=0)
+    return spectra.mean + spectra.low @ sight[:low] + spectra.high @ sight[low:]
 
 
 def _bands() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
