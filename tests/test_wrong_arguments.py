@@ -17,15 +17,16 @@ from scenes import noisy
 IMAGE = noisy(24, 28)
 WRONG = {
     "axes": [["Y", "X"], ("Y", "X"), 5, b"YX", "", "ÄX", True],
-    "device": [1.5, [], True, b"cpu", -1, 10**30, {}],
+    "device": [1.5, [], True, b"cpu", -1, 10**30, {}, np.zeros(0)],
     "memory_limit": ["x", "", -5, 0, [], True, float("nan"), float("inf"), "1e999"],
     "sigma": [10**400, [10**400], [], [[1, 2], [3]], 1j, object(), float("inf"), "x", -1],
     "cancel": [5, "x", [], True, lambda: True],
     "progress": [5, "x", []],
     "noise": [[], {}, "x", ["gaussian"], {"model": "rician"}, True],
     "dtype": ["x", 5, [], object, "S10", "M8[s]", complex],
-    "nonfinite": [5, [], "x", None],
-    "profile": [5, [], "x", b"fast"],
+    "nonfinite": [5, [], "x", None, np.zeros(0), np.ones(2)],
+    "correct": ["x", 5, [None], {}, ("stripes", "x"), b"stripes", True],
+    "profile": [5, [], "x", b"fast", np.ones(2)],
 }
 CASES = {
     f"{name} {n}": (name, value) for name, values in WRONG.items() for n, value in enumerate(values)
@@ -84,6 +85,64 @@ def test_a_device_by_a_number_of_numpy(device):
     np.testing.assert_array_equal(out, gd.nl_means(IMAGE, 10, device=device))
 
 
+FRAMES = [0.5, "x", b"x", [], [0], 1j, np.ones(2), slice("a"), slice(0.5), slice(0, 2, 0), {}]
+NO_OUT = [5, "x", [[0]], np.zeros(3), np.zeros_like(IMAGE).astype(complex)]
+
+
+@pytest.mark.parametrize("number", range(len(FRAMES)))
+def test_of_frames(number):
+    with pytest.raises(errors.AxesError, match="give a number"):
+        gd.denoise(IMAGE[None], gd.NLMeans(), 10, axes="TYX", frames=FRAMES[number])
+
+
+@pytest.mark.parametrize("number", range(len(NO_OUT)))
+def test_of_an_array_for_the_result(number):
+    with pytest.raises(errors.ImageError, match="out="):
+        gd.denoise(IMAGE, gd.NLMeans(), 10, out=NO_OUT[number])
+
+
+def test_of_an_array_for_the_result_that_is_read_only():
+    locked = np.zeros_like(IMAGE)
+    locked.flags.writeable = False
+    with pytest.raises(errors.ImageError, match="read-only"):
+        gd.denoise(IMAGE, gd.NLMeans(), 10, out=locked)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "nl_means", gd.NLMeans, True])
+def test_of_a_filter(wrong):
+    ways = (
+        lambda: gd.denoise(IMAGE, wrong, 10),
+        lambda: gd.denoise_lazy(da.from_array(IMAGE), wrong, 10),
+        lambda: list(gd.stream(wrong, [IMAGE], 10)),
+    )
+    for way in ways:
+        with pytest.raises(errors.SettingsError, match="is not a filter"):
+            way()
+
+
+@pytest.mark.parametrize("wrong", [None, 5, True, 1.5])
+def test_of_frames_of_a_stream(wrong):
+    with pytest.raises(errors.ImageError, match="iterated"):
+        list(gd.stream(gd.NLMeans(), wrong, 10))
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "x", np.ones(2)])
+def test_of_a_live_stream(wrong):
+    with pytest.raises(errors.SettingsError, match="neither True nor False"):
+        list(gd.stream(gd.NLMeans(), [IMAGE], 10, live=wrong))
+
+
+@pytest.mark.parametrize("wrong", [None, 5, [], "x", np.ones((2, 2))])
+def test_of_a_model(wrong):
+    with pytest.raises(errors.SettingsError, match="is not a noise model"):
+        gd.estimate_noise(IMAGE, model=wrong)
+
+
+def test_of_objects_for_dask():
+    with pytest.raises(errors.ImageError, match="type object"):
+        gd.denoise_lazy(np.full((9, 9), None), gd.NLMeans(), 10)
+
+
 ESTIMATE = json.dumps(gd.estimate_noise(noisy(64, 64)).as_dict())
 SPOILT = [
     '{"model":' * 100_000 + "1" + "}" * 100_000,
@@ -96,6 +155,16 @@ SPOILT = [
     ESTIMATE.replace('"models": [{', '"models": [{"model": ["rician"], "was": 1, '),
     ESTIMATE.replace('"errors": [', '"errors": [5, '),
     ESTIMATE.replace('"spectra": [', '"spectra": ["x", '),
+    ESTIMATE.replace('"spectra": [', '"spectra": [null, '),
+    ESTIMATE.replace('"sigma": [', '"sigma": ["5", ', 1),
+    ESTIMATE.replace('"sigma": [', f'"sigma": [1{"0" * 400}, ', 1),
+    ESTIMATE.replace('"axes": "YX"', '"axes": 5'),
+    ESTIMATE.replace('"clipped": [[', '"clipped": [[0, '),
+    ESTIMATE.replace('"autocorrelation": [[', '"autocorrelation": [[1], ['),
+    ESTIMATE.replace('"errors": [{', '"errors": [{"sigma": [1], "x": {}}, {'),
+    ESTIMATE.replace(
+        '"model": "gaussian", "sigma": ', '"model": "gaussian", "sigma": ' + "9" * 400
+    ),
 ]
 
 

@@ -22,6 +22,8 @@ def estimate(models=None, *, sigma=None, errors=None, axes="YX", **changes):
         "curves": (None,) * count,
         "frames": None,
         "slices": None,
+        "others": None,
+        "shape": (40, 50),
         "spectra": (None,) * count,
         "covariance": None,
         "clipped": ((0.0, 0.0),) * count,
@@ -42,4 +44,4 @@ def curve():
 def along(axis="T"):
     """Return sigma of four frames of two channels."""
     values = ((1.0, 2.0, 3.0, 4.0), (5.0, 6.0, 7.0, 8.0))
-    return SigmaSeries(axis, (0, 3, 6, 9), values, ((0.1,) * 4, (0.2,) * 4))
+    return SigmaSeries(axis, (0, 3, 6, 9), values, ((0.1,) * 4, (0.2,) * 4), ((1.0,) * 4,) * 2)

@@ -198,6 +198,21 @@ def test_axes_typed_turn_time_on(viewer, open_panel, run, noisy):
     np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
 
 
+def test_stripes_are_removed_first_on_request(viewer, open_panel, run, noisy):
+    rows = np.random.default_rng(0).normal(0, 20, (len(noisy), 1))
+    image = (noisy + rows).astype(np.float32)
+    viewer.add_image(image, contrast_limits=(0, 255))
+    panel = open_panel()
+    assert panel.request().run.correct is None
+    panel.correct.setCurrentText("Stripes")
+    status = run(panel)
+    assert "Corrected first: rows have offsets of their own, " in status
+    expected = runs.denoise(image, panel.form.settings(), correct="stripes")
+    np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
+    panel.reset()
+    assert panel.request().run.correct is None
+
+
 def test_non_finite_pixels_kept_on_request(viewer, open_panel, run, noisy):
     image = noisy.astype(np.float32)
     image[3, 4], image[50, 60] = np.nan, np.inf

@@ -44,6 +44,7 @@ def test_everything_set_is_read_back():
         path="/data/my cells' movie.ome.tif",
         dtype="float32",
         nonfinite="keep",
+        correct="stripes",
         device="NVIDIA H200",
     )
     given = parsed(command_line(request))
@@ -51,6 +52,7 @@ def test_everything_set_is_read_back():
     assert given.output == "/data/my cells' movie_nl-means.tif"
     assert list(given.sigma) == [3.5, 4.0]
     assert (given.axes, given.dtype, given.nonfinite) == ("TYXC", "float32", "keep")
+    assert given.correct == "stripes"
     assert given.device == "NVIDIA H200"
     assert chosen_settings(given) == request.run.filter
 
@@ -91,14 +93,14 @@ def test_python_call():
         "image = viewer.layers['cells'].data\n"
         "denoised = gd.nl_means(image)\n"
     )
-    output = {"dtype": "float32", "nonfinite": "keep"}
+    output = {"dtype": "float32", "nonfinite": "keep", "correct": "found"}
     full = python_call(
         requested(NLMeans(step=2), "ZYX", 4.0, **output, device=1, name="it's", multiscale=True)
     )
     assert full.splitlines()[2:] == [
         'image = viewer.layers["it\'s"].data[0]',
         "denoised = gd.nl_means(image, sigma=4.0, axes='ZYX', step=2, dtype='float32', "
-        "nonfinite='keep', device=1)",
+        "nonfinite='keep', correct='found', device=1)",
     ]
 
 

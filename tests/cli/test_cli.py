@@ -122,7 +122,7 @@ def test_arguments_reach_the_run(here, capsys, calls):
     arguments = (
         "--sigma 1.5,2 --noise rician --axes zyx --nonfinite keep --device 3 --memory-limit 1.5M"
     )
-    options = "--dtype float32 --patch 5 --step 1 --strength 0.5"
+    options = "--correct found --dtype float32 --patch 5 --step 1 --strength 0.5"
     code, *_ = run(capsys, "nl-means", "in.tif", "-o", "a.tif", *f"{arguments} {options}".split())
     assert code == 0
     assert calls == [
@@ -135,11 +135,12 @@ def test_arguments_reach_the_run(here, capsys, calls):
             nonfinite="keep",
             device="3",
             memory_limit=3 * 2**19,
+            correct="found",
         )
     ]
     assert run(capsys, "nl-means", "in.tif", "-o", "b.tif", "--sigma", "AUTO")[0] == 0
     assert (calls[1].sigma, calls[1].dtype, calls[1].axes) == (None, None, "YX")
-    assert calls[1].noise is None
+    assert calls[1].noise is calls[1].correct is None
 
 
 @pytest.mark.parametrize("settings", gd.FILTERS, ids=lambda settings: settings.name)

@@ -435,3 +435,12 @@ def test_a_further_sample_that_is_no_alpha_is_filtered(tmp_path):
     run_batch([source], SETTINGS, 20.0, output=target)
     expected = gd.denoise(pixels, SETTINGS, 20.0, axes="YXS").image
     np.testing.assert_array_equal(gd.read(target).data, expected)
+
+
+@pytest.mark.parametrize("dtype", [None, "auto", "float32", "uint16"])
+def test_a_type_that_is_asked_for_is_that_of_a_palette_image_too(tmp_path, dtype):
+    path, table = tmp_path / "in.tif", np.ones((3, 256), np.uint16)
+    tifffile.imwrite(path, image(), photometric="palette", colormap=table)
+    run_batch(path, SETTINGS, 3, output=tmp_path / "out.tif", dtype=dtype)
+    wanted = np.uint8 if dtype in (None, "auto") else dtype
+    assert tiff.read(tmp_path / "out.tif").data.dtype == wanted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -64,22 +65,42 @@ def test_a_companion_that_is_a_pipe_does_not_hang(tmp_path):
     assert any("pipe.ome.tif" in note for note in picture.notes)
 
 
+@pytest.mark.parametrize("spoilt", ["lengths", "offsets"])
 @pytest.mark.parametrize("compression", [None, "zlib"])
 @pytest.mark.parametrize("layout", [{"rowsperstrip": 8}, {"tile": (16, 16)}])
-def test_blocks_that_are_not_stored_are_counted(tmp_path, compression, layout):
+def test_blocks_that_are_not_stored_are_counted(tmp_path, compression, layout, spoilt):
     path, image = tmp_path / "in.tif", noise(64, 32) + np.uint8(1)
     tifffile.imwrite(path, image, compression=compression, photometric="minisblack", **layout)
     assert not tiff.read(path).notes
     with tifffile.TiffFile(path, mode="r+") as tif:
         page = tif.pages.first
-        lengths = page.tags["TileByteCounts" if "tile" in layout else "StripByteCounts"]
-        count = len(page.databytecounts)
-        lengths.overwrite([0] * (count // 2) + list(page.databytecounts[count // 2 :]))
+        block = "Tile" if "tile" in layout else "Strip"
+        name = "ByteCounts" if spoilt == "lengths" else "Offsets"
+        held = page.databytecounts if spoilt == "lengths" else page.dataoffsets
+        count = len(held)
+        page.tags[block + name].overwrite([0] * (count // 2) + list(held[count // 2 :]))
     picture = tiff.read(path)
     (note,) = (note for note in picture.notes if "not in the file" in note)
     assert note.startswith(f"{count // 2} of {count} strips or tiles (50 %)")
     np.testing.assert_array_equal(picture.data[32:], image[32:])
     assert not picture.data[:32].any()
+
+
+def test_a_single_sample_that_is_called_alpha_is_filtered(tmp_path):
+    """Nothing was left then, and an estimate of the noise divided by 0."""
+    path = tmp_path / "in.tif"
+    tifffile.imwrite(
+        path,
+        noise(12, 14, 2),
+        planarconfig="contig",
+        photometric="minisblack",
+        extrasamples=["unassalpha"],
+    )
+    picture = tiff.read(path)
+    assert picture.axes == "YXS" and picture.alpha is not None
+    single = dataclasses.replace(picture, data=picture.data[..., :1])
+    assert single.alpha is None
+    assert single.pixels.shape == (12, 14, 1)
 
 
 def test_counts_that_do_not_fit_the_page_are_damage(tmp_path):

@@ -191,7 +191,7 @@ def test_nothing_is_estimated(device, monkeypatch, tmp_path):
         pytest.fail("noise was estimated")
 
     monkeypatch.setattr(sigma, "estimate_sigma", fail)
-    monkeypatch.setattr(estimate, "estimate_noise", fail)
+    monkeypatch.setattr(estimate, "measure_noise", fail)
     with pytest.raises(pytest.fail.Exception, match="estimated"):
         gd.denoise(image, Isoline(), axes="TYX", device=device)
 

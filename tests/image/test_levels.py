@@ -127,8 +127,10 @@ def test_nonfinite_values_are_counted():
 
 
 def test_the_type_of_a_result():
-    for dtype in (None, "same"):
-        assert output_dtype(dtype, np.dtype(">u2")) == np.dtype("u2")
+    assert output_dtype("same", np.dtype(">u2")) == np.dtype("u2")
+    for dtype in (None, "auto"):
+        assert output_dtype(dtype, np.dtype(">u2")) is None  # depends on the noise
+        assert output_dtype(dtype, np.dtype(">f4")) == np.float32
     assert output_dtype("float32", np.dtype("u1")) == np.float32
     assert output_dtype(np.uint16, np.dtype("u1")) == np.uint16
     for dtype in ("grey", "bool", "complex128", "U2", "longdouble"):
@@ -156,3 +158,32 @@ def test_unfiltered_pixels_are_rounded_clipped_and_counted(levels, dtype, expect
     out = np.empty(len(levels), dtype)
     assert convert(np.asarray(levels), out) == clipped
     assert out.tolist() == expected
+
+
+@pytest.mark.parametrize(("dtype", "level"), [("f2", 1e5), ("f4", 1e300), ("f4", -1e300)])
+def test_a_float_type_that_is_too_narrow_saturates(dtype, level):
+    """Grey levels beyond it became infinite, without a word."""
+    array = np.array([[level, level / 2, -level]])
+    largest = np.finfo(dtype).max
+    expected = np.clip(array, -largest, largest).astype(dtype)
+    out = np.empty(array.shape, dtype)
+    assert convert(array, out) == np.count_nonzero(abs(array) > largest)
+    np.testing.assert_array_equal(out, expected)
+    levels = Levels.of(array)
+    values = np.empty(array.shape, np.float32)
+    levels.load(array, values)
+    assert levels.store(values, out) == np.count_nonzero(abs(array) > largest)
+    assert np.isfinite(out).all()
+
+
+def test_the_ends_of_float64_stay_finite():
+    array = np.array([[-np.finfo(np.float64).max, np.finfo(np.float64).max]])
+    levels = Levels.of(array)
+    values, out = np.empty(array.shape, np.float32), np.empty_like(array)
+    levels.load(array, values)
+    levels.store(np.nextafter(values, np.float32(np.inf) * np.sign(values)), out)
+    assert np.isfinite(out).all()
+    spoilt = np.array([[np.nan, np.inf, 1.0]])
+    narrow = np.empty(spoilt.shape, np.float32)
+    assert convert(spoilt, narrow) == 0
+    np.testing.assert_array_equal(narrow, spoilt)

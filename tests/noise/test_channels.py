@@ -92,3 +92,12 @@ def test_record_and_refusals():
         channel_covariance(np.zeros((20, 20)))
     with pytest.raises(ImageError):
         channel_covariance(np.zeros((2, 0, 20)))
+
+
+def test_levels_at_the_end_of_float64():
+    """Some energies overflowed, and the error of the others was 0, by which it divided."""
+    image = np.random.default_rng(0).normal(100, 20, (3, 12, 14))
+    image[:, 3, 4] = -np.finfo(np.float64).max
+    with np.errstate(all="ignore"):
+        found = channel_covariance(image)
+    assert np.shape(found.covariance) == (3, 3)

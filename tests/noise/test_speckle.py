@@ -8,7 +8,9 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+from scipy.ndimage import gaussian_filter
 
+import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import AxesError, NonFiniteError
 from napari_gpu_denoise.noise.magnitude.speckle import speckle_noise
 from reference.data import REASON, data_folder, pictures
@@ -94,3 +96,17 @@ def test_photographs(looks):
     ]
     assert np.abs(error).mean() <= 0.15
     assert np.median(np.abs(error)) <= 0.10
+
+
+def test_the_curve_has_the_variance_of_whole_pixels():
+    """High frequencies hold little of the noise of speckle with a grain of several pixels."""
+    rng = np.random.default_rng(0)
+    y, x = np.mgrid[:200, :220]
+    clean = 20 + 200 * np.sin(x / 40) ** 2 * np.cos(y / 60) ** 2
+    parts = [gaussian_filter(rng.standard_normal(clean.shape), 1, mode="wrap") for _ in range(2)]
+    speckle = sum(np.square(part / part.std()) for part in parts) / 2
+    estimate = gd.estimate_noise(clean * speckle, model="speckle")
+    (curve,), (model,) = estimate.curves, estimate.models
+    used = np.array(curve.used)
+    ratio = np.array(curve.variance)[used] / model.variance(np.array(curve.mean)[used])
+    assert 0.3 < np.median(ratio) < 1.5

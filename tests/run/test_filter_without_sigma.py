@@ -85,7 +85,7 @@ def unmeasured(monkeypatch):
         pytest.fail("sigma was estimated")
 
     monkeypatch.setattr(sigma, "estimate_sigma", fail)
-    monkeypatch.setattr(estimate, "estimate_noise", fail)
+    monkeypatch.setattr(estimate, "measure_noise", fail)
 
 
 def expected_of(image: np.ndarray, radius: int = 1) -> np.ndarray:

@@ -15,6 +15,7 @@ REMEDIES = {
     "pearson-noise": "choose One sigma or type it at Noise, or set Distance to euclidean",
     "sigma-shape": "give one number{channels}",
     "sigma-value": "give 0 or a positive number in grey levels, or choose Automatic",
+    "structured": "choose What is found at Correct first in the panel of a filter",
     "unchanged": "type a sigma at Noise, or choose Correlated",
     "uneven": "choose Automatic",
 }

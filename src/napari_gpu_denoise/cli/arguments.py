@@ -129,6 +129,12 @@ def _add_filter(added: Any, settings: type) -> None:
         help="refuse NaN and infinity, or keep them in place (default: raise)",
     )
     parser.add_argument(
+        "--correct",
+        choices=("stripes", "outliers", "found"),
+        help="structured noise to remove first, where it is found: stripes (rows and columns with "
+        "offsets of their own, hum), outliers (hot and dead pixels), or both (default: nothing)",
+    )
+    parser.add_argument(
         "--device",
         metavar="N|NAME",
         help="number or part of the name (see 'gpu-denoise devices'), gpu or cpu "

@@ -38,6 +38,7 @@ def denoise(args: argparse.Namespace) -> int:
             axes=args.axes,
             dtype=args.dtype,
             nonfinite=args.nonfinite,
+            correct=args.correct,
             device=args.device,
             memory_limit=args.memory_limit,
             overwrite=args.overwrite,
@@ -91,6 +92,8 @@ def _print_done(file: Any, settings: Any) -> None:
         profile, changes = settings.nearest_profile()
         changed = "".join(f", {name}={value}" for name, value in changes.items())
         print(f"  profile     {profile}{changed}")
+    for words in record.corrected:
+        print(f"  corrected   {words}")
     if record.noise:
         from napari_gpu_denoise.noise.models import NoiseModel
 

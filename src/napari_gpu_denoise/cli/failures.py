@@ -21,6 +21,7 @@ REMEDIES = {
     "pearson-noise": "leave out --noise, or use --distance euclidean",
     "sigma-shape": "give one number{channels}, or a map with --sigma-map",
     "sigma-value": "give 0 or a positive number in grey levels, or leave --sigma out",
+    "structured": "--correct found removes it first",
     "unchanged": "--noise correlated, or give --sigma",
     "uneven": "--noise auto",
 }

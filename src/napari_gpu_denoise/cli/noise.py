@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.cli.failures import complain, exit_code, sentence
+from napari_gpu_denoise.cli.failures import complain, exit_code, on_command_line, sentence
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,8 @@ def estimate(args: argparse.Namespace) -> int:
             shape = " x ".join(map(str, picture.data.shape))
             print(f"{path} ({axes}, {shape}, {picture.data.dtype})")
             print(f"  read        {measured.planes} of {planes} plane{'s' * (planes != 1)}")
-            for line in measured.summary().splitlines():
+            said = replace(measured, notes=tuple(map(on_command_line, measured.notes)))
+            for line in said.summary().splitlines():
                 print(f"  {line}")
             for note in picture.notes:
                 print(f"  note        {note}")

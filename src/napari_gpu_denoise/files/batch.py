@@ -106,6 +106,7 @@ def run_batch(
     axes: str | None = None,
     dtype=None,
     nonfinite: str = "raise",
+    correct: Any = None,
     device: Device | int | str | None = None,
     memory_limit: int | str | None = None,
     overwrite: bool = False,
@@ -138,6 +139,7 @@ def run_batch(
     dtype : data type, "auto" or "same", optional
         Type of the results, as for `denoise`.
     {nonfinite}
+    {correct}
     {device}
     {memory_limit}
     overwrite : bool, default False
@@ -180,7 +182,8 @@ def run_batch(
     """
     found = find_files(inputs)
     jobs = dict(pair(found, output))
-    run = Run(filter, sigma, noise, axes, dtype, nonfinite, choose(device), memory_limit)
+    options = dtype, nonfinite, choose(device), memory_limit, correct
+    run = Run(filter, sigma, noise, axes, *options)
     files: list[FileReport] = []
     folders: set[Path] = set()  # those that hold results
     sources: set[Path] = set()  # files read as part of an earlier image

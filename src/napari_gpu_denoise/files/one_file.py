@@ -43,7 +43,8 @@ def denoise_file(
     with tiff.open_stack(path, companions_anywhere=companions_anywhere) as picture:
         check_numbers(picture.data)
         given = picture.data.dtype
-        dtype = output_dtype("same" if picture.has_palette else run.dtype, given)
+        auto = run.dtype is None or (isinstance(run.dtype, str) and run.dtype == "auto")
+        dtype = output_dtype("same" if auto and picture.has_palette else run.dtype, given)
         possible = [dtype] if dtype else [given, np.dtype(np.float32)]
         for one in possible:
             tiff.check_writable(picture, one)

@@ -111,10 +111,12 @@ class Levels:
         Integers are rounded to nearest and saturated. With `spare`, `values` may be overwritten.
         """
         if out.dtype.kind == "f":
-            if not self.plain:
-                values = values.astype(np.float64) * self.scale + self.offset
-            np.copyto(out, values, casting="same_kind")
-            return 0
+            with np.errstate(over="ignore"):
+                levels = values if self.plain else values.astype(np.float64) * self.scale
+                levels = levels if self.plain else levels + self.offset
+                np.copyto(out, levels, casting="same_kind")
+            largest = LARGEST_VALUE * self.scale + abs(self.offset)
+            return _clip_overflow(values, out) if largest > np.finfo(out.dtype).max else 0
         limits = np.iinfo(out.dtype)
         if self.plain and out.dtype.itemsize <= 2:
             # In float32, which is exact for these, and without checking each value if all fit.
@@ -145,8 +147,11 @@ class Levels:
 def convert(array: np.ndarray, out: np.ndarray) -> int:
     """Copy unfiltered pixels to `out` in its type; return how many values were clipped."""
     if array.dtype.newbyteorder("=") == out.dtype or out.dtype.kind == "f":
-        np.copyto(out, array, casting="unsafe")
-        return 0
+        with np.errstate(over="ignore"):
+            np.copyto(out, array, casting="unsafe")
+        # float32 holds all integers.
+        fits = out.dtype.itemsize >= (array.dtype.itemsize if array.dtype.kind == "f" else 4)
+        return 0 if fits or out.dtype.kind != "f" else _clip_overflow(array, out)
     limits = np.iinfo(out.dtype)
     whole = np.rint(array.astype(np.float64)) if array.dtype.kind == "f" else array
     # The float next to the largest 64-bit integer is already out of range.
@@ -156,6 +161,13 @@ def convert(array: np.ndarray, out: np.ndarray) -> int:
     out[below] = limits.min
     out[above] = limits.max
     return int(np.count_nonzero(below | above))
+
+
+def _clip_overflow(values: np.ndarray, out: np.ndarray) -> int:
+    """Replace infinity in `out`, of a float type, where `values` are finite; return how often."""
+    past = np.isinf(out) & np.isfinite(values)
+    out[past] = np.copysign(np.finfo(out.dtype).max, out[past])
+    return int(np.count_nonzero(past))
 
 
 def is_plain(dtype: np.dtype) -> bool:

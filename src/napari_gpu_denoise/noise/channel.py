@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum, spectrum_of_patches
+from napari_gpu_denoise.noise.patches.blank import blank_area, blank_width, not_image
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.selection import clipping_levels
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
@@ -44,6 +45,8 @@ class ChannelNoise:
     laws: VarianceLaws | None = None  # how the variance depends on brightness, where known
     temporal: PhotonNoise | None = None  # from differences of still frames, where there are any
     repeats: PlaneStack | None = None  # planes of one slice measured many times, where found
+    blank: float = 0.0  # share of the pixels in constant areas, which were left out
+    blank_width: int = 0  # width of constant squares that are not image; 0 where there are none
 
     @property
     def curve(self) -> VarianceCurve | None:
@@ -60,24 +63,36 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     """Measure one of ``source.channels``; NonFiniteError if none of its pixels is finite."""
     planes = list(source.sampled(channel))
     with ThreadPoolExecutor(min(len(planes), os.cpu_count() or 1)) as pool:
-        measured = list(pool.map(plane_noise, planes))
+        areas = list(pool.map(blank_area, planes))
+        blanks = not_image(planes, areas)
+        measured = list(pool.map(plane_noise, planes, blanks))
     sigma, error, ends = combined_sigma(measured)
-    spectra = _spectra(planes)
-    basis = PlaneStack.held(planes), sigma, error, ends, _clipped(planes), spectra
+    spectra = _spectra(planes, blanks)
+    share = np.mean([0.0 if mask is None else mask.mean() for mask in blanks])
+    found = ChannelNoise(
+        PlaneStack.held(planes),
+        sigma,
+        error,
+        ends,
+        _clipped(planes),
+        spectra,
+        blank=float(share),
+        blank_width=blank_width(areas, blanks),
+    )
     if spectra is None:
-        return ChannelNoise(*basis)
-    return ChannelNoise(
-        *basis,
-        spectrum_of_patches(_level(planes, measured, sigma) or spectra),
-        variance_laws(spectra.statistics),
-        _still(source, channel),
-        _repeats(source, channel),
+        return found
+    return replace(
+        found,
+        spectrum=spectrum_of_patches(_level(planes, blanks, measured, sigma) or spectra),
+        laws=variance_laws(spectra.statistics),
+        temporal=_still(source, channel),
+        repeats=_repeats(source, channel),
     )
 
 
-def _spectra(planes: list[np.ndarray]) -> PatchSpectra | None:
+def _spectra(planes: list[np.ndarray], blanks: list[np.ndarray | None]) -> PatchSpectra | None:
     """Return patches of 8 x 8 pixels; None where there are none, or values are too extreme."""
-    spectra = read_spectra(planes)
+    spectra = read_spectra(planes, blanks=blanks)
     whole = spectra.low.shape[1] + spectra.high.shape[1] == 63
     largest = float(np.abs(spectra.mean).max())
     if not whole or not (largest == 0 or 1 / EXTREME < largest < EXTREME):
@@ -86,7 +101,10 @@ def _spectra(planes: list[np.ndarray]) -> PatchSpectra | None:
 
 
 def _level(
-    planes: list[np.ndarray], measured: list[PlaneNoise | None], sigma: float
+    planes: list[np.ndarray],
+    blanks: list[np.ndarray | None],
+    measured: list[PlaneNoise | None],
+    sigma: float,
 ) -> PatchSpectra | None:
     """Return the patches of planes that are scaled to the same noise, if it clearly differs.
 
@@ -100,13 +118,12 @@ def _level(
     apart = most.sigma - least.sigma > UNLIKE_ERRORS * np.hypot(most.error, least.error)
     if most.sigma < UNLIKE * least.sigma or not apart:
         return None
-    return _spectra(
-        [
-            plane * np.float64(sigma / each.sigma)
-            for plane, each in zip(planes, measured, strict=True)
-            if each is not None and each.sigma > 0
-        ]
-    )
+    scaled = [
+        (plane * np.float64(sigma / each.sigma), blank)
+        for plane, blank, each in zip(planes, blanks, measured, strict=True)
+        if each is not None and each.sigma > 0
+    ]
+    return _spectra(*map(list, zip(*scaled, strict=True)))
 
 
 def _still(source: PlaneReader, channel: tuple[int, int] | None) -> PhotonNoise | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import ImageError, NonFiniteError, SettingsError
+from napari_gpu_denoise.errors import ImageError, NonFiniteError, Note, SettingsError
 from napari_gpu_denoise.noise import models
 from napari_gpu_denoise.noise.along import plane_axis, sigma_series
 from napari_gpu_denoise.noise.channel import ChannelNoise, read_channel
@@ -16,6 +16,9 @@ from napari_gpu_denoise.noise.models import AUTO, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack
+from napari_gpu_denoise.noise.structure.find import structure_in
+
+NOTED = 0.01  # share of the pixels in constant areas from which a note says so
 
 
 def estimate_noise(
@@ -78,6 +81,12 @@ def estimate_noise(
     White Gaussian noise has the sigma that filters measure where none is given. Images of fewer
     than 8 pixels a side, and extreme grey levels, are assumed to have Gaussian noise.
 
+    Constant areas, such as padding with any value, masks, borders of a field of view, and
+    saturation, are left out, unless squares of one value are likely to be due to chance: where
+    noise is weak next to the steps of grey levels, or photons are rare.
+
+    Structured noise (`find_structure`) is not part of any model; notes say what was found.
+
     Time O(planes + frames + slices). See ``docs/methods/noise.md`` for the accuracy of each.
 
     References
@@ -88,7 +97,14 @@ def estimate_noise(
     C. Pierpaoli, "Probabilistic identification and estimation of noise (PIESNO)", J. Magn. Reson.
     199 (2009), doi:10.1016/j.jmr.2009.03.005.
     """
-    if model not in choices():
+    return measure_noise(image, axes, model, device, structure=True)
+
+
+def measure_noise(
+    image: Any, axes: str | None, model: str, device: Any = None, *, structure: bool = False
+) -> NoiseEstimate:
+    """Estimate the noise, and look for structured noise if asked to, as filters do not."""
+    if not isinstance(model, str) or model not in choices():
         raise SettingsError(
             f"model={model!r} is not a noise model: choose from {', '.join(choices())}."
         )
@@ -103,12 +119,13 @@ def estimate_noise(
         for name, number in {**numbers, "others": -1 if other is None else other}.items()
         if number >= 0
     }
+    found = _structure(channels) if structure else ()
     return NoiseEstimate(
         sigma=tuple(fit.sigma for fit in fits),
         standard_error=tuple(fit.error for fit in fits),
         method=", or ".join(dict.fromkeys(fit.method for fit in fits)),
         planes=source.count,
-        notes=_notes(channels, fits, kind),
+        notes=(*_notes(channels, fits, kind), *_blank_notes(channels), *found),
         axes=source.axes,
         models=tuple(fit.model for fit in fits),
         reason=reason,
@@ -121,6 +138,7 @@ def estimate_noise(
         spectra=tuple(each.spectrum for each in channels),
         covariance=_covariance([each.planes for each in channels]),
         clipped=tuple(each.clipped for each in channels),
+        blank_width=max(each.blank_width for each in channels),
     )
 
 
@@ -158,6 +176,25 @@ def _notes(
             "be too low"
         )
     return tuple(found)
+
+
+def _blank_notes(channels: list[ChannelNoise]) -> tuple[str, ...]:
+    """Return the note that much of the image was left out, if so."""
+    share = max(each.blank for each in channels)
+    if share < NOTED:
+        return ()
+    return (
+        f"{share:.0%} of the pixels are in or beside constant areas, such as padding or "
+        "saturation, and were left out",
+    )
+
+
+def _structure(channels: list[ChannelNoise]) -> tuple[Note, ...]:
+    """Return notes on structured noise, which is not part of any model."""
+    return tuple(
+        Note(each.words(), "correct='found' removes it first", code="structured")
+        for each in structure_in([list(channel.planes) for channel in channels])
+    )
 
 
 def _choose(channels: list[ChannelNoise], name: str) -> tuple[type[NoiseModel], str]:

@@ -12,6 +12,7 @@ from napari_gpu_denoise.noise.correlation.channels import ChannelCovariance
 from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
+from napari_gpu_denoise.noise.record_checks import misfits, unequal_tables
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,9 @@ class NoiseEstimate:
         Of the noise of the channels; None for one channel.
     clipped : tuple of (float, float)
         Per channel, the share of the pixels read that are clipped at the dark and the bright end.
+    blank_width : int
+        Constant squares of this width are not image, and filters leave them as they are; 0 if
+        there are none.
     """
 
     sigma: tuple[float, ...]
@@ -85,6 +89,7 @@ class NoiseEstimate:
     spectra: tuple[NoiseSpectrum | None, ...]
     covariance: ChannelCovariance | None
     clipped: tuple[tuple[float, float], ...]
+    blank_width: int = 0
 
     @property
     def name(self) -> str:
@@ -183,7 +188,7 @@ class NoiseEstimate:
         """
         try:
             tables = ("sigma", "standard_error", "notes", "clipped", "shape")
-            return cls(
+            found = cls(
                 **{name: _tuples(values[name]) for name in tables},
                 **{name: values[name] for name in ("method", "planes", "axes", "reason")},
                 models=tuple(NoiseModel.from_dict(each) for each in values["models"]),
@@ -199,7 +204,11 @@ class NoiseEstimate:
                     _record(NoiseSpectrum, each, missing=math.inf) for each in values["spectra"]
                 ),
                 covariance=_record(ChannelCovariance, values["covariance"]),
+                blank_width=int(values.get("blank_width", 0)),
             )
+            wrong = misfits(found) or unequal_tables(found)
+            if wrong:
+                raise ValueError(f"{wrong[0]} does not fit")
         except SettingsError:
             raise
         except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -208,6 +217,7 @@ class NoiseEstimate:
                 "give what estimate_noise(…).as_dict() returned",
                 code="noise-estimate",
             ) from error
+        return found
 
     def _parameters(self, exact: bool) -> list[str]:
         """Return the parameters in words; with standard errors if `exact`."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError, Note
+from napari_gpu_denoise.noise.patches.blank import blank_area, blank_width, not_image
 from napari_gpu_denoise.noise.patches.white import METHOD, PlaneNoise, plane_noise
 from napari_gpu_denoise.noise.sampling import PlaneReader
 
@@ -28,6 +29,7 @@ class SigmaEstimate:
     method: str  # in words
     planes: int  # number of planes read, over all channels
     notes: tuple[str, ...] = ()  # remarks for the user, in sentences
+    blank_width: int = 0  # width of constant squares that are not image; 0 where there are none
 
 
 def estimate_sigma(image: Any, axes: str | None = None) -> SigmaEstimate:
@@ -38,8 +40,9 @@ def estimate_sigma(image: Any, axes: str | None = None) -> SigmaEstimate:
 
     At most 8 planes of each channel, spread evenly over every axis, and about 40 000 patches of 8 x
     8 pixels of each plane are read, so that the cost is bounded; several planes give their median.
-    Pixels that are NaN or infinite are left out, and so are places where values are clipped: at the
-    ends of an integer dtype, or at an extreme value that piles up. Rounding to integers counts as
+    Pixels that are NaN or infinite are left out, and so are constant areas, such as padding, and
+    places where values are clipped: at the ends of an integer dtype, or at an extreme value that
+    piles up. Rounding to integers counts as
     noise, with a variance of 1/12.
 
     Where the noise of most planes clearly grows with brightness, as photon noise does, `sigma` is
@@ -56,9 +59,13 @@ def estimate_sigma(image: Any, axes: str | None = None) -> SigmaEstimate:
     on a scale of 255 the mean relative error is 2.6, 1.7, 1.2, 1.0 and 0.7 %.
     """
     source = PlaneReader(image, axes)
-    results, notes = [], []
+    results, notes, width = [], [], 0
     for channel in source.channels:
-        measured = map(plane_noise, source.sampled(channel))
+        planes = list(source.sampled(channel))
+        areas = [blank_area(plane) for plane in planes]
+        blanks = not_image(planes, areas)
+        width = max(width, blank_width(areas, blanks))
+        measured = map(plane_noise, planes, blanks)
         value, error, ends = combined_sigma(measured)
         results.append((value, error))
         if ends is not None:
@@ -72,7 +79,8 @@ def estimate_sigma(image: Any, axes: str | None = None) -> SigmaEstimate:
             )
     values, errors = zip(*results, strict=True)
     methods = [METHOD] * (len(notes) < len(results)) + [MIXED_METHOD] * bool(notes)
-    return SigmaEstimate(values, errors, ", or ".join(methods), source.count, tuple(notes))
+    method = ", or ".join(methods)
+    return SigmaEstimate(values, errors, method, source.count, tuple(notes), width)
 
 
 def combined_sigma(

@@ -196,7 +196,7 @@ def _choose(wanted: Device | int | str | None) -> tuple[Device, str]:
     reason = "it was asked for"
     if isinstance(wanted, Device):
         return wanted, reason
-    if wanted is None or wanted == "":
+    if wanted is None or (isinstance(wanted, str) and not wanted):
         wanted = os.environ.get(ENVIRONMENT_VARIABLE, "").strip() or None
         reason = f"the environment variable {ENVIRONMENT_VARIABLE} names it"
     available = devices()

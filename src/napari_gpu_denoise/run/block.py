@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import convert
+from napari_gpu_denoise.image.nonfinite import fill_nonfinite
 
 
 @dataclass(frozen=True)
@@ -38,44 +38,21 @@ class Block:
         mask = None if self.nonfinite_mask is None else self.nonfinite_mask[region]
         return Block(self.given[region], self.finite[region], mask)
 
+    def measurable(self, names: str) -> np.ndarray:
+        """Return the pixels to measure noise on: as given, but planes without a finite one are 0.
+
+        `names` are the axes of the block.
+        """
+        if self.nonfinite_mask is None:
+            return self.given
+        plane = names.index("Y"), names.index("X")
+        empty = self.nonfinite_mask.all(axis=plane, keepdims=True)
+        return np.where(empty, self.finite, self.given) if empty.any() else self.given
+
     def restore(self, out: np.ndarray) -> None:
         """Copy NaN and infinity to a result of this block."""
         if self.nonfinite_mask is not None:
             out[self.nonfinite_mask] = self.given[self.nonfinite_mask]
-
-
-def check_policy(nonfinite: str) -> None:
-    """Refuse an unknown choice of what to do with NaN and infinity."""
-    if nonfinite not in ("raise", "keep"):
-        raise ImageError(f"nonfinite={nonfinite!r} is unknown: choose 'raise' or 'keep'.")
-
-
-def fill_nonfinite(
-    array: np.ndarray, names: str, nonfinite: str
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the array with NaN and infinity replaced by the nearest finite pixel, and a mask.
-
-    The mask is None if all pixels are finite, or not checked, as with "raise". A plane without a
-    finite pixel becomes 0.
-    """
-    check_policy(nonfinite)
-    if nonfinite == "raise" or array.dtype.kind != "f":
-        return array, None
-    mask = ~np.isfinite(array)
-    if not mask.any():
-        return array, None
-    from scipy.ndimage import distance_transform_edt
-
-    filled = array.copy()
-    planes, holes = arrange(filled, names), arrange(mask, names)
-    for t in range(planes.shape[1]):
-        plane, hole = planes.frame(0, t)[0], holes.frame(0, t)[0]
-        if hole.all():
-            plane[...] = 0
-        elif hole.any():
-            nearest = distance_transform_edt(hole, return_distances=False, return_indices=True)
-            plane[hole] = plane[tuple(nearest)][hole]
-    return filled, mask
 
 
 def extend(array: np.ndarray, names: str, lengths: Iterable[int], smallest: int) -> np.ndarray:
@@ -105,3 +82,30 @@ def keep_noiseless(image: np.ndarray, out: np.ndarray, names: str, sigma: np.nda
     values = np.empty(kept.shape, out.dtype)
     convert(kept, values)
     out[noiseless] = values
+
+
+def keep_blank(
+    image: np.ndarray, out: np.ndarray, inner: tuple[slice, ...], names: str, width: int
+) -> None:
+    """Copy pixels in constant squares of a width, if above 0, to the output: they are not image.
+
+    `out` is for the region `inner` of the image. Squares are found as in the whole image if at
+    least `width` - 1 pixels around that region are given, where there are as many.
+    """
+    if not width:
+        return
+    from napari_gpu_denoise.noise.patches.blank import constant_squares
+
+    results = arrange(out, names)
+    y, x = (inner[names.index(axis)] for axis in "YX")
+    both = zip(names, inner, strict=True)
+    others = tuple(slice(None) if axis in "YX" else one for axis, one in both)
+    planes = arrange(image[others], names)
+    for t in range(planes.shape[1]):
+        plane, result = planes.frame(0, t)[0], results.frame(0, t)[0]
+        found = constant_squares(plane, width)
+        if found is not None:
+            kept = found[y, x]
+            values = np.empty(int(np.count_nonzero(kept)), out.dtype)
+            convert(plane[y, x][kept], values)
+            result[kept] = values

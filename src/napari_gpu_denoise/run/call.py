@@ -37,6 +37,7 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
             settings: Filter | None = None,
             dtype: Any = None,
             nonfinite: str = "raise",
+            correct: Any = None,
             device: Device | int | str | None = None,
             memory_limit: int | str | None = None,
             progress: Callable[[int, int], None] | None = None,
@@ -44,7 +45,8 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
             **changes: Any,
         ) -> np.ndarray:
             chosen = kind.of(settings, profile=profile, **changes)
-            run = Run(chosen, sigma, noise, axes, dtype, nonfinite, device, memory_limit)
+            options = dtype, nonfinite, device, memory_limit, correct
+            run = Run(chosen, sigma, noise, axes, *options)
             result = drive(image, run, progress=progress, cancel=cancel)
             if result.record.saturated:
                 warnings.warn(

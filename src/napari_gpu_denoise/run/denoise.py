@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from napari_gpu_denoise.correct.wish import wish_of
 from napari_gpu_denoise.errors import AxesError, ImageError
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtype
@@ -20,7 +22,7 @@ from napari_gpu_denoise.run.job import Part, Run, prepare
 from napari_gpu_denoise.run.long_series import denoise_series
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.public import documented
-from napari_gpu_denoise.run.record import Progress, Result, finish
+from napari_gpu_denoise.run.record import Progress, Result, correction_noted, finish
 
 
 @documented
@@ -34,6 +36,7 @@ def denoise(
     frames: int | slice | None = None,
     dtype=None,
     nonfinite: str = "raise",
+    correct: Any = None,
     device: Device | int | str | None = None,
     memory_limit: int | str | None = None,
     out: Any = None,
@@ -61,7 +64,8 @@ def denoise(
         the result of `estimate_noise`; the name of a model, to measure its parameters
         (``"gaussian"``: one sigma for each channel); or ``"auto"``, the default without `sigma`, to
         find the model as well. A number is `sigma`. Variance stabilisation, filter and inverse run
-        on the device in one go. If `sigma` is given, it is used instead.
+        on the device in one go. If `sigma` is given, it is used instead. Constant areas, such as
+        padding, are left out of measurements and returned unchanged.
     axes : str, optional
         Names of the axes, such as ``"TZYX"``. By default the last two are Y and X, the rest
         independent planes.
@@ -73,6 +77,7 @@ def denoise(
     nonfinite : {"raise", "keep"}, optional
         Refuse NaN and infinity, or leave these pixels as they are; the others then see the nearest
         finite pixel of the plane in their place.
+    {correct}
     {device}
     {memory_limit}
     out : array or callable, optional
@@ -97,7 +102,7 @@ def denoise(
     Cancelled
         If `cancel` was set.
     """
-    run = Run(filter, sigma, noise, axes, dtype, nonfinite, device, memory_limit)
+    run = Run(filter, sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct)
     return drive(image, run, frames=frames, out=out, progress=progress, cancel=cancel)
 
 
@@ -139,22 +144,27 @@ def denoise_steps(
     """
     lazy = is_lazy(image)
     array = image if lazy else as_array(image)
+    given = array.dtype
     names = check_axes(run.axes, array.shape)
     check_numbers(array)
     region = wanted_region(frames, names, array.shape)
     dtype = output_dtype(run.dtype, np.dtype(array.dtype))
     run = replace(run, device=choose(run.device), axes=names)
+    wish = wish_of(run.correct)
+    if wish is not None:
+        # Imported only when needed: it takes long to load.
+        from napari_gpu_denoise.correct.correction import CorrectedArray, prepare_correction
+
+        correction = prepare_correction(array, names, wish)
+        if correction:
+            array = CorrectedArray(array, correction) if lazy else correction.applied(array)
+        plain = replace(run, dtype=dtype, correct=None)
+        made = yield from denoise_steps(array, plain, frames, out)
+        return Result(made.image, correction_noted(made.record, correction, given))
     shape = tuple(one.stop - one.start for one in region)
     if out is not None and not callable(out):
-        held = tuple(out.shape), np.dtype(out.dtype).newbyteorder("=")
-        if dtype is None:
-            dtype = output_dtype(held[1], held[1])
-            run = replace(run, dtype=dtype)
-        if held != (shape, dtype):
-            raise ImageError(
-                f"out= is of shape {held[0]} and type {held[1]}, the result of {shape} and {dtype}",
-                "give an array of that shape and type, or name its type by dtype=",
-            )
+        dtype = _type_with(out, shape, dtype)
+        run = replace(run, dtype=dtype)
     if frames is None and lazy and out is not None and "T" in names:
         job = prepare(run, array)
         made = out(shape, job.dtypes[1]) if callable(out) else out
@@ -188,6 +198,29 @@ def is_lazy(image: Any) -> bool:
     return indexed and not isinstance(image, (np.ndarray, np.generic))
 
 
+def _type_with(out: Any, shape: tuple[int, ...], dtype: np.dtype | None) -> np.dtype:
+    """Return the type of a result for an array that takes it: `dtype`, or its own if that is None.
+
+    Refuses an array that cannot take the result.
+    """
+    if not all(hasattr(out, name) for name in ("shape", "dtype", "__setitem__")):
+        raise ImageError(
+            f"out={out!r} is not an array", "give one with shape, dtype and NumPy indexing"
+        )
+    held = tuple(out.shape), np.dtype(out.dtype).newbyteorder("=")
+    if dtype is None and held[1].kind in "iuf" and held[1].itemsize <= 8:
+        dtype = held[1]
+    if dtype is None or held != (shape, dtype.newbyteorder("=")):
+        kind = dtype or "real numbers"
+        raise ImageError(
+            f"out= is of shape {held[0]} and type {held[1]}, the result of {shape} and {kind}",
+            "give an array of that shape and type, or name its type by dtype=",
+        )
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise ImageError("out= cannot be written to", "give an array that is not read-only")
+    return dtype
+
+
 def wanted_region(frames: int | slice | None, names: str, shape: tuple[int, ...]) -> list[slice]:
     """Return the region of an array to yield: these frames along T, or all."""
     region = [slice(0, n) for n in shape]
@@ -201,11 +234,15 @@ def wanted_region(frames: int | slice | None, names: str, shape: tuple[int, ...]
             axis="T",
         )
     count = shape[names.index("T")]
-    if isinstance(frames, slice):
-        found = range(*frames.indices(count))
-    else:
-        start = frames if frames >= 0 else count + frames
-        found = range(start, start + 1)
+    try:
+        if isinstance(frames, slice):
+            found = range(*frames.indices(count))
+        else:
+            start = operator.index(frames)
+            start += count * (start < 0)
+            found = range(start, start + 1)
+    except (TypeError, ValueError):  # ValueError: a step of 0
+        found = range(0)
     if not found or found.step != 1 or found.start < 0 or found.stop > count:
         raise AxesError(
             f"frames={frames} selects none of the {count} frames along T, or frames that are not "

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import NonFiniteError, Note
+from napari_gpu_denoise.correct.wish import wish_of
+from napari_gpu_denoise.errors import NonFiniteError, Note, SettingsError
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import Levels, check_numbers, output_dtype
+from napari_gpu_denoise.image.nonfinite import check_policy
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.device import Device, choose, find
-from napari_gpu_denoise.run.block import Block, check_policy
+from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.noise import resolve_noise
 from napari_gpu_denoise.run.output_type import type_for_noise
@@ -33,7 +35,7 @@ class Run:
     ----------
     filter : Filter
         As the user set it.
-    sigma, noise, axes, dtype, nonfinite, device, memory_limit
+    sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct
         As in `denoise`; `device` may also be (name, platform, index), which can be sent to another
         process. The memory limit becomes a number of bytes.
     """
@@ -46,8 +48,15 @@ class Run:
     nonfinite: str = "raise"
     device: Device | int | str | tuple[str, str, int] | None = None
     memory_limit: int | str | None = None
+    correct: Any = None
 
     def __post_init__(self):
+        if not isinstance(self.filter, Filter):
+            raise SettingsError(
+                f"{self.filter!r} is not a filter",
+                "give settings of one, such as napari_gpu_denoise.NLMeans()",
+            )
+        wish_of(self.correct)  # refuses what is unknown
         if self.memory_limit is not None:
             object.__setattr__(self, "memory_limit", number_of_bytes(self.memory_limit))
 
@@ -91,6 +100,17 @@ class Job:
         found = Levels.of(pixels, self.filter.keeps_zero) if self.levels is None else self.levels
         # Noise models are in grey levels, and stabilised values are of moderate size.
         return Levels(0, 1.0) if self.stabilised else found
+
+    @property
+    def blank_width(self) -> int:
+        """Width of constant squares that are not image and are returned as they are, or 0."""
+        return 0 if self.filter.yields_map else self.sigma.blank_width
+
+    def margin_along(self, axis: str) -> tuple[int, int]:
+        """Return how many pixels to read before and after those that a part yields."""
+        before, after = reach_along(self.filter, axis)
+        squares = max(self.blank_width - 1, 0) if axis in "YX" else 0
+        return max(before, squares), max(after, squares)
 
     def unfiltered(self, pixels: np.ndarray) -> np.ndarray:
         """Return the result for pixels that are not filtered: the same, or 0 in a map."""
@@ -158,8 +178,8 @@ class Part:
         for axis, one, n in zip(job.names, yields, job.shape, strict=True):
             if axis in "YX" and n < job.filter.smallest and (one.start, one.stop) != (0, n):
                 raise ValueError(f"the axis {axis} of {n} pixels is too short to be cut")
-            reach = reach_along(job.filter, axis) if noisy else (0, 0)
-            spans.append(Span.whole(n).part(one.start, one.stop, reach))
+            margin = job.margin_along(axis) if noisy else (0, 0)
+            spans.append(Span.whole(n).part(one.start, one.stop, margin))
         return cls(tuple(spans))
 
     @property
@@ -209,7 +229,13 @@ def prepare(
     if block is not None:
         check_kept(block, given if wanted is None else wanted)
         chosen = Levels.of(pixels, filter.keeps_zero)  # refuses NaN and infinity
-    applied, sigma = resolve_noise(run.sigma, run.noise, pixels, names, filter, device)
+    noise = run.sigma, run.noise
+    try:
+        # Pixels that were filled in hold no noise.
+        measured = block.measurable(names) if block else pixels
+        applied, sigma = resolve_noise(*noise, measured, names, filter, device)
+    except NonFiniteError:  # there is too little else
+        applied, sigma = resolve_noise(*noise, pixels, names, filter, device)
     if block is not None:
         sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied, one_of_many))
     if sigma.stabilised:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import dask.array as da
 import numpy as np
 from dask.array.overlap import ensure_minimum_chunksize, overlap
 
+from napari_gpu_denoise.correct.correction import prepare_correction
+from napari_gpu_denoise.correct.wish import Wish, wish_of
 from napari_gpu_denoise.errors import ImageError
-from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.image.levels import as_array
+from napari_gpu_denoise.image.axes import channel_axis, check_axes
+from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtype
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.denoise import is_lazy
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.job import Job, Part, Run, prepare, reach_along
+from napari_gpu_denoise.run.job import Job, Part, Run, prepare
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.public import documented
 from napari_gpu_denoise.run.record import finish
@@ -34,6 +38,7 @@ def denoise_lazy(
     axes: str | None = None,
     dtype=None,
     nonfinite: str = "raise",
+    correct=None,
     device: Device | int | str | None = None,
 ) -> da.Array:
     """Denoise a dask array, chunk by chunk, when the result is computed.
@@ -50,13 +55,14 @@ def denoise_lazy(
         `noise`). Where it is 0, pixels are returned unchanged.
     noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
         Noise model, as in `denoise`; ``"auto"`` is the default without `sigma`. Noise is measured
-        at once, on 8 planes of each channel, and 16 more of time-lapses, which are computed for
-        it; all chunks share the estimate.
+        at once, on 8 planes of each channel, 16 more of time-lapses, and up to 32 along each axis
+        of planes, which are computed for it; all chunks share the estimate.
     axes : str, optional
         Names of the axes, such as ``"TZYX"``. By default the last two are Y and X, the rest
         independent planes.
     {dtype}
     {nonfinite}
+    {correct}
     device : Device, int, str or None, optional
         Where to run; looked up again in each process. By default the best device available.
 
@@ -81,18 +87,24 @@ def denoise_lazy(
     and scale are removed chunk by chunk. Results next to spots of NaN or infinity wider than 32
     pixels may differ. The memory needed is that of a few chunks per thread.
     """
-    array = da.asarray(array)
+    given = array if is_lazy(array) else as_array(array)
+    check_numbers(given)  # dask fails to chunk what is not numbers
+    array = da.asarray(given)
     if any(map(math.isnan, array.shape)):
         raise ImageError(
             "The shape of the dask array is unknown: call compute_chunk_sizes() first."
         )
     # Device handles are invalid in other processes: send names instead.
     sent = (device.name, device.platform, device.index) if isinstance(device, Device) else device
-    job = prepare(Run(filter, sigma, noise, axes, dtype, nonfinite, sent), array)
+    run = Run(filter, sigma, noise, axes, dtype, nonfinite, sent, correct=correct)
+    wish = wish_of(correct)
+    if wish is not None:
+        run, array = _corrected(run, array, wish)
+    job = prepare(run, array)
     extra = _FILL_MARGIN if nonfinite == "keep" and array.dtype.kind == "f" else 0
     margins = {}
     for axis, letter in enumerate(job.names):
-        before, after = reach_along(job.filter, letter)
+        before, after = job.margin_along(letter)
         more = extra * (letter in "YX")
         margins[axis] = (before + more, after + more)
     array = array.rechunk(_chunks(array, job, margins))
@@ -107,6 +119,21 @@ def denoise_lazy(
         chunks=array.chunks,
         meta=np.empty((0,) * array.ndim, job.dtypes[1]),
         token=job.filter.name,
+    )
+
+
+def _corrected(run: Run, array: da.Array, wish: Wish) -> tuple[Run, da.Array]:
+    """Return the run for an array without structured noise, and this array."""
+    names = check_axes(run.axes, array.shape)
+    check_numbers(array)
+    run = replace(run, axes=names, dtype=output_dtype(run.dtype, array.dtype), correct=None)
+    correction = prepare_correction(array, names, wish)
+    if not correction:
+        return run, array
+    whole = {names.index("Y"), names.index("X"), channel_axis(names)} - {None}
+    planes = array.rechunk(dict.fromkeys(whole, -1))
+    return run, planes.map_blocks(
+        correction.applied, dtype=np.float32, meta=np.empty((0,) * array.ndim, np.float32)
     )
 
 

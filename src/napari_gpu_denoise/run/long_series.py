@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,16 +38,11 @@ def denoise_series(image: Any, job: Job, out: Any) -> Generator[Progress, None, 
     if not is_plain(job.dtypes[0]):
         levels = yield from _range_of_levels(image, job, t)
     models, array, axes = job.sigma.models, job.sigma.array, job.names[:t] + job.names[t + 1 :]
-    sigma = sigma_of = None
-    if models and array.shape[t] > 1:
-        sigma_of = partial(_sigma_at, job.sigma, t)
-    elif not models:
-        # One for all frames, or a function of the frame number.
-        sigma = array.take(0, axis=t) if array.shape[t] == 1 else partial(array.take, axis=t)
-    one = replace(run, sigma=sigma, noise=models or None, axes=axes, dtype=job.dtypes[1])
+    first = None if models else array.take(0, axis=t)
+    one = replace(run, sigma=first, noise=models or None, axes=axes, dtype=job.dtypes[1])
     middle: list[np.ndarray] = []  # frame in the middle, before and after
     frames = _kept_at(count // 2, _frames(image, t), middle)
-    stream = FrameStream(one, frames, levels=levels, sigma_of=sigma_of)
+    stream = FrameStream(one, frames, levels=levels, sigma_of=_sigma_of(job.sigma, t))
     yield Progress(0, count, "frame")
     try:
         with closing(iter(stream)) as results:
@@ -85,10 +79,13 @@ def _kept_at(
         yield frame
 
 
-def _sigma_at(sigma: Sigma, t: int, number: int) -> Sigma:
-    """Return the noise of a frame."""
+def _sigma_of(sigma: Sigma, t: int) -> Callable[[int], Sigma]:
+    """Return a function that gives the noise of a frame."""
     numbers = None if sigma.numbers is None else sigma.numbers.take(0, axis=t)
-    return replace(sigma, array=sigma.array.take(number, axis=t), numbers=numbers)
+    one = replace(sigma, array=sigma.array.take(0, axis=t), numbers=numbers)
+    if sigma.array.shape[t] == 1:
+        return lambda _: one
+    return lambda number: replace(one, array=sigma.array.take(number, axis=t))
 
 
 def _at(t: int, number: int) -> tuple:

@@ -55,9 +55,10 @@ def resolve_noise(
         note = f"sigma was given; the noise {how} is not used: {_summary(models)}"
         return filter, replace(found, notes=(*found.notes, note))
     models = _for_channels(models, image, names)
-    source, notes = "given as a model", ()
+    source, notes, width = "given as a model", (), 0
     if estimate is not None:
         source, notes = f"estimated: {estimate.reason}", estimate.notes
+        width = estimate.blank_width
     applied, found = _applied(filter, models, image, names)
     factors = None if estimate is None else _plane_factors(estimate, image, names)
     if factors is not None and not applied.sigma_unused:
@@ -67,7 +68,8 @@ def resolve_noise(
             f"the noise differs between planes, by a factor of {high / low:.2g}: each has its own",
         )
         found = replace(found, array=found.array * factors)
-    return applied, replace(found, source=source, notes=(*notes, *found.notes), models=models)
+    notes = (*notes, *found.notes)
+    return applied, replace(found, source=source, notes=notes, models=models, blank_width=width)
 
 
 def _plane_factors(estimate: NoiseEstimate, image: Any, names: str) -> np.ndarray | None:
@@ -89,9 +91,9 @@ def _models(
                 f"noise={noise!r} is not a noise model", f"choose from {', '.join(choices())}"
             )
         # Imported only when needed: it takes long to load.
-        from napari_gpu_denoise.noise.estimate import estimate_noise
+        from napari_gpu_denoise.noise.estimate import measure_noise
 
-        noise = estimate_noise(image, names, noise, device=device)
+        noise = measure_noise(image, names, noise, device)
     if hasattr(noise, "models"):  # a NoiseEstimate
         return noise.models, noise
     models = (noise,) if isinstance(noise, NoiseModel) else noise

@@ -15,7 +15,7 @@ from napari_gpu_denoise.image.levels import Levels, convert
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.run.array_frames import ArrayFrameFlow
-from napari_gpu_denoise.run.block import Block, extend, extend_sigma, keep_noiseless
+from napari_gpu_denoise.run.block import Block, extend, extend_sigma, keep_blank, keep_noiseless
 from napari_gpu_denoise.run.frame_sigma import FrameSigma
 from napari_gpu_denoise.run.job import Job, Part, check_kept, sigma_over
 from napari_gpu_denoise.run.record import Progress, Tally
@@ -68,6 +68,7 @@ def filter_part(
                 "close other programs, choose settings that look less far, or another device."
             ) from error
     keep_noiseless(job.unfiltered(inner.finite), out, job.names, sigma)
+    keep_blank(block.given, out, part.inner, job.names, job.blank_width)
     inner.restore(out)
     return Tally(saturated, inner.nonfinite)
 

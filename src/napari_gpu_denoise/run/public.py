@@ -39,10 +39,17 @@ dtype : data type, "auto" or "same", optional
     Type of the result. "auto", the default: that of the image, but float32 instead of integers
     of 8 or 16 bits where rounding would cost more than 0.05 dB beside what remains of the
     noise, which is below a standard deviation of about 8.5; colours (axis S) keep their type.
-    "same": that of the image. Integers are rounded and saturated.""",
+    "same": that of the image. Integers are rounded; values beyond the range of the type are
+    saturated.""",
     "nonfinite": """\
 nonfinite : {"raise", "keep"}, optional
     Refuse NaN and infinity, or leave these pixels as they are without affecting others.""",
+    "correct": """\
+correct : str, tuple of str or None, optional
+    Structured noise to remove first: ``"stripes"`` (rows and columns with offsets of their
+    own, hum), ``"outliers"`` (hot and dead pixels), or both by ``"found"``; each only where it
+    is found, see `find_structure`. The record says what was removed. By default nothing is.
+    Where something is removed, results of integers are float32 unless `dtype` says otherwise.""",
     "device": """\
 device : Device, int, str or None, optional
     Where to run; by default the best device available, see `choose`.""",
@@ -67,11 +74,11 @@ Cancelled
     If `cancel` was set.""",
     "warnings": """\
 SaturationWarning
-    If results were clipped to the range of an integer type.
+    If results were clipped to the range of the type.
 UnchangedWarning
     If the noise was measured, and so little was found that the result is nearly the image.""",
 }
-_RUN = ("nonfinite", "device", "memory_limit", "progress")
+_RUN = ("nonfinite", "correct", "device", "memory_limit", "progress")
 PARAGRAPHS["run"] = "\n".join(PARAGRAPHS[name] for name in _RUN)
 PARAGRAPHS["options"] = PARAGRAPHS["dtype"] + "\n" + PARAGRAPHS["run"]
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from napari_gpu_denoise.errors import Cancelled, SettingsError
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.correct.correction import Correction
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ class Record:
         What else the user should know.
     date : str
         UTC, ISO 8601.
+    corrected : tuple of str
+        Structured noise that was looked for and removed first, in words; empty if not asked for.
     """
 
     version: str
@@ -82,11 +87,20 @@ class Record:
     notes: tuple[str, ...]
     date: str
     noise: tuple[dict[str, Any], ...] = ()
+    corrected: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as plain values that JSON can hold."""
-        lists = {name: list(getattr(self, name)) for name in ("sigma", "notes", "noise")}
+        lists = {
+            name: list(getattr(self, name)) for name in ("sigma", "notes", "noise", "corrected")
+        }
         return {**asdict(self), **lists}
+
+
+def correction_noted(record: Record, correction: Correction, given: Any) -> Record:
+    """Return the record of a run on an image that was corrected first, whose type was `given`."""
+    words = correction.words() or ("nothing was found",)
+    return replace(record, input_dtype=str(given), corrected=words)
 
 
 @dataclass(frozen=True)

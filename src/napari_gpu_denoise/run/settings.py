@@ -122,7 +122,7 @@ class Settings:
                     f"{cls.__name__} has no setting {name!r}: it has {', '.join(sorted(known))}."
                 )
         if settings is None:
-            if profile is not None and profile not in [*cls.presets]:
+            if profile is not None and not (isinstance(profile, str) and profile in cls.presets):
                 raise SettingsError(
                     f"{cls.__name__} has no profile {profile!r}: it has {', '.join(cls.presets)}."
                 )

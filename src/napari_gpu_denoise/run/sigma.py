@@ -37,6 +37,9 @@ class Sigma:
         Index of the model of each pixel, broadcast as `array` is; None if one is for all.
     stabilised : bool
         Whether `array` is in units of stabilised values instead of grey levels.
+    blank_width : int
+        Constant squares of this width are not image and stay as they are; 0 if that was not
+        measured or there are none.
     """
 
     array: np.ndarray
@@ -46,6 +49,7 @@ class Sigma:
     models: tuple[NoiseModel, ...] = ()
     numbers: np.ndarray | None = None
     stabilised: bool = False
+    blank_width: int = 0
 
 
 def varies_within(sigma: np.ndarray, names: str) -> bool:
@@ -56,7 +60,9 @@ def varies_within(sigma: np.ndarray, names: str) -> bool:
 def estimated(estimate: SigmaEstimate, image: Any, names: str) -> Sigma:
     """Return an estimate of sigma, placed along the axes of the image."""
     placed = place(np.asarray(estimate.sigma, np.float64), image.shape, names)
-    return Sigma(placed, estimate.sigma, f"estimated: {estimate.method}", estimate.notes)
+    source = f"estimated: {estimate.method}"
+    width = estimate.blank_width
+    return Sigma(placed, estimate.sigma, source, estimate.notes, blank_width=width)
 
 
 def resolve_sigma(sigma: Any, image: Any, names: str, filter: Filter | None = None) -> Sigma:

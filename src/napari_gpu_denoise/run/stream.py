@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import DeviceMemoryError
+from napari_gpu_denoise.errors import DeviceMemoryError, ImageError, SettingsError
 from napari_gpu_denoise.image.levels import Levels, as_array
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
+from napari_gpu_denoise.run.corrected import corrected_frames
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.frame_flow import FrameFlow
 from napari_gpu_denoise.run.job import Part, Run
@@ -39,6 +40,7 @@ def stream(
     axes: str | None = None,
     dtype=None,
     nonfinite: str = "raise",
+    correct: Any = None,
     live: bool = False,
     device: Device | int | str | None = None,
     memory_limit: int | str | None = None,
@@ -65,6 +67,9 @@ def stream(
         then a video of its own). By default the last two are Y and X, the rest independent planes.
     {dtype}
     {nonfinite}
+    correct : str, tuple of str or None, optional
+        Structured noise to remove from each frame first, as in `denoise`: what is found in the
+        first frame, measured again in each.
     live : bool, optional
         Return every frame as soon as possible, as for a camera. By default several are taken at
         once and results come a few frames later, which keeps the device busy.
@@ -99,7 +104,7 @@ def stream(
     >>> for frame in stream(VBM3D(frames_after=0), camera, 12.0, live=True):  # doctest: +SKIP
     ...     show(frame)
     """
-    run = Run(filter, sigma, noise, axes, dtype, nonfinite, device, memory_limit)
+    run = Run(filter, sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct)
     with closing(iter(FrameStream(run, frames, live))) as results:
         yield from results
 
@@ -121,21 +126,28 @@ class FrameStream:
         levels: Levels | None = None,
         sigma_of: Callable[[int], Sigma] | None = None,
     ):
+        if not isinstance(live, (bool, np.bool_)):
+            raise SettingsError(f"live={live!r} is neither True nor False: choose one of them.")
         self._run = replace(run, device=choose(run.device))
         self._frames, self._live, self._levels, self._sigma_of = frames, live, levels, sigma_of
         self.count, self.tally = 0, Tally()
 
     def __iter__(self) -> Generator[np.ndarray, None, None]:
-        source = iter(self._frames)
+        try:
+            source = iter(self._frames)
+        except TypeError as error:
+            raise ImageError(
+                f"frames={self._frames!r} cannot be iterated over: give a list or a generator of "
+                "frames."
+            ) from error
         try:
             first = next(source)
         except StopIteration:
             return
-        self._feed = feed = FrameFeed(
-            self._run, as_array(first), source, self._levels, self._sigma_of
-        )
-        run = self._over_time if feed.job.filter.over_time else self._one_by_one
-        with closing(run(feed)) as steps:
+        run, first, source = corrected_frames(self._run, as_array(first), source)
+        self._feed = feed = FrameFeed(run, first, source, self._levels, self._sigma_of)
+        filtered = self._over_time if feed.job.filter.over_time else self._one_by_one
+        with closing(filtered(feed)) as steps:
             for out, tally in steps:
                 self.tally += tally
                 self.count += 1

@@ -21,7 +21,7 @@ from napari_gpu_denoise.image.levels import (
     is_plain,
     nonfinite_error,
 )
-from napari_gpu_denoise.run.block import Block, keep_noiseless
+from napari_gpu_denoise.run.block import Block, keep_blank, keep_noiseless
 from napari_gpu_denoise.run.frame_notes import FrameNote, note_frame
 from napari_gpu_denoise.run.job import Job, Part, Run, check_kept, prepare
 from napari_gpu_denoise.run.part import arrange_part
@@ -65,7 +65,10 @@ class StreamFrame:
         if self.noiseless:
             self.clipped[0] += convert(unfiltered, self.out)
         else:
-            keep_noiseless(unfiltered, self.out, self.job.names, self.job.sigma.array)
+            job, given = self.job, self.block.given
+            keep_noiseless(unfiltered, self.out, job.names, job.sigma.array)
+            whole = tuple(map(slice, given.shape))
+            keep_blank(given, self.out, whole, job.names, job.blank_width)
         self.block.restore(self.out)
         return self.out
 
@@ -212,9 +215,11 @@ class FrameFeed:
         if self._series_sigma is not None:
             sigma = self._series_sigma(number)
             array = clamp_sigma(sigma, block.finite, job.filter, one_of_many=True)
-            self.job = job = replace(job, sigma=replace(sigma, array=array))
+            clamped = sigma if array is sigma.array else replace(sigma, array=array)
+            self.job = job = replace(job, sigma=clamped)
         holes = block.nonfinite_mask is not None
-        if self._reads_again or holes or not job.sigma.array.all():
+        kept_as_given = holes or job.blank_width or not job.sigma.array.all()
+        if self._reads_again or kept_as_given:
             kept = np.array(given)
             block = Block(kept, block.finite if holes else kept, block.nonfinite_mask)
         return StreamFrame(job, block, np.empty(job.shape, job.dtypes[1]))

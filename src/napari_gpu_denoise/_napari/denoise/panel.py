@@ -73,6 +73,7 @@ class DenoisePanel(DenoiseView):
             nonfinite=self.nonfinite.currentData(),
             device=self.device.device(),
             memory_limit=preferences.read().memory_limit,
+            correct=self.correct.currentData(),
         )
         return Request(source, run, self._chosen_frame(axes), self.maps.isChecked())
 

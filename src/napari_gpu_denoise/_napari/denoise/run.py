@@ -110,6 +110,8 @@ def report(outcome: Outcome) -> str:
         _noise(record),
         f"Device: {record.device}.",
     ]
+    if record.corrected:
+        sentences.append(f"Corrected first: {'; '.join(record.corrected)}.")
     if record.saturated:
         sentences.append(f"{record.saturated} values were clipped to {record.output_dtype}.")
     if record.nonfinite:

@@ -60,7 +60,7 @@ def _settings_arguments(settings: Any) -> dict[str, Any]:
 
 
 def _common_arguments(run: Run) -> dict[str, Any]:
-    given = {name: getattr(run, name) for name in ("dtype", "nonfinite", "device")}
+    given = {name: getattr(run, name) for name in ("dtype", "nonfinite", "correct", "device")}
     return {name: value for name, value in given.items() if value not in (None, "raise")}
 
 

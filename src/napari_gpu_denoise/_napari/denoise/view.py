@@ -57,6 +57,17 @@ class DenoiseView(Panel):
             {"Stop with an error": "raise", "Leave them in place": "keep"},
             "Treatment of pixels that are NaN or infinite.",
         )
+        self.correct = choice(
+            {
+                "Nothing": None,
+                "Stripes": "stripes",
+                "Hot and dead pixels": "outliers",
+                "What is found": "found",
+            },
+            "Structured noise to remove first, only where it is found. Stripes are rows and "
+            "columns with offsets of their own, and periodic hum. Estimated noise shows what there "
+            "is.",
+        )
         self.device = DeviceInput(preferences.read().device)
         self.maps = QCheckBox()
         self.maps.setHidden(offer is None)
@@ -79,7 +90,8 @@ class DenoiseView(Panel):
     def _lay_out(self) -> None:
         summary = Caption()
         summary.setText(self.filter.summary)
-        top = form_layout({"Image": self.layer, "Axes": self.axes, "Noise": self.noise})
+        layer = {"Image": self.layer, "Axes": self.axes}
+        top = form_layout({**layer, "Correct first": self.correct, "Noise": self.noise})
         output = {"Result type": self.dtype, "NaN, infinity": self.nonfinite, "Device": self.device}
         results = Section("Result and device", form_layout(output))
         reset = QHBoxLayout()
@@ -103,6 +115,7 @@ class DenoiseView(Panel):
         self.device.box.setCurrentIndex(0)
         self.dtype.setCurrentIndex(0)
         self.nonfinite.setCurrentIndex(0)
+        self.correct.setCurrentIndex(0)
         self.one_frame.setChecked(False)
         self.maps.setChecked(False)
         self.offer_axes()

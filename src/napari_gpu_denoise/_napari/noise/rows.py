@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.record import NoiseEstimate
 
@@ -57,7 +58,7 @@ def table(estimate: NoiseEstimate, planes: str = "") -> list[Row]:
         ("Channels", channel_correlation(estimate)),
         ("Planes read", planes),
         ("Method", estimate.method),
-        *(("Note", note) for note in estimate.notes),
+        *(("Note", in_panel(note)) for note in estimate.notes),
     ]
     return rows + [Row(label, text) for label, text in words if text]
 

@@ -66,7 +66,9 @@ def stored_files(
         if not page.is_contiguous and stored < math.prod(page.chunked):
             raise cut
         blocks += stored
-        blank += page.databytecounts.count(0)
+        # tifffile reads blocks without a place as 0 as well.
+        places = zip(page.dataoffsets, page.databytecounts, strict=False)
+        blank += sum(not (offset and length) for offset, length in places)
         stored_bytes += sum(page.databytecounts)
         handle = page.parent.filehandle
         files[Path(handle.path)] = None

@@ -64,6 +64,8 @@ class Picture:
         extra = self.metadata.get("extrasamples", ())
         if "S" not in self.axes or len(extra) != 1 or extra[0] not in _ALPHA:
             return None
+        if self.data.shape[self.axes.index("S")] < 2:
+            return None  # a damaged file says that its only sample is alpha
         return tuple(slice(-1, None) if a == "S" else slice(None) for a in self.axes)
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from napari_gpu_denoise.correct.wish import wish_of
 from napari_gpu_denoise.filters.isoline.filter import Isoline
 from napari_gpu_denoise.filters.isoline.settings import DIRECTIONS
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
@@ -55,6 +56,7 @@ def isoline_maps(
     settings: Isoline | None = None,
     frames: int | slice | None = None,
     nonfinite: str = "raise",
+    correct: Any = None,
     device: Device | int | str | None = None,
     memory_limit: int | str | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -104,7 +106,12 @@ def isoline_maps(
     >>> maps = isoline_maps(image, sigma=20)                               # doctest: +SKIP
     >>> share_of_edges = (maps.classes == 1).mean()                        # doctest: +SKIP
     """
-    options = {"nonfinite": nonfinite, "device": device, "memory_limit": memory_limit}
+    options = {
+        "nonfinite": nonfinite,
+        "correct": correct,
+        "device": device,
+        "memory_limit": memory_limit,
+    }
     chosen = Isoline.of(settings, profile=profile, **changes)
     steps = map_steps(image, Run(chosen, sigma, noise, axes, **options), frames)
     return finish(steps, progress, cancel, lost="no maps were")
@@ -117,6 +124,12 @@ def map_steps(
     array = np.asarray(image)
     names = check_axes(run.axes, array.shape)
     region = wanted_region(frames, names, array.shape)
+    wish = wish_of(run.correct)
+    if wish is not None:
+        # Imported only when needed: it takes long to load.
+        from napari_gpu_denoise.correct.correction import prepare_correction
+
+        array = prepare_correction(array, names, wish).applied(array)
     whole = Block.of(array, names, run.nonfinite)
     # The noise is measured once, for both maps.
     job = prepare(replace(run, axes=names, dtype=np.float32, device=choose(run.device)), whole)

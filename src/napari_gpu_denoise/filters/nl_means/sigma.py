@@ -8,6 +8,7 @@ import numpy as np
 
 from napari_gpu_denoise.noise.correlation.spectrum import noise_spectrum
 from napari_gpu_denoise.noise.magnitude.rician import rician_noise
+from napari_gpu_denoise.noise.patches.blank import blank_area, blank_width, not_image
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate, estimate_sigma
 
@@ -22,9 +23,14 @@ def magnitude_sigma(image: Any, names: str) -> SigmaEstimate:
     The array may be lazy; at most 8 planes of a channel are read.
     """
     source = PlaneReader(image, names)
-    found = [rician_noise(source.sampled(channel)) for channel in source.channels]
+    found, width = [], 0
+    for channel in source.channels:
+        planes = np.stack(list(source.sampled(channel)))
+        found.append(rician_noise(planes))
+        areas = [blank_area(plane) for plane in planes]
+        width = max(width, blank_width(areas, not_image(planes, areas)))
     values, errors = tuple(f.sigma for f in found), tuple(f.error for f in found)
-    return SigmaEstimate(values, errors, MAGNITUDES, source.count)
+    return SigmaEstimate(values, errors, MAGNITUDES, source.count, blank_width=width)
 
 
 def root_sigma(image: Any, names: str) -> SigmaEstimate:
@@ -33,11 +39,12 @@ def root_sigma(image: Any, names: str) -> SigmaEstimate:
     Twice the square root of such an image has noise of standard deviation sigma everywhere. If it
     is correlated, as speckle mostly is, sigma is that of the whole spectrum.
     """
-    source, found = PlaneReader(image, names), []
+    source, found, width = PlaneReader(image, names), [], 0
     for channel in source.channels:
         planes = np.stack(list(source.sampled(channel)))
         roots = 2 * np.sqrt(np.maximum(planes, 0, dtype=np.float64))
         one = estimate_sigma(roots)
+        width = max(width, one.blank_width)
         sigma, error, method = one.sigma[0], one.standard_error[0], ROOTS
         if sigma > 0:
             spectrum = noise_spectrum(roots)
@@ -46,4 +53,5 @@ def root_sigma(image: Any, names: str) -> SigmaEstimate:
                 error = sigma * spectrum.ratio_error / 2
         found.append((sigma, error, method))
     values, errors, methods = zip(*found, strict=True)
-    return SigmaEstimate(values, errors, ", or ".join(dict.fromkeys(methods)), source.count)
+    method = ", or ".join(dict.fromkeys(methods))
+    return SigmaEstimate(values, errors, method, source.count, blank_width=width)

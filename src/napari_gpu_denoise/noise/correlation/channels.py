@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import AxesError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
+from napari_gpu_denoise.noise.patches.blank import Blank, blank_area, not_image
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
 from napari_gpu_denoise.noise.patches.white import MAX_PATCHES
@@ -35,7 +37,8 @@ def channel_covariance(image: Any) -> ChannelCovariance:
 
     It is read at the high frequencies of the patches that are smoothest in all channels together,
     each channel relative to its own noise. A pixel that is NaN, infinite or clipped in one channel
-    is left out in all; NonFiniteError if that leaves no patch. A constant image gives 0.
+    is left out in all, and so is a constant area of one; NonFiniteError if that leaves no patch. A
+    constant image gives 0.
     """
     image = np.asarray(image)
     check_numbers(image)
@@ -49,7 +52,8 @@ def channel_covariance(image: Any) -> ChannelCovariance:
         )
     if bad.any():
         image = np.where(bad, np.nan, image)
-    spectra = [read_spectra([channel], MAX_PATCHES // len(image)) for channel in image]
+    blanks = [_common_blank(image)]
+    spectra = [read_spectra([channel], MAX_PATCHES // len(image), blanks) for channel in image]
     clipped = np.max([each.clipped for each in spectra], axis=0)
     members = unclipped(clipped)
     overlap = spectra[0].overlap
@@ -64,8 +68,9 @@ def channel_covariance(image: Any) -> ChannelCovariance:
     else:
         # The mean over channels has the same relative error as one, or a smaller one.
         relative = pooled_variance(rank, energy, overlap, members).error
-        number = round(0.5 / relative**2 / energy.shape[1] * overlap)
-        number = min(max(number, 1), len(members))
+        # Of grey levels near the end of float64 nothing is known about the error.
+        needed = 0.5 / relative**2 / energy.shape[1] * overlap if relative**2 > 0 else math.inf
+        number = max(round(min(needed, len(members))), 1)
         order = members[np.argsort(rank[members], kind="stable")[:number]]
     high = np.array([each.high[order].ravel() for each in spectra])
     covariance = high @ high.T / high.shape[1]
@@ -79,3 +84,13 @@ def channel_covariance(image: Any) -> ChannelCovariance:
     return ChannelCovariance(
         *(tuple(map(tuple, each.tolist())) for each in (covariance, error, correlation)), number
     )
+
+
+def _common_blank(image: np.ndarray) -> np.ndarray | None:
+    """Return a mask of the constant areas of any channel; empty channels do not count."""
+    areas = [blank_area(channel) for channel in image]
+    parts = [each for each in areas if each is not None and not each.pixels.all()]
+    if not parts:
+        return None
+    together = Blank(np.any([each.pixels for each in parts], axis=0), 0)
+    return not_image([image[0]], [together])[0]

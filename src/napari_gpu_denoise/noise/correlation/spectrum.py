@@ -9,7 +9,7 @@ separated from correlated noise by its shape (`fit_correlation`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from napari_gpu_denoise.noise.correlation.fit import (
     without_steep_texture,
 )
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
-from napari_gpu_denoise.noise.patches.variance import unclipped
+from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped
 from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
 from napari_gpu_denoise.noise.sampling import sample_planes
 
@@ -68,6 +68,14 @@ class NoiseSpectrum:
         verdict = "white" if self.white else "correlated"
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]
         return f"noise is {verdict} (correlation of neighbours {x:.2f} along x, {y:.2f} along y)"
+
+    def at_all_frequencies(self, curve: VarianceCurve) -> VarianceCurve:
+        """Return a curve, read at the high frequencies, with the variance of whole pixels."""
+        power = np.array(self.power)
+        _, high = frequency_order(power.shape)
+        rest = float(power.ravel()[high].mean())
+        share = 1.0 if self.white or rest <= 0 else float(power.mean()) / rest
+        return replace(curve, variance=tuple(share * each for each in curve.variance))
 
     @property
     def doubtful(self) -> bool:

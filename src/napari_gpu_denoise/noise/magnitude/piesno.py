@@ -43,8 +43,8 @@ def piesno(stack: Any, coils: int = 1) -> Piesno:
     pixel holds noise alone.
 
     Sigma follows from the quantile with the smallest error for that number of coils (0.797 for 1,
-    0.626 for 8), not from the median. Pixels with NaN or infinity, and those that are 0 in all
-    images, are left out; about 40 000 pixels are read.
+    0.626 for 8), not from the median. Pixels with NaN or infinity, and those that are the same in
+    all images, such as padding, are left out; about 40 000 pixels are read.
     """
     if coils < 1:
         raise SettingsError(f"coils is {coils}; give 1 or more.")
@@ -73,7 +73,7 @@ def _repeated(stack: Any) -> tuple[np.ndarray, int]:
         )
     step = math.ceil(math.sqrt(stack[0].size / MAX_GROUPS))
     values = stack[:, ::step, ::step].reshape(len(stack), -1).T.astype(np.float64)
-    values = values[np.isfinite(values).all(axis=1) & values.any(axis=1)]
+    values = values[np.isfinite(values).all(axis=1) & (values != values[:, :1]).any(axis=1)]
     return values, max(1, stack[0, ::step, ::step].size)
 
 

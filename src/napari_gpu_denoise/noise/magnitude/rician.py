@@ -15,6 +15,7 @@ import numpy as np
 from scipy import special
 
 from napari_gpu_denoise.noise.magnitude.piesno import MAX_GROUPS, noise_only, standard_error
+from napari_gpu_denoise.noise.patches.blank import not_image
 from napari_gpu_denoise.noise.patches.selection import clipping_levels
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.variance import MEMBERS, brightness_levels, level_noise
@@ -117,19 +118,27 @@ def _background(planes: list[np.ndarray]) -> tuple[tuple[float, float] | None, f
 def _blocks(planes: list[np.ndarray], most: int) -> np.ndarray:
     """Return about `most` blocks of 4 x 4 pixels, (block, pixel), without filled ones."""
     groups = []
-    for plane in planes:
+    for plane, blank in zip(planes, not_image(planes), strict=True):
         rows, columns = (length // BLOCK for length in plane.shape)
         if not rows or not columns:
             continue
-        blocks = plane[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
         step = math.ceil(math.sqrt(rows * columns * len(planes) / most))
-        blocks = blocks[::step, :, ::step].transpose(0, 2, 1, 3).reshape(-1, BLOCK * BLOCK)
+        blocks = _cut(plane, step)
         keep = np.isfinite(blocks).all(axis=1)
-        for level in clipping_levels(plane):
+        if blank is not None:
+            keep &= ~_cut(blank, step).any(axis=1)
+        for level in clipping_levels(plane, blank):
             # Rounding piles up zeros too; a fill is flat.
             keep &= (blocks == level).mean(axis=1) <= 0.5
         groups.append(blocks[keep].astype(np.float64))
     return np.concatenate(groups) if groups else np.empty((0, BLOCK * BLOCK))
+
+
+def _cut(pixels: np.ndarray, step: int) -> np.ndarray:
+    """Return every `step`-th block of a plane along both axes, (block, pixel)."""
+    rows, columns = (length // BLOCK for length in pixels.shape)
+    held = pixels[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
+    return held[::step, :, ::step].transpose(0, 2, 1, 3).reshape(-1, BLOCK * BLOCK)
 
 
 def _object(planes: list[np.ndarray]) -> tuple[float, float] | None:

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter1d
 
 from napari_gpu_denoise.errors import NonFiniteError
+from napari_gpu_denoise.noise.patches.blank import not_image
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, read_patches
 from napari_gpu_denoise.noise.sampling import sample_planes
 
@@ -50,11 +51,11 @@ def speckle_noise(image: Any) -> SpeckleNoise:
     planes = sample_planes(image)
     ratios, overlaps = [], []
     finite = 0
-    for plane in planes:
-        patches, shape, overlap = read_patches(plane, WINDOW, MAX_WINDOWS // len(planes))
+    for plane, blank in zip(planes, not_image(planes), strict=True):
+        patches, shape, overlap = read_patches(plane, WINDOW, MAX_WINDOWS // len(planes), blank)
         finite += len(patches)
         clipped = np.zeros(len(patches))
-        for level in clipping_levels(plane):
+        for level in clipping_levels(plane, blank):
             clipped += np.mean(patches == level, axis=1)
         values = patches[clipped <= CLIPPED].astype(np.float64)
         mean = values.mean(axis=1)

@@ -52,7 +52,7 @@ def checked(field: dataclasses.Field, given: Any, model: str) -> Any:
     limit = field.metadata.get("limit", ANY)
     try:
         value = np.array(given, np.float64) if limit == TABLE else float(given)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = math.nan
     if limit == TABLE:
         if np.ndim(value) == 2 and value.size and np.isfinite(value).all():

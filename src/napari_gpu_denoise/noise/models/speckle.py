@@ -94,7 +94,10 @@ class Speckle(NoiseModel):
         sigma, _ = model.mean_sigma(channel)
         error = sigma * found.error / (2 * looks)
         method = "most frequent contrast of windows"
-        return Fit(model, {"looks": found.error}, sigma, error, method, channel.curve)
+        curve = channel.curve
+        if curve is not None and channel.spectrum is not None:
+            curve = channel.spectrum.at_all_frequencies(curve)
+        return Fit(model, {"looks": found.error}, sigma, error, method, curve)
 
     @classmethod
     def suggestion(cls, video: bool) -> str:

@@ -7,6 +7,8 @@ import math
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from napari_gpu_denoise.noise.patches.blank import clear_patches
+
 CLIPPING_SAMPLE = 250_000  # pixels looked at to find clipped values
 CLIPPED_PIXELS = 16  # an extreme value found in fewer of them is left alone
 
@@ -26,9 +28,11 @@ def grid_steps(rows: int, columns: int, limit: int) -> tuple[int, int]:
 
 
 def read_patches(
-    plane: np.ndarray, size: int, limit: int
+    plane: np.ndarray, size: int, limit: int, blank: np.ndarray | None = None
 ) -> tuple[np.ndarray, tuple[int, int], float]:
     """Read about `limit` patches, evenly spread over a plane; those not all finite are left out.
+
+    So are those that touch pixels of `blank`, a mask as `not_image` returns it.
 
     Returns the patches (number, height * width) in the dtype of the plane; their height and width,
     `size` or the length of a shorter axis; and how many patches share a pixel, at least 1.
@@ -36,16 +40,24 @@ def read_patches(
     shape = (min(size, plane.shape[0]), min(size, plane.shape[1]))
     windows = sliding_window_view(plane, shape)
     down, across = grid_steps(*windows.shape[:2], limit)
-    patches = windows[::down, ::across].reshape(-1, shape[0] * shape[1])
+    patches = windows[::down, ::across]
+    if blank is not None:
+        patches = patches[clear_patches(blank, shape, down, across)]
+    patches = patches.reshape(-1, shape[0] * shape[1])
     if plane.dtype.kind == "f":
         patches = patches[np.isfinite(patches).all(axis=1)]
     return patches, shape, max(1.0, shape[0] / down) * max(1.0, shape[1] / across)
 
 
-def clipping_levels(plane: np.ndarray) -> list:
-    """Return the extreme values at which a plane seems to be clipped, or filled."""
+def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
+    """Return the extreme values at which a plane seems to be clipped, or filled.
+
+    Pixels of `blank`, a mask, are not looked at.
+    """
     step = math.ceil(math.sqrt(plane.size / CLIPPING_SAMPLE))
     values = plane[::step, ::step]
+    if blank is not None:
+        values = values[~blank[::step, ::step]]
     if plane.dtype.kind == "f":
         values = values[np.isfinite(values)]
     if values.size == 0:

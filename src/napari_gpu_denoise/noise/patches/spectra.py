@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
+from napari_gpu_denoise.noise.patches.blank import not_image, number_of_patches
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, read_patches
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
 from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH, frequencies
@@ -33,14 +34,23 @@ class PatchSpectra(NamedTuple):
         return PatchStatistics(self.mean, rank, energy, self.upper, self.clipped, self.overlap)
 
 
-def read_spectra(planes: list[np.ndarray], limit: int = MAX_PATCHES) -> PatchSpectra:
+def read_spectra(
+    planes: list[np.ndarray],
+    limit: int | None = None,
+    blanks: list[np.ndarray | None] | None = None,
+) -> PatchSpectra:
     """Read about `limit` patches of 8 x 8 pixels, evenly spread over all planes.
 
+    Those that touch what is not image are left out: `blanks`, if `not_image` was asked before. With
+    None as `limit`, `MAX_PATCHES` others are read.
     NonFiniteError if NaN or infinity leave none.
     """
+    blanks = not_image(planes) if blanks is None else blanks
+    limit = number_of_patches(MAX_PATCHES, blanks) if limit is None else limit
+    both = list(zip(planes, blanks, strict=True))
     # Scattered non-finite pixels may leave no large patch whole, but still smaller ones.
     for size in (PATCH, PATCH // 2, PATCH // 4):
-        parts = [_plane_spectra(plane, size, limit // len(planes)) for plane in planes]
+        parts = [_plane_spectra(plane, size, limit // len(planes), blank) for plane, blank in both]
         parts = [part for part in parts if part is not None]
         if parts:
             break
@@ -58,15 +68,17 @@ def read_spectra(planes: list[np.ndarray], limit: int = MAX_PATCHES) -> PatchSpe
     )
 
 
-def _plane_spectra(plane: np.ndarray, size: int, limit: int) -> PatchSpectra | None:
-    patches, shape, overlap = read_patches(plane, size, limit)
+def _plane_spectra(
+    plane: np.ndarray, size: int, limit: int, blank: np.ndarray | None
+) -> PatchSpectra | None:
+    patches, shape, overlap = read_patches(plane, size, limit, blank)
     if not len(patches):
         return None
     low, high, upper = frequencies(shape)
     if not len(high):  # single pixels: nothing to compare them with
         high, upper = np.zeros((1, patches.shape[1])), np.ones(1, bool)
     clipped = np.zeros(len(patches))
-    for level in clipping_levels(plane):
+    for level in clipping_levels(plane, blank):
         clipped += np.mean(patches == level, axis=1)
     values = patches.astype(np.float64)
     differences = values - values[:, :1]  # small numbers, whatever the level of the patch

@@ -19,6 +19,7 @@ from napari_gpu_denoise.errors import (
     NoDeviceError,
     NonFiniteError,
 )
+from napari_gpu_denoise.noise.patches.blank import clear_patches, not_image
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, grid_steps
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
@@ -41,6 +42,7 @@ def read_statistics(
 ) -> list[PatchStatistics | None]:
     """Return about `limit` patches of each plane; None for planes without a finite pixel.
 
+    Patches that touch what is not image are left out, except in planes that hold nothing else.
     `device` is as `choose` takes it. None: the best one where there is one that works and enough
     work for it, else NumPy, which agrees to rounding of float32.
     """
@@ -86,16 +88,20 @@ def _on_device(planes: PlaneStack, limit: int, device: Any) -> Iterator[PatchSta
         for start in range(0, len(planes), batch):
             count = min(batch, len(planes) - start)
             ends = np.full((count, 2), np.nan, np.float32)
+            clear = np.ones((count, grid[0] * grid[1]), bool)
             for k in range(count):  # one plane is held at a time: they may be large
                 plane = planes[start + k]
                 bands = sliding_window_view(plane, PATCH, axis=0)[::down]
                 np.copyto(host[k], bands.transpose(0, 2, 1))
-                levels = clipping_levels(plane)
+                blank = not_image([plane])[0]
+                levels = clipping_levels(plane, blank)
                 ends[k, : len(levels)] = levels
+                if blank is not None:
+                    clear[k] = clear_patches(blank, (PATCH, PATCH), down, across).ravel()
             for k, values in enumerate(kernel(host[:count], ends)):
-                finite = values[:, 3] > 0
-                if finite.any():
-                    kept = (values if finite.all() else values[finite]).astype(np.float64)
+                read = (values[:, 3] > 0) & clear[k]
+                if read.any():
+                    kept = (values if read.all() else values[read]).astype(np.float64)
                     yield PatchStatistics(
                         kept[:, 0], kept[:, 1], kept[:, 4:], upper, kept[:, 2], overlap
                     )

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from napari_gpu_denoise.noise.patches.blank import number_of_patches
 from napari_gpu_denoise.noise.patches.laws import Trend, brightness_trend
 from napari_gpu_denoise.noise.patches.selection import as_floats, clipping_levels, read_patches
 from napari_gpu_denoise.noise.patches.variance import (
@@ -45,11 +46,15 @@ class PlaneNoise(NamedTuple):
     trend: Trend | None = None
 
 
-def plane_noise(plane: np.ndarray) -> PlaneNoise | None:
-    """Estimate the noise of one plane of any real dtype; None where no pixel is finite."""
+def plane_noise(plane: np.ndarray, blank: np.ndarray | None = None) -> PlaneNoise | None:
+    """Estimate the noise of one plane of any real dtype; None where no pixel is finite.
+
+    Pixels of `blank`, a mask as `not_image` returns it, are left out.
+    """
     # Scattered non-finite pixels may leave no large patch whole, but still smaller ones.
+    limit = number_of_patches(MAX_PATCHES, [blank])
     for size in (PATCH, PATCH // 2, PATCH // 4, 1):
-        patches, shape, overlap = read_patches(plane, size, MAX_PATCHES)
+        patches, shape, overlap = read_patches(plane, size, limit, blank)
         if len(patches):
             break
     else:
@@ -58,7 +63,7 @@ def plane_noise(plane: np.ndarray) -> PlaneNoise | None:
     if not len(high):
         return PlaneNoise(0.0, 0.0)  # single pixels: nothing to compare them with
 
-    levels = clipping_levels(plane)
+    levels = clipping_levels(plane, blank)
     clean = np.ones(len(patches), bool)
     share = np.zeros(len(patches))  # of clipped pixels
     if levels:

@@ -16,6 +16,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
+from napari_gpu_denoise.noise.patches.blank import not_image
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, grid_steps
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.variance import CLIPPED, VarianceCurve, brightness_levels
@@ -50,8 +51,8 @@ def photon_transfer(
     light, which give the offset, and a point of the curve. Identical frames give 0.
 
     About 40 000 blocks of 8 x 8 pixels are read. Blocks with NaN or infinite pixels are left out,
-    with NonFiniteError if none remain, and so are levels of brightness at which more than 1 % of
-    the pixels are clipped.
+    with NonFiniteError if none remain, and so are those in constant areas, such as padding, and
+    levels of brightness at which more than 1 % of the pixels are clipped.
 
     With the pairs of the 12-bit CCD in EMVA 1288 sample data the gain is 0.280 (0.28) and the dark
     noise 3.06 (3.07).
@@ -91,9 +92,12 @@ def still_noise(frames: PlaneStack) -> PhotonNoise | None:
     if len(frames) < 2 or min(frames.shape[1:]) < BLOCK:
         return None
     pairs = _neighbours(frames)
-    found = _pairs_noise(pairs, None, DIFFERENCES)
+    blanks = _blanks(pairs)
+    found = _pairs_noise(pairs, None, DIFFERENCES, blanks)
     # The transform of a difference is the difference of transforms.
-    before, after = (read_spectra([pair[k] for pair in pairs[::2]], PATCHES) for k in (0, 1))
+    before, after = (
+        read_spectra([pair[k] for pair in pairs[::2]], PATCHES, blanks[::2]) for k in (0, 1)
+    )
     if before.low.shape != after.low.shape or before.low.shape[1] < 2:
         return None
     means = (before.mean + after.mean) / 2
@@ -113,12 +117,24 @@ def _neighbours(frames: Any) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def _pairs_noise(
-    pairs: Sequence[tuple[np.ndarray, ...]], offset: float | None, method: str
+    pairs: Sequence[tuple[np.ndarray, ...]],
+    offset: float | None,
+    method: str,
+    blanks: list[np.ndarray | None] | None = None,
 ) -> PhotonNoise:
-    """Return the noise of pairs of frames; `offset` is None without dark frames."""
+    """Return the noise of pairs of frames; `offset` is None without dark frames.
+
+    `blanks` is what `_blanks` returned, if known.
+    """
     if not pairs:
         raise ImageError("There is no pair of frames; give at least one.")
-    parts = [_blocks(*pair, MAX_BLOCKS // len(pairs)) for pair in pairs]
+    for pair in pairs:
+        _check_pair(*pair)
+    blanks = _blanks(pairs) if blanks is None else blanks
+    limit = MAX_BLOCKS // len(pairs)
+    parts = [_blocks(*pair, limit, blank) for pair, blank in zip(pairs, blanks, strict=True)]
+    if not any(len(part[0]) for part in parts):
+        parts = [_blocks(*pair, limit, None) for pair in pairs]
     mean, variance, clipped = (np.concatenate(each) for each in zip(*parts, strict=True))
     if not len(mean):
         raise NonFiniteError(
@@ -163,10 +179,8 @@ def _still(variance: np.ndarray) -> tuple[np.ndarray, float]:
     return core, spread / math.sqrt(np.count_nonzero(core))
 
 
-def _blocks(
-    first: np.ndarray, second: np.ndarray, limit: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return mean, noise variance and share of clipped pixels of blocks spread over a pair."""
+def _check_pair(first: np.ndarray, second: np.ndarray) -> None:
+    """Refuse frames that do not make a pair."""
     for frame in (first, second):
         check_numbers(frame)
     if first.shape != second.shape or first.ndim != 2 or min(first.shape) < BLOCK:
@@ -174,22 +188,45 @@ def _blocks(
             f"Frames of the shapes {first.shape} and {second.shape} do not make a pair; "
             f"give two of one shape, at least {BLOCK} x {BLOCK} pixels."
         )
+
+
+def _blanks(pairs: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray | None]:
+    """Return for each pair a mask of what is constant or not finite in one of its frames."""
+    frames = [frame for pair in pairs for frame in pair]
+    masks = not_image(frames)
+    for k, frame in enumerate(frames):
+        bad = None if frame.dtype.kind != "f" else ~np.isfinite(frame)
+        if bad is not None and bad.any():
+            masks[k] = bad if masks[k] is None else masks[k] | bad
+    halves = zip(masks[::2], masks[1::2], strict=True)
+    return [b if a is None else a if b is None else a | b for a, b in halves]
+
+
+def _blocks(
+    first: np.ndarray, second: np.ndarray, limit: int, blank: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return mean, noise variance and share of clipped pixels of blocks spread over a pair."""
     rows, columns = (length // BLOCK for length in first.shape)
     down, across = grid_steps(rows, columns, limit)
     clipped, values = 0.0, []
     for frame in (first, second):
         blocks = frame[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
         blocks = blocks[::down, :, ::across]
-        for level in clipping_levels(frame):
+        for level in clipping_levels(frame, blank):
             clipped = clipped + (blocks == level).mean(axis=(1, 3)) / 2
         values.append(blocks.astype(np.float64))
     mean = (values[0] + values[1]).mean(axis=(1, 3)) / 2
     difference = values[0] - values[1]
     change = difference.mean(axis=(1, 3))
-    finite = np.isfinite(change)
-    clipped = np.broadcast_to(clipped, mean.shape)[finite]
-    square = np.square(difference).mean(axis=(1, 3))[finite]
-    mean, change = mean[finite], change[finite]
+    read = np.isfinite(change)
+    if blank is not None:
+        held = blank[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
+        read &= ~held[::down, :, ::across].any(axis=(1, 3))
+    clipped = np.broadcast_to(clipped, mean.shape)[read]
+    square = np.square(difference).mean(axis=(1, 3))[read]
+    mean, change = mean[read], change[read]
+    if not len(mean):
+        return mean, change, clipped
     drift = _drift(mean, change)
     return mean, (square - 2 * drift * change + np.square(drift)) / 2, clipped
 

@@ -1,0 +1,1 @@
+"""Removal of structured noise, on request."""

@@ -1,0 +1,1 @@
+"""Structured noise: rows and columns with offsets of their own, hum, hot and dead pixels."""

@@ -1,0 +1,209 @@
+"""Find structured noise in an image."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.image.nonfinite import fill_nonfinite
+from napari_gpu_denoise.noise.sampling import PlaneReader
+from napari_gpu_denoise.noise.structure import hum, outliers, rows
+from napari_gpu_denoise.noise.structure.record import Finding, StructuredNoise
+
+_LONGEST = 1024  # pixels of the middle of a plane that hum and single pixels are looked for in
+_SAME = 0.5  # correlation of the offsets of planes, or share of pixels in common, if fixed
+
+
+def find_structure(image: Any, axes: str | None = None) -> StructuredNoise:
+    """Find rows or columns with offsets of their own, periodic hum, and hot and dead pixels.
+
+    Parameters
+    ----------
+    image : array, at least two axes, any real dtype
+        Anything with ``shape``, ``dtype`` and NumPy indexing; at most 3 planes of each channel are
+        read. Not modified. NaN and infinity are ignored.
+    axes : str, optional
+        One letter per axis, such as ``"TCYX"``. Channels are looked at one by one; all other axes
+        but ``Y`` and ``X`` hold planes. Default: the last two axes are ``Y`` and ``X``.
+
+    Returns
+    -------
+    StructuredNoise
+        What was found, with its strength in grey levels, and in words.
+
+    Raises
+    ------
+    AxesError, ImageError
+        If `axes` does not fit, or the image has no pixels or no real numbers.
+
+    See Also
+    --------
+    remove_stripes, remove_outliers : Remove it.
+
+    Notes
+    -----
+    Rows: the levels of rows, without what is smooth, agree between the left, the middle and the
+    right third of a plane. Hum: a peak of the spectrum whose amplitude and phase are the same in 12
+    of 16 blocks. Single pixels: beyond the noise and the texture around them, alone, and more of
+    them than the tail of all deviations explains. Planes of fewer than 48 pixels along a row have
+    too little evidence, for hum 64. Clean pictures (BSD68, W2S) give no alarm;
+    ``docs/methods/structured_noise.md`` has the figures. About 0.2 s per megapixel.
+
+    References
+    ----------
+    B. Münch, P. Trtik, F. Marone, M. Stampanoni, "Stripe and ring artifact removal with combined
+    wavelet-Fourier filtering", Opt. Express 17 (2009), doi:10.1364/OE.17.008567 (stripes have one
+    direction and little else); P. G. van Dokkum, "Cosmic-ray rejection by Laplacian edge
+    detection", PASP 113 (2001), doi:10.1086/323894 (single pixels in units of local noise).
+    """
+    reader = PlaneReader(image, axes)
+    found = structure_in([reader.sampled(channel) for channel in reader.channels])
+    return StructuredNoise(tuple(found), reader.axes, reader.count)
+
+
+def structure_in(channels: Sequence[Sequence[np.ndarray]]) -> list[Finding]:
+    """Return what is found in planes of each channel; only three of each are read."""
+    found: list[Finding] = []
+    for number, planes in enumerate(channels):
+        structure = structure_of([finite_plane(plane) for plane in few(planes)])
+        found += structure.findings(number if len(channels) > 1 else None)
+    return found
+
+
+def few(planes: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the first, a middle and the last plane, as far as there are any."""
+    last = len(planes) - 1
+    return [planes[k] for k in sorted({0, last // 2, last})]
+
+
+def finite_plane(plane: np.ndarray) -> np.ndarray:
+    """Return a plane as float32, with the nearest finite pixel in place of NaN and infinity."""
+    with np.errstate(over="ignore"):
+        values = np.ascontiguousarray(plane, np.float32)
+    return fill_nonfinite(values, "YX", "keep")[0]
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """What was found of offsets of the rows or of the columns."""
+
+    found: bool
+    agreement: float
+    strength: float
+    fixed: bool | None
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What was found in the planes of a channel."""
+
+    rows: Offsets
+    columns: Offsets
+    waves: tuple[list[hum.Wave], ...]  # of each plane
+    pixels: tuple[tuple[outliers.Outliers, outliers.Outliers], ...]  # of each plane, hot and dead
+
+    def has_pixels(self, side: int) -> bool:
+        """Return whether there are hot (0) or dead (1) pixels."""
+        return bool(self.pixels) and np.median([each[side].weight for each in self.pixels]) >= (
+            outliers.LEAST_WEIGHT
+        )
+
+    @property
+    def has_waves(self) -> bool:
+        """Whether most planes have hum."""
+        return 2 * sum(map(bool, self.waves)) > len(self.waves)
+
+    def findings(self, channel: int | None) -> list[Finding]:
+        """Return what was found."""
+        found = [
+            Finding(kind, each.strength, each.agreement, each.fixed, channel=channel)
+            for kind, each in (("rows", self.rows), ("columns", self.columns))
+            if each.found
+        ]
+        if self.has_waves:
+            most = max(self.waves, key=len)
+            power = sum(abs(wave.amplitude) ** 2 / 2 for wave in most)
+            sure = min(wave.agreement for wave in most)
+            where = tuple((wave.fy, wave.fx) for wave in most)
+            found.append(Finding("hum", power**0.5, sure, None, frequencies=where, channel=channel))
+        for side, kind in enumerate(("hot", "dead")):
+            if self.has_pixels(side):
+                found.append(self._pixels(side, kind, channel))
+        return found
+
+    def _pixels(self, side: int, kind: str, channel: int | None) -> Finding:
+        each = [plane[side] for plane in self.pixels]
+        count = sum(int(np.count_nonzero(one.mask)) for one in each)
+        weight = float(np.median([one.weight for one in each]))
+        fixed = None
+        if len(each) > 1:
+            together = np.sum([one.mask for one in each], axis=0)
+            fixed = bool(np.sum(together[2 * together > len(each)]) >= _SAME * count)
+        return Finding(
+            kind,
+            float(np.median([one.excess for one in each])),
+            weight / (weight + outliers.LEAST_WEIGHT / 4),
+            fixed,
+            share=100 * count / sum(one.mask.size for one in each),
+            channel=channel,
+        )
+
+
+def structure_of(planes: Sequence[np.ndarray]) -> Structure:
+    """Return what is found in planes (y, x), float32 and finite, of one channel."""
+    with ThreadPoolExecutor(min(len(planes), os.cpu_count() or 1)) as pool:
+        looked = list(pool.map(_look_at, planes))
+    return Structure(
+        *(_offsets([each[k] for each in looked]) for k in (0, 1)),
+        tuple(each[2] for each in looked),
+        tuple(each[3] for each in looked if each[3] is not None),
+    )
+
+
+def _look_at(plane: np.ndarray) -> tuple[Any, Any, list[hum.Wave], Any]:
+    """Return the evidence of rows and columns, the waves, and the outliers of a plane."""
+    # Squares of extreme values are beyond float32.
+    largest = float(np.abs(plane).max())
+    if not 1e-15 < largest < 1e15:
+        return None, None, [], None
+    middle = plane[tuple(slice(max(n - _LONGEST, 0) // 2, None) for n in plane.shape)]
+    middle = np.ascontiguousarray(middle[:_LONGEST, :_LONGEST])
+    pixels = None
+    if min(middle.shape) >= outliers.SMALLEST:
+        pixels = outliers.find_outliers(middle)
+        for each in pixels:
+            if each.found:
+                middle = outliers.replaced(middle, each.mask)
+    waves = hum.find_waves(middle) if min(middle.shape) >= hum.SMALLEST else []
+    if waves and middle.shape == plane.shape:
+        plane = plane - sum(wave.over(plane.shape) for wave in waves)
+    evidence = []
+    for each in (plane, plane.T):
+        ny, nx = each.shape
+        usable = ny >= rows.SHORTEST and nx >= rows.NARROWEST
+        parts = rows.segments(np.ascontiguousarray(each)) if usable else None
+        evidence.append(None if parts is None else rows.row_evidence(parts))
+    return *evidence, waves, pixels
+
+
+def _offsets(evidence: Sequence[rows.RowEvidence | None]) -> Offsets:
+    """Return whether most planes have offsets, and whether these are the same."""
+    known = [each for each in evidence if each is not None]
+    if not known or 2 * sum(each.found for each in known) <= len(evidence):
+        return Offsets(False, 0.0, 0.0, None)
+    found = [each for each in known if each.found]
+    fixed = None
+    if len(found) > 1:
+        pairs = [rows.agreement(a.jumps, b.jumps) for a, b in combinations(found, 2)]
+        fixed = bool(np.median(pairs) >= _SAME)
+    strength, agreed = (
+        float(np.median([getattr(each, name) for each in found]))
+        for name in ("strength", "agreement")
+    )
+    return Offsets(True, agreed, strength, fixed)

@@ -1,0 +1,173 @@
+"""Hot and dead pixels: single pixels that no noise and no object of the image explains."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.ndimage import uniform_filter
+
+SMALLEST = 16  # pixels of the shortest side of a plane that is looked at
+LEAST = 5.5  # times the local noise that a pixel has to be away
+_BAND = 64  # rows sorted at once, which stay in the cache
+# A sorting network for eight values (Batcher's).
+_NETWORK = (
+    *((0, 2), (1, 3), (4, 6), (5, 7), (0, 4), (1, 5), (2, 6), (3, 7), (0, 1), (2, 3)),
+    *((4, 5), (6, 7), (2, 4), (3, 5), (1, 4), (3, 6), (1, 2), (3, 4), (5, 6)),
+)
+_AROUND = tuple((y, x) for y in (0, 1, 2) for x in (0, 1, 2) if (y, x) != (1, 1))
+_WINDOW = 9  # pixels in which the local noise is measured
+_TEXTURE = 1.5  # mean deviation that counts as one standard deviation, with a margin
+_ALONE = 0.5  # of its deviation that the second most extreme neighbour may have at most
+_QUANTILES = 0.95, 0.99  # of the deviations that their tail is extrapolated from
+_CHANCE = 0.05  # pixels of a plane that noise may be expected to make
+_NEIGHBOURHOOD = 7  # pixels in which outliers count as a crowd,
+_MOST_CROWDED = 0.35  # and the share of them that may be in one
+_FEWEST = 4
+_PIXELS = 481 * 321  # of the images for which the next number was chosen
+LEAST_WEIGHT = 28.0  # of the outliers of an image; without any at most 24 (BSD68, W2S)
+
+
+@dataclass(frozen=True)
+class Outliers:
+    """Outliers of a plane on one side, hot or dead.
+
+    Attributes
+    ----------
+    mask : ndarray, (y, x), bool
+    excess : float
+        Median of how far they are from their neighbours, grey levels.
+    weight : float
+        Their number and distance as evidence; from `LEAST_WEIGHT` they count as found.
+    """
+
+    mask: np.ndarray
+    excess: float
+    weight: float
+
+    @property
+    def found(self) -> bool:
+        """Whether the image has such outliers."""
+        return self.weight >= LEAST_WEIGHT
+
+
+def find_outliers(plane: np.ndarray, threshold: float | None = None) -> tuple[Outliers, Outliers]:
+    """Return the hot and the dead pixels of a plane (y, x), float32.
+
+    A pixel is compared with the median of its eight neighbours, in units of the local noise: the
+    largest of the spread of the neighbours, the noise at this brightness, and the mean deviation
+    around it. Its second most extreme neighbour must be far less extreme, as it is not where an
+    object is resolved. `threshold` is by default that which an exponential tail of all deviations
+    exceeds by chance 0.05 times in an image, at least `LEAST`.
+    """
+    deviation, scale, alone = _deviations(plane)
+    score = deviation / scale
+    both = []
+    for sign in (1, -1):
+        signed = sign * score
+        limit = _limit(signed) if threshold is None else threshold
+        mask = (signed > limit) & alone
+        both.append(_described(mask, signed, np.abs(deviation), limit))
+    return both[0], both[1]
+
+
+def replaced(plane: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Return a plane with pixels replaced by the median of neighbours that are not replaced."""
+    out = plane.copy()
+    known = np.where(mask, np.nan, plane)
+    ys, xs = np.nonzero(mask)
+    ny, nx = plane.shape
+    left = np.ones(len(ys), bool)
+    for reach in (1, 2, 4):
+        if not left.any():
+            break
+        near = np.arange(-reach, reach + 1)
+        rows = np.clip(ys[left, None, None] + near[:, None], 0, ny - 1)
+        columns = np.clip(xs[left, None, None] + near, 0, nx - 1)
+        values = known[rows, columns].reshape(np.count_nonzero(left), -1)
+        some = np.isfinite(values).any(axis=1)
+        where = np.nonzero(left)[0][some]
+        out[ys[where], xs[where]] = np.nanmedian(values[some], axis=1)
+        left[where] = False
+    return out
+
+
+def _deviations(plane: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the deviation from the neighbours, its scale, and where a pixel stands alone."""
+    padded = np.pad(plane, 1, mode="reflect")
+    middle, spread = np.empty_like(plane), np.empty_like(plane)
+    alone = np.empty(plane.shape, bool)
+    for first in range(0, len(plane), _BAND):
+        rows = slice(first, min(first + _BAND, len(plane)))
+        ranked = _sorted_neighbours(padded, rows)
+        median = (ranked[3] + ranked[4]) / 2
+        away = plane[rows] - median
+        next_one = np.where(away > 0, ranked[6] - median, median - ranked[1])
+        middle[rows], spread[rows] = median, ranked[5] - ranked[2]
+        alone[rows] = next_one < _ALONE * np.abs(away)
+    deviation = plane - middle
+    size = np.abs(deviation)
+    noise = _noise_at(middle, size)
+    # Limited, so that outliers hardly raise the noise around them.
+    limited = np.minimum(size, 4 * noise)
+    count = _WINDOW**2
+    around = (uniform_filter(limited, _WINDOW, mode="reflect") * count - limited) / (count - 1)
+    scale = np.maximum(np.maximum(spread, noise), _TEXTURE * around)
+    # Photons come one by one, and grey levels are rounded.
+    least = max(_quantum(plane), 1e-9 * float(np.ptp(plane)), np.finfo(np.float32).tiny)
+    return deviation, np.maximum(scale, np.float32(least)), alone
+
+
+def _sorted_neighbours(padded: np.ndarray, rows: slice) -> list[np.ndarray]:
+    """Return the eight neighbours of each pixel of some rows, sorted."""
+    height, width = rows.stop - rows.start, padded.shape[1] - 2
+    values = [
+        padded[rows.start + y : rows.start + y + height, x : x + width].copy() for y, x in _AROUND
+    ]
+    for a, b in _NETWORK:
+        low = np.minimum(values[a], values[b])
+        np.maximum(values[a], values[b], out=values[b])
+        values[a] = low
+    return values
+
+
+def _noise_at(middle: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Return the root of the mean squared deviation at the brightness of each pixel."""
+    levels, sizes = middle[::2, ::2].ravel(), size[::2, ::2].ravel()
+    order = np.argsort(levels, kind="stable")
+    parts = np.array_split(order, min(16, max(1, levels.size // 256)))
+    where = np.array([levels[part].mean(dtype=np.float64) for part in parts])
+    found = []
+    for part in parts:
+        most = np.quantile(sizes[part], 0.99)
+        found.append(math.sqrt(np.mean(np.minimum(sizes[part], most) ** 2, dtype=np.float64)))
+    return np.interp(middle, where, found).astype(np.float32)
+
+
+def _quantum(plane: np.ndarray) -> float:
+    """Return the smallest difference between grey levels."""
+    levels = np.unique(plane[::3, ::3])
+    return float(np.diff(levels).min()) if levels.size > 1 else 0.0
+
+
+def _limit(score: np.ndarray) -> float:
+    """Return the score that an exponential tail exceeds `_CHANCE` times in a plane."""
+    low, high = _QUANTILES
+    first, second = np.quantile(score[::2, ::2], _QUANTILES)
+    times = math.log(score.size * (1 - low) / _CHANCE) / math.log((1 - low) / (1 - high))
+    return max(float(first + max(times, 0.0) * max(second - first, 0.1)), LEAST)
+
+
+def _described(mask: np.ndarray, score: np.ndarray, size: np.ndarray, limit: float) -> Outliers:
+    """Return the outliers at a mask with what they prove: many, far away, and scattered."""
+    count = int(np.count_nonzero(mask))
+    if not count:
+        return Outliers(mask, 0.0, 0.0)
+    excess = float(np.median(size[mask]))
+    near = uniform_filter(mask.astype(np.float32), _NEIGHBOURHOOD, mode="constant")
+    crowded = float(np.mean(near[mask] * _NEIGHBOURHOOD**2 > 1.5))
+    if count < _FEWEST or crowded > _MOST_CROWDED:
+        return Outliers(mask, excess, 0.0)
+    ratio = float(np.median(score[mask])) / limit
+    return Outliers(mask, excess, count * ratio**2 / math.sqrt(mask.size / _PIXELS))

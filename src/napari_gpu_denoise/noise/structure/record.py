@@ -1,0 +1,101 @@
+"""What was found of structured noise, with its strength and in words."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+TITLES = {
+    "rows": "rows have offsets of their own",
+    "columns": "columns have offsets of their own",
+    "hum": "periodic hum",
+    "hot": "hot pixels",
+    "dead": "dead pixels",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One kind of structured noise in a channel.
+
+    Attributes
+    ----------
+    kind : {"rows", "columns", "hum", "hot", "dead"}
+        What it is.
+    strength : float
+        Grey levels: standard deviation of the offsets, root mean square of the waves, or the median
+        of how far hot or dead pixels are from their neighbours.
+    confidence : float
+        From 0 to 1: agreement of the parts of a plane on it; of pixels, how much they exceed what
+        chance and texture make.
+    fixed : bool or None
+        Whether it is the same in all planes; None for a single plane.
+    share : float
+        Of the pixels that are hot or dead; else 0.
+    frequencies : tuple of (float, float)
+        Of hum, along y and x in cycles per pixel, the strongest first.
+    channel : int or None
+        Number of the channel; None for an image without channels.
+    """
+
+    kind: str
+    strength: float
+    confidence: float
+    fixed: bool | None = None
+    share: float = 0.0
+    frequencies: tuple[tuple[float, float], ...] = ()
+    channel: int | None = None
+
+    def words(self) -> str:
+        """Return the finding in words.
+
+        Returns
+        -------
+        str
+            Such as ``"rows have offsets of their own, 4.1 grey levels, different in each plane"``.
+        """
+        text = TITLES[self.kind]
+        if self.channel is not None:
+            text += f" in channel {self.channel}"
+        if self.kind in ("hot", "dead"):
+            text += f", {self.share:.2g} % of all"
+        text += f", {self.strength:.3g} grey levels"
+        if self.frequencies:
+            fy, fx = self.frequencies[0]
+            text += f", every {1 / (fy * fy + fx * fx) ** 0.5:.3g} pixels"
+        if self.fixed is not None and self.kind != "hum":
+            text += ", the same in all planes" if self.fixed else ", different in each plane"
+        return text
+
+
+@dataclass(frozen=True)
+class StructuredNoise:
+    """Structured noise of an image; true where something was found.
+
+    Attributes
+    ----------
+    findings : tuple of Finding
+        What was found, by channel; empty if nothing was.
+    axes : str
+        Axes of the image, one letter each.
+    planes : int
+        Number of two-dimensional planes read, over all channels.
+    """
+
+    findings: tuple[Finding, ...]
+    axes: str
+    planes: int
+
+    def __bool__(self) -> bool:
+        return bool(self.findings)
+
+    def summary(self) -> str:
+        """Return what was found as text, one finding a line."""
+        if not self.findings:
+            return "no structured noise was found"
+        return "\n".join(each.words() for each in self.findings)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all fields as plain values, ready for JSON."""
+        found = [{**asdict(each), "words": each.words()} for each in self.findings]
+        return {"findings": found, "axes": self.axes, "planes": self.planes}

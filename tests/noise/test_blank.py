@@ -1,0 +1,204 @@
+"""What is not image, such as padding, is left out of every estimate."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.ndimage import gaussian_filter
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise import estimate_noise
+from napari_gpu_denoise.noise.correlation.channels import channel_covariance
+from napari_gpu_denoise.noise.correlation.spectrum import noise_spectrum
+from napari_gpu_denoise.noise.magnitude.rician import rician_noise
+from napari_gpu_denoise.noise.magnitude.speckle import speckle_noise
+from napari_gpu_denoise.noise.patches.blank import blank_area, not_image
+from napari_gpu_denoise.noise.patches.statistics import read_statistics
+from napari_gpu_denoise.noise.photon.pairs import temporal_noise
+from napari_gpu_denoise.noise.photon.single_image import single_image_noise
+from napari_gpu_denoise.noise.sampling import PlaneStack
+from napari_gpu_denoise.noise.sigma_estimate import estimate_sigma
+
+SIDE = 144
+
+
+def scene(low: float = 40, high: float = 210) -> np.ndarray:
+    """A smooth scene between two grey levels."""
+    smooth = gaussian_filter(np.random.default_rng(1).normal(size=(SIDE, SIDE)), 9)
+    smooth -= smooth.min()
+    return low + (high - low) * smooth / smooth.max()
+
+
+def noisy(dtype: str, sigma: float = 10.0, seed: int = 0) -> np.ndarray:
+    found = scene() + np.random.default_rng(seed).normal(0, sigma, (SIDE, SIDE))
+    return found.astype(np.float32) if dtype == "float32" else np.rint(found).clip(0).astype(dtype)
+
+
+def bordered(image: np.ndarray, fill: float) -> np.ndarray:
+    return np.pad(image, 40, constant_values=fill)
+
+
+def round_view(image: np.ndarray, fill: float) -> np.ndarray:
+    y, x = np.indices(image.shape)
+    inside = np.hypot(y - SIDE / 2, x - SIDE / 2) < SIDE / 2
+    return np.where(inside, image, image.dtype.type(fill))
+
+
+def sheared(image: np.ndarray, fill: float) -> np.ndarray:
+    found = np.full((SIDE, 2 * SIDE), fill, image.dtype)
+    for k, row in enumerate(image):
+        found[k, k : k + SIDE] = row
+    return found
+
+
+def page(image: np.ndarray, fill: float) -> np.ndarray:
+    found = np.full((3 * SIDE, 2 * SIDE), fill, image.dtype)
+    found[50 : 50 + SIDE, 60 : 60 + SIDE] = image
+    return found
+
+
+FILLED = {"border": bordered, "disc": round_view, "sheared": sheared, "page": page}
+FILLS = {
+    "float32": (0, 100, -1, np.nan),
+    "uint16": (0, 100, 65535),
+    "uint8": (0, 100, 255),
+}
+CASES = [(dtype, fill, name) for dtype in FILLS for fill in FILLS[dtype] for name in FILLED]
+
+
+@pytest.mark.parametrize(("dtype", "fill", "name"), CASES)
+def test_noise_is_that_without_the_padding(dtype, fill, name):
+    image = noisy(dtype)
+    found = estimate_noise(FILLED[name](image, fill))
+    expected = estimate_noise(image)
+    assert found.name == expected.name == "gaussian"
+    assert found.sigma[0] == pytest.approx(expected.sigma[0], rel=0.05)
+    assert found.sigma[0] == pytest.approx(10, rel=0.05)
+    assert found.white
+
+
+def test_what_was_left_out_is_said():
+    assert estimate_noise(noisy("float32")).notes == ()
+    found = estimate_noise(bordered(noisy("float32"), 0))
+    assert len(found.notes) == 1
+    assert "constant areas" in found.notes[0]
+    assert found.blank_width == 8
+    assert gd.NoiseEstimate.from_dict(found.as_dict()) == found
+
+
+ESTIMATES = {
+    "sigma": lambda image: estimate_sigma(image).sigma[0],
+    "spectrum": lambda image: noise_spectrum(image).sigma,
+    "levels of brightness": lambda image: single_image_noise(image).curve.variance[0] ** 0.5,
+    "object of magnitudes": lambda image: rician_noise(image).sigma,
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATES)
+def test_every_estimate_of_sigma_leaves_padding_out(name):
+    image = noisy("float32")
+    found, expected = map(ESTIMATES[name], (bordered(image, 3.0), image))
+    assert found == pytest.approx(expected, rel=0.08)
+
+
+def test_looks_of_speckle_beside_padding():
+    grain = np.random.default_rng(0).gamma(4, 1 / 4, (SIDE, SIDE))
+    image = (scene() * grain).astype(np.float32)
+    found, expected = speckle_noise(bordered(image, 120.0)).looks, speckle_noise(image).looks
+    assert found == pytest.approx(expected, rel=0.05)
+
+
+def test_channels_beside_padding():
+    draw = np.random.default_rng(0).normal(0, 10, (2, SIDE, SIDE))
+    image = (scene() + np.stack([draw[0], 0.6 * draw[0] + 0.8 * draw[1]])).astype(np.float32)
+    wide = np.pad(image, ((0, 0), (40, 40), (40, 40)), constant_values=7)
+    wide[1, :60] = 7  # not the same in all channels
+    assert channel_covariance(wide).correlation[0][1] == pytest.approx(0.6, abs=0.05)
+    # An empty channel is not padding of the others.
+    empty = np.concatenate([wide, np.zeros_like(wide[:1])])
+    assert channel_covariance(empty).correlation[0][1] == pytest.approx(0.6, abs=0.05)
+
+
+def test_differences_of_frames_beside_moving_borders():
+    rng = np.random.default_rng(0)
+    stack = np.zeros((6, SIDE + 60, SIDE + 60), np.float32)
+    for t, frame in enumerate(stack[:5]):  # the last one is empty
+        frame[30:-30, 6 * t : 6 * t + SIDE + 20] = 5 * rng.poisson(60, (SIDE, SIDE + 20))
+    found = temporal_noise(stack)
+    assert not found.grows
+    level = found.gain * 300 + found.intercept
+    assert level == pytest.approx(25 * 60, rel=0.1)
+    assert not temporal_noise(np.zeros_like(stack)).gain
+
+
+def test_series_along_time(device):
+    stack = np.stack([bordered(noisy("uint16", sigma, seed=1), 90) for sigma in (10, 20)])
+    stack = np.concatenate([stack, np.full_like(stack[:1], 90)])
+    planes = PlaneStack.held(stack)
+    found, expected = read_statistics(planes, 2000, device), read_statistics(planes, 2000)
+    for one, other in zip(found, expected, strict=True):
+        assert len(one.mean) == len(other.mean)
+        np.testing.assert_allclose(one.energy, other.energy, 1e-4, 1e-2)
+    assert [bool(one.energy.any()) for one in found] == [True, True, False]
+    sigma = estimate_noise(stack, "TYX", device=device).frames.sigma[0]
+    assert sigma == pytest.approx((10, 20, 0), rel=0.06)
+
+
+def test_saturated_areas():
+    image = np.minimum(scene(40, 400) + np.random.default_rng(0).normal(0, 10, (SIDE, SIDE)), 255)
+    image = np.rint(image).astype(np.uint8)
+    assert blank_area(image).pixels.mean() > 0.1
+    assert estimate_noise(image).sigma[0] == pytest.approx(10, rel=0.06)
+
+
+def test_thin_parts_that_belong_to_an_area():
+    image = np.zeros((SIDE, SIDE), np.float32)
+    image[60:] = noisy("float32")[60:]
+    image[60:100, 70:75] = 0  # narrower than a square
+    found = blank_area(image).pixels
+    np.testing.assert_array_equal(found, image == 0)
+
+
+RNG = np.random.default_rng(2)
+CHANCE = {  # constant squares are there by chance
+    "counts, mean 0.05": RNG.poisson(0.05, (200, 200)).astype(np.uint16),
+    "counts, mean 0.02, float": RNG.poisson(0.02, (200, 200)).astype(np.float32),
+    "weak noise": np.rint(100 + RNG.normal(0, 0.25, (200, 200))).astype(np.uint8),
+    "weak noise on a slope": np.rint(
+        np.arange(200) / 20 + RNG.normal(0, 0.2, (200, 200)) + 50
+    ).astype(np.uint8),
+}
+
+
+@pytest.mark.parametrize("name", CHANCE)
+def test_constant_squares_by_chance_are_image(name):
+    image = CHANCE[name]
+    assert not_image([image]) == [None]
+    # Unless they are far larger than chance would make them, and differ from what is beside them.
+    assert not_image([np.pad(image, 80, constant_values=7)])[0] is not None
+
+
+def test_dark_parts_of_an_image_of_few_photons_are_image():
+    rng = np.random.default_rng(4)
+    cells = np.zeros((SIDE, SIDE))
+    cells[rng.integers(0, SIDE, 10), rng.integers(0, SIDE, 10)] = 60
+    image = rng.poisson(gaussian_filter(cells, 5) + 0.01)
+    assert (image[::4, ::4] == 0).mean() > 0.7
+    assert blank_area(image.astype(np.uint16)) is None
+
+
+def test_an_image_that_is_constant_but_for_rare_values_has_no_noise():
+    image = np.full((200, 200), 100, np.uint8)
+    image[RNG.integers(0, 200, 100), RNG.integers(0, 200, 100)] = 200
+    assert estimate_noise(image).sigma == (0.0,)
+    drawing = np.where(scene() > 120, 200, 30).astype(np.uint8)
+    assert estimate_noise(drawing).sigma == (0.0,)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(64, 64), (5, 200), (9, 9), (1, 1), (3, 40, 40)])
+def test_a_constant_image_has_no_noise(dtype, shape):
+    image = np.full(shape, 7, dtype)
+    assert estimate_noise(image).sigma == (0.0,)
+    assert estimate_noise(image).blank_width == 0
+    assert estimate_sigma(image).sigma == (0.0,)
