@@ -13,12 +13,13 @@ from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum, spectrum_of_patches
 from napari_gpu_denoise.noise.patches.blank import blank_area, blank_width, not_image
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
-from napari_gpu_denoise.noise.patches.selection import clipping_levels
+from napari_gpu_denoise.noise.patches.selection import clipping_levels, photon_counts
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.patches.white import PlaneNoise, plane_noise
 from napari_gpu_denoise.noise.photon.curve import PhotonNoise
 from napari_gpu_denoise.noise.photon.pairs import still_noise
+from napari_gpu_denoise.noise.photon.texture import brightness_seen
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
 from napari_gpu_denoise.noise.sigma_estimate import combined_sigma
 
@@ -54,6 +55,13 @@ class ChannelNoise:
         return self.laws.curve if self.laws else None
 
     @cached_property
+    def photons(self) -> float | None:
+        """Grey levels per photon, where the values are counts of few photons; else None."""
+        found = [photon_counts(plane) for plane in self.planes]
+        steps = [each for each in found if each is not None]
+        return float(np.median(steps)) if 2 * len(steps) > len(found) else None
+
+    @cached_property
     def grows_over_time(self) -> bool | None:
         """Whether noise between still frames grows with brightness; None without such frames."""
         return None if self.temporal is None else self.temporal.grows
@@ -84,7 +92,7 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     return replace(
         found,
         spectrum=spectrum_of_patches(_level(planes, blanks, measured, sigma) or spectra),
-        laws=variance_laws(spectra.statistics),
+        laws=variance_laws(spectra._replace(mean=brightness_seen(spectra)).statistics),
         temporal=_still(source, channel),
         repeats=_repeats(source, channel),
     )

@@ -65,6 +65,8 @@ class NoiseModel(ABC):
     additive: ClassVar[bool] = False
     #: Whether it describes how the noise of neighbouring pixels is correlated.
     models_correlation: ClassVar[bool] = False
+    #: Whether it also describes channels with additive noise, beside others that call for it.
+    includes_additive: ClassVar[bool] = False
     #: Simpler model that this one replaces where most channels have its `evidence`.
     refines: ClassVar[type[NoiseModel] | None] = None
 

@@ -62,6 +62,7 @@ class PoissonGaussian(NoiseModel):
     gain: float = parameter(POSITIVE, "gain", "grey levels per electron", squared=True)
     read_noise: float = parameter(NOT_NEGATIVE, "read noise", "grey levels")
     offset: float = parameter(ANY, "offset", "grey levels", default=0.0, optional=True)
+    includes_additive: ClassVar[bool] = True
     name: ClassVar[str] = "poisson-gaussian"
     title: ClassVar[str] = "Poisson-Gaussian"
     description: ClassVar[str] = "Photon noise and read noise of a camera or a detector."
@@ -112,6 +113,8 @@ class PoissonGaussian(NoiseModel):
         laws = channel.laws
         if laws is not None and laws.is_linear and channel.grows_over_time is None:
             return f"the variance grows linearly with brightness, {laws.range()}"
+        if channel.photons is not None and channel.grows_over_time is None:
+            return "the values are counts of photons: where there are few, the variance is the mean"
         return None
 
     @classmethod

@@ -18,6 +18,7 @@ BLOCKS = 4096  # number of them, about
 WHOLE = 0.01  # distance from whole numbers of photons, at most
 MOST_STEPS = 2.0**20  # grey values above the lowest one, at most
 LEAST_PHOTONS = 100  # in the darker half of the blocks
+DARK_SHARE = 0.05  # of the pixels, without a photon
 DISPERSION = (0.75, 1.3)  # variance of counts over their mean
 
 
@@ -78,6 +79,17 @@ def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
                 continue
             levels.append(level)
     return levels
+
+
+def photon_counts(plane: np.ndarray) -> float | None:
+    """Return grey levels per photon where many pixels have none and others few; else None."""
+    step = math.ceil(math.sqrt(plane.size / CLIPPING_SAMPLE))
+    values = plane[::step, ::step]
+    if plane.dtype.kind == "f":
+        values = values[np.isfinite(values)]
+    if not values.size or np.count_nonzero(values == values.min()) < DARK_SHARE * values.size:
+        return None
+    return photon_step(plane, values.min())
 
 
 def photon_step(plane: np.ndarray, darkest: float) -> float | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.noise.patches.blank import not_image, number_of_patches
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import (
     CLIPPED,
@@ -62,14 +63,16 @@ def single_image_noise(image: Any) -> PhotonNoise:
     then by that of their surroundings.
     """
     planes = sample_planes(image)
-    spectra = read_spectra(planes)
+    blanks = not_image(planes)
+    limit = number_of_patches(MAX_PATCHES, blanks)
+    spectra = read_spectra(planes, limit, blanks)
     if not spectra.high.any():
         return _nothing(spectra)
     seen = spectra._replace(mean=brightness_seen(spectra))
     found, flattened = _line(spectra, seen, seen.mean)
     if flattened > 0.5 * found.gain_error:
         found = dataclasses.replace(found, gain_error=math.hypot(found.gain_error, flattened))
-        other, _ = _line(spectra, seen, surroundings(planes, MAX_PATCHES))
+        other, _ = _line(spectra, seen, surroundings(planes, limit, blanks))
         found = min(found, other, key=lambda each: each.gain_error)
     error = math.hypot(found.gain_error, SINGLE * found.gain)
     return dataclasses.replace(found, gain_error=error)

@@ -10,18 +10,21 @@ from napari_gpu_denoise.noise.patches.white import PATCH
 WIDTH = 2 * PATCH  # of the square around the middle of a patch that is averaged, without the patch
 
 
-def surroundings(planes: list[np.ndarray], limit: int) -> np.ndarray:
+def surroundings(
+    planes: list[np.ndarray], limit: int, blanks: list[np.ndarray | None]
+) -> np.ndarray:
     """Return the mean grey level around each of the patches that `read_spectra` reads.
 
-    Pixels that are not finite do not count.
+    Pixels that are not finite, or blank, do not count.
     """
     found = []
-    for plane in planes:
+    for plane, blank in zip(planes, blanks, strict=True):
         values = plane.astype(np.float64)
         finite = np.isfinite(values)
-        total = _around(np.where(finite, values, 0.0)) / np.maximum(_around(finite * 1.0), 0.5)
+        seen = finite if blank is None else finite & ~blank
+        total = _around(np.where(seen, values, 0.0)) / np.maximum(_around(seen * 1.0), 0.5)
         total[~finite] = np.nan  # so that the same patches are left out
-        found.append(read_patches(total, PATCH, limit // len(planes))[0][:, 0])
+        found.append(read_patches(total, PATCH, limit // len(planes), blank)[0][:, 0])
     return np.concatenate(found)
 
 
