@@ -19,6 +19,7 @@ from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.patches.white import PlaneNoise, plane_noise
 from napari_gpu_denoise.noise.photon.curve import PhotonNoise
 from napari_gpu_denoise.noise.photon.pairs import still_noise
+from napari_gpu_denoise.noise.photon.single_image import single_image_noise
 from napari_gpu_denoise.noise.photon.texture import brightness_seen
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
 from napari_gpu_denoise.noise.sigma_estimate import combined_sigma
@@ -62,9 +63,16 @@ class ChannelNoise:
         return float(np.median(steps)) if 2 * len(steps) > len(found) else None
 
     @cached_property
+    def single(self) -> PhotonNoise:
+        """Photon and read noise of single images."""
+        return single_image_noise(self.planes)
+
+    @cached_property
     def grows_over_time(self) -> bool | None:
-        """Whether noise between still frames grows with brightness; None without such frames."""
-        return None if self.temporal is None else self.temporal.grows
+        """Whether noise between still frames grows with brightness; None where they do not tell."""
+        if self.temporal is None or self.temporal.grows:
+            return None if self.temporal is None else True
+        return None if self.temporal.significant else False
 
 
 def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> ChannelNoise:
@@ -89,11 +97,14 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     )
     if spectra is None:
         return found
+    temporal = _still(source, channel)
+    if temporal is not None and temporal.exceeds(found.single):
+        temporal = None  # texture and fixed pattern raise the noise of single images, motion this
     return replace(
         found,
         spectrum=spectrum_of_patches(_level(planes, blanks, measured, sigma) or spectra),
         laws=variance_laws(spectra._replace(mean=brightness_seen(spectra)).statistics),
-        temporal=_still(source, channel),
+        temporal=temporal,
         repeats=_repeats(source, channel),
     )
 

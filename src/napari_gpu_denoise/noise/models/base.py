@@ -176,6 +176,11 @@ class NoiseModel(ABC):
     def fit(cls, channel: ChannelNoise) -> Fit:
         """Measure the parameters of the model on a channel."""
 
+    @classmethod
+    def fit_beside(cls, channel: ChannelNoise) -> Fit:
+        """Return the model of a channel that others of the image called for it."""
+        return cls.fit(channel)
+
     def representative(self, variance: np.ndarray) -> float:
         """Return the variance that stands for all pixels, whose root is reported as sigma.
 

@@ -35,7 +35,8 @@ MAX_BLOCKS = 40_000  # blocks read over all pairs, about
 CORE = 3.0  # distance above the median, in spreads, from which a block counts as moving
 DIFFERENCES = "differences of neighbouring frames"  # how it was measured
 FAR = 2.5  # standard errors from the line from which a level counts less
-STILL = 0.6  # share of the patches that are to stand still in a time-lapse that does
+STILL = 0.6  # share of the patches of a level that are to stand still in a time-lapse that does
+STILL_LEVELS = 0.75  # and share of the levels of brightness
 MOVING = 4.0  # standard errors by which the low frequencies of a difference are above its noise
 ALIKE = 0.7  # noise at the high frequencies of differences over that at all of them, at least
 PATCHES = 8000  # looked at over all differences, about
@@ -106,8 +107,13 @@ def still_noise(frames: PlaneStack) -> PhotonNoise | None:
     low = np.square(after.low - before.low).mean(axis=1) / 2 / expected
     high = np.square(after.high - before.high).mean(axis=1) / 2 / expected
     limit = 1 + MOVING * math.sqrt(2 / before.low.shape[1])
-    still = np.mean(low <= limit) >= STILL and np.median(high) >= ALIKE
-    return found if still else None
+    # Objects may move on a ground that stands still: the gain is measured on both.
+    shares = [
+        np.mean(low[part] <= limit * min(float(high[part].mean()), 1.0))
+        for part in brightness_levels(means, MEMBERS)
+    ]
+    still = np.mean(np.array(shares) >= STILL) >= STILL_LEVELS
+    return found if still and np.median(high) >= ALIKE else None
 
 
 def _neighbours(frames: Any) -> list[tuple[np.ndarray, np.ndarray]]:
