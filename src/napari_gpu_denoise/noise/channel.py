@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -98,7 +99,8 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     if spectra is None:
         return found
     temporal = _still(source, channel)
-    if temporal is not None and temporal.exceeds(found.single):
+    clipped = temporal is not None and not math.isfinite(temporal.gain_error)
+    if clipped or (temporal is not None and temporal.exceeds(found.single)):
         temporal = None  # texture and fixed pattern raise the noise of single images, motion this
     return replace(
         found,

@@ -13,7 +13,7 @@ FLOOR = 0.02  # lowest variance used for a weight, as a share of the median vari
 SYSTEMATIC = 0.01  # relative error of a variance that more pixels do not reduce
 OUTLIER = 4.0  # distance from the line, over the scatter, beyond which a level is left out
 SIGNIFICANT = 4.0  # standard errors by which a gain is above 0
-DISAGREE = 2.5  # standard errors by which two gains differ
+DISAGREE = 2.0  # standard errors by which two gains differ
 GROWTH = 1.5  # ratio of variances, brightest level to darkest, that matters
 
 

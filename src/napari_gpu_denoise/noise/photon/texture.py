@@ -45,7 +45,8 @@ SMOOTH_FALL = 0.8  # smooth patches have a flatter spectrum than textured ones: 
 DEVIATION = 0.3  # relative standard deviation of the power of a band from that spectrum
 SHARED = 0.3  # the same, shared by all bands that are read
 LINE = 0.05  # relative error of the line relative to which the strength of texture is measured
-STANDS_OUT = 2.0  # standard errors by which the mean of a band is above its median, from there on
+STANDS_OUT = 1.0  # standard errors by which the mean of a band is above its median, from there on
+UNEVEN = 2.0  # variance between the frequencies of a band over that by chance, from there on
 LOWEST = 0.3  # lowest relative power that a statistical error is computed from
 
 
@@ -246,7 +247,8 @@ def _band_powers(
     stands_out = mean - middle > STANDS_OUT * np.sqrt(expected / sizes)
     power = np.where(stands_out, middle, mean)
     spread = np.add.reduceat(np.square(relative), first, axis=1) / sizes - np.square(mean)
-    return power, np.where(stands_out, spread / np.maximum(sizes - 1, 1), 0.0)
+    uneven = stands_out | (spread > UNEVEN * expected)
+    return power, np.where(uneven, spread / np.maximum(sizes - 1, 1), 0.0)
 
 
 def _strength(
