@@ -2,16 +2,16 @@
 
     python tests/benchmarks/photon_scenes.py [--scenes 200] [--only KIND ...] [--json FILE]
 
-Each scene has a gain, an offset, read noise and a type of its own, the same in every run. For each
-kind: how many channels are called Poisson-Gaussian, and of these the bias (median), scatter (68 % are
-within) and mean error of the gain in %, how many gains are within 10 %, and within two of the stated
-standard errors of the true one; then the latter for `single_image_noise` on all channels, whatever
-they are called, and how often it says that it does not know (an error above half the gain).
+Each scene has a gain, an offset, read noise and a type of its own, the same in every run. For
+each kind: how many channels are called Poisson-Gaussian, and of these the bias (median), scatter
+(68 % are within) and mean error of the gain in %, how many gains are within 10 %, and within two of
+the stated standard errors of the true one; then the latter for `single_image_noise` on all
+channels, whatever they are called, and how often that does not know (an error above half the gain).
 
     python tests/benchmarks/photon_scenes.py --denoise [--only KIND ...]
 
-PSNR in dB of BM3D and NL-means with nothing said, beside what they reach when the model is told, for
-counts of few photons (result in float32).
+PSNR in dB of BM3D and NL-means with nothing said, beside what they reach when the model is told
+(result in float32).
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def denoise(kind: str, number: int) -> dict[str, Any]:
         auto, told = np.array(rows).T
         row |= {
             f"{name}, nothing said": auto.mean(),
-            "told": told.mean(),
+            f"{name}, told": told.mean(),
             f"{name}, worst difference": (auto - told).min(),
             f"{name}, mean difference": (auto - told).mean(),
         }

@@ -28,6 +28,7 @@ from napari_gpu_denoise.noise.photon.curve import (
     robust_line,
     weighted_line,
 )
+from napari_gpu_denoise.noise.photon.texture import COEFFICIENTS, weights
 from napari_gpu_denoise.noise.sampling import MAX_PLANES, PlaneStack, readable, spread
 
 BLOCK = 8
@@ -105,9 +106,17 @@ def still_noise(frames: PlaneStack) -> PhotonNoise | None:
         return None
     means = (before.mean + after.mean) / 2
     floor = found.read_noise**2 or 1e-300
-    expected = np.maximum(found.gain * means + found.intercept, floor)
-    low = np.square(after.low - before.low).mean(axis=1) / 2 / expected
-    high = np.square(after.high - before.high).mean(axis=1) / 2 / expected
+    # Light that is not even in a patch is not the same to low and to high frequencies.
+    parts = [np.concatenate([each.low, each.high], axis=1) for each in (before, after)]
+    offsets = (parts[0] + parts[1]) / 2
+    sight = weights() if offsets.shape[1] == COEFFICIENTS else np.zeros(2 * offsets.shape[1:])
+    split = before.low.shape[1]
+    expected = [
+        np.maximum(found.gain * (means + offsets @ part.mean(axis=0)) + found.intercept, floor)
+        for part in (sight[:split], sight[split:])
+    ]
+    low = np.square(after.low - before.low).mean(axis=1) / 2 / expected[0]
+    high = np.square(after.high - before.high).mean(axis=1) / 2 / expected[1]
     limit = 1 + MOVING * math.sqrt(2 / before.low.shape[1])
     # Objects may move on a ground that stands still: the gain is measured on both.
     parts = brightness_levels(means, MEMBERS)
