@@ -65,12 +65,13 @@ def test_ranking_and_reading_share_nothing():
 
 def test_sets_are_nested_from_smooth_to_textured():
     rng = np.random.default_rng(0)
-    energy = rng.chisquare(1, (4000, COEFFICIENTS))
+    coefficients = rng.standard_normal((4000, COEFFICIENTS))
     textured = rng.random(4000) < 0.5
-    energy[textured] *= 9
+    coefficients[textured] *= 3
+    energy = np.square(coefficients)
     mean = rng.uniform(0, 100, 4000)
     levels = [np.flatnonzero(mean < 50), np.flatnonzero(mean >= 50)]
-    found = read_levels(mean, energy, np.ones(4000), levels)
+    found = read_levels(mean, coefficients, np.ones(4000), levels)
     for level, part in enumerate(levels):
         inside = found.level == level
         count, power = found.count[inside], found.power[inside].mean(axis=1)
@@ -94,7 +95,9 @@ def test_the_spectrum_of_texture_is_learned(fall):
     first, sizes = bands()
     shape = np.add.reduceat(spectrum(fall), first) / sizes
     strength = np.array([0.2, 1, 2, 4])
-    found = texture_spectrum(1 + strength[:, None] * shape, np.full(4, 1000))
+    # A line that is wrong does not matter: the sets of a level share their noise.
+    power = 1.3 + strength[:, None] * shape
+    found = texture_spectrum(power, np.full(4, 100_000), np.zeros(4, int), 1.0)
     expected = shape**photon_texture.SMOOTH_FALL
     assert found == pytest.approx(expected / expected[: photon_texture.STRONG].mean(), abs=0.06)
 
@@ -103,8 +106,16 @@ def readings(strengths, fall=3.0, count=10_000):
     """Sets of one level of brightness each, of variance 2, without chance."""
     number = len(strengths)
     power = 2 + 2 * np.outer(strengths, spectrum(fall))
+    return sets_of(power, count, np.arange(number) + 100.0)
+
+
+def sets_of(power, count, mean):
+    """Readings of sets of `count` patches, each a level of its own."""
+    number = len(power)
     counts = np.full(number, count)
-    return Readings(np.arange(number), counts, np.arange(number) + 100.0, power, counts, power)
+    seen = np.broadcast_to(np.asarray(mean, float)[:, None], power.shape)
+    levels = np.arange(number)
+    return Readings(levels, counts, mean, power, counts, power, seen, seen, np.ones(number))
 
 
 def test_texture_is_taken_away():
@@ -122,8 +133,7 @@ def test_the_error_without_texture_is_that_of_chance():
     rng = np.random.default_rng(0)
     number, count = 200, 400
     power = rng.chisquare(count, (number, len(photon_texture._bands()[1]))) / count
-    counts = np.full(number, count)
-    sets = Readings(np.arange(number), counts, np.full(number, 9.0), power, counts, power)
+    sets = sets_of(power, count, np.full(number, 9.0))
     found = level_variances(sets, 0.0, 1.0, 1.0)
     assert found.variance.mean() == pytest.approx(1, abs=0.01)
     assert 0.7 < np.median(found.error) / found.variance.std() < 2
@@ -148,7 +158,7 @@ def test_texture_everywhere():
     assert np.sqrt(np.mean(np.square((gains - 2) / errors))) < 2
     smooth = [gaussian_filter(grown_over(seed), 6) for seed in range(3)]
     better = [single_image_noise(photons(each, 2, 5)).gain_error for each in smooth]
-    assert np.median(errors) > 1.5 * np.median(better)
+    assert np.median(errors) > 1.1 * np.median(better)
 
 
 def test_flat_pictures_say_that_they_hold_no_gain():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -13,12 +14,14 @@ from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum, spectrum_of_patches
 from napari_gpu_denoise.noise.patches.blank import blank_area, blank_width, not_image
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
-from napari_gpu_denoise.noise.patches.selection import clipping_levels
+from napari_gpu_denoise.noise.patches.selection import clipping_levels, photon_counts
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.patches.white import PlaneNoise, plane_noise
 from napari_gpu_denoise.noise.photon.curve import PhotonNoise
 from napari_gpu_denoise.noise.photon.pairs import still_noise
+from napari_gpu_denoise.noise.photon.single_image import single_image_noise
+from napari_gpu_denoise.noise.photon.texture import brightness_seen
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
 from napari_gpu_denoise.noise.sigma_estimate import combined_sigma
 
@@ -54,9 +57,23 @@ class ChannelNoise:
         return self.laws.curve if self.laws else None
 
     @cached_property
+    def photons(self) -> float | None:
+        """Grey levels per photon, where the values are counts of few photons; else None."""
+        found = [photon_counts(plane) for plane in self.planes]
+        steps = [each for each in found if each is not None]
+        return float(np.median(steps)) if 2 * len(steps) > len(found) else None
+
+    @cached_property
+    def single(self) -> PhotonNoise:
+        """Photon and read noise of single images."""
+        return single_image_noise(self.planes)
+
+    @cached_property
     def grows_over_time(self) -> bool | None:
-        """Whether noise between still frames grows with brightness; None without such frames."""
-        return None if self.temporal is None else self.temporal.grows
+        """Whether noise between still frames grows with brightness; None where they do not tell."""
+        if self.temporal is None or self.temporal.grows:
+            return None if self.temporal is None else True
+        return None if self.temporal.significant else False
 
 
 def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> ChannelNoise:
@@ -81,11 +98,15 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     )
     if spectra is None:
         return found
+    temporal = _still(source, channel)
+    clipped = temporal is not None and not math.isfinite(temporal.gain_error)
+    if clipped or (temporal is not None and temporal.exceeds(found.single)):
+        temporal = None  # texture and fixed pattern raise the noise of single images, motion this
     return replace(
         found,
         spectrum=spectrum_of_patches(_level(planes, blanks, measured, sigma) or spectra),
-        laws=variance_laws(spectra.statistics),
-        temporal=_still(source, channel),
+        laws=variance_laws(spectra._replace(mean=brightness_seen(spectra)).statistics),
+        temporal=temporal,
         repeats=_repeats(source, channel),
     )
 

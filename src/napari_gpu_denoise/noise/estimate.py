@@ -114,7 +114,7 @@ def measure_noise(
     source = PlaneReader(image, axes)
     channels = [read_channel(source, channel) for channel in source.channels]
     kind, reason = _choose(channels, model)
-    fits = [kind.fit(each) for each in channels]
+    fits = [(kind.fit_beside if model == AUTO else kind.fit)(each) for each in channels]
     other = plane_axis(source.axes, source.shape)
     numbers = {"frames": source.axes.find("T"), "slices": source.axes.find("Z")}
     covariance = _covariance([each.planes for each in channels])
@@ -208,8 +208,10 @@ def _choose(channels: list[ChannelNoise], name: str) -> tuple[type[NoiseModel], 
     """Return the model that is named or that most channels call for, and why it is that one.
 
     Each channel votes for the last model in `MODELS` that it has evidence for, and a majority
-    decides. Then a model that refines the chosen or named one replaces it where most channels have
-    evidence for that.
+    decides. A model that also describes additive noise is chosen even by one channel, where no
+    other calls for a third model and the noise of those that do not call for it is white. Then a
+    model that refines the chosen or named one replaces it where most channels have evidence for
+    that.
     """
     simplest = models.MODELS[0]
     noisy = [each for each in channels if each.sigma > 0 or each.spectra is not None]
@@ -223,6 +225,9 @@ def _choose(channels: list[ChannelNoise], name: str) -> tuple[type[NoiseModel], 
         chosen, count = Counter(model for model, _ in votes).most_common(1)[0]
         if 2 * count <= len(votes) and len(votes) > 1:
             chosen = simplest
+        rarer = {model for model, _ in votes} - {simplest}
+        if chosen is simplest and len(rarer) == 1:
+            chosen = _beside(rarer.pop(), noisy, votes)
         reasons = [why for model, why in votes if model is chosen]
         reason = reasons[0] if reasons else "the channels do not agree on a model"
     known = [each for each in noisy if each.spectra is not None]
@@ -232,6 +237,18 @@ def _choose(channels: list[ChannelNoise], name: str) -> tuple[type[NoiseModel], 
             if 2 * len(found) > len(known):
                 return model, f"{reason}, and {found[0]}"
     return chosen, reason
+
+
+def _beside(
+    model: type[NoiseModel],
+    channels: list[ChannelNoise],
+    votes: list[tuple[type[NoiseModel], str]],
+) -> type[NoiseModel]:
+    """Return the model that some channels call for, if it does no harm to the others."""
+    simplest = models.MODELS[0]
+    others = [each for each, (vote, _) in zip(channels, votes, strict=True) if vote is simplest]
+    white = all(each.spectrum is None or each.spectrum.white for each in others)
+    return model if model.includes_additive and white else simplest
 
 
 def _vote(channel: ChannelNoise) -> tuple[type[NoiseModel], str]:

@@ -65,6 +65,8 @@ class NoiseModel(ABC):
     additive: ClassVar[bool] = False
     #: Whether it describes how the noise of neighbouring pixels is correlated.
     models_correlation: ClassVar[bool] = False
+    #: Whether it also describes channels with additive noise, beside others that call for it.
+    includes_additive: ClassVar[bool] = False
     #: Simpler model that this one replaces where most channels have its `evidence`.
     refines: ClassVar[type[NoiseModel] | None] = None
 
@@ -178,6 +180,11 @@ class NoiseModel(ABC):
     @abstractmethod
     def fit(cls, channel: ChannelNoise) -> Fit:
         """Measure the parameters of the model on a channel."""
+
+    @classmethod
+    def fit_beside(cls, channel: ChannelNoise) -> Fit:
+        """Return the model of a channel that others of the image called for it."""
+        return cls.fit(channel)
 
     def representative(self, variance: np.ndarray) -> float:
         """Return the variance that stands for all pixels, whose root is reported as sigma.

@@ -60,9 +60,17 @@ class Gaussian(Additive, NoiseModel):
         if channel.spectra is None:
             return "there are too few pixels to tell other noise from Gaussian noise"
         if laws is None:
-            return "there are too few levels of brightness to tell other noise from Gaussian noise"
+            return (
+                "there are too few levels of brightness without clipped pixels: the image cannot "
+                "tell other noise from Gaussian noise"
+            )
         if channel.grows_over_time is False and laws.is_linear:
             return "the variance grows with brightness, but not that of differences between frames"
+        if not laws.tells:
+            return (
+                "there is hardly more than one level of brightness, so the image cannot tell "
+                "whether noise grows with it"
+            )
         if laws.is_irregular:
             return "the variance depends irregularly on brightness, as where texture hides noise"
         return "the variance does not clearly grow with brightness"

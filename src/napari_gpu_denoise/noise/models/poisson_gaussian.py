@@ -21,6 +21,7 @@ from napari_gpu_denoise.noise.models.curves import (
     tabulated,
 )
 from napari_gpu_denoise.noise.models.parameters import ANY, NOT_NEGATIVE, POSITIVE, parameter
+from napari_gpu_denoise.noise.patches.white import METHOD
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
@@ -62,6 +63,7 @@ class PoissonGaussian(NoiseModel):
     gain: float = parameter(POSITIVE, "gain", "grey levels per electron", squared=True)
     read_noise: float = parameter(NOT_NEGATIVE, "read noise", "grey levels")
     offset: float = parameter(ANY, "offset", "grey levels", default=0.0, optional=True)
+    includes_additive: ClassVar[bool] = True
     name: ClassVar[str] = "poisson-gaussian"
     title: ClassVar[str] = "Poisson-Gaussian"
     description: ClassVar[str] = "Photon noise and read noise of a camera or a detector."
@@ -112,19 +114,18 @@ class PoissonGaussian(NoiseModel):
         laws = channel.laws
         if laws is not None and laws.is_linear and channel.grows_over_time is None:
             return f"the variance grows linearly with brightness, {laws.range()}"
+        if channel.photons is not None and channel.grows_over_time is None:
+            return "the values are counts of photons: where there are few, the variance is the mean"
         return None
 
     @classmethod
     def fit(cls, channel: ChannelNoise) -> Fit:
         """Measure gain and read noise on differences of still frames, else on single images."""
-        from napari_gpu_denoise.noise.photon.single_image import single_image_noise
-
-        found = channel.temporal or single_image_noise(channel.planes)
+        found = channel.temporal or channel.single
         gain, read, notes = found.gain, found.read_noise, ()
         if not gain > 0:
             notes = ("the noise does not grow with brightness, so the gain is meaningless",)
-            read = channel.sigma
-            gain = _SMALLEST_GAIN * read or _SMALLEST_GAIN**2
+            read, gain = cls._hardly(channel)
         elif found.intercept < 0:
             notes = (_ambiguity(found),)
         # With more electrons of read noise than this, photon noise does not matter.
@@ -135,6 +136,23 @@ class PoissonGaussian(NoiseModel):
         return Fit(
             model, {**errors, "offset": math.nan}, sigma, error, found.method, found.curve, notes
         )
+
+    @classmethod
+    def fit_beside(cls, channel: ChannelNoise) -> Fit:
+        """Return the gain where it is clear, else one that hardly matters, beside sigma."""
+        found = channel.temporal or channel.single
+        if cls.evidence(channel) or (found.significant and found.grows):
+            return cls.fit(channel)
+        read, gain = cls._hardly(channel)
+        model = cls(max(gain, 1e-4 * read), read)
+        errors = {"gain": math.nan, "read_noise": channel.error, "offset": math.nan}
+        notes = ("the noise does not clearly grow with brightness: the gain is not known",)
+        return Fit(model, errors, channel.sigma, channel.error, METHOD, channel.curve, notes)
+
+    @staticmethod
+    def _hardly(channel: ChannelNoise) -> tuple[float, float]:
+        """Return sigma as read noise, and a gain that hardly matters."""
+        return channel.sigma, _SMALLEST_GAIN * channel.sigma or _SMALLEST_GAIN**2
 
     def summary(self) -> str:
         text = f"Poisson-Gaussian noise, gain {self.gain:.4g}, read noise {self.read_noise:.4g}"

@@ -25,6 +25,10 @@ ABOVE, BELOW = 9.0, 25.0  # most that a level above or below a law costs
 STEPS = 50  # of each end of a line that is tried
 CONSTANTS = 400  # values of a law of one parameter that are tried
 
+PIXELS = 64  # of a patch
+FARTHER = (
+    10.0  # standard deviations of the mean of a patch, between the darkest and brightest level
+)
 GROWTH = 1.5  # of the variance over the levels of brightness, at least, to matter
 CLEARLY = 16.0  # squared standard errors by which a law must be better than a constant
 AS_WELL = 5.0  # the same, by which the square may be worse than the line, which has one more number
@@ -68,6 +72,14 @@ class VarianceLaws(NamedTuple):
             and self.line <= FITS * self.levels
             and self.line + CLEARLY <= self.constant
         )
+
+    @property
+    def tells(self) -> bool:
+        """Whether levels of brightness are further apart than noise puts them."""
+        used = np.array(self.curve.used, bool)
+        mean, variance = np.array(self.curve.mean)[used], np.array(self.curve.variance)[used]
+        noise = math.sqrt(float(np.median(variance)) / PIXELS)
+        return bool(mean[-1] - mean[0] > FARTHER * noise)
 
     @property
     def is_irregular(self) -> bool:

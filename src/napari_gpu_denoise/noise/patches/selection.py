@@ -12,6 +12,15 @@ from napari_gpu_denoise.noise.patches.blank import clear_patches
 CLIPPING_SAMPLE = 250_000  # pixels looked at to find clipped values
 CLIPPED_PIXELS = 16  # an extreme value found in fewer of them is left alone
 
+# Counts of photons:
+BLOCK = 8  # width of the blocks they are looked at in
+BLOCKS = 4096  # number of them, about
+WHOLE = 0.01  # distance from whole numbers of photons, at most
+MOST_STEPS = 2.0**20  # grey values above the lowest one, at most
+LEAST_PHOTONS = 100  # in the darker half of the blocks
+DARK_SHARE = 0.05  # of the pixels, without a photon
+DISPERSION = (0.75, 1.3)  # variance of counts over their mean
+
 
 def grid_steps(rows: int, columns: int, limit: int) -> tuple[int, int]:
     """Return steps along y and x that leave about `limit` places of a grid at most."""
@@ -65,8 +74,57 @@ def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
         # The tail of a distribution falls towards its end: a last value that is found more often
         # than the one before it is where values were cut off.
         if at_end or count > 2 * np.count_nonzero(others == inner(others)):
+            # Where photons are few, most pixels have none: those are not cut off.
+            if inner is np.min and photon_step(plane, level) is not None:
+                continue
             levels.append(level)
     return levels
+
+
+def photon_counts(plane: np.ndarray) -> float | None:
+    """Return grey levels per photon where many pixels have none and others few; else None."""
+    step = math.ceil(math.sqrt(plane.size / CLIPPING_SAMPLE))
+    values = plane[::step, ::step]
+    if plane.dtype.kind == "f":
+        values = values[np.isfinite(values)]
+    if not values.size or np.count_nonzero(values == values.min()) < DARK_SHARE * values.size:
+        return None
+    return photon_step(plane, values.min())
+
+
+def photon_step(plane: np.ndarray, darkest: float) -> float | None:
+    """Return grey levels per photon where a plane holds counts, `darkest` meaning none; else None.
+
+    All values are whole steps above the darkest, and where it is darkest they vary as much as
+    counts of photons do, whose variance is their mean. A pixel and the next one show that: given
+    how many photons a block holds, they fall on its pixels independently.
+    """
+    rows, columns = (length // BLOCK for length in plane.shape)
+    if not rows or not columns:
+        return None
+    down, across = grid_steps(rows, columns, BLOCKS)
+    blocks = plane[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
+    blocks = blocks[::down, :, ::across].transpose(0, 2, 1, 3).reshape(-1, BLOCK, BLOCK)
+    values = blocks.astype(np.float64) - float(darkest)
+    values = values[np.isfinite(values).all(axis=(1, 2)) & (values >= 0).all(axis=(1, 2))]
+    positive = values[values > 0]
+    if not positive.size:
+        return None
+    step = float(positive.min())
+    counts = values / step
+    if counts.max() > MOST_STEPS or np.abs(counts - np.rint(counts)).max() > WHOLE:
+        return None
+    total = counts.sum(axis=(1, 2))
+    lit = np.flatnonzero(total > 0)
+    dark = lit[np.argsort(total[lit], kind="stable")[: max(len(lit) // 2, 1)]]
+    photons = float(total[dark].sum())
+    difference = np.square(np.diff(counts[dark], axis=2)).mean(axis=(1, 2)) / 2
+    dispersion = difference.sum() * BLOCK**2 / max(photons, 1.0)
+    return step if photons >= LEAST_PHOTONS and _like_counts(dispersion) else None
+
+
+def _like_counts(dispersion: float) -> bool:
+    return DISPERSION[0] <= dispersion <= DISPERSION[1]
 
 
 def as_floats(patches: np.ndarray, levels: list) -> tuple[np.ndarray, list[float], float]:

@@ -13,6 +13,7 @@ FLOOR = 0.02  # lowest variance used for a weight, as a share of the median vari
 SYSTEMATIC = 0.01  # relative error of a variance that more pixels do not reduce
 OUTLIER = 4.0  # distance from the line, over the scatter, beyond which a level is left out
 SIGNIFICANT = 4.0  # standard errors by which a gain is above 0
+DISAGREE = 2.0  # standard errors by which two gains differ
 GROWTH = 1.5  # ratio of variances, brightest level to darkest, that matters
 
 
@@ -35,10 +36,20 @@ class PhotonNoise:
         """Whether noise clearly grows with brightness."""
         used = np.array(self.curve.used, bool)
         level = np.array(self.curve.mean)[used]
-        if not self.gain > SIGNIFICANT * self.gain_error or len(level) < 2:
+        if not self.significant or len(level) < 2:
             return False
         dark, bright = self.gain * level[[0, -1]] + self.intercept
         return bool(bright > GROWTH * max(dark, 0.0))
+
+    @property
+    def significant(self) -> bool:
+        """Whether the gain is clearly above 0."""
+        return self.gain > SIGNIFICANT * self.gain_error
+
+    def exceeds(self, other: PhotonNoise) -> bool:
+        """Whether this gain is clearly above another one of the same image."""
+        error = math.hypot(self.gain_error, other.gain_error)
+        return self.gain - other.gain > DISAGREE * error
 
 
 def weighted_line(

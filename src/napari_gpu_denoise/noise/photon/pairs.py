@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
 from napari_gpu_denoise.noise.patches.blank import not_image
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, grid_steps
-from napari_gpu_denoise.noise.patches.spectra import read_spectra
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import CLIPPED, VarianceCurve, brightness_levels
 from napari_gpu_denoise.noise.photon.curve import (
     SYSTEMATIC,
@@ -27,6 +28,7 @@ from napari_gpu_denoise.noise.photon.curve import (
     robust_line,
     weighted_line,
 )
+from napari_gpu_denoise.noise.photon.texture import COEFFICIENTS, weights
 from napari_gpu_denoise.noise.sampling import MAX_PLANES, PlaneStack, readable, spread
 
 BLOCK = 8
@@ -35,7 +37,9 @@ MAX_BLOCKS = 40_000  # blocks read over all pairs, about
 CORE = 3.0  # distance above the median, in spreads, from which a block counts as moving
 DIFFERENCES = "differences of neighbouring frames"  # how it was measured
 FAR = 2.5  # standard errors from the line from which a level counts less
-STILL = 0.6  # share of the patches that are to stand still in a time-lapse that does
+STILL = 0.6  # share of the patches of a level that are to stand still in a time-lapse that does
+MOVING_LEVELS = 0.25  # share of the levels of brightness that may move
+SHIFTED = 1.15  # power at the low frequencies over that at the high ones, at most
 MOVING = 4.0  # standard errors by which the low frequencies of a difference are above its noise
 ALIKE = 0.7  # noise at the high frequencies of differences over that at all of them, at least
 PATCHES = 8000  # looked at over all differences, about
@@ -102,12 +106,33 @@ def still_noise(frames: PlaneStack) -> PhotonNoise | None:
         return None
     means = (before.mean + after.mean) / 2
     floor = found.read_noise**2 or 1e-300
-    expected = np.maximum(found.gain * means + found.intercept, floor)
-    low = np.square(after.low - before.low).mean(axis=1) / 2 / expected
-    high = np.square(after.high - before.high).mean(axis=1) / 2 / expected
+    # Light that is not even in a patch is not the same to low and to high frequencies.
+    parts = [np.concatenate([each.low, each.high], axis=1) for each in (before, after)]
+    offsets = (parts[0] + parts[1]) / 2
+    sight = weights() if offsets.shape[1] == COEFFICIENTS else np.zeros(2 * offsets.shape[1:])
+    split = before.low.shape[1]
+    expected = [
+        np.maximum(found.gain * (means + offsets @ part.mean(axis=0)) + found.intercept, floor)
+        for part in (sight[:split], sight[split:])
+    ]
+    low = np.square(after.low - before.low).mean(axis=1) / 2 / expected[0]
+    high = np.square(after.high - before.high).mean(axis=1) / 2 / expected[1]
     limit = 1 + MOVING * math.sqrt(2 / before.low.shape[1])
-    still = np.mean(low <= limit) >= STILL and np.median(high) >= ALIKE
+    # Objects may move on a ground that stands still: the gain is measured on both.
+    parts = brightness_levels(means, MEMBERS)
+    moving = [_moves(low[part], high[part], limit, before) for part in parts]
+    still = np.mean(moving) <= MOVING_LEVELS and np.median(high) >= ALIKE
     return found if still else None
+
+
+def _moves(low: np.ndarray, high: np.ndarray, limit: float, patches: PatchSpectra) -> bool:
+    """Return whether places of one brightness move, given the power of differences there."""
+    if np.mean(low <= limit) < STILL:
+        return True
+    # Faint objects: all patches differ a little more at the low frequencies than at the high ones.
+    known = max(len(low) / patches.overlap, 1.0)
+    error = math.sqrt(2 / (patches.low.shape[1] * known) + 2 / (patches.high.shape[1] * known))
+    return bool(np.median(low) > (SHIFTED + 2 * error) * np.median(high))
 
 
 def _neighbours(frames: Any) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -148,7 +173,8 @@ def _pairs_noise(
         enough = len(part) >= min(MEMBERS, len(mean)) and clipped[part].mean() <= CLIPPED
         rows.append((float(mean[part][core].mean()), level, int(core.sum()), bool(enough), error))
     x, y, count, used, error = (np.array(each) for each in zip(*rows, strict=True))
-    if not used.any():
+    known = used.any()
+    if not known:
         used[:] = True
     if y[used].any():
         gain, intercept, covariance, near = robust_line(
@@ -158,7 +184,8 @@ def _pairs_noise(
     else:
         gain, intercept, covariance = 0.0, 0.0, np.zeros((2, 2))
     curve = VarianceCurve(*(tuple(each.tolist()) for each in (x, y, count, used)))
-    return photon_noise((gain, intercept, covariance), offset, curve, method)
+    result = photon_noise((gain, intercept, covariance), offset, curve, method)
+    return result if known else replace(result, gain_error=math.inf)
 
 
 def _still(variance: np.ndarray) -> tuple[np.ndarray, float]:

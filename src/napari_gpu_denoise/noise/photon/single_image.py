@@ -6,10 +6,13 @@ the strength of texture is measured, which is then subtracted (`photon.texture`)
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.noise.patches.blank import not_image, number_of_patches
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import (
     CLIPPED,
@@ -20,6 +23,7 @@ from napari_gpu_denoise.noise.patches.variance import (
     brightness_levels,
     level_noise,
 )
+from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH
 from napari_gpu_denoise.noise.photon.curve import (
     SYSTEMATIC,
     PhotonNoise,
@@ -27,9 +31,11 @@ from napari_gpu_denoise.noise.photon.curve import (
     photon_noise,
     robust_line,
 )
+from napari_gpu_denoise.noise.photon.surroundings import surroundings
 from napari_gpu_denoise.noise.photon.texture import (
     COEFFICIENTS,
     LevelVariances,
+    brightness_seen,
     level_variances,
     read_levels,
 )
@@ -37,6 +43,9 @@ from napari_gpu_denoise.noise.sampling import sample_planes
 
 TEXTURED = 1.0  # standard errors above the line from which texture is suspected
 ROUNDS = 2
+SINGLE = 0.025  # relative error of a gain from one image that statistics do not show
+MOST_FLATTENED = 0.95  # share of a line's spread that noise is held for, at most
+METHOD = "high frequencies of smooth patches"
 
 
 def single_image_noise(image: Any) -> PhotonNoise:
@@ -47,32 +56,78 @@ def single_image_noise(image: Any) -> PhotonNoise:
 
     About 40 000 patches of 8 x 8 pixels are read. Noise is assumed white: where it is correlated,
     gain and read noise are too low. Fixed pattern counts as noise. `gain_error` is large where the
-    image has hardly more than one level of brightness, or texture everywhere.
+    image has hardly more than one level of brightness, or texture everywhere, and infinite where
+    there is one level only, or nothing without clipped pixels.
+
+    Patches are sorted by their own brightness, unless its noise is what mostly sets them apart;
+    then by that of their surroundings.
     """
-    spectra = read_spectra(sample_planes(image))
-    patches = spectra.statistics
-    method = "high frequencies of smooth patches"
-    power = patches.energy.mean(axis=1)
+    planes = sample_planes(image)
+    blanks = not_image(planes)
+    limit = number_of_patches(MAX_PATCHES, blanks)
+    spectra = read_spectra(planes, limit, blanks)
+    if not spectra.high.any():
+        return _nothing(spectra)
+    seen = spectra._replace(mean=brightness_seen(spectra))
+    found, flattened = _line(spectra, seen, seen.mean)
+    if flattened > 0.5 * found.gain_error:
+        found = dataclasses.replace(found, gain_error=math.hypot(found.gain_error, flattened))
+        other, _ = _line(spectra, seen, surroundings(planes, limit, blanks))
+        found = min(found, other, key=lambda each: each.gain_error)
+    error = math.hypot(found.gain_error, SINGLE * found.gain)
+    return dataclasses.replace(found, gain_error=error)
+
+
+def _nothing(spectra: PatchSpectra) -> PhotonNoise:
+    """Return no noise at the levels of brightness there are."""
     levels = brightness_levels(spectra.mean)
+    means = np.array([spectra.mean[part].mean() for part in levels])
+    counts = np.array([len(part) for part in levels])
+    found = LevelVariances(means, 0.0 * means, 0.0 * means, counts)
+    curve = _curve(spectra, levels, found, counts > 0)
+    return photon_noise((0.0, 0.0, np.zeros((2, 2))), None, curve, METHOD)
+
+
+def _line(spectra: PatchSpectra, seen: PatchSpectra, key: np.ndarray) -> tuple[PhotonNoise, float]:
+    """Return the noise along levels of a key, and how much the key's own noise flattens the line.
+
+    `seen` are the patches with the brightness that high frequencies see.
+    """
+    patches = seen.statistics
+    levels = brightness_levels(key)
     open_levels = [part for part in levels if spectra.clipped[part].mean() <= CLIPPED]
+    known = len(open_levels) > 1
     if not open_levels:  # a mask, a drawing: its extremes are what there is
         open_levels = levels
-    if not power[np.concatenate(open_levels)].any():
-        nothing = np.zeros(len(open_levels))
-        means = np.array([spectra.mean[part].mean() for part in open_levels])
-        counts = np.array([len(part) for part in open_levels])
-        curve = _curve(spectra, levels, LevelVariances(means, nothing, nothing, counts), counts > 0)
-        return photon_noise((0.0, 0.0, np.zeros((2, 2))), None, curve, method)
     found = _first_variances(patches, open_levels)
     line = robust_line(found.mean, found.variance, found.error, TEXTURED)
+    flattened = 0.0
     if spectra.low.shape[1] + spectra.high.shape[1] == COEFFICIENTS:
-        energy = np.concatenate([np.square(spectra.low), patches.energy], axis=1)
-        expected = line_values(spectra.mean, *line[:2], power[power > 0])
-        readings = read_levels(spectra.mean, energy, expected, open_levels)
+        power = patches.energy.mean(axis=1)
+        expected = line_values(seen.mean, *line[:2], power[power > 0])
+        coefficients = np.concatenate([spectra.low, spectra.high], axis=1)
+        readings = read_levels(spectra.mean, coefficients, expected, open_levels)
         for _ in range(ROUNDS):
             found = level_variances(readings, *line[:2], spectra.overlap)
             line = robust_line(found.mean, found.variance, found.error, TEXTURED)
-    return photon_noise(line[:3], None, _curve(spectra, levels, found, line[3]), method)
+        flattened = _flattened(line[0], found, [key[part].var() for part in open_levels])
+    result = photon_noise(line[:3], None, _curve(seen, levels, found, line[3]), METHOD)
+    if not known:
+        result = dataclasses.replace(result, gain_error=math.inf)
+    return result, flattened
+
+
+def _flattened(gain: float, found: LevelVariances, within: list[float]) -> float:
+    """Return by how much a gain may be too low, as patches of the same light are in many levels.
+
+    The noise of a mean that is not within the levels, `within`, sets them apart.
+    """
+    weight = 1 / np.square(found.error * np.maximum(found.variance, 1e-300))
+    weight /= weight.sum()
+    spread = weight @ np.square(found.mean - weight @ found.mean)
+    between = weight @ np.maximum(found.variance / PATCH**2 - within, 0.0)
+    share = min(float(between / max(spread, 1e-300)), MOST_FLATTENED)
+    return abs(gain) * share / (1 - share)
 
 
 def _first_variances(patches: PatchStatistics, levels: list[np.ndarray]) -> LevelVariances:

@@ -12,11 +12,13 @@ The fall is learned from the textured patches of the image itself, beside what p
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
+from napari_gpu_denoise.noise.patches.white import PATCH, frequencies, frequency_order
 from napari_gpu_denoise.noise.photon.curve import FLOOR, line_values
 
 COEFFICIENTS = PATCH**2 - 1  # of a patch, without its mean
@@ -31,15 +33,20 @@ STRONG = 3  # the first bands, in which the strength of texture is measured
 SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)  # of a level, from the smoothest on
 LEAST = 48  # patches by which a set is larger than the one before
 
-# The spectrum of texture: exp(-fall * frequency) for falls in this range, before it is learned.
-FALLS = np.linspace(1.2, 4.5, 8)
+# The spectrum of texture is exp(-fall * frequency^exponent), averaged over falls and exponents by
+# how well they fit.
+FALLS = np.geomspace(0.8, 40, 24)
+EXPONENTS = (1, 2)
+USUAL_FALL, FALL_SPREAD = 2.5, 0.7  # before something is learned, and its spread as a logarithm
+MISFIT = 0.15  # relative deviation of a band from these
 STRONGEST = 8.0  # texture, relative to noise, of the sets it is learned from, at most
 WEAK = 1.0  # texture below which a set counts less there: it is hard to tell from noise
-PRIOR = 0.05  # share of all patches that the spectrum before learning stands for
 SMOOTH_FALL = 0.8  # smooth patches have a flatter spectrum than textured ones: exponent of it
 DEVIATION = 0.3  # relative standard deviation of the power of a band from that spectrum
 SHARED = 0.3  # the same, shared by all bands that are read
 LINE = 0.05  # relative error of the line relative to which the strength of texture is measured
+STANDS_OUT = 1.0  # standard errors by which the mean of a band is above its median, from there on
+UNEVEN = 2.0  # variance between the frequencies of a band over that by chance, from there on
 LOWEST = 0.3  # lowest relative power that a statistical error is computed from
 
 
@@ -52,6 +59,9 @@ class Readings(NamedTuple):
     power: np.ndarray  # (set, frequency), at each frequency that is read
     added: np.ndarray  # (set,), patches that the previous set does not have
     own: np.ndarray  # (set, frequency), the power of these
+    seen: np.ndarray  # (set, frequency), grey level as each frequency that is read sees it
+    own_seen: np.ndarray  # (set, frequency), the same of the added patches
+    rank: np.ndarray  # (set,), mean power at the frequencies that rank, relative to the line
 
 
 class LevelVariances(NamedTuple):
@@ -64,16 +74,18 @@ class LevelVariances(NamedTuple):
 
 
 def read_levels(
-    mean: np.ndarray, energy: np.ndarray, line: np.ndarray, levels: list[np.ndarray]
+    mean: np.ndarray, coefficients: np.ndarray, line: np.ndarray, levels: list[np.ndarray]
 ) -> Readings:
     """Sum up nested sets of the smoothest patches of each level of brightness.
 
-    `energy` (patch, 63) holds squared coefficients of 8 x 8 patches, low ones first, as
-    `frequencies` orders them; `line` (patch,) is about the noise variance of each patch; `levels`
-    are the indices of the patches of each level.
+    `coefficients` (patch, 63) are those of 8 x 8 patches, low ones first, as `frequencies` orders
+    them; `line` (patch,) is about the noise variance of each patch; `levels` are the indices of the
+    patches of each level.
     """
     ranks, read, *_ = _bands()
-    rank = energy[:, ranks].sum(axis=1) / line
+    energy = np.square(coefficients)
+    rank = energy[:, ranks].mean(axis=1) / line
+    sight = weights()[read]
     rows = []
     for number, part in enumerate(levels):
         order = part[np.argsort(rank[part], kind="stable")]
@@ -88,7 +100,12 @@ def read_levels(
         level = np.full(len(count), number)
         means = np.cumsum(np.add.reduceat(mean[order], stops[:-1])) / count
         power = np.cumsum(own, axis=0) / count[:, None]
-        rows.append((level, count, means, power, added, own / added[:, None]))
+        signed = np.add.reduceat(coefficients[order], stops[:-1]) @ sight.T
+        signed += np.add.reduceat(mean[order], stops[:-1])[:, None]
+        seen = np.cumsum(signed, axis=0) / count[:, None]
+        ranked = np.cumsum(np.add.reduceat(rank[order], stops[:-1])) / count
+        own, signed = own / added[:, None], signed / added[:, None]
+        rows.append((level, count, means, power, added, own, seen, signed, ranked))
     return Readings(*(np.concatenate(each) for each in zip(*rows, strict=True)))
 
 
@@ -102,13 +119,20 @@ def level_variances(
     *_, first = _bands()
     sizes = np.diff(np.append(first, readings.power.shape[1]))
     overall = readings.power.mean(axis=1)
-    line = line_values(readings.mean, gain, intercept, overall[overall > 0])
-    own = np.add.reduceat(readings.own, first, axis=1) / sizes / line[:, None]
-    texture = texture_spectrum(own, readings.added)
+    own_line, line = (
+        line_values(seen, gain, intercept, overall[overall > 0])
+        for seen in (readings.own_seen, readings.seen)
+    )
+    own = np.add.reduceat(readings.own / own_line, first, axis=1) / sizes
+    texture = texture_spectrum(own, readings.added, readings.level, overlap)
 
-    relative = readings.power / line[:, None]
+    relative = readings.power / line
+    relative = relative - _chosen(readings, gain, intercept, line)
     independent = np.maximum(readings.count / overlap, 1.0)
-    power, error = _band_powers(relative, first, sizes, independent)
+    power, stripes = _band_powers(relative, first, sizes, independent)
+    # What is expected, not what was found: weights that follow chance favour what is low by chance.
+    expected = 1 + np.maximum(power[:, :STRONG].mean(axis=1) - 1, 0)[:, None] * texture
+    error = np.sqrt(2 * np.square(expected) / (independent[:, None] * sizes) + stripes)
     strength, uncertain = _strength(power, error, texture)
     strength = np.maximum(strength, power[:, :STRONG].mean(axis=1) - 1)
     chance = np.linalg.norm(error[:, :STRONG], axis=1) / STRONG
@@ -124,6 +148,9 @@ def level_variances(
     known = 1 / weight.sum(axis=1)
     weight *= known[:, None]
     variance = np.maximum((weight * power).sum(axis=1), FLOOR * power.mean(axis=1))
+    # What the same weights see of the brightness.
+    seen = (weight * np.add.reduceat(readings.seen, first, axis=1) / sizes).sum(axis=1)
+    variance = variance * line_values(seen, gain, intercept, overall[overall > 0])
     known += square * np.square(SHARED * (np.abs(weight) @ texture))
 
     chosen = []
@@ -131,43 +158,97 @@ def level_variances(
         inside = np.flatnonzero(readings.level == level)
         chosen.append(inside[np.argmin(known[inside])])
     return LevelVariances(
-        readings.mean[chosen],
-        variance[chosen] * line[chosen],
+        seen[chosen],
+        variance[chosen],
         np.sqrt(known[chosen]),
         readings.count[chosen],
     )
 
 
-def texture_spectrum(power: np.ndarray, count: np.ndarray) -> np.ndarray:
+def _chosen(readings: Readings, gain: float, intercept: float, line: np.ndarray) -> np.ndarray:
+    """Return how much too low the relative power is because smooth patches were chosen.
+
+    A pixel with a photon more has more power at all frequencies, so where photons are few, patches
+    that happen to be smooth at those that rank are so at those that are read.
+    """
+    ranks, *_ = _bands()
+    photons = np.maximum(line - max(intercept, 0.0), 0.0) * max(gain, 0.0) ** 2
+    shared = photons / (PATCH * line) ** 2
+    return shared / (2 / len(ranks) + shared) * np.minimum(readings.rank - 1, 0.0)[:, None]
+
+
+def texture_spectrum(
+    power: np.ndarray, count: np.ndarray, level: np.ndarray, overlap: float
+) -> np.ndarray:
     """Return the power of texture in each band, relative to its mean over the first ones.
 
-    `power` (set, band) is that of disjoint sets of `count` patches, relative to the noise.
+    `power` (set, band) is that of disjoint sets of `count` patches of levels of brightness,
+    relative to a line that may be wrong: sets of a level share their noise, so only how they differ
+    from each other tells about texture.
     """
-    *_, sums, first = _bands()
-    frequency = np.add.reduceat(sums, first) / np.diff(np.append(first, len(sums)))
-    fall = np.exp(-np.outer(FALLS, frequency - frequency[0]) / PATCH)
-    before = (fall / fall[:, :STRONG].mean(axis=1, keepdims=True)).mean(axis=0)
-    strength = np.maximum(power[:, :STRONG].mean(axis=1) - 1, 0)
-    weight = count * (strength < STRONGEST) / (WEAK + np.square(strength))
-    prior = PRIOR * count.sum()
-    found = (weight * strength) @ (power - 1) + prior * before
-    spectrum = np.maximum(found / (weight @ np.square(strength) + prior), 0.02)
-    spectrum = spectrum**SMOOTH_FALL
+    strength = power[:, :STRONG].mean(axis=1)
+    above = np.maximum(strength - 1, 0)
+    weight = count * (above < STRONGEST) / (WEAK + np.square(above))
+    same = (level[:, None] == level) * weight
+    known = np.maximum(same.sum(axis=1), 1e-300)
+    apart = weight * (strength - same @ strength / known)
+    found = apart @ (power - same @ power / known[:, None])
+    independent = np.maximum(count / overlap, 1.0)[:, None] * _bands_of()[1]
+    chance = np.square(apart) @ (2 * np.square(power) / independent)
+    shapes, prior = _spectra()
+    # How strong texture is on the whole is free: least squares for each shape.
+    error = np.maximum(chance, 1e-300) + np.square(MISFIT * found[:STRONG].mean() * shapes)
+    scale = (shapes * found / error).sum(axis=1) / (np.square(shapes) / error).sum(axis=1)
+    misfit = np.square(found - scale[:, None] * shapes) / error + np.log(error)
+    chances = prior - misfit.sum(axis=1) / 2
+    chances = np.exp(chances - chances.max())
+    spectrum = (chances @ np.log(shapes)) / chances.sum()
+    spectrum = np.exp(SMOOTH_FALL * spectrum)
     return spectrum / spectrum[:STRONG].mean()
+
+
+@lru_cache(maxsize=1)
+def _spectra() -> tuple[np.ndarray, np.ndarray]:
+    """Return spectra that texture may have, (shape, band), and the logarithm of how likely.
+
+    exp(-fall * frequency) is common in photographs, exp(-fall * frequency²) what a lens leaves.
+    """
+    frequency = _bands_of()[0] / PATCH
+    shapes, likely = [], []
+    for exponent in EXPONENTS:
+        rise = (frequency**exponent - frequency[0] ** exponent) / exponent
+        for fall in FALLS:
+            shapes.append(np.exp(-fall * rise))
+            likely.append(-np.square(np.log(fall / USUAL_FALL) / FALL_SPREAD) / 2)
+    found = np.array(shapes)
+    return found / found[:, :STRONG].mean(axis=1, keepdims=True), np.array(likely)
+
+
+@lru_cache(maxsize=1)
+def _bands_of() -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of j + k of each band, and how many frequencies it has."""
+    *_, sums, first = _bands()
+    sizes = np.diff(np.append(first, len(sums)))
+    return np.add.reduceat(sums, first) / sizes, sizes
 
 
 def _band_powers(
     relative: np.ndarray, first: np.ndarray, sizes: np.ndarray, independent: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the power of each band and its standard error, by chance and by stripes."""
+    """Return the power of each band, and the variance that stripes add to it.
+
+    Frequencies that stand out by more than chance are left to the median.
+    """
     mean = np.add.reduceat(relative, first, axis=1) / sizes
-    spread = np.add.reduceat(np.square(relative), first, axis=1) / sizes - np.square(mean)
     middle = [np.median(band, axis=1) for band in np.split(relative, first[1:], axis=1)]
     # The median of chi-squared variables is below their mean, by nearly this factor.
-    bias = (1 - 2 / (9 * independent)) ** 3
-    power = np.minimum(mean, np.stack(middle, axis=1) / bias[:, None])
-    chance = 2 * np.square(np.maximum(power, LOWEST)) / independent[:, None]
-    return power, np.sqrt(np.maximum(chance, spread * sizes / (sizes - 1)) / sizes)
+    middle = np.stack(middle, axis=1) / ((1 - 2 / (9 * independent)) ** 3)[:, None]
+    expected = 2 * np.square(np.maximum(middle, LOWEST)) / independent[:, None]
+    stands_out = mean - middle > STANDS_OUT * np.sqrt(expected / sizes)
+    power = np.where(stands_out, middle, mean)
+    spread = np.add.reduceat(np.square(relative), first, axis=1) / sizes - np.square(mean)
+    uneven = stands_out | (spread > UNEVEN * expected)
+    return power, np.where(uneven, spread / np.maximum(sizes - 1, 1), 0.0)
 
 
 def _strength(
@@ -179,6 +260,27 @@ def _strength(
     distance = texture - (weight @ texture)[:, None] / total
     square = (weight * np.square(distance)).sum(axis=1) + 1e-9
     return (weight * distance * power).sum(axis=1) / square, 1 / np.sqrt(square)
+
+
+@lru_cache(maxsize=1)
+def weights() -> np.ndarray:
+    """Return how the coefficients of a patch add to its mean as each frequency sees it, (63, 63).
+
+    A cosine of a high frequency is weak in the corners of a patch, so of the noise of a bright spot
+    there it sees little. What it sees of noise that grows linearly with brightness is the same as
+    in a patch whose mean is weighted by the squared cosine; that is linear in the coefficients.
+    """
+    basis = np.concatenate(frequencies((PATCH, PATCH))[:2])
+    return np.square(basis) @ basis.T
+
+
+def brightness_seen(spectra: PatchSpectra) -> np.ndarray:
+    """Return the mean grey level of each patch as its high frequencies see it."""
+    low = spectra.low.shape[1]
+    if low + spectra.high.shape[1] != COEFFICIENTS:
+        return spectra.mean
+    sight = weights()[low:].mean(axis=0)
+    return spectra.mean + spectra.low @ sight[:low] + spectra.high @ sight[low:]
 
 
 def _bands() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
