@@ -85,6 +85,10 @@ SETTINGS = {
             **{"step_basic": 5, "window_basic": 3, "neighbours_basic": 2, "stages": "basic"},
             **{"stack_basic": "dct", "channels": "separate"},
         },
+        {
+            **{"step_basic": 7, "window_basic": 3, "neighbours_basic": 1, "stages": "basic"},
+            **{"stack_basic": "dct", "prefilter": "off"},
+        },
     ),
 }
 SETTINGS["vbm3d"] = tuple(
@@ -115,12 +119,14 @@ _BLURRED, _STREAKS = (
     Correlated(20.0, np.exp(-np.add.outer(down * _LAG**2, _LAG**2) / 6)) for down in (1, 9)
 )
 NOISE = {("bm3d", 3): (_BLURRED,), ("bm3d", 4): (_STREAKS, _BLURRED, _STREAKS)}
+NOISE["bm3d", 5] = (_BLURRED,)
+SCALES = {("bm3d", 5): 2}  # on which those are filtered, though their images are small
 CASES = {
     "nl_means": (
         *((0, "YX"), (0, "TYX"), (0, "ZYX"), (1, "YX"), (1, "TYX"), (2, "YX")),
         *((3, "YX"), (4, "YX")),
     ),
-    "bm3d": ((0, "YX"), (0, "TYX"), (1, "CYX"), (2, "CYX"), (3, "YX"), (4, "CYX")),
+    "bm3d": ((0, "YX"), (0, "TYX"), (1, "CYX"), (2, "CYX"), (3, "YX"), (4, "CYX"), (5, "ZYX")),
     "vbm3d": ((0, "TYX"), (1, "TCYX")),
     "isoline": (
         *((0, "YX"), (1, "CYX"), (2, "CYX"), (3, "ZYX"), (4, "TYX")),
@@ -139,7 +145,8 @@ MAPPED = {(0, "YX")}  # cases that are run with a map of sigma as well
 # Shape, and pixels of a tile: images of NL-means are cut in three, all others are filtered whole.
 SHAPES = {
     "nl_means": {"YX": ((15, 21), 300), "TYX": ((2, 9, 12), 1000), "ZYX": ((2, 9, 12), 1000)},
-    "bm3d": {"YX": ((9, 12), 1000), "TYX": ((2, 8, 9), 1000), "CYX": ((3, 8, 9), 1000)},
+    "bm3d": {"YX": ((9, 12), 1000), "TYX": ((2, 8, 9), 1000), "CYX": ((3, 8, 9), 1000)}
+    | {"ZYX": ((1, 17, 16), 1000)},
     "vbm3d": {"TYX": ((3, 9, 12), 1000), "TCYX": ((2, 2, 8, 9), 1000)},
     # In isolines of 6 pixels images of 3 are mirrored several times.
     "isoline": {
@@ -158,6 +165,8 @@ def cases(filter_class) -> Iterator[tuple[str, str, object, np.ndarray, str, flo
         if (filter_name, number) in NOISE:
             settings = settings.for_noise(NOISE[filter_name, number])
         settings = settings.for_array(axes, image.shape)
+        if (filter_name, number) in SCALES:
+            settings = dataclasses.replace(settings, scales=SCALES[filter_name, number])
         for profile in PROFILES_OF.get(filter_name, PROFILES):
             # Its kernels are those of a CPU with one lane: other settings change nothing in that.
             if profile == "plain" and number:

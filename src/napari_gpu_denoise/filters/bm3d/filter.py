@@ -15,6 +15,7 @@ from napari_gpu_denoise.filters.bm3d.pass_fields import BASIC, FINAL, Collaborat
 from napari_gpu_denoise.filters.bm3d.plan import Plan
 from napari_gpu_denoise.filters.bm3d.scales import ScalesPlan, scales_reach
 from napari_gpu_denoise.filters.bm3d.spectra import (
+    LEAST_SIDE,
     MOST_SCALES,
     halved,
     most_scales,
@@ -129,11 +130,14 @@ class BM3D(CollaborativeFilter):
             chosen = replace(chosen, **prefilter_settings(models))
         return CorrelatedBM3D(**vars(chosen), models=models)
 
+    # Of the image on the coarsest scale.
+    _least_side: ClassVar[int] = LEAST_SIDE
+
     def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
         """Return the settings for an array, with no more scales than planes of its size allow."""
         side = min(shape[names.index(letter)] for letter in "YX")
         fitting = super().for_array(names, shape)
-        return replace(fitting, scales=min(fitting.scales, most_scales(side)))
+        return replace(fitting, scales=min(fitting.scales, most_scales(side, self._least_side)))
 
     @property
     def passes(self) -> dict[str, GroupSettings]:
@@ -172,6 +176,8 @@ class CorrelatedBM3D(BM3D):
 
     # Not a setting: one noise model for all channels, or one for each.
     models: tuple[Correlated, ...] = field(kw_only=True)
+    # Scales have been chosen; there must be a patch on the coarsest one.
+    _least_side: ClassVar[int] = PATCH
 
     @property
     def joint(self) -> str:

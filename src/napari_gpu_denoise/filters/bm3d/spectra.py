@@ -83,9 +83,9 @@ def prefilter_settings(models: tuple[Correlated, ...]) -> dict[str, str | float]
     return {"prefilter": "off"}
 
 
-def most_scales(side: int) -> int:
-    """Return on how many scales an image `side` pixels wide may be filtered."""
-    return next(n for n in range(MOST_SCALES, 0, -1) if n == 1 or side >> (n - 1) >= LEAST_SIDE)
+def most_scales(side: int, least: int = LEAST_SIDE) -> int:
+    """Return on how many scales an image `side` pixels wide may be filtered, down to `least`."""
+    return next(n for n in range(MOST_SCALES, 0, -1) if n == 1 or side >> (n - 1) >= least)
 
 
 def scale_count(models: tuple[Correlated, ...], most: int) -> int:
