@@ -65,7 +65,7 @@ class NoiseModel(ABC):
     additive: ClassVar[bool] = False
     #: Whether it describes how the noise of neighbouring pixels is correlated.
     models_correlation: ClassVar[bool] = False
-    #: Whether it also describes channels with additive noise, beside others that call for it.
+    #: Whether it also describes channels with additive noise beside others.
     includes_additive: ClassVar[bool] = False
     #: Simpler model that this one replaces where most channels have its `evidence`.
     refines: ClassVar[type[NoiseModel] | None] = None
@@ -278,8 +278,7 @@ class NoiseModel(ABC):
         SettingsError
             If it names another model, or its parameters do not fit.
         """
-        fields = dict(values)
-        name = fields.pop("model", None)
+        name = (fields := dict(values)).pop("model", None)
         each = cls.__subclasses__() if cls is NoiseModel else [cls]
         known = {model.name: model for model in each}
         if not isinstance(name, str) or name not in known:
