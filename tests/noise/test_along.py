@@ -5,6 +5,7 @@ from __future__ import annotations
 import dask.array as da
 import numpy as np
 import pytest
+from scipy.ndimage import shift
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.noise.along import plane_axis, plane_factors
@@ -120,3 +121,18 @@ def test_estimates_of_other_images_are_not_taken_for_their_planes(device):
     for given, expected in ((image, True), (image[:5], False)):
         record = gd.denoise(given, SETTINGS, noise=estimate, axes="TYX", device=device).record
         assert any("differs between planes" in note for note in record.notes) is expected
+
+
+def test_frames_shifted_by_parts_of_a_pixel_keep_their_low_frequencies():
+    rng, sigma = np.random.default_rng(0), []
+    frames = []
+    for k, clean in enumerate(scene(6, 160, 170)):
+        noise = rng.normal(0, 20, clean.shape)
+        if k % 3:
+            part = (0.5, 0.25)[k % 3 - 1]
+            noise = shift(noise, (part, part), order=1, mode="mirror")
+        sigma.append(noise.std())
+        frames.append(clean + noise)
+    image = np.array(frames, np.float32)
+    estimate = gd.estimate_noise(image, "TYX")
+    np.testing.assert_allclose(estimate.frames.sigma[0], sigma, rtol=0.2)

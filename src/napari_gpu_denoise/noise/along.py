@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.channel import ChannelNoise
+from napari_gpu_denoise.noise.correlation.spectrum import spectrum_of_patches
 from napari_gpu_denoise.noise.models.base import Fit
+from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.statistics import read_statistics
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
 from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
@@ -46,11 +49,30 @@ def sigma_series(
     index = spread(source.shape[number], MOST_LAZY if source.lazy else MOST)
     rows = []
     for channel, known, fit in zip(source.channels, channels, fits, strict=True):
-        scale = _scale(known, fit)
-        found = read_statistics(source.along(number, channel, index), PATCHES, device)
-        rows.append([_of_plane(fit, each, scale) for each in found])
+        scale, planes = _scale(known, fit), source.along(number, channel, index)
+        found = read_statistics(planes, PATCHES, device)
+        row = np.array([_of_plane(fit, each, scale) for each in found])
+        if fit.model.additive and _row_differs(*row.T):
+            plain = np.array([_of_plane(fit, each, 1.0) for each in found])
+            share = np.array([_low_frequencies(*both) for both in zip(planes, plain, strict=True)])
+            # A few planes may have texture that passes for such noise.
+            if np.mean(share != 1) > 0.5:
+                row = plain * share[:, None]
+        rows.append(row)
     sigma, error, factor = (tuple(map(tuple, np.array(rows)[..., k].tolist())) for k in range(3))
     return SigmaSeries(source.axes[number], tuple(index), sigma, error, factor)
+
+
+def _low_frequencies(plane: np.ndarray, read: np.ndarray) -> float:
+    """Return sigma of a plane by its own spectrum over that `_of_plane` has read; 1 if it is white.
+
+    Planes that were shifted by different parts of a pixel differ most at the high frequencies.
+    """
+    try:
+        spectrum = spectrum_of_patches(read_spectra([plane]))
+    except (ImageError, NonFiniteError):
+        return 1.0
+    return 1.0 if spectrum.white or not read[0] > 0 else spectrum.sigma / float(read[0])
 
 
 def _of_plane(
@@ -108,18 +130,20 @@ def plane_factors(estimate: NoiseEstimate, shape: Sequence[int]) -> np.ndarray |
 
 def _differ(series: SigmaSeries) -> bool:
     """Return whether the planes of any channel clearly differ in their noise."""
-    for sigma, error, factor in zip(series.sigma, series.error, series.factor, strict=True):
-        values, errors = np.array(factor), np.array(error) / np.maximum(sigma, 1e-300)
-        known = np.isfinite(values) & (values > 0)
-        values, errors = values[known], errors[known]
-        if len(values) < 2:
-            continue
-        low, high = np.quantile(values, (0.1, 0.9))
-        middle = float(np.median(values))
-        distance = np.log(values / middle) / np.hypot(errors, SYSTEMATIC)
-        if high >= LEAST_RATIO * low and np.sqrt(np.mean(distance**2)) >= SIGNIFICANT:
-            return True
-    return False
+    return any(map(_row_differs, series.sigma, series.error, series.factor))
+
+
+def _row_differs(sigma: Sequence[float], error: Sequence[float], factor: Sequence[float]) -> bool:
+    """Return whether the planes of a channel clearly differ in their noise."""
+    values, errors = np.array(factor), np.array(error) / np.maximum(sigma, 1e-300)
+    known = np.isfinite(values) & (values > 0)
+    values, errors = values[known], errors[known]
+    if len(values) < 2:
+        return False
+    low, high = np.quantile(values, (0.1, 0.9))
+    middle = float(np.median(values))
+    distance = np.log(values / middle) / np.hypot(errors, SYSTEMATIC)
+    return bool(high >= LEAST_RATIO * low and np.sqrt(np.mean(distance**2)) >= SIGNIFICANT)
 
 
 def _curve(series: SigmaSeries, factor: Sequence[float], length: int) -> np.ndarray:

@@ -98,14 +98,23 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     )
     if spectra is None:
         return found
+    levelled, laws = _level(planes, blanks, measured, sigma), _laws(spectra)
+    if levelled is not None and laws is not None and laws.is_linear:
+        # Planes of unlike noise must not pass for photon noise together, if they show alone that
+        # noise does not grow with brightness. Flat planes of one brightness each do not.
+        alone = [_spectra([plane], [blank]) for plane, blank in zip(planes, blanks, strict=True)]
+        every = [_laws(each) for each in alone if each is not None]
+        wide = [each for each in every if each and _width(each) > 0.5 * _width(laws)]
+        if sum(not each.is_linear for each in wide) > 0.5 * len(planes):
+            laws = _laws(levelled)
     temporal = _still(source, channel)
     clipped = temporal is not None and not math.isfinite(temporal.gain_error)
     if clipped or (temporal is not None and temporal.exceeds(found.single)):
         temporal = None  # texture and fixed pattern raise the noise of single images, motion this
     return replace(
         found,
-        spectrum=spectrum_of_patches(_level(planes, blanks, measured, sigma) or spectra),
-        laws=variance_laws(spectra._replace(mean=brightness_seen(spectra)).statistics),
+        spectrum=spectrum_of_patches(levelled or spectra),
+        laws=laws,
         temporal=temporal,
         repeats=_repeats(source, channel),
     )
@@ -119,6 +128,17 @@ def _spectra(planes: list[np.ndarray], blanks: list[np.ndarray | None]) -> Patch
     if not whole or not (largest == 0 or 1 / EXTREME < largest < EXTREME):
         return None
     return spectra
+
+
+def _laws(spectra: PatchSpectra) -> VarianceLaws | None:
+    """Return how the variance depends on the brightness that each frequency sees."""
+    return variance_laws(spectra._replace(mean=brightness_seen(spectra)).statistics)
+
+
+def _width(laws: VarianceLaws) -> float:
+    """Return the range of brightness of the levels that laws were fitted to."""
+    used = [mean for mean, kept in zip(laws.curve.mean, laws.curve.used, strict=True) if kept]
+    return max(used) - min(used)
 
 
 def _level(
