@@ -43,8 +43,9 @@ def denoise_file(
     with tiff.open_stack(path, companions_anywhere=companions_anywhere) as picture:
         check_numbers(picture.data)
         given = picture.data.dtype
-        auto = run.dtype is None or (isinstance(run.dtype, str) and run.dtype == "auto")
-        dtype = output_dtype("same" if auto and picture.has_palette else run.dtype, given)
+        dtype = output_dtype(run.dtype, given)
+        if dtype is None and picture.has_palette:
+            dtype = output_dtype("same", given)
         possible = [dtype] if dtype else [given, np.dtype(np.float32)]
         for one in possible:
             tiff.check_writable(picture, one)

@@ -67,13 +67,12 @@ def stored_files(
             raise cut
         blocks += stored
         # tifffile reads blocks without a place as 0 as well.
-        places = zip(page.dataoffsets, page.databytecounts, strict=False)
+        places = [*zip(page.dataoffsets, page.databytecounts, strict=False)]
         blank += sum(not (offset and length) for offset, length in places)
         stored_bytes += sum(page.databytecounts)
         handle = page.parent.filehandle
         files[Path(handle.path)] = None
-        ends = map(sum, zip(page.dataoffsets, page.databytecounts, strict=False))
-        if max(ends, default=0) > handle.size:
+        if max(map(sum, places), default=0) > handle.size:
             raise cut
     if series.nbytes >= _LARGE and series.nbytes > _MOST_COMPRESSED * stored_bytes:
         raise FileError(
