@@ -5,7 +5,7 @@
 Prints one table for each of: sigma (BSD68, measured and true), photons (fluorescence with its own
 noise), magnitudes (a head with Rician noise), edges (what is left of it beside an object, and why),
 flat (Rician noise on a flat image), inverse (the exact unbiased one), correlated (a video),
-planes (stacks whose planes differ), samples (the built-in ones) and areas (constant ones around an
+planes (stacks whose planes differ), places (corners with more noise), samples (the built-in ones) and areas (constant ones around an
 image). Noise is drawn with
 ``numpy.random.default_rng(seed)``, one seed a picture and draw. The data folder holds the pictures.
 """
@@ -23,6 +23,7 @@ from blank_noise import blank_rows
 from cases import Case, cases
 from magnitude_edges import edge_rows
 from magnitudes_noise import decibels, flat_rows, head_rows
+from places_noise import place_rows
 from planes_noise import plane_rows
 from samples_noise import sample_rows
 from scipy.stats import norm, poisson
@@ -210,6 +211,12 @@ def planes(options: argparse.Namespace) -> None:
     show(head, plane_rows(options.device))
 
 
+def places(options: argparse.Namespace) -> None:
+    """Noise that differs between places, BSD68, mean PSNR in dB, and how often that was found."""
+    head = ["noise, filter", "noisy", "without map", "automatic", "told map", "found"]
+    show(head, place_rows(options))
+
+
 def show(head: list[str], body: list[list[str]]) -> None:
     """Print a table as Markdown."""
     for cells in (head, [":---", *("---:" for _ in head[1:])], *body):
@@ -225,7 +232,19 @@ def areas(options: argparse.Namespace) -> None:
     show(*blank_rows(options))
 
 
-TABLES = (sigma, photons, magnitudes, edges, flat, inverse, correlated, planes, samples, areas)
+TABLES = (
+    sigma,
+    photons,
+    magnitudes,
+    edges,
+    flat,
+    inverse,
+    correlated,
+    planes,
+    places,
+    samples,
+    areas,
+)
 
 
 def main() -> None:

@@ -119,8 +119,8 @@ def test_the_largest_sigma_of_a_map_is_that_of_the_whole():
     sigma = np.ones((64, 70))
     sigma[0, 0] = 30
     job = prepare(Run(small(gd.NLMeans), sigma), Unread(64, 70))
-    assert job.map_level == 30
-    assert job_of(gd.NLMeans, "YX").map_level is None
+    assert job.largest_sigma == [[30]]
+    assert job_of(gd.NLMeans, "YX").largest_sigma is None
 
 
 def test_levels_are_of_the_whole_image_or_of_each_part():

@@ -223,14 +223,14 @@ def test_a_tile_gets_its_part_of_a_map():
 
 def test_a_part_of_a_map_keeps_the_level_of_the_whole():
     plane = np.arange(20.0 * 22).reshape(20, 22)
-    whole = FrameSigma.of(plane, (20, 22), "YX")
-    part = FrameSigma.of(plane[4:15, 3:9], (11, 6), "YX", "", (0, 0, 4, 3), whole.level)
+    whole, top = FrameSigma.of(plane, (20, 22), "YX"), plane.max(keepdims=True)
+    part = FrameSigma.of(plane[4:15, 3:9], (11, 6), "YX", "", (0, 0, 4, 3), top)
     y, x = Span(6, 12, 4, 15, 20), Span(4, 8, 3, 9, 22)
     (tile,) = split((1, 1, 1, 11, 6), Reach(), 1000, (Span.whole(1), Span.whole(1), y, x))
     np.testing.assert_array_equal(part.variation(tile), whole.variation(tile))
     np.testing.assert_array_equal(part.levels(tile, 1.0), whole.levels(tile, 1.0))
     # Of one pixel too.
-    pixel = FrameSigma.of(plane[4:5, 3:4], (1, 1), "YX", "", (0, 0, 4, 3), whole.level)
+    pixel = FrameSigma.of(plane[4:5, 3:4], (1, 1), "YX", "", (0, 0, 4, 3), top)
     (tile,) = split(
         (1, 1, 1, 1, 1),
         Reach(),

@@ -116,5 +116,5 @@ def named_noise(named: str) -> Any:
             f"{named} holds no estimate: give what 'gpu-denoise estimate --json' printed."
         )
     found = NoiseEstimate.from_dict(first)
-    # How its planes differ says nothing of those of other files.
-    return replace(found, frames=None, slices=None, others=None)
+    # How its planes and places differ says nothing of those of other files.
+    return replace(found, frames=None, slices=None, others=None, places=None)

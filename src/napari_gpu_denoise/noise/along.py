@@ -18,17 +18,12 @@ from napari_gpu_denoise.noise.patches.statistics import read_statistics
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
 from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
 from napari_gpu_denoise.noise.sampling import PlaneReader, spread
+from napari_gpu_denoise.noise.unlike import unlike
 
 # Planes that sigma is read from along an axis, and patches of each, about.
 MOST = 256
 MOST_LAZY = 32  # of an array that is not in memory
 PATCHES = 4096
-
-# Planes differ if the middle four fifths of their sigmas differ by this factor,
-LEAST_RATIO = 1.25
-# and by this many standard errors from their median, in the root mean square.
-SIGNIFICANT = 3.0
-SYSTEMATIC = 0.05  # relative error of a sigma that texture leaves
 
 
 def plane_axis(axes: str, shape: Sequence[int]) -> int | None:
@@ -112,7 +107,7 @@ def plane_factors(estimate: NoiseEstimate, shape: Sequence[int]) -> np.ndarray |
     found = None
     for series in estimate.series:
         number = numbers.get(series.axis, plane_axis(axes, shape))
-        if number is None or not _differ(series):
+        if number is None or not differ(series):
             continue
         curves = np.array([_curve(series, row, shape[number]) for row in series.factor])
         if found is not None:
@@ -128,22 +123,14 @@ def plane_factors(estimate: NoiseEstimate, shape: Sequence[int]) -> np.ndarray |
     return found
 
 
-def _differ(series: SigmaSeries) -> bool:
+def differ(series: SigmaSeries) -> bool:
     """Return whether the planes of any channel clearly differ in their noise."""
     return any(map(_row_differs, series.sigma, series.error, series.factor))
 
 
 def _row_differs(sigma: Sequence[float], error: Sequence[float], factor: Sequence[float]) -> bool:
     """Return whether the planes of a channel clearly differ in their noise."""
-    values, errors = np.array(factor), np.array(error) / np.maximum(sigma, 1e-300)
-    known = np.isfinite(values) & (values > 0)
-    values, errors = values[known], errors[known]
-    if len(values) < 2:
-        return False
-    low, high = np.quantile(values, (0.1, 0.9))
-    middle = float(np.median(values))
-    distance = np.log(values / middle) / np.hypot(errors, SYSTEMATIC)
-    return bool(high >= LEAST_RATIO * low and np.sqrt(np.mean(distance**2)) >= SIGNIFICANT)
+    return unlike(factor, np.array(error) / np.maximum(sigma, 1e-300))
 
 
 def _curve(series: SigmaSeries, factor: Sequence[float], length: int) -> np.ndarray:

@@ -24,10 +24,10 @@ from napari_gpu_denoise.noise.photon.single_image import single_image_noise
 from napari_gpu_denoise.noise.photon.texture import brightness_seen
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
 from napari_gpu_denoise.noise.sigma_estimate import combined_sigma
+from napari_gpu_denoise.noise.unlike import unlike
 
 REPEATS = 8  # positions along an axis from which they count as repetitions of one slice
 MOST_REPEATS = 64  # repetitions read
-UNLIKE, UNLIKE_ERRORS = 1.25, 4.0  # ratio and standard errors from which noise of planes differs
 EXTREME = 2.0**200  # grey levels whose squares are beyond what is computed here
 
 
@@ -49,6 +49,7 @@ class ChannelNoise:
     temporal: PhotonNoise | None = None  # from differences of still frames, where there are any
     repeats: PlaneStack | None = None  # planes of one slice measured many times, where found
     blank: float = 0.0  # share of the pixels in constant areas, which were left out
+    blanks: tuple[np.ndarray | None, ...] = ()  # mask of these in each plane, None for none
     blank_width: int = 0  # width of constant squares that are not image; 0 where there are none
 
     @property
@@ -94,6 +95,7 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
         _clipped(planes),
         spectra,
         blank=float(share),
+        blanks=tuple(blanks),
         blank_width=blank_width(areas, blanks),
     )
     if spectra is None:
@@ -155,9 +157,7 @@ def _level(
     known = [each for each in measured if each is not None and each.sigma > 0]
     if len(known) < 2:
         return None
-    least, most = (pick(known, key=lambda each: each.sigma) for pick in (min, max))
-    apart = most.sigma - least.sigma > UNLIKE_ERRORS * np.hypot(most.error, least.error)
-    if most.sigma < UNLIKE * least.sigma or not apart:
+    if not unlike(*zip(*((each.sigma, each.error / each.sigma) for each in known), strict=True)):
         return None
     scaled = [
         (plane * np.float64(sigma / each.sigma), blank)

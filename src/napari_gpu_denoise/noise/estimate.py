@@ -10,11 +10,12 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, Note, SettingsError
 from napari_gpu_denoise.noise import models
-from napari_gpu_denoise.noise.along import plane_axis, sigma_series
+from napari_gpu_denoise.noise.along import differ, plane_axis, sigma_series
 from napari_gpu_denoise.noise.channel import ChannelNoise, read_channel
 from napari_gpu_denoise.noise.correlation.channels import ChannelCovariance, channel_covariance
 from napari_gpu_denoise.noise.models import AUTO, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit
+from napari_gpu_denoise.noise.places import noise_surface
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack
 from napari_gpu_denoise.noise.structure.find import structure_in
@@ -81,8 +82,12 @@ def estimate_noise(
     pattern noise then does not count. Rician noise is measured by PIESNO where a slice is repeated
     8 times or more, along ``T`` or an axis without a name.
 
-    White Gaussian noise has the sigma that filters measure where none is given. Images of fewer
-    than 8 pixels a side, and extreme grey levels, are assumed to have Gaussian noise.
+    White noise may differ between places, whatever their brightness, as after the correction of
+    uneven illumination: a smooth surface (`places`) is reported where it is clear and known
+    everywhere, in planes of at least 128 x 128 pixels that do not differ from each other.
+
+    Else white Gaussian noise has the sigma that filters measure where none is given. Images of
+    fewer than 8 pixels a side, and extreme grey levels, are assumed to have Gaussian noise.
 
     Constant areas, such as padding with any value, masks, borders of a field of view, and
     saturation, are left out, unless squares of one value are likely to be due to chance: where
@@ -126,6 +131,12 @@ def measure_noise(
         for name, number in {**numbers, "others": -1 if other is None else other}.items()
         if number >= 0
     }
+    surface = None
+    if not kind.models_correlation and not any(map(differ, series.values())):
+        surface = noise_surface(channels, [fit.model for fit in fits])
+    if surface is not None:
+        fits = list(map(_scaled, fits, surface.scales))
+        series = {name: each.scaled(surface.scales) for name, each in series.items()}
     found = _structure(channels) if structure else ()
     return NoiseEstimate(
         sigma=tuple(fit.sigma for fit in fits),
@@ -146,7 +157,14 @@ def measure_noise(
         covariance=covariance,
         clipped=tuple(each.clipped for each in channels),
         blank_width=max(each.blank_width for each in channels),
+        places=surface.places if surface else None,
     )
+
+
+def _scaled(fit: Fit, scale: float) -> Fit:
+    """Return the fit for noise that is `scale` times as strong."""
+    sigma, error = scale * fit.sigma, scale * fit.error
+    return fit._replace(model=fit.model.scaled(scale), sigma=sigma, error=error)
 
 
 def _covariance(stacks: list[PlaneStack]) -> ChannelCovariance | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from napari_gpu_denoise.errors import SettingsError
@@ -12,6 +12,7 @@ from napari_gpu_denoise.noise.correlation.channels import ChannelCovariance
 from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
+from napari_gpu_denoise.noise.places import SigmaPlaces
 from napari_gpu_denoise.noise.record_checks import misfits, unequal_tables
 
 
@@ -25,6 +26,14 @@ class SigmaSeries:
     error: tuple[tuple[float, ...], ...]  # its standard error
     # Sigma over that which the model expects at the brightness of the plane; NaN as `sigma`.
     factor: tuple[tuple[float, ...], ...]
+
+    def scaled(self, factors: Sequence[float]) -> SigmaSeries:
+        """Return the series with the sigma of each channel multiplied by a factor."""
+        both = (
+            [[each * k for each in row] for row, k in zip(rows, factors, strict=True)]
+            for rows in (self.sigma, self.error)
+        )
+        return replace(self, **dict(zip(("sigma", "error"), map(_tuples, both), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,9 @@ class NoiseEstimate:
     blank_width : int
         Constant squares of this width are not image, and filters leave them as they are; 0 if
         there are none.
+    places : SigmaPlaces or None
+        How the noise differs between places of a plane, whatever their brightness; `sigma` is then
+        its root mean square. None where it does not clearly differ.
     """
 
     sigma: tuple[float, ...]
@@ -90,6 +102,7 @@ class NoiseEstimate:
     covariance: ChannelCovariance | None
     clipped: tuple[tuple[float, float], ...]
     blank_width: int = 0
+    places: SigmaPlaces | None = None
 
     @property
     def name(self) -> str:
@@ -143,6 +156,8 @@ class NoiseEstimate:
         rows.append(("sigma", f"{sigma} ({self.method}, {self.planes} plane{plural})"))
         names = {"T": "frame", "Z": "slice"}
         rows += [(f"per {names.get(each.axis, 'plane')}", _span(each)) for each in self.series]
+        if self.places is not None:
+            rows.append(("places", self.places.words()))
         found = [each.summary() for each in self.spectra if each is not None]
         rows += [("spectrum", text) for text in _by_channel(found)]
         if self.covariance is not None:
@@ -205,6 +220,7 @@ class NoiseEstimate:
                 ),
                 covariance=_record(ChannelCovariance, values["covariance"]),
                 blank_width=int(values.get("blank_width", 0)),
+                places=_record(SigmaPlaces, values.get("places")),
             )
             wrong = misfits(found) or unequal_tables(found)
             if wrong:

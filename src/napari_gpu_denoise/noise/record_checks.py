@@ -41,6 +41,8 @@ def unequal_tables(found: Any) -> list[str]:
     for curve in found.curves:
         length = len(curve.mean) if curve else 0
         tables.append(("curves", curve, ("mean", "variance", "count", "used"), (length,)))
+    if found.places is not None and not found.places.valid:
+        wrong.append("places")
     return wrong + [
         name
         for name, record, fields, shape in tables

@@ -18,12 +18,12 @@ class FrameSigma:
 
     `frames` has sigma of every pixel, float64, arranged as the pixels are, without a copy, and
     `numbers` the index of the noise model of each pixel, None if there is only one. If sigma is a
-    map, `level` is the value it is relative to, else None: the largest one of the whole array, even
-    if the frames are a part of it, so that rounding does not depend on how the array is cut.
+    map, `largest` has the values it is relative to, else None: the largest of each whole plane,
+    even if the frames are a part of it, so that rounding does not depend on how the array is cut.
     """
 
     frames: Frames
-    level: float | None
+    largest: Frames | None
     numbers: Frames | None = None
 
     @classmethod
@@ -34,38 +34,38 @@ class FrameSigma:
         axes: str,
         joint: str = "",
         origin: tuple[int, int, int, int] = (0, 0, 0, 0),
-        level: float | None = None,
+        largest: np.ndarray | None = None,
         numbers: np.ndarray | None = None,
     ) -> FrameSigma:
         """Arrange sigma, which broadcasts to `shape`, as the array it belongs to.
 
-        `axes`, `joint` and `origin` are those of `arrange`; `level` is the largest value of the
-        whole map if this is a part of one; `numbers` is as in `Sigma`.
+        `axes`, `joint` and `origin` are those of `arrange`; `largest` is what `largest_in_planes`
+        returned for the whole map if this is a part of one; `numbers` is as in `Sigma`.
         """
         sigma = np.asarray(sigma, np.float64)
         frames = arrange(np.broadcast_to(sigma, shape), axes, joint, origin)
         lengths, strides = frames.view.shape[-2:], frames.view.strides[-2:]
-        if level is None and any(n > 1 and s for n, s in zip(lengths, strides, strict=True)):
-            level = float(sigma.max())
-        if numbers is not None:
-            numbers = arrange(np.broadcast_to(numbers, shape), axes, joint, origin)
-        return cls(frames, level, numbers)
+        if largest is None and any(n > 1 and s for n, s in zip(lengths, strides, strict=True)):
+            largest = largest_in_planes(sigma, axes)
+        others = (
+            None if each is None else arrange(np.broadcast_to(each, shape), axes, joint, origin)
+            for each in (largest, numbers)
+        )
+        return cls(frames, *others)
 
     @property
     def is_map(self) -> bool:
-        """Whether sigma varies within a plane; it is then the same in all planes."""
-        return self.level is not None
+        """Whether sigma varies within a plane; it then does so alike in all planes."""
+        return self.largest is not None
 
     def levels(self, tile: Tile, unit: float) -> np.ndarray:
         """Return sigma of the frames that a tile yields, float32, shape (channels, nt * nz).
 
-        It is in units of `unit` grey levels; of a map it is `level` for each frame.
+        It is in units of `unit` grey levels; of a map it is the largest one of each frame.
         """
-        values = np.array(self.level) if self.is_map else _of_frames(self.frames, tile)
-        shape = (tile.channels, tile.t.size * tile.z.size)
+        values = _of_frames(self.largest or self.frames, tile)
         # Larger values would act the same, but must not become infinite.
-        values = np.minimum(values, LARGEST_VALUE * unit) / unit
-        return np.broadcast_to(values, shape).astype(np.float32)
+        return (np.minimum(values, LARGEST_VALUE * unit) / unit).astype(np.float32)
 
     def models(self, tile: Tile) -> np.ndarray:
         """Return the noise model of the frames that a tile yields, int32, as `levels` otherwise."""
@@ -83,15 +83,24 @@ class FrameSigma:
         return sigma, self.models(frame)[:, 0]
 
     def variation(self, tile: Tile) -> np.ndarray | None:
-        """Return the map over what a tile reads, relative to `level`; None if sigma is no map.
+        """Return the map over what a tile reads, relative to `largest`; None if sigma is no map.
 
         It is float32 of shape (source ny, source nx), from 0 to 1.
         """
         if not self.is_map:
             return None
+        at = tile.sequence, tile.t.source_start
         region = self.frames.region(*tile.source_region)
-        plane = self.frames.frame(tile.sequence, tile.t.source_start)[region][0]
-        return np.ascontiguousarray(plane / self.level, np.float32)
+        tops = [self.largest.frame(*at, c)[0, 0, 0] for c in range(tile.channels)]
+        channel = int(np.argmax(tops))  # others may be without noise
+        plane = self.frames.frame(*at, channel)[region][0]
+        return np.ascontiguousarray(plane / (tops[channel] or 1.0), np.float32)
+
+
+def largest_in_planes(sigma: np.ndarray, axes: str) -> np.ndarray:
+    """Return the largest sigma of each plane, with Y and X of length 1."""
+    planes = tuple(axes.index(axis) - len(axes) for axis in "YX")
+    return sigma.max(axis=planes, keepdims=True)
 
 
 def _of_frames(frames: Frames, tile: Tile) -> np.ndarray:

@@ -19,6 +19,7 @@ from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.device import Device, choose, find
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.frame_sigma import largest_in_planes
 from napari_gpu_denoise.run.noise import resolve_noise
 from napari_gpu_denoise.run.output_type import type_for_noise
 from napari_gpu_denoise.run.record import Record, Tally, package_version
@@ -92,10 +93,12 @@ class Job:
         return self.sigma.models if self.sigma.stabilised else ()
 
     @cached_property
-    def map_level(self) -> float | None:
-        """The largest sigma of the whole image if it is a map, else None."""
+    def largest_sigma(self) -> np.ndarray | None:
+        """The largest sigma of each whole plane if it is a map, else None."""
         array = self.sigma.array
-        return float(array.max()) if varies_within(array, self.names) else None
+        if not varies_within(array, self.names):
+            return None
+        return largest_in_planes(array, self.names)
 
     def levels_of(self, pixels: np.ndarray) -> Levels:
         """Return how the grey levels of a part are mapped to kernel values; refuse NaN."""

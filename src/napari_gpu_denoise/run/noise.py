@@ -60,25 +60,31 @@ def resolve_noise(
         source, notes = f"estimated: {estimate.reason}", estimate.notes
         width = estimate.blank_width
     applied, found = _applied(filter, models, image, names)
-    factors = None if estimate is None else _plane_factors(estimate, image, names)
-    if factors is not None and not applied.sigma_unused:
-        low, high = factors[factors > 0].min(), factors.max()
-        notes = (
-            *notes,
-            f"the noise differs between planes, by a factor of {high / low:.2g}: each has its own",
-        )
-        found = replace(found, array=found.array * factors)
+    own = estimate is not None and (estimate.axes, estimate.shape) == (names, tuple(image.shape))
+    if own and not applied.sigma_unused:
+        found = _unlike(found, estimate, names)
     notes = (*notes, *found.notes)
     return applied, replace(found, source=source, notes=notes, models=models, blank_width=width)
 
 
-def _plane_factors(estimate: NoiseEstimate, image: Any, names: str) -> np.ndarray | None:
-    """Return how the noise differs between planes, if the estimate is of this image."""
-    if (estimate.axes, estimate.shape) != (names, tuple(image.shape)):
-        return None
+def _unlike(found: Sigma, estimate: NoiseEstimate, names: str) -> Sigma:
+    """Return the sigma of an image whose planes or places differ in their noise."""
+    # Imported only when needed: it takes long to load.
     from napari_gpu_denoise.noise.along import plane_factors
 
-    return plane_factors(estimate, image.shape)
+    factors = plane_factors(estimate, estimate.shape)
+    if factors is not None:
+        low, high = factors[factors > 0].min(), factors.max()
+        note = (
+            f"the noise differs between planes, by a factor of {high / low:.2g}: each has its own"
+        )
+    elif estimate.places is not None:
+        plane = [estimate.shape[names.index(axis)] for axis in "YX"]
+        factors = place(estimate.places.factors(*plane), estimate.shape, names)
+        note = f"{estimate.places.words()}: each place has its own"
+    else:
+        return found
+    return replace(found, array=found.array * factors, notes=(note, *found.notes))
 
 
 def _models(

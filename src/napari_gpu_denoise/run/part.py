@@ -80,8 +80,9 @@ def arrange_part(job: Job, part: Part, pixels: np.ndarray, out: np.ndarray) -> W
     # An axis too short for the filter is never cut; it is extended as a whole.
     wide = extend(pixels, names, lengths, filter.smallest)
     sigma = extend_sigma(sigma_over(job.sigma.array, part.reads), names, lengths, filter.smallest)
-    numbers = job.sigma.numbers
+    numbers, largest = job.sigma.numbers, job.largest_sigma
     numbers = None if numbers is None else sigma_over(numbers, part.reads)
+    largest = None if largest is None else sigma_over(largest, part.reads)
     spans = {}
     for axis, span, length in zip(names, part.spans, wide.shape, strict=True):
         if axis in "YX":
@@ -98,7 +99,7 @@ def arrange_part(job: Job, part: Part, pixels: np.ndarray, out: np.ndarray) -> W
         source,
         arrange(out, names, filter.joint, written),
         job.levels_of(pixels),
-        FrameSigma.of(sigma, wide.shape, names, filter.joint, read, job.map_level, numbers),
+        FrameSigma.of(sigma, wide.shape, names, filter.joint, read, largest, numbers),
         session(job.device),
         tuple(spans.get(a, span) for a, span in zip("TZYX", whole, strict=True)),
         job.stabilised,

@@ -28,7 +28,7 @@ class Sigma:
     ----------
     array : ndarray of float64
         Has the axes of the image, each with the length there or 1: it broadcasts to the image. It
-        varies along Y and X (a map, the same in all planes) or along other axes, not both.
+        varies along Y and X (a map, the same in all planes but for a factor) or along other axes.
     values, source, notes
         What the record says: one value, one per channel or plane, or the root mean square of a map.
     models : tuple of NoiseModel

@@ -165,6 +165,10 @@ class NoiseModel(ABC):
         """Return the model with parameters filled in that depend on the whole image."""
         return self
 
+    def scaled(self, factor: float) -> Self | None:
+        """Return the model for a standard deviation `factor` times as large, where there is one."""
+        return None
+
     # Measurement
 
     @classmethod
@@ -187,13 +191,7 @@ class NoiseModel(ABC):
         return cls.fit(channel)
 
     def representative(self, variance: np.ndarray) -> float:
-        """Return the variance that stands for all pixels, whose root is reported as sigma.
-
-        Parameters
-        ----------
-        variance : ndarray, (patch,)
-            At each patch of an image. By default their mean is returned.
-        """
+        """Return the variance, of those of patches (n,), whose root is reported as sigma."""
         return float(variance.mean())
 
     def sigma_of(self, patches: PatchStatistics, scale: float = 1.0) -> tuple[float, float]:
@@ -208,7 +206,6 @@ class NoiseModel(ABC):
         Returns
         -------
         sigma, error : float
-            Grey levels, and its standard error.
         """
         line = np.ones_like(patches.mean) if self.additive else self.variance(patches.mean)
         # A small minimum keeps ratios finite where the model has no noise.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -25,6 +25,9 @@ class Additive:
     @property
     def sigma_after(self) -> float:
         return self.sigma
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, sigma=factor * self.sigma)
 
     def variance(self, mean: Any) -> np.ndarray:
         return np.zeros_like(mean, np.float64) + self.sigma**2

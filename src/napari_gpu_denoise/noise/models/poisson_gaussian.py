@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -80,6 +80,9 @@ class PoissonGaussian(NoiseModel):
     def _electrons(self) -> float:
         """Read noise in electrons."""
         return self.read_noise / self.gain
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, gain=factor**2 * self.gain, read_noise=factor * self.read_noise)
 
     def variance(self, mean: Any) -> np.ndarray:
         light = np.maximum(np.asarray(mean, np.float64) - self.offset, 0)

@@ -122,15 +122,18 @@ def variance_laws(patches: PatchStatistics) -> VarianceLaws | None:
     )
 
 
-def _cost(distance: np.ndarray) -> np.ndarray:
-    """Return the cost of distances in standard errors, summed over the last axis."""
+def capped_cost(distance: np.ndarray) -> np.ndarray:
+    """Return the cost of distances in standard errors, summed over the last axis.
+
+    A value above costs no more than a little, one below more: texture only raises a variance.
+    """
     return np.minimum(np.square(distance), np.where(distance > 0, ABOVE, BELOW)).sum(axis=-1)
 
 
 def _constant(y: np.ndarray, error: np.ndarray) -> float:
     """Return the least cost of a constant; texture makes it lower than the median, if anything."""
     tried = np.median(y) + np.linspace(-3, 1, CONSTANTS)
-    return float(_cost((y - tried[:, None]) / error).min())
+    return float(capped_cost((y - tried[:, None]) / error).min())
 
 
 def _line(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
@@ -140,7 +143,7 @@ def _line(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float
     rising = last > first
     first, last = np.exp(first[rising])[:, None], np.exp(last[rising])[:, None]
     share = (x - x[0]) / max(x[-1] - x[0], 1e-300)
-    cost = _cost((y - np.log(first * (1 - share) + last * share)) / error)
+    cost = capped_cost((y - np.log(first * (1 - share) + last * share)) / error)
     best = int(cost.argmin())
     return float(cost[best]), float(last[best, 0] / first[best, 0])
 

@@ -1,0 +1,261 @@
+"""Noise that differs between places, as after the correction of uneven illumination.
+
+The noise is read in cells of the plane, less the texture there (`photon.texture`), relative to what
+the model expects at their brightness. A smooth surface through the cells is believed only where it
+is known everywhere, far better than one value for all, and better than a curve over the brightness
+of the cells. Texture raises cells, but hardly ever as such a surface.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from napari_gpu_denoise.errors import NonFiniteError
+from napari_gpu_denoise.noise.patches.blank import number_of_patches
+from napari_gpu_denoise.noise.patches.laws import CLEARLY, capped_cost
+from napari_gpu_denoise.noise.patches.spectra import read_spectra
+from napari_gpu_denoise.noise.patches.variance import CLIPPED
+from napari_gpu_denoise.noise.patches.white import MAX_PATCHES
+from napari_gpu_denoise.noise.photon.texture import (
+    COEFFICIENTS,
+    LEAST,
+    brightness_seen,
+    level_variances,
+    read_levels,
+)
+from napari_gpu_denoise.noise.unlike import RATIO
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.noise.channel import ChannelNoise
+    from napari_gpu_denoise.noise.models import NoiseModel
+
+CELLS, NARROWEST = 6, 32  # cells along an axis, at most, and their width, at least
+FEWEST = 4  # cells along an axis
+COVERED = 0.75  # share of the cells that have to tell, at least
+SYSTEMATIC = 0.03  # relative error of sigma in a cell that statistics do not show
+UPWARD, DOWNWARD = 1.0, 3.0  # standard errors from which a cell above, or below, counts less
+SIGNIFICANT = 6.0  # standard errors by which the largest sigma is above the smallest, at least
+KNOWN = 0.12  # relative error of sigma at any place, at most
+ROUNDS = 20  # of the robust fit
+POINTS = 64  # along an axis, where the mean variance is taken
+LARGEST = 64.0  # ratio of sigma between places, at most
+
+
+@dataclass(frozen=True)
+class SigmaPlaces:
+    """Sigma at each place relative to its root mean square over the plane.
+
+    Its logarithm is a polynomial of the second degree.
+    """
+
+    # Of 1, y, x, y y, y x and x x, each of y and x from -1 to 1 over the plane.
+    coefficients: tuple[float, ...]
+    low: float  # smallest and largest value
+    high: float
+
+    def factors(self, ny: int, nx: int) -> np.ndarray:
+        """Return what sigma is multiplied by at each pixel of a plane, (ny, nx)."""
+        y, x = (np.linspace(-1, 1, 2 * n + 1)[1::2] for n in (ny, nx))
+        one, down, across, curved, both, wide = self.coefficients
+        rows = one + down * y + curved * y**2
+        found = rows[:, None] + (across + both * y[:, None]) * x + wide * x**2
+        return np.exp(np.clip(found, math.log(self.low), math.log(self.high)))
+
+    @property
+    def valid(self) -> bool:
+        """Whether the numbers, which may come from a file, are those of a surface."""
+        known = len(self.coefficients) == 6 and all(map(math.isfinite, self.coefficients))
+        return known and 1 / LARGEST <= self.low <= self.high <= LARGEST
+
+    @property
+    def ratio(self) -> float:
+        """Largest sigma over the smallest."""
+        return self.high / self.low
+
+    def words(self) -> str:
+        """Say where the noise is how strong."""
+        table = self.factors(3, 3)
+        rows, columns = ("top", "", "bottom"), ("left", "", "right")
+        ends = []
+        for at in (table.argmin(), table.argmax()):
+            y, x = np.unravel_index(at, table.shape)
+            ends.append(" ".join(filter(None, (rows[y], columns[x]))) or "middle")
+        return (
+            f"the noise differs between places, by a factor of {self.ratio:.2g}: it is weakest at "
+            f"the {ends[0]} and strongest at the {ends[1]}, whatever the brightness"
+        )
+
+
+class Surface(NamedTuple):
+    """Noise that differs between places, and what the sigma of each channel is multiplied by."""
+
+    places: SigmaPlaces
+    scales: tuple[float, ...]  # to get its root mean square
+
+
+class _Cells(NamedTuple):
+    """Noise of one channel in cells of the plane, NaN where it was not measured."""
+
+    sigma: np.ndarray  # logarithm, relative to what the model expects
+    error: np.ndarray
+    brightness: np.ndarray
+
+
+class _Fit(NamedTuple):
+    found: np.ndarray
+    covariance: np.ndarray
+    cost: float
+
+
+def noise_surface(channels: list[ChannelNoise], models: list[NoiseModel]) -> Surface | None:
+    """Return how the noise differs between places, if it clearly does and is known everywhere.
+
+    All channels have the same surface.
+    """
+    shape = channels[0].planes.shape[1:]
+    counts = [min(n // NARROWEST, CELLS) for n in shape]
+    if min(counts) < FEWEST or any(model.scaled(1.0) is None for model in models):
+        return None
+    edges = [
+        np.linspace(0, n, count + 1).astype(int) for n, count in zip(shape, counts, strict=True)
+    ]
+    centres = [(edge[1:] + edge[:-1]) / edge[-1] - 1 for edge in edges]
+    place = np.stack(np.meshgrid(*centres, indexing="ij"), axis=-1).reshape(-1, 2)
+    cells = [
+        _cells(channel, model, edges) if channel.sigma > 0 and channel.spectra else None
+        for channel, model in zip(channels, models, strict=True)
+    ]
+    found = _smooth([each for each in cells if each is not None], place, 1 / np.array(counts))
+    if found is None:
+        return None
+    surface, low, high = found
+    raw = SigmaPlaces(tuple(surface.tolist()), math.exp(low), math.exp(high))
+    mean = math.sqrt(np.mean(np.square(raw.factors(POINTS, POINTS))))
+    scales = [mean * _scale(each, _powers(place) @ surface) for each in cells]
+    surface = surface - math.log(mean) * np.eye(6)[0]
+    return Surface(
+        SigmaPlaces(tuple(surface.tolist()), raw.low / mean, raw.high / mean), tuple(scales)
+    )
+
+
+def _cells(channel: ChannelNoise, model: NoiseModel, edges: list[np.ndarray]) -> _Cells:
+    """Read the noise of a channel in cells between edges along y and x."""
+    planes, blanks = list(channel.planes), channel.blanks
+    count = (len(edges[0]) - 1) * (len(edges[1]) - 1)
+    limit = max(number_of_patches(MAX_PATCHES, blanks) // count, LEAST * len(planes))
+    rows = []
+    for y in zip(edges[0][:-1], edges[0][1:], strict=True):
+        for x in zip(edges[1][:-1], edges[1][1:], strict=True):
+            cell = slice(*y), slice(*x)
+            parts = [None if blank is None else blank[cell] for blank in blanks]
+            rows.append(_read([plane[cell] for plane in planes], limit, parts, model))
+    found = _Cells(*(np.full(count, np.nan) for _ in _Cells._fields))
+    told = [k for k, row in enumerate(rows) if row is not None]
+    if not told:
+        return found
+    mean, patches, overlaps = zip(*(rows[k] for k in told), strict=True)
+    ends = np.cumsum([len(each) for each in mean])[:-1]
+    levels = np.split(np.arange(len(np.concatenate(mean))), ends)
+    mean, patches, overlap = np.concatenate(mean), np.concatenate(patches), max(overlaps)
+    total = np.ones(len(told))
+    for _ in range(2):  # the strength of texture is measured relative to the noise
+        readings = read_levels(mean, patches, np.ones(len(mean)), levels)
+        each = level_variances(readings, 0.0, 1.0, overlap)
+        total *= each.variance
+        for level, variance in zip(levels, each.variance, strict=True):
+            patches[level] /= math.sqrt(variance)
+    found.sigma[told] = np.log(total) / 2
+    found.error[told] = np.hypot(each.error / 2, SYSTEMATIC)
+    found.brightness[told] = each.mean
+    return found
+
+
+def _read(
+    planes: list[np.ndarray],
+    limit: int,
+    blanks: list[np.ndarray | None],
+    model: NoiseModel,
+) -> tuple[np.ndarray, np.ndarray, float] | None:
+    """Return patches of a cell: brightness, coefficients relative to the model, and overlap.
+
+    None where too few are left, or values are clipped.
+    """
+    try:
+        spectra = read_spectra(planes, limit, blanks)
+    except NonFiniteError:
+        return None
+    patches = np.concatenate([spectra.low, spectra.high], axis=1)
+    few = len(patches) < LEAST or patches.shape[1] != COEFFICIENTS
+    if few or spectra.clipped.mean() > CLIPPED or not spectra.high.any():
+        return None
+    mean = brightness_seen(spectra)
+    line = model.variance(mean)
+    # A small minimum keeps ratios finite where the model has no noise.
+    line = np.maximum(line, 1e-3 * float(np.median(line)) or 1e-300)
+    return mean, patches / np.sqrt(line)[:, None], spectra.overlap
+
+
+def _smooth(
+    cells: list[_Cells], place: np.ndarray, half: np.ndarray
+) -> tuple[np.ndarray, float, float] | None:
+    """Return the surface through cells, and its smallest and largest value; None if it is unsure.
+
+    `half` is half of the height and width of a cell.
+    """
+    if not cells:
+        return None
+    # Channels of one scene share its texture: several are no more certain than one.
+    sigma = np.mean([each.sigma for each in cells], axis=0)
+    error = np.sqrt(np.mean([np.square(each.error) for each in cells], axis=0))
+    bright = np.mean([each.brightness for each in cells], axis=0)
+    used = np.isfinite(sigma)
+    if used.mean() < COVERED:
+        return None
+    place, sigma, error, bright = (each[used] for each in (place, sigma, error, bright))
+    bright = (bright - bright.mean()) / (np.ptp(bright) or 1.0)
+    surface = _fit(_powers(place), sigma, error)
+    others = np.ones((len(sigma), 1)), bright[:, None] ** np.arange(3)
+    if surface.cost + CLEARLY > min(_fit(each, sigma, error).cost for each in others):
+        return None
+    # The outer corners of the cells.
+    outer = _powers(place + half * np.sign(place))
+    values = outer @ surface.found
+    across = outer[values.argmax()] - outer[values.argmin()]
+    unsure = math.sqrt(across @ surface.covariance @ across)
+    unknown = math.sqrt(np.einsum("ij,jk,ik->i", outer, surface.covariance, outer).max())
+    apart = float(np.ptp(values))
+    if apart < max(math.log(RATIO), SIGNIFICANT * unsure) or unknown > KNOWN:
+        return None
+    return surface.found, float(values.min()), float(values.max())
+
+
+def _powers(place: np.ndarray) -> np.ndarray:
+    y, x = place.T
+    return np.column_stack([np.ones(len(y)), y, x, y * y, y * x, x * x])
+
+
+def _fit(terms: np.ndarray, values: np.ndarray, error: np.ndarray) -> _Fit:
+    """Fit values by a sum of terms, so that texture, which only raises a value, counts little."""
+    weight = np.ones(len(values))
+    for _ in range(ROUNDS):
+        scaled = terms * (weight / error)[:, None]
+        covariance = np.linalg.pinv(scaled.T @ scaled)
+        found = covariance @ (scaled.T @ (values * weight / error))
+        distance = (values - terms @ found) / error
+        limit = np.where(distance > 0, UPWARD, DOWNWARD)
+        weight = np.minimum(1, limit / np.maximum(np.abs(distance), 1e-12))
+    scatter = max(1.0, float(np.mean(np.square(weight * distance))))
+    return _Fit(found, covariance * scatter, float(capped_cost(distance)))
+
+
+def _scale(cells: _Cells | None, surface: np.ndarray) -> float:
+    """Return sigma of a channel over that of its model, where the surface is 0."""
+    if cells is None:
+        return 1.0
+    used = np.isfinite(cells.sigma)
+    rest = (cells.sigma - surface)[used]
+    return math.exp(_fit(np.ones((len(rest), 1)), rest, cells.error[used]).found[0])
