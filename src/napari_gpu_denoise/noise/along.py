@@ -89,7 +89,8 @@ def _scale(channel: ChannelNoise, fit: Fit) -> float:
     model = fit.model
     if channel.spectra is None:
         return 1.0
-    if not model.models_correlation and (not model.additive or channel.ends is None):
+    mixed = channel.ends is not None or channel.compressed
+    if not model.models_correlation and not (model.additive and mixed):
         return 1.0
     high, _ = model.sigma_of(channel.spectra.statistics)
     return (fit.sigma / high) ** 2 if high else 1.0

@@ -50,6 +50,7 @@ class ChannelNoise:
     repeats: PlaneStack | None = None  # planes of one slice measured many times, where found
     blank: float = 0.0  # share of the pixels in constant areas, which were left out
     blanks: tuple[np.ndarray | None, ...] = ()  # mask of these in each plane, None for none
+    compressed: bool = False  # as JPEG after the noise was added; sigma is that before
     blank_width: int = 0  # width of constant squares that are not image; 0 where there are none
 
     @property
@@ -96,6 +97,7 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
         spectra,
         blank=float(share),
         blanks=tuple(blanks),
+        compressed=2 * sum(each.compressed for each in measured if each) > len(planes),
         blank_width=blank_width(areas, blanks),
     )
     if spectra is None:

@@ -132,7 +132,9 @@ def measure_noise(
         if number >= 0
     }
     surface = None
-    if not kind.models_correlation and not any(map(differ, series.values())):
+    compressed = any(each.compressed for each in channels)
+    same = not any(map(differ, series.values()))
+    if same and not compressed and not kind.models_correlation:
         surface = noise_surface(channels, [fit.model for fit in fits])
     if surface is not None:
         fits = list(map(_scaled, fits, surface.scales))

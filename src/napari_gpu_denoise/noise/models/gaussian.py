@@ -84,6 +84,8 @@ class Gaussian(Additive, NoiseModel):
         method, notes = METHOD, ()
         if channel.ends is not None:
             method, notes = MIXED_METHOD, (uneven_note("", *channel.ends),)
+        if channel.compressed:
+            notes = (*notes, "the noise was compressed as JPEG: sigma is that before compression")
         sigma, error = channel.sigma, channel.error
         return Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve, notes)
 

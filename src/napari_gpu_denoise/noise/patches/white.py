@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from napari_gpu_denoise.noise.patches.blank import number_of_patches
+from napari_gpu_denoise.noise.patches.compressed import noise_before
 from napari_gpu_denoise.noise.patches.laws import Trend, brightness_trend
 from napari_gpu_denoise.noise.patches.selection import as_floats, clipping_levels, read_patches
 from napari_gpu_denoise.noise.patches.variance import (
@@ -44,6 +45,7 @@ class PlaneNoise(NamedTuple):
     sigma: float
     error: float
     trend: Trend | None = None
+    compressed: bool = False  # as JPEG; sigma is that before
 
 
 def plane_noise(plane: np.ndarray, blank: np.ndarray | None = None) -> PlaneNoise | None:
@@ -96,6 +98,10 @@ def plane_noise(plane: np.ndarray, blank: np.ndarray | None = None) -> PlaneNois
     trend = brightness_trend(PatchStatistics(mean, rank, energy, upper, share, overlap))
     if trend is not None:
         trend = Trend(*(unit * value for value in trend))
+    elif shape == (PATCH, PATCH) and unit == 1.0:
+        before = noise_before(plane, np.concatenate([low, high]), len(low), upper, levels)
+        if before is not None:
+            return PlaneNoise(before[0], before[0] * before[1], compressed=True)
     sigma = math.sqrt(variance) * unit
     return PlaneNoise(sigma, sigma * error, trend)
 
