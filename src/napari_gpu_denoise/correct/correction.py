@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.ndimage import maximum_filter, minimum_filter
 
 from napari_gpu_denoise.correct.wish import Wish
 from napari_gpu_denoise.image.axes import arrange, channel_axis, check_axes
 from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.image.nonfinite import fill_nonfinite
+from napari_gpu_denoise.noise.patches.blank import constant_squares
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.find import few, finite_plane, structure_of
 from napari_gpu_denoise.noise.structure.record import Finding
 
-_CONSTANT = 15  # pixels of the smallest area whose equal levels are no chance
+_CONSTANT = 16  # width of the smallest square whose equal levels are no chance
 
 
 @dataclass(frozen=True)
@@ -169,14 +169,8 @@ def _without_rows(plane: np.ndarray, offsets: np.ndarray | str | None) -> np.nda
 
 def _with_constant(plane: np.ndarray, given: np.ndarray) -> np.ndarray:
     """Return a plane with constant areas, such as padding, as they were given."""
-    square = (given[1:, 1:] == given[:-1, 1:]) & (given[1:, :-1] == given[:-1, :-1])
-    square &= given[1:, 1:] == given[1:, :-1]  # of four equal pixels
-    if not square.any():
-        return plane
-    inside = minimum_filter(square, _CONSTANT, mode="constant", cval=1)
-    area = np.pad(maximum_filter(inside, _CONSTANT, mode="constant", cval=0), 1)
-    same = area[1:, 1:] | area[:-1, 1:] | area[1:, :-1] | area[:-1, :-1]
-    return np.where(same, given, plane)
+    same = constant_squares(given, _CONSTANT)
+    return plane if same is None else np.where(same, given, plane)
 
 
 class CorrectedArray:
