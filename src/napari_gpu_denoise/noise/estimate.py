@@ -165,8 +165,16 @@ def measure_noise(
 
 def _scaled(fit: Fit, scale: float) -> Fit:
     """Return the fit for noise that is `scale` times as strong."""
-    sigma, error = scale * fit.sigma, scale * fit.error
-    return fit._replace(model=fit.model.scaled(scale), sigma=sigma, error=error)
+    old, new, curve = fit.model, fit.model.scaled(scale), fit.curve
+    errors = {
+        name: error * (getattr(new, name) / value if (value := getattr(old, name)) else 1.0)
+        for name, error in fit.errors.items()
+    }
+    if curve is not None:
+        curve = replace(curve, variance=tuple(scale**2 * each for each in curve.variance))
+    return fit._replace(
+        model=new, errors=errors, sigma=scale * fit.sigma, error=scale * fit.error, curve=curve
+    )
 
 
 def _covariance(stacks: list[PlaneStack]) -> ChannelCovariance | None:
