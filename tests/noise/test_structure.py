@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
@@ -112,6 +113,23 @@ def test_hot_and_dead_pixels_are_found_where_they_are():
     for each, mask in zip(outliers.find_outliers(finite_plane(image)), (hot, dead), strict=True):
         assert (each.mask & ~mask).sum() <= 1
         assert (each.mask & mask).sum() >= 0.85 * mask.sum()
+
+
+def membranes(seed: int, size=256) -> np.ndarray:
+    """Return dark lines and grain, as in an electron micrograph, with noise."""
+    rng = np.random.default_rng(seed)
+    phase = 60 * gaussian_filter(rng.normal(size=(size, size)), 9)
+    grain = 20 * gaussian_filter(rng.normal(size=(size, size)), 1.2)
+    lines = 50 * np.exp(-((np.sin(phase) / 0.25) ** 2))
+    return 150 - lines + grain + rng.normal(0, SIGMA, (size, size))
+
+
+@pytest.mark.parametrize("seed", [0, 2, 5, 7])
+def test_faint_dead_pixels_are_found_in_texture(seed):
+    image = membranes(seed)
+    assert kinds(image) == []
+    image[np.random.default_rng(seed + 100).random(image.shape) < 0.001] -= 7.5 * SIGMA
+    assert kinds(image) == ["dead"]
 
 
 def test_neighbours_are_sorted():
