@@ -13,7 +13,6 @@ areas (constant ones around an image). Noise is drawn with
 from __future__ import annotations
 
 import argparse
-import inspect
 import sys
 from pathlib import Path
 
@@ -29,12 +28,13 @@ from samples_noise import sample_rows
 from scipy.stats import norm, poisson
 from skimage.restoration import denoise_nl_means
 from skimage.restoration import estimate_sigma as scikit_sigma
+from tables import print_tables, show
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.noise.photon.single_image import single_image_noise
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from reference.data import REASON, data_folder
+from reference.data import data_folder
 
 Rows = dict[str, list[float]]
 
@@ -217,13 +217,6 @@ def places(options: argparse.Namespace) -> None:
     show(head, place_rows(options))
 
 
-def show(head: list[str], body: list[list[str]]) -> None:
-    """Print a table as Markdown."""
-    for cells in (head, [":---", *("---:" for _ in head[1:])], *body):
-        print(f"| {' | '.join(cells)} |")
-    sys.stdout.flush()
-
-
 def areas(options: argparse.Namespace) -> None:
     """BSD68 with constant areas around the image, sigma 10: mean PSNR in dB of BM3D on the image.
 
@@ -247,26 +240,5 @@ TABLES = (
 )
 
 
-def main() -> None:
-    """Print the tables asked for."""
-    tables = {table.__name__: table for table in TABLES}
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    add = parser.add_argument
-    add("--tables", nargs="+", choices=tables, default=tuple(tables))
-    add("--seeds", type=int, default=3, help="draws of each picture")
-    add("--stride", type=int, default=1, help="take every so-manieth picture")
-    add("--quick", action="store_true", help="every eighth picture, one draw")
-    add("--device", help="number of the OpenCL device, or part of its name")
-    options = parser.parse_args()
-    if options.quick:
-        options.seeds, options.stride = 1, 8
-    if data_folder() is None:
-        parser.error(REASON)
-    print(f"On {gd.choose(options.device)}.")
-    for name in options.tables:
-        print(f"\n{inspect.cleandoc(tables[name].__doc__)}\n")
-        tables[name](options)
-
-
 if __name__ == "__main__":
-    main()
+    print_tables(__doc__, TABLES)

@@ -18,6 +18,7 @@ from napari_gpu_denoise.noise.patches.blank import constant_squares
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.find import few, finite_plane, structure_of
+from napari_gpu_denoise.noise.structure.offsets import plane_offsets
 from napari_gpu_denoise.noise.structure.record import Finding
 
 _CONSTANT = 16  # width of the smallest square whose equal levels are no chance
@@ -143,8 +144,7 @@ def _for_channel(
             offsets[kind] = "each"
             if fixed and len(planes) > 1:
                 turned = [made.applied(p) if kind == "rows" else made.applied(p).T for p in planes]
-                parts = [rows.segments(np.ascontiguousarray(plane)) for plane in turned]
-                offsets[kind] = rows.row_offsets(parts).astype(np.float32)
+                offsets[kind] = plane_offsets(turned)
     return replace(made, **offsets), findings
 
 
@@ -162,8 +162,7 @@ def _without_rows(plane: np.ndarray, offsets: np.ndarray | str | None) -> np.nda
     if offsets is None or len(plane) < rows.SHORTEST or plane.shape[1] < rows.NARROWEST:
         return plane
     if isinstance(offsets, str):
-        plane = np.ascontiguousarray(plane)
-        offsets = rows.row_offsets([rows.segments(plane)]).astype(np.float32)
+        offsets = plane_offsets([plane])
     return plane - offsets[:, None]
 
 

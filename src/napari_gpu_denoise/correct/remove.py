@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.correct.correction import prepare_correction
 from napari_gpu_denoise.correct.wish import CHOICES, STRIPES, Wish
+from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import (
@@ -23,6 +24,7 @@ from napari_gpu_denoise.image.nonfinite import check_policy
 _KINDS = {"found": STRIPES, "both": ("rows", "columns"), **{kind: (kind,) for kind in STRIPES}}
 
 
+@documented
 def remove_stripes(
     image: ArrayLike,
     axes: str | None = None,
@@ -36,31 +38,25 @@ def remove_stripes(
 
     Parameters
     ----------
-    image : array_like
-        Pixels of any real type, with two or more axes. Never modified.
-    axes : str, optional
-        Names of the axes, such as ``"TZYX"``. Channels (C or S) are corrected one by one; all other
-        axes but Y and X hold planes. By default the last two are Y and X, the rest planes.
+    {image}
+    {axes}
     kind : {"found", "rows", "columns", "both", "hum"}, optional
         What to remove: what `find_structure` finds, the default; or offsets of rows, columns or
         both, whether they are found or not; or hum, where it is found.
     fixed : bool, optional
         Whether the offsets are the same in all planes, and measured on up to 8 of them together. By
         default that is found out. Else each plane is measured by itself. Hum always is.
-    dtype : data type, optional
-        Type of the result, by default that of the image. Integers are rounded and saturated.
-    nonfinite : {"raise", "keep"}, optional
-        Refuse NaN and infinity, or leave these pixels as they are without affecting others.
+    {same_dtype}
+    {nonfinite}
 
     Returns
     -------
-    ndarray
-        A new array of the shape of `image`. Constant areas, such as padding, stay as they are.
+    {result}
+        Constant areas, such as padding, stay as they are.
 
     Raises
     ------
-    AxesError, ImageError, NonFiniteError, SettingsError
-        If the input is invalid.
+    {input_errors}
 
     See Also
     --------
@@ -69,11 +65,13 @@ def remove_stripes(
 
     Notes
     -----
-    An image of levels that change along its columns more smoothly, or only here and there, and
-    offsets that a whole row shares: those that are most probable together are found by reweighted
-    least squares on the means of short pieces of the rows. Smooth shading along y stays, and with
-    it the part of the offsets that is as smooth. Planes of fewer than 16 rows or 48 columns have
-    too little evidence and are left alone. About 0.3 s per megapixel, looking for it included.
+    An image of levels that change along its columns smoothly, or only here and there, and offsets
+    that a whole row shares: those that are most probable together are found by reweighted least
+    squares on the means of short pieces of the rows. Then each frequency along y is shrunk by what
+    is left of the image there; offsets of different rows are taken to be independent. So the smooth
+    shading of the image stays, and with it the part of the offsets that is as smooth, and their
+    mean. Planes of fewer than 16 rows or 48 columns have too little evidence and are left alone.
+    About 0.5 s per megapixel, looking for it included.
 
     References
     ----------
@@ -81,7 +79,9 @@ def remove_stripes(
     wavelet-Fourier filtering", Opt. Express 17 (2009), doi:10.1364/OE.17.008567, separates by
     direction and frequency what is separated here by a model of the image; Y. Chang, L. Yan,
     T. Wu, S. Zhong, "Remote sensing image stripe noise removal: from image decomposition
-    perspective", IEEE Trans. Geosci. Remote Sens. 54 (2016), doi:10.1109/TGRS.2016.2594080.
+    perspective", IEEE Trans. Geosci. Remote Sens. 54 (2016), doi:10.1109/TGRS.2016.2594080;
+    P. Whittle, "Estimation and information in stationary time series", Ark. Mat. 2 (1953),
+    doi:10.1007/BF02590998 (how spectra are fitted).
     """
     if kind not in _KINDS:
         raise SettingsError(f"kind={kind!r} is unknown: choose from {', '.join(_KINDS)}.")
@@ -90,6 +90,7 @@ def remove_stripes(
     return _removed(image, axes, wish, dtype, nonfinite)
 
 
+@documented
 def remove_outliers(
     image: ArrayLike,
     axes: str | None = None,
@@ -102,28 +103,23 @@ def remove_outliers(
 
     Parameters
     ----------
-    image : array_like
-        Pixels of any real type, with two or more axes. Never modified.
-    axes : str, optional
-        Names of the axes, such as ``"TZYX"``; as for `remove_stripes`.
+    {image}
+    {axes}
     threshold : float, optional
         How far a pixel has to be from the median of its neighbours, in units of the local noise. By
-        default so far that noise and texture are expected to make 0.05 such pixels in a plane, at
+        default so far that noise and texture are expected to make 0.2 such pixels in a plane, at
         least 5.5.
-    dtype : data type, optional
-        Type of the result, by default that of the image.
-    nonfinite : {"raise", "keep"}, optional
-        Refuse NaN and infinity, or leave these pixels as they are without affecting others.
+    {same_dtype}
+    {nonfinite}
 
     Returns
     -------
-    ndarray
-        A new array of the shape of `image`. All other pixels are as they were.
+    {result}
+        All other pixels are as they were.
 
     Raises
     ------
-    AxesError, ImageError, NonFiniteError, SettingsError
-        If the input is invalid.
+    {input_errors}
 
     See Also
     --------

@@ -12,6 +12,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import (
     Cancelled,
     FileError,
@@ -26,7 +27,6 @@ from napari_gpu_denoise.files.one_file import check_result, denoise_file
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Run
-from napari_gpu_denoise.run.public import documented
 from napari_gpu_denoise.run.record import Record
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.correct.wish import wish_of
+from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import AxesError, ImageError
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtype
@@ -21,7 +22,6 @@ from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Part, Run, prepare
 from napari_gpu_denoise.run.long_series import denoise_series
 from napari_gpu_denoise.run.part import filter_part
-from napari_gpu_denoise.run.public import documented
 from napari_gpu_denoise.run.record import Progress, Result, correction_noted, finish
 
 

@@ -11,6 +11,7 @@ from dask.array.overlap import ensure_minimum_chunksize, overlap
 
 from napari_gpu_denoise.correct.correction import prepare_correction
 from napari_gpu_denoise.correct.wish import Wish, wish_of
+from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtype
@@ -20,7 +21,6 @@ from napari_gpu_denoise.run.denoise import is_lazy
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Job, Part, Run, prepare
 from napari_gpu_denoise.run.part import filter_part
-from napari_gpu_denoise.run.public import documented
 from napari_gpu_denoise.run.record import finish
 
 # NaN and infinity are replaced by the nearest finite pixel in a chunk and this margin around it:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import DeviceMemoryError, ImageError, SettingsError
 from napari_gpu_denoise.image.levels import Levels, as_array
 from napari_gpu_denoise.opencl.device import Device, choose
@@ -21,7 +22,6 @@ from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.frame_flow import FrameFlow
 from napari_gpu_denoise.run.job import Part, Run
 from napari_gpu_denoise.run.part import filter_part
-from napari_gpu_denoise.run.public import documented
 from napari_gpu_denoise.run.record import Record, Tally, finish
 from napari_gpu_denoise.run.sigma import Sigma
 from napari_gpu_denoise.run.stream_feed import FrameFeed

@@ -21,7 +21,7 @@ _WINDOW = 9  # pixels in which the local noise is measured
 _TEXTURE = 1.5  # mean deviation that counts as one standard deviation, with a margin
 _ALONE = 0.5  # of its deviation that the second most extreme neighbour may have at most
 _QUANTILES = 0.95, 0.99  # of the deviations that their tail is extrapolated from
-_CHANCE = 0.05  # pixels of a plane that noise may be expected to make
+_CHANCE = 0.2  # pixels of a plane that noise may be expected to make
 _NEIGHBOURHOOD = 7  # pixels in which outliers count as a crowd,
 _MOST_CROWDED = 0.35  # and the share of them that may be in one
 _FEWEST = 4
@@ -59,7 +59,7 @@ def find_outliers(plane: np.ndarray, threshold: float | None = None) -> tuple[Ou
     largest of the spread of the neighbours, the noise at this brightness, and the mean deviation
     around it. Its second most extreme neighbour must be far less extreme, as it is not where an
     object is resolved. `threshold` is by default that which an exponential tail of all deviations
-    exceeds by chance 0.05 times in an image, at least `LEAST`.
+    exceeds by chance 0.2 times in an image, at least `LEAST`.
     """
     deviation, scale, alone = _deviations(plane)
     score = deviation / scale
@@ -169,5 +169,7 @@ def _described(mask: np.ndarray, score: np.ndarray, size: np.ndarray, limit: flo
     crowded = float(np.mean(near[mask] * _NEIGHBOURHOOD**2 > 1.5))
     if count < _FEWEST or crowded > _MOST_CROWDED:
         return Outliers(mask, excess, 0.0)
+    # Objects that look like outliers have others beside them.
+    count = count * (1 - crowded) ** 2
     ratio = float(np.median(score[mask])) / limit
     return Outliers(mask, excess, count * ratio**2 / math.sqrt(mask.size / _PIXELS))

@@ -1,15 +1,12 @@
-"""Rows with offsets of their own: whether a plane has them, and how large they are."""
+"""Rows with offsets of their own: whether a plane has them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from scipy.linalg import lapack
-from scipy.ndimage import gaussian_filter1d
 
 SHORTEST, NARROWEST = 16, 48  # rows and columns of the smallest plane that is looked at
 _WIDTH = 16  # columns of a segment, about
@@ -17,12 +14,6 @@ _MOST_SEGMENTS = 64
 _THIRDS = 3
 _LEAST_AGREEMENT = 0.25  # of natural images without such offsets: 0.18 at most (BSD68, W2S)
 _TUNING = 4.685  # Tukey's biweight, 95 % efficient on normal values
-_ROUNDS, _STEPS, _ENOUGH = 6, 20, 1e-4  # reweighting; conjugate gradients, and their end
-_TIMES, _SHARE = 1.5, 0.8  # the scale of differences, of this quantile of them
-_FLATTEST = 0.03  # least and largest square of that scale: this and 1, of the noise of a segment
-_LEAST_NOISE = 1e-2  # of a segment, of the variance of the offsets
-_PADDING = 1e-6  # weight of what is not valid
-_KEPT_SCALE = 8.0  # rows; smoother offsets are not part of the first guess
 
 
 @dataclass(frozen=True)
@@ -67,10 +58,10 @@ class RowEvidence:
         return self.agreement >= self.needed and self.strength > 0
 
 
-def segments(plane: np.ndarray) -> Segments:
-    """Return the means of some tens of pieces of each row of a plane (y, x)."""
+def segments(plane: np.ndarray, finer: int = 1) -> Segments:
+    """Return the means of some tens of pieces of each row of a plane (y, x), or `finer` ones."""
     nx = plane.shape[1]
-    count = min(max(nx // _WIDTH, 6), _MOST_SEGMENTS)
+    count = min(max(finer * nx // _WIDTH, 6), finer * _MOST_SEGMENTS)
     cuts = np.arange(count) * nx // count
     sizes = np.diff(np.append(cuts, nx))
     means = np.add.reduceat(plane, cuts, axis=1, dtype=np.float64) / sizes
@@ -94,10 +85,10 @@ def row_evidence(parts: Segments) -> RowEvidence:
     """
     ny = len(parts.means)
     nothing = RowEvidence(0.0, 1.0, 0.0, np.zeros(max(ny - 2, 0)))
-    steps = _steps(parts)
+    steps = differences(parts)
     count = steps.shape[1]
     thirds = [steps[:, count * k // _THIRDS : count * (k + 1) // _THIRDS] for k in range(_THIRDS)]
-    levels = [_location(third) for third in thirds]
+    levels = [location(third) for third in thirds]
     jumps = [np.diff(each) for each in levels]
     known = np.all(np.isfinite(jumps), axis=0)
     if np.count_nonzero(known) < SHORTEST - 2:
@@ -107,88 +98,11 @@ def row_evidence(parts: Segments) -> RowEvidence:
     needed = max(_LEAST_AGREEMENT, 4 / math.sqrt(np.count_nonzero(known)))
     # A second difference of independent offsets has six times their variance.
     strength = math.sqrt(max(variance, 0) / 6)
-    whole = np.nan_to_num(np.diff(_location(steps)))
+    whole = np.nan_to_num(np.diff(location(steps)))
     return RowEvidence(float(agreement), needed, strength, whole)
 
 
-def row_offsets(parts: Sequence[Segments]) -> np.ndarray:
-    """Return the offset of each row, (row,), with a mean of 0, that planes have in common.
-
-    Planes are averaged. Each segment is a column of levels: a smooth image with sudden steps, the
-    offsets of the rows, which all segments share, and noise. Offsets and image are those that are
-    most probable together: differences along a segment follow a Cauchy law, offsets a normal one.
-    It is reached by reweighted least squares, with the image eliminated by banded solves. Where all
-    segments rise alike, that is taken for the image.
-    """
-    # Side by side, an object that stands still would count several times.
-    means = np.mean([each.means for each in parts], axis=0)
-    valid = np.all([each.valid for each in parts], axis=0)
-    steps = _steps(Segments(means, valid))
-    shared = _location(steps)
-    offsets = _deviation(np.diff(shared)) ** 2 / 6
-    shared = np.nan_to_num(shared)
-    spread = _deviation(steps - shared[:, None])
-    # Of one segment; differences of neighbours have twice the variance.
-    noise = spread**2 / 2
-    if not offsets > 0:
-        return np.zeros(len(means))
-    noise = max(noise, _LEAST_NOISE * offsets)
-    profile = np.concatenate([[0.0], np.cumsum(shared)])
-    guess = profile - gaussian_filter1d(profile, _KEPT_SCALE, mode="nearest")
-    # A segment that is padding all along still needs some level.
-    weights = np.where(valid, 1.0, _PADDING) / noise
-    found = _most_probable(means, weights, noise, offsets, guess)
-    return found - found.mean()
-
-
-def _most_probable(
-    means: np.ndarray, weights: np.ndarray, scale: float, offsets: float, found: np.ndarray
-) -> np.ndarray:
-    """Return the offsets (row,); `scale` and `offsets` are variances, `weights` inverse ones."""
-    ny, count = means.shape
-    image = gaussian_filter1d(means - found[:, None], 3.0, axis=0, mode="nearest")
-    for _ in range(_ROUNDS):
-        steps = np.abs(np.diff(image, axis=0))
-        # Each segment has a scale of its own: background is flatter than what is full of structure.
-        own = (_TIMES * np.quantile(steps, _SHARE, axis=0)) ** 2
-        links = 1 / (np.clip(own, _FLATTEST * scale, scale) + steps**2)
-        main, beside = weights.T.copy(), np.zeros((count, ny))
-        main[:, :-1] += links.T
-        main[:, 1:] += links.T
-        beside[:, :-1] = -links.T
-        # All segments are one banded system, without links from one to the next.
-        factors = lapack.dpttrf(main.ravel(), beside.ravel()[:-1])[:2]
-
-        def smooth(levels: np.ndarray, factors: tuple = factors) -> np.ndarray:
-            given = (weights * levels).T.reshape(-1, 1)
-            return lapack.dpttrs(*factors, given)[0].reshape(count, ny).T
-
-        def applied(values: np.ndarray, smooth=smooth) -> np.ndarray:
-            levels = np.repeat(values[:, None], count, axis=1)
-            return values / offsets + (weights * (levels - smooth(levels))).sum(axis=1)
-
-        wanted = (weights * (means - smooth(means))).sum(axis=1)
-        found = _conjugate_gradients(applied, wanted, found)
-        image = smooth(means - found[:, None])
-    return found
-
-
-def _conjugate_gradients(applied, wanted: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Solve a symmetric positive system, nearly."""
-    rest = wanted - applied(found)
-    way, left, end = rest, rest @ rest, _ENOUGH**2 * (wanted @ wanted)
-    for _ in range(_STEPS):
-        if left <= end:
-            break
-        image = applied(way)
-        step = left / (way @ image)
-        found, rest = found + step * way, rest - step * image
-        left, before = rest @ rest, left
-        way = rest + left / before * way
-    return found
-
-
-def _steps(parts: Segments) -> np.ndarray:
+def differences(parts: Segments) -> np.ndarray:
     """Return the differences of rows (row - 1, segment); NaN where one of the two is not valid."""
     steps = np.diff(parts.means, axis=0)
     if not parts.valid.all():
@@ -196,7 +110,7 @@ def _steps(parts: Segments) -> np.ndarray:
     return steps
 
 
-def _location(values: np.ndarray) -> np.ndarray:
+def location(values: np.ndarray) -> np.ndarray:
     """Return a robust mean along the second axis, Tukey's biweight; NaN where nothing is known."""
     known = np.isfinite(values)
     whole = bool(known.all())
@@ -226,7 +140,7 @@ def _nanmedian(values: np.ndarray) -> np.ndarray:
     return np.where(count > 0, found, np.nan)
 
 
-def _deviation(values: np.ndarray) -> float:
+def deviation(values: np.ndarray) -> float:
     """Return a robust standard deviation of all values that are known."""
     known = values[np.isfinite(values)]
     if not known.size:
@@ -236,7 +150,7 @@ def _deviation(values: np.ndarray) -> float:
 
 def _shared(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
     """Return a robust correlation of two series, and their covariance."""
-    together, apart = _deviation(first + second) ** 2, _deviation(first - second) ** 2
+    together, apart = deviation(first + second) ** 2, deviation(first - second) ** 2
     total = together + apart
     return ((together - apart) / total if total else 0.0), (together - apart) / 4
 

@@ -1,0 +1,103 @@
+"""Docstrings of public functions, which share paragraphs.
+
+A line with only a name in braces, such as ``{image}``, is replaced by the paragraph of that name in
+`PARAGRAPHS`.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_PLACE = re.compile(r"^( *)\{(\w+)\}$", re.MULTILINE)
+
+PARAGRAPHS = {
+    "image": """\
+image : array_like
+    Pixels of any real type, with two or more axes. Never modified.""",
+    "axes": """\
+axes : str, optional
+    Names of the axes, such as ``"TZYX"``. Channels (C or S) are corrected one by one; all other
+    axes but Y and X hold planes. By default the last two are Y and X, the rest planes.""",
+    "sigma": """\
+sigma : float, array_like or None, optional
+    Standard deviation of the noise in grey levels of the image: one value, one for each
+    channel, one for each plane, or a map of shape (ny, nx); see `denoise`. None measures the
+    noise (see `noise`). Where it is 0, pixels are returned unchanged.""",
+    "noise": """\
+noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
+    Noise model, one for each channel or one for all; the result of `estimate_noise`; the name
+    of a model, such as ``"gaussian"``, whose parameters are then measured; or ``"auto"``, the
+    default without `sigma`, to find the model as well; see `denoise`. If `sigma` is given, it
+    is used instead.""",
+    "dtype": """\
+dtype : data type, "auto" or "same", optional
+    Type of the result. "auto", the default: that of the image, but float32 instead of integers
+    of 8 or 16 bits where rounding would cost more than 0.05 dB beside what remains of the
+    noise, which is below a standard deviation of about 8.5; colours (axis S) keep their type.
+    "same": that of the image. Integers are rounded; values beyond the range of the type are
+    saturated.""",
+    "same_dtype": """\
+dtype : data type, optional
+    Type of the result, by default that of the image. Integers are rounded and saturated.""",
+    "nonfinite": """\
+nonfinite : {"raise", "keep"}, optional
+    Refuse NaN and infinity, or leave these pixels as they are without affecting others.""",
+    "correct": """\
+correct : str, tuple of str or None, optional
+    Structured noise to remove first: ``"stripes"`` (rows and columns with offsets of their
+    own, hum), ``"outliers"`` (hot and dead pixels), or both by ``"found"``; each only where it
+    is found, see `find_structure`. The record says what was removed. By default nothing is.
+    Where something is removed, results of integers are float32 unless `dtype` says otherwise.""",
+    "device": """\
+device : Device, int, str or None, optional
+    Where to run; by default the best device available, see `choose`.""",
+    "memory_limit": """\
+memory_limit : int or str, optional
+    Largest device memory to use: bytes, or text such as ``"512M"`` or ``"2G"``.""",
+    "progress": """\
+progress : callable, optional
+    Called as ``progress(done, total)`` with numbers of tiles, or of frames where the filter
+    uses several at once.
+cancel : object with ``is_set()``, optional
+    An event that stops the run at the next tile or frame.""",
+    "result": """\
+ndarray
+    A new array of the shape of `image`.""",
+    "input_errors": """\
+AxesError, ImageError, NonFiniteError, SettingsError
+    If the input is invalid.""",
+    "errors": """\
+SettingsError, AxesError, SigmaError, ImageError, NonFiniteError
+    If the input is invalid.
+NoDeviceError, DeviceMemoryError, KernelError
+    If no device is found, or the device fails.
+Cancelled
+    If `cancel` was set.""",
+    "warnings": """\
+SaturationWarning
+    If results were clipped to the range of the type.
+UnchangedWarning
+    If the noise was measured, and so little was found that the result is nearly the image.""",
+}
+_RUN = ("nonfinite", "correct", "device", "memory_limit", "progress")
+PARAGRAPHS["run"] = "\n".join(PARAGRAPHS[name] for name in _RUN)
+PARAGRAPHS["options"] = PARAGRAPHS["dtype"] + "\n" + PARAGRAPHS["run"]
+
+
+def documented(function: Function) -> Function:
+    """Insert the shared paragraphs into a docstring."""
+    return filled(function, PARAGRAPHS)
+
+
+def filled(function: Function, paragraphs: Mapping[str, str]) -> Function:
+    """Insert paragraphs into a docstring."""
+    if function.__doc__:  # there is none under python -OO
+        function.__doc__ = _PLACE.sub(
+            lambda place: textwrap.indent(paragraphs[place[2]], place[1]), function.__doc__
+        )
+    return function
