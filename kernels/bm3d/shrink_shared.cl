@@ -53,7 +53,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
                    int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
                    RING_ARGUMENTS PLACES_ARGUMENT, __global const uint *keys, int matched,
                    __global const float *levels, __global const float *matched_levels, MAP_ARGUMENTS
-                   float similar, float threshold, __global const float *kaiser,
+                   float similar, float threshold, float common, __global const float *kaiser,
                    __global const float *correlation, SPECTRUM_ARGUMENT
                    float scale, float largest, float units, __global SUM *slabs WEIGHTS_ARGUMENT)
 {
@@ -177,7 +177,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
 #endif
 
         // The part that is removed, its weight, and the factor to units of the sums; kaiser is the window along one axis.
-        const float sum = shrink_stacks(v, b, across, covariance, size, gain, threshold, member == 0);
+        const float sum = shrink_stacks(v, b, across, covariance, size, gain, threshold, common, member == 0);
         const float total = team_sum(sum, team_scratch, member);
         scatter_stack(v, team_scratch, member);
         const float weight_gain = gain * mean_variance(correlation);

@@ -9,6 +9,13 @@
 // Smallest sigma that is used: its inverse times any pixel is still finite.
 #define SMALLEST_SIGMA 1.0e-18f
 
+// The threshold of coefficient k along a stack of `size` patches. What many patches have in common (k = 0) is told from noise by
+// less than what makes them differ; `common` applies from 4 patches on.
+static inline float hard_limit(int k, int size, float threshold, float common)
+{
+    return k == 0 && size >= 4 ? common : threshold;
+}
+
 // Hard threshold: removes coefficients whose square is below limit * variance. `sum` adds up the variances of the others.
 static inline REAL removed_hard(REAL c, float limit, REAL variance, REAL *sum)
 {

@@ -5,7 +5,7 @@
 
 // Turns the stacks that an item holds into the part that is removed; returns the variance of the noise that remains.
 static inline float shrink_stacks(float *v, float *basic, float *variances, __global const float *covariance, int size,
-                                  float gain, float threshold, bool holds_mean)
+                                  float gain, float threshold, float common, bool holds_mean)
 {
     float sum = 0.0f;
     #pragma unroll
@@ -27,7 +27,7 @@ static inline float shrink_stacks(float *v, float *basic, float *variances, __gl
             if (WIENER)
                 stack[k] = removed_wiener(stack[k], mean ? INFINITY : guide[k], threshold, noise, &sum);
             else
-                stack[k] = removed_hard(stack[k], mean ? 0.0f : threshold, noise, &sum);
+                stack[k] = removed_hard(stack[k], mean ? 0.0f : hard_limit(k, size, threshold, common), noise, &sum);
         }
         stack_inverse(stack, size);
     }

@@ -94,6 +94,7 @@ def slow(search: VideoSearch, given: GroupSettings | None = None) -> reference.P
         names = ("transform", "stack", "threshold", "kaiser", "shared_noise")
         groups = {name: getattr(given, name) for name in names}
         groups["wiener_sigma"] = given.threshold
+        groups["threshold_common"] = given.common
     return reference.Pass(
         **{"frames_before": search.frames[0], "frames_after": search.frames[1]},
         **{"window": search.first, "window_next": search.following, "coarse": search.coarse},

@@ -250,12 +250,17 @@ def noise_variances(places: list[tuple], transform: str, stack: str) -> np.ndarr
     return np.maximum(variance, LEAST_VARIANCE)
 
 
-def shrink_hard(spectrum: np.ndarray, threshold: float, variance=1.0) -> tuple[np.ndarray, float]:
+def shrink_hard(
+    spectrum: np.ndarray, threshold: float, variance=1.0, common: float | None = None
+) -> tuple[np.ndarray, float]:
     """Return the coefficients below the threshold, and 1 / variance of the noise in the others.
 
-    Convention: the first coefficient, which belongs to the mean, always stays.
+    Conventions: the first coefficient, which belongs to the mean, always stays; of four patches or
+    more, the threshold of what they have in common is `common`, if that is given.
     """
     kept = np.abs(spectrum) >= threshold * np.sqrt(variance)
+    if common is not None and len(spectrum) >= 4:
+        kept[0] = np.abs(spectrum[0]) >= common * np.broadcast_to(np.sqrt(variance), kept.shape)[0]
     kept[0, 0, 0] = True
     return np.where(kept, 0.0, spectrum), 1 / float(np.sum(kept * variance))
 

@@ -52,6 +52,7 @@ class Pass:
     similar: float = 25.0
     still: float = 0.0
     threshold: float = 2.7
+    threshold_common: float | None = None
     wiener_sigma: float = 1.0
     kaiser: float = 2.0
     shared_noise: bool = False
@@ -61,7 +62,8 @@ class Pass:
         """Return the pass ``"basic"`` or ``"final"`` of settings with the attributes of VBM3D."""
         own = ("neighbours", "transform", "stack", "similar", "still")
         both = ("frames_before", "frames_after", "window", "window_nearest", "window_next")
-        both += ("motion", "coarse", "per_frame", "threshold", "wiener_sigma", "kaiser")
+        both += ("motion", "coarse", "per_frame", "threshold", "threshold_common")
+        both += ("wiener_sigma", "kaiser")
         chosen = {name: getattr(settings, f"{name}_{stage}") for name in own}
         chosen |= {name: getattr(settings, name) for name in both}
         chosen["step"] = settings.steps[stage]
@@ -193,7 +195,9 @@ def filter_group(
         variance = shared_variances(matches, noisy.shape[1], settings)
     if basic is None:
         guide = None
-        removed, weight = shrink_hard(spectrum, settings.threshold, variance)
+        removed, weight = shrink_hard(
+            spectrum, settings.threshold, variance, settings.threshold_common
+        )
     else:
         guide = spectrum_of(basic)
         removed, weight = shrink_wiener(spectrum, guide, settings.wiener_sigma**2, variance)

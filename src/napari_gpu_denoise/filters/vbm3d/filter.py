@@ -69,6 +69,13 @@ class VBM3D(CollaborativeFilter):
     frames_after: int = frames_setting(4, "Later frames to search; 0 filters without delay")
     stages: str = pass_fields.stages()
     threshold: float = pass_fields.threshold(3.0)
+    threshold_common: float = setting(
+        1.8,
+        "Hard threshold of what the patches of a group have in common, in the first pass",
+        bounds=(0.0, 10.0),
+        unit="sigma",
+        advanced=True,
+    )
     wiener_sigma: float = pass_fields.wiener_sigma(1.0)
     flicker: bool = setting(True, "Correct for bleaching and flicker between frames")
     channels: str = channels_setting("with shared patch matches")
@@ -77,11 +84,16 @@ class VBM3D(CollaborativeFilter):
     motion: bool = setting(
         True, "Follow motion: search wider in adjacent frames, then along the path found"
     )
+    blocks: bool = setting(
+        True,
+        "Measure motion by blocks of 24 x 24 pixels, instead of by each patch, when following motion",
+        advanced=True,
+    )
     window_nearest: int = _window(15, 39, "in adjacent frames, when following motion")
     coarse: int = setting(
         2,
-        "Spacing of the first search in adjacent frames, when following motion; 1 tries every "
-        "position",
+        "Spacing of the first search in adjacent frames, when each patch is followed by itself; "
+        "1 tries every position",
         bounds=(1, 4),
         unit="pixels",
         advanced=True,
@@ -165,8 +177,9 @@ class VBM3D(CollaborativeFilter):
                 self.window_nearest if self.motion else 0,
                 self.coarse,
                 getattr(self, f"similar_{name}"),
+                self.motion and self.blocks and max(self.frames_before, self.frames_after) > 0,
             )
-            passes[name] = self._pass(name, search)
+            passes[name] = self._pass(name, search, common=self.threshold_common)
         return passes
 
     @property
