@@ -9,9 +9,9 @@
 // Smallest sigma that is used: its inverse times any pixel is still finite.
 #define SMALLEST_SIGMA 1.0e-18f
 
-// The threshold of coefficient k along a stack of `size` patches. What many patches have in common (k = 0) is told from noise by
-// less than what makes them differ; `common` applies from 4 patches on.
-static inline float hard_limit(int k, int size, float threshold, float common)
+// The threshold, or the strength of a Wiener filter, for coefficient k along a stack of `size` patches. What many patches have in
+// common (k = 0) is more likely signal than what makes them differ: from 4 patches on it has its own, `common`.
+static inline float stack_limit(int k, int size, float threshold, float common)
 {
     return k == 0 && size >= 4 ? common : threshold;
 }

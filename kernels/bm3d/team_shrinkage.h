@@ -24,10 +24,11 @@ static inline float shrink_stacks(float *v, float *basic, float *variances, __gl
             // The mean of the group is always kept: it is the grey level.
             const bool mean = i == 0 && k == 0 && holds_mean;
             const float noise = gain * (SHARED_NOISE ? variance[k] : alone);
+            const float limit = stack_limit(k, size, threshold, common);
             if (WIENER)
-                stack[k] = removed_wiener(stack[k], mean ? INFINITY : guide[k], threshold, noise, &sum);
+                stack[k] = removed_wiener(stack[k], mean ? INFINITY : guide[k], limit, noise, &sum);
             else
-                stack[k] = removed_hard(stack[k], mean ? 0.0f : hard_limit(k, size, threshold, common), noise, &sum);
+                stack[k] = removed_hard(stack[k], mean ? 0.0f : limit, noise, &sum);
         }
         stack_inverse(stack, size);
     }

@@ -36,7 +36,7 @@ from napari_gpu_denoise.run.tiles import Span
 from opencl.simulate import CHECKS, simulator, suit_oclgrind
 from reference import vbm3d as reference
 from reference.block_matching import reference_positions
-from reference.video_matching import Link, usable
+from reference.video_links import Link, usable
 from scenes import scene
 
 FAR_KEY = 0x70000000
@@ -94,7 +94,7 @@ def slow(search: VideoSearch, given: GroupSettings | None = None) -> reference.P
         names = ("transform", "stack", "threshold", "kaiser", "shared_noise")
         groups = {name: getattr(given, name) for name in names}
         groups["wiener_sigma"] = given.threshold
-        groups["threshold_common"] = given.common
+        groups["common"] = given.common
     return reference.Pass(
         **{"frames_before": search.frames[0], "frames_after": search.frames[1]},
         **{"window": search.first, "window_next": search.following, "coarse": search.coarse},
@@ -255,6 +255,7 @@ class Videos:
 
 def group_settings(search: VideoSearch, transform="dct", stack="haar", wiener=False, **changes):
     given = {"similar": search.similar, "threshold": 1.0 if wiener else 2.7, "wiener": wiener}
+    given["common"] = 0.7 if wiener else 1.8
     return GroupSettings(search, transform, stack, **(given | changes))
 
 
@@ -366,8 +367,9 @@ def compare(run: Run) -> set[int]:
         sizes.add(len(group.matches))
         # Where a coefficient equals the threshold rounding decides if it is kept; where there is no
         # noise, if it is 0.
-        margin = np.abs(group.spectrum) / np.sqrt(group.variance) - given.threshold
-        rounded = not given.wiener and np.abs(margin).min() < 2e-5
+        size = np.abs(group.spectrum) / np.sqrt(group.variance)
+        margin = min(np.abs(size - limit).min() for limit in (given.threshold, given.common))
+        rounded = not given.wiener and margin < 2e-5
         edges += rounded and group.sigma > 0
         share = np.rint(run.units * group.weight) / run.units
         removed = reference.removed_patches(group.removed, given.transform, given.stack)

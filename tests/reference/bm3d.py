@@ -266,13 +266,21 @@ def shrink_hard(
 
 
 def shrink_wiener(
-    spectrum: np.ndarray, guide: np.ndarray, strength: float = 1.0, variance=1.0
+    spectrum: np.ndarray,
+    guide: np.ndarray,
+    strength: float = 1.0,
+    variance=1.0,
+    common: float | None = None,
 ) -> tuple[np.ndarray, float]:
     """Return what a Wiener filter removes, told by the spectrum `guide`, and the weight.
 
-    Convention: the first coefficient, which belongs to the mean, always stays.
+    Conventions: the first coefficient, which belongs to the mean, always stays; of four patches or
+    more, the strength for what they have in common is `common`, if that is given.
     """
-    gain = guide**2 / (guide**2 + strength * variance)
+    noise = np.full(spectrum.shape, strength) * variance
+    if common is not None and len(spectrum) >= 4:
+        noise[0] *= common / strength
+    gain = guide**2 / (guide**2 + noise)
     gain[0, 0, 0] = 1.0
     return spectrum * (1 - gain), 1 / float(np.sum(gain**2 * variance))
 

@@ -11,7 +11,8 @@ import scenes
 from reference import bm3d
 from reference import vbm3d as reference
 from reference.vbm3d import Pass
-from reference.video_matching import Link, find_matches
+from reference.video_links import Link
+from reference.video_matching import find_matches
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Settings:
     window: int = 5
     window_next: int = 5
     motion: bool = True
+    blocks: bool = False
     window_nearest: int = 15
     coarse: int = 2
     per_frame: int = 2
@@ -39,7 +41,9 @@ class Settings:
     still_basic: float = 0.2
     still_final: float = 0.1
     threshold: float = 2.7
+    threshold_common: float | None = None
     wiener_sigma: float = 1.0
+    wiener_common: float | None = None
     kaiser: float = 2.0
     shared_noise: bool = True
     stages: str = "both"

@@ -18,8 +18,8 @@ class GroupSettings:
     """One pass: what is searched, and how groups are filtered.
 
     `search` may be a `VideoSearch`. `threshold` is in sigma: the hard threshold of coefficients, or
-    the noise level assumed by a Wiener filter. `common` is the hard threshold of what the patches
-    of a group have in common, if it is another one. `spectra` are the autocorrelations of the noise,
+    the noise level assumed by a Wiener filter. `common` is the same for what the patches of a group
+    have in common, if it is another one. `spectra` are the autocorrelations of the noise,
     (5, 5) each: one for all channels, or one for each; none for white noise.
     """
 

@@ -42,7 +42,9 @@ class BlockMotion:
         self._device = arena.session.device
         self._vector = int(self._device.float_lanes >= 4)
         constants = {"PATCH": BLOCK, "NEAREST": window, "VECTOR": self._vector}
-        self._compare = arena.kernel("vbm3d/compare_blocks", {**constants, "CELL": _CELL, "KEPT": 1})
+        self._compare = arena.kernel(
+            "vbm3d/compare_blocks", {**constants, "CELL": _CELL, "KEPT": 1}
+        )
         self._choose = arena.kernel("vbm3d/block_motion", constants)
 
     def buffers(self, shape: RingShape) -> Sizes:

@@ -22,7 +22,7 @@ from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
 
 # Without later frames only its own references estimate a frame: more of them are needed.
-_STEPS = {"basic": 6, "final": 4}
+_STEPS = {"basic": 4, "final": 3}
 _STEPS_ALONE = {"basic": 2, "final": 3}
 
 
@@ -43,6 +43,11 @@ def _window(default: int, most: int, where: str):
 def _still(default: float, of: str):
     help = f"Subtracted from the mean squared difference of a patch that has not moved, {of}"
     return setting(default, help, bounds=(0.0, 100.0), unit="sigma squared", advanced=True)
+
+
+def _common(default: float, what: str, of: str):
+    help = f"{what} for what the patches of a group have in common, {of}"
+    return setting(default, help, bounds=(0.0, 10.0), unit="sigma", advanced=True)
 
 
 @dataclass(frozen=True)
@@ -68,15 +73,10 @@ class VBM3D(CollaborativeFilter):
     frames_before: int = frames_setting(4, "Earlier frames to search")
     frames_after: int = frames_setting(4, "Later frames to search; 0 filters without delay")
     stages: str = pass_fields.stages()
-    threshold: float = pass_fields.threshold(3.0)
-    threshold_common: float = setting(
-        1.8,
-        "Hard threshold of what the patches of a group have in common, in the first pass",
-        bounds=(0.0, 10.0),
-        unit="sigma",
-        advanced=True,
-    )
-    wiener_sigma: float = pass_fields.wiener_sigma(1.0)
+    threshold: float = pass_fields.threshold(3.4)
+    threshold_common: float = _common(1.8, "Hard threshold", BASIC)
+    wiener_sigma: float = pass_fields.wiener_sigma(1.2)
+    wiener_common: float = _common(0.7, "Noise level assumed by the Wiener filter", FINAL)
     flicker: bool = setting(True, "Correct for bleaching and flicker between frames")
     channels: str = channels_setting("with shared patch matches")
     guide: int = guide_setting("used for joint matching")
@@ -86,7 +86,7 @@ class VBM3D(CollaborativeFilter):
     )
     blocks: bool = setting(
         True,
-        "Measure motion by blocks of 24 x 24 pixels, instead of by each patch, when following motion",
+        "Follow the motion of blocks of 24 x 24 pixels, instead of that of each patch",
         advanced=True,
     )
     window_nearest: int = _window(15, 39, "in adjacent frames, when following motion")
@@ -98,7 +98,7 @@ class VBM3D(CollaborativeFilter):
         unit="pixels",
         advanced=True,
     )
-    window_next: int = _window(5, 15, "in the other frames")
+    window_next: int = _window(3, 15, "in the other frames")
     per_frame: int = setting(
         2,
         "Maximum number of matches kept in each frame",
@@ -110,7 +110,7 @@ class VBM3D(CollaborativeFilter):
     step_final: int = _step(FINAL)
     neighbours_basic: int = pass_fields.neighbours(8, BASIC)
     neighbours_final: int = pass_fields.neighbours(8, FINAL)
-    transform_basic: str = pass_fields.transform("dct", BASIC)
+    transform_basic: str = pass_fields.transform("bior1.5", BASIC)
     transform_final: str = pass_fields.transform("dct", FINAL)
     stack_basic: str = pass_fields.stack("haar", BASIC)
     stack_final: str = pass_fields.stack("haar", FINAL)
@@ -179,7 +179,8 @@ class VBM3D(CollaborativeFilter):
                 getattr(self, f"similar_{name}"),
                 self.motion and self.blocks and max(self.frames_before, self.frames_after) > 0,
             )
-            passes[name] = self._pass(name, search, common=self.threshold_common)
+            common = self.threshold_common if name == "basic" else self.wiener_common
+            passes[name] = self._pass(name, search, common=common)
         return passes
 
     @property
