@@ -45,7 +45,8 @@ class BlockMotion:
         self._compare = arena.kernel(
             "vbm3d/compare_blocks", {**constants, "CELL": _CELL, "KEPT": 1}
         )
-        self._choose = arena.kernel("vbm3d/block_motion", constants)
+        self._columns = max(1, min(16, self._device.max_group // window))
+        self._choose = arena.kernel("vbm3d/block_motion", {**constants, "GROUP_X": self._columns})
 
     def buffers(self, shape: RingShape) -> Sizes:
         """Return the ring of motions, and the buffer of costs."""
@@ -93,7 +94,7 @@ class BlockMotion:
         )
         choose = self._choose(
             queue,
-            *self._grid(-(-columns // 8) if self._vector else columns, rows, 2 * pairs),
+            *self._choice_grid(rows, columns, 2 * pairs),
             *(held["motion costs"], i32(pitch), i32(shape.images), i32(slot), *size),
             *(*linked, i32(rows), i32(columns), held["motions"]),
         )
@@ -103,6 +104,12 @@ class BlockMotion:
         if self._vector:
             return (nx, ny, count), (1, 1, 1)
         return pixel_grid(self._device, nx, ny, count)
+
+    def _choice_grid(self, rows: int, columns: int, count: int) -> tuple[tuple, tuple]:
+        if self._vector:
+            return (-(-columns // 8), rows, count), (1, 1, 1)
+        group = self._columns
+        return (-(-columns // group) * group, self._window, rows * count), (group, self._window, 1)
 
     @staticmethod
     def _pitch(columns: int) -> int:

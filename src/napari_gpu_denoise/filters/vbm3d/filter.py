@@ -22,7 +22,7 @@ from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
 
 # Without later frames only its own references estimate a frame: more of them are needed.
-_STEPS = {"basic": 4, "final": 3}
+_STEPS = {"basic": 4, "final": 4}
 _STEPS_ALONE = {"basic": 2, "final": 3}
 
 
@@ -80,7 +80,7 @@ class VBM3D(CollaborativeFilter):
     flicker: bool = setting(True, "Correct for bleaching and flicker between frames")
     channels: str = channels_setting("with shared patch matches")
     guide: int = guide_setting("used for joint matching")
-    window: int = _window(5, 39, "in the frame of the reference patch")
+    window: int = _window(3, 39, "in the frame of the reference patch")
     motion: bool = setting(
         True, "Follow motion: search wider in adjacent frames, then along the path found"
     )
