@@ -95,6 +95,10 @@ __kernel void shrink_lanes(__global const float *noisy, BASIC_ARGUMENT
             alike[found] = ALIKE_LINK(place[found]);
         }
         const int size = 1 << (31 - clz(found));
+        int others = 0;
+        for (int k = 0; k < size; ++k)
+            others += place[k].x != 0;
+        const float in_common = common_limit(others, size, threshold, common);
         float sigma = frame.sigma;
         if (SIGMA_MAP || VIDEO) {
             float variance = 0.0f;
@@ -120,7 +124,7 @@ __kernel void shrink_lanes(__global const float *noisy, BASIC_ARGUMENT
             across_pairs(variances, place, correlation, size);
 
         // The part that is removed, its weight, and the factor to units of the sums; kaiser is the window along one axis.
-        const float8 sum = shrink_stacks(v, b, variances, correlation, size, gain, threshold, common);
+        const float8 sum = shrink_stacks(v, b, variances, correlation, size, gain, threshold, in_common);
         const float weight_gain = gain * mean_variance(correlation);
         const int weight = group_units(lanes_sum(sum) / weight_gain, units);
         const float in_levels = !VIDEO && SIGMA_MAP ? sigma / frame.sigma : 1.0f;

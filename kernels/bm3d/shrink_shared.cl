@@ -149,6 +149,10 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
         TEAM_SYNC();
         const int size = group_size(matches);
         const float sigma = group_sigma(matches, frame.sigma, size);
+        int others = 0;
+        for (int k = 0; k < (VIDEO ? NEIGHBOURS : 0); ++k)
+            others += k < size && place_offset(matches.places[k]).x != 0;
+        const float in_common = common_limit(others, size, threshold, common);
         int4 held[DEPTH];
         #pragma unroll
         for (int d = 0; d < DEPTH; ++d)
@@ -177,7 +181,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
 #endif
 
         // The part that is removed, its weight, and the factor to units of the sums; kaiser is the window along one axis.
-        const float sum = shrink_stacks(v, b, across, covariance, size, gain, threshold, common, member == 0);
+        const float sum = shrink_stacks(v, b, across, covariance, size, gain, threshold, in_common, member == 0);
         const float total = team_sum(sum, team_scratch, member);
         scatter_stack(v, team_scratch, member);
         const float weight_gain = gain * mean_variance(correlation);

@@ -9,11 +9,11 @@
 // Smallest sigma that is used: its inverse times any pixel is still finite.
 #define SMALLEST_SIGMA 1.0e-18f
 
-// The threshold, or the strength of a Wiener filter, for coefficient k along a stack of `size` patches. What many patches have in
-// common (k = 0) is more likely signal than what makes them differ: from 4 patches on it has its own, `common`.
-static inline float stack_limit(int k, int size, float threshold, float common)
+// The threshold, or the strength of a Wiener filter, of what the patches of a group have in common. It is more likely signal than
+// what makes them differ, unless they have noise in common: `others` of the `size` patches must be of other frames.
+static inline float common_limit(int others, int size, float threshold, float common)
 {
-    return k == 0 && size >= 4 ? common : threshold;
+    return others >= 3 && 2 * others >= size ? common : threshold;
 }
 
 // Hard threshold: removes coefficients whose square is below limit * variance. `sum` adds up the variances of the others.

@@ -24,7 +24,7 @@ static inline float shrink_stacks(float *v, float *basic, float *variances, __gl
             // The mean of the group is always kept: it is the grey level.
             const bool mean = i == 0 && k == 0 && holds_mean;
             const float noise = gain * (SHARED_NOISE ? variance[k] : alone);
-            const float limit = stack_limit(k, size, threshold, common);
+            const float limit = k == 0 ? common : threshold;
             if (WIENER)
                 stack[k] = removed_wiener(stack[k], mean ? INFINITY : guide[k], limit, noise, &sum);
             else

@@ -27,11 +27,11 @@ static inline float8 shrink_stacks(float8 *v, float8 *basic, float8 *variances, 
             guide[0].s0 = INFINITY;
         if (!WIENER && i == 0) {
             stack[0].s0 = 0.0f;
-            sum.s0 += stack_limit(0, size, threshold, common) > 0.0f ? gain * (SHARED_NOISE ? variance[0] : alone).s0 : 0.0f;
+            sum.s0 += common > 0.0f ? gain * (SHARED_NOISE ? variance[0] : alone).s0 : 0.0f;
         }
         for (int k = 0; k < size; ++k) {
             const float8 noise = gain * (SHARED_NOISE ? variance[k] : alone);
-            const float limit = stack_limit(k, size, threshold, common);
+            const float limit = k == 0 ? common : threshold;
             if (WIENER)
                 stack[k] = removed_wiener(stack[k], guide[k], limit, noise, &sum);
             else

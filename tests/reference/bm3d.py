@@ -255,11 +255,11 @@ def shrink_hard(
 ) -> tuple[np.ndarray, float]:
     """Return the coefficients below the threshold, and 1 / variance of the noise in the others.
 
-    Conventions: the first coefficient, which belongs to the mean, always stays; of four patches or
-    more, the threshold of what they have in common is `common`, if that is given.
+    The threshold of what the patches have in common is `common`, if that is given. Convention: the
+    first coefficient, which belongs to the mean, always stays.
     """
     kept = np.abs(spectrum) >= threshold * np.sqrt(variance)
-    if common is not None and len(spectrum) >= 4:
+    if common is not None:
         kept[0] = np.abs(spectrum[0]) >= common * np.broadcast_to(np.sqrt(variance), kept.shape)[0]
     kept[0, 0, 0] = True
     return np.where(kept, 0.0, spectrum), 1 / float(np.sum(kept * variance))
@@ -274,13 +274,13 @@ def shrink_wiener(
 ) -> tuple[np.ndarray, float]:
     """Return what a Wiener filter removes, told by the spectrum `guide`, and the weight.
 
-    Conventions: the first coefficient, which belongs to the mean, always stays; of four patches or
-    more, the strength for what they have in common is `common`, if that is given.
+    The strength for what the patches have in common is `common`, if that is given. Convention: the
+    first coefficient, which belongs to the mean, always stays.
     """
-    noise = np.full(spectrum.shape, strength) * variance
-    if common is not None and len(spectrum) >= 4:
-        noise[0] *= common / strength
-    gain = guide**2 / (guide**2 + noise)
+    strengths = np.full(spectrum.shape, strength)
+    if common is not None:
+        strengths[0] = common
+    gain = guide**2 / (guide**2 + strengths * variance)
     gain[0, 0, 0] = 1.0
     return spectrum * (1 - gain), 1 / float(np.sum(gain**2 * variance))
 

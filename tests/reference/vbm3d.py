@@ -181,7 +181,8 @@ def filter_group(
     """Return the group of the patches at `matches`, or of as many as are a power of two.
 
     The first one is the reference, and all of them are taken to its grey levels. `variation` is a
-    map (y, x) that sigma is multiplied by.
+    map (y, x) that sigma is multiplied by. Convention: what patches have in common is shrunk by
+    `common` if at least three of them, and half of all, are of other frames.
     """
     links = unlinked if links is None else links
     matches = matches[: 2 ** (len(matches).bit_length() - 1)]
@@ -204,12 +205,14 @@ def filter_group(
         return group_spectrum(np.concatenate(patches), column, *how)
 
     spectrum = spectrum_of(noisy)
+    others = sum(match[0] != t for match in matches)
+    common = settings.common if others >= max(3, len(matches) / 2) else None
     variance = 1.0
     if settings.shared_noise:
         variance = shared_variances(matches, noisy.shape[1], settings)
     if basic is None:
         guide = None
-        removed, weight = shrink_hard(spectrum, settings.threshold, variance, settings.common)
+        removed, weight = shrink_hard(spectrum, settings.threshold, variance, common)
     else:
         guide = spectrum_of(basic)
         removed, weight = shrink_wiener(
@@ -217,7 +220,7 @@ def filter_group(
             guide,
             settings.wiener_sigma**2,
             variance,
-            None if settings.common is None else settings.common**2,
+            None if common is None else common**2,
         )
     return Group(
         position, matches, scales, level, sigma, spectrum, guide, removed, weight, variance

@@ -23,7 +23,7 @@ from napari_gpu_denoise.run.tiles import Reach
 
 # Without later frames only its own references estimate a frame: more of them are needed.
 _STEPS = {"basic": 4, "final": 4}
-_STEPS_ALONE = {"basic": 2, "final": 3}
+_STEPS_ALONE = {"basic": 2, "final": 2}
 
 
 def _step(of: str):
@@ -64,10 +64,7 @@ class VBM3D(CollaborativeFilter):
     presets: ClassVar[dict[str, dict]] = {
         "normal": {},
         "fast": {"step_basic": 8, "step_final": 6, "frames_before": 2, "frames_after": 2},
-        "high": {
-            **{"step_basic": 4, "step_final": 3, "coarse": 1},
-            **{"neighbours_basic": 16, "neighbours_final": 16},
-        },
+        "high": {"step_basic": 3, "step_final": 2, "window_nearest": 19},
     }
 
     frames_before: int = frames_setting(4, "Earlier frames to search")
@@ -118,7 +115,7 @@ class VBM3D(CollaborativeFilter):
     similar_final: float = pass_fields.similar(2.0, FINAL)
     still_basic: float = _still(0.12, BASIC)
     still_final: float = _still(0.02, FINAL)
-    kaiser: float = pass_fields.kaiser()
+    kaiser: float = pass_fields.kaiser(1.0)
     shared_noise: bool = pass_fields.shared_noise(False)
 
     def __post_init__(self) -> None:
