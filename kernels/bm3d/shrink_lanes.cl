@@ -95,10 +95,6 @@ __kernel void shrink_lanes(__global const float *noisy, BASIC_ARGUMENT
             alike[found] = ALIKE_LINK(place[found]);
         }
         const int size = 1 << (31 - clz(found));
-        int others = 0;
-        for (int k = 0; k < size; ++k)
-            others += place[k].x != 0;
-        const float in_common = common_limit(others, size, threshold, common);
         float sigma = frame.sigma;
         if (SIGMA_MAP || VIDEO) {
             float variance = 0.0f;
@@ -122,6 +118,14 @@ __kernel void shrink_lanes(__global const float *noisy, BASIC_ARGUMENT
         float8 variances[SHARED_NOISE ? 8 * NEIGHBOURS : 1];
         if (SHARED_NOISE)
             across_pairs(variances, place, correlation, size);
+
+        float in_common = common;
+#if VIDEO
+        int others = 0;
+        for (int k = 0; k < size; ++k)
+            others += place[k].x != 0;
+        in_common = common_limit(others, size, common_energy(v, correlation, size), threshold, common);
+#endif
 
         // The part that is removed, its weight, and the factor to units of the sums; kaiser is the window along one axis.
         const float8 sum = shrink_stacks(v, b, variances, correlation, size, gain, threshold, in_common);

@@ -149,10 +149,6 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
         TEAM_SYNC();
         const int size = group_size(matches);
         const float sigma = group_sigma(matches, frame.sigma, size);
-        int others = 0;
-        for (int k = 0; k < (VIDEO ? NEIGHBOURS : 0); ++k)
-            others += k < size && place_offset(matches.places[k]).x != 0;
-        const float in_common = common_limit(others, size, threshold, common);
         int4 held[DEPTH];
         #pragma unroll
         for (int d = 0; d < DEPTH; ++d)
@@ -178,6 +174,15 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
         across_pairs(across, codes[team], covariance, covariance);
 #elif SHARED_NOISE
         across_pairs(across, codes[team], correlations + lane, correlations + first_coefficient(part));
+#endif
+
+        float in_common = common;
+#if VIDEO
+        int others = 0;
+        for (int k = 0; k < NEIGHBOURS; ++k)
+            others += k < size && place_offset(matches.places[k]).x != 0;
+        const float energy = team_sum(common_energy(v, covariance, size, member == 0), team_scratch, member);
+        in_common = common_limit(others, size, energy, threshold, common);
 #endif
 
         // The part that is removed, its weight, and the factor to units of the sums; kaiser is the window along one axis.

@@ -3,6 +3,25 @@
 // Constants: WIENER, SHARED_NOISE, SPECTRUM.
 // Needs: bm3d/team.h, stack_transform.h, shrinkage.h, shared_noise.h.
 
+#if VIDEO
+// Energy of what the patches of a group have in common but for its mean, in units of the noise in one coefficient: the part of an
+// item.
+static inline float common_energy(const float *v, __global const float *covariance, int size, bool holds_mean)
+{
+    float energy = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+        float total = 0.0f;
+        #pragma unroll
+        for (int k = 0; k < NEIGHBOURS; ++k)
+            total += k < size ? v[i * NEIGHBOURS + k] : 0.0f;
+        const float alone = SPECTRUM ? covariance[i * PATCH] : 1.0f;
+        energy += i == 0 && holds_mean ? 0.0f : total * total / alone;
+    }
+    return energy / size;
+}
+#endif
+
 // Turns the stacks that an item holds into the part that is removed; returns the variance of the noise that remains.
 static inline float shrink_stacks(float *v, float *basic, float *variances, __global const float *covariance, int size,
                                   float gain, float threshold, float common, bool holds_mean)

@@ -3,6 +3,27 @@
 // Constants: WIENER, SHARED_NOISE, SPECTRUM.
 // Needs: common/float8_rows.h, stack_transform.h, shrinkage.h, shared_noise.h.
 
+#if VIDEO
+// Energy of what the patches of a group have in common but for its mean, in units of the noise in one coefficient.
+static inline float common_energy(const float8 *v, __global const float *correlation, int size)
+{
+    float8 energy = (float8)0.0f;
+    for (int i = 0; i < 8; ++i) {
+        float8 total = (float8)0.0f;
+        for (int k = 0; k < size; ++k)
+            total += v[i * NEIGHBOURS + k];
+        if (i == 0)
+            total.s0 = 0.0f;
+#if SPECTRUM
+        energy += total * total / ROW(correlation + i * PATCH);
+#else
+        energy += total * total;
+#endif
+    }
+    return lanes_sum(energy) / size;
+}
+#endif
+
 // Turns the stacks of v into the part that is removed; returns the variance of the noise that remains.
 static inline float8 shrink_stacks(float8 *v, float8 *basic, float8 *variances, __global const float *correlation, int size,
                                    float gain, float threshold, float common)

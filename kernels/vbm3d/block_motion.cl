@@ -88,8 +88,8 @@ __kernel void block_motion(__global const float *costs, int cost_pitch, int ring
                 sum += LOAD(cost + i * cost_pitch) + LOAD(cost + i * cost_pitch + 1) + LOAD(cost + i * cost_pitch + 2);
             const REAL count = across * (float)blocks_inside(y, ny, dy);
             const REAL mean = sum / fmax(count, (REAL)1.0f) + lean * (float)(abs(dy) + abs(dx));
-            // Half of those that could be compared must be, lest few blocks at a border decide.
-            const WHOLE better = count > 0.0f && 2.0f * count >= still && mean < least;
+            // A third of those that could be compared must be, lest few blocks at a border decide.
+            const WHOLE better = count > 0.0f && 3.0f * count >= still && mean < least;
             least = select(least, mean, better);
             best_y = select(best_y, (WHOLE)dy, better);
             best_x = select(best_x, (WHOLE)dx, better);

@@ -43,7 +43,7 @@ def block_motion(frame: np.ndarray, other: np.ndarray, window: int, lean: float)
     """Return where the blocks of a frame are in another: (dy, dx), of shape (rows, columns, 2).
 
     Least is the mean squared difference over those of 3 x 3 blocks that lie in both frames, plus
-    `lean` for each pixel of displacement along each axis. Conventions: half of the blocks that lie
+    `lean` for each pixel of displacement along each axis. Conventions: a third of the blocks that lie
     in this frame must lie in the other, too; of equals, the smallest dx and then the smallest dy.
     """
     far = window // 2
@@ -63,7 +63,7 @@ def block_motion(frame: np.ndarray, other: np.ndarray, window: int, lean: float)
             count = around(np.isfinite(cost).astype(float))
             mean = around(np.nan_to_num(cost)) / np.maximum(count, 1) / BLOCK**2
             mean += lean * (abs(dy) + abs(dx))
-            better = (count > 0) & (2 * count >= there) & (mean < least)
+            better = (count > 0) & (3 * count >= there) & (mean < least)
             least[better] = mean[better]
             best[better] = dy, dx
     return best

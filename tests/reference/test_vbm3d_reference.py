@@ -282,6 +282,7 @@ def test_passes_of_settings():
             "wiener_sigma": 0.75,
             "kaiser": 1.5,
             "motion": False,
+            "blocks": True,
             "window_nearest": 13,
             "coarse": 3,
         },
@@ -292,8 +293,10 @@ def test_passes_of_settings():
     ]
     chosen = {f"{name}_basic": value for name, value, _ in own}
     chosen |= {f"{name}_final": value for name, _, value in own}
+    chosen |= {"threshold_common": 2.0, "wiener_common": 0.5}
     settings = Settings(**common, **chosen)
     basic, final = ({name: pair[k] for name, *pair in own} for k in range(2))
+    basic["common"], final["common"] = 2.0, 0.5
     assert Pass.of(settings, "basic") == Pass(**common, **basic, shared_noise=False)
     assert Pass.of(settings, "final") == Pass(**common, **final, shared_noise=True)
     assert not Pass.of(replace(settings, shared_noise=False), "final").shared_noise

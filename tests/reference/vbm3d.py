@@ -34,6 +34,8 @@ from reference.transforms import PATCH
 from reference.video_links import Links, unlinked
 from reference.video_matching import find_matches
 
+FLAT = 1.3  # mean square of coefficients, in sigma squared, that is more than noise
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -182,7 +184,8 @@ def filter_group(
 
     The first one is the reference, and all of them are taken to its grey levels. `variation` is a
     map (y, x) that sigma is multiplied by. Convention: what patches have in common is shrunk by
-    `common` if at least three of them, and half of all, are of other frames.
+    `common` if at least three of them, and half of all, are of other frames, and if it is more than
+    noise.
     """
     links = unlinked if links is None else links
     matches = matches[: 2 ** (len(matches).bit_length() - 1)]
@@ -206,7 +209,8 @@ def filter_group(
 
     spectrum = spectrum_of(noisy)
     others = sum(match[0] != t for match in matches)
-    common = settings.common if others >= max(3, len(matches) / 2) else None
+    enough = others >= max(3, len(matches) / 2) and common_energy(spectrum) >= FLAT
+    common = settings.common if enough else None
     variance = 1.0
     if settings.shared_noise:
         variance = shared_variances(matches, noisy.shape[1], settings)
@@ -225,6 +229,11 @@ def filter_group(
     return Group(
         position, matches, scales, level, sigma, spectrum, guide, removed, weight, variance
     )
+
+
+def common_energy(spectrum: np.ndarray) -> float:
+    """Return the mean square of what patches have in common, in sigma squared, without its mean."""
+    return float(np.sum(spectrum[0] ** 2) - spectrum[0, 0, 0] ** 2) / (PATCH**2 - 1)
 
 
 def shared_variances(matches: list[tuple], ny: int, settings: Pass) -> np.ndarray:

@@ -34,13 +34,16 @@ class Motions:
 class BlockMotion:
     """Kernels and buffers of the measurement; belongs to one thread.
 
-    `window` is the full width that is searched, and `frames` are those before and after.
+    `window` is the full width that is searched, and `frames` are those before and after. `vector`
+    chooses the kernels for CPUs.
     """
 
-    def __init__(self, window: int, frames: tuple[int, int], arena: Arena):
+    def __init__(
+        self, window: int, frames: tuple[int, int], arena: Arena, vector: bool | None = None
+    ):
         self._window, self._frames, self._arena = window, frames, arena
         self._device = arena.session.device
-        self._vector = int(self._device.float_lanes >= 4)
+        self._vector = int(self._device.float_lanes >= 4 if vector is None else vector)
         constants = {"PATCH": BLOCK, "NEAREST": window, "VECTOR": self._vector}
         self._compare = arena.kernel(
             "vbm3d/compare_blocks", {**constants, "CELL": _CELL, "KEPT": 1}
