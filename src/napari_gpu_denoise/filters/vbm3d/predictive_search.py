@@ -67,7 +67,8 @@ class VideoSearch:
     @property
     def beyond(self) -> int:
         """How much further than its matches the pixels lie that a reference depends on."""
-        return 2 * BLOCK + AROUND + self.nearest // 2 if self.blocks else 0
+        # From the middle of a patch to the end of the blocks that it moves with.
+        return BLOCK // 2 + AROUND + self.nearest // 2 if self.blocks else 0
 
     @property
     def late(self) -> int:
