@@ -37,7 +37,7 @@ __kernel void shrink_lanes(__global const float *noisy, BASIC_ARGUMENT
                            int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
                            RING_ARGUMENTS TURN_ARGUMENTS PLACES_ARGUMENT, __global const uint *keys, int matched,
                            __global const float *levels, __global const float *matched_levels, MAP_ARGUMENTS
-                           float similar, float threshold, __global const float *kaiser,
+                           float similar, float threshold, float common, __global const float *kaiser,
                            __global const float *correlation, SPECTRUM_ARGUMENT
                            float scale, float largest, float units, __global int *slabs WEIGHTS_ARGUMENT)
 {
@@ -119,8 +119,16 @@ __kernel void shrink_lanes(__global const float *noisy, BASIC_ARGUMENT
         if (SHARED_NOISE)
             across_pairs(variances, place, correlation, size);
 
+        float in_common = common;
+#if VIDEO
+        int others = 0;
+        for (int k = 0; k < size; ++k)
+            others += place[k].x != 0;
+        in_common = common_limit(others, size, common_energy(v, correlation, size), threshold, common);
+#endif
+
         // The part that is removed, its weight, and the factor to units of the sums; kaiser is the window along one axis.
-        const float8 sum = shrink_stacks(v, b, variances, correlation, size, gain, threshold);
+        const float8 sum = shrink_stacks(v, b, variances, correlation, size, gain, threshold, in_common);
         const float weight_gain = gain * mean_variance(correlation);
         const int weight = group_units(lanes_sum(sum) / weight_gain, units);
         const float in_levels = !VIDEO && SIGMA_MAP ? sigma / frame.sigma : 1.0f;

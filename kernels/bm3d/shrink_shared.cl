@@ -53,7 +53,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
                    int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
                    RING_ARGUMENTS PLACES_ARGUMENT, __global const uint *keys, int matched,
                    __global const float *levels, __global const float *matched_levels, MAP_ARGUMENTS
-                   float similar, float threshold, __global const float *kaiser,
+                   float similar, float threshold, float common, __global const float *kaiser,
                    __global const float *correlation, SPECTRUM_ARGUMENT
                    float scale, float largest, float units, __global SUM *slabs WEIGHTS_ARGUMENT)
 {
@@ -176,8 +176,17 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
         across_pairs(across, codes[team], correlations + lane, correlations + first_coefficient(part));
 #endif
 
+        float in_common = common;
+#if VIDEO
+        int others = 0;
+        for (int k = 0; k < NEIGHBOURS; ++k)
+            others += k < size && place_offset(matches.places[k]).x != 0;
+        const float energy = team_sum(common_energy(v, covariance, size, member == 0), team_scratch, member);
+        in_common = common_limit(others, size, energy, threshold, common);
+#endif
+
         // The part that is removed, its weight, and the factor to units of the sums; kaiser is the window along one axis.
-        const float sum = shrink_stacks(v, b, across, covariance, size, gain, threshold, member == 0);
+        const float sum = shrink_stacks(v, b, across, covariance, size, gain, threshold, in_common, member == 0);
         const float total = team_sum(sum, team_scratch, member);
         scatter_stack(v, team_scratch, member);
         const float weight_gain = gain * mean_variance(correlation);

@@ -3,9 +3,28 @@
 // Constants: WIENER, SHARED_NOISE, SPECTRUM.
 // Needs: bm3d/team.h, stack_transform.h, shrinkage.h, shared_noise.h.
 
+#if VIDEO
+// Energy of what the patches of a group have in common but for its mean, in units of the noise in one coefficient: the part of an
+// item.
+static inline float common_energy(const float *v, __global const float *covariance, int size, bool holds_mean)
+{
+    float energy = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+        float total = 0.0f;
+        #pragma unroll
+        for (int k = 0; k < NEIGHBOURS; ++k)
+            total += k < size ? v[i * NEIGHBOURS + k] : 0.0f;
+        const float alone = SPECTRUM ? covariance[i * PATCH] : 1.0f;
+        energy += i == 0 && holds_mean ? 0.0f : total * total / alone;
+    }
+    return energy / size;
+}
+#endif
+
 // Turns the stacks that an item holds into the part that is removed; returns the variance of the noise that remains.
 static inline float shrink_stacks(float *v, float *basic, float *variances, __global const float *covariance, int size,
-                                  float gain, float threshold, bool holds_mean)
+                                  float gain, float threshold, float common, bool holds_mean)
 {
     float sum = 0.0f;
     #pragma unroll
@@ -24,10 +43,11 @@ static inline float shrink_stacks(float *v, float *basic, float *variances, __gl
             // The mean of the group is always kept: it is the grey level.
             const bool mean = i == 0 && k == 0 && holds_mean;
             const float noise = gain * (SHARED_NOISE ? variance[k] : alone);
+            const float limit = k == 0 ? common : threshold;
             if (WIENER)
-                stack[k] = removed_wiener(stack[k], mean ? INFINITY : guide[k], threshold, noise, &sum);
+                stack[k] = removed_wiener(stack[k], mean ? INFINITY : guide[k], limit, noise, &sum);
             else
-                stack[k] = removed_hard(stack[k], mean ? 0.0f : threshold, noise, &sum);
+                stack[k] = removed_hard(stack[k], mean ? 0.0f : limit, noise, &sum);
         }
         stack_inverse(stack, size);
     }

@@ -3,9 +3,30 @@
 // Constants: WIENER, SHARED_NOISE, SPECTRUM.
 // Needs: common/float8_rows.h, stack_transform.h, shrinkage.h, shared_noise.h.
 
+#if VIDEO
+// Energy of what the patches of a group have in common but for its mean, in units of the noise in one coefficient.
+static inline float common_energy(const float8 *v, __global const float *correlation, int size)
+{
+    float8 energy = (float8)0.0f;
+    for (int i = 0; i < 8; ++i) {
+        float8 total = (float8)0.0f;
+        for (int k = 0; k < size; ++k)
+            total += v[i * NEIGHBOURS + k];
+        if (i == 0)
+            total.s0 = 0.0f;
+#if SPECTRUM
+        energy += total * total / ROW(correlation + i * PATCH);
+#else
+        energy += total * total;
+#endif
+    }
+    return lanes_sum(energy) / size;
+}
+#endif
+
 // Turns the stacks of v into the part that is removed; returns the variance of the noise that remains.
 static inline float8 shrink_stacks(float8 *v, float8 *basic, float8 *variances, __global const float *correlation, int size,
-                                   float gain, float threshold)
+                                   float gain, float threshold, float common)
 {
     float8 sum = (float8)0.0f;
     for (int i = 0; i < 8; ++i) {
@@ -27,14 +48,15 @@ static inline float8 shrink_stacks(float8 *v, float8 *basic, float8 *variances, 
             guide[0].s0 = INFINITY;
         if (!WIENER && i == 0) {
             stack[0].s0 = 0.0f;
-            sum.s0 += threshold > 0.0f ? gain * (SHARED_NOISE ? variance[0] : alone).s0 : 0.0f;
+            sum.s0 += common > 0.0f ? gain * (SHARED_NOISE ? variance[0] : alone).s0 : 0.0f;
         }
         for (int k = 0; k < size; ++k) {
             const float8 noise = gain * (SHARED_NOISE ? variance[k] : alone);
+            const float limit = k == 0 ? common : threshold;
             if (WIENER)
-                stack[k] = removed_wiener(stack[k], guide[k], threshold, noise, &sum);
+                stack[k] = removed_wiener(stack[k], guide[k], limit, noise, &sum);
             else
-                stack[k] = removed_hard(stack[k], threshold, noise, &sum);
+                stack[k] = removed_hard(stack[k], limit, noise, &sum);
         }
         stack_inverse(stack, size);
     }

@@ -1,6 +1,7 @@
-// Predicts where a patch is in the next frame, at constant velocity.
+// Predicts where a patch is in the next frame: at constant velocity (MOTION = 1), or as the block it lies in moves (MOTION = 2).
 //
-// Constants: PATCH, NEAREST, COARSE, NEXT, FURTHEST (largest displacement of a match).
+// Constants: MOTION, PATCH, NEAREST, COARSE, NEXT, FURTHEST (largest displacement of a match).
+// Needs: common/frame_ring.h.
 
 // Largest displacement of the coarse search, whose displacements are multiples of COARSE.
 #define COARSEST (NEAREST / 2 / COARSE * COARSE)
@@ -37,3 +38,41 @@ static inline Track found_at(Track was, int y, int x, int frames)
     const Track track = {y, x, (y - was.y) / since, (x - was.x) / since, true};
     return track;
 }
+
+#if MOTION == 2
+#define MOTIONS_ARGUMENT , __global const short2 *motions, int block_rows, int block_columns, int shift_y, int shift_x
+#define MOTIONS motions, block_rows, block_columns, shift_y, shift_x
+#define MOTIONS_OF __global const short2 *motions, int block_rows, int block_columns, int shift_y, int shift_x
+
+// How the block moves in which the middle of a patch at (y, x) lies, in the frame in a slot, forward or backward in time.
+static inline short2 block_motion_at(MOTIONS_OF, int slot, int backward, int y, int x)
+{
+    const int row = clamp((y + PATCH / 2 + shift_y) / PATCH, 0, block_rows - 1);
+    const int column = clamp((x + PATCH / 2 + shift_x) / PATCH, 0, block_columns - 1);
+    return motions[((size_t)(2 * slot + backward) * block_rows + row) * block_columns + column];
+}
+
+// The track with the velocity that its block has, from the frame in `slot` on. (y, x) is where the reference lies.
+static inline Track with_block(Track track, MOTIONS_OF, int slot, int backward, int y, int x)
+{
+    const short2 moved = block_motion_at(MOTIONS, slot, backward, y + track.y, x + track.x);
+    track.vy = moved.x;
+    track.vx = moved.y;
+    return track;
+}
+
+// Begins a track whose next frame may be missing: it then goes on as it came from the other side, if `known`.
+static inline Track begin_with_block(MOTIONS_OF, int slot, int backward, int y, int x, bool known)
+{
+    Track track = begin_track();
+    if (known) {
+        track = with_block(track, MOTIONS, slot, !backward, y, x);
+        track.vy = -track.vy;
+        track.vx = -track.vx;
+    }
+    track.begun = true;
+    return track;
+}
+#else
+#define MOTIONS_ARGUMENT
+#endif

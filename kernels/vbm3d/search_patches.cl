@@ -29,7 +29,7 @@ __attribute__((reqd_work_group_size(PATCH, REFERENCES, 1)))
 __kernel void search_patches(__global const float *images, int ring, int first, int pny, int pitch, int y0, int x0,
                              int ny, int nx, int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
                              __global const float *links, int frames_before, int frames_after, float still, float similar,
-                             __global uint *keys, __global uint *places)
+                             __global uint *keys, __global uint *places MOTIONS_ARGUMENT)
 {
     const int frame = get_global_id(2);
 #if VECTOR
@@ -78,6 +78,9 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
 
 #if MOTION
     Track track;
+#if MOTION == 2
+    bool seen = true; // whether the frame that the track comes from is usable
+#endif
 #else
     CANDIDATE centres[KEPT];
 #endif
@@ -86,8 +89,22 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
         const int dt = forward ? turn + 1 : frames_after - turn - 1;
         const bool begins = turn == 0 || turn == frames_after;
 #if MOTION
+        const int sign = forward ? 1 : -1;
+        const bool usable = frame_link(links, centre_link + dt).noise > 0.0f;
+#if MOTION == 2
+        if (begins) {
+            const bool other = (forward ? frames_before : frames_after) > 0;
+            track = begin_with_block(MOTIONS, slot, !forward, y - y0, x - x0,
+                                     other && frame_link(links, centre_link - sign).noise > 0.0f);
+            seen = true;
+        }
+        if (seen && usable)
+            track = with_block(track, MOTIONS, ring_slot(slot, dt - sign, ring), !forward, y - y0, x - x0);
+        seen = usable;
+#else
         if (begins)
             track = begin_track();
+#endif
         const Track was = track;
         track = moved_on(track, y0 - y, y0 + ny - PATCH - y, x0 - x, x0 + nx - PATCH - x);
 #else
@@ -102,6 +119,7 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
             own[k] = NO_CANDIDATE;
 #if MOTION
         int width = NEXT;
+#if MOTION == 1
         if (!was.begun) {
             for (int dx = -COARSEST; dx <= COARSEST; dx += COARSE) {
                 COMPARE_COLUMN(sums, COLUMN, COARSE, there - COARSEST * pitch + dx, link.scale, link.shift);
@@ -117,13 +135,19 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
 #endif
             width = COARSE > 1 ? NEXT : 0;
         }
+#endif
         for (int dx = track.x - width / 2; dx < track.x - width / 2 + width; ++dx) {
             COMPARE_COLUMN(sums, NEXT, 1, there + (track.y - NEXT / 2) * pitch + dx, link.scale, link.shift);
             OFFER_COLUMN(sums, NEXT, 1, dt, track.y - NEXT / 2, dx, true);
         }
         CANDIDATE found[KEPT];
         SHARE(found);
+#if MOTION == 2
+        track.y = place_y(candidate_place(found[0]));
+        track.x = place_x(candidate_place(found[0]));
+#else
         track = found_at(was, place_y(candidate_place(found[0])), place_x(candidate_place(found[0])), abs(dt));
+#endif
 #else
         for (int window = 0; window < KEPT; ++window) {
             // All items of a work-group must take part: where there is no centre, they search around the first one again.

@@ -23,7 +23,7 @@ __kernel __attribute__((reqd_work_group_size(DIRECTIONS, REFERENCES, 1)))
 void search_tracks(__global const float *images, int ring, int first, int pny, int pitch, int y0, int x0, int ny, int nx,
                    int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
                    __global const float *links, int frames_before, int frames_after, float still, float similar,
-                   __global uint *keys, __global uint *places)
+                   __global uint *keys, __global uint *places MOTIONS_ARGUMENT)
 {
 #if DIRECTIONS > 1
     __local CANDIDATE offers[NEIGHBOURS][REFERENCES];
@@ -62,15 +62,28 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
     const int backward = DIRECTIONS > 1 ? get_local_id(0) : frames_after == 0;
     const int sign = backward ? -1 : 1;
     const int reach = backward ? frames_before : frames_after;
+#if MOTION == 2
+    // Whether the frame that the track comes from is usable.
+    bool seen = true;
+    Track track = begin_with_block(MOTIONS, slot, backward, y - y0, x - x0,
+                                   (backward ? frames_after : frames_before) > 0
+                                       && frame_link(links, centre_link - sign).noise > 0.0f);
+#else
     Track track = begin_track();
+#endif
     CANDIDATE last = NO_CANDIDATE;
     #pragma unroll 1
     for (int d = 0; d <= reach; ++d) {
+        const int dt = sign * d;
+        const Link link = frame_link(links, centre_link + dt);
+#if MOTION == 2
+        if (d > 0 && seen && link.noise > 0.0f)
+            track = with_block(track, MOTIONS, ring_slot(slot, dt - sign, ring), backward, y - y0, x - x0);
+        seen = link.noise > 0.0f;
+#endif
         const Track was = track;
         if (d > 0)
             track = moved_on(track, y0 - y, y0 + ny - PATCH - y, x0 - x, x0 + nx - PATCH - x);
-        const int dt = sign * d;
-        const Link link = frame_link(links, centre_link + dt);
         if (link.noise <= 0.0f)
             continue;
         __global const float *there = here + (long)(ring_slot(slot, dt, ring) - slot) * (long)plane;
@@ -81,7 +94,7 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
         if (d == 0) {
             width = WINDOW;
         } else if (!was.begun) {
-#if COARSE > 1
+#if MOTION == 1 && COARSE > 1
             const int across = CELLS(2 * COARSEST + 1, COARSE, CELL);
             float coarse[CELL][CELL];
             #pragma unroll 1
@@ -111,8 +124,15 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
             OFFER_STRIP(own, KEPT, sums, NEXT, NEXT, 1, dt, top, left,
                         top + k <= track.y + width / 2 && left + d <= track.x + width / 2);
         }
+#if MOTION == 2
+        if (d > 0) {
+            track.y = place_y(candidate_place(own[0]));
+            track.x = place_x(candidate_place(own[0]));
+        }
+#else
         if (d > 0)
             track = found_at(was, place_y(candidate_place(own[0])), place_x(candidate_place(own[0])), d);
+#endif
         // Both items search the own frame; only one of them reports it.
         const bool speaks = DIRECTIONS == 1 ? true : !backward;
         if (d > 0 || speaks) {

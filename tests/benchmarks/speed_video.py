@@ -26,6 +26,7 @@ from napari_gpu_denoise.run.frame_flow import FrameFlow
 from napari_gpu_denoise.run.frame_notes import FrameNote
 from napari_gpu_denoise.run.tile_sizes import frames_at_once
 from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.run.work import Stages
 from scenes import scene
 
 SIGMA = 20.0
@@ -70,10 +71,10 @@ def device_times(settings, frames: np.ndarray, device, variants=None) -> tuple[d
         return [FrameNote(np.array([SIGMA]))] * count
 
     for _ in range(2):
-        flow = FrameFlow(held, arena, settings, tile, batch, profiling=True, plan=plan)
+        flow = FrameFlow(held, arena, Stages(plan), tile, batch, profiling=True)
         for _ in flow.run(read, lambda t, values: None, stop=len(frames)):
             pass
-        flow.drain()
+        flow.close()
     times: dict[str, float] = defaultdict(float)
     for name, event in flow.events:
         times[name] += (event.profile.end - event.profile.start) * 1e-6 / len(frames)

@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from napari_gpu_denoise.filters.bm3d.group_settings import PATCH, GroupSettings
 from napari_gpu_denoise.filters.search.patches import Grid
 from napari_gpu_denoise.filters.search.variants import Variant
+from napari_gpu_denoise.filters.vbm3d.block_motion import BlockMotion
 from napari_gpu_denoise.filters.vbm3d.frame_rings import RingShape
 from napari_gpu_denoise.filters.vbm3d.predictive_search import (
     PredictiveSearch,
@@ -32,11 +33,12 @@ from napari_gpu_denoise.filters.vbm3d.video_pass import VideoPass
 from napari_gpu_denoise.opencl import source
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
+from napari_gpu_denoise.run.plan import allocated
 from napari_gpu_denoise.run.tiles import Span
 from opencl.simulate import CHECKS, simulator, suit_oclgrind
 from reference import vbm3d as reference
 from reference.block_matching import reference_positions
-from reference.video_matching import Link, usable
+from reference.video_links import Link, usable
 from scenes import scene
 
 FAR_KEY = 0x70000000
@@ -84,6 +86,7 @@ def search_settings(step=6, window=5, window_next=5, per_frame=2, neighbours=8, 
         nearest=nearest,
         coarse=given.get("coarse", 2),
         similar=given.get("similar", 25.0),
+        blocks=given.get("blocks", False),
     )
 
 
@@ -94,10 +97,12 @@ def slow(search: VideoSearch, given: GroupSettings | None = None) -> reference.P
         names = ("transform", "stack", "threshold", "kaiser", "shared_noise")
         groups = {name: getattr(given, name) for name in names}
         groups["wiener_sigma"] = given.threshold
+        groups["common"] = given.common
     return reference.Pass(
         **{"frames_before": search.frames[0], "frames_after": search.frames[1]},
         **{"window": search.first, "window_next": search.following, "coarse": search.coarse},
         **{"motion": search.nearest > 0, "window_nearest": search.nearest or 15},
+        **{"blocks": search.blocks},
         **{"per_frame": search.kept, "neighbours": search.neighbours, "step": search.step},
         **{"similar": search.similar, "still": search.still},
         **groups,
@@ -170,7 +175,9 @@ class Device:
         )
 
 
-def found_by(session, search: VideoSearch, variant, video, linked: Linked, start: int = 5):
+def found_by(
+    session, search: VideoSearch, variant, video, linked: Linked, start: int = 5, vector=None
+):
     """Search all frames of a video, two at a time, with a ring that holds no more than it must.
 
     The first frame is that of time `start`. Return keys and places, (nt, rows, neighbours,
@@ -182,6 +189,10 @@ def found_by(session, search: VideoSearch, variant, video, linked: Linked, start
     shape = RingShape(before + after + 2, 1, margin_of(search), ny, nx)
     ring = device.sent(np.zeros(shape.images * shape.plane, np.float32))
     table = linked.table(search.frames)
+    motions = None
+    if search.blocks:
+        measured = BlockMotion(search.nearest, search.frames, device.arena, vector=vector)
+        measured_held = allocated(device.arena, measured.buffers(shape))
     grid = tuple(Grid.of(Span.whole(n), PATCH, search.step) for n in (ny, nx))
     known, keys, places = 0, [], []
     for first in range(0, nt, 2):
@@ -189,6 +200,10 @@ def found_by(session, search: VideoSearch, variant, video, linked: Linked, start
         new = min(first + count + after, nt) - known
         if new > 0:
             device.store(video[None, known : known + new], ring, shape, start + known)
+            if search.blocks:
+                rows = np.concatenate([np.zeros((1, *table.shape[1:]), np.float32), table])
+                at = start + known - 1, new, device.sent(rows[known : known + new + 1])
+                motions, _ = measured.enqueue(device.queue, ring, shape, *at, measured_held)
             known += new
         size = count, grid[0].count, search.neighbours, grid[1].count
         for name in ("keys", "places"):
@@ -198,7 +213,8 @@ def found_by(session, search: VideoSearch, variant, video, linked: Linked, start
 
             cl.enqueue_copy(device.queue, buffer, zeros)
         links = device.sent(table[first : first + count])
-        found, _ = one.enqueue(device.queue, ring, shape, start + first, count, grid, links)
+        at = start + first, count, grid, links
+        found, _ = one.enqueue(device.queue, ring, shape, *at, motions=motions)
         keys.append(device.got(found.keys, *size, dtype=np.uint32))
         places.append(device.got(found.places, *size, dtype=np.uint32))
     device.arena.free()
@@ -254,6 +270,7 @@ class Videos:
 
 def group_settings(search: VideoSearch, transform="dct", stack="haar", wiener=False, **changes):
     given = {"similar": search.similar, "threshold": 1.0 if wiener else 2.7, "wiener": wiener}
+    given["common"] = 0.7 if wiener else 1.8
     return GroupSettings(search, transform, stack, **(given | changes))
 
 
@@ -365,8 +382,10 @@ def compare(run: Run) -> set[int]:
         sizes.add(len(group.matches))
         # Where a coefficient equals the threshold rounding decides if it is kept; where there is no
         # noise, if it is 0.
-        margin = np.abs(group.spectrum) / np.sqrt(group.variance) - given.threshold
-        rounded = not given.wiener and np.abs(margin).min() < 2e-5
+        size = np.abs(group.spectrum) / np.sqrt(group.variance)
+        margin = min(np.abs(size - limit).min() for limit in (given.threshold, given.common))
+        rounded = not given.wiener and margin < 2e-5
+        rounded |= abs(reference.common_energy(group.spectrum) / reference.FLAT - 1) < 1e-5
         edges += rounded and group.sigma > 0
         share = np.rint(run.units * group.weight) / run.units
         removed = reference.removed_patches(group.removed, given.transform, given.stack)

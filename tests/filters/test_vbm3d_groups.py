@@ -35,7 +35,7 @@ from napari_gpu_denoise.filters.vbm3d.predictive_search import VideoSearch
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.run.frame_notes import note_frame
 from reference import vbm3d as reference
-from reference.video_matching import Link
+from reference.video_links import Link
 from scenes import noisy, scene
 
 HARD_OR_WIENER = pytest.mark.parametrize("wiener", [False, True], ids=["hard", "Wiener"])

@@ -34,6 +34,7 @@ from filters.one_video_pass import (
 from napari_gpu_denoise.filters.search.variants import Variant
 from napari_gpu_denoise.filters.vbm3d.frame_rings import RingShape
 from napari_gpu_denoise.filters.vbm3d.predictive_search import choose_video_variant
+from reference.block_motion import block_motions
 from reference.video_matching import find_matches
 from scenes import scene
 
@@ -61,11 +62,14 @@ def slow_matches(shape, linked, search) -> dict[tuple, list]:
 
 def matches_in(video: np.ndarray, linked: Linked, search) -> dict[tuple, list]:
     """Return the matches of every reference (t, y, x), as the reference finds them."""
-    shape, found = video.shape, {}
+    shape, found, motions = video.shape, {}, None
+    if search.blocks:
+        known = search.nearest, linked.sigmas, linked, linked.holes
+        motions = block_motions(video, *known)
     for t in range(shape[0]):
         for _, _, y, x in positions(shape[1:], search.step):
             if t not in linked.holes:
-                given = (slow(search), linked.sigmas, linked, linked.holes)
+                given = (slow(search), linked.sigmas, linked, linked.holes, motions)
                 found[t, y, x] = find_matches(video, t, y, x, *given)
     return found
 
@@ -88,7 +92,9 @@ def check(session, search, variant, linked=None, shape=SHAPE, video=None) -> dic
         video, expected = frames_of(shape, linked), slow_matches(shape, linked, search)
     else:
         expected = matches_in(video, linked, search)
-    keys, places = found_by(session, search, variant, video, linked)
+    # The kernels for GPUs go together.
+    vector = None if variant.constants.get("VECTOR") else False
+    keys, places = found_by(session, search, variant, video, linked, vector=vector)
     for t in range(shape[0]):
         for row, column, y, x in positions(shape[1:], search.step):
             if t in linked.holes:
@@ -144,6 +150,9 @@ FOLLOWED = {
     "three": {"frames": (3, 3), "window_nearest": 5, "neighbours": 16, "similar": 2.25},
     "four and one": {"frames": (4, 1), "window": 7, "coarse": 2, "step": 5, "similar": 1.75},
     "the reference alone": {"neighbours": 1, "frames": (1, 1), "step": 8, "window_nearest": 3},
+    "blocks": {"blocks": True, "window_next": 3, "window": 3, "frames": (3, 3)},
+    "blocks, earlier": {"blocks": True, "frames": (2, 0), "window_nearest": 9, "step": 5},
+    "blocks, later": {"blocks": True, "frames": (1, 3), "window_next": 1, "per_frame": 1},
     "every fourth": {"coarse": 4, "window_nearest": 21, "frames": (1, 2), "still": 2.0, "step": 7},
 }
 KEPT = {
@@ -226,6 +235,13 @@ def test_links_scale_and_shift_and_leave_frames_out(plain, device, variant, whic
         if fits:
             search = search_settings(motion=motion, frames=(4, 3), similar=4.0, step=7)
             check(plain, search, on(device, variant), LINKED[which])
+
+
+@FOLLOWING
+@pytest.mark.parametrize("which", LINKED)
+def test_motion_of_blocks_over_frames_of_other_levels_and_holes(plain, device, variant, which):
+    search = search_settings(blocks=True, window_next=3, frames=(4, 3), similar=4.0, step=7)
+    check(plain, search, on(device, variant), LINKED[which])
 
 
 @FOLLOWING

@@ -250,24 +250,37 @@ def noise_variances(places: list[tuple], transform: str, stack: str) -> np.ndarr
     return np.maximum(variance, LEAST_VARIANCE)
 
 
-def shrink_hard(spectrum: np.ndarray, threshold: float, variance=1.0) -> tuple[np.ndarray, float]:
+def shrink_hard(
+    spectrum: np.ndarray, threshold: float, variance=1.0, common: float | None = None
+) -> tuple[np.ndarray, float]:
     """Return the coefficients below the threshold, and 1 / variance of the noise in the others.
 
-    Convention: the first coefficient, which belongs to the mean, always stays.
+    The threshold of what the patches have in common is `common`, if that is given. Convention: the
+    first coefficient, which belongs to the mean, always stays.
     """
     kept = np.abs(spectrum) >= threshold * np.sqrt(variance)
+    if common is not None:
+        kept[0] = np.abs(spectrum[0]) >= common * np.broadcast_to(np.sqrt(variance), kept.shape)[0]
     kept[0, 0, 0] = True
     return np.where(kept, 0.0, spectrum), 1 / float(np.sum(kept * variance))
 
 
 def shrink_wiener(
-    spectrum: np.ndarray, guide: np.ndarray, strength: float = 1.0, variance=1.0
+    spectrum: np.ndarray,
+    guide: np.ndarray,
+    strength: float = 1.0,
+    variance=1.0,
+    common: float | None = None,
 ) -> tuple[np.ndarray, float]:
     """Return what a Wiener filter removes, told by the spectrum `guide`, and the weight.
 
-    Convention: the first coefficient, which belongs to the mean, always stays.
+    The strength for what the patches have in common is `common`, if that is given. Convention: the
+    first coefficient, which belongs to the mean, always stays.
     """
-    gain = guide**2 / (guide**2 + strength * variance)
+    strengths = np.full(spectrum.shape, strength)
+    if common is not None:
+        strengths[0] = common
+    gain = guide**2 / (guide**2 + strengths * variance)
     gain[0, 0, 0] = 1.0
     return spectrum * (1 - gain), 1 / float(np.sum(gain**2 * variance))
 

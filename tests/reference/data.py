@@ -40,7 +40,8 @@ def pictures(name: str) -> dict[str, np.ndarray]:
     ----------
     name : str
         ``"bsd68"``, ``"set12"`` or ``"denoiselab13"``: photographs; ``"tractor"``: the luminance of
-        ten video frames; ``"colin27"``: slices of a head, 0 to 255; ``"colour"``: photographs.
+        ten video frames, ``"traffic"`` of ten more, ``"foliage"`` of 16; ``"colin27"``: slices of a
+        head, 0 to 255; ``"colour"``: photographs.
 
     Returns
     -------
@@ -58,9 +59,12 @@ def pictures(name: str) -> dict[str, np.ndarray]:
         head = np.asarray(nibabel.load(_existing("mri/colin27.nii.gz")).dataobj, np.float32)
         head *= 255 / head.max()
         return {f"slice {z}": np.ascontiguousarray(head[:, :, z].T) for z in range(30, 131, 10)}
-    if name == "tractor":
+    if name in ("tractor", "traffic"):
         luminance = np.array([0.299, 0.587, 0.114], np.float32)
-        return {k: frame @ luminance for k, frame in _pngs("video/tractor_clean").items()}
+        return {k: frame @ luminance for k, frame in _pngs(f"video/{name}_clean").items()}
+    if name == "foliage":
+        frames = tifffile.imread(_existing("video/foliage_clean") / "foliage_luma.tif")
+        return {f"frame {t:02}": frame for t, frame in enumerate(frames)}
     return _pngs(f"images/{name}")
 
 

@@ -11,7 +11,8 @@ import scenes
 from reference import bm3d
 from reference import vbm3d as reference
 from reference.vbm3d import Pass
-from reference.video_matching import Link, find_matches
+from reference.video_links import Link
+from reference.video_matching import find_matches
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Settings:
     window: int = 5
     window_next: int = 5
     motion: bool = True
+    blocks: bool = False
     window_nearest: int = 15
     coarse: int = 2
     per_frame: int = 2
@@ -39,7 +41,9 @@ class Settings:
     still_basic: float = 0.2
     still_final: float = 0.1
     threshold: float = 2.7
+    threshold_common: float | None = None
     wiener_sigma: float = 1.0
+    wiener_common: float | None = None
     kaiser: float = 2.0
     shared_noise: bool = True
     stages: str = "both"
@@ -278,6 +282,7 @@ def test_passes_of_settings():
             "wiener_sigma": 0.75,
             "kaiser": 1.5,
             "motion": False,
+            "blocks": True,
             "window_nearest": 13,
             "coarse": 3,
         },
@@ -288,8 +293,10 @@ def test_passes_of_settings():
     ]
     chosen = {f"{name}_basic": value for name, value, _ in own}
     chosen |= {f"{name}_final": value for name, _, value in own}
+    chosen |= {"threshold_common": 2.0, "wiener_common": 0.5}
     settings = Settings(**common, **chosen)
     basic, final = ({name: pair[k] for name, *pair in own} for k in range(2))
+    basic["common"], final["common"] = 2.0, 0.5
     assert Pass.of(settings, "basic") == Pass(**common, **basic, shared_noise=False)
     assert Pass.of(settings, "final") == Pass(**common, **final, shared_noise=True)
     assert not Pass.of(replace(settings, shared_noise=False), "final").shared_noise

@@ -10,7 +10,8 @@ import pytest
 
 from napari_gpu_denoise.filters.vbm3d.predictive_search import VideoSearch
 from reference.vbm3d import Pass
-from reference.video_matching import FURTHEST, Link, find_matches, furthest
+from reference.video_links import Link
+from reference.video_matching import FURTHEST, find_matches, furthest
 
 ALL = Pass(window=7, neighbours=64, similar=1e9, motion=False)  # all that the search keeps
 MOTION = replace(ALL, motion=True, coarse=1)

@@ -19,6 +19,7 @@ from itertools import product
 import numpy as np
 
 from reference.block_matching import reference_positions
+from reference.block_motion import block_motions
 from reference.bm3d import (
     MIDDLE,
     SMALLEST_SIGMA,
@@ -30,7 +31,10 @@ from reference.bm3d import (
     shrink_wiener,
 )
 from reference.transforms import PATCH
-from reference.video_matching import Links, find_matches, unlinked
+from reference.video_links import Links, unlinked
+from reference.video_matching import find_matches
+
+FLAT = 1.3  # mean square of coefficients, in sigma squared, that is more than noise
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class Pass:
     frames_after: int = 4
     window: int = 5
     motion: bool = True
+    blocks: bool = False
     window_nearest: int = 15
     coarse: int = 2
     window_next: int = 5
@@ -52,6 +57,7 @@ class Pass:
     similar: float = 25.0
     still: float = 0.0
     threshold: float = 2.7
+    common: float | None = None  # the same for what patches have in common
     wiener_sigma: float = 1.0
     kaiser: float = 2.0
     shared_noise: bool = False
@@ -60,10 +66,19 @@ class Pass:
     def of(cls, settings, stage: str) -> Pass:
         """Return the pass ``"basic"`` or ``"final"`` of settings with the attributes of VBM3D."""
         own = ("neighbours", "transform", "stack", "similar", "still")
-        both = ("frames_before", "frames_after", "window", "window_nearest", "window_next")
-        both += ("motion", "coarse", "per_frame", "threshold", "wiener_sigma", "kaiser")
+        both = (
+            "frames_before",
+            "frames_after",
+            "window",
+            "window_nearest",
+            "window_next",
+            "blocks",
+        )
+        both += ("motion", "blocks", "coarse", "per_frame", "threshold", "wiener_sigma", "kaiser")
         chosen = {name: getattr(settings, f"{name}_{stage}") for name in own}
         chosen |= {name: getattr(settings, name) for name in both}
+        basic = stage == "basic"
+        chosen["common"] = settings.threshold_common if basic else settings.wiener_common
         chosen["step"] = settings.steps[stage]
         return cls(**chosen, shared_noise=settings.shared_noise and chosen["stack"] == "haar")
 
@@ -143,12 +158,15 @@ def filter_groups(
     references to do instead.
     """
     nt, ny, nx = noisy.shape
+    motions = None
+    if settings.motion and settings.blocks:
+        motions = block_motions(noisy, settings.window_nearest, sigmas, links, holes)
     if positions is None:
         frames = [t for t in (range(nt) if frames is None else frames) if t not in holes]
         across = (reference_positions(length, settings.step) for length in (ny, nx))
         positions = product(frames, *across)
     for t, y, x in positions:
-        matches = find_matches(search, t, y, x, settings, sigmas, links, holes)
+        matches = find_matches(search, t, y, x, settings, sigmas, links, holes, motions)
         yield filter_group(noisy, matches, sigmas, settings, basic, links)
 
 
@@ -165,7 +183,9 @@ def filter_group(
     """Return the group of the patches at `matches`, or of as many as are a power of two.
 
     The first one is the reference, and all of them are taken to its grey levels. `variation` is a
-    map (y, x) that sigma is multiplied by.
+    map (y, x) that sigma is multiplied by. Convention: what patches have in common is shrunk by
+    `common` if at least three of them, and half of all, are of other frames, and if it is more than
+    noise.
     """
     links = unlinked if links is None else links
     matches = matches[: 2 ** (len(matches).bit_length() - 1)]
@@ -188,18 +208,32 @@ def filter_group(
         return group_spectrum(np.concatenate(patches), column, *how)
 
     spectrum = spectrum_of(noisy)
+    others = sum(match[0] != t for match in matches)
+    enough = others >= max(3, len(matches) / 2) and common_energy(spectrum) >= FLAT
+    common = settings.common if enough else None
     variance = 1.0
     if settings.shared_noise:
         variance = shared_variances(matches, noisy.shape[1], settings)
     if basic is None:
         guide = None
-        removed, weight = shrink_hard(spectrum, settings.threshold, variance)
+        removed, weight = shrink_hard(spectrum, settings.threshold, variance, common)
     else:
         guide = spectrum_of(basic)
-        removed, weight = shrink_wiener(spectrum, guide, settings.wiener_sigma**2, variance)
+        removed, weight = shrink_wiener(
+            spectrum,
+            guide,
+            settings.wiener_sigma**2,
+            variance,
+            None if common is None else common**2,
+        )
     return Group(
         position, matches, scales, level, sigma, spectrum, guide, removed, weight, variance
     )
+
+
+def common_energy(spectrum: np.ndarray) -> float:
+    """Return the mean square of what patches have in common, in sigma squared, without its mean."""
+    return float(np.sum(spectrum[0] ** 2) - spectrum[0, 0, 0] ** 2) / (PATCH**2 - 1)
 
 
 def shared_variances(matches: list[tuple], ny: int, settings: Pass) -> np.ndarray:

@@ -7,7 +7,7 @@ Positions are (y, x) of the first pixel of a patch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -15,24 +15,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from reference.transforms import PATCH
+from reference.video_links import Link, Links, unlinked, usable
 
 FURTHEST = 32  # pixels that prediction may lead from the reference along each axis
-
-
-@dataclass(frozen=True)
-class Link:
-    """A value of one frame is ``value * scale + shift`` in the grey levels of another."""
-
-    scale: float = 1.0
-    shift: float = 0.0
-
-
-Links = Callable[[int, int], Link]  # of (r, t): from the grey levels of frame t to those of r
-
-
-def unlinked(r: int, t: int) -> Link:
-    """Return the link of frames whose brightness is the same."""
-    return Link()
 
 
 @dataclass(frozen=True)
@@ -65,6 +50,7 @@ def find_matches(
     sigmas: Sequence[float],
     links: Links | None = None,
     holes: Collection[int] = (),
+    motions: Mapping[tuple[int, int], np.ndarray] | None = None,
 ) -> list[tuple[int, int, int, float]]:
     """Return (t, y, x, d2) of the patches most similar to the one at (t, y, x), nearest first.
 
@@ -73,7 +59,8 @@ def find_matches(
     squared, but not below 0. `settings` is a ``vbm3d.Pass``. On both sides of frame t the best
     patches of a frame tell where to look in the next: with `motion` the best one, and how it moved;
     without, around each one kept. Conventions: `per_frame` counts the reference, too; a frame that
-    is not usable is passed over, but what moves moves on.
+    is not usable is passed over, but what moves moves on. With `motions`, those of blocks, a patch
+    moves as the block that its middle lies in.
     """
     links = unlinked if links is None else links
     shape = search.shape[1:]
@@ -114,6 +101,39 @@ def find_matches(
             kept += found
         return kept
 
+    def with_blocks(frames: Sequence[int]) -> list[tuple]:
+        kept = []
+        if not len(frames):
+            return kept
+        reach = max(furthest(settings) - settings.window_next // 2, 0)
+        low = [max(at - reach, 0) for at in (y, x)]
+        high = [min(at + reach, size - PATCH) for at, size in zip((y, x), shape, strict=True)]
+        # Convention: what cannot be seen to move goes on as it came.
+        at, before, opposite = (y, x), t, 2 * t - frames[0]
+        seen = abs(opposite - t) == 1 and searched(opposite) and (t, opposite) in motions
+        velocity = -moved(t, opposite, at) if seen else np.zeros(2, int)
+        for frame in frames:
+            usual = searched(frame)
+            if usual and before is not None:
+                velocity = moved(before, frame, at)
+            at = tuple(np.clip(np.add(at, velocity), low, high).tolist())
+            before = frame if usual else None
+            if usual:
+                found = ranked(frame, around([at], settings.window_next, shape))
+                kept += found[: settings.per_frame]
+                at = found[0][1:3]
+        return kept
+
+    def searched(frame: int) -> bool:
+        before, after = settings.frames_before, settings.frames_after
+        return -before <= frame - t <= after and usable(t, frame, sigmas, links, holes)
+
+    def moved(r: int, frame: int, at: tuple[int, int]) -> np.ndarray:
+        if (r, frame) not in motions:
+            return np.zeros(2, int)
+        rows, columns = ((place + PATCH // 2) // PATCH for place in at)
+        return motions[r, frame][rows, columns]
+
     def around_all(frames: Sequence[int]) -> list[tuple]:
         kept, centres = [], own
         for frame in frames:
@@ -126,7 +146,9 @@ def find_matches(
     own = ranked(t, around([(y, x)], settings.window, shape))[: settings.per_frame]
     later = range(t + 1, t + settings.frames_after + 1)
     earlier = range(t - 1, t - settings.frames_before - 1, -1)
-    follow = along_track if settings.motion else around_all
+    follow = around_all
+    if settings.motion:
+        follow = along_track if motions is None else with_blocks
     matches = in_order(near(own + follow(later) + follow(earlier)))[: settings.neighbours]
     if settings.motion and len(own) == settings.per_frame:
         # Where other frames are few or unlike, more of the same frame fill the group.
@@ -149,16 +171,12 @@ def furthest(settings) -> int:
         return settings.window // 2 + frames * after
     if frames == 0:  # more of the own frame may fill a group
         return max(settings.window, settings.window_nearest) // 2
+    if settings.blocks:
+        speed = settings.window_nearest // 2 + after
+        return max(min(frames * speed, FURTHEST), speed, settings.window // 2)
     speed = settings.window_nearest // 2 + (after if settings.coarse > 1 else 0)
     far = [speed + (speed + after) * n + after * n * (n - 1) // 2 for n in range(frames)]
     return max(min(far[-1], FURTHEST), far[0], settings.window // 2)
-
-
-def usable(r: int, t: int, sigmas: Sequence[float], links: Links, holes: Collection[int]) -> bool:
-    """Return whether frame t exists, and has about as much noise as frame r in the levels of r."""
-    if not 0 <= t < len(sigmas) or t in holes:
-        return False
-    return sigmas[r] / 2 <= sigmas[t] * links(r, t).scale <= sigmas[r] * 2
 
 
 def around(

@@ -155,7 +155,7 @@ class GroupFilter(GroupKernels):
             *(*images, *layout, *matches.grid, i32(across)),
             *(matches.offsets, matches.keys, i32(matched)),
             *(noisy.levels, searched.levels, *sigma_map),
-            *(f32(settings.similar * PATCH**2), f32(settings.threshold**2)),
+            *(f32(settings.similar * PATCH**2), *map(f32, settings.limits)),
             *(self._kaiser, self._correlation),
             *([i32(frames // len(settings.spectra))] if settings.spectra else ()),
             *(f32(self._scale), f32(2.0**31 / self._added), f32(self._units)),

@@ -18,7 +18,8 @@ class GroupSettings:
     """One pass: what is searched, and how groups are filtered.
 
     `search` may be a `VideoSearch`. `threshold` is in sigma: the hard threshold of coefficients, or
-    the noise level assumed by a Wiener filter. `spectra` are the autocorrelations of the noise,
+    the noise level assumed by a Wiener filter. `common` is the same for what the patches of a group
+    have in common, if it is another one. `spectra` are the autocorrelations of the noise,
     (5, 5) each: one for all channels, or one for each; none for white noise.
     """
 
@@ -27,6 +28,7 @@ class GroupSettings:
     stack: str
     similar: float
     threshold: float = 0.0
+    common: float | None = None
     wiener: bool = False
     kaiser: float = 2.0
     reproducible: bool = True
@@ -34,9 +36,15 @@ class GroupSettings:
     spectra: tuple[tuple[tuple[float, ...], ...], ...] = ()
 
     @property
+    def limits(self) -> tuple[float, float]:
+        """Squares of the threshold, and of that of what patches have in common."""
+        common = self.threshold if self.common is None else self.common
+        return self.threshold**2, common**2
+
+    @property
     def reach(self) -> int:
         """Reach in pixels: to a reference patch, and from there to its matches."""
-        return 2 * (self.search.window // 2) + PATCH - 1
+        return 2 * (self.search.window // 2) + PATCH - 1 + self.search.beyond
 
     @property
     def operations_per_pixel(self) -> tuple[float, float]:

@@ -57,9 +57,9 @@ def similar(default: float, of: str) -> Any:
     return setting(default, help, bounds=(0.0, 1000.0), unit="sigma squared", advanced=True)
 
 
-def kaiser() -> Any:
+def kaiser(default: float = 2.0) -> Any:
     help = "Beta of the Kaiser window that weights overlapping patches"
-    return setting(2.0, help, bounds=(0.0, 4.0), advanced=True)
+    return setting(default, help, bounds=(0.0, 4.0), advanced=True)
 
 
 def shared_noise(default: bool) -> Any:

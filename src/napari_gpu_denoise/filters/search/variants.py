@@ -26,6 +26,11 @@ class SearchSettings:
     roots: bool = False
 
     @property
+    def beyond(self) -> int:
+        """How much further than its matches the pixels lie that a reference depends on."""
+        return 0
+
+    @property
     def candidates(self) -> int:
         """Number of patches that a reference is compared with."""
         return self.window**2 * (1 + sum(self.frames)) * (1 + 2 * self.slices)

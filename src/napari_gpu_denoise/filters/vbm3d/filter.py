@@ -22,8 +22,8 @@ from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
 
 # Without later frames only its own references estimate a frame: more of them are needed.
-_STEPS = {"basic": 6, "final": 4}
-_STEPS_ALONE = {"basic": 2, "final": 3}
+_STEPS = {"basic": 4, "final": 4}
+_STEPS_ALONE = {"basic": 2, "final": 2}
 
 
 def _step(of: str):
@@ -45,6 +45,11 @@ def _still(default: float, of: str):
     return setting(default, help, bounds=(0.0, 100.0), unit="sigma squared", advanced=True)
 
 
+def _common(default: float, what: str, of: str):
+    help = f"{what} for what the patches of a group have in common, {of}"
+    return setting(default, help, bounds=(0.0, 10.0), unit="sigma", advanced=True)
+
+
 @dataclass(frozen=True)
 class VBM3D(CollaborativeFilter):
     """Settings of VBM3D.
@@ -59,34 +64,38 @@ class VBM3D(CollaborativeFilter):
     presets: ClassVar[dict[str, dict]] = {
         "normal": {},
         "fast": {"step_basic": 8, "step_final": 6, "frames_before": 2, "frames_after": 2},
-        "high": {
-            **{"step_basic": 4, "step_final": 3, "coarse": 1},
-            **{"neighbours_basic": 16, "neighbours_final": 16},
-        },
+        "high": {"step_basic": 3, "step_final": 2, "window_nearest": 19},
     }
 
     frames_before: int = frames_setting(4, "Earlier frames to search")
     frames_after: int = frames_setting(4, "Later frames to search; 0 filters without delay")
     stages: str = pass_fields.stages()
-    threshold: float = pass_fields.threshold(3.0)
-    wiener_sigma: float = pass_fields.wiener_sigma(1.0)
+    threshold: float = pass_fields.threshold(3.4)
+    threshold_common: float = _common(1.8, "Hard threshold", BASIC)
+    wiener_sigma: float = pass_fields.wiener_sigma(1.2)
+    wiener_common: float = _common(0.7, "Noise level assumed by the Wiener filter", FINAL)
     flicker: bool = setting(True, "Correct for bleaching and flicker between frames")
     channels: str = channels_setting("with shared patch matches")
     guide: int = guide_setting("used for joint matching")
-    window: int = _window(5, 39, "in the frame of the reference patch")
+    window: int = _window(3, 39, "in the frame of the reference patch")
     motion: bool = setting(
         True, "Follow motion: search wider in adjacent frames, then along the path found"
+    )
+    blocks: bool = setting(
+        True,
+        "Follow the motion of blocks of 24 x 24 pixels, instead of that of each patch",
+        advanced=True,
     )
     window_nearest: int = _window(15, 39, "in adjacent frames, when following motion")
     coarse: int = setting(
         2,
-        "Spacing of the first search in adjacent frames, when following motion; 1 tries every "
-        "position",
+        "Spacing of the first search in adjacent frames, when each patch is followed by itself; "
+        "1 tries every position",
         bounds=(1, 4),
         unit="pixels",
         advanced=True,
     )
-    window_next: int = _window(5, 15, "in the other frames")
+    window_next: int = _window(3, 15, "in the other frames")
     per_frame: int = setting(
         2,
         "Maximum number of matches kept in each frame",
@@ -98,7 +107,7 @@ class VBM3D(CollaborativeFilter):
     step_final: int = _step(FINAL)
     neighbours_basic: int = pass_fields.neighbours(8, BASIC)
     neighbours_final: int = pass_fields.neighbours(8, FINAL)
-    transform_basic: str = pass_fields.transform("dct", BASIC)
+    transform_basic: str = pass_fields.transform("bior1.5", BASIC)
     transform_final: str = pass_fields.transform("dct", FINAL)
     stack_basic: str = pass_fields.stack("haar", BASIC)
     stack_final: str = pass_fields.stack("haar", FINAL)
@@ -106,7 +115,7 @@ class VBM3D(CollaborativeFilter):
     similar_final: float = pass_fields.similar(2.0, FINAL)
     still_basic: float = _still(0.12, BASIC)
     still_final: float = _still(0.02, FINAL)
-    kaiser: float = pass_fields.kaiser()
+    kaiser: float = pass_fields.kaiser(1.0)
     shared_noise: bool = pass_fields.shared_noise(False)
 
     def __post_init__(self) -> None:
@@ -165,8 +174,10 @@ class VBM3D(CollaborativeFilter):
                 self.window_nearest if self.motion else 0,
                 self.coarse,
                 getattr(self, f"similar_{name}"),
+                self.motion and self.blocks and max(self.frames_before, self.frames_after) > 0,
             )
-            passes[name] = self._pass(name, search)
+            common = self.threshold_common if name == "basic" else self.wiener_common
+            passes[name] = self._pass(name, search, common=common)
         return passes
 
     @property

@@ -26,6 +26,12 @@ class RingShape:
     margin: int  # pixels of FAR around a frame
     ny: int  # of a frame
     nx: int
+    shift: tuple[int, int] = (0, 0)  # pixels of the first block of 8 x 8 that lie before the frame
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """Rows and columns of blocks of 8 x 8 pixels, which lie alike in all parts of a frame."""
+        return tuple(-(-(n + s) // 8) for n, s in zip((self.ny, self.nx), self.shift, strict=True))
 
     @property
     def pny(self) -> int:

@@ -14,6 +14,7 @@ from napari_gpu_denoise.filters.channels.channel_settings import JOINED
 from napari_gpu_denoise.filters.pixels import Noisy, Pixels, all_read, send_table
 from napari_gpu_denoise.filters.search.frame_links import FrameLinks, guide_levels
 from napari_gpu_denoise.filters.search.patches import Grid
+from napari_gpu_denoise.filters.vbm3d.block_motion import BLOCK, BlockMotion
 from napari_gpu_denoise.filters.vbm3d.frame_rings import FrameRings, RingShape, ring_buffers
 from napari_gpu_denoise.filters.vbm3d.predictive_search import margin_of
 from napari_gpu_denoise.filters.vbm3d.video_pass import VideoPass
@@ -57,8 +58,11 @@ class Plan(FramePlan):
             name: VideoPass(one, arena, **variants.get(name, {})) for name, one in passes.items()
         }
         self._last = list(self.passes)[-1]
+        self._motion = None
         search = passes[self._last].search
         self._before, self._after = search.frames
+        if search.blocks:
+            self._motion = BlockMotion(search.nearest, search.frames, arena)
         self._late = search.late
         self.ahead = len(passes) * (self._late + self._after)
         self._margin = margin_of(search)
@@ -74,6 +78,8 @@ class Plan(FramePlan):
         images = ("noisy", "basic")[: len(passes)]
         shape = self._shape(tile, batch)
         sizes = [ring_buffers(shape, channels, images, passes, self._guided)]
+        if self._motion is not None:
+            sizes += [self._motion.buffers(shape), {"motion links": 12 * (batch + 1) * span}]
         for name in passes:
             one, made = self.passes[name], yields[name]
             # The last batch also yields the frames that waited for references of later frames.
@@ -108,6 +114,7 @@ class Plan(FramePlan):
         self._rings = FrameRings(self.arena, self._shape(tile, batch), tile, self._held)
         self._known = first
         self._progress: dict[str, _Progress] = {}
+        self._motions = None
         yields, time = yields_of_passes(self.passes, tile), start
         for name, one in reversed(self.passes.items()):
             filtered = max(time - after, first)
@@ -129,7 +136,8 @@ class Plan(FramePlan):
         """Return rings for all frames that the references of a batch add to and are matched in."""
         sums = batch + self._late + self._after
         images = sums + self._after + self._before
-        return RingShape(images, sums, self._margin, *tile.source_shape[2:])
+        shift = tile.y.source_start % BLOCK, tile.x.source_start % BLOCK
+        return RingShape(images, sums, self._margin, *tile.source_shape[2:], shift)
 
     def take(self, queue, frames, notes: list[FrameNote]) -> Launches:
         """Enqueue the storing of the next frames, and the filtering they allow."""
@@ -143,8 +151,22 @@ class Plan(FramePlan):
             noisy = self._mix.begin(queue, noisy, self._held, launches)
         self._keep(queue, "noisy", noisy, first, launches)
         self._known += count
+        self._measure_motion(queue, first - 1, count, launches)
         self._advance(queue, None, launches)
         return launches
+
+    def _measure_motion(self, queue, first: int, count: int, launches: list) -> None:
+        """Measure how blocks move from the frame of time `first` to the next `count`, and back."""
+        if self._motion is None:
+            return
+        rings = self._rings
+        _, links = self._links.links(first, count + 1)
+        images = rings.guides("noisy") if self._guided else rings.images("noisy")
+        sent = self._sent(queue, "motion links", links, launches)
+        self._motions, more = self._motion.enqueue(
+            *(queue, images, rings.shape, first, count, sent, self._held)
+        )
+        launches += [(f"motion {step}", event) for step, event in more]
 
     def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
         """Enqueue the filtering of the next frames; see `FramePlan.enqueue_frames`."""
@@ -189,7 +211,8 @@ class Plan(FramePlan):
         searched = "noisy" if name == "basic" else "basic"
         guide = rings.guides(searched) if self._guided else rings.images(searched)
         found, more = one.search.enqueue(
-            *(queue, guide, rings.shape, first, count, at.grid, searched_links, self._held)
+            *(queue, guide, rings.shape, first, count, at.grid, searched_links, self._held),
+            motions=self._motions,
         )
         launches += [(f"{name} {step}", event) for step, event in more]
         images = (rings.images("noisy"),)

@@ -10,6 +10,7 @@ import numpy as np
 
 from napari_gpu_denoise.filters.search.patches import Grid, grid_arguments
 from napari_gpu_denoise.filters.search.variants import Variant
+from napari_gpu_denoise.filters.vbm3d.block_motion import AROUND, BLOCK, Motions
 from napari_gpu_denoise.filters.vbm3d.frame_rings import RingShape
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
@@ -33,6 +34,7 @@ class VideoSearch:
     nearest: int = 0  # width of the window in adjacent frames, to find motion; 0 follows none
     coarse: int = 1  # spacing of the displacements that are tried first in that window
     similar: float = math.inf  # maximum mean squared difference of a match, in sigma squared
+    blocks: bool = False  # whether motion is that of blocks, instead of the patch's own
 
     def displacement(self, frames: int) -> int:
         """Return how far a match may lie from its reference in a frame that is `frames` away."""
@@ -42,6 +44,9 @@ class VideoSearch:
             # Matches in its own frame may fill a group.
             return max(self.first, self.nearest) // 2
         around = self.following // 2
+        if self.blocks:
+            far = frames * (self.nearest // 2 + around)
+            return max(min(far, FURTHEST), self.nearest // 2 + around, self.first // 2)
         beside = self.nearest // 2 + (around if self.coarse > 1 else 0)
         far, speed = beside, beside
         for _ in range(frames - 1):
@@ -60,6 +65,12 @@ class VideoSearch:
         return 2 * self.furthest + 1
 
     @property
+    def beyond(self) -> int:
+        """How much further than its matches the pixels lie that a reference depends on."""
+        # From the middle of a patch to the end of the blocks that it moves with.
+        return BLOCK // 2 + AROUND + self.nearest // 2 if self.blocks else 0
+
+    @property
     def late(self) -> int:
         """Number of later frames whose references add to a frame; 0 for a causal filter."""
         return min(self.frames)
@@ -70,6 +81,8 @@ class VideoSearch:
         others = sum(self.frames)
         if not self.nearest:
             return self.first**2 + others * self.kept * self.following**2
+        if self.blocks:
+            return self.first**2 + others * self.following**2
         beside = sum(map(bool, self.frames)) * (self.nearest // self.coarse + 1) ** 2
         return self.first**2 + beside + others * self.following**2
 
@@ -87,7 +100,7 @@ def margin_of(search: VideoSearch) -> int:
     """Return the margin around a frame in which the search kernels may read."""
     widest = max(search.first, search.nearest, search.following)
     # Strips may extend beyond a window, coarse ones by up to four of their spacings.
-    return widest // 2 + max(search.following, 4 * search.coarse)
+    return widest // 2 + max(search.following, 4 * search.coarse, 5 * search.blocks)
 
 
 @dataclass(frozen=True)
@@ -133,7 +146,7 @@ class PredictiveSearch:
             "NEAREST": settings.nearest,
             "NEXT": settings.following,
             "COARSE": settings.coarse,
-            "MOTION": int(settings.nearest > 0),
+            "MOTION": (2 if settings.blocks else 1) if settings.nearest else 0,
             "FURTHEST": settings.furthest,
             "KEPT": settings.kept,
             "NEIGHBOURS": settings.neighbours,
@@ -159,11 +172,13 @@ class PredictiveSearch:
         grid,
         links,
         held: Buffers | None = None,
+        motions: Motions | None = None,
     ) -> tuple[VideoMatches, Launches]:
         """Enqueue the search for references in the `count` frames from time `first` on.
 
         `images` is a ring of padded frames, `grid` the references along Y and X, and `links` the
-        float32 table that `FrameLinks.links` returns for the guide.
+        float32 table that `FrameLinks.links` returns for the guide; with `blocks`, `motions` are
+        those of these frames.
         """
         i32, f32, settings = np.int32, np.float32, self.settings
         rows, columns = grid
@@ -188,6 +203,6 @@ class PredictiveSearch:
             *(i32(shape.ny), i32(shape.nx), *grid_arguments(rows, columns)),
             *(i32(across), links, *map(i32, settings.frames)),
             *(f32(limit * settings.patch**2) for limit in (settings.still, settings.similar)),
-            *(found.keys, found.places),
+            *(found.keys, found.places, *(motions.arguments if motions else ())),
         )
         return found, [("search", launch)]

@@ -99,7 +99,7 @@ class VideoPass(GroupKernels):
         )
         after = (
             *(found.places, found.keys, i32(count), *links, *maps),
-            *(f32(settings.similar * PATCH**2), f32(settings.threshold**2)),
+            *(f32(settings.similar * PATCH**2), *map(f32, settings.limits)),
             *(self._kaiser, self._correlation),
             *(f32(self._scale), self._largest, f32(self._units), sums),
         )
