@@ -32,12 +32,12 @@ class Correlated(Additive, NoiseModel):
         others. It is symmetric in both directions, and 0 at larger displacements.
     shared : float, optional
         Correlation with the noise of the other colours of an RGB image, 0 to 1: that of a camera's
-        files is shared. Only `BM3D` in opponent colours takes it into account.
+        files is shared. `BM3D` and `VBM3D` in opponent colours take it into account.
 
     Notes
     -----
-    There is nothing to stabilise. `BM3D` takes the spectrum into account; other filters treat the
-    noise as white noise of a larger sigma, `white_sigma`.
+    There is nothing to stabilise. `BM3D` and `VBM3D` take the spectrum into account; other filters
+    treat the noise as white noise of a larger sigma, `white_sigma`.
     """
 
     sigma: float = parameter(NOT_NEGATIVE, "sigma", "grey levels", squared=True)
@@ -112,8 +112,8 @@ class Correlated(Additive, NoiseModel):
 
     @classmethod
     def suggestion(cls, video: bool) -> str:
-        """Return BM3D, the only filter that takes the spectrum into account."""
-        return "BM3D with this noise spectrum"
+        """Return BM3D, or over time VBM3D: these take the spectrum into account."""
+        return f"{'VBM3D' if video else 'BM3D'} with this noise spectrum"
 
     def summary(self) -> str:
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]

@@ -34,8 +34,9 @@ class CorrelatedPhotons(PoissonGaussian, NoiseModel):
 
     Notes
     -----
-    Noise is stabilised as that of `PoissonGaussian`. `BM3D` then takes the spectrum into account;
-    other filters treat stabilised noise as white noise that is strong enough to cover it.
+    Noise is stabilised as that of `PoissonGaussian`. `BM3D` and `VBM3D` then take the spectrum
+    into account; other filters treat stabilised noise as white noise that is strong enough to cover
+    it.
     """
 
     _: KW_ONLY
@@ -97,8 +98,9 @@ class CorrelatedPhotons(PoissonGaussian, NoiseModel):
 
     @classmethod
     def suggestion(cls, video: bool) -> str:
-        """Return BM3D, the only filter that takes the spectrum into account."""
-        return "BM3D with variance stabilisation and this noise spectrum"
+        """Return BM3D, or over time VBM3D: these take the spectrum into account."""
+        name = "VBM3D" if video else "BM3D"
+        return f"{name} with variance stabilisation and this noise spectrum"
 
     def summary(self) -> str:
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]
