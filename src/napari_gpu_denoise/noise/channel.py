@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
+from napari_gpu_denoise.noise.correlation.over_time import FramesInARow
 from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum, spectrum_of_patches
 from napari_gpu_denoise.noise.patches.blank import blank_area, blank_width, not_image
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
@@ -47,6 +48,7 @@ class ChannelNoise:
     spectrum: NoiseSpectrum | None = None
     laws: VarianceLaws | None = None  # how the variance depends on brightness, where known
     temporal: PhotonNoise | None = None  # from differences of still frames, where there are any
+    frames: FramesInARow | None = None  # of a time-lapse, if the spectrum was read from them
     repeats: PlaneStack | None = None  # planes of one slice measured many times, where found
     blank: float = 0.0  # share of the pixels in constant areas, which were left out
     blank_width: int = 0  # width of constant squares that are not image; 0 where there are none
@@ -55,6 +57,11 @@ class ChannelNoise:
     def curve(self) -> VarianceCurve | None:
         """Noise variance against brightness."""
         return self.laws.curve if self.laws else None
+
+    @property
+    def spectrum_of(self) -> str:
+        """How the spectrum was read, in words."""
+        return f"spectrum of the smoothest patches{' of differences' if self.frames else ''}"
 
     @cached_property
     def photons(self) -> float | None:
@@ -111,9 +118,15 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     clipped = temporal is not None and not math.isfinite(temporal.gain_error)
     if clipped or (temporal is not None and temporal.exceeds(found.single)):
         temporal = None  # texture and fixed pattern raise the noise of single images, motion this
+    spectrum, frames = spectrum_of_patches(levelled or spectra), None
+    if levelled is None:
+        frames = _in_a_row(source, channel)
+        over_time = None if frames is None else frames.spectrum(spectrum)
+        spectrum, frames = (spectrum, None) if over_time is None else (over_time, frames)
     return replace(
         found,
-        spectrum=spectrum_of_patches(levelled or spectra),
+        spectrum=spectrum,
+        frames=frames,
         laws=laws,
         temporal=temporal,
         repeats=_repeats(source, channel),
@@ -176,6 +189,16 @@ def _still(source: PlaneReader, channel: tuple[int, int] | None) -> PhotonNoise 
         return still_noise(source.along(axis, channel, range(source.shape[axis])))
     except NonFiniteError:
         return None
+
+
+def _in_a_row(source: PlaneReader, channel: tuple[int, int] | None) -> FramesInARow | None:
+    """Return some frames of a time-lapse with those that follow, else None."""
+    axis = source.axes.find("T")
+    return (
+        None
+        if axis < 0
+        else FramesInARow.of(source.along(axis, channel, range(source.shape[axis])))
+    )
 
 
 def _repeats(source: PlaneReader, channel: tuple[int, int] | None) -> PlaneStack | None:

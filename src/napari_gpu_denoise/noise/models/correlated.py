@@ -105,7 +105,7 @@ class Correlated(Additive, NoiseModel):
             count = power.sum() ** 2 / np.square(power).sum()
             independent = max(spectrum.patches / channel.spectra.overlap, 1.0) * count
             error = model.sigma * math.sqrt(0.5 / independent)
-        sigma, method, curve = model.sigma, "spectrum of the smoothest patches", channel.curve
+        sigma, method, curve = model.sigma, channel.spectrum_of, channel.curve
         if curve is not None and spectrum is not None:
             curve = spectrum.at_all_frequencies(curve)
         return Fit(model, {"sigma": error}, sigma, error, method, curve)

@@ -70,7 +70,10 @@ class CorrelatedPhotons(PoissonGaussian, NoiseModel):
         photons = PoissonGaussian.fit(channel)
         model, planes = photons.model, channel.planes
         stable = np.stack([model.stabilise(plane) for plane in planes])
-        found = Correlated.of_spectrum(noise_spectrum(stable))
+        spectrum = noise_spectrum(stable)
+        if channel.frames is not None:
+            spectrum = channel.frames.changed(model.stabilise).spectrum(spectrum) or spectrum
+        found = Correlated.of_spectrum(spectrum)
         # Noise has this standard deviation after stabilisation, where it should have 1.
         factor = found.sigma
         fitted = cls(
@@ -93,7 +96,7 @@ class CorrelatedPhotons(PoissonGaussian, NoiseModel):
             errors=errors,
             sigma=sigma,
             error=relative * sigma,
-            method=f"{photons.method}, and spectrum of the smoothest patches",
+            method=f"{photons.method}, and {channel.spectrum_of}",
         )
 
     @classmethod

@@ -1,0 +1,104 @@
+"""The spectrum of the noise from differences of neighbouring frames, where little moves.
+
+Frames of one scene share the scene, so that hardly any texture is left in their difference. Where
+everything moves no more is left than in a single frame.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from napari_gpu_denoise.errors import ImageError, NonFiniteError
+from napari_gpu_denoise.image.flicker import block_means, block_pixels, brightness_change
+from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum, spectrum_of_patches
+from napari_gpu_denoise.noise.patches.blank import not_image
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
+from napari_gpu_denoise.noise.sampling import PlaneStack, spread
+
+PLACES = 4  # along time at which three frames in a row are read
+PATCHES = 20_000  # read of each of the three, over all places
+# Noise of neighbouring frames that is this much weaker than that of frames further apart, or of
+# single frames, is not independent: of frames that were averaged, compressed, or stored twice.
+FURTHER, SINGLE = 1.15, 0.6
+MORE = 1.05  # noise over that of single frames, at most: these hold the same, and texture
+
+
+@dataclass(frozen=True)
+class FramesInARow:
+    """Three frames in a row, at some places of a time-lapse."""
+
+    rows: tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
+
+    @classmethod
+    def of(cls, frames: PlaneStack) -> FramesInARow | None:
+        """Read some frames of a time-lapse (t, y, x); None if there are fewer than three."""
+        if len(frames) < 3:
+            return None
+        places = spread(len(frames) - 2, PLACES)
+        return cls(tuple(tuple(frames[t + k] for k in range(3)) for t in places))
+
+    def changed(self, change: Callable[[np.ndarray], np.ndarray]) -> FramesInARow:
+        """Return frames that are changed one by one, such as stabilised."""
+        return FramesInARow(tuple(tuple(map(change, row)) for row in self.rows))
+
+    def spectrum(self, single: NoiseSpectrum) -> NoiseSpectrum | None:
+        """Return the spectrum of the noise, `single` being that of single frames.
+
+        None if frames do not share a scene, or share noise.
+        """
+        try:
+            near, far = self._differences(single.sigma)
+            found, further = spectrum_of_patches(near), spectrum_of_patches(far)
+        except (ImageError, NonFiniteError):
+            return None
+        least = max(further.sigma / FURTHER, SINGLE * single.sigma)
+        return found if least <= found.sigma <= MORE * single.sigma else None
+
+    def _differences(self, sigma: float) -> tuple[PatchSpectra, PatchSpectra]:
+        """Return the patches of differences of neighbouring frames, and of each second one."""
+        near, far = [], []
+        for row in self.rows:
+            blank, limit = _blank(row), PATCHES // len(self.rows)
+            first, second, third = (read_spectra([frame], limit, [blank]) for frame in row)
+            one, other = (_gain(*pair, sigma) for pair in pairwise(row))
+            near += [_difference(first, second, one), _difference(second, third, other)]
+            far.append(_difference(first, third, one * other))
+        return _together(near), _together(far)
+
+
+def _blank(row: tuple[np.ndarray, ...]) -> np.ndarray | None:
+    """Return a mask of what is no image, or not finite, in one of the frames."""
+    masks = [mask for mask in not_image(list(row)) if mask is not None]
+    masks += [~np.isfinite(frame) for frame in row if frame.dtype.kind == "f"]
+    masks = [mask for mask in masks if mask.any()]
+    return np.any(masks, axis=0) if masks else None
+
+
+def _gain(before: np.ndarray, after: np.ndarray, sigma: float) -> float:
+    """Return how much the contrast of a frame exceeds that of the one before it."""
+    noise = sigma * math.sqrt(2 / block_pixels(before.shape))
+    return brightness_change(block_means(before), block_means(after), noise).gain
+
+
+def _difference(before: PatchSpectra, after: PatchSpectra, gain: float) -> PatchSpectra:
+    """Return patches of the difference, with the noise of the first frame.
+
+    The transform of a difference is the difference of transforms.
+    """
+    share = 1 / math.hypot(1, 1 / gain)
+    return before._replace(
+        low=share * (after.low / gain - before.low),
+        high=share * (after.high / gain - before.high),
+        clipped=np.maximum(before.clipped, after.clipped),
+    )
+
+
+def _together(parts: list[PatchSpectra]) -> PatchSpectra:
+    names = "mean", "low", "high", "clipped"
+    joined = {name: np.concatenate([getattr(each, name) for each in parts]) for name in names}
+    return parts[0]._replace(**joined, overlap=max(each.overlap for each in parts))
