@@ -61,10 +61,21 @@ def averaged(image: np.ndarray) -> np.ndarray:
     return np.array(made)
 
 
+def compressed(image: np.ndarray) -> np.ndarray:
+    """Return frames some places of which are not stored again."""
+    image = image.copy()
+    image[:, 10:60, 10:60] = image[0, 10:60, 10:60]
+    return image
+
+
 @pytest.mark.parametrize(
     "image",
-    [averaged(frames(0.8, count=8)), np.repeat(frames(0.8, count=3), 2, axis=0)],
-    ids=["averaged", "stored twice"],
+    [
+        compressed(frames(0.8)),
+        averaged(frames(0.8, count=8)),
+        np.repeat(frames(0.8, count=3), 2, axis=0),
+    ],
+    ids=["compressed", "averaged", "stored twice"],
 )
 def test_frames_that_share_noise_are_read_one_by_one(image):
     alone, over_time = (gd.estimate_noise(image, axes).spectra[0] for axes in (".YX", "TYX"))

@@ -12,7 +12,11 @@ import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise.correlation.over_time import FramesInARow
-from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum, spectrum_of_patches
+from napari_gpu_denoise.noise.correlation.spectrum import (
+    NoiseSpectrum,
+    mean_spectrum,
+    spectrum_of_patches,
+)
 from napari_gpu_denoise.noise.patches.blank import blank_area, blank_width, not_image
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, photon_counts
@@ -106,11 +110,14 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     if spectra is None:
         return found
     levelled, laws = _level(planes, blanks, measured, sigma), _laws(spectra)
+    alone = []
+    if levelled is not None:
+        every = (_spectra([plane], [blank]) for plane, blank in zip(planes, blanks, strict=True))
+        alone = [each for each in every if each is not None]
     if levelled is not None and laws is not None and laws.is_linear:
         # Planes of unlike noise must not pass for photon noise together, if they show alone that
         # noise does not grow with brightness. Flat planes of one brightness each do not.
-        alone = [_spectra([plane], [blank]) for plane, blank in zip(planes, blanks, strict=True)]
-        every = [_laws(each) for each in alone if each is not None]
+        every = map(_laws, alone)
         wide = [each for each in every if each and _width(each) > 0.5 * _width(laws)]
         if sum(not each.is_linear for each in wide) > 0.5 * len(planes):
             laws = _laws(levelled)
@@ -119,7 +126,12 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     if clipped or (temporal is not None and temporal.exceeds(found.single)):
         temporal = None  # texture and fixed pattern raise the noise of single images, motion this
     spectrum, frames = spectrum_of_patches(levelled or spectra), None
-    if levelled is None:
+    if levelled is not None:
+        each = list(map(spectrum_of_patches, alone))
+        # After registration by parts of a pixel each plane has a spectrum of its own.
+        if sum(not one.white for one in each) > 0.5 * len(planes):
+            spectrum = mean_spectrum(each)
+    else:
         frames = _in_a_row(source, channel)
         over_time = None if frames is None else frames.spectrum(spectrum)
         spectrum, frames = (spectrum, None) if over_time is None else (over_time, frames)

@@ -25,6 +25,8 @@ class SigmaSeries:
     error: tuple[tuple[float, ...], ...]  # its standard error
     # Sigma over that which the model expects at the brightness of the plane; NaN as `sigma`.
     factor: tuple[tuple[float, ...], ...]
+    # (channels, n, 5, 5), where planes differ in the spectrum of their noise; else empty.
+    autocorrelation: tuple[tuple[tuple[tuple[float, ...], ...], ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from napari_gpu_denoise.run.sigma import Sigma, estimated, place, resolve_sigma
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.estimate import NoiseEstimate
+    from napari_gpu_denoise.noise.planes import PlaneNoise
 
 # Numbers between these can be squared in float32.
 _SMALLEST, _LARGEST = 1e-15, 1e15
@@ -55,6 +56,7 @@ def resolve_noise(
         note = f"sigma was given; the noise {how} is not used: {_summary(models)}"
         return filter, replace(found, notes=(*found.notes, note))
     models = _for_channels(models, image, names)
+    planes = None if estimate is None else _plane_noise(estimate, image, names)
     source, notes, width = "given as a model", (), 0
     if estimate is not None:
         source, notes = f"estimated: {estimate.reason}", estimate.notes
@@ -67,9 +69,13 @@ def resolve_noise(
             *notes,
             f"the noise differs between planes, by a factor of {high / low:.2g}: each has its own",
         )
+        if planes is not None and applied is filter:
+            factors = factors * planes.whiter([model.spectral for model in models])
         found = replace(found, array=found.array * factors)
     notes = (*notes, *found.notes)
-    return applied, replace(found, source=source, notes=notes, models=models, blank_width=width)
+    found = replace(found, source=source, notes=notes, models=models, blank_width=width)
+    # A filter for white noise has taken them into account.
+    return applied, found if applied is filter else replace(found, planes=planes)
 
 
 def _plane_factors(estimate: NoiseEstimate, image: Any, names: str) -> np.ndarray | None:
@@ -79,6 +85,15 @@ def _plane_factors(estimate: NoiseEstimate, image: Any, names: str) -> np.ndarra
     from napari_gpu_denoise.noise.along import plane_factors
 
     return plane_factors(estimate, image.shape)
+
+
+def _plane_noise(estimate: NoiseEstimate, image: Any, names: str) -> PlaneNoise | None:
+    """Return the spectra of planes that differ in theirs, if the estimate is of this image."""
+    if (estimate.axes, estimate.shape) != (names, tuple(image.shape)):
+        return None
+    from napari_gpu_denoise.noise.planes import plane_noise_of
+
+    return plane_noise_of(estimate, image.shape)
 
 
 def _models(

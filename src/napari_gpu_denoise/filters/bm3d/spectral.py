@@ -44,6 +44,11 @@ class SpectralFilter(CollaborativeFilter):
             )
         return super().for_array(names, shape)
 
+    def for_planes(self, models: Sequence[NoiseModel]) -> Self:
+        """Return the filter with these models."""
+        found = [model.spectral for model in models]
+        return replace(self, models=tuple(found[:1] if len(set(found)) == 1 else found))
+
     @property
     def passes(self) -> dict[str, GroupSettings]:
         """The passes with the spectra of the noise in what they filter."""

@@ -23,8 +23,10 @@ from napari_gpu_denoise.noise.sampling import PlaneStack, spread
 PLACES = 4  # along time at which three frames in a row are read
 PATCHES = 20_000  # read of each of the three, over all places
 # Noise of neighbouring frames that is this much weaker than that of frames further apart, or of
-# single frames, is not independent: of frames that were averaged, compressed, or stored twice.
-FURTHER, SINGLE = 1.15, 0.6
+# single frames with their texture, is not independent: frames were averaged or stored twice.
+FURTHER, SINGLE = 1.15, 0.3
+# Share of patches, at most, that are the same in two frames, as in compressed videos.
+REPEATED = 0.01
 MORE = 1.05  # noise over that of single frames, at most: these hold the same, and texture
 
 
@@ -53,6 +55,8 @@ class FramesInARow:
         """
         try:
             near, far = self._differences(single.sigma)
+            if np.mean(~near.high.any(axis=1)) > REPEATED:
+                return None
             found, further = spectrum_of_patches(near), spectrum_of_patches(far)
         except (ImageError, NonFiniteError):
             return None
