@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.flicker import block_means, block_pixels, brightness_change
+from napari_gpu_denoise.noise.correlation.any_range import covariance_of_any_range
 from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum, spectrum_of_patches
 from napari_gpu_denoise.noise.patches.blank import not_image
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
@@ -27,6 +28,7 @@ PATCHES = 20_000  # read of each of the three, over all places
 FURTHER, SINGLE = 1.15, 0.3
 # Share of patches, at most, that are the same in two frames, as in compressed videos.
 REPEATED = 0.01
+FAR, REACHES = 3, 0.1  # pixels, and the correlation at them from which noise reaches far
 MORE = 1.05  # noise over that of single frames, at most: these hold the same, and texture
 
 
@@ -61,7 +63,9 @@ class FramesInARow:
         except (ImageError, NonFiniteError):
             return None
         least = max(further.sigma / FURTHER, SINGLE * single.sigma)
-        return found if least <= found.sigma <= MORE * single.sigma else None
+        if not least <= found.sigma <= MORE * single.sigma:
+            return None
+        return found if found.white else _of_any_range(found)
 
     def _differences(self, sigma: float) -> tuple[PatchSpectra, PatchSpectra]:
         """Return the patches of differences of neighbouring frames, and of each second one."""
@@ -73,6 +77,16 @@ class FramesInARow:
             near += [_difference(first, second, one), _difference(second, third, other)]
             far.append(_difference(first, third, one * other))
         return _together(near), _together(far)
+
+
+def _of_any_range(found: NoiseSpectrum) -> NoiseSpectrum:
+    """Return the spectrum with sigma and autocorrelation of noise that reaches far, if it does."""
+    covariance = covariance_of_any_range(np.array(found.power))
+    variance = float(covariance[0, 0])
+    if not max(covariance[0, FAR], covariance[FAR, 0]) > REACHES * variance:
+        return found
+    table = tuple(map(tuple, (covariance / variance).tolist()))
+    return replace(found, autocorrelation=table, sigma=math.sqrt(variance), any_range=True)
 
 
 def _blank(row: tuple[np.ndarray, ...]) -> np.ndarray | None:

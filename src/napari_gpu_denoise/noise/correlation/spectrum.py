@@ -65,6 +65,7 @@ class NoiseSpectrum:
     autocorrelation: tuple[tuple[float, ...], ...]  # (5, 5), for displacements along y and x
     sigma: float  # standard deviation of the noise at all frequencies, in grey levels
     patches: int  # how many patches were read
+    any_range: bool = False  # whether sigma and autocorrelation are those of noise of any range
 
     def summary(self) -> str:
         """Return as one line whether noise is white, and how neighbours correlate."""

@@ -65,8 +65,10 @@ class Correlated(Additive, NoiseModel):
 
         Its variance is that of the autocovariance fitted to all of ``spectrum.power``, not
         ``spectrum.sigma`` squared: slopes of the image, which the lowest frequencies may hold,
-        raise it less.
+        raise it less. Where the noise alone was measured, and reaches far, it is that.
         """
+        if spectrum.any_range:
+            return cls(spectrum.sigma, np.clip(spectrum.autocorrelation, -1.0, 1.0))
         variance = float(autocovariance(np.array(spectrum.power))[0, 0])
         # Where hardly anything was measured a fit may not be a valid covariance.
         table = np.clip(spectrum.autocorrelation, -1.0, 1.0)
