@@ -125,16 +125,16 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     clipped = temporal is not None and not math.isfinite(temporal.gain_error)
     if clipped or (temporal is not None and temporal.exceeds(found.single)):
         temporal = None  # texture and fixed pattern raise the noise of single images, motion this
-    spectrum, frames = spectrum_of_patches(levelled or spectra), None
+    spectrum = spectrum_of_patches(levelled or spectra)
     if levelled is not None:
         each = list(map(spectrum_of_patches, alone))
         # After registration by parts of a pixel each plane has a spectrum of its own.
         if sum(not one.white for one in each) > 0.5 * len(planes):
             spectrum = mean_spectrum(each)
-    else:
-        frames = _in_a_row(source, channel)
-        over_time = None if frames is None else frames.spectrum(spectrum)
-        spectrum, frames = (spectrum, None) if over_time is None else (over_time, frames)
+    frames = _in_a_row(source, channel)
+    # Texture alone may make planes differ at the high frequencies, where correlated noise is weak.
+    over_time = None if frames is None else frames.spectrum(spectrum, levelled is None)
+    spectrum, frames = (spectrum, None) if over_time is None else (over_time, frames)
     return replace(
         found,
         spectrum=spectrum,

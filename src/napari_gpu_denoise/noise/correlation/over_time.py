@@ -28,6 +28,7 @@ PATCHES = 20_000  # read of each of the three, over all places
 FURTHER, SINGLE = 1.15, 0.3
 # Share of patches, at most, that are the same in two frames, as in compressed videos.
 REPEATED = 0.01
+UNLIKE = 1.25  # ratio from which noise of pairs differs
 FAR, REACHES = 3, 0.1  # pixels, and the correlation at them from which noise reaches far
 MORE = 1.05  # noise over that of single frames, at most: these hold the same, and texture
 
@@ -50,24 +51,26 @@ class FramesInARow:
         """Return frames that are changed one by one, such as stabilised."""
         return FramesInARow(tuple(tuple(map(change, row)) for row in self.rows))
 
-    def spectrum(self, single: NoiseSpectrum) -> NoiseSpectrum | None:
+    def spectrum(self, single: NoiseSpectrum, alike: bool = True) -> NoiseSpectrum | None:
         """Return the spectrum of the noise, `single` being that of single frames.
 
-        None if frames do not share a scene, or share noise.
+        None if frames share noise, or unless they are `alike`, if pairs of them differ in it.
         """
         try:
-            near, far = self._differences(single.sigma)
+            parts, apart = self._differences(single.sigma)
+            near, far = _together(parts), _together(apart)
             if np.mean(~near.high.any(axis=1)) > REPEATED:
                 return None
             found, further = spectrum_of_patches(near), spectrum_of_patches(far)
+            each = [1.0] if alike else [spectrum_of_patches(part).sigma for part in parts]
         except (ImageError, NonFiniteError):
             return None
         least = max(further.sigma / FURTHER, SINGLE * single.sigma)
-        if not least <= found.sigma <= MORE * single.sigma:
+        if max(each) > UNLIKE * min(each) or not least <= found.sigma <= MORE * single.sigma:
             return None
         return found if found.white else _of_any_range(found)
 
-    def _differences(self, sigma: float) -> tuple[PatchSpectra, PatchSpectra]:
+    def _differences(self, sigma: float) -> tuple[list[PatchSpectra], list[PatchSpectra]]:
         """Return the patches of differences of neighbouring frames, and of each second one."""
         near, far = [], []
         for row in self.rows:
@@ -76,7 +79,7 @@ class FramesInARow:
             one, other = (_gain(*pair, sigma) for pair in pairwise(row))
             near += [_difference(first, second, one), _difference(second, third, other)]
             far.append(_difference(first, third, one * other))
-        return _together(near), _together(far)
+        return near, far
 
 
 def _of_any_range(found: NoiseSpectrum) -> NoiseSpectrum:
