@@ -5,9 +5,9 @@
 #else
 #define BASIC_ARGUMENT
 #endif
-// Frames that share one spectrum of the noise: those of a channel, or all.
+// The first spectrum of the noise, and the frames that share each: those of a channel, or all.
 #if SPECTRUM
-#define SPECTRUM_ARGUMENT int spectrum_frames,
+#define SPECTRUM_ARGUMENT int first_spectrum, int spectrum_frames,
 #else
 #define SPECTRUM_ARGUMENT
 #endif

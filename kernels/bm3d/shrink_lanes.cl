@@ -63,7 +63,7 @@ __kernel void shrink_lanes(__global const float *noisy, BASIC_ARGUMENT
         return;  // nothing to filter in this frame, or in this channel
     const float8 window = ROW(kaiser);
 #if SPECTRUM
-    correlation += frame_number / spectrum_frames * ((APART + 1) * PATCH * PATCH);
+    correlation += (first_spectrum + frame_number / spectrum_frames) * ((APART + 1) * PATCH * PATCH);
 #endif
 
     for (int reference = 0; reference < GROUP_X * GROUP_Y; ++reference) {

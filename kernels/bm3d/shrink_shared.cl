@@ -90,7 +90,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
     if (VIDEO && (frame.matched_sigma <= 0.0f || frame.sigma <= 0.0f))
         return;  // nothing to filter in this frame, or in this channel: the whole work-group
 #if SPECTRUM
-    correlation += frame_number / spectrum_frames * ((APART + 1) * PATCH * PATCH);
+    correlation += (first_spectrum + frame_number / spectrum_frames) * ((APART + 1) * PATCH * PATCH);
 #endif
     __global const float *covariance = correlation + first_coefficient(part) * PATCH + lane;
     const int top = y0 + grid_position(row0, first_y, last_y) - WINDOW / 2;

@@ -355,7 +355,7 @@ class Run:
     def groups(self) -> list[tuple[int, reference.Group]]:
         """The groups that the reference makes of these matches, with their channel."""
         made, given = [], slow(self.given.search, self.given)
-        shape = self.videos.searched.shape
+        shape, spectra = self.videos.searched.shape, self.given.spectra
         for c, t in product(range(self.channels), range(shape[0])):
             linked = self.videos.linked[c]
             if self.videos.searched_linked.sigmas[t] == 0:
@@ -364,8 +364,9 @@ class Run:
             noisy, known = self.videos.noisy[c].astype(float), (linked.sigmas, given, basic)
             for place in positions(shape[1:], given.step):
                 found = self.matches(t, *place)
+                table = spectra[c % len(spectra)] if spectra else None
                 group = reference.filter_group(
-                    noisy, found, *known, linked, variation=self.variation
+                    noisy, found, *known, linked, variation=self.variation, table=table
                 )
                 made.append((c, group))
         return made

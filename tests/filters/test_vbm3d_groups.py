@@ -297,11 +297,20 @@ def test_small_videos(device, finely, shape):
 # On Oclgrind
 
 
+BLURRED = tuple(
+    map(tuple, np.exp(-np.add.outer(np.arange(5) ** 2, np.arange(5) ** 2) / 6).tolist())
+)
+
 CASES = {
     "teams": (4, False, lambda search: shared(2, 2, 2, 2), {"shared_noise": True}),
     "teams told": (4, True, lambda search: shared(4, 3, 1, 1), {"stack": "dct"}),
     "vectors": (4, False, lanes, {}),
     "vectors told": (2, True, lanes, {"shared_noise": True}),
+    "teams of a spectrum": (
+        *(4, True, lambda search: shared(2, 1, 1, 1)),
+        {"shared_noise": True, "spectra": (BLURRED,)},
+    ),
+    "vectors of a spectrum": (4, False, lanes, {"shared_noise": True, "spectra": (BLURRED,)}),
 }
 
 

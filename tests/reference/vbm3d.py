@@ -21,6 +21,7 @@ import numpy as np
 from reference.block_matching import reference_positions
 from reference.block_motion import block_motions
 from reference.bm3d import (
+    LEAST_VARIANCE,
     MIDDLE,
     SMALLEST_SIGMA,
     extend,
@@ -30,7 +31,8 @@ from reference.bm3d import (
     shrink_hard,
     shrink_wiener,
 )
-from reference.transforms import PATCH
+from reference.bm3d_correlated import LEAST_MEAN, Table, shared
+from reference.transforms import PATCH, stack_matrix
 from reference.video_links import Links, unlinked
 from reference.video_matching import find_matches
 
@@ -99,7 +101,14 @@ class Group:
     variance: np.ndarray | float = 1.0  # of the noise in the spectrum, in sigma squared
 
 
-def vbm3d(video: np.ndarray, sigma, settings, *, links: Links | None = None) -> np.ndarray:
+def vbm3d(
+    video: np.ndarray,
+    sigma,
+    settings,
+    *,
+    links: Links | None = None,
+    table: Table | None = None,
+) -> np.ndarray:
     """Denoise a video (t, y, x) of noise with standard deviation `sigma`.
 
     Parameters
@@ -111,6 +120,9 @@ def vbm3d(video: np.ndarray, sigma, settings, *, links: Links | None = None) -> 
     links : callable, optional
         ``links(r, t)`` is the `Link` from the grey levels of frame t to those of frame r; by
         default all frames are alike.
+    table : tuple, (5, 5), optional
+        Autocorrelation of the noise in a frame, as `bm3d_correlated` takes it; by default it is
+        white. Different frames share no noise.
 
     Returns
     -------
@@ -120,7 +132,7 @@ def vbm3d(video: np.ndarray, sigma, settings, *, links: Links | None = None) -> 
     nt, ny, nx = video.shape
     sigmas = np.broadcast_to(np.asarray(sigma, dtype=np.float64), nt)
     holes = [t for t in range(nt) if sigmas[t] == 0 or np.ptp(video[t]) == 0]
-    known = {"links": links, "holes": holes}
+    known = {"links": links, "holes": holes, "table": table}
     noisy = extend(video)
     result = one_pass(noisy, sigmas, Pass.of(settings, "basic"), **known)
     if settings.stages == "both":
@@ -151,6 +163,7 @@ def filter_groups(
     frames: Iterable[int] | None = None,
     *,
     positions: Iterable[tuple[int, int, int]] | None = None,
+    table: Table | None = None,
 ) -> Iterator[Group]:
     """Yield the filtered group of every reference patch, frame by frame and row by row.
 
@@ -167,7 +180,7 @@ def filter_groups(
         positions = product(frames, *across)
     for t, y, x in positions:
         matches = find_matches(search, t, y, x, settings, sigmas, links, holes, motions)
-        yield filter_group(noisy, matches, sigmas, settings, basic, links)
+        yield filter_group(noisy, matches, sigmas, settings, basic, links, table=table)
 
 
 def filter_group(
@@ -179,13 +192,18 @@ def filter_group(
     links: Links | None = None,
     *,
     variation: np.ndarray | None = None,
+    table: Table | None = None,
 ) -> Group:
     """Return the group of the patches at `matches`, or of as many as are a power of two.
 
     The first one is the reference, and all of them are taken to its grey levels. `variation` is a
+<<<<<<< HEAD
     map (y, x) that sigma is multiplied by. Convention: what patches have in common is shrunk by
     `common` if at least three of them, and half of all, are of other frames, and if it is more than
     noise.
+=======
+    map (y, x) that sigma is multiplied by, `table` the autocorrelation of noise that is not white.
+>>>>>>> vcorr
     """
     links = unlinked if links is None else links
     matches = matches[: 2 ** (len(matches).bit_length() - 1)]
@@ -208,17 +226,27 @@ def filter_group(
         return group_spectrum(np.concatenate(patches), column, *how)
 
     spectrum = spectrum_of(noisy)
+<<<<<<< HEAD
     others = sum(match[0] != t for match in matches)
     enough = others >= max(3, len(matches) / 2) and common_energy(spectrum) >= FLAT
     common = settings.common if enough else None
     variance = 1.0
     if settings.shared_noise:
+=======
+    variance, mean = 1.0, None
+    if table is not None:
+        variance = correlated_variances(matches, table, settings)
+        # Convention: weights are relative to that of a group which keeps a mean alone.
+        mean = max(shared(table, settings.transform, 0, 0)[0, 0], LEAST_MEAN)
+    elif settings.shared_noise:
+>>>>>>> vcorr
         variance = shared_variances(matches, noisy.shape[1], settings)
     if basic is None:
         guide = None
         removed, weight = shrink_hard(spectrum, settings.threshold, variance, common)
     else:
         guide = spectrum_of(basic)
+<<<<<<< HEAD
         removed, weight = shrink_wiener(
             spectrum,
             guide,
@@ -226,6 +254,11 @@ def filter_group(
             variance,
             None if common is None else common**2,
         )
+=======
+        removed, weight = shrink_wiener(spectrum, guide, settings.wiener_sigma**2, variance)
+    if mean is not None:
+        weight = min(weight * mean, 1)
+>>>>>>> vcorr
     return Group(
         position, matches, scales, level, sigma, spectrum, guide, removed, weight, variance
     )
@@ -243,6 +276,25 @@ def shared_variances(matches: list[tuple], ny: int, settings: Pass) -> np.ndarra
     """
     apart = [(t * (ny + PATCH) + y, x) for t, y, x, _ in matches]  # frames one below the other
     return noise_variances(apart, settings.transform, settings.stack)
+
+
+def correlated_variances(matches: list[tuple], table: Table, settings: Pass) -> np.ndarray:
+    """Return the variances (m, 8, 8) of correlated noise; as for white noise otherwise."""
+    alone = shared(table, settings.transform, 0, 0)
+    if not settings.shared_noise:
+        return np.broadcast_to(alone, (len(matches), PATCH, PATCH))
+    along = stack_matrix(settings.stack, len(matches))
+    pairs = np.array(
+        [
+            [
+                shared(table, settings.transform, p[1] - q[1], p[2] - q[2]) * (p[0] == q[0])
+                for q in matches
+            ]
+            for p in matches
+        ]
+    )
+    variance = np.einsum("kp,pqyx,kq->kyx", along, pairs, along, optimize=True)
+    return np.maximum(variance, LEAST_VARIANCE * alone)
 
 
 def aggregate(noisy: np.ndarray, groups: Iterable[Group], settings: Pass) -> np.ndarray:

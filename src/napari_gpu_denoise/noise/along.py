@@ -11,14 +11,19 @@ import numpy as np
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.channel import ChannelNoise
-from napari_gpu_denoise.noise.correlation.spectrum import spectrum_of_patches
+from napari_gpu_denoise.noise.correlation.fit import LAGS
+from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum, spectrum_of_patches
 from napari_gpu_denoise.noise.models.base import Fit
+from napari_gpu_denoise.noise.models.correlated import Correlated
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.statistics import read_statistics
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
 from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
 from napari_gpu_denoise.noise.sampling import PlaneReader, spread
 from napari_gpu_denoise.noise.unlike import unlike
+
+Table = tuple[tuple[float, ...], ...]
+WHITE: Table = tuple(tuple(float(y == x == 0) for x in range(LAGS + 1)) for y in range(LAGS + 1))
 
 # Planes that sigma is read from along an axis, and patches of each, about.
 MOST = 256
@@ -42,32 +47,44 @@ def sigma_series(
     `channels` and `fits` belong to ``source.channels``; `device` is as `read_statistics` takes it.
     """
     index = spread(source.shape[number], MOST_LAZY if source.lazy else MOST)
-    rows = []
+    rows, tables = [], []
     for channel, known, fit in zip(source.channels, channels, fits, strict=True):
         scale, planes = _scale(known, fit), source.along(number, channel, index)
         found = read_statistics(planes, PATCHES, device)
         row = np.array([_of_plane(fit, each, scale) for each in found])
         if fit.model.additive and _row_differs(*row.T):
-            plain = np.array([_of_plane(fit, each, 1.0) for each in found])
-            share = np.array([_low_frequencies(*both) for both in zip(planes, plain, strict=True)])
+            # Planes that were shifted by parts of a pixel differ most at the high frequencies.
+            spectra = list(map(_spectrum, planes))
             # A few planes may have texture that passes for such noise.
-            if np.mean(share != 1) > 0.5:
-                row = plain * share[:, None]
+            if np.mean([each is not None and not each.white for each in spectra]) > 0.5:
+                row, table = _by_spectra(row, spectra, fit.sigma)
+                tables.append(table)
         rows.append(row)
     sigma, error, factor = (tuple(map(tuple, np.array(rows)[..., k].tolist())) for k in range(3))
-    return SigmaSeries(source.axes[number], tuple(index), sigma, error, factor)
+    known = tuple(tables) if len(tables) == len(rows) else ()
+    return SigmaSeries(source.axes[number], tuple(index), sigma, error, factor, known)
 
 
-def _low_frequencies(plane: np.ndarray, read: np.ndarray) -> float:
-    """Return sigma of a plane by its own spectrum over that `_of_plane` has read; 1 if it is white.
-
-    Planes that were shifted by different parts of a pixel differ most at the high frequencies.
-    """
+def _spectrum(plane: np.ndarray) -> NoiseSpectrum | None:
+    """Return the spectrum of the noise in a plane; None where there are too few pixels."""
     try:
-        spectrum = spectrum_of_patches(read_spectra([plane]))
+        return spectrum_of_patches(read_spectra([plane]))
     except (ImageError, NonFiniteError):
-        return 1.0
-    return 1.0 if spectrum.white or not read[0] > 0 else spectrum.sigma / float(read[0])
+        return None
+
+
+def _by_spectra(
+    row: np.ndarray, spectra: list[NoiseSpectrum | None], expected: float
+) -> tuple[np.ndarray, tuple[Table, ...]]:
+    """Return sigma, error and factor of each plane by its own spectrum, and its table."""
+    row, tables = row.copy(), []
+    for place, spectrum in zip(row, spectra, strict=True):
+        model = Correlated.of_spectrum(spectrum) if spectrum is not None else None
+        tables.append(WHITE if model is None else model.autocorrelation)
+        if model is not None and place[0] > 0 and expected > 0:
+            relative = place[1] / place[0]
+            place[:] = model.sigma, relative * model.sigma, model.sigma / expected
+    return row, tuple(tables)
 
 
 def _of_plane(

@@ -11,7 +11,12 @@ from functools import cached_property
 import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
-from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum, spectrum_of_patches
+from napari_gpu_denoise.noise.correlation.over_time import FramesInARow
+from napari_gpu_denoise.noise.correlation.spectrum import (
+    NoiseSpectrum,
+    mean_spectrum,
+    spectrum_of_patches,
+)
 from napari_gpu_denoise.noise.patches.blank import blank_area, blank_width, not_image
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, photon_counts
@@ -47,6 +52,7 @@ class ChannelNoise:
     spectrum: NoiseSpectrum | None = None
     laws: VarianceLaws | None = None  # how the variance depends on brightness, where known
     temporal: PhotonNoise | None = None  # from differences of still frames, where there are any
+    frames: FramesInARow | None = None  # of a time-lapse, if the spectrum was read from them
     repeats: PlaneStack | None = None  # planes of one slice measured many times, where found
     blank: float = 0.0  # share of the pixels in constant areas, which were left out
     blanks: tuple[np.ndarray | None, ...] = ()  # mask of these in each plane, None for none
@@ -57,6 +63,11 @@ class ChannelNoise:
     def curve(self) -> VarianceCurve | None:
         """Noise variance against brightness."""
         return self.laws.curve if self.laws else None
+
+    @property
+    def spectrum_of(self) -> str:
+        """How the spectrum was read, in words."""
+        return f"spectrum of the smoothest patches{' of differences' if self.frames else ''}"
 
     @cached_property
     def photons(self) -> float | None:
@@ -103,11 +114,14 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     if spectra is None:
         return found
     levelled, laws = _level(planes, blanks, measured, sigma), _laws(spectra)
+    alone = []
+    if levelled is not None:
+        every = (_spectra([plane], [blank]) for plane, blank in zip(planes, blanks, strict=True))
+        alone = [each for each in every if each is not None]
     if levelled is not None and laws is not None and laws.is_linear:
         # Planes of unlike noise must not pass for photon noise together, if they show alone that
         # noise does not grow with brightness. Flat planes of one brightness each do not.
-        alone = [_spectra([plane], [blank]) for plane, blank in zip(planes, blanks, strict=True)]
-        every = [_laws(each) for each in alone if each is not None]
+        every = map(_laws, alone)
         wide = [each for each in every if each and _width(each) > 0.5 * _width(laws)]
         if sum(not each.is_linear for each in wide) > 0.5 * len(planes):
             laws = _laws(levelled)
@@ -115,9 +129,20 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     clipped = temporal is not None and not math.isfinite(temporal.gain_error)
     if clipped or (temporal is not None and temporal.exceeds(found.single)):
         temporal = None  # texture and fixed pattern raise the noise of single images, motion this
+    spectrum = spectrum_of_patches(levelled or spectra)
+    if levelled is not None:
+        each = list(map(spectrum_of_patches, alone))
+        # After registration by parts of a pixel each plane has a spectrum of its own.
+        if sum(not one.white for one in each) > 0.5 * len(planes):
+            spectrum = mean_spectrum(each)
+    frames = _in_a_row(source, channel)
+    # Texture alone may make planes differ at the high frequencies, where correlated noise is weak.
+    over_time = None if frames is None else frames.spectrum(spectrum, levelled is None)
+    spectrum, frames = (spectrum, None) if over_time is None else (over_time, frames)
     return replace(
         found,
-        spectrum=spectrum_of_patches(levelled or spectra),
+        spectrum=spectrum,
+        frames=frames,
         laws=laws,
         temporal=temporal,
         repeats=_repeats(source, channel),
@@ -178,6 +203,16 @@ def _still(source: PlaneReader, channel: tuple[int, int] | None) -> PhotonNoise 
         return still_noise(source.along(axis, channel, range(source.shape[axis])))
     except NonFiniteError:
         return None
+
+
+def _in_a_row(source: PlaneReader, channel: tuple[int, int] | None) -> FramesInARow | None:
+    """Return some frames of a time-lapse with those that follow, else None."""
+    axis = source.axes.find("T")
+    return (
+        None
+        if axis < 0
+        else FramesInARow.of(source.along(axis, channel, range(source.shape[axis])))
+    )
 
 
 def _repeats(source: PlaneReader, channel: tuple[int, int] | None) -> PlaneStack | None:

@@ -67,9 +67,10 @@ def estimate_noise(
 
     Notes
     -----
-    At most 8 planes of each channel are read, spread evenly over all axes, and 4096 patches of
-    each of up to 256 frames and as many slices (32 where the array is not in memory, as whole
-    planes are read there), from the middle of the other axes. So the cost is bounded.
+    At most 8 planes of each channel are read, spread evenly over all axes, with an axis ``T`` 12
+    frames, three in a row each, and 4096 patches of each of up to 256 frames and as many slices (32
+    where the array is not in memory, as whole planes are read there), from the middle of the other
+    axes. So the cost is bounded.
 
     The choice: speckle where the variance at up to 16 levels of brightness is proportional to the
     squared mean; Rician noise where at least 5 % of the image has the distribution of magnitudes

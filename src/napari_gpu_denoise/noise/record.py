@@ -26,6 +26,8 @@ class SigmaSeries:
     error: tuple[tuple[float, ...], ...]  # its standard error
     # Sigma over that which the model expects at the brightness of the plane; NaN as `sigma`.
     factor: tuple[tuple[float, ...], ...]
+    # (channels, n, 5, 5), where planes differ in the spectrum of their noise; else empty.
+    autocorrelation: tuple[tuple[tuple[tuple[float, ...], ...], ...], ...] = ()
 
     def scaled(self, factors: Sequence[float]) -> SigmaSeries:
         """Return the series with the sigma of each channel multiplied by a factor."""

@@ -35,6 +35,9 @@ def unequal_tables(found: Any) -> list[str]:
         series = getattr(found, name)
         length = len(series.index) if series else 0
         tables.append((name, series, ("sigma", "error", "factor"), (count, length)))
+        if series and series.autocorrelation:
+            size = (count, length, LAGS + 1, LAGS + 1)
+            tables.append((name, series, ("autocorrelation",), size))
     for spectrum in found.spectra:
         tables.append(("spectra", spectrum, ("power",), (PATCH, PATCH)))
         tables.append(("spectra", spectrum, ("autocorrelation",), (LAGS + 1, LAGS + 1)))

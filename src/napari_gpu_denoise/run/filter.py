@@ -129,6 +129,13 @@ class Filter(Settings):
         """
         return None
 
+    def for_planes(self, models: Sequence[NoiseModel]) -> Filter:
+        """Return the filter for planes with another spectrum of the noise; default: the same.
+
+        It looks as far as this one, which `for_noise` returned.
+        """
+        return self
+
     # Result and brightness over time.
 
     @property

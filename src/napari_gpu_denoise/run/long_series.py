@@ -82,10 +82,17 @@ def _kept_at(
 def _sigma_of(sigma: Sigma, t: int) -> Callable[[int], Sigma]:
     """Return a function that gives the noise of a frame."""
     numbers = None if sigma.numbers is None else sigma.numbers.take(0, axis=t)
-    one = replace(sigma, array=sigma.array.take(0, axis=t), numbers=numbers)
-    if sigma.array.shape[t] == 1:
-        return lambda _: one
-    return lambda number: replace(one, array=sigma.array.take(number, axis=t))
+    varies, planes = sigma.array.shape[t] > 1, sigma.planes
+
+    def of_frame(number: int) -> Sigma:
+        array = sigma.array.take(number if varies else 0, axis=t)
+        own = None if planes is None else planes.without(t, number)
+        return replace(sigma, array=array, numbers=numbers, planes=own)
+
+    if not varies and planes is None:
+        same = of_frame(0)
+        return lambda _: same
+    return of_frame
 
 
 def _at(t: int, number: int) -> tuple:

@@ -16,6 +16,7 @@ from napari_gpu_denoise.run.sigma import Sigma, estimated, place, resolve_sigma
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.estimate import NoiseEstimate
+    from napari_gpu_denoise.noise.planes import PlaneNoise
 
 # Numbers between these can be squared in float32.
 _SMALLEST, _LARGEST = 1e-15, 1e15
@@ -55,16 +56,22 @@ def resolve_noise(
         note = f"sigma was given; the noise {how} is not used: {_summary(models)}"
         return filter, replace(found, notes=(*found.notes, note))
     models = _for_channels(models, image, names)
+    own = estimate is not None and (estimate.axes, estimate.shape) == (names, tuple(image.shape))
+    planes = _plane_noise(estimate) if own else None
     source, notes, width = "given as a model", (), 0
     if estimate is not None:
         source, notes = f"estimated: {estimate.reason}", estimate.notes
         width = estimate.blank_width
     applied, found = _applied(filter, models, image, names)
-    own = estimate is not None and (estimate.axes, estimate.shape) == (names, tuple(image.shape))
     if own and not applied.sigma_unused:
         found = _unlike(found, estimate, names)
+        if planes is not None and applied is filter:
+            excess = planes.whiter([model.spectral for model in models])
+            found = replace(found, array=found.array * excess)
     notes = (*notes, *found.notes)
-    return applied, replace(found, source=source, notes=notes, models=models, blank_width=width)
+    found = replace(found, source=source, notes=notes, models=models, blank_width=width)
+    # A filter for white noise has taken them into account.
+    return applied, found if applied is filter else replace(found, planes=planes)
 
 
 def _unlike(found: Sigma, estimate: NoiseEstimate, names: str) -> Sigma:
@@ -85,6 +92,13 @@ def _unlike(found: Sigma, estimate: NoiseEstimate, names: str) -> Sigma:
     else:
         return found
     return replace(found, array=found.array * factors, notes=(note, *found.notes))
+
+
+def _plane_noise(estimate: NoiseEstimate) -> PlaneNoise | None:
+    """Return the spectra of planes that differ in theirs."""
+    from napari_gpu_denoise.noise.planes import plane_noise_of
+
+    return plane_noise_of(estimate, estimate.shape)
 
 
 def _models(
@@ -166,12 +180,13 @@ def _applied(
         factor = values[0] / (models[0].spectral.sigma or 1.0)
         notes = (
             f"the noise of neighbouring pixels is correlated: sigma is multiplied by {factor:.2g} "
-            "for this filter, which assumes white noise; BM3D takes the correlation into account",
+            "for this filter, which assumes white noise; BM3D and VBM3D take the correlation into "
+            "account",
         )
     spread = place(np.array(values, np.float64), image.shape, names)
-    if in_levels:
-        return own or filter, Sigma(spread, tuple(map(float, values)), "", notes)
     numbers = place(np.arange(len(models)), image.shape, names) if len(models) > 1 else None
+    if in_levels:
+        return own or filter, Sigma(spread, tuple(map(float, values)), "", notes, numbers=numbers)
     return own or filter, Sigma(spread, (), "", notes, numbers=numbers, stabilised=True)
 
 

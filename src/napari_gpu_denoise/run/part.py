@@ -34,6 +34,12 @@ def filter_part(
     device runs out of memory, the part is filtered again in smaller tiles. Progress is yielded
     before any work and after each tile, or some of the frames.
     """
+    if job.sigma.planes is not None:
+        planes = job.sigma.planes
+        if planes.axis is None:
+            job = _for_kind(job, int(planes.kinds.flat[0]))
+        elif job.names[planes.axis] not in job.filter.joint:
+            return (yield from _filter_kinds(job, part, block, out))
     if job.levels is None:
         # The range of the whole image is not known, as of one frame of many.
         array = clamp_sigma(job.sigma, block.finite, job.filter, one_of_many=True)
@@ -71,6 +77,41 @@ def filter_part(
     keep_blank(block.given, out, part.inner, job.names, job.blank_width)
     inner.restore(out)
     return Tally(saturated, inner.nonfinite)
+
+
+def _filter_kinds(
+    job: Job, part: Part, block: Block, out: np.ndarray
+) -> Generator[Progress, None, Tally]:
+    """Filter the planes of a part whose noise is of one kind after those of another."""
+    axis, tally, done = job.sigma.planes.axis, Tally(), 0
+    kinds = job.sigma.planes.at(part.yields)
+    for kind in np.unique(kinds):
+        chosen = np.flatnonzero(kinds == kind)
+        one, spans = _for_kind(job, kind), list(part.spans)
+        sigma, place = one.sigma, part.spans[axis].start + chosen
+        if sigma.array.shape[axis] > 1:
+            one = replace(one, sigma=replace(sigma, array=sigma.array.take(place, axis)))
+        spans[axis] = Span.whole(len(chosen))
+        index = (*(slice(None),) * axis, chosen)
+        made = np.empty(out[index].shape, out.dtype)
+        steps = filter_part(one, Part(tuple(spans)), block[index], made)
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                tally += end.value
+                break
+            share = len(chosen) * step.done // max(step.total, 1)
+            yield Progress(done + share, len(kinds), "plane")
+        out[index] = made
+        done += len(chosen)
+    return tally
+
+
+def _for_kind(job: Job, kind: int) -> Job:
+    """Return the job for planes whose noise is of one kind."""
+    applied = job.filter.for_planes(job.sigma.planes.models[kind])
+    return replace(job, filter=applied, sigma=replace(job.sigma, planes=None))
 
 
 def arrange_part(job: Job, part: Part, pixels: np.ndarray, out: np.ndarray) -> Work:

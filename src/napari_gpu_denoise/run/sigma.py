@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate, estimate_sigma
 from napari_gpu_denoise.run.filter import Filter
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.noise.planes import PlaneNoise
 
 # Largest sigma used, in units of the range of an image; and of one of many frames, where the others
 # may have a larger range.
@@ -35,6 +38,8 @@ class Sigma:
         One per channel or one for all; empty if sigma alone describes the noise.
     numbers : ndarray of int, or None
         Index of the model of each pixel, broadcast as `array` is; None if one is for all.
+    planes : PlaneNoise or None
+        Spectra of planes that differ in theirs; None if `models` are for all.
     stabilised : bool
         Whether `array` is in units of stabilised values instead of grey levels.
     blank_width : int
@@ -48,6 +53,7 @@ class Sigma:
     notes: tuple[str, ...] = ()
     models: tuple[NoiseModel, ...] = ()
     numbers: np.ndarray | None = None
+    planes: PlaneNoise | None = None
     stabilised: bool = False
     blank_width: int = 0
 

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d import pass_fields
 from napari_gpu_denoise.filters.bm3d.group_settings import PATCH, GroupSettings
 from napari_gpu_denoise.filters.bm3d.pass_fields import BASIC, FINAL, CollaborativeFilter
@@ -22,11 +21,10 @@ from napari_gpu_denoise.filters.bm3d.spectra import (
     opponent_strengths,
     prefilter_settings,
     scale_count,
-    spectra,
 )
+from napari_gpu_denoise.filters.bm3d.spectral import SpectralFilter, spectral_models
 from napari_gpu_denoise.filters.channels.channel_settings import channels_setting, guide_setting
 from napari_gpu_denoise.filters.search.variants import SearchSettings
-from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.call import filter_function
@@ -119,16 +117,13 @@ class BM3D(CollaborativeFilter):
 
         Noise that depends on brightness has been stabilised. None if any model is of another kind.
         """
-        if not models or not all(model.models_correlation for model in models):
-            return None
-        models = [model.spectral for model in models]
-        if all(model.white for model in models):
-            return self
-        models = tuple(models[:1] if len(set(models)) == 1 else models)
-        chosen = replace(self, scales=scale_count(models, self.scales))
+        found = spectral_models(models)
+        if not found:
+            return None if found is None else self
+        chosen = replace(self, scales=scale_count(found, self.scales))
         if self.prefilter == "auto":
-            chosen = replace(chosen, **prefilter_settings(models))
-        return CorrelatedBM3D(**vars(chosen), models=models)
+            chosen = replace(chosen, **prefilter_settings(found))
+        return CorrelatedBM3D(**vars(chosen), models=found)
 
     # Of the image on the coarsest scale.
     _least_side: ClassVar[int] = LEAST_SIDE
@@ -171,7 +166,7 @@ class BM3D(CollaborativeFilter):
 
 
 @dataclass(frozen=True)
-class CorrelatedBM3D(BM3D):
+class CorrelatedBM3D(SpectralFilter, BM3D):
     """BM3D for correlated noise, made by `BM3D.for_noise`: sigma is that of each coefficient."""
 
     # Not a setting: one noise model for all channels, or one for each.
@@ -183,26 +178,6 @@ class CorrelatedBM3D(BM3D):
     def joint(self) -> str:
         """Channels that share matches, or have spectra of their own."""
         return "C" if len(self.models) > 1 else super().joint
-
-    def for_array(self, names: str, shape: tuple[int, ...]) -> CorrelatedBM3D:
-        """Return the settings for an array whose channels fit the models."""
-        axis = channel_axis(names)
-        count = 1 if axis is None else shape[axis]
-        if len(self.models) not in (1, count):
-            raise SettingsError(
-                f"{len(self.models)} models of noise were given for {count} channels: give one, or "
-                "one for each channel."
-            )
-        return super().for_array(names, shape)
-
-    @property
-    def passes(self) -> dict[str, GroupSettings]:
-        """The passes of BM3D with the spectra of the noise in what they filter."""
-        filtered, searched = spectra(self.models, self.channels, self.guide)
-        return {
-            name: replace(one, spectra=searched if name == "prefilter" else filtered)
-            for name, one in super().passes.items()
-        }
 
     @property
     def reach(self) -> Reach:

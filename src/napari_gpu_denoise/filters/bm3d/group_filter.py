@@ -157,7 +157,7 @@ class GroupFilter(GroupKernels):
             *(noisy.levels, searched.levels, *sigma_map),
             *(f32(settings.similar * PATCH**2), *map(f32, settings.limits)),
             *(self._kaiser, self._correlation),
-            *([i32(frames // len(settings.spectra))] if settings.spectra else ()),
+            *((i32(0), i32(frames // len(settings.spectra))) if settings.spectra else ()),
             *(f32(self._scale), f32(2.0**31 / self._added), f32(self._units)),
             *(slabs, weights),
         )

@@ -23,7 +23,8 @@ class FrameLinks:
     A frame is compared with those before and after it as `frames` says. What is filtered are
     mixtures of the channels, `matrix` of shape (filtered, channels); what is searched is the
     mixture `guide`, of channels divided by their noise if `weighted`. Frames whose noise differs by
-    more than a factor of `noise_ratio` are not used together.
+    more than a factor of `noise_ratio` are not used together. `strengths` multiply the noise of the
+    mixtures, the first one that of the guide, too; by default they are 1.
     """
 
     def __init__(
@@ -33,12 +34,14 @@ class FrameLinks:
         guide,
         weighted: bool = False,
         noise_ratio: float = 2.0,
+        strengths: tuple[float, ...] | None = None,
     ):
         self.frames = frames
         self._matrix = np.atleast_2d(np.asarray(matrix, np.float64))
         self._guide = np.asarray(guide, np.float64)
         self._weighted = weighted
         self._noise_ratio = noise_ratio
+        self._strengths = np.ones(1) if strengths is None else np.array((*strengths, strengths[0]))
         self._levels: dict[int, np.ndarray] = {}
         self._means: dict[int, np.ndarray | None] = {}
         self._changed: dict[int, np.ndarray] = {}
@@ -51,7 +54,8 @@ class FrameLinks:
             levels = guide_levels(note.sigma)
             guide = np.divide(guide, levels, out=np.zeros_like(levels), where=levels > 0)
         mix = np.vstack([self._matrix, guide])
-        self._levels[t] = np.zeros(len(mix)) if empty else np.sqrt(mix**2 @ note.sigma**2)
+        levels = self._strengths * np.sqrt(mix**2 @ note.sigma**2)
+        self._levels[t] = np.zeros(len(mix)) if empty else levels
         self._means[t] = None if empty or note.means is None else mix @ note.means
         if empty:
             return

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,11 +12,14 @@ from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.filters.bm3d import pass_fields
 from napari_gpu_denoise.filters.bm3d.group_settings import PATCH, GroupSettings
 from napari_gpu_denoise.filters.bm3d.pass_fields import BASIC, FINAL, CollaborativeFilter
+from napari_gpu_denoise.filters.bm3d.spectra import opponent_strengths
+from napari_gpu_denoise.filters.bm3d.spectral import SpectralFilter, spectral_models
 from napari_gpu_denoise.filters.channels.channel_settings import channels_setting, guide_setting
 from napari_gpu_denoise.filters.search.frame_links import frames_setting
 from napari_gpu_denoise.filters.vbm3d.plan import Plan
 from napari_gpu_denoise.filters.vbm3d.predictive_search import VideoSearch
 from napari_gpu_denoise.image.axes import UNNAMED
+from napari_gpu_denoise.noise.models import Correlated, NoiseModel
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.call import filter_function
 from napari_gpu_denoise.run.settings import setting
@@ -193,6 +197,27 @@ class VBM3D(CollaborativeFilter):
         """Return the plan for one device; `variants` as `Plan` takes them."""
         return Plan(self.passes, self.channels, self.guide, arena, variants)
 
+    def for_noise(self, models: Sequence[NoiseModel]) -> VBM3D | None:
+        """Return a `CorrelatedVBM3D`, or what `BM3D.for_noise` does for other noise."""
+        found = spectral_models(models)
+        if not found:
+            return None if found is None else self
+        # Patches of a frame share far more of correlated noise than of white.
+        return CorrelatedVBM3D(**{**vars(self), "shared_noise": True}, models=found)
+
+
+@dataclass(frozen=True)
+class CorrelatedVBM3D(SpectralFilter, VBM3D):
+    """VBM3D for correlated noise, made by `VBM3D.for_noise`: sigma is that of each coefficient."""
+
+    # Not a setting: one noise model for all channels, or one for each.
+    models: tuple[Correlated, ...] = field(kw_only=True)
+
+    def plan(self, arena: Arena, variants: dict[str, dict[str, Any]] | None = None) -> Plan:
+        """Return the plan for one device; `variants` as `Plan` takes them."""
+        strengths = opponent_strengths(self.models)
+        return Plan(self.passes, self.channels, self.guide, arena, variants, strengths)
+
 
 @filter_function(VBM3D)
 def vbm3d() -> np.ndarray:
@@ -248,6 +273,9 @@ def vbm3d() -> np.ndarray:
     Changes of brightness of whole frames, by a gain and an offset, are accounted for and kept.
     Frames of one grey level are neither filtered nor used for others. A frame that is stored twice
     is not recognised: its noise is taken for signal, so remove it first.
+
+    For correlated noise, thresholds and weights follow the variance of each coefficient, as in
+    `bm3d`; noise that patches of a frame share is then always accounted for.
 
     Repeated runs on one device are bitwise equal, and so are parts, streams and the whole, for
     integers of 8 and 16 bits.

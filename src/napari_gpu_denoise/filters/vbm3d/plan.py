@@ -41,7 +41,8 @@ class Plan(FramePlan):
     Rings hold the noisy frames and their basic estimates, and for each pass the sums of what its
     groups take away. Every frame is searched and filtered once in each pass, whatever the batches.
     Passes are in order, by name: ``"basic"``, and ``"final"`` if wanted. `variants` holds arguments
-    of `VideoPass` by pass, for kernels other than those chosen for the device.
+    of `VideoPass` by pass, for kernels other than those chosen for the device. `strengths` are as
+    in `ChannelMix`.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Plan(FramePlan):
         guide: int,
         arena: Arena,
         variants: dict[str, dict] | None = None,
+        strengths: tuple[float, ...] = (1.0, 1.0, 1.0),
     ):
         self.arena = arena
         variants = variants or {}
@@ -67,7 +69,9 @@ class Plan(FramePlan):
         self.ahead = len(passes) * (self._late + self._after)
         self._margin = margin_of(search)
         self._opponent = channels == "opponent"
+        self._strengths = strengths if self._opponent else None
         self._mix = ChannelMix(self._opponent, guide, arena) if channels in JOINED else None
+        self._separate = self._mix is None and len(passes[self._last].spectra) > 1
         # Whether a guide is searched, and not the first of the channels that are filtered.
         self._guided = self._mix is not None and not self._opponent
 
@@ -126,11 +130,14 @@ class Plan(FramePlan):
                 cleared=max(filtered - self._late, first),
             )
             time -= after + before
+        self._spectrum = 0
         matrix = OPPONENT if self._opponent else np.eye(tile.channels)
         guide, weighted = matrix[0], False
         if self._mix is not None:
             guide, weighted = self._mix.guide_row(tile.channels)
-        self._links = FrameLinks((before, after), matrix, guide, weighted)
+        self._links = FrameLinks(
+            (before, after), matrix, guide, weighted, strengths=self._strengths
+        )
 
     def _shape(self, tile: Tile, batch: int) -> RingShape:
         """Return rings for all frames that the references of a batch add to and are matched in."""
@@ -145,6 +152,9 @@ class Plan(FramePlan):
         launches: Launches = []
         for k, note in enumerate(notes):
             self._links.add(first + k, note)
+            # Channels that are filtered separately are videos of one channel each.
+            if self._separate and note.models is not None:
+                self._spectrum = int(note.models[0])
         pixels = Pixels(frames, replace(all_read(self._tile), t=Span.whole(count)))
         noisy = Noisy(pixels, self._weights(queue, [note.sigma for note in notes], launches))
         if self._mix is not None:
@@ -220,7 +230,7 @@ class Plan(FramePlan):
             images += (rings.images("basic"),)
         more = one.shrink(
             *(queue, found, images, rings.shape, self._tile.channels, first, count, at.grid),
-            *((sent, searched_links), rings.sums(name), self._variation),
+            *((sent, searched_links), rings.sums(name), self._variation, self._spectrum),
         )
         launches += [(f"{name} {step}", event) for step, event in more]
         at.filtered = first + count

@@ -77,12 +77,14 @@ class VideoPass(GroupKernels):
         links: tuple,
         sums,
         variation: Any = None,
+        first_spectrum: int = 0,
     ) -> Launches:
         """Enqueue the filtering of the groups of some frames, which adds to the ring `sums`.
 
         `images` are the rings of the noisy frames and, for a Wiener filter, of the basic estimate.
         `first`, `count` and `grid` are those of the search; `links` are the tables of the channels
-        and of the guide. `variation` is a map of the shape of a frame that multiplies the noise.
+        and of the guide. `variation` is a map of the shape of a frame that multiplies the noise;
+        `first_spectrum` is the index of that of the first channel.
         """
         i32, f32, settings = np.int32, np.float32, self.settings
         search, constants = settings.search, self.variant.constants
@@ -90,7 +92,10 @@ class VideoPass(GroupKernels):
         across = -(-columns.count // constants["GROUP_X"])
         down = -(-rows.count // constants["GROUP_Y"])
         ring = (shape.images, first % shape.images, shape.sums, first % shape.sums)
-        maps = ()
+        maps = spectra = ()
+        if settings.spectra:
+            each = count if len(settings.spectra) > 1 else channels * count
+            spectra = i32(first_spectrum), i32(each)
         if variation is not None:
             maps = (variation, i32(shape.nx), i32(-shape.margin), i32(-shape.margin))
         before = (
@@ -101,6 +106,7 @@ class VideoPass(GroupKernels):
             *(found.places, found.keys, i32(count), *links, *maps),
             *(f32(settings.similar * PATCH**2), *map(f32, settings.limits)),
             *(self._kaiser, self._correlation),
+            *spectra,
             *(f32(self._scale), self._largest, f32(self._units), sums),
         )
         kernel = self._shrink(bool(maps))

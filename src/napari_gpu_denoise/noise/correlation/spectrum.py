@@ -9,6 +9,7 @@ separated from correlated noise by its shape (`fit_correlation`).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,6 +65,7 @@ class NoiseSpectrum:
     autocorrelation: tuple[tuple[float, ...], ...]  # (5, 5), for displacements along y and x
     sigma: float  # standard deviation of the noise at all frequencies, in grey levels
     patches: int  # how many patches were read
+    any_range: bool = False  # whether sigma and autocorrelation are those of noise of any range
 
     def summary(self) -> str:
         """Return as one line whether noise is white, and how neighbours correlate."""
@@ -135,6 +137,22 @@ def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
         even = powers_by_brightness(spectra, members)
         if even is not None:
             power = _without_texture(even, fit_correlation(even))
+    return _spectrum(white, ratios, error, power, number)
+
+
+def mean_spectrum(spectra: Sequence[NoiseSpectrum]) -> NoiseSpectrum:
+    """Return the mean spectrum of planes of unlike noise, most of it correlated."""
+    power = np.mean([each.power for each in spectra], axis=0)
+    ratios, _ = _ratios(power, math.inf)
+    error = math.sqrt(np.mean([each.ratio_error**2 for each in spectra]) / len(spectra))
+    number = sum(each.patches for each in spectra)
+    return _spectrum(False, ratios, error, power, number)
+
+
+def _spectrum(
+    white: bool, ratios: tuple[float, ...], error: float, power: np.ndarray, number: int
+) -> NoiseSpectrum:
+    """Return the spectrum with this power of coefficients, (8, 8)."""
     covariance = autocovariance(power)
     variance = float(covariance[0, 0])
     if variance > 0:

@@ -32,12 +32,12 @@ class Correlated(Additive, NoiseModel):
         others. It is symmetric in both directions, and 0 at larger displacements.
     shared : float, optional
         Correlation with the noise of the other colours of an RGB image, 0 to 1: that of a camera's
-        files is shared. Only `BM3D` in opponent colours takes it into account.
+        files is shared. `BM3D` and `VBM3D` in opponent colours take it into account.
 
     Notes
     -----
-    There is nothing to stabilise. `BM3D` takes the spectrum into account; other filters treat the
-    noise as white noise of a larger sigma, `white_sigma`.
+    There is nothing to stabilise. `BM3D` and `VBM3D` take the spectrum into account; other filters
+    treat the noise as white noise of a larger sigma, `white_sigma`.
     """
 
     sigma: float = parameter(NOT_NEGATIVE, "sigma", "grey levels", squared=True)
@@ -65,8 +65,10 @@ class Correlated(Additive, NoiseModel):
 
         Its variance is that of the autocovariance fitted to all of ``spectrum.power``, not
         ``spectrum.sigma`` squared: slopes of the image, which the lowest frequencies may hold,
-        raise it less.
+        raise it less. Where the noise alone was measured, and reaches far, it is that.
         """
+        if spectrum.any_range:
+            return cls(spectrum.sigma, np.clip(spectrum.autocorrelation, -1.0, 1.0))
         variance = float(autocovariance(np.array(spectrum.power))[0, 0])
         # Where hardly anything was measured a fit may not be a valid covariance.
         table = np.clip(spectrum.autocorrelation, -1.0, 1.0)
@@ -105,15 +107,15 @@ class Correlated(Additive, NoiseModel):
             count = power.sum() ** 2 / np.square(power).sum()
             independent = max(spectrum.patches / channel.spectra.overlap, 1.0) * count
             error = model.sigma * math.sqrt(0.5 / independent)
-        sigma, method, curve = model.sigma, "spectrum of the smoothest patches", channel.curve
+        sigma, method, curve = model.sigma, channel.spectrum_of, channel.curve
         if curve is not None and spectrum is not None:
             curve = spectrum.at_all_frequencies(curve)
         return Fit(model, {"sigma": error}, sigma, error, method, curve)
 
     @classmethod
     def suggestion(cls, video: bool) -> str:
-        """Return BM3D, the only filter that takes the spectrum into account."""
-        return "BM3D with this noise spectrum"
+        """Return BM3D, or over time VBM3D: these take the spectrum into account."""
+        return f"{'VBM3D' if video else 'BM3D'} with this noise spectrum"
 
     def summary(self) -> str:
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]

@@ -34,8 +34,9 @@ class CorrelatedPhotons(PoissonGaussian, NoiseModel):
 
     Notes
     -----
-    Noise is stabilised as that of `PoissonGaussian`. `BM3D` then takes the spectrum into account;
-    other filters treat stabilised noise as white noise that is strong enough to cover it.
+    Noise is stabilised as that of `PoissonGaussian`. `BM3D` and `VBM3D` then take the spectrum
+    into account; other filters treat stabilised noise as white noise that is strong enough to cover
+    it.
     """
 
     _: KW_ONLY
@@ -69,7 +70,10 @@ class CorrelatedPhotons(PoissonGaussian, NoiseModel):
         photons = PoissonGaussian.fit(channel)
         model, planes = photons.model, channel.planes
         stable = np.stack([model.stabilise(plane) for plane in planes])
-        found = Correlated.of_spectrum(noise_spectrum(stable))
+        spectrum = noise_spectrum(stable)
+        if channel.frames is not None:
+            spectrum = channel.frames.changed(model.stabilise).spectrum(spectrum) or spectrum
+        found = Correlated.of_spectrum(spectrum)
         # Noise has this standard deviation after stabilisation, where it should have 1.
         factor = found.sigma
         fitted = cls(
@@ -92,13 +96,14 @@ class CorrelatedPhotons(PoissonGaussian, NoiseModel):
             errors=errors,
             sigma=sigma,
             error=relative * sigma,
-            method=f"{photons.method}, and spectrum of the smoothest patches",
+            method=f"{photons.method}, and {channel.spectrum_of}",
         )
 
     @classmethod
     def suggestion(cls, video: bool) -> str:
-        """Return BM3D, the only filter that takes the spectrum into account."""
-        return "BM3D with variance stabilisation and this noise spectrum"
+        """Return BM3D, or over time VBM3D: these take the spectrum into account."""
+        name = "VBM3D" if video else "BM3D"
+        return f"{name} with variance stabilisation and this noise spectrum"
 
     def summary(self) -> str:
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]
