@@ -32,6 +32,11 @@ from napari_gpu_denoise.files.tiff.picture import Picture
 # The standard calls the axes x, y, z, t, u, v, w; the fifth is of unknown meaning, or of vectors.
 _AXES = "XYZTQVW"
 _VECTORS = {1006, 1007, 2003, 2004}  # intents: displacements, any vectors, RGB and RGBA vectors
+# Codes of types of pixels.
+_NUMBERS = {2, 4, 8, 16, 64, 256, 512, 768, 1024, 1280}
+_COLOURS = {128: "RGB", 2304: "RGBA"}
+_COMPLEX = {32, 1792, 2048}
+_OTHERS = {1: "binary", 1536: "float128"}
 _UNITS = {1: "m", 2: "mm", 3: "µm"}
 _MOST_EXTENSIONS = 1 << 26  # bytes
 _FAULTY = 40  # level from which on nibabel refuses a header itself
@@ -84,6 +89,7 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> Picture:
     if len(start) < length + 4:
         raise cut
     header = header_of(start[:length], version)
+    stored = _stored_type(header, path)
     notes = _reports(header)
     shape = tuple(int(n) for n in header.get_data_shape())
     if 0 in shape:
@@ -92,7 +98,6 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> Picture:
         raise cut
     if len(shape) < 2:
         raise ImageError(f"{path} is no image, as it has one axis of {shape[0]}: choose another.")
-    stored = _stored_type(header, path)
     offset = int(header["vox_offset"]) or length + 4
     if offset < length + 4:
         raise cut
@@ -146,23 +151,24 @@ def _reports(header: Any) -> list[str]:
 
 def _stored_type(header: Any, path: Path) -> np.dtype:
     """Return the type of the stored values, of those that are real numbers."""
-    stored = header.get_data_dtype()
-    if stored.fields:
+    code = int(header["datatype"])
+    if code in _COLOURS:
         raise ImageError(
-            f"{path} holds colours ({''.join(stored.names)} of 8 bits), which are not filtered in "
-            "NIfTI files: save its channels as images of their own."
+            f"{path} holds colours ({_COLOURS[code]} of 8 bits), which are not filtered in NIfTI "
+            "files: save its channels as images of their own."
         )
-    if stored.kind == "c":
+    if code in _COMPLEX:
         raise ImageError(
             f"{path} holds complex numbers, which are not filtered: save real and imaginary parts, "
             "or magnitudes."
         )
-    if stored.kind not in "iuf" or stored.itemsize > 8:
+    if code not in _NUMBERS:
+        named = f" ({_OTHERS[code]})" if code in _OTHERS else ""
         raise ImageError(
-            f"{path} holds numbers of type {stored}, which are not filtered: save it as an integer "
-            "type of up to 64 bits, float32 or float64."
+            f"{path} holds pixels of type {code}{named}, which are not filtered: save it as an "
+            "integer type of up to 64 bits, float32 or float64."
         )
-    return stored
+    return header.get_data_dtype()
 
 
 def _voxel(header: Any, ndim: int) -> tuple[tuple[float, float, float] | None, str]:

@@ -34,7 +34,7 @@ def type_of_levels(stored: np.dtype, scaling: tuple[float, float] | None) -> np.
         return stored.newbyteorder("=")
     slope, inter = map(abs, scaling)
     if stored.kind == "f":
-        return np.dtype(np.float32 if stored.itemsize <= 4 else np.float64)
+        return np.dtype(np.float32 if stored.itemsize <= 4 and not inter else np.float64)
     largest = max(abs(int(end)) for end in (np.iinfo(stored).min, np.iinfo(stored).max))
     fits = largest + inter / slope <= _EXACT and largest * slope + inter < 1e37 and slope > 1e-30
     return np.dtype(np.float32 if fits else np.float64)
