@@ -66,6 +66,12 @@ def scaling_of(path: Path) -> tuple[float, float]:
     return held.slope, held.inter
 
 
+@pytest.fixture
+def without_index(monkeypatch):
+    """Read compressed files as without indexed_gzip, whether it is installed or not."""
+    monkeypatch.setattr(reading, "_unpacked", lambda file, _: gzip.GzipFile(fileobj=file))
+
+
 def run(path: Path, settings, sigma, name: str = "out.nii", **options):
     """Denoise a file; return its result and the report."""
     target = path.with_name(name)
@@ -127,7 +133,7 @@ def test_axes_come_from_the_last_to_the_first(tmp_path, shape, intent, axes):
 
 
 @pytest.mark.parametrize("ending", [".nii", ".nii.gz"])
-def test_planes_are_read_on_demand(tmp_path, ending):
+def test_planes_are_read_on_demand(tmp_path, without_index, ending):
     image = voxels(3, 4, 6, 7, dtype="float32")
     path = saved(tmp_path / f"in{ending}", image)
     with formats.open_stack(path) as picture:
@@ -258,7 +264,7 @@ def test_a_series_goes_frame_by_frame(tmp_path, streamed, scaling):
 
 
 def test_a_compressed_series_is_read_whole_unless_it_can_be_entered(
-    tmp_path, streamed, monkeypatch
+    tmp_path, streamed, without_index, monkeypatch
 ):
     image = voxels(5, 3, 20, 24)
     path = saved(tmp_path / "in.nii.gz", image)
@@ -333,7 +339,7 @@ def test_a_wrong_checksum_is_found(tmp_path):
     data = bytearray(path.read_bytes())
     data[-6] ^= 1
     path.write_bytes(data)
-    assert "CRC" in refused(path)
+    assert "is cut short or damaged" in refused(path)
 
 
 def changed(path: Path, at: int, letters: str, *values) -> Path:
