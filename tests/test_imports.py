@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 HEAVY = {
     *("numpy", "scipy", "dask", "zarr", "tifffile", "imagecodecs", "pyopencl", "tqdm"),
+    "nibabel",
     *("napari", "qtpy", "magicgui", "superqt", "PySide6", "PyQt5", "PyQt6", "npe2", "pyqtgraph"),
 }
 
@@ -35,7 +36,16 @@ def test_importing_the_package_loads_nothing_heavy():
 @pytest.mark.parametrize(
     "module",
     [
-        *("filters", "cli", "files.batch", "cli.bench", "files.tiff", "files.samples", "noise"),
+        *(
+            "filters",
+            "cli",
+            "files.batch",
+            "cli.bench",
+            "files.tiff",
+            "files.nifti",
+            "files.samples",
+            "noise",
+        ),
         *("run.denoise", "run.stream", "run.long_series", "image.flicker", "opencl.device"),
     ],
 )

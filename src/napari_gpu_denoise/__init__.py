@@ -41,8 +41,8 @@ _NAMES = {
     "why": "opencl.device",
     "Device": "opencl.device",
     "release_memory": "opencl.memory",
-    "read": "files.tiff",
-    "write": "files.tiff",
+    "read": "files.formats",
+    "write": "files.formats",
     "run_batch": "files.batch",
 }
 _MODULES = {"errors": "errors", "samples": "files.samples"}

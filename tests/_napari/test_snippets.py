@@ -57,6 +57,14 @@ def test_everything_set_is_read_back():
     assert chosen_settings(given) == request.run.filter
 
 
+@pytest.mark.parametrize(
+    ("path", "written"),
+    [("a.tiff", "a_nl-means.tif"), ("a.nii", "a_nl-means.nii"), ("a.nii.gz", "a_nl-means.nii.gz")],
+)
+def test_the_result_has_the_format_of_the_file(path, written):
+    assert parsed(command_line(requested(NLMeans(), "ZYX", path=path))).output == written
+
+
 @posix
 @pytest.mark.parametrize("kind", FILTERS)
 def test_profiles_are_read_back(kind):

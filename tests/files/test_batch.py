@@ -108,7 +108,7 @@ def test_text_among_images_is_skipped(folder, calls):
     report = run_batch("raw/*", SETTINGS, output="out")
     (skipped,) = report.skipped
     assert skipped.input == Path("raw/notes.txt")
-    assert skipped.skipped == f"{skipped.input} is not a TIFF file and was skipped."
+    assert skipped.skipped == f"{skipped.input} is not a TIFF or NIfTI file and was skipped."
     assert (len(report.done), report.failed, report.cancelled) == (3, (), False)
     assert names(folder / "out") == ["a.tif", "b.tif", "c.tif"]
 

@@ -11,10 +11,10 @@ from random import Random
 from fuzz.array_cases import ARRAY_CASES
 from fuzz.file_cases import FILE_CASES
 from fuzz.json_cases import JSON_CASES
+from fuzz.nifti_cases import NIFTI_CASES
 from fuzz.watching import Case, Outcome, outcome
 
-# One number in ten is of each kind; two where files are most easily damaged.
-KINDS = (*ARRAY_CASES, "TIFF tags", *FILE_CASES, *JSON_CASES)
+KINDS = (*ARRAY_CASES, *NIFTI_CASES, *FILE_CASES, *JSON_CASES)  # one number in ten is of each
 
 
 def kind_of(number: int) -> str:
@@ -27,7 +27,7 @@ def made(kind: str, rng: Random, folder: Path) -> Case:
     try:
         if kind in ARRAY_CASES:
             return ARRAY_CASES[kind](rng)
-        return {**FILE_CASES, **JSON_CASES}[kind](rng, folder)
+        return {**NIFTI_CASES, **FILE_CASES, **JSON_CASES}[kind](rng, folder)
     except Exception as error:
         return Case("the arguments themselves", _raising(error))
 

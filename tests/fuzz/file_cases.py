@@ -268,8 +268,10 @@ def with_description(data: bytes, text: str) -> bytes:
     return bytes(changed) + encoded
 
 
-def reading(rng: Random, folder: Path, told: str, pixels: np.ndarray | None) -> Case:
-    """Return a case that reads ``in.tif`` in one of several ways.
+def reading(
+    rng: Random, folder: Path, told: str, pixels: np.ndarray | None, name: str = "in.tif"
+) -> Case:
+    """Return a case that reads a file in one of several ways.
 
     `pixels` are those it held before, if what is missing of them has to be told.
     """
@@ -278,9 +280,14 @@ def reading(rng: Random, folder: Path, told: str, pixels: np.ndarray | None) -> 
     given = {"dtype": rng.choice((None, None, "float32"))}
 
     def run() -> None:
-        way(folder / "data" / "in.tif", folder / "out", pixels, given)
+        way(folder / "data" / name, folder / "out", pixels, given)
 
     return Case(f"{way.__name__} {given}: {told}", run)
+
+
+def result(path: Path, out: Path) -> Path:
+    """Return where the result of a file goes, in its format."""
+    return out / ("out" + "".join(path.suffixes))
 
 
 def read_it(path: Path, out: Path, pixels: np.ndarray | None, given: dict) -> None:
@@ -293,8 +300,8 @@ def read_it(path: Path, out: Path, pixels: np.ndarray | None, given: dict) -> No
         compare(data, pixels)
     if data.dtype.kind not in "iuf":
         return
-    gd.write(out / "out.tif", data, picture)
-    again = gd.read(out / "out.tif")
+    gd.write(result(path, out), data, picture)
+    again = gd.read(result(path, out))
     if again.data.dtype != data.dtype or not np.array_equal(
         again.data, data, equal_nan=data.dtype.kind in "fc"
     ):
@@ -314,7 +321,7 @@ def compare(data: np.ndarray, pixels: np.ndarray) -> None:
 
 def batch_it(path: Path, out: Path, pixels: np.ndarray | None, given: dict) -> None:
     """Denoise a file in a batch."""
-    report = gd.run_batch(path, gd.NLMeans(**SMALL), 10, output=out / "out.tif", **given)
+    report = gd.run_batch(path, gd.NLMeans(**SMALL), 10, output=result(path, out), **given)
     (file,) = report.files
     repr(report.as_dict())
     if file.error is not None:
@@ -354,7 +361,7 @@ def command(arguments: list[str]) -> tuple[int, str, str]:
 
 def command_it(path: Path, out: Path, pixels: np.ndarray | None, given: dict) -> None:
     """Denoise a file with the command line."""
-    target = out / "out.tif"
+    target = result(path, out)
     dtype = ["--dtype", given["dtype"]] if given["dtype"] else []
     code, said, told = command(["nl-means", str(path), "-o", str(target), *OPTIONS, *dtype])
     if code:
@@ -372,10 +379,22 @@ def estimate_it(path: Path, out: Path, pixels: np.ndarray | None, given: dict) -
         raise Loss("the estimate does not name its file")
 
 
+def _volume(folder: Path) -> tuple[np.ndarray, Any]:
+    """Return pixels, and the description of a NIfTI file that holds them."""
+    import nibabel
+
+    nibabel.save(nibabel.Nifti1Image(np.ones((5, 6, 3), "i2"), np.eye(4)), folder / "first.nii")
+    picture = gd.read(folder / "first.nii")
+    return picture.data, picture
+
+
 def resume_it(path: Path, out: Path, pixels: np.ndarray | None, given: dict) -> None:
     """Take a file for the result of an earlier run, of another file."""
-    source = out / "source.tif"
-    source.write_bytes(seed("strips")[0])
+    source = out / ("source" + "".join(path.suffixes))
+    if source.suffix == ".tif":
+        source.write_bytes(seed("strips")[0])
+    else:
+        gd.write(source, *_volume(out))
     settings = gd.NLMeans(**SMALL)
     (file,) = gd.run_batch(source, settings, 10, output=path, resume=True).files
     if file.error is not None:

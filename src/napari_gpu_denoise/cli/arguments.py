@@ -33,7 +33,7 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     codes = "\n".join(f"  {code:3}  {text}" for code, text in EXIT_TEXTS)
     parser = argparse.ArgumentParser(
         prog="gpu-denoise",
-        description="Denoise TIFF images, volumes and time-lapses on any OpenCL device.",
+        description="Denoise TIFF and NIfTI images, volumes and time-lapses on any OpenCL device.",
         epilog=f"exit codes:\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -91,7 +91,7 @@ def _add_filter(added: Any, settings: type) -> None:
         "--output",
         metavar="OUT",
         required=True,
-        help="TIFF file for one input; folder for several (created if necessary)",
+        help="file for one input, of its format; folder for several (created if necessary)",
     )
     sigma = parser.add_mutually_exclusive_group()
     sigma.add_argument(
@@ -104,8 +104,8 @@ def _add_filter(added: Any, settings: type) -> None:
     )
     sigma.add_argument(
         "--sigma-map",
-        metavar="TIFF",
-        help="the same for each pixel: a TIFF file of the height and width of the inputs",
+        metavar="FILE",
+        help="the same for each pixel: a file of the height and width of the inputs",
     )
     parser.add_argument(
         "--noise",
@@ -227,7 +227,10 @@ def _add_setting(group: Any, spec: dataclasses.Field) -> None:
 
 def _add_inputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "inputs", nargs="+", metavar="IN", help="TIFF files, patterns such as 'raw/*.tif', folders"
+        "inputs",
+        nargs="+",
+        metavar="IN",
+        help="TIFF or NIfTI files, patterns such as 'raw/*.tif', folders",
     )
 
 

@@ -73,7 +73,7 @@ def denoise(args: argparse.Namespace) -> int:
     if any(getattr(file.skipped, "code", "") == "exists" for file in report.skipped):
         return exit_code(errors.OutputError())
     if not report.done and not args.resume:
-        raise errors.FileError("None of the inputs is a TIFF file: nothing was denoised.")
+        raise errors.FileError("None of the inputs is a TIFF or NIfTI file: nothing was denoised.")
     return 0
 
 

@@ -55,12 +55,12 @@ def _measure(path: Path, axes: str | None, model: str) -> tuple[Picture, NoiseEs
     Of a large file only the planes are read that an estimate needs. What counts as large does not
     depend on the machine, so that results do not either.
     """
-    from napari_gpu_denoise.files import one_file, tiff
+    from napari_gpu_denoise.files import formats, one_file
     from napari_gpu_denoise.image.axes import channel_axis, check_axes
     from napari_gpu_denoise.image.levels import check_numbers
     from napari_gpu_denoise.noise.estimate import estimate_noise
 
-    with tiff.open_stack(path) as picture:
+    with formats.open_stack(path) as picture:
         check_numbers(picture.data)
         shape = picture.pixels.shape
         names = check_axes(picture.filter_axes if axes is None else axes, shape)
@@ -77,9 +77,9 @@ def _measure(path: Path, axes: str | None, model: str) -> tuple[Picture, NoiseEs
 
 def sigma_map(path: str) -> Any:
     """Read a map of sigma, (y, x)."""
-    from napari_gpu_denoise.files import tiff
+    from napari_gpu_denoise.files import formats
 
-    picture = tiff.read(path)
+    picture = formats.read(path)
     shape = zip(picture.axes, picture.data.shape, strict=True)
     values = picture.data[tuple(0 if a not in "YX" and n == 1 else slice(None) for a, n in shape)]
     if values.ndim != 2:

@@ -1,1 +1,1 @@
-"""Files in and out: TIFF, sample data, batches."""
+"""Files in and out: TIFF, NIfTI, sample data, batches."""

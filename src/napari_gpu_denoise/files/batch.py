@@ -21,7 +21,7 @@ from napari_gpu_denoise.errors import (
     Note,
     OutputError,
 )
-from napari_gpu_denoise.files import tiff
+from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.inputs import check_target, find_files, identity, pair
 from napari_gpu_denoise.files.one_file import check_result, denoise_file
 from napari_gpu_denoise.opencl.device import Device, choose
@@ -116,13 +116,13 @@ def run_batch(
     progress: Callable[[BatchProgress], None] | None = None,
     cancel=None,
 ) -> BatchReport:
-    """Denoise TIFF files with the same settings.
+    """Denoise TIFF and NIfTI files with the same settings.
 
     Parameters
     ----------
     inputs : path-like or iterable of path-like
         Files, patterns such as ``"raw/*.tif"`` (``**`` includes subfolders), or folders, of which
-        all TIFF files are taken.
+        all TIFF and NIfTI files are taken.
     filter : Filter
         An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``.
     sigma : float, array_like or None, default None
@@ -132,8 +132,8 @@ def run_batch(
         Noise model, as for `denoise`; ``"auto"``, the default without `sigma`, and names of
         models measure it in each file.
     output : path-like
-        A TIFF file for one input; or a folder, created if necessary, in which each result has
-        the name of its input.
+        A file for one input, of the same format; or a folder, created if necessary, in which
+        each result has the name of its input.
     axes : str, optional
         Names of the axes of all files; by default those in each file.
     dtype : data type, "auto" or "same", optional
@@ -198,7 +198,8 @@ def run_batch(
 
         tell(0, 0)
         if path not in jobs:
-            files.append(FileReport(path, skipped=f"{path} is not a TIFF file and was skipped."))
+            reason = f"{path} is not a TIFF or NIfTI file and was skipped."
+            files.append(FileReport(path, skipped=reason))
             continue
         if path.resolve() in sources:
             reason = f"{path} is part of an image that was read with an earlier file."
@@ -211,7 +212,7 @@ def run_batch(
                 if resume:
                     check_result(target, filter)
                 # The other files of a set are then not denoised as images of their own.
-                opened = tiff.open_stack(path, companions_anywhere=companions_anywhere)
+                opened = formats.open_stack(path, companions_anywhere=companions_anywhere)
                 with contextlib.suppress(FileError, ImageError), opened as picture:
                     sources.update(file.resolve() for file in picture.files)
                 files.append(FileReport(path, skipped=_kept(target, resume)))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import tiff
+from napari_gpu_denoise.files import formats, nifti, tiff
 
 
 def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
@@ -22,9 +22,11 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
     found: dict[str, Path] = {}
     for name in map(os.fspath, inputs):
         if os.path.isdir(name):
-            members = [p for p in sorted(Path(name).iterdir()) if p.suffix.lower() in tiff.SUFFIXES]
+            members = [p for p in sorted(Path(name).iterdir()) if formats.has_suffix(p)]
             if not members:
-                raise FileError(f"The folder {name} contains no TIFF file: choose another.")
+                raise FileError(
+                    f"The folder {name} contains no TIFF or NIfTI file: choose another."
+                )
         elif not os.path.exists(name) and glob.has_magic(name):
             matches = sorted(glob.glob(name, recursive=True))
             members = [Path(match) for match in matches if not os.path.isdir(match)]
@@ -35,7 +37,7 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
         for path in members:
             found.setdefault(os.path.realpath(path), path)
     if not found:
-        raise FileError("No input is given: give TIFF files, patterns or folders.")
+        raise FileError("No input is given: give TIFF or NIfTI files, patterns or folders.")
     return list(found.values())
 
 
@@ -47,15 +49,15 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
         images = [
             path
             for path in found
-            if path.suffix.lower() in tiff.SUFFIXES or not path.is_file() or tiff.is_tiff(path)
+            if formats.has_suffix(path) or not path.is_file() or formats.is_image(path)
         ]
     name = os.fspath(output)
     folder = Path(name)
     if folder.suffix and not folder.is_dir() and not name.endswith(("/", os.sep)):
-        if folder.suffix.lower() not in tiff.SUFFIXES:
+        if not formats.has_suffix(folder):
             raise OutputError(
-                f"{name} is neither the name of a TIFF file nor an existing folder: end it with "
-                ".tif, or with / for a new folder."
+                f"{name} is neither the name of a TIFF or NIfTI file nor an existing folder: end "
+                "it with .tif, .nii or .nii.gz, or with / for a new folder."
             )
         if len(images) > 1:
             raise OutputError(f"{name} is one file, for {len(images)} inputs: give a folder.")
@@ -64,8 +66,7 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
     jobs = []
     for path in images:
         # A TIFF in the format of a vendor is written as a plain TIFF, so its suffix changes.
-        known = path.suffix.lower() in tiff.SUFFIXES
-        target = folder / (path.name if known else f"{path.stem}.tif")
+        target = folder / (path.name if formats.has_suffix(path) else _renamed(path))
         # For many file systems A.tif and a.tif are one file.
         twin = names.setdefault(target.name.casefold(), path)
         if twin is not path:
@@ -74,6 +75,11 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
             )
         jobs.append((path, target))
     return jobs
+
+
+def _renamed(path: Path) -> str:
+    """Return the name of the result of a file whose own name is not one of its format."""
+    return path.stem + (".nii" if nifti.is_nifti(path) else ".tif")
 
 
 def check_target(target: Path, inputs: list[Path], written: set[tuple[int, int]]) -> None:

@@ -1,17 +1,17 @@
-"""Denoise one TIFF file into another; a long stack frame by frame, never whole in memory."""
+"""Denoise one file into another; a long stack frame by frame, never whole in memory."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
-from napari_gpu_denoise.files import tiff
+from napari_gpu_denoise.files import formats, nifti, tiff
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
 from napari_gpu_denoise.run.denoise import drive
@@ -40,7 +40,8 @@ def denoise_file(
     may be made; one that held results and is gone is an error. Returns the description of the
     input, the record of the result, and notes about the writing.
     """
-    with tiff.open_stack(path, companions_anywhere=companions_anywhere) as picture:
+    with formats.open_stack(path, companions_anywhere=companions_anywhere) as picture:
+        formats.check_name(target, picture)
         check_numbers(picture.data)
         given = picture.data.dtype
         dtype = output_dtype(run.dtype, given)
@@ -48,8 +49,10 @@ def denoise_file(
             dtype = output_dtype("same", given)
         possible = [dtype] if dtype else [given, np.dtype(np.float32)]
         for one in possible:
-            tiff.check_writable(picture, one)
-        run = replace(run, axes=run.axes or picture.filter_axes, dtype=dtype)
+            formats.check_writable(picture, one)
+        same = isinstance(run.dtype, str) and run.dtype == "same"
+        filter = with_voxel(run.filter, picture)
+        run = replace(run, filter=filter, axes=run.axes or picture.filter_axes, dtype=dtype)
         if _is_long(picture, run.axes):
             _make_folder(target, new_folder)
             planes = 3 if picture.axes.endswith("S") else 2
@@ -60,10 +63,7 @@ def denoise_file(
                     return held.enter_context(made)
 
                 result = drive(picture.data, run, out=store, progress=progress, cancel=cancel)
-                notes = tiff.write(
-                    target, result.image, picture, result.record, overwrite=overwrite
-                )
-            return picture, result.record, notes
+                return _written(target, result.image, picture, result.record, same, overwrite)
         largest = max(one.itemsize for one in possible)
         picture = picture.loaded(result=picture.data.size * largest)
     result = drive(picture.pixels, run, progress=progress, cancel=cancel)
@@ -71,8 +71,25 @@ def denoise_file(
     image = result.image
     if picture.alpha is not None:
         image = put_together(image, picture.colours, picture.data, picture.alpha)
-    notes = tiff.write(target, image, picture, result.record, overwrite=overwrite)
-    return picture, result.record, notes
+    return _written(target, image, picture, result.record, same, overwrite)
+
+
+def _written(
+    target: Path, image: Any, like: tiff.Picture, record: Record, same: bool, overwrite: bool
+) -> tuple[tiff.Picture, Record, tuple[str, ...]]:
+    """Write a result, in the stored type of its input if it is to have the `same`."""
+    if same:
+        image, like, record = nifti.as_stored(image, like, record)
+    notes = formats.write(target, image, like, record, overwrite=overwrite)
+    return like, record, notes
+
+
+def with_voxel(filter: Filter, picture: tiff.Picture) -> Filter:
+    """Return a filter with the voxel size of a file, if it has that setting and it is empty."""
+    known = {spec.name for spec in fields(filter)}
+    if "voxel" not in known or filter.voxel or picture.voxel is None:
+        return filter
+    return replace(filter, voxel=",".join(f"{step:.7g}" for step in picture.voxel))
 
 
 def _is_long(picture: tiff.Picture, axes: str) -> bool:
@@ -90,8 +107,9 @@ def _is_long(picture: tiff.Picture, axes: str) -> bool:
 def check_result(target: Path, filter: Filter) -> None:
     """Refuse a file that is not a result of the same filter and settings."""
     made: dict[str, Any] = {}
-    with contextlib.suppress(FileError, ImageError), tiff.open_stack(target) as picture:
+    with contextlib.suppress(FileError, ImageError), formats.open_stack(target) as picture:
         made = dict(picture.history[-1]) if picture.history else {}
+        filter = with_voxel(filter, picture)
     if (made.get("filter"), made.get("settings")) != (filter.name, filter.as_dict()):
         raise OutputError(
             f"{target} is not a result of this filter and these settings",

@@ -71,11 +71,13 @@ def command_line(request: Request) -> str:
     ``INPUT.tif`` to be filled in.
     """
     run, source = request.run, request.source.path or "INPUT.tif"
-    stem = source
-    for ending in (".ome.tiff", ".ome.tif", ".tiff", ".tif"):
+    stem, written = source, ".tif"
+    for ending in (".ome.tiff", ".ome.tif", ".tiff", ".tif", ".nii.gz", ".nii"):
         stem = stem.removesuffix(ending)
+    if source.endswith((".nii.gz", ".nii")):
+        written = source.removeprefix(stem)
     name = run.filter.name.replace("_", "-")
-    words = ["gpu-denoise", name, source, "-o", f"{stem}_{name}.tif"]
+    words = ["gpu-denoise", name, source, "-o", f"{stem}_{name}{written}"]
     words += [*_noise_option(run), "--axes", run.axes]
     for option, value in (_settings_arguments(run.filter) | _common_arguments(run)).items():
         flag = option.replace("_", "-")

@@ -74,11 +74,7 @@ def stored_files(
         files[Path(handle.path)] = None
         if max(map(sum, places), default=0) > handle.size:
             raise cut
-    if series.nbytes >= _LARGE and series.nbytes > _MOST_COMPRESSED * stored_bytes:
-        raise FileError(
-            f"{path} declares {_size(series.nbytes)} of pixels but holds {_size(stored_bytes)}: it "
-            "is damaged or blank. If it is right, read it by tifffile and pass the array."
-        )
+    check_declared(series.nbytes, stored_bytes, path, "tifffile")
     if missing:
         notes.append(f"{missing} of {len(series)} planes are missing and were read as 0.")
     if blank:
@@ -89,6 +85,15 @@ def stored_files(
     if len(files) > 1:
         notes.append(f"The image spans {len(files)} files, all of which were read.")
     return tuple(files)
+
+
+def check_declared(declared: int, stored: int, path: Path, reader: str) -> None:
+    """Refuse a large image of far more bytes than are stored; `reader` names another reader."""
+    if declared >= _LARGE and declared > _MOST_COMPRESSED * stored:
+        raise FileError(
+            f"{path} declares {_size(declared)} of pixels but holds {_size(stored)}: it "
+            f"is damaged or blank. If it is right, read it by {reader} and pass the array."
+        )
 
 
 def check_memory(needed: int, path: Path) -> None:

@@ -49,6 +49,13 @@ def find_image(xml: str, name: str, size: int) -> int:
     )
 
 
+def physical_sizes(xml: str, index: int) -> dict[str, str]:
+    """Return lengths of a pixel of image `index` as told, as under ``X`` and ``XUnit``."""
+    _, pixels = list(_images(ElementTree.fromstring(xml)))[index]
+    names = [axis + unit for axis in "XYZ" for unit in ("", "Unit")]
+    return {name: held for name in names if (held := pixels.get("PhysicalSize" + name))}
+
+
 def declared_planes(xml: str) -> tuple[int, int]:
     """Return how many planes all images of a set have, and how many files hold them."""
     try:

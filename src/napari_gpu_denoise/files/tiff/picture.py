@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.files.tiff.checks import check_memory
-from napari_gpu_denoise.files.tiff.planes import PartOfPlanes, Planes
+from napari_gpu_denoise.files.tiff.planes import Blocks, PartOfPlanes, Planes
 
 SUFFIXES = (".tif", ".tiff", ".btf", ".tf8")
 MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON
@@ -24,14 +24,14 @@ class Picture:
 
     Attributes
     ----------
-    data : ndarray or Planes
+    data : ndarray or Blocks
         The pixels, in native byte order: in memory after `read`, in the file after `open_stack`.
         16-bit signed images of ImageJ, which that program stores with an offset of 32768, are
         int16 here.
     axes : str
         One letter an axis, as tifffile names them: T Z C Y X, S colour samples, Q or I unknown.
     kind : str
-        ``"ome"``, ``"imagej"`` or ``"plain"``.
+        ``"ome"``, ``"imagej"``, ``"plain"`` or, for a NIfTI file, ``"nifti"``.
     metadata : dict
         Tags and layout of the file, for `write`.
     path : Path
@@ -42,9 +42,13 @@ class Picture:
         What a user should know about how it was read, one sentence each.
     history : tuple of dict
         Records of earlier denoising found in the file, oldest first.
+    voxel : tuple of float or None
+        Voxel size (z, y, x), if the file tells all three.
+    voxel_unit : str
+        Its unit, such as ``"µm"``; empty if the file does not tell it.
     """
 
-    data: np.ndarray | Planes
+    data: np.ndarray | Blocks
     axes: str
     kind: str
     metadata: dict[str, Any]
@@ -52,6 +56,8 @@ class Picture:
     files: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
     history: tuple[dict, ...] = field(default=(), repr=False)
+    voxel: tuple[float, float, float] | None = None
+    voxel_unit: str = ""
 
     @property
     def filter_axes(self) -> str:
@@ -80,7 +86,7 @@ class Picture:
         return tuple(kept if a == "S" else slice(None) for a in self.axes)
 
     @property
-    def pixels(self) -> np.ndarray | Planes | PartOfPlanes:
+    def pixels(self) -> np.ndarray | Blocks:
         """What is filtered: `data` without alpha, still in the file if `data` is."""
         if self.alpha is None:
             return self.data
@@ -93,7 +99,7 @@ class Picture:
 
         FileError if the machine has not enough memory for both.
         """
-        if isinstance(self.data, Planes):
+        if isinstance(self.data, Blocks):
             check_memory(self.data.nbytes + result, self.path)
         return replace(self, data=np.asarray(self.data))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import tifffile
 
 from napari_gpu_denoise.errors import FileError, ImageError
-from napari_gpu_denoise.files.tiff import checks, imagej, ome_xml
+from napari_gpu_denoise.files.tiff import checks, imagej, ome_xml, voxel
 from napari_gpu_denoise.files.tiff.messages import brief, listening
 from napari_gpu_denoise.files.tiff.picture import MARK, Picture, is_tiff
 from napari_gpu_denoise.files.tiff.planes import Planes
@@ -70,7 +70,7 @@ def open_stack(path: str | os.PathLike, *, companions_anywhere: bool = False) ->
                 raise FileError(f"{path} is empty: copy it again from its source.")
             if not is_tiff(path):
                 path.open("rb").close()
-                raise FileError(f"{path} is not a TIFF file: only TIFF files can be read.")
+                raise FileError(f"{path} is not a TIFF or NIfTI file: only these can be read.")
             # Micro-Manager files also hold OME-XML, which says more than their own index.
             tif = held.enter_context(tifffile.TiffFile(path, is_mmstack=False))
             outside: tuple[str, ...] = ()
@@ -123,10 +123,12 @@ def _picture(
         "descriptions": [_raw(tif, t) for i in (0, 1) if (t := page.tags.get(270, index=i))],
     }
     history: tuple[dict, ...] = ()
+    size = voxel.NONE
     if kind == "ome":
         xml = metadata["xml"] = tif.ome_metadata
         metadata["image"] = ome_xml.find_image(xml, series.name, math.prod(series.shape))
         history = ome_xml.history(xml, metadata["image"])
+        size = voxel.of_ome(xml, metadata["image"])
     elif kind == "imagej":
         blocks = _raw(tif, page.tags.get(imagej.BLOCKS)) or b""
         lengths = page.tags.valueof(imagej.LENGTHS, default=())
@@ -136,6 +138,7 @@ def _picture(
             metadata["imagej"] = imagej.Blocks(b"", (), tif.byteorder)
             notes.append("The labels, overlays and Info of the file are damaged and not kept.")
         history = _records(metadata["imagej"].info)
+        size = voxel.of_imagej(tif.imagej_metadata, page)
     else:
         history = _records((metadata["software"] or b"").decode("ascii", "replace"))
         if series.kind not in ("shaped", "uniform", "generic"):
@@ -155,7 +158,8 @@ def _picture(
     if kind == "imagej":
         metadata["signed16"] = imagej.is_signed16(tif.imagej_metadata, series.dtype)
     planes = Planes(series, path, signed16=metadata["signed16"])
-    return Picture(planes, series.axes, kind, metadata, path, files, tuple(notes), history)
+    kept = (path, files, tuple(notes), history, *size)
+    return Picture(planes, series.axes, kind, metadata, *kept)
 
 
 def _raw(tif: tifffile.TiffFile, tag: tifffile.TiffTag | None) -> bytes | None:

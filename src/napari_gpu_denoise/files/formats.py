@@ -1,0 +1,135 @@
+"""TIFF and NIfTI by one name: which format a file has, and what reads and writes it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from napari_gpu_denoise.errors import OutputError
+from napari_gpu_denoise.files import nifti, tiff
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.run.record import Record
+
+SUFFIXES = (*tiff.SUFFIXES, *nifti.SUFFIXES)
+
+
+def has_suffix(path: str | os.PathLike) -> bool:
+    """Return whether a name ends like that of a file that can be read and written."""
+    return os.fspath(path).lower().endswith(SUFFIXES)
+
+
+def is_image(path: str | os.PathLike) -> bool:
+    """Return whether a file starts like one that can be read; False also if it cannot be opened."""
+    return tiff.is_tiff(path) or nifti.is_nifti(path)
+
+
+def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> tiff.Picture:
+    """Read a NIfTI file, or the first image of a TIFF file.
+
+    Parameters
+    ----------
+    path : path-like
+        A TIFF, BigTIFF, ImageJ or OME-TIFF file; or a NIfTI file, of version 1 or 2, compressed by
+        gzip or not. The axes of a NIfTI file come in reverse order, as in (t, z, y, x), and slope
+        and intercept of its header are applied.
+    companions_anywhere : bool, default False
+        Read the other files of an OME-TIFF set wherever its XML says they are. By default only
+        those in the folder of `path`, or below.
+
+    Returns
+    -------
+    Picture
+
+    Raises
+    ------
+    FileError
+        If the file is missing, of another format, cut short, or needs a codec that is not
+        installed; if it declares far more pixels than it holds, or more than fit into memory.
+    ImageError
+        If it has no pixels, or those of a NIfTI file are colours or complex numbers.
+    """
+    with open_stack(path, companions_anywhere=companions_anywhere) as picture:
+        return picture.loaded()
+
+
+def open_stack(
+    path: str | os.PathLike, *, companions_anywhere: bool = False
+) -> AbstractContextManager[tiff.Picture]:
+    """Open a NIfTI file, or the first image of a TIFF file, to read its planes on demand.
+
+    Its context is what `read` returns, but with ``data`` in the file until the context ends.
+    """
+    if tiff.is_tiff(path) or not os.path.isfile(path):
+        return tiff.open_stack(path, companions_anywhere=companions_anywhere)
+    if nifti.has_suffix(path) or nifti.is_nifti(path):
+        return nifti.open_stack(path)
+    return tiff.open_stack(path, companions_anywhere=companions_anywhere)
+
+
+def write(
+    path: str | os.PathLike,
+    data: np.ndarray | tiff.Planes | tiff.PlaneStore,
+    like: tiff.Picture,
+    record: Record | None = None,
+    *,
+    overwrite: bool = False,
+) -> tuple[str, ...]:
+    """Write new pixels with the metadata of another image, in its format.
+
+    The file is either complete or absent: it is written under a temporary name in the same folder,
+    flushed to disk and renamed.
+
+    Parameters
+    ----------
+    path : path-like
+        The new file. That of a NIfTI image ends with ``.nii``, or ``.nii.gz`` to be compressed.
+    data : ndarray, Planes or PlaneStore
+        Pixels of the shape of ``like.data``, of any real type. If they are not in memory, they
+        are fetched page by page.
+    like : Picture
+        Source of the metadata. Of a TIFF file: axes, voxel size, units, time interval, channel
+        names, byte order, tiles and compression; lossy compression becomes deflate. Of a NIfTI
+        file: the header, with affine and units, its extensions, and byte order; slope and intercept
+        become 1 and 0, as pixels are grey levels.
+    record : Record, optional
+        How the pixels were made. It is stored as JSON: in the Info of an ImageJ file, as an
+        annotation of an OME image, as a comment among the extensions of a NIfTI header, otherwise
+        as a line of the Software tag; `read` finds it.
+    overwrite : bool, default False
+        Replace an existing file. The input itself is never replaced.
+
+    Returns
+    -------
+    tuple of str
+        What could not be preserved, one sentence each.
+
+    Raises
+    ------
+    OutputError
+        If the file exists, is the input, or cannot be written, its name is that of another format,
+        or the kind of file cannot hold this type of pixels; nothing is left behind.
+    """
+    check_name(path, like)
+    written_by = nifti.write if like.kind == "nifti" else tiff.write
+    return written_by(path, data, like, record, overwrite=overwrite)
+
+
+def check_name(path: str | os.PathLike, like: tiff.Picture) -> None:
+    """Refuse a name for a result that is not one of the format of its input."""
+    if nifti.has_suffix(path) == (like.kind == "nifti"):
+        return
+    form, endings = ("NIfTI", ".nii or .nii.gz") if like.kind == "nifti" else ("TIFF", ".tif")
+    raise OutputError(
+        f"{path} is not the name of a {form} file, as which a result of {like.path} is written: "
+        f"end it with {endings}."
+    )
+
+
+def check_writable(like: tiff.Picture, dtype: np.dtype) -> None:
+    """Refuse pixels of a type, before they are computed, that cannot be written like an image."""
+    checked_by = nifti.check_writable if like.kind == "nifti" else tiff.check_writable
+    checked_by(like, dtype)

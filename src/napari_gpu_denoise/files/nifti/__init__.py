@@ -1,0 +1,21 @@
+"""NIfTI in and out: voxels replaced, header and extensions kept.
+
+A file holds its axes as (x, y, z, t, …), the first varying fastest. From the last to the first they
+are (…, T, Z, Y, X), in the order in which NumPy lays arrays out, so that nothing is turned round or
+copied. nibabel knows the header; it is imported when a NIfTI file is read or written.
+"""
+
+from napari_gpu_denoise.files.nifti.header import SUFFIXES, has_suffix, is_nifti
+from napari_gpu_denoise.files.nifti.reading import open_stack
+from napari_gpu_denoise.files.nifti.stored import as_stored
+from napari_gpu_denoise.files.nifti.writing import check_writable, write
+
+__all__ = [
+    "SUFFIXES",
+    "as_stored",
+    "check_writable",
+    "has_suffix",
+    "is_nifti",
+    "open_stack",
+    "write",
+]

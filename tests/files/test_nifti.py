@@ -1,0 +1,479 @@
+"""NIfTI in and out: voxels replaced, header and extensions as they were, damage named."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import threading
+from pathlib import Path
+
+import nibabel
+import numpy as np
+import pytest
+import tifffile
+
+import napari_gpu_denoise as gd
+from files.test_io import RECORD
+from napari_gpu_denoise import cli
+from napari_gpu_denoise.errors import FileError, ImageError, OutputError
+from napari_gpu_denoise.files import formats, nifti, one_file
+from napari_gpu_denoise.files.nifti import reading
+from napari_gpu_denoise.files.nifti.header import pack_extensions, unpack_extensions
+from napari_gpu_denoise.files.nifti.voxels import type_of_levels
+from napari_gpu_denoise.files.tiff import checks
+from napari_gpu_denoise.run import long_series
+from scenes import noisy, small
+
+KINDS = {1: nibabel.Nifti1Image, 2: nibabel.Nifti2Image}
+AFFINE = np.array([[-2, 0, 0, 90], [0, 1.25, 0.5, -126], [0, -0.5, 3, -72], [0, 0, 0, 1.0]])
+SMALL = small(gd.NLMeans)
+
+
+def voxels(*shape: int, dtype: str = "int16") -> np.ndarray:
+    """Return an image, given by its shape as NumPy has it, in the order of a NIfTI file."""
+    return noisy(*shape).astype(dtype).T
+
+
+def saved(path: Path, image: np.ndarray, *, version: int = 1, order: str = "<", scaling=None):
+    """Write a NIfTI file with all that a header may say; return the path."""
+    header = KINDS[version].header_class(endianness=order)
+    header.set_data_dtype(image.dtype)
+    header["descrip"], header["aux_file"] = b"FSL5.0", b"none"
+    header["cal_max"], header["toffset"] = 700, 2.5
+    made = KINDS[version](image, AFFINE, header)
+    made.header.set_xyzt_units("mm", "sec")
+    if image.ndim > 3:
+        made.header["pixdim"][4] = 1.5
+    for code, text in ((6, b"by hand"), (4, b"<afni/>")):
+        made.header.extensions.append(nibabel.nifti1.Nifti1Extension(code, text))
+    nibabel.save(made, path)
+    if scaling is not None:
+        data = bytearray(path.read_bytes())
+        at, letter = (112, "ff") if version == 1 else (176, "dd")
+        struct.pack_into(order + letter, data, at, *scaling)
+        path.write_bytes(data)
+    return path
+
+
+def stored(path: Path) -> np.ndarray:
+    """Return what a file stores, in the order of NumPy."""
+    return np.asarray(nibabel.load(path).dataobj.get_unscaled()).T
+
+
+def scaling_of(path: Path) -> tuple[float, float]:
+    """Return slope and intercept of a file."""
+    held = nibabel.load(path).dataobj
+    return held.slope, held.inter
+
+
+@pytest.fixture
+def without_index(monkeypatch):
+    """Read compressed files as without indexed_gzip, whether it is installed or not."""
+    monkeypatch.setattr(reading, "_unpacked", lambda file, _: gzip.GzipFile(fileobj=file))
+
+
+def run(path: Path, settings, sigma, name: str = "out.nii", **options):
+    """Denoise a file; return its result and the report."""
+    target = path.with_name(name)
+    (file,) = gd.run_batch(path, settings, sigma, output=target, overwrite=True, **options).files
+    if file.error is not None:
+        raise file.error
+    return target, file
+
+
+# --- what must survive ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", KINDS)
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("ending", [".nii", ".nii.gz"])
+def test_header_and_extensions_survive(tmp_path, version, order, ending):
+    image = voxels(3, 5, 6, 7)
+    path = saved(tmp_path / f"in{ending}", image, version=version, order=order)
+    picture = gd.read(path)
+    assert (picture.axes, picture.kind, picture.notes) == ("TZYX", "nifti", ())
+    assert (picture.voxel, picture.voxel_unit) == ((3.041381, 1.346291, 2.0), "mm")
+    np.testing.assert_array_equal(picture.data, image.T)
+    target = tmp_path / f"out{ending}"
+    assert gd.write(target, picture.data + np.int16(1), picture, RECORD) == ()
+    before, after = nibabel.load(path), nibabel.load(target)
+    assert type(after) is KINDS[version] and after.header.endianness == order
+    for field in before.header:
+        if field != "vox_offset":
+            np.testing.assert_array_equal(after.header[field], before.header[field], field)
+    np.testing.assert_array_equal(after.affine, before.affine)
+    np.testing.assert_array_equal(stored(target), image.T + 1)
+    assert after.header["vox_offset"] % 16 == 0
+    held = [(each.code, each.content) for each in after.header.extensions]
+    assert held[:2] == [(each.code, each.content) for each in before.header.extensions]
+    assert held[2][0] == 6
+    assert gd.read(target).history == (RECORD.as_dict(),)
+
+
+@pytest.mark.parametrize(
+    ("shape", "intent", "axes"),
+    [
+        ((6, 7), 0, "YX"),
+        ((5, 6, 7), 0, "ZYX"),
+        ((2, 1, 6, 7), 0, "TZYX"),
+        ((3, 1, 5, 6, 7), 1007, "CTZYX"),
+        ((3, 2, 5, 6, 7), 0, "QTZYX"),
+        ((2, 1, 2, 5, 6, 7), 0, "VQTZYX"),
+    ],
+)
+def test_axes_come_from_the_last_to_the_first(tmp_path, shape, intent, axes):
+    image = voxels(*shape, dtype="uint8")
+    made = nibabel.Nifti1Image(image, np.eye(4))
+    made.header["intent_code"] = intent
+    nibabel.save(made, tmp_path / "in.nii")
+    picture = gd.read(tmp_path / "in.nii")
+    assert picture.axes == axes
+    np.testing.assert_array_equal(picture.data, image.T)
+    assert gd.denoise(picture.data, SMALL, 0, axes=picture.filter_axes).image.shape == shape
+
+
+@pytest.mark.parametrize("ending", [".nii", ".nii.gz"])
+def test_planes_are_read_on_demand(tmp_path, without_index, ending):
+    image = voxels(3, 4, 6, 7, dtype="float32")
+    path = saved(tmp_path / f"in{ending}", image)
+    with formats.open_stack(path) as picture:
+        for index in (0, (1, 2), (-1, slice(1, 3), 5), (..., 3), np.s_[::2, :, 1:3]):
+            np.testing.assert_array_equal(picture.data[index], image.T[index])
+        assert picture.data.reads_by_plane(2, 3) == (ending == ".nii")
+    with pytest.raises(FileError, match="is closed"):
+        picture.data[0]
+
+
+def test_the_same_call_writes_the_same_bytes(tmp_path):
+    picture = gd.read(saved(tmp_path / "in.nii", voxels(5, 6, 7)))
+    for name in "ab":
+        gd.write(tmp_path / f"{name}.nii.gz", picture.data, picture)
+    assert (tmp_path / "a.nii.gz").read_bytes() == (tmp_path / "b.nii.gz").read_bytes()
+
+
+# --- slope and intercept --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", KINDS)
+def test_slope_and_intercept_are_applied_and_kept_with_the_type(tmp_path, version):
+    image = voxels(4, 20, 24)
+    path = saved(tmp_path / "in.nii", image, version=version, scaling=(0.5, 100.0))
+    levels = image.T * np.float32(0.5) + np.float32(100)
+    picture = gd.read(path)
+    assert picture.data.dtype == np.float32
+    np.testing.assert_array_equal(picture.data, levels)
+    expected = gd.denoise(levels, SMALL, 8, axes="ZYX").image
+
+    target, file = run(path, SMALL, 8)
+    assert scaling_of(target) == (1, 0)
+    assert file.record.output_dtype == "float32" == stored(target).dtype
+    np.testing.assert_array_equal(stored(target), expected)
+
+    target, file = run(path, SMALL, 8, dtype="same")
+    assert scaling_of(target) == (0.5, 100)
+    assert file.record.output_dtype == "int16" == stored(target).dtype
+    np.testing.assert_array_equal(stored(target), np.rint((expected - 100) / 0.5))
+    assert gd.read(target).history[-1]["output_dtype"] == "int16"
+
+    target, _ = run(path, SMALL, 8, dtype="int32")
+    assert scaling_of(target) == (1, 0)
+    np.testing.assert_array_equal(stored(target), np.rint(expected))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "int32", "float32", "float64"])
+@pytest.mark.parametrize("scaling", [(0.013, -3.0), (-2.0, 1e6), (1e-7, 5.0)])
+def test_what_is_not_filtered_keeps_its_stored_value(tmp_path, dtype, scaling):
+    image = voxels(3, 20, 24, dtype=dtype)
+    path = saved(tmp_path / "in.nii", image, scaling=scaling)
+    target, _ = run(path, SMALL, 0, dtype="same")
+    close = 1e-6 if dtype.startswith("float") else 0
+    np.testing.assert_allclose(stored(target), image.T, rtol=close, atol=close)
+    assert stored(target).dtype == dtype
+
+
+def test_values_beyond_the_stored_type_are_clipped_and_counted(tmp_path):
+    image = np.full((24, 20, 3), 255, "uint8")
+    image[::2] = 250
+    path = saved(tmp_path / "in.nii", image, scaling=(2.0, 0.0))
+    picture = gd.read(path)
+    higher = picture.data + np.float32(4)
+    values, like, record = nifti.as_stored(higher, picture, RECORD)
+    assert record.saturated == RECORD.saturated + 24 * 20 * 3 // 2
+    gd.write(tmp_path / "out.nii", values, like, record)
+    np.testing.assert_array_equal(stored(tmp_path / "out.nii"), np.where(image.T == 250, 252, 255))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scaling", "levels"),
+    [
+        (">i2", None, "int16"),
+        ("i2", (0.1, 0), "float32"),
+        ("u1", (1, -0.5), "float32"),
+        ("i2", (1e-3, 1e6), "float64"),
+        ("i4", (0.5, 0), "float64"),
+        ("f4", (3.0, 0), "float32"),
+        ("f4", (3.0, 1), "float64"),
+        ("f8", (3.0, 1), "float64"),
+        ("i2", (1e36, 0), "float64"),
+    ],
+)
+def test_type_of_scaled_values(dtype, scaling, levels):
+    assert type_of_levels(np.dtype(dtype), scaling) == np.dtype(levels)
+
+
+@pytest.mark.parametrize("slope", [0.0, np.nan, 1.0])
+def test_no_scaling(tmp_path, slope):
+    path = saved(tmp_path / "in.nii", voxels(3, 6, 7), scaling=(slope, 0.0))
+    picture = gd.read(path)
+    assert picture.data.dtype == np.int16
+    gd.write(tmp_path / "out.nii", picture.data, picture)
+    after = nibabel.Nifti1Header((tmp_path / "out.nii").read_bytes()[:348])
+    np.testing.assert_array_equal(after["scl_slope"], slope)
+
+
+# --- time series ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def streamed(monkeypatch):
+    """Take every series for a long one, and tell how often one was streamed."""
+    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
+    seen = []
+    original = long_series.FrameStream
+
+    def counted(*given, **named):
+        seen.append(given)
+        return original(*given, **named)
+
+    monkeypatch.setattr(long_series, "FrameStream", counted)
+    return seen
+
+
+@pytest.mark.parametrize("scaling", [None, (0.5, 10.0)], ids=["plain", "scaled"])
+def test_a_series_goes_frame_by_frame(tmp_path, streamed, scaling):
+    path = saved(tmp_path / "in.nii", voxels(5, 3, 20, 24), scaling=scaling)
+    settings = small(gd.NLMeans, frames_before=1, frames_after=1)
+    whole = gd.denoise(gd.read(path).data, settings, 20, axes="TZYX").image
+    target, _ = run(path, settings, 20)
+    np.testing.assert_array_equal(stored(target), whole)
+    target, _ = run(path, settings, 20, "out.nii.gz", dtype="same")
+    np.testing.assert_array_equal(
+        gd.read(target).data, whole if scaling is None else np.rint(2 * whole) / 2
+    )
+    assert len(streamed) == 2
+
+
+def test_a_compressed_series_is_read_whole_unless_it_can_be_entered(
+    tmp_path, streamed, without_index, monkeypatch
+):
+    image = voxels(5, 3, 20, 24)
+    path = saved(tmp_path / "in.nii.gz", image)
+    first, _ = run(path, SMALL, 20, "first.nii")
+    assert not streamed
+
+    class Indexed:
+        """What indexed_gzip gives: a file that can be entered anywhere."""
+
+        def __init__(self):
+            unpacked = path.with_name("unpacked")
+            unpacked.write_bytes(gzip.decompress(path.read_bytes()))
+            self.fobj = unpacked.open("rb")
+            self.read, self.readinto, self.seek = (
+                self.fobj.read,
+                self.fobj.readinto,
+                self.fobj.seek,
+            )
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            self.fobj.close()
+
+    monkeypatch.setattr(reading, "_unpacked", lambda *_: Indexed())
+    second, _ = run(path, SMALL, 20, "second.nii")
+    assert len(streamed) == 1
+    np.testing.assert_array_equal(stored(second), stored(first))
+
+
+def test_a_cancelled_run_leaves_nothing(tmp_path, streamed):
+    path = saved(tmp_path / "in.nii", voxels(9, 2, 20, 24))
+    cancel = threading.Event()
+
+    def progress(state):
+        if state.done == 3:
+            cancel.set()
+
+    options = {"output": tmp_path / "out.nii.gz", "progress": progress, "cancel": cancel}
+    assert gd.run_batch(path, SMALL, 20, **options).cancelled
+    assert [p.name for p in tmp_path.iterdir()] == ["in.nii"]
+
+
+# --- damaged and foreign files --------------------------------------------------------------------
+
+
+def refused(path: Path, kind=FileError) -> str:
+    """Return the one sentence with which reading and denoising a file are refused."""
+    with pytest.raises(kind) as caught:
+        gd.read(path)
+    said = str(caught.value)
+    assert str(path) in said and "\n" not in said and said.endswith(".")
+    (file,) = gd.run_batch(path, SMALL, 9, output=path.with_name("out.nii")).files
+    assert str(file.error) == said
+    assert not path.with_name("out.nii").exists()
+    return said
+
+
+@pytest.mark.parametrize("ending", [".nii", ".nii.gz"])
+@pytest.mark.parametrize("share", [0.01, 0.2, 0.6, 0.99])
+def test_cut_short(tmp_path, ending, share):
+    path = saved(tmp_path / f"in{ending}", voxels(4, 9, 10))
+    data = path.read_bytes()
+    path.write_bytes(data[: int(share * len(data))])
+    said = refused(path)
+    assert "cut short or damaged" in said or "not a NIfTI file" in said
+
+
+def test_a_wrong_checksum_is_found(tmp_path):
+    path = saved(tmp_path / "in.nii.gz", voxels(4, 9, 10))
+    data = bytearray(path.read_bytes())
+    data[-6] ^= 1
+    path.write_bytes(data)
+    assert "is cut short or damaged" in refused(path)
+
+
+def changed(path: Path, at: int, letters: str, *values) -> Path:
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<" + letters, data, at, *values)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("at", "letters", "values", "error", "said"),
+    [
+        (40, "8h", (3, 30000, 30000, 30000, 1, 1, 1, 1), FileError, "cut short or damaged"),
+        (42, "h", (-7,), FileError, "cut short or damaged"),
+        (42, "h", (0,), ImageError, "no pixels"),
+        (40, "2h", (1, 7), ImageError, "has one axis"),
+        (70, "h", (1,), ImageError, "pixels of type 1 (binary)"),
+        (70, "h", (1536,), ImageError, "pixels of type 1536 (float128)"),
+        (70, "h", (9999,), ImageError, "pixels of type 9999"),
+        (108, "f", (float("nan"),), FileError, "damaged"),
+        (108, "f", (-5.0,), FileError, "damaged"),
+        (108, "f", (1e9,), FileError, "cut short or damaged"),
+        (112, "ff", (2.0, float("inf")), FileError, "invalid intercept"),
+        (344, "4s", (b"ni1",), FileError, "a pair of files"),
+        (344, "4s", (b"none",), FileError, "not a NIfTI file"),
+    ],
+)
+def test_headers_that_lie(tmp_path, at, letters, values, error, said):
+    path = changed(saved(tmp_path / "in.nii", voxels(4, 9, 10)), at, letters, *values)
+    assert said in refused(path, error)
+
+
+def test_other_kinds_of_pixel(tmp_path):
+    colours = np.zeros((9, 8, 3), [("R", "u1"), ("G", "u1"), ("B", "u1")])
+    for name, image, said in (
+        ("rgb", colours, "colours"),
+        ("complex", np.zeros((9, 8, 3), "c8"), "complex numbers"),
+    ):
+        path = tmp_path / f"{name}.nii"
+        nibabel.save(nibabel.Nifti1Image(image, np.eye(4)), path)
+        assert said in refused(path, ImageError)
+
+
+def test_far_more_voxels_than_a_file_holds_are_refused_before_they_are_read(tmp_path):
+    path = saved(tmp_path / "in.nii", voxels(4, 9, 10))
+    changed(path, 40, "4h", 3, 900, 900, 900)
+    packed = tmp_path / "in.nii.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert "declares 1.46 GB of pixels but holds" in refused(packed)
+
+
+def test_a_volume_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
+    path = saved(tmp_path / "in.nii.gz", voxels(4, 9, 10))
+    monkeypatch.setattr(checks, "free_memory", lambda: 500)
+    with pytest.raises(FileError, match="needs 720 bytes of memory for pixels and result"):
+        gd.read(path)
+
+
+def test_what_is_no_file_or_empty(tmp_path):
+    assert "No such file" in refused(tmp_path / "none.nii")
+    (tmp_path / "empty.nii.gz").touch()
+    assert "is empty" in refused(tmp_path / "empty.nii.gz")
+    (tmp_path / "text.nii").write_text("no header")
+    assert "not a NIfTI file" in refused(tmp_path / "text.nii")
+
+
+def test_extensions_of_any_kind():
+    held = [(6, b"a comment" + bytes(15)), (44, bytes(range(248)))]
+    for order in "<>":
+        packed = pack_extensions(held, order)
+        assert len(packed) == 4 + 32 + 256
+        assert unpack_extensions(packed, order) == (held, True)
+        assert unpack_extensions(packed[:-1], order) == (held[:1], False)
+    assert pack_extensions([], "<") == bytes(4)
+    assert unpack_extensions(bytes(300), "<") == ([], True)
+
+
+def test_damaged_extensions_are_noted(tmp_path):
+    path = changed(saved(tmp_path / "in.nii", voxels(4, 9, 10)), 352, "i", 1 << 30)
+    picture = gd.read(path)
+    assert any("extensions" in note for note in picture.notes)
+    np.testing.assert_array_equal(picture.data, voxels(4, 9, 10).T)
+
+
+def test_a_type_that_nifti_lacks_is_refused_before_the_work(tmp_path):
+    path = saved(tmp_path / "in.nii", voxels(4, 9, 10))
+    with pytest.raises(OutputError, match="cannot hold float16") as caught:
+        run(path, SMALL, 9, dtype="float16")
+    assert caught.value.code == "file-dtype"
+
+
+# --- batches and the command line -----------------------------------------------------------------
+
+
+def test_a_folder_of_both_formats(tmp_path):
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    saved(source / "a.nii.gz", voxels(3, 20, 24))
+    saved(source / "b.nii", voxels(20, 24))
+    tifffile.imwrite(source / "c.tif", noisy(20, 24))
+    (source / "d.txt").write_text("no image")
+    report = gd.run_batch(source, SMALL, 9, output=target)
+    assert not report.failed
+    assert sorted(p.name for p in target.iterdir()) == ["a.nii.gz", "b.nii", "c.tif"]
+    assert (target / "a.nii.gz").read_bytes()[:2] == b"\x1f\x8b"
+    again = gd.run_batch(source, SMALL, 9, output=target, resume=True)
+    assert len(again.skipped) == 3 and not again.failed
+    other = gd.run_batch(source, small(gd.BM3D), 9, output=target, resume=True)
+    assert len(other.failed) == 3
+
+
+@pytest.mark.parametrize(("name", "output"), [("in.nii", "out.tif"), ("in.tif", "out.nii.gz")])
+def test_a_result_has_the_format_of_its_input(tmp_path, name, output):
+    path = tmp_path / name
+    if name.endswith(".nii"):
+        saved(path, voxels(20, 24))
+    else:
+        tifffile.imwrite(path, noisy(20, 24))
+    with pytest.raises(OutputError, match="is not the name of a") as caught:
+        run(path, SMALL, 9, output)
+    assert "end it with" in str(caught.value)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [name]
+
+
+def test_on_the_command_line(tmp_path, capsys):
+    path = saved(tmp_path / "in.nii.gz", voxels(2, 4, 24, 28))
+    target = tmp_path / "out.nii.gz"
+    options = ["--sigma", "20", "--profile", "fast", "--axes", "TZYX"]
+    assert cli.main(["bm3d", str(path), "-o", str(target), *options]) == 0
+    assert str(target) in capsys.readouterr().out
+    record = gd.read(target).history[-1]
+    assert (record["filter"], record["axes"]) == ("bm3d", "TZYX")
+    assert cli.main(["estimate", str(path)]) == 0
+    assert "(TZYX, 2 x 4 x 24 x 28, int16)" in capsys.readouterr().out
+    path.write_bytes(path.read_bytes()[:500])
+    assert cli.main(["bm3d", str(path), "-o", str(target), "--overwrite"]) == 4
+    assert "cut short or damaged" in capsys.readouterr().err
