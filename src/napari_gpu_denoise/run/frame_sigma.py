@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,11 +56,15 @@ class FrameSigma:
         """Whether sigma varies within a plane; it is then the same in all planes."""
         return self.level is not None
 
-    def levels(self, tile: Tile, unit: float) -> np.ndarray:
+    def levels(self, tile: Tile, unit: float, margins: bool = False) -> np.ndarray:
         """Return sigma of the frames that a tile yields, float32, shape (channels, nt * nz).
 
-        It is in units of `unit` grey levels; of a map it is `level` for each frame.
+        It is in units of `unit` grey levels; of a map it is `level` for each frame. With `margins`,
+        it is that of all slices that the tile reads.
         """
+        if margins:
+            z = replace(tile.z, start=tile.z.source_start, stop=tile.z.source_stop)
+            tile = replace(tile, z=z)
         values = np.array(self.level) if self.is_map else _of_frames(self.frames, tile)
         shape = (tile.channels, tile.t.size * tile.z.size)
         # Larger values would act the same, but must not become infinite.

@@ -41,7 +41,8 @@ class TileSigma:
     Attributes
     ----------
     levels : pyopencl.Buffer
-        float32 of shape (channels, nt * nz): one value for each frame yielded.
+        float32 of shape (channels, nt * nz): one value for each frame yielded, or read (see
+        `TilePlan.needs_margin_sigma`).
     variation : pyopencl.Buffer or None
         If sigma varies within frames: float32 of shape (source ny, source nx), from 0 to 1, over
         all that the tile reads. Sigma of a pixel is the level of its frame times this.
@@ -61,9 +62,13 @@ class TilePlan(ABC):
     ----------
     arena : Arena
         Where the buffers are allocated.
+    needs_margin_sigma : bool
+        Whether the levels of sigma are to be those of all slices that a tile reads, not only of
+        those that it yields. Default: False.
     """
 
     arena: Arena
+    needs_margin_sigma: bool = False
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the device buffers needed for a tile besides input and output, in bytes by name.

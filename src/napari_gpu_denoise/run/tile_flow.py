@@ -167,7 +167,9 @@ class TileFlow:
                 uploads.append(cl.enqueue_copy(self.queues.up, buffer, array, is_blocking=False))
             return buffer
 
-        slot.levels = sigma.levels(tile, self.work.sigma_unit)
+        slot.levels = sigma.levels(
+            tile, self.work.sigma_unit, self.stages.plan.needs_margin_sigma
+        )
         # A map is the same in all planes, so that tiles of a stack mostly use the same part of it.
         known = slot.seen == (tile.y, tile.x)
         if not known:

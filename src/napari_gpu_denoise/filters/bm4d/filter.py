@@ -1,0 +1,191 @@
+"""BM4D: collaborative filtering of groups of similar cubes of a volume."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.filters.bm3d.group_settings import STACK_TRANSFORMS, TRANSFORMS
+from napari_gpu_denoise.filters.bm3d.pass_fields import (
+    BASIC,
+    FINAL,
+    GROUPS,
+    stages,
+    threshold,
+    wiener_sigma,
+)
+from napari_gpu_denoise.filters.bm4d.cube_settings import CUBES, CubePass
+from napari_gpu_denoise.filters.bm4d.plan import Plan
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.run.call import filter_function
+from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.settings import setting
+from napari_gpu_denoise.run.tiles import Reach
+
+
+def _step(default: int, of: str) -> Any:
+    help = f"Spacing of reference cubes {of}, along an axis of four voxels (1 is slowest and best)"
+    return setting(default, help, bounds=(1, 4), unit="voxels", advanced=True)
+
+
+def _window(default: int, of: str) -> Any:
+    help = f"Search window width {of} (odd), along an axis of four voxels"
+    return setting(default, help, bounds=(1, 21), unit="voxels", advanced=True)
+
+
+def _neighbours(default: int, of: str) -> Any:
+    help = f"Maximum number of cubes in a group {of}"
+    return setting(default, help, choices=GROUPS, unit="cubes", advanced=True)
+
+
+def _transform(default: str, of: str) -> Any:
+    return setting(default, f"3D transform of a cube {of}", choices=TRANSFORMS[:3], advanced=True)
+
+
+def _stack(default: str, of: str) -> Any:
+    help = f"Transform along the stack of cubes {of}"
+    return setting(default, help, choices=STACK_TRANSFORMS, advanced=True)
+
+
+def _similar(default: float, of: str) -> Any:
+    help = f"Maximum mean squared difference between cubes of a group {of}"
+    return setting(default, help, bounds=(0.0, 1000.0), unit="sigma squared", advanced=True)
+
+
+@dataclass(frozen=True)
+class BM4D(Filter):
+    """Settings of BM4D.
+
+    Groups of similar cubes are transformed together and small coefficients are removed: by hard
+    thresholding in the first pass, by a Wiener filter based on the first result in the second.
+    """
+
+    name: ClassVar[str] = "bm4d"
+    title: ClassVar[str] = "BM4D"
+    summary: ClassVar[str] = "Block matching and 4D filtering: best quality for volumes"
+    presets: ClassVar[dict[str, dict]] = {
+        "normal": {},
+        "fast": {
+            "step_basic": 4,
+            "step_final": 4,
+            "window_basic": 9,
+            "window_final": 9,
+            "neighbours_basic": 8,
+            "neighbours_final": 16,
+        },
+        "high": {"step_basic": 2, "step_final": 2, "window_basic": 15, "window_final": 15},
+    }
+
+    cube: str = setting(
+        "auto",
+        "Shape of the cubes along z, y and x: flatter ones suit thick slices",
+        choices=("auto", *CUBES),
+    )
+    stages: str = stages()
+    threshold: float = threshold(2.8)
+    wiener_sigma: float = wiener_sigma(0.8)
+    step_basic: int = _step(3, BASIC)
+    step_final: int = _step(3, FINAL)
+    window_basic: int = _window(11, BASIC)
+    window_final: int = _window(11, FINAL)
+    neighbours_basic: int = _neighbours(16, BASIC)
+    neighbours_final: int = _neighbours(32, FINAL)
+    transform_basic: str = _transform("bior1.5", BASIC)
+    transform_final: str = _transform("dct", FINAL)
+    stack_basic: str = _stack("haar", BASIC)
+    stack_final: str = _stack("haar", FINAL)
+    similar_basic: float = _similar(25.0, BASIC)
+    similar_final: float = _similar(16.0, FINAL)
+    kaiser: float = setting(
+        2.0,
+        "Beta of the Kaiser window that weights overlapping cubes",
+        bounds=(0.0, 4.0),
+        advanced=True,
+    )
+    shared_noise: bool = setting(
+        True,
+        "Account for noise that overlapping cubes of a group share (Haar stacks only)",
+        advanced=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("window_basic", "window_final"):
+            if getattr(self, name) % 2 == 0:
+                raise SettingsError(
+                    f"{name}={getattr(self, name)} has no centre: choose an odd width."
+                )
+
+    @property
+    def joint(self) -> str:
+        """Slices."""
+        return "Z"
+
+    @property
+    def smallest(self) -> int:
+        """The longest side of any cube."""
+        return 8
+
+    @property
+    def passes(self) -> dict[str, CubePass]:
+        """The passes, in order: ``"basic"``, ``"final"``."""
+        names = ("basic", "final") if self.stages == "both" else ("basic",)
+        return {name: self._pass(name) for name in names}
+
+    def _pass(self, name: str) -> CubePass:
+        stack = getattr(self, f"stack_{name}")
+        return CubePass(
+            CUBES["4x4x4" if self.cube == "auto" else self.cube],
+            getattr(self, f"step_{name}"),
+            getattr(self, f"window_{name}"),
+            getattr(self, f"neighbours_{name}"),
+            getattr(self, f"transform_{name}"),
+            stack,
+            similar=getattr(self, f"similar_{name}"),
+            threshold=self.threshold if name == "basic" else self.wiener_sigma,
+            wiener=name == "final",
+            kaiser=self.kaiser,
+            shared_noise=self.shared_noise and stack == "haar",
+        )
+
+    @property
+    def reach(self) -> Reach:
+        """The sum over both passes."""
+        z, y, x = (sum(lengths) for lengths in zip(*(one.reach for one in self.passes.values())))
+        return Reach(z=(z, z), y=(y, y), x=(x, x))
+
+    @property
+    def operations_per_pixel(self) -> float:
+        """Estimate for the searches and the transforms."""
+        return sum(sum(one.operations_per_voxel) for one in self.passes.values())
+
+    @property
+    def operations_per_launch(self) -> float:
+        """The longest search, or the longest filtering of groups."""
+        return max(max(one.operations_per_voxel) for one in self.passes.values())
+
+    def plan(self, arena: Arena, variants: dict[str, dict[str, Any]] | None = None) -> Plan:
+        """Return the plan for one device; `variants` as `Plan` takes them."""
+        return Plan(self.passes, arena, variants)
+
+
+@filter_function(BM4D)
+def bm4d() -> np.ndarray:
+    """Denoise volumes by BM4D, block matching and 4D filtering.
+
+    Parameters
+    ----------
+    {image}
+    {sigma}
+    {noise}
+    {settings}
+    {options}
+    {fields}
+
+    Returns
+    -------
+    {result}
+    """
