@@ -11,7 +11,7 @@
 
 #include "bm4d/cubes.h"
 #include "common/match_key.h"
-#include "common/lanes.h"
+#include "common/key_lanes.h"
 
 #define VALUES (CHUNK * CHUNKS + CX - 1)
 

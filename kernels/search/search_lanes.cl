@@ -12,7 +12,7 @@
 
 #include "common/patch_grid.h"
 #include "common/match_key.h"
-#include "common/lanes.h"
+#include "common/key_lanes.h"
 
 __kernel void search_lanes(__global const float *padded, int pnz, int pny, int pitch,
                            int t0, int z0, int y0, int x0, int nz,
