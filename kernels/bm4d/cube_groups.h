@@ -8,10 +8,21 @@
 // Code of two cubes that share no voxel.
 #define APART CUBE
 
-static inline uchar shared_voxels(int4 one, int4 other)
+static inline int shared_voxels(int4 one, int4 other)
 {
     const int dz = abs(one.y - other.y), dy = abs(one.z - other.z), dx = abs(one.w - other.w);
     return dz < CZ && dy < CY && dx < CX ? (dz * CY + dy) * CX + dx : APART;
+}
+
+// Pairs of a stack are kept as codes where they are few. In blocks with a stride of COUNTED_STRIDE or more, that is of 64 pairs or
+// more, it is counted how often each code occurs: there are only 64.
+#define COUNTED_STRIDE 8
+#define COUNTED_BLOCKS (NEIGHBOURS >= 2 * COUNTED_STRIDE ? NEIGHBOURS / COUNTED_STRIDE - 1 : 1)
+
+// Which of these blocks holds the pairs with one cube in either half of the block that begins at k.
+static inline int counted_block(int stride, int k)
+{
+    return NEIGHBOURS / COUNTED_STRIDE - NEIGHBOURS / stride + k / (2 * stride);
 }
 
 // Displacement of the match with a key; zero where it is none, since such a key may point beyond the table.

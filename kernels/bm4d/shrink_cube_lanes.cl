@@ -93,8 +93,8 @@ static inline void load_cubes(float8 *v, __global const float *voxels, const lon
 }
 
 // Turns the stacks of v into the part that is removed; returns the variance of the noise that remains.
-static inline float shrink_stacks(float8 *v, float8 *basic, const uchar *codes, __global const float *correlation, int size,
-                                  float gain, float threshold)
+static inline float shrink_stacks(float8 *v, float8 *basic, const uchar *codes, const int *counts,
+                                  __global const float *correlation, int size, float gain, float threshold)
 {
     float8 sum = (float8)0.0f;
     for (int r = 0; r < ROWS; ++r) {
@@ -106,11 +106,18 @@ static inline float shrink_stacks(float8 *v, float8 *basic, const uchar *codes, 
         if (SHARED_NOISE) {
             for (int stride = 1; stride < size; stride *= 2) {
                 for (int k = 0; k < size; k += 2 * stride) {
-                    const uchar *block = codes + pair_place(k, k + stride);
                     float8 across = (float8)0.0f;
-                    for (int pair = 0; pair < stride * stride; ++pair)
-                        if (block[pair] != APART)
-                            across += ROW(correlation + block[pair] * CUBE + 8 * r);
+                    if (stride < COUNTED_STRIDE) {
+                        const uchar *block = codes + pair_place(k, k + stride);
+                        for (int pair = 0; pair < stride * stride; ++pair)
+                            if (block[pair] != APART)
+                                across += ROW(correlation + block[pair] * CUBE + 8 * r);
+                    } else {
+                        const int *block = counts + counted_block(stride, k) * CUBE;
+                        for (int code = 0; code < CUBE; ++code)
+                            if (block[code])
+                                across += (float)block[code] * ROW(correlation + code * CUBE + 8 * r);
+                    }
                     variances[k + stride] = across;
                 }
             }
@@ -196,10 +203,20 @@ __kernel void shrink_cube_lanes(__global const float *noisy,
         const float level = noisy[corner];
         const float gain = stack_gain(size);
         uchar codes[SHARED_NOISE ? CODES : 1];
+        int counts[SHARED_NOISE ? COUNTED_BLOCKS * CUBE : 1];
         if (SHARED_NOISE) {
-            for (int p = 0; p < size - 1; ++p)
-                for (int q = p + 1; q < size; ++q)
-                    codes[pair_place(p, q)] = shared_voxels(place[p], place[q]);
+            for (int k = 0; k < COUNTED_BLOCKS * CUBE; ++k)
+                counts[k] = 0;
+            for (int p = 0; p < size - 1; ++p) {
+                for (int q = p + 1; q < size; ++q) {
+                    const int code = shared_voxels(place[p], place[q]);
+                    const int stride = 1 << (31 - clz(p ^ q));
+                    if (stride < COUNTED_STRIDE)
+                        codes[pair_place(p, q)] = code;
+                    else if (code != APART)
+                        counts[counted_block(stride, p & ~(2 * stride - 1)) * CUBE + code]++;
+                }
+            }
         }
 
         float8 v[ROWS * NEIGHBOURS];
@@ -208,7 +225,7 @@ __kernel void shrink_cube_lanes(__global const float *noisy,
 #if WIENER
         load_cubes(b, basic + corner, there, plane, pitch, level, inverse, size);
 #endif
-        const float sum = shrink_stacks(v, b, codes, correlation, size, gain, threshold);
+        const float sum = shrink_stacks(v, b, codes, counts, correlation, size, gain, threshold);
         const int weight = group_units(sum / gain, units);
         const float factor = weight / units * scale / gain * sigma;
 

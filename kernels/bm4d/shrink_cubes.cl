@@ -59,6 +59,44 @@ static inline void columns_inverse(float *v)
     }
 }
 
+// Sums the covariances across the halves of each block of the stack, see variances_of_sums, for the coefficient that `correlation`
+// points to.
+static inline void across_pairs(float *sums, __local const uchar *codes, __local const int *counts,
+                                __global const float *correlation)
+{
+    #pragma unroll
+    for (int stride = 1; stride < min(NEIGHBOURS, COUNTED_STRIDE); stride *= 2) {
+        __local const uchar *block = codes + stride_place(stride);
+        #pragma unroll
+        for (int pair = 0; pair < NEIGHBOURS / 2 * stride; ++pair) {
+            // Four codes are read at a time; smaller groups do not have as many.
+            const uint code = NEIGHBOURS < 8 ? block[pair]
+                                             : ((__local const uint *)block)[pair / 4] >> (8 * (pair % 4)) & 255;
+            const int k = pair / (stride * stride) * 2 * stride + stride;
+            const float covariance = correlation[code * CUBE];
+            sums[k] = pair % (stride * stride) ? sums[k] + covariance : covariance;
+        }
+    }
+    if (NEIGHBOURS >= 2 * COUNTED_STRIDE) {
+        float across[COUNTED_BLOCKS];
+        #pragma unroll
+        for (int block = 0; block < COUNTED_BLOCKS; ++block)
+            across[block] = 0.0f;
+        #pragma unroll 8
+        for (int code = 0; code < CUBE; ++code) {
+            const float covariance = correlation[code * CUBE];
+            #pragma unroll
+            for (int block = 0; block < COUNTED_BLOCKS; ++block)
+                across[block] = fma((float)counts[code * COUNTED_BLOCKS + block], covariance, across[block]);
+        }
+        #pragma unroll
+        for (int stride = COUNTED_STRIDE; stride < NEIGHBOURS; stride *= 2)
+            #pragma unroll
+            for (int k = 0; k < NEIGHBOURS; k += 2 * stride)
+                sums[k + stride] = across[counted_block(stride, k)];
+    }
+}
+
 __kernel __attribute__((reqd_work_group_size(TEAM, 1, 1)))
 void shrink_cubes(__global const float *noisy,
 #if WIENER
@@ -72,7 +110,8 @@ void shrink_cubes(__global const float *noisy,
     __local float cubes[NEIGHBOURS * LINE];
     __local int4 place[NEIGHBOURS];
     __local float noise[NEIGHBOURS];
-    __local uchar codes[CODES];
+    __local uchar codes[CODES] __attribute__((aligned(16)));
+    __local int counts[CUBE * COUNTED_BLOCKS];
     __local float parts[TEAM];
 
     const int item = get_local_id(0);
@@ -110,20 +149,33 @@ void shrink_cubes(__global const float *noisy,
     const float level = noisy[corner];
     const float gain = stack_gain(size);
     if (SHARED_NOISE) {
-        for (int p = item; p < NEIGHBOURS - 1; p += TEAM)
-            for (int q = p + 1; q < NEIGHBOURS; ++q)
-                codes[pair_place(p, q)] = q < size ? shared_voxels(place[p], place[q]) : APART;
+        for (int k = item; k < COUNTED_BLOCKS * CUBE; k += TEAM)
+            counts[k] = 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int pair = item; pair < NEIGHBOURS * (NEIGHBOURS - 1) / 2; pair += TEAM) {
+            // Pairs that are 1, 2, ... apart, from the end on to the beginning.
+            const int one = pair % NEIGHBOURS, other = (one + 1 + pair / NEIGHBOURS) % NEIGHBOURS;
+            const int p = min(one, other), q = max(one, other);
+            const int code = q < size ? shared_voxels(place[p], place[q]) : APART;
+            const int stride = 1 << (31 - clz(p ^ q));
+            if (stride < COUNTED_STRIDE)
+                codes[pair_place(p, q)] = code;
+            else if (code != APART)
+                atomic_inc(counts + code * COUNTED_BLOCKS + counted_block(stride, p & ~(2 * stride - 1)));
+        }
     }
 
-    // The spectra.
-    float stacks[1 + WIENER][STACKS * NEIGHBOURS];
+    // With WIENER the shares that are removed are known before the noisy spectra are loaded: fewer registers hold it all.
+    float sum = 0.0f;
+    float shares[WIENER ? STACKS * NEIGHBOURS : 1];
     #pragma unroll 1
-    for (int image = 0; image <= WIENER; ++image) {
+    for (int guides = WIENER; guides >= 0; --guides) {
 #if WIENER
-        __global const float *voxels = image ? basic : noisy;
+        __global const float *voxels = guides ? basic : noisy;
 #else
         __global const float *voxels = noisy;
 #endif
+        // The spectra.
         barrier(CLK_LOCAL_MEM_FENCE);
         #pragma unroll 1
         for (int job = 0; job < JOBS; ++job) {
@@ -161,69 +213,53 @@ void shrink_cubes(__global const float *noisy,
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
-        for (int s = 0; s < STACKS; ++s)
-            #pragma unroll
-            for (int k = 0; k < NEIGHBOURS; ++k) {
-                const float value = k < size ? cubes[k * LINE + s * TEAM + item] : 0.0f;
-                if (image)
-                    stacks[WIENER][s * NEIGHBOURS + k] = value;
-                else
-                    stacks[0][s * NEIGHBOURS + k] = value;
-            }
-    }
 
-    // The part that is removed.
-    float sum = 0.0f;
-    #pragma unroll
-    for (int s = 0; s < STACKS; ++s) {
-        float *stack = stacks[0] + s * NEIGHBOURS;
-        float *guide = stacks[WIENER] + s * NEIGHBOURS;
-        const int coefficient = s * TEAM + item;
-        float variances[NEIGHBOURS];
         #pragma unroll
-        for (int k = 0; k < NEIGHBOURS; ++k)
-            variances[k] = 1.0f;
-        if (SHARED_NOISE) {
+        for (int s = 0; s < STACKS; ++s) {
+            const int coefficient = s * TEAM + item;
+            float stack[NEIGHBOURS];
             #pragma unroll
-            for (int stride = 1; stride < NEIGHBOURS; stride *= 2) {
+            for (int k = 0; k < NEIGHBOURS; ++k)
+                stack[k] = k < size ? cubes[k * LINE + coefficient] : 0.0f;
+            stack_forward(stack, size);
+            float variances[NEIGHBOURS];
+            if (guides == WIENER) {
                 #pragma unroll
-                for (int k = 0; k < NEIGHBOURS; k += 2 * stride) {
-                    __local const uchar *block = codes + stride_place(stride) + k / 2 * stride;
-                    float across = 0.0f;
-                    for (int pair = 0; pair < stride * stride; ++pair)
-                        across += correlation[block[pair] * CUBE + coefficient];
-                    variances[k + stride] = across;
+                for (int k = 0; k < NEIGHBOURS; ++k)
+                    variances[k] = 1.0f;
+                if (SHARED_NOISE) {
+                    across_pairs(variances, codes, counts, correlation + coefficient);
+                    variances_of_sums(variances, size, 1.0f);
                 }
             }
-            variances_of_sums(variances, size, 1.0f);
-        }
-        stack_forward(stack, size);
-        if (WIENER)
-            stack_forward(guide, size);
-        // The mean of the group is always kept: it is the grey level.
-        if (coefficient == 0) {
-            if (WIENER) {
-                guide[0] = INFINITY;
-            } else {
+            if (guides) {
+                // The mean of the group is always kept: it is the grey level.
+                if (coefficient == 0)
+                    stack[0] = INFINITY;
+                #pragma unroll
+                for (int k = 0; k < NEIGHBOURS; ++k) {
+                    const float share = k < size ? removed_share(stack[k], threshold, gain * variances[k], &sum) : 0.0f;
+                    shares[WIENER ? s * NEIGHBOURS + k : 0] = share;
+                }
+                continue;
+            }
+            if (!WIENER && coefficient == 0) {
                 stack[0] = 0.0f;
                 sum += threshold > 0.0f ? gain * variances[0] : 0.0f;
             }
-        }
-        #pragma unroll
-        for (int k = 0; k < NEIGHBOURS; ++k) {
-            if (k < size) {
+            #pragma unroll
+            for (int k = 0; k < NEIGHBOURS; ++k) {
                 if (WIENER)
-                    stack[k] = removed_wiener(stack[k], guide[k], threshold, gain * variances[k], &sum);
-                else
+                    stack[k] *= shares[WIENER ? s * NEIGHBOURS + k : 0];
+                else if (k < size)
                     stack[k] = removed_hard(stack[k], threshold, gain * variances[k], &sum);
             }
+            stack_inverse(stack, size);
+            #pragma unroll
+            for (int k = 0; k < NEIGHBOURS; ++k)
+                if (k < size)
+                    cubes[k * LINE + coefficient] = stack[k];
         }
-        stack_inverse(stack, size);
-        #pragma unroll
-        for (int k = 0; k < NEIGHBOURS; ++k)
-            if (k < size)
-                cubes[k * LINE + coefficient] = stack[k];
     }
     parts[item] = sum;
     barrier(CLK_LOCAL_MEM_FENCE);
