@@ -14,9 +14,9 @@ static inline int shared_voxels(int4 one, int4 other)
     return dz < CZ && dy < CY && dx < CX ? (dz * CY + dy) * CX + dx : APART;
 }
 
-// Pairs of a stack are kept as codes where they are few. In blocks with a stride of COUNTED_STRIDE or more, that is of 64 pairs or
+// Pairs of a stack are kept as codes where they are few. In blocks with a stride of COUNTED_STRIDE or more, that is of 16 pairs or
 // more, it is counted how often each code occurs: there are only 64.
-#define COUNTED_STRIDE 8
+#define COUNTED_STRIDE 4
 #define COUNTED_BLOCKS (NEIGHBOURS >= 2 * COUNTED_STRIDE ? NEIGHBOURS / COUNTED_STRIDE - 1 : 1)
 
 // Which of these blocks holds the pairs with one cube in either half of the block that begins at k.

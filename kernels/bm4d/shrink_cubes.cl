@@ -61,20 +61,22 @@ static inline void columns_inverse(float *v)
 
 // Sums the covariances across the halves of each block of the stack, see variances_of_sums, for the coefficient that `correlation`
 // points to.
-static inline void across_pairs(float *sums, __local const uchar *codes, __local const int *counts,
+static inline void across_pairs(float *sums, __local const uchar *codes, __local const float *often,
                                 __global const float *correlation)
 {
     #pragma unroll
     for (int stride = 1; stride < min(NEIGHBOURS, COUNTED_STRIDE); stride *= 2) {
-        __local const uchar *block = codes + stride_place(stride);
         #pragma unroll
-        for (int pair = 0; pair < NEIGHBOURS / 2 * stride; ++pair) {
-            // Four codes are read at a time; smaller groups do not have as many.
-            const uint code = NEIGHBOURS < 8 ? block[pair]
-                                             : ((__local const uint *)block)[pair / 4] >> (8 * (pair % 4)) & 255;
-            const int k = pair / (stride * stride) * 2 * stride + stride;
-            const float covariance = correlation[code * CUBE];
-            sums[k] = pair % (stride * stride) ? sums[k] + covariance : covariance;
+        for (int k = 0; k < NEIGHBOURS; k += 2 * stride) {
+            float across = 0.0f;
+            #pragma unroll
+            for (int pair = 0; pair < stride * stride; ++pair) {
+                // Four codes are read at a time.
+                const int at = stride_place(stride) + k / 2 * stride + pair;
+                const uint code = ((__local const uint *)codes)[at / 4] >> (8 * (at % 4)) & 255;
+                across += correlation[code * CUBE];
+            }
+            sums[k + stride] = across;
         }
     }
     if (NEIGHBOURS >= 2 * COUNTED_STRIDE) {
@@ -87,7 +89,7 @@ static inline void across_pairs(float *sums, __local const uchar *codes, __local
             const float covariance = correlation[code * CUBE];
             #pragma unroll
             for (int block = 0; block < COUNTED_BLOCKS; ++block)
-                across[block] = fma((float)counts[code * COUNTED_BLOCKS + block], covariance, across[block]);
+                across[block] = fma(often[code * COUNTED_BLOCKS + block], covariance, across[block]);
         }
         #pragma unroll
         for (int stride = COUNTED_STRIDE; stride < NEIGHBOURS; stride *= 2)
@@ -112,6 +114,7 @@ void shrink_cubes(__global const float *noisy,
     __local float noise[NEIGHBOURS];
     __local uchar codes[CODES] __attribute__((aligned(16)));
     __local int counts[CUBE * COUNTED_BLOCKS];
+    __local float *often = (__local float *)counts;
     __local float parts[TEAM];
 
     const int item = get_local_id(0);
@@ -162,6 +165,22 @@ void shrink_cubes(__global const float *noisy,
                 codes[pair_place(p, q)] = code;
             else if (code != APART)
                 atomic_inc(counts + code * COUNTED_BLOCKS + counted_block(stride, p & ~(2 * stride - 1)));
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int k = item; k < COUNTED_BLOCKS * CUBE; k += TEAM)
+            often[k] = (float)counts[k];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+
+    float all_variances[STACKS * NEIGHBOURS];
+    #pragma unroll
+    for (int k = 0; k < STACKS * NEIGHBOURS; ++k)
+        all_variances[k] = 1.0f;
+    if (SHARED_NOISE) {
+        #pragma unroll
+        for (int s = 0; s < STACKS; ++s) {
+            across_pairs(all_variances + s * NEIGHBOURS, codes, often, correlation + s * TEAM + item);
+            variances_of_sums(all_variances + s * NEIGHBOURS, size, 1.0f);
         }
     }
 
@@ -222,16 +241,7 @@ void shrink_cubes(__global const float *noisy,
             for (int k = 0; k < NEIGHBOURS; ++k)
                 stack[k] = k < size ? cubes[k * LINE + coefficient] : 0.0f;
             stack_forward(stack, size);
-            float variances[NEIGHBOURS];
-            if (guides == WIENER) {
-                #pragma unroll
-                for (int k = 0; k < NEIGHBOURS; ++k)
-                    variances[k] = 1.0f;
-                if (SHARED_NOISE) {
-                    across_pairs(variances, codes, counts, correlation + coefficient);
-                    variances_of_sums(variances, size, 1.0f);
-                }
-            }
+            const float *variances = all_variances + s * NEIGHBOURS;
             if (guides) {
                 // The mean of the group is always kept: it is the grey level.
                 if (coefficient == 0)

@@ -136,4 +136,4 @@ def choose_shrinkage(one: CubePass, device: Device) -> Variant:
         named = zip("ZYX", blocks, strict=True)
         return Variant("shrink_cube_lanes", {f"BLOCK_{axis}": size for axis, size in named})
     team = 64 if one.neighbours >= 16 and device.max_group >= 64 else 32
-    return Variant("shrink_cubes", {"TEAM": team, "LINE": CUBE + 4})
+    return Variant("shrink_cubes", {"TEAM": team, "LINE": CUBE + 9})
