@@ -96,6 +96,10 @@ class Filter(Settings):
                 unused[spec.name] = spec.default
         return replace(self, **unused) if unused else self
 
+    def notes(self, names: str, shape: tuple[int, ...]) -> Sequence[str]:
+        """Return what the record should say about these settings for an array. Default: nothing."""
+        return ()
+
     # Noise.
 
     @property

@@ -127,6 +127,7 @@ class Job:
         """
         notes = list(self.sigma.notes)
         smallest, names = self.filter.smallest, self.names
+        notes += self.run.filter.notes(names, self.shape)
         if change is not None:
             notes.append(change)
         if not self.sigma.array.any():
