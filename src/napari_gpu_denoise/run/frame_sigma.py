@@ -56,20 +56,21 @@ class FrameSigma:
         """Whether sigma varies within a plane; it is then the same in all planes."""
         return self.level is not None
 
-    def levels(self, tile: Tile, unit: float, margins: bool = False) -> np.ndarray:
+    def levels(self, tile: Tile, unit: float) -> np.ndarray:
         """Return sigma of the frames that a tile yields, float32, shape (channels, nt * nz).
 
-        It is in units of `unit` grey levels; of a map it is `level` for each frame. With `margins`,
-        it is that of all slices that the tile reads.
+        It is in units of `unit` grey levels; of a map it is `level` for each frame.
         """
-        if margins:
-            z = replace(tile.z, start=tile.z.source_start, stop=tile.z.source_stop)
-            tile = replace(tile, z=z)
         values = np.array(self.level) if self.is_map else _of_frames(self.frames, tile)
         shape = (tile.channels, tile.t.size * tile.z.size)
         # Larger values would act the same, but must not become infinite.
         values = np.minimum(values, LARGEST_VALUE * unit) / unit
         return np.broadcast_to(values, shape).astype(np.float32)
+
+    def read_levels(self, tile: Tile, unit: float) -> np.ndarray:
+        """Return sigma of the frames that a tile reads, as `levels` otherwise."""
+        t, z = (replace(s, start=s.source_start, stop=s.source_stop) for s in (tile.t, tile.z))
+        return self.levels(replace(tile, t=t, z=z), unit)
 
     def models(self, tile: Tile) -> np.ndarray:
         """Return the noise model of the frames that a tile yields, int32, as `levels` otherwise."""

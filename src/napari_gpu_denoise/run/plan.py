@@ -41,18 +41,20 @@ class TileSigma:
     Attributes
     ----------
     levels : pyopencl.Buffer
-        float32 of shape (channels, nt * nz): one value for each frame yielded, or read (see
-        `TilePlan.needs_margin_sigma`).
+        float32 of shape (channels, nt * nz): one value for each frame yielded.
     variation : pyopencl.Buffer or None
         If sigma varies within frames: float32 of shape (source ny, source nx), from 0 to 1, over
         all that the tile reads. Sigma of a pixel is the level of its frame times this.
     models : ndarray of int32
         On the host, of shape (channels, nt * nz): index of the noise model of each frame yielded.
+    read_levels : pyopencl.Buffer
+        As `levels`, of shape (channels, source nt * source nz): one value for each frame read.
     """
 
     levels: Any
     variation: Any = None
     models: np.ndarray | None = None
+    read_levels: Any = None
 
 
 class TilePlan(ABC):
@@ -62,13 +64,9 @@ class TilePlan(ABC):
     ----------
     arena : Arena
         Where the buffers are allocated.
-    needs_margin_sigma : bool
-        Whether the levels of sigma are to be those of all slices that a tile reads, not only of
-        those that it yields. Default: False.
     """
 
     arena: Arena
-    needs_margin_sigma: bool = False
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the device buffers needed for a tile besides input and output, in bytes by name.

@@ -35,6 +35,7 @@ class _Slot:
 
     name: str
     levels: np.ndarray | None = None
+    read_levels: np.ndarray | None = None
     variation: np.ndarray | None = None
     seen: tuple[Span, Span] | None = None
     done: Any = None
@@ -167,13 +168,14 @@ class TileFlow:
                 uploads.append(cl.enqueue_copy(self.queues.up, buffer, array, is_blocking=False))
             return buffer
 
-        slot.levels = sigma.levels(
-            tile, self.work.sigma_unit, self.stages.plan.needs_margin_sigma
-        )
+        slot.levels = sigma.levels(tile, self.work.sigma_unit)
         # A map is the same in all planes, so that tiles of a stack mostly use the same part of it.
         known = slot.seen == (tile.y, tile.x)
         if not known:
             slot.variation, slot.seen = sigma.variation(tile), (tile.y, tile.x)
-        levels = sent("levels", slot.levels)
+        levels = read_levels = sent("levels", slot.levels)
+        if (tile.t.size, tile.z.size) != tile.source_shape[:2]:
+            slot.read_levels = sigma.read_levels(tile, self.work.sigma_unit)
+            read_levels = sent("read levels", slot.read_levels)
         variation = sent("variation", slot.variation, known=known)
-        return TileSigma(levels, variation, sigma.models(tile)), uploads
+        return TileSigma(levels, variation, sigma.models(tile), read_levels), uploads

@@ -69,7 +69,15 @@ class CubeFilter:
         return {**sizes, **dict.fromkeys(more, sizes["padded"])}
 
     def enqueue(
-        self, queue, made: Tile, given, whole: Tile, basic, held: Tile, sigma: TileSigma, out,
+        self,
+        queue,
+        made: Tile,
+        given,
+        whole: Tile,
+        basic,
+        held: Tile,
+        sigma: TileSigma,
+        out,
         buffers: Buffers,
     ) -> Launches:
         """Enqueue the pass.
@@ -84,7 +92,7 @@ class CubeFilter:
             Their basic estimate, or None, and what is available of the image that is searched: the
             basic estimate if there is one.
         sigma : TileSigma
-            Its levels are those of all slices read.
+            Of the slices read.
         out
             float32 of the shape of `made`.
         """
@@ -107,11 +115,13 @@ class CubeFilter:
             clear = cl.enqueue_fill_buffer(queue, buffers[name], i32(0), 0, nbytes)
             launches.append(("clear", clear))
         first_slice = tile.z.source_start - whole.z.source_start
-        slices = (sigma.levels, i32(whole.z.source_size), i32(first_slice))
+        slices = (sigma.read_levels, i32(whole.z.source_size), i32(first_slice))
         sigma_map = ()
         if sigma.variation is not None:
-            shifts = (getattr(tile, axis).source_start - getattr(whole, axis).source_start
-                      for axis in "yx")
+            shifts = (
+                getattr(tile, axis).source_start - getattr(whole, axis).source_start
+                for axis in "yx"
+            )
             sigma_map = (sigma.variation, i32(whole.x.source_size), *map(i32, shifts))
         shrink = self.arena.kernel(
             f"bm4d/{self.variant.kernel}", {**self._constants, "SIGMA_MAP": int(bool(sigma_map))}

@@ -111,9 +111,7 @@ class CubeSearch:
         }
         return {**sizes, "split": sizes["padded"]} if self.variant.split > 1 else sizes
 
-    def pad(
-        self, queue, source, part: Tile, into: Tile, buffer, split: int = 1
-    ) -> tuple[str, Any]:
+    def pad(self, queue, source, part: Tile, into: Tile, buffer, split: int = 1) -> tuple[str, Any]:
         """Enqueue a padded copy of an image, of which `part` is available, in the layout of `into`.
 
         Return the launch.
@@ -148,8 +146,9 @@ class CubeSearch:
             if not self.arena.session.device.shares_cores:
                 group = None
         else:
-            group = (self.variant.constants["GROUP_X"], self.variant.constants["GROUP_Y"], 1)
-            grid = (*(-(-n // m) * m for n, m in zip((columns.count, rows.count), group)), layers)
+            wide, high = (self.variant.constants[f"GROUP_{axis}"] for axis in "XY")
+            across, down = -(-columns.count // wide), -(-rows.count // high)
+            grid, group = (across * wide, down * high, layers), (wide, high, 1)
             more = ()
         search = self._search(
             queue, grid, group, searched, *at.arguments, *more, self._ranks, held["keys"]

@@ -9,7 +9,6 @@ from napari_gpu_denoise.filters.search.variants import Variant
 from napari_gpu_denoise.opencl.device import Device
 
 CUBE = 64  # voxels
-CUBES = {"4x4x4": (4, 4, 4), "2x4x8": (2, 4, 8), "1x8x8": (1, 8, 8)}  # along z, y, x
 _SIDE = 4  # of the cube that steps and windows are given for
 
 # Local memory of a work-group: more would let fewer groups run on a compute unit at once.

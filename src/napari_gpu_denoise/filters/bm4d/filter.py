@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,11 +17,12 @@ from napari_gpu_denoise.filters.bm3d.pass_fields import (
     threshold,
     wiener_sigma,
 )
-from napari_gpu_denoise.filters.bm4d.cube_settings import CUBES, CubePass
+from napari_gpu_denoise.filters.bm4d.cube_settings import CubePass
 from napari_gpu_denoise.filters.bm4d.plan import Plan
+from napari_gpu_denoise.filters.volumes.cube import AUTO, CUBES, cube_setting, voxel_setting
+from napari_gpu_denoise.filters.volumes.volume_filter import VolumeFilter
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.call import filter_function
-from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
 
@@ -56,7 +57,7 @@ def _similar(default: float, of: str) -> Any:
 
 
 @dataclass(frozen=True)
-class BM4D(Filter):
+class BM4D(VolumeFilter):
     """Settings of BM4D.
 
     Groups of similar cubes are transformed together and small coefficients are removed: by hard
@@ -79,11 +80,8 @@ class BM4D(Filter):
         "high": {"step_basic": 2, "step_final": 2, "window_basic": 15, "window_final": 15},
     }
 
-    cube: str = setting(
-        "auto",
-        "Shape of the cubes along z, y and x: flatter ones suit thick slices",
-        choices=("auto", *CUBES),
-    )
+    cube: str = cube_setting()
+    voxel: str = voxel_setting()
     stages: str = stages()
     threshold: float = threshold(2.8)
     wiener_sigma: float = wiener_sigma(0.8)
@@ -120,16 +118,6 @@ class BM4D(Filter):
                 )
 
     @property
-    def joint(self) -> str:
-        """Slices."""
-        return "Z"
-
-    @property
-    def smallest(self) -> int:
-        """The longest side of any cube."""
-        return 8
-
-    @property
     def passes(self) -> dict[str, CubePass]:
         """The passes, in order: ``"basic"``, ``"final"``."""
         names = ("basic", "final") if self.stages == "both" else ("basic",)
@@ -138,7 +126,7 @@ class BM4D(Filter):
     def _pass(self, name: str) -> CubePass:
         stack = getattr(self, f"stack_{name}")
         return CubePass(
-            CUBES["4x4x4" if self.cube == "auto" else self.cube],
+            self.cube_shape,
             getattr(self, f"step_{name}"),
             getattr(self, f"window_{name}"),
             getattr(self, f"neighbours_{name}"),
@@ -153,8 +141,11 @@ class BM4D(Filter):
 
     @property
     def reach(self) -> Reach:
-        """The sum over both passes."""
-        z, y, x = (sum(lengths) for lengths in zip(*(one.reach for one in self.passes.values())))
+        """The sum over both passes; that of the furthest cubes if none are chosen yet."""
+        names = CUBES if self.cube == AUTO else (self.cube,)
+        passes = [replace(self, cube=name).passes.values() for name in names]
+        sums = [np.sum([one.reach for one in each], axis=0) for each in passes]
+        z, y, x = (int(length) for length in np.max(sums, axis=0))
         return Reach(z=(z, z), y=(y, y), x=(x, x))
 
     @property

@@ -18,8 +18,6 @@ class Plan(TilePlan):
     `variants` holds arguments of `CubeFilter` by pass, for kernels other than those chosen.
     """
 
-    needs_margin_sigma = True
-
     def __init__(
         self,
         passes: dict[str, CubePass],
