@@ -20,7 +20,7 @@ FLAT = "1x8x8"
 
 # Cubes of a shape are best up to this ratio of the distance of slices to that of pixels with the
 # same difference (measured on MRI with slices left out, methods page).
-_MOST = {"4x4x4": 1.8, "2x4x8": 8.0, FLAT: math.inf}
+_MOST = {"4x4x4": 1.8, "2x4x8": 4.0, FLAT: math.inf}
 
 _LAGS = (1, 2, 3, 4, 6, 8, 12, 16)  # pixels
 _SLICES, _OTHERS, _SIDE = 8, 2, 1024  # pairs of slices, positions along other axes, pixels read
