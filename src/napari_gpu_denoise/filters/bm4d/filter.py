@@ -74,8 +74,6 @@ class BM4D(VolumeFilter):
             "step_final": 4,
             "window_basic": 9,
             "window_final": 9,
-            "neighbours_basic": 8,
-            "neighbours_final": 16,
         },
         "high": {"step_basic": 2, "step_final": 2, "window_basic": 15, "window_final": 15},
     }
@@ -83,8 +81,8 @@ class BM4D(VolumeFilter):
     cube: str = cube_setting()
     voxel: str = voxel_setting()
     stages: str = stages()
-    threshold: float = threshold(2.8)
-    wiener_sigma: float = wiener_sigma(0.8)
+    threshold: float = threshold(2.9)
+    wiener_sigma: float = wiener_sigma(0.9)
     step_basic: int = _step(3, BASIC)
     step_final: int = _step(3, FINAL)
     window_basic: int = _window(11, BASIC)
@@ -98,7 +96,7 @@ class BM4D(VolumeFilter):
     similar_basic: float = _similar(25.0, BASIC)
     similar_final: float = _similar(16.0, FINAL)
     kaiser: float = setting(
-        2.0,
+        3.0,
         "Beta of the Kaiser window that weights overlapping cubes",
         bounds=(0.0, 4.0),
         advanced=True,
@@ -116,6 +114,11 @@ class BM4D(VolumeFilter):
                 raise SettingsError(
                     f"{name}={getattr(self, name)} has no centre: choose an odd width."
                 )
+
+    @property
+    def smallest(self) -> int:
+        """The longest side of any cube."""
+        return max(max(lengths) for lengths in CUBES.values())
 
     @property
     def passes(self) -> dict[str, CubePass]:

@@ -26,11 +26,6 @@ class VolumeFilter(Filter):
         """Slices, always."""
         return "Z"
 
-    @property
-    def smallest(self) -> int:
-        """The longest side of any cube."""
-        return max(max(lengths) for lengths in CUBES.values())
-
     def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
         """Return the settings for an array, without cubes thicker than it; refuse one without Z."""
         fitting = super().for_array(names, shape)
