@@ -131,24 +131,13 @@ static inline void backward_depth(real *v)
 static inline real take_small(real *v, real limit)
 {
     const real none = 0.0f, one = 1.0f;
+    // Four counts, as each addition waits for the one before.
+    real left[4] = {one, none, none, none};
     v[0] = none;
-    real left = one;
     #pragma unroll
     for (int k = 1; k < 64; ++k) {
-        left += select(one, none, islessequal(fabs(v[k]), limit));
+        left[k % 4] += select(one, none, islessequal(fabs(v[k]), limit));
         v[k] = select(none, v[k], islessequal(fabs(v[k]), limit));
     }
-    return one / left;
-}
-
-// The limit for a cube that begins in a slice: `threshold` times the root mean square of sigma in its slices, in the units of a
-// spectrum. Slices outside are mirrored; levels are those of the slices that are read.
-static inline float cube_limit(float threshold, __global const float *levels, int slice, int length, int origin)
-{
-    float squares = 0.0f;
-    for (int z = 0; z < CUBE_Z; ++z) {
-        const float level = levels[mirror_place(slice + z, length) - origin];
-        squares = fma(level, level, squares);
-    }
-    return 8.0f * threshold * sqrt(squares / CUBE_Z);
+    return one / ((left[0] + left[1]) + (left[2] + left[3]));
 }

@@ -10,7 +10,7 @@
 //   out (nt, nz, ny, nx), at (z0, y0, x0) of it; levels (nt, tile_nz); variation (tile_ny, tile_nx).
 // Cost for cubes of 4 x 4 x 4: 740 instructions a cube, which is a voxel: 80 and 80 within a slice, 160 and 160 along z, 190 to
 //   choose, 64 to add. At the borders of groups 1.4 to 1.8 times as many cubes as voxels are filtered.
-// Sums are added in the order of the cubes along z, y and x, wherever a group begins.
+// Sums are added in the order of the cubes along z, then x, then y, wherever a group begins.
 
 #define LANES 1
 #include "common/lanes.h"
@@ -19,6 +19,7 @@
 
 #define WIDE (GROUP_X + CUBE_X - 1)
 #define HIGH (GROUP_Y + CUBE_Y - 1)
+#define COPIES ((HIGH * WIDE + GROUP_Y * GROUP_X - 1) / (GROUP_Y * GROUP_X))
 
 __kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, 1)))
 void shrink_columns(__global const float *tile, int tile_nz, int tile_ny, int tile_nx, int tile_z, int tile_y, int tile_x,
@@ -52,24 +53,39 @@ void shrink_columns(__global const float *tile, int tile_nz, int tile_ny, int ti
     float spectra[64];
     float totals[64];
     float weights[CUBE_Z];
+    // Variances of the slices of a cube.
+    float noise[CUBE_Z];
     #pragma unroll
     for (int k = 0; k < 64; ++k)
         spectra[k] = totals[k] = 0.0f;
     #pragma unroll
     for (int k = 0; k < CUBE_Z; ++k)
-        weights[k] = 0.0f;
+        weights[k] = noise[k] = 0.0f;
+    // Where this item reads each slice from. Beyond what cubes need there may be nothing.
+    int places[COPIES];
+    #pragma unroll
+    for (int k = 0; k < COPIES; ++k) {
+        const int at = me + k * (GROUP_Y * GROUP_X);
+        const int from_y = clamp(mirror_place(top + at / WIDE, length_y) - tile_y, 0, tile_ny - 1);
+        const int from_x = clamp(mirror_place(left + at % WIDE, length_x) - tile_x, 0, tile_nx - 1);
+        places[k] = from_y * tile_nx + from_x;
+    }
     const int first = z0 + front - (CUBE_Z - 1);
     const int last = min(z0 + front + DEPTH, z0 + nz) - 1;
     // In each turn cubes begin in slice z, and the last slice they reach is new. Before the first there are only slices.
     for (int z = first - (CUBE_Z - 1); z <= last; ++z) {
         const int from_z = mirror_place(z + CUBE_Z - 1, length_z) - tile_z;
-        for (int k = me; k < HIGH * WIDE; k += GROUP_Y * GROUP_X) {
-            // Beyond what cubes need there may be nothing.
-            const int from_y = clamp(mirror_place(top + k / WIDE, length_y) - tile_y, 0, tile_ny - 1);
-            const int from_x = clamp(mirror_place(left + k % WIDE, length_x) - tile_x, 0, tile_nx - 1);
-            slice[k] = source[((size_t)from_z * tile_ny + from_y) * tile_nx + from_x];
-        }
+        __global const float *plane = source + (size_t)from_z * tile_ny * tile_nx;
+        #pragma unroll
+        for (int k = 0; k < COPIES; ++k)
+            if (me + k * (GROUP_Y * GROUP_X) < HIGH * WIDE)
+                slice[me + k * (GROUP_Y * GROUP_X)] = plane[places[k]];
         barrier(CLK_LOCAL_MEM_FENCE);
+        #pragma unroll
+        for (int k = 0; k < CUBE_Z - 1; ++k)
+            noise[k] = noise[k + 1];
+        const float level = levels[volume * tile_nz + from_z];
+        noise[CUBE_Z - 1] = level * level;
         #pragma unroll
         for (int k = 0; k < 64 - SLICE; ++k)
             spectra[k] = spectra[k + SLICE];
@@ -88,7 +104,11 @@ void shrink_columns(__global const float *tile, int tile_nz, int tile_ny, int ti
                 for (int k = 0; k < 64; ++k)
                     cube[k] = spectra[k];
                 forward_depth(cube);
-                const float limit = cube_limit(threshold, levels + volume * tile_nz, z, length_z, tile_z);
+                float squares = 0.0f;
+                #pragma unroll
+                for (int k = 0; k < CUBE_Z; ++k)
+                    squares += noise[k];
+                const float limit = 8.0f * threshold * sqrt(squares / CUBE_Z);
                 const float weight = take_small(cube, limit * factor);
                 backward_depth(cube);
                 #pragma unroll
@@ -111,10 +131,18 @@ void shrink_columns(__global const float *tile, int tile_nz, int tile_ny, int ti
                 barrier(CLK_LOCAL_MEM_FENCE);
                 if (yields) {
                     #pragma unroll
-                    for (int k = ROWS * CUBE_X - 1; k >= 0; --k) {
-                        const int from = me - (dy + k / CUBE_X) * GROUP_X - k % CUBE_X;
-                        total += parts[k][from];
-                        weight += part_weights[from];
+                    for (int row = ROWS - 1; row >= 0; --row) {
+                        // Each row for itself, as each addition waits for the one before.
+                        float row_total = 0.0f;
+                        float row_weight = 0.0f;
+                        #pragma unroll
+                        for (int k = CUBE_X - 1; k >= 0; --k) {
+                            const int from = me - (dy + row) * GROUP_X - k;
+                            row_total += parts[row * CUBE_X + k][from];
+                            row_weight += part_weights[from];
+                        }
+                        total += row_total;
+                        weight += row_weight;
                     }
                 }
                 if (dy > 0)

@@ -14,6 +14,18 @@
 #include "dct3d/mirror.h"
 #include "dct3d/cube_transform.h"
 
+// The limit for cubes that begin in a slice: `threshold` times the root mean square of sigma in their slices, in the units of a
+// spectrum. Slices outside are mirrored; levels begin with that of slice `origin`.
+static inline float cube_limit(float threshold, __global const float *levels, int slice, int length, int origin)
+{
+    float squares = 0.0f;
+    for (int z = 0; z < CUBE_Z; ++z) {
+        const float level = levels[mirror_place(slice + z, length) - origin];
+        squares = fma(level, level, squares);
+    }
+    return 8.0f * threshold * sqrt(squares / CUBE_Z);
+}
+
 __kernel void shrink_rows(__global const float *copy, int pnz, int pny, int pitch,
                           int nz, int ny, int nx, int z0, int y0, int x0, int length_z, int length_y, int length_x,
                           __global const float *levels, int level_z, int level_nz, float threshold,

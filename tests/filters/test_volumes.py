@@ -27,6 +27,11 @@ def flowing(request, device):
     return Session(replace(device, float_lanes=1, **limits), made.context)
 
 
+def suited(settings, image):
+    """Return the settings as they apply to a volume."""
+    return settings.for_array("ZYX", image.shape).for_pixels(image, "ZYX")[0]
+
+
 def assert_close(found, expected) -> None:
     """Compare; a coefficient near the threshold goes otherwise in float32, in few voxels."""
     error = np.abs(found - expected)
@@ -47,7 +52,7 @@ def test_dct3d_is_the_reference(flowing, cube, step):
 @pytest.mark.parametrize("shape", [(4, 1, 1), (5, 3, 6), (1, 1, 1), (3, 30, 7), (2, 5, 70)])
 def test_dct3d_of_small_volumes_is_the_reference(flowing, shape):
     image = noisy(*shape)
-    settings = gd.DCT3D().for_array("ZYX", shape)
+    settings = suited(gd.DCT3D(), image)
     out = filtered(image, settings, flowing, 20.0, "ZYX")
     assert_close(out, volumes.dct3d(image, 20.0, settings.cube))
 
@@ -74,7 +79,7 @@ def test_dct3d_follows_sigma(flowing, given, cube):
 )
 def test_pri_nlm_is_the_reference(flowing, shape, windows):
     image = noisy(*shape)
-    settings = gd.PRINLM(window=windows[0], window_z=windows[1]).for_array("ZYX", shape)
+    settings = suited(gd.PRINLM(window=windows[0], window_z=windows[1]), image)
     for sigma in (20.0, *sigmas(shape).values()):
         guide = volumes.dct3d(image, sigma, settings.cube)
         out = filtered(image, settings, flowing, sigma, "ZYX")
@@ -84,9 +89,8 @@ def test_pri_nlm_is_the_reference(flowing, shape, windows):
 @pytest.mark.parametrize("kind", [gd.DCT3D, gd.PRINLM])
 def test_tiles_in_three_axes_change_nothing(flowing, kind):
     image = noisy(13, 31, 41)
-    shape = image.shape
     for settings in (kind(), kind(cube="2x4x8", step=2)):
-        settings = settings.for_array("ZYX", shape)
+        settings = suited(settings, image)
         for sigma in (20.0, *sigmas(shape).values()):
             whole = filtered(image, settings, flowing, sigma, "ZYX")
             for pixels in (3000, 9000):

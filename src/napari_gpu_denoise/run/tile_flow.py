@@ -178,4 +178,5 @@ class TileFlow:
             slot.read_levels = sigma.read_levels(tile, self.work.sigma_unit)
             read_levels = sent("read levels", slot.read_levels)
         variation = sent("variation", slot.variation, known=known)
-        return TileSigma(levels, variation, sigma.models(tile), read_levels), uploads
+        even = not sigma.is_map and bool(np.all(slot.levels == slot.levels.flat[0]))
+        return TileSigma(levels, variation, sigma.models(tile), read_levels, even), uploads

@@ -19,7 +19,7 @@ _DEPTH = 32
 # Work-items along x of a work-group on a GPU; along y, by the height of a slice of a cube, so that
 # each item has as many registers as it needs.
 _ACROSS = 32
-_DOWN = {16: 10, 32: 12, 64: 16}
+_DOWN = {16: 12, 32: 12, 64: 16}
 # Bytes of local memory that values are exchanged in.
 _LOCAL_BYTES = 32768
 

@@ -10,7 +10,7 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.dct3d.filter import OPERATIONS
 from napari_gpu_denoise.filters.dct3d.plan import Plan as GuidePlan
-from napari_gpu_denoise.filters.pri_nlm.plan import MEAN_RADIUS, Plan, Window
+from napari_gpu_denoise.filters.pri_nlm.plan import DEPTH, MEAN_RADIUS, Plan, Window
 from napari_gpu_denoise.filters.volumes.cube import cube_setting, voxel_setting
 from napari_gpu_denoise.filters.volumes.volume_filter import VolumeFilter
 from napari_gpu_denoise.opencl.memory import Arena
@@ -58,10 +58,11 @@ class PRINLM(VolumeFilter):
 
     @property
     def reach(self) -> Reach:
-        """The window, the mean of the guide, and its cubes."""
-        around = self.window_z // 2, self.window // 2, self.window // 2
-        pairs = zip(around, self.cube_around, strict=True)
-        return Reach((0, 0), *((a + MEAN_RADIUS + b,) * 2 for a, b in pairs))
+        """The window and the mean of the guide, or a block of voxels; and the cubes of the guide."""
+        deep = max(self.window_z // 2 + MEAN_RADIUS, DEPTH - 1)
+        wide = self.window // 2 + MEAN_RADIUS
+        pairs = zip((deep, wide, wide), self.cube_around, strict=True)
+        return Reach((0, 0), *((a + b,) * 2 for a, b in pairs))
 
     @property
     def operations_per_pixel(self) -> float:
