@@ -91,7 +91,7 @@ def test_tiles_in_three_axes_change_nothing(flowing, kind):
     image = noisy(13, 31, 41)
     for settings in (kind(), kind(cube="2x4x8", step=2)):
         settings = suited(settings, image)
-        for sigma in (20.0, *sigmas(shape).values()):
+        for sigma in (20.0, *sigmas(image.shape).values()):
             whole = filtered(image, settings, flowing, sigma, "ZYX")
             for pixels in (3000, 9000):
                 cut = filtered(image, settings, flowing, sigma, "ZYX", pixels=pixels)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from reference.bm3d import LEAST_VARIANCE, SMALLEST_SIGMA, shrink_hard, shrink_wiener
 from reference.block_matching import as_kernels_know
+from reference.bm3d import LEAST_VARIANCE, SMALLEST_SIGMA, shrink_hard, shrink_wiener
 from reference.transforms import (
     HAAR_LOW,
     dct_matrix,

@@ -47,10 +47,11 @@ class Plan(TilePlan):
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile: those of the guide, the guide, and three arrays."""
         wider = self._guided(tile)
+        each = 16 if self._lanes == 1 else 12
         return {
             **self.guide.buffers(wider, is_map),
             "guide": 4 * math.prod(wider.shape),
-            "spread": (16 if self._lanes == 1 else 12) * tile.t.size * math.prod(self._padded(tile)),
+            "spread": each * tile.t.size * math.prod(self._padded(tile)),
         }
 
     def _guided(self, tile: Tile) -> Tile:
