@@ -175,6 +175,13 @@ def bm4d() -> np.ndarray:
     {image}
     {sigma}
     {noise}
+    profile : {"normal", "fast", "high"}, optional
+        Settings to start from, by default ``"normal"``; settings given as keywords override it.
+        ``"fast"`` takes about a third of the time of ``"normal"`` on a GPU and loses 0.3 to 0.6 dB;
+        ``"high"`` takes about five times as long and gains up to 0.15 dB.
+    axes : str
+        Names of the axes, such as ``"ZYX"``, ``"TZYX"`` or ``"CZYX"``. Z, Y and X are filtered
+        together and must be there; volumes along every other axis are independent.
     {settings}
     {options}
     {fields}
@@ -182,4 +189,46 @@ def bm4d() -> np.ndarray:
     Returns
     -------
     {result}
+
+    Raises
+    ------
+    {errors}
+
+    Warns
+    -----
+    {warnings}
+
+    See Also
+    --------
+    denoise : The same with a record of what was done.
+    pri_nlm, dct3d : Faster.
+    bm3d : For images, and for slices that have little in common.
+
+    Notes
+    -----
+    Cubes hold 64 voxels. `cube` is ``"auto"`` by default: the image is compared with itself, from
+    slice to slice and from pixel to pixel, to tell how flat they should be. The record says which
+    cubes were chosen, and why; `voxel` decides where the image does not tell. Steps and windows are
+    those of cubes of 4 x 4 x 4 and are scaled with the sides of others. For each voxel and pass,
+    the search takes ``64 * (window / step)**3`` comparisons, and filtering about ``1600 *
+    neighbours / step**3`` operations. Repeated runs on one device are bitwise equal, whatever the
+    tiles.
+
+    Rician and photon noise is stabilised first. Correlated noise is treated as white noise of a
+    larger sigma.
+
+    References
+    ----------
+    M. Maggioni, V. Katkovnik, K. Egiazarian and A. Foi, "Nonlocal transform-domain filter for
+    volumetric data denoising and reconstruction", IEEE Transactions on Image Processing 22 (2013),
+    119-133, :doi:`10.1109/TIP.2012.2210725`.
+
+    Y. Makinen, L. Azzari and A. Foi, "Collaborative filtering of correlated noise: exact
+    transform-domain variance for improved shrinkage and patch matching", IEEE Transactions on
+    Image Processing 29 (2020), section III, for `shared_noise`, :doi:`10.1109/TIP.2020.3014721`.
+
+    Examples
+    --------
+    >>> out = bm4d(volume, axes="ZYX")                                 # doctest: +SKIP
+    >>> out = bm4d(head, noise="rician", axes="ZYX", profile="fast")   # doctest: +SKIP
     """
