@@ -1,7 +1,7 @@
 """Time of the filters of volumes, and their floors: operations and bytes over the peaks of a GPU.
 
-    python tests/benchmarks/speed_volumes.py
-    python tests/benchmarks/speed_volumes.py --shape 32x128x128 --device 1
+python tests/benchmarks/speed_volumes.py
+python tests/benchmarks/speed_volumes.py --shape 32x128x128 --device 1
 """
 
 from __future__ import annotations

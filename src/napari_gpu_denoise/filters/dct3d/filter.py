@@ -88,11 +88,11 @@ def dct3d() -> np.ndarray:
 
     Notes
     -----
-    The mean of a cube is always kept. A cube counts with the weight ``1 / (coefficients kept)``. The
-    volume is mirrored at its borders. Where sigma differs from slice to slice, a cube has the root
-    mean square of its slices; of a map it has the value in its middle. A larger `step` is faster
-    and much worse: 1.6 dB for ``step=2``. Repeated runs on one device are bitwise equal, whatever
-    the tiles.
+    The mean of a cube is always kept. A cube counts with the weight ``1 / (coefficients kept)``.
+    The volume is mirrored at its borders. Where sigma differs from slice to slice, a cube has the
+    root mean square of its slices; of a map it has the value in its middle. A larger `step` is
+    faster and much worse: 1.6 dB for ``step=2``. Repeated runs on one device are bitwise equal,
+    whatever the tiles.
 
     References
     ----------

@@ -57,7 +57,7 @@ class PRINLM(VolumeFilter):
 
     @property
     def reach(self) -> Reach:
-        """The window and the mean of the guide, or a block of voxels; and the cubes of the guide."""
+        """The window and the mean of the guide, or a block of voxels; and cubes of the guide."""
         deep = max(self.window_z // 2 + MEAN_RADIUS, DEPTH - 1)
         wide = self.window // 2 + MEAN_RADIUS
         pairs = zip((deep, wide, wide), self.cube_around, strict=True)

@@ -50,7 +50,9 @@ class Plan(TilePlan):
         return {
             **self.guide.buffers(wider, is_map),
             "guide": 4 * math.prod(wider.shape),
-            "spread": (16 if self._lanes == 1 else 12) * tile.t.size * math.prod(self._padded(tile)),
+            "spread": (16 if self._lanes == 1 else 12)
+            * tile.t.size
+            * math.prod(self._padded(tile)),
         }
 
     def _guided(self, tile: Tile) -> Tile:

@@ -1,4 +1,4 @@
-"""The shape of the cubes that volumes are filtered in: 64 voxels, fewer along z where slices are far apart."""
+"""The shape of the cubes that volumes are filtered in: 64 voxels, thin where slices are few."""
 
 from __future__ import annotations
 
