@@ -1,10 +1,10 @@
 // Sliding DCT of cubes for CPUs: a work-item filters a block of whole rows, LANES cubes at a time, which lie side by side along x.
 //
 // Reference: Manjon et al. 2012, section 2.2 (ODCT3D).
-// Grid: (blocks of BLOCK_Y rows, blocks of BLOCK_Z slices, volumes).
-// Constants: CUBE_Z, CUBE_Y, CUBE_X; STEP_Z, STEP_Y, STEP_X, spacing of cubes; LANES; BLOCK_Z, BLOCK_Y; SIGMA_MAP.
+// Grid: (blocks of block_y rows, blocks of block_z slices, volumes).
+// Constants: CUBE_Z, CUBE_Y, CUBE_X; STEP_Z, STEP_Y, STEP_X, spacing of cubes; LANES; SIGMA_MAP.
 // Shapes: copy, as mirror_around makes it; out (nt, nz, ny, nx), at (z0, y0, x0) of a volume (length_z, length_y, length_x);
-//   levels (nt, level_nz), whose first is of slice level_z; sums (work-items, 2, BLOCK_Z, BLOCK_Y, pitch), whatever they hold;
+//   levels (nt, level_nz), whose first is of slice level_z; sums (work-items, 2, block_z, block_y, pitch), whatever they hold;
 //   variation as of the tile: (map_ny, map_nx), at (map_y, map_x) of the volume.
 // Cost: 1,200 instructions a cube for CUBE_Z = 4, and as many loads and stores; blocks of 16 x 16 rows filter 1.4 times as many
 //   cubes as there are voxels.
@@ -30,15 +30,15 @@ __kernel void shrink_rows(__global const float *copy, int pnz, int pny, int pitc
                           int nz, int ny, int nx, int z0, int y0, int x0, int length_z, int length_y, int length_x,
                           __global const float *levels, int level_z, int level_nz, float threshold,
                           __global const float *variation, int map_y, int map_x, int map_nx,
-                          __global float *sums, __global float *out)
+                          __global float *sums, int block_z, int block_y, __global float *out)
 {
     const int volume = get_global_id(2);
-    const int top = get_global_id(0) * BLOCK_Y;
-    const int front = get_global_id(1) * BLOCK_Z;
-    const int high = min(BLOCK_Y, ny - top);
-    const int deep = min(BLOCK_Z, nz - front);
+    const int top = get_global_id(0) * block_y;
+    const int front = get_global_id(1) * block_z;
+    const int high = min(block_y, ny - top);
+    const int deep = min(block_z, nz - front);
     const size_t item = ((size_t)volume * get_global_size(1) + get_global_id(1)) * get_global_size(0) + get_global_id(0);
-    const size_t block = (size_t)BLOCK_Z * BLOCK_Y * pitch;
+    const size_t block = (size_t)block_z * block_y * pitch;
     __global float *totals = sums + 2 * item * block;
     __global float *weights = totals + block;
     const real none = 0.0f;
@@ -97,7 +97,7 @@ __kernel void shrink_rows(__global const float *copy, int pnz, int pny, int pitc
                     const int dy = y - (CUBE_Y - 1) + k % CUBE_Y - top;
                     if (dz < 0 || dz >= deep || dy < 0 || dy >= high)
                         continue;
-                    const int line = (dz * BLOCK_Y + dy) * pitch + x;
+                    const int line = (dz * block_y + dy) * pitch + x;
                     // From the last column on, so that a voxel gets its cubes in the order of x.
                     #pragma unroll
                     for (int dx = CUBE_X - 1; dx >= 0; --dx) {
@@ -110,7 +110,7 @@ __kernel void shrink_rows(__global const float *copy, int pnz, int pny, int pitc
     }
     for (int z = 0; z < deep; ++z)
         for (int y = 0; y < high; ++y) {
-            const int line = (z * BLOCK_Y + y) * pitch + CUBE_X - 1;
+            const int line = (z * block_y + y) * pitch + CUBE_X - 1;
             const size_t from = (((size_t)volume * pnz + front + z + CUBE_Z - 1) * pny + top + y + CUBE_Y - 1) * pitch + CUBE_X - 1;
             __global float *to = out + (((size_t)volume * nz + front + z) * ny + top + y) * nx;
             for (int x = 0; x < nx; ++x)

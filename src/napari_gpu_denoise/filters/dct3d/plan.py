@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +40,7 @@ class Group:
         across, down = _ACROSS, _DOWN[cy * cx]
         while across * down > device.max_group and across > 4:
             across, down = (across // 2, down) if across > down else (across, down - down // 4)
-        if device.float_lanes > 1 or across < cx + 4 or down < cy + 4:
+        if device.float_lanes > 1 or across <= cx or down <= cy:
             return None
         limit = min(device.local_memory, _LOCAL_BYTES)
         for rows in (4, 2, 1):
@@ -65,18 +66,17 @@ class Plan(TilePlan):
         else:
             lanes = arena.session.device.float_lanes
             self._lanes = max((n for n in (4, 8, 16) if n <= lanes), default=1)
-            blocks = {"BLOCK_Z": _BLOCK, "BLOCK_Y": _BLOCK}
-            self._constants |= {"LANES": self._lanes, **blocks}
+            self._constants["LANES"] = self._lanes
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile: on a CPU a copy of it, and sums."""
         if self._group is not None:
             return {}
         pnz, pny, pitch = self._copied(tile)
-        down, deep = self._blocks(tile)
+        items = tile.t.size * math.prod(self._blocks(tile))
         return {
             "mirrored": 4 * tile.t.size * pnz * pny * pitch,
-            "sums": 8 * tile.t.size * deep * down * _BLOCK**2 * pitch,
+            "sums": 8 * items * math.prod(_block(tile)) * pitch,
         }
 
     def _copied(self, tile: Tile) -> tuple[int, int, int]:
@@ -91,7 +91,9 @@ class Plan(TilePlan):
         return tile.z.size + 2 * (cz - 1), tile.y.size + 2 * (cy - 1), pitch
 
     def _blocks(self, tile: Tile) -> tuple[int, int]:
-        return -(-tile.y.size // _BLOCK), -(-tile.z.size // _BLOCK)
+        """Return how many blocks of rows a tile has along y and z."""
+        deep, high = _block(tile)
+        return -(-tile.y.size // high), -(-tile.z.size // deep)
 
     def enqueue(
         self,
@@ -137,6 +139,12 @@ class Plan(TilePlan):
             (1, 1, 1),
             *(held["mirrored"], i32(pnz), i32(pny), i32(pitch)),
             *(*shape, *first, *whole, sigma.read_levels, corner[0], read[0], self.threshold),
-            *(sigma.variation, corner[1], corner[2], read[2], held["sums"], out),
+            *(sigma.variation, corner[1], corner[2], read[2], held["sums"]),
+            *(*map(i32, _block(tile)), out),
         )
         return [("mirror", copied), ("shrink", event)]
+
+
+def _block(tile: Tile) -> tuple[int, int]:
+    """Return slices and rows that a work-item filters on a CPU."""
+    return min(_BLOCK, tile.z.size), min(_BLOCK, tile.y.size)
