@@ -75,6 +75,20 @@ CHANGES = {
         {"similar_basic": 25.0, "similar_final": 16.0},
         {"shared_noise": True},
     ),
+    "dct3d": (
+        {"cube": "2x4x8"},
+        {"cube": "1x8x8"},
+        {"step": 2},
+        {"threshold": 2.4},
+        {"threshold": 3.0},
+    ),
+    "pri_nlm": (
+        {"cube": "2x4x8"},
+        {"window": 7, "window_z": 7},
+        {"window_z": 5},
+        {"strength": 0.3},
+        {"strength": 0.5},
+    ),
     "isoline": (
         {"staircase": 0},
         {"staircase": 7},

@@ -7,6 +7,7 @@ from dataclasses import fields
 
 import numpy as np
 
+from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
@@ -19,6 +20,10 @@ SMALL = {
         **{"step_basic": 4, "window_basic": 9, "neighbours_basic": 4},
         **{"step_final": 4, "window_final": 7, "neighbours_final": 4},
     },
+    "bm4d": {
+        **{"window_basic": 5, "neighbours_basic": 4, "window_final": 5, "neighbours_final": 4},
+    },
+    "pri_nlm": {"window": 5, "window_z": 3},
     # Frames stay at their defaults, which alone need no axis T.
     "vbm3d": {
         **{"window": 3, "window_nearest": 5, "window_next": 3},
@@ -47,6 +52,29 @@ def follows_time(filter_class) -> bool:
     return "T" in filter_class().joint
 
 
+def needs_volume(filter_class) -> bool:
+    """Return whether a filter works on volumes alone: the axis Z must then be there."""
+    return "Z" in filter_class().joint
+
+
+IMAGE_FILTERS = tuple(kind for kind in FILTERS if not needs_volume(kind))
+
+
+def with_slices(kind, image, axes, sigma=None):
+    """Return image, axes and sigma with an axis Z of one slice before all others, if it is needed.
+
+    The last value returned says whether it was put there.
+    """
+    names = axes or "." * (np.ndim(image) - 2) + "YX"
+    if not needs_volume(kind) or "Z" in names:
+        return image, axes, sigma, False
+    places = [names.index(a) for a in "YX"]
+    planes = tuple(np.delete(np.shape(image), places))
+    if np.ndim(sigma) > 1 and np.shape(sigma) == planes:
+        sigma = np.asarray(sigma)[None]
+    return image[None] if hasattr(image, "shape") else [image], "Z" + names, sigma, True
+
+
 def frame(settings) -> tuple[int, int]:
     """Return a height and width of which `cut` makes tiles, however far the filter looks."""
     # Tiles have 4096 pixels at least.
@@ -59,10 +87,11 @@ def bytes_per_pixel(settings, is_map: bool = False, channels: int = 1) -> float:
     return tile_sizes.bytes_per_pixel(settings.plan(arena), settings, channels, is_map)
 
 
-def cut(settings, is_map: bool = False) -> int:
-    """Return a memory limit that cuts a `frame` in three or more."""
+def cut(settings, is_map: bool = False, slices: int = 1) -> int:
+    """Return a memory limit that cuts a `frame` in three or more; a volume has so many slices."""
     rows, columns = frame(settings)
     pixels = (math.ceil(rows / 3) + sum(settings.reach.y)) * columns
+    pixels *= slices if needs_volume(type(settings)) else 1
     return math.ceil(max(pixels, 4096) * bytes_per_pixel(settings, is_map))
 
 

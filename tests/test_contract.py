@@ -18,7 +18,18 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import cli, errors
 from napari_gpu_denoise.filters import FILTERS
-from scenes import cut, follows_time, frame, joining, noisy, psnr, scene, small
+from scenes import (
+    cut,
+    follows_time,
+    frame,
+    joining,
+    needs_volume,
+    noisy,
+    psnr,
+    scene,
+    small,
+    with_slices,
+)
 
 DTYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 DTYPES += ["float16", "float32", "float64"]
@@ -39,8 +50,31 @@ def cases(names: str, every: list, once: list):
     return pytest.mark.parametrize(f"kind,{names}", values, ids=ids)
 
 
+def denoise(image, settings, sigma=20.0, axes=None, way=gd.denoise, **options):
+    """Filter as `gd.denoise` does, or another way; to a filter of volumes, planes are slices."""
+    image, axes, sigma, deeper = with_slices(type(settings), image, axes, sigma)
+    result = way(image, settings, sigma, axes=axes, **options)
+    if deeper and way is gd.denoise:
+        return dataclasses.replace(result, image=result.image[0])
+    return result[0] if deeper else result
+
+
+def lazily(image, settings, sigma=20.0, **options):
+    """Filter as `denoise` does, lazily."""
+    return denoise(image, settings, sigma, way=gd.denoise_lazy, **options)
+
+
+def called(image, settings, sigma=20.0, **options) -> np.ndarray:
+    """Filter by the function of the filter, as `denoise` does."""
+
+    def way(image, settings, sigma, **options):
+        return getattr(gd, settings.name)(image, sigma, settings=settings, **options)
+
+    return denoise(image, settings, sigma, way=way, **options)
+
+
 def run(image, settings, sigma=20.0, **options) -> np.ndarray:
-    return gd.denoise(image, settings, sigma, **options).image
+    return denoise(image, settings, sigma, **options).image
 
 
 def sigma_map(ny: int, nx: int) -> np.ndarray:
@@ -119,7 +153,7 @@ def test_shape_and_dtype_are_kept(kind, device, shape, axes, dtype):
     image = np.resize(noisy(31, 37, dtype="uint8") // 2, shape).astype(dtype)
     if axes is None and len(shape) > 2:
         axes = stack_axes(kind, len(shape))
-    result = gd.denoise(image, small(kind), 10, axes=axes, device=device)
+    result = denoise(image, small(kind), 10, axes=axes, device=device)
     assert result.image.shape == shape
     assert result.image.dtype == np.dtype(dtype)
     assert result.record.input_dtype == result.record.output_dtype == dtype
@@ -188,7 +222,7 @@ def test_tiled_equals_whole(kind, device, axes):
         image,
         settings,
         **options,
-        memory_limit=cut(settings),
+        memory_limit=cut(settings, slices=5 if "Z" in axes else 1),
         progress=lambda done, total: totals.append(total),
     )
     assert totals[-1] >= 3
@@ -253,6 +287,8 @@ def test_the_order_of_axes_does_not_matter(kind, device, axes, order):
 def test_planes_are_independent_unless_joined(kind, device, axes):
     if follows_time(kind) and axes == "TZYX":
         pytest.skip(f"{kind.title} wants to know of time, and joins it: the next two tests")
+    if needs_volume(kind) and "Z" in axes:
+        pytest.skip(f"{kind.title} joins slices")
     image = noisy(2, 3, 40, 44)
     out = run(image, small(kind), axes=axes, device=device)
     for t in range(2):
@@ -267,8 +303,8 @@ def test_stacks_that_may_be_time_must_be_named_where_it_matters(kind, device, ax
     options = {"axes": axes, "device": device}
     ways = (
         lambda: run(image, small(kind), **options),
-        lambda: getattr(gd, kind.name)(image, 20, settings=small(kind), **options),
-        lambda: gd.denoise_lazy(image, small(kind), 20, **options),
+        lambda: called(image, small(kind), 20, **options),
+        lambda: lazily(image, small(kind), 20, **options),
     )
     for way in ways:
         if follows_time(kind):
@@ -289,6 +325,8 @@ def test_stacks_that_may_be_time_must_be_named_where_it_matters(kind, device, ax
 
 @pytest.mark.parametrize("axes", ["TZYX", "TCYX", "TQYX"])
 def test_frames_that_are_not_looked_at_change_nothing(kind, device, axes):
+    if needs_volume(kind) and "Z" in axes:
+        pytest.skip(f"{kind.title} joins slices")
     image = noisy(3, 2, 40, 44)
     settings = joining(kind, "TZ", count=0)
     out = run(image, settings, axes=axes, device=device)
@@ -332,7 +370,9 @@ def test_sigma_for_each_plane(kind, device):
     image = noisy(2, 3, 40, 44)
     sigma = np.array([[10, 0, 30], [15, 20, 5.5]])
     outer = "Q" if follows_time(kind) else "T"
-    result = gd.denoise(image, small(kind), sigma, axes=outer + "ZYX", device=device)
+    inner = "R" if needs_volume(kind) else "Z"
+    axes = outer + inner + "YX"
+    result = denoise(image, small(kind), sigma, axes=axes, device=device)
     for t, z in np.ndindex(2, 3):
         alone = run(image[t, z], small(kind), sigma[t, z], device=device)
         np.testing.assert_array_equal(result.image[t, z], alone)
@@ -341,9 +381,9 @@ def test_sigma_for_each_plane(kind, device):
         assert result.record.sigma == (10, 0, 30, 15, 20, 5.5)
         assert result.record.sigma_source == "given"
     turned = np.transpose(image, (2, 1, 3, 0))
-    last = run(turned, small(kind), sigma.T, axes="YZX" + outer, device=device)
+    last = run(turned, small(kind), sigma.T, axes=f"Y{inner}X{outer}", device=device)
     np.testing.assert_array_equal(np.transpose(last, (3, 1, 0, 2)), result.image)
-    axes = "ZYX" if follows_time(kind) else None
+    axes = inner + "YX" if follows_time(kind) else None
     row = run(image[0], small(kind), sigma[0], axes=axes, device=device)
     np.testing.assert_array_equal(row, result.image[0])
 
@@ -358,11 +398,12 @@ def test_sigma_for_each_plane_of_joined_frames(kind, device, axes):
     whole = run(image, settings, sigma, **options)
     np.testing.assert_array_equal(whole[sigma == 0], image[sigma == 0])
     assert not np.any(np.all(whole == image, axis=(-2, -1)) & (sigma > 0))
-    tiled = run(image, settings, sigma, **options, memory_limit=cut(settings))
+    limit = cut(settings, slices=3 if "Z" in axes else 1)
+    tiled = run(image, settings, sigma, **options, memory_limit=limit)
     np.testing.assert_array_equal(tiled, whole)
     for chunks in ((1, 20, 33), (2, 61, 57)):
         chunks = (1,) * (image.ndim - 3) + chunks
-        lazy = gd.denoise_lazy(da.from_array(image, chunks=chunks), settings, sigma, **options)
+        lazy = lazily(da.from_array(image, chunks=chunks), settings, sigma, **options)
         np.testing.assert_array_equal(lazy.compute(), whole)
 
 
@@ -371,7 +412,7 @@ def test_a_constant_map_is_as_its_number(kind, device, shape):
     image = noisy(*shape)
     axes = "TZYX"[-len(shape) :]
     settings = joining(kind, axes)
-    result = gd.denoise(image, settings, np.full(shape[-2:], 17.3), axes=axes, device=device)
+    result = denoise(image, settings, np.full(shape[-2:], 17.3), axes=axes, device=device)
     expected = run(image, settings, 17.3, axes=axes, device=device)
     np.testing.assert_array_equal(result.image, expected)
     if takes_sigma(kind):
@@ -420,20 +461,20 @@ def test_a_map_gives_the_same_however_the_image_is_cut(kind, device, axes, dtype
         settings,
         sigma,
         **options,
-        memory_limit=cut(settings, is_map=True),
+        memory_limit=cut(settings, is_map=True, slices=3 if "Z" in axes else 1),
         progress=lambda done, total: totals.append(total),
     )
     assert totals[-1] >= 2
     np.testing.assert_array_equal(tiled, whole)
     chunks = (1,) * (image.ndim - 2) + (20, 33)
-    lazy = gd.denoise_lazy(da.from_array(image, chunks=chunks), settings, sigma, **options)
+    lazy = lazily(da.from_array(image, chunks=chunks), settings, sigma, **options)
     np.testing.assert_array_equal(lazy.compute(), whole)
 
 
 def test_a_map_of_zero_returns_the_image(kind, device):
     image = noisy(2, 20, 22)
     axes = stack_axes(kind)
-    result = gd.denoise(image, small(kind), np.zeros((20, 22)), axes=axes, device=device)
+    result = denoise(image, small(kind), np.zeros((20, 22)), axes=axes, device=device)
     np.testing.assert_array_equal(result.image, image)
     assert any("sigma is 0" in note for note in result.record.notes)
 
@@ -451,7 +492,7 @@ def test_dask_equals_numpy(kind, device, axes, dtype):
     sigma = (20, 10) if "C" in axes else 20
     chunks = tuple({"T": 1, "Z": 2, "C": 1, "Y": high, "X": wide}[a] for a in axes)
     options = {"axes": axes, "device": device}
-    lazy = gd.denoise_lazy(da.from_array(image, chunks=chunks), settings, sigma, **options)
+    lazy = lazily(da.from_array(image, chunks=chunks), settings, sigma, **options)
     assert isinstance(lazy, da.Array)
     assert lazy.dtype == image.dtype
     # Filters over time see frames as a whole, and cut time alone.
@@ -463,7 +504,8 @@ def test_the_command_line_gives_what_python_gives(kind, device, tmp_path):
     image = noisy(3, 45, 52, dtype="uint16")
     settings = joining(kind, "T")
     source, target = tmp_path / "in.tif", tmp_path / "out.tif"
-    tifffile.imwrite(source, image, metadata={"axes": "TYX"}, imagej=True)
+    axes = "ZYX" if needs_volume(kind) else "TYX"
+    tifffile.imwrite(source, image, metadata={"axes": axes}, imagej=True)
     options = [
         f"--{spec.name.replace('_', '-')}={getattr(settings, spec.name)}"
         for spec in fields(kind)
@@ -472,12 +514,12 @@ def test_the_command_line_gives_what_python_gives(kind, device, tmp_path):
     code = cli.main(
         [
             kind.name.replace("_", "-"),
-            *(str(source), "-o", str(target), "--sigma", "20", "--axes", "TYX"),
+            *(str(source), "-o", str(target), "--sigma", "20", "--axes", axes),
             *("--device", str(device.index), "--quiet", *options),
         ]
     )
     assert code == 0
-    expected = run(image, settings, 20, axes="TYX", device=device)
+    expected = run(image, settings, 20, axes=axes, device=device)
     written = tifffile.imread(target)
     assert written.dtype == expected.dtype
     np.testing.assert_array_equal(written, expected)
@@ -485,13 +527,14 @@ def test_the_command_line_gives_what_python_gives(kind, device, tmp_path):
 
 def test_the_function_gives_what_the_settings_give(kind, device):
     image = noisy(45, 52)
-    function = getattr(gd, kind.name)
     settings = small(kind)
     expected = run(image, settings, 20, device=device)
-    given = function(image, 20, settings=settings, device=device)
+    given = called(image, settings, 20, device=device)
     np.testing.assert_array_equal(given, expected)
-    spelled = function(image, 20, device=device, **dataclasses.asdict(settings))
-    np.testing.assert_array_equal(spelled, expected)
+    image, axes, *_ = with_slices(kind, image, "YX")
+    function, spelled = getattr(gd, kind.name), dataclasses.asdict(settings)
+    result = function(image, 20, axes=axes, device=device, **spelled)
+    np.testing.assert_array_equal(result.reshape(expected.shape), expected)
 
 
 # It denoises
@@ -532,10 +575,13 @@ def test_joining_still_frames_helps(kind, device, axes):
 )
 def test_images_smaller_than_a_patch(kind, device, shape):
     for settings in (small(kind), kind()):
-        result = gd.denoise(noisy(*shape), settings, 20, device=device)
+        result = denoise(noisy(*shape), settings, 20, device=device)
         assert result.image.shape == shape
         assert np.all(np.isfinite(result.image))
-        extended = min(shape) < settings.smallest
+        applied = settings.for_array(
+            *(("ZYX", (1, *shape)) if needs_volume(kind) else ("YX", shape))
+        )
+        extended = min(shape) < applied.smallest
         assert any("mirror" in note for note in result.record.notes) == extended
 
 
@@ -586,19 +632,19 @@ def test_the_full_range_of_wide_integers(kind, told, device, dtype):
 def test_saturated_values_are_counted(kind, device):
     image = noisy(45, 52, dtype="float32") + 90
     fine = run(image, small(kind), device=device)
-    result = gd.denoise(image, small(kind), 20, dtype="uint8", device=device)
+    result = denoise(image, small(kind), 20, dtype="uint8", device=device)
     over = int(np.count_nonzero(np.rint(fine) > 255))
     assert over > 10
     assert result.record.saturated == over
     np.testing.assert_array_equal(result.image, np.clip(np.rint(fine), 0, 255))
     with pytest.warns(errors.SaturationWarning, match=str(over)):
-        getattr(gd, kind.name)(image, 20, settings=small(kind), dtype="uint8", device=device)
+        called(image, small(kind), 20, dtype="uint8", device=device)
 
 
 def test_sigma_zero_returns_the_image(kind, device):
     for dtype in ("uint8", "uint16", "float32", "float64"):
         image = noisy(3, 20, 22, dtype=dtype)
-        result = gd.denoise(image, small(kind), 0, axes=stack_axes(kind), device=device)
+        result = denoise(image, small(kind), 0, axes=stack_axes(kind), device=device)
         np.testing.assert_array_equal(result.image, image)
         assert not np.shares_memory(result.image, image)
         assert any("sigma is 0" in note for note in result.record.notes)
@@ -632,7 +678,7 @@ def test_nonfinite_pixels_stay_and_do_not_spread(kind, device):
     image[1, up + 12, left + 11] = np.inf
     image[1, up + 9 : up + 11, left + 13 : left + 15] = -np.inf
     odd = ~np.isfinite(image)
-    result = gd.denoise(image, settings, 20, axes="TYX", nonfinite="keep", device=device)
+    result = denoise(image, settings, 20, axes="TYX", nonfinite="keep", device=device)
     out = result.image
     np.testing.assert_array_equal(out[odd], image[odd])
     assert np.all(np.isfinite(out[~odd]))
@@ -706,8 +752,11 @@ BAD = {
 def test_bad_input_raises_a_named_error_with_a_sentence(kind, device, case):
     changes, error, sentence = BAD[case]
     options = {"image": np.ones((20, 20), np.float32), "sigma": 1.0, "device": device, **changes}
-    if np.ndim(options["image"]) > 2:
-        options["axes"] = stack_axes(kind, np.ndim(options["image"]))
+    ndim = np.ndim(options["image"])
+    if ndim > 2:
+        options["axes"] = "QZYX"[-ndim:] if needs_volume(kind) else stack_axes(kind, ndim)
+    elif ndim == 2 and "axes" not in changes:
+        options["image"], options["axes"], *_ = with_slices(kind, options["image"], None)
     with pytest.raises(error, match=sentence) as caught:
         gd.denoise(filter=small(kind), **options)
     text = str(caught.value)
@@ -796,8 +845,9 @@ def test_steps_can_be_left_at_any_time(kind, device):
     image = noisy(3, *frame(settings))
     options = {"axes": stack_axes(kind), "device": device}
     expected = run(image, settings, **options)
-    asked = gd.Run(settings, 20, **options, memory_limit=cut(settings))
-    steps = gd.denoise_steps(image, asked)
+    given, axes, *_ = with_slices(kind, image, options["axes"])
+    asked = gd.Run(settings, 20, axes=axes, device=device, memory_limit=cut(settings))
+    steps = gd.denoise_steps(given, asked)
     first = next(steps)
     # Steps on the way to the first frame tell of none.
     second = next(step for step in steps if step.done)
@@ -811,17 +861,18 @@ def test_steps_can_be_left_at_any_time(kind, device):
 
 def test_the_record_tells_where_a_result_comes_from(kind, device):
     image = noisy(2, 45, 52, dtype="uint8")
-    record = gd.denoise(image, small(kind), None, axes="TYX", device=device).record
+    image, axes, *_ = with_slices(kind, image, "TYX")
+    record = denoise(image, small(kind), None, axes=axes, device=device).record
     assert record.version == gd.__version__
     assert record.filter == kind.name
     assert record.settings == dataclasses.asdict(small(kind))
     if takes_sigma(kind):
         assert record.sigma_source.startswith("estimated: ")
-        assert record.sigma == gd.estimate_noise(image, "TYX").sigma
+        assert record.sigma == gd.estimate_noise(image, axes).sigma
     else:
         assert (record.sigma, record.sigma_source) == ((), kind().sigma_unused)
-    assert record.axes == "TYX"
+    assert record.axes == axes
     assert record.device == str(device)
     assert record.as_dict()["sigma"] == list(record.sigma)
-    given = gd.denoise(image, small(kind), 3, axes="TYX", device=device).record
+    given = denoise(image, small(kind), 3, axes=axes, device=device).record
     assert given.sigma_source == ("given" if takes_sigma(kind) else kind().sigma_unused)

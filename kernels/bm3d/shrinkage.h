@@ -1,7 +1,7 @@
 // Shrinkage of one coefficient, and the weight of a group. Values are in units of sigma; `variance` is that of the noise in the
 // coefficient, gain of the stack transform included.
 //
-// Both functions return the part of the coefficient that is removed, not what remains. The inverse transform of that part
+// The functions return the part of the coefficient that is removed, not what remains. The inverse transform of that part
 // is as precise at any grey level, and a group that loses nothing adds exactly nothing.
 // Constants: SPECTRUM.
 // Needs: REAL.
@@ -29,14 +29,20 @@ static inline REAL removed_hard(REAL c, float limit, REAL variance, REAL *sum)
     return c - large * c;
 }
 
-// Wiener filter, guided by the coefficient b of the basic estimate, for noise of variance strength * variance. `sum` adds up the
-// variances of what remains.
-static inline REAL removed_wiener(REAL c, REAL b, float strength, REAL variance, REAL *sum)
+// Share of a coefficient that a Wiener filter removes, guided by the coefficient b of the basic estimate, for noise of variance
+// strength * variance. `sum` adds up the variances of what remains.
+static inline REAL removed_share(REAL b, float strength, REAL variance, REAL *sum)
 {
     const REAL noise = strength * variance / (b * b + strength * variance);
     const REAL factor = 1.0f - noise;
     *sum += factor * factor * variance;
-    return c * noise;
+    return noise;
+}
+
+// The same for a coefficient c.
+static inline REAL removed_wiener(REAL c, REAL b, float strength, REAL variance, REAL *sum)
+{
+    return c * removed_share(b, strength, variance, sum);
 }
 
 // Smallest variance of correlated noise in the mean of a patch, in sigma squared. Weights are relative to that variance, so that

@@ -1,7 +1,7 @@
 // Loads the patches of a group and transforms them, for CPUs: a vector is a row of eight pixels.
 //
 // The transform along y works on vectors as they are; a transposition in registers brings x there.
-// Needs: REAL = float8, NEIGHBOURS, VIDEO, common/float8_rows.h, patch_transform.h, groups_in_images.h or groups_in_video.h.
+// Needs: REAL = float8, NEIGHBOURS, VIDEO, common/float8_rows.h (which transposes), patch_transform.h, groups_in_images.h or groups_in_video.h.
 
 // The link of the frame that a patch lies in, its pixels in the grey levels of the reference's frame, and the variance
 // of its noise, where the map of sigma has the factor s.
@@ -16,24 +16,6 @@ typedef int Alike;
 #define ALIKE_LINK(offset) 0
 #define PATCH_VARIANCE(s, link) ((s) * (s))
 #endif
-
-// Three perfect shuffles of the rows' values transpose eight rows.
-static inline void transpose(float8 *v)
-{
-    #pragma unroll
-    for (int stage = 0; stage < 3; ++stage) {
-        float8 w[8];
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const float8 a = v[i], b = v[i + 4];
-            w[2 * i] = (float8)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3);
-            w[2 * i + 1] = (float8)(a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7);
-        }
-        #pragma unroll
-        for (int i = 0; i < 8; ++i)
-            v[i] = w[i];
-    }
-}
 
 // v holds [row of the spectrum][patch].
 static inline void load_spectra(float8 *v, __global const float *pixels, const int *there, const Alike *alike, int pitch,

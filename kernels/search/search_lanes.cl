@@ -12,24 +12,7 @@
 
 #include "common/patch_grid.h"
 #include "common/match_key.h"
-
-#if LANES == 1
-typedef float REAL;
-typedef uint KEY;
-#define LOAD(pointer) (*(pointer))
-#define AS_KEY(v) as_uint(v)
-#define ANY(condition) (condition)
-#else
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-typedef JOIN(float, LANES) REAL;
-typedef JOIN(uint, LANES) KEY;
-// One unaligned load: PoCL splits vload into pairs, which made this kernel three times slower.
-typedef REAL UNALIGNED __attribute__((aligned(4)));
-#define LOAD(pointer) (*(__global const UNALIGNED *)(pointer))
-#define AS_KEY(v) JOIN(as_uint, LANES)(v)
-#define ANY(condition) any(condition)
-#endif
+#include "common/key_lanes.h"
 
 __kernel void search_lanes(__global const float *padded, int pnz, int pny, int pitch,
                            int t0, int z0, int y0, int x0, int nz,
@@ -96,7 +79,7 @@ __kernel void search_lanes(__global const float *padded, int pnz, int pny, int p
 #else
     for (int k = 0; k < NEIGHBOURS; ++k) {
         uint lanes[LANES];
-        JOIN(vstore, LANES)(best[k], 0, lanes);
+        STORE_LANES(best[k], lanes);
         if (regular) {
             for (int l = 0; l < LANES; ++l)
                 if (first_x + (group * LANES + l) * STEP <= last_x)

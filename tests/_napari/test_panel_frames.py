@@ -10,8 +10,9 @@ import pytest
 
 from napari_gpu_denoise._napari.layers import storage
 from napari_gpu_denoise._napari.layers.source import METADATA_KEY
-from napari_gpu_denoise.filters import BM3D, FILTERS, VBM3D, NLMeans
+from napari_gpu_denoise.filters import BM3D, VBM3D, NLMeans
 from napari_gpu_denoise.run import denoise as runs
+from scenes import IMAGE_FILTERS
 
 pytestmark = pytest.mark.gui
 
@@ -62,7 +63,7 @@ def visible_at(viewer, qtbot):
     return look
 
 
-@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize("kind", IMAGE_FILTERS)
 @pytest.mark.parametrize("lazy", [False, True])
 def test_only_the_frame_shown(
     viewer, open_panel, run, click, visible_at, movie, kind, lazy, copied, pasted
@@ -184,7 +185,7 @@ def test_a_closed_panel_follows_the_slider_no_more(viewer, open_panel, movie, to
     assert not told()
 
 
-@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize("kind", IMAGE_FILTERS)
 def test_a_long_stack_is_never_whole_in_memory(viewer, open_panel, run, movie, kind):
     held, most = [], []
 

@@ -12,11 +12,12 @@ from napari_gpu_denoise._napari.denoise.run import steps
 from napari_gpu_denoise._napari.layers import lazy, storage
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, NonFiniteError
-from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans
+from napari_gpu_denoise.filters import VBM3D, NLMeans
 from napari_gpu_denoise.run import denoise as runs
 from napari_gpu_denoise.run import stream as streaming
 from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Progress
+from scenes import IMAGE_FILTERS
 
 pytestmark = pytest.mark.gui
 
@@ -70,7 +71,7 @@ def settings_of(kind):
     return NLMeans(frames_before=2, frames_after=1) if kind is NLMeans else kind()
 
 
-@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize("kind", IMAGE_FILTERS)
 @pytest.mark.parametrize("sigma", [None, 8.0])
 def test_lazy_frames_give_the_pixels_of_the_array(movie, kind, sigma):
     settings = settings_of(kind)
@@ -90,7 +91,7 @@ def test_lazy_frames_give_the_pixels_of_the_array(movie, kind, sigma):
     assert told == [(k, 6) for k in range(7)]
 
 
-@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize("kind", IMAGE_FILTERS)
 @pytest.mark.parametrize("frame", [0, 2, 5])
 def test_one_lazy_frame_is_that_of_the_whole(movie, kind, frame):
     settings = settings_of(kind)
@@ -126,7 +127,7 @@ def test_one_frame_reads_only_what_the_filter_looks_at(movie):
     assert [index[0] for index in data.read] == [slice(12, 13)]
 
 
-@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize("kind", IMAGE_FILTERS)
 @pytest.mark.parametrize(("axes", "order"), [("YXT", (1, 2, 0)), ("YTX", (1, 0, 2))])
 def test_time_may_be_any_axis(movie, kind, axes, order):
     settings, turned = settings_of(kind), np.transpose(movie, order)
@@ -138,7 +139,7 @@ def test_time_may_be_any_axis(movie, kind, axes, order):
     np.testing.assert_array_equal(outcome.result.image, expected.take([3], axis=t))
 
 
-@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize("kind", IMAGE_FILTERS)
 @pytest.mark.parametrize("axes", ["TCYX", "CTYX", "TZYX"])
 def test_frames_may_have_channels_and_slices(movie, kind, axes):
     settings = settings_of(kind)
@@ -188,7 +189,7 @@ def test_nan_is_refused_or_kept_frame_by_frame(movie):
     assert outcome.result.record.nonfinite == 1
 
 
-@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize("kind", IMAGE_FILTERS)
 @pytest.mark.parametrize("frame", [None, 2])
 @pytest.mark.parametrize("dtype", [None, "float32"])
 def test_alpha_of_lazy_frames_passes_as_it_is(movie, kind, frame, dtype):

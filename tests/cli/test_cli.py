@@ -23,6 +23,7 @@ from napari_gpu_denoise.files import batch, one_file
 from napari_gpu_denoise.opencl import device as opencl
 from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Record, Result
+from scenes import needs_volume
 
 
 def image(seed: int = 0, shape: tuple[int, ...] = (12, 14), dtype: str = "uint8") -> np.ndarray:
@@ -70,7 +71,8 @@ def run(capsys, *argv: object) -> tuple[int, str, str]:
 def test_same_as_the_function(here, capsys, device, settings):
     """Every filter, with settings that differ from the defaults."""
     stack = image(1, (3, 40, 44), "uint16")
-    tifffile.imwrite("stack.tif", stack, imagej=True, metadata={"axes": "TYX"})
+    axes = "ZYX" if needs_volume(settings) else "TYX"
+    tifffile.imwrite("stack.tif", stack, imagej=True, metadata={"axes": axes})
     command = settings.name.replace("_", "-")
     changed = {}
     for spec in dataclasses.fields(settings):
@@ -82,7 +84,7 @@ def test_same_as_the_function(here, capsys, device, settings):
     )
     assert (code, err) == (0, "")
     assert str(device) in out
-    expected = gd.denoise(stack, settings(**changed), axes="TYX", device=device)
+    expected = gd.denoise(stack, settings(**changed), axes=axes, device=device)
     written = gd.read("out.tif")
     np.testing.assert_array_equal(written.data, expected.image)
     (record,) = written.history

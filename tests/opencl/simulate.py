@@ -113,6 +113,11 @@ SETTINGS["isoline"] = (
     {**_SHORT, "method": "pi-ld", "channels": "joint", "staircase": 0, "max_length": 4},
     {**_SHORT, "channels": "opponent"},
 )
+# Cubes of every shape; windows in which some voxels have neighbours outside on both sides.
+SETTINGS["dct3d"] = ({"step": 2}, {"cube": "2x4x8", "step": 4}, {"step": 3})
+SETTINGS["pri_nlm"] = tuple(
+    {"window": 3, "window_z": 5, "step": 4, **changes} for changes in ({}, {"cube": "2x4x8"}, {})
+)
 # The noise of those that are told a model of it: the same for all channels, or one each.
 _LAG = np.arange(5)
 _BLURRED, _STREAKS = (
@@ -133,6 +138,8 @@ CASES = {
         *((5, "YX"), (6, "CYX"), (7, "TYX"), (8, "ZYX"), (9, "CYX")),
         (10, "SYX"),
     ),
+    "dct3d": ((0, "ZYX"), (1, "TZYX"), (2, "ZYX")),
+    "pri_nlm": ((0, "ZYX"), (1, "TZYX"), (2, "ZYX")),
 }
 # Models of noise, grey levels from no light on, and how many of them have another model.
 MODELS = (PoissonGaussian(2.0, 3.0, 10.0), Rician(8.0), Speckle(4.0, least=0.5))
@@ -141,7 +148,7 @@ LEVELS = np.concatenate([[-5.0, 0.0], np.geomspace(0.1, 5000, 130)]).astype(np.f
 FIRST = 1
 # What runs leave behind is kept by the identity of their session: no two may have the same.
 SESSIONS: list[Session] = []
-MAPPED = {(0, "YX")}  # cases that are run with a map of sigma as well
+MAPPED = {(0, "YX"), (2, "ZYX")}  # cases that are run with a map of sigma as well
 # Shape, and pixels of a tile: images of NL-means are cut in three, all others are filtered whole.
 SHAPES = {
     "nl_means": {"YX": ((15, 21), 300), "TYX": ((2, 9, 12), 1000), "ZYX": ((2, 9, 12), 1000)},
@@ -153,6 +160,8 @@ SHAPES = {
         **{"YX": ((31, 7), 210), "CYX": ((2, 7, 6), 1000)},
         **{"ZYX": ((2, 3, 1), 1000), "TYX": ((2, 5, 6), 1000), "SYX": ((3, 5, 4), 1000)},
     },
+    "dct3d": {"ZYX": ((4, 5, 7), 1000), "TZYX": ((2, 2, 3, 4), 1000)},
+    "pri_nlm": {"ZYX": ((5, 5, 7), 1000), "TZYX": ((2, 2, 3, 4), 1000)},
 }
 
 

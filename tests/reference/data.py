@@ -33,6 +33,15 @@ def data_folder() -> Path | None:
     return beside if beside.is_dir() else None
 
 
+def head() -> np.ndarray:
+    """Read a volume of a head, float32 of shape (z, y, x), 0 to 255; see `pictures`."""
+    import nibabel
+
+    volume = np.asarray(nibabel.load(_existing("mri/colin27.nii.gz")).dataobj, np.float32)
+    volume *= 255 / volume.max()
+    return np.ascontiguousarray(volume.T)
+
+
 def pictures(name: str) -> dict[str, np.ndarray]:
     """Read a set of pictures.
 
@@ -54,11 +63,8 @@ def pictures(name: str) -> dict[str, np.ndarray]:
         If the data folder, or that set, is not there.
     """
     if name == "colin27":
-        import nibabel
-
-        head = np.asarray(nibabel.load(_existing("mri/colin27.nii.gz")).dataobj, np.float32)
-        head *= 255 / head.max()
-        return {f"slice {z}": np.ascontiguousarray(head[:, :, z].T) for z in range(30, 131, 10)}
+        slices = head()
+        return {f"slice {z}": slices[z] for z in range(30, 131, 10)}
     if name in ("tractor", "traffic"):
         luminance = np.array([0.299, 0.587, 0.114], np.float32)
         return {k: frame @ luminance for k, frame in _pngs(f"video/{name}_clean").items()}

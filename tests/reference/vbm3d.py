@@ -197,13 +197,9 @@ def filter_group(
     """Return the group of the patches at `matches`, or of as many as are a power of two.
 
     The first one is the reference, and all of them are taken to its grey levels. `variation` is a
-<<<<<<< HEAD
-    map (y, x) that sigma is multiplied by. Convention: what patches have in common is shrunk by
-    `common` if at least three of them, and half of all, are of other frames, and if it is more than
-    noise.
-=======
     map (y, x) that sigma is multiplied by, `table` the autocorrelation of noise that is not white.
->>>>>>> vcorr
+    Convention: what patches have in common is shrunk by `common` if at least three of them, and
+    half of all, are of other frames, and if it is more than noise.
     """
     links = unlinked if links is None else links
     matches = matches[: 2 ** (len(matches).bit_length() - 1)]
@@ -226,27 +222,21 @@ def filter_group(
         return group_spectrum(np.concatenate(patches), column, *how)
 
     spectrum = spectrum_of(noisy)
-<<<<<<< HEAD
     others = sum(match[0] != t for match in matches)
     enough = others >= max(3, len(matches) / 2) and common_energy(spectrum) >= FLAT
     common = settings.common if enough else None
-    variance = 1.0
-    if settings.shared_noise:
-=======
     variance, mean = 1.0, None
     if table is not None:
         variance = correlated_variances(matches, table, settings)
         # Convention: weights are relative to that of a group which keeps a mean alone.
         mean = max(shared(table, settings.transform, 0, 0)[0, 0], LEAST_MEAN)
     elif settings.shared_noise:
->>>>>>> vcorr
         variance = shared_variances(matches, noisy.shape[1], settings)
     if basic is None:
         guide = None
         removed, weight = shrink_hard(spectrum, settings.threshold, variance, common)
     else:
         guide = spectrum_of(basic)
-<<<<<<< HEAD
         removed, weight = shrink_wiener(
             spectrum,
             guide,
@@ -254,11 +244,8 @@ def filter_group(
             variance,
             None if common is None else common**2,
         )
-=======
-        removed, weight = shrink_wiener(spectrum, guide, settings.wiener_sigma**2, variance)
     if mean is not None:
         weight = min(weight * mean, 1)
->>>>>>> vcorr
     return Group(
         position, matches, scales, level, sigma, spectrum, guide, removed, weight, variance
     )

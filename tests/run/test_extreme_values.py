@@ -8,11 +8,10 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
-from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.image.levels import LARGEST_VALUE, Levels
-from scenes import noisy, small
+from scenes import IMAGE_FILTERS, noisy, small
 
-SETTINGS = {kind.name: small(kind) for kind in FILTERS}
+SETTINGS = {kind.name: small(kind) for kind in IMAGE_FILTERS}
 
 
 def whole(frames, settings, sigma, device):

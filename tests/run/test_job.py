@@ -19,12 +19,11 @@ from napari_gpu_denoise.errors import (
     SettingsError,
     SigmaError,
 )
-from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.job import Part, Run, prepare, reach_along
 from napari_gpu_denoise.run.record import Tally
-from scenes import joining, noisy, small
+from scenes import IMAGE_FILTERS, joining, noisy, small
 
 SIZES = {"T": 9, "Z": 7, "C": 2, "Y": 64, "X": 70}
 
@@ -45,7 +44,7 @@ def job_of(kind, axes: str, **changes):
 
 
 def test_nothing_is_read_where_the_noise_is_given():
-    for kind in FILTERS:
+    for kind in IMAGE_FILTERS:
         job = job_of(kind, "TCYX")
         assert (job.names, job.shape) == ("TCYX", (9, 2, 64, 70))
         assert job.dtypes == (np.dtype("uint16"), np.dtype("uint16"))
@@ -57,7 +56,7 @@ def test_nothing_is_read_where_the_noise_is_given():
 @settings(max_examples=60)
 @given(st.data())
 def test_parts_yield_every_pixel_once_and_read_within_the_image(data):
-    kind = data.draw(st.sampled_from(FILTERS))
+    kind = data.draw(st.sampled_from(IMAGE_FILTERS))
     axes = data.draw(st.sampled_from(["YX", "TYX", "ZTYX", "TCYX", "XTY"]))
     job = job_of(kind, axes, **({"flicker": False} if kind is gd.VBM3D else {}))
     along = []

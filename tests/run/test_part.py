@@ -13,17 +13,16 @@ import pytest
 import napari_gpu_denoise as gd
 from flows import filter_pickled, finish, part_steps
 from napari_gpu_denoise.errors import NonFiniteError
-from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.job import Part, Run, prepare
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import Tally
-from scenes import joining, noisy
+from scenes import IMAGE_FILTERS, joining, noisy
 
 LENGTHS = {"T": 4, "C": 2, "Z": 2, "Y": 61, "X": 57}
 
 
-@pytest.fixture(params=FILTERS, ids=lambda one: one.name)
+@pytest.fixture(params=IMAGE_FILTERS, ids=lambda one: one.name)
 def kind(request):
     return request.param
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
@@ -19,7 +18,7 @@ from napari_gpu_denoise.run.frame_notes import FrameNote
 from napari_gpu_denoise.run.job import Run, prepare
 from napari_gpu_denoise.run.stabilisation import Stabilisation
 from napari_gpu_denoise.run.tiles import Span, Tile
-from scenes import cut, follows_time, frame, joining, scene, small
+from scenes import IMAGE_FILTERS, cut, follows_time, frame, joining, scene, small
 
 PHOTONS = [
     gd.PoissonGaussian(*numbers)
@@ -171,7 +170,7 @@ def drawn(model, clean: np.ndarray, seed: int = 0) -> np.ndarray:
     return image.astype(np.float32)
 
 
-@pytest.fixture(params=FILTERS, ids=lambda one: one.name)
+@pytest.fixture(params=IMAGE_FILTERS, ids=lambda one: one.name)
 def kind(request):
     return request.param
 
@@ -278,7 +277,7 @@ def test_no_light_gives_no_negative_number(device):
     image = np.zeros((3, 40, 41), np.float32)
     image[0, 10:20, 10:20] = 2.0
     image[1] = np.random.default_rng(0).poisson(0.05, (40, 41)) * 2.0
-    for settings in map(small, FILTERS):
+    for settings in map(small, IMAGE_FILTERS):
         out = gd.denoise(image, settings, noise=model, axes="TYX", device=device).image
         assert np.isfinite(out).all()
         assert out.min() >= 0

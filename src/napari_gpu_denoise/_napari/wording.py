@@ -6,6 +6,7 @@ from napari_gpu_denoise.errors import DenoiseError, Note, worded
 
 # By code; fields in braces are values of the error or note. Others are the same as in Python.
 REMEDIES = {
+    "volume-needed": "use BM3D for images, or name the slices Z at Axes",
     "axis-needed": "name it at Axes, such as {axis}YX",
     "channels": "set Channels to joint or separate",
     "float-result": "choose Same as the layer at Result and device > Result type to round",

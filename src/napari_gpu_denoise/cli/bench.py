@@ -63,14 +63,15 @@ def synthetic(shape: tuple[int, ...], sigma: float = SIGMA, seed: int = 0) -> np
 def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: int = 5) -> Timing:
     """Time a filter on an input of shape (y, x) or (planes, y, x); the first run does not count.
 
-    A filter over time takes planes as frames, and makes 16 frames of (y, x).
+    A filter over time takes planes as frames, one of volumes as slices; both make 16 of (y, x).
     """
     chosen, moving = session(device), settings.over_time
-    if moving and len(shape) == 2:
+    axis = "T" if moving else "Z" if "Z" in settings.joint else "."
+    if axis != "." and len(shape) == 2:
         shape = (16, *shape)
     image = synthetic(shape)
-    names = ("T" if moving else ".") * (len(shape) - 2) + "YX"
-    applied = settings.for_array(names, shape)
+    names = axis * (len(shape) - 2) + "YX"
+    applied, _ = settings.for_array(names, shape).for_pixels(image, names)
     source, out = (arrange(a, names, applied.joint) for a in (image, np.empty_like(image)))
     sigma = FrameSigma.of(SIGMA, shape, names, applied.joint)
     work = Work(applied, source, out, Levels.of(image), sigma, chosen)

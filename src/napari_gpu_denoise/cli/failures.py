@@ -8,6 +8,7 @@ from napari_gpu_denoise import errors
 
 # Remedies by code; names in braces are values of the error or note. Others are as in Python.
 REMEDIES = {
+    "volume-needed": "use gpu-denoise bm3d for images, or name the slices, as --axes ZYX",
     "axis-needed": "name the axes, such as --axes {axis}YX",
     "channels": "use --channels joint or --channels separate",
     "exists": "choose another name, or add --overwrite to replace it, or --resume",

@@ -96,6 +96,13 @@ class Filter(Settings):
                 unused[spec.name] = spec.default
         return replace(self, **unused) if unused else self
 
+    def for_pixels(self, image: Any, names: str) -> tuple[Self, tuple[str, ...]]:
+        """Return the settings that suit the pixels, and notes on why for the record.
+
+        Default: these, and nothing. `image` may be lazy, and may hold NaN where there is no image.
+        """
+        return self, ()
+
     # Noise.
 
     @property

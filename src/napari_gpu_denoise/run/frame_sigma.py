@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,11 @@ class FrameSigma:
         values = _of_frames(self.largest or self.frames, tile)
         # Larger values would act the same, but must not become infinite.
         return (np.minimum(values, LARGEST_VALUE * unit) / unit).astype(np.float32)
+
+    def read_levels(self, tile: Tile, unit: float) -> np.ndarray:
+        """Return sigma of the frames that a tile reads, as `levels` otherwise."""
+        t, z = (replace(s, start=s.source_start, stop=s.source_stop) for s in (tile.t, tile.z))
+        return self.levels(replace(tile, t=t, z=z), unit)
 
     def models(self, tile: Tile) -> np.ndarray:
         """Return the noise model of the frames that a tile yields, int32, as `levels` otherwise."""

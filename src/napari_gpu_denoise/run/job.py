@@ -70,7 +70,8 @@ class Job:
 
     It holds no pixels and no device object, so that any part can be filtered in any process.
     `filter` has the settings as they apply to this image and this noise, `dtypes` are those of the
-    image and of the result, and `levels` is None if each part chooses its own.
+    image and of the result, `levels` is None if each part chooses its own, and `notes` say what
+    was chosen for the image, and why.
     """
 
     run: Run
@@ -80,6 +81,7 @@ class Job:
     filter: Filter
     sigma: Sigma
     levels: Levels | None
+    notes: tuple[str, ...] = ()
 
     @property
     def device(self) -> Device:
@@ -130,6 +132,7 @@ class Job:
         """
         notes = list(self.sigma.notes)
         smallest, names = self.filter.smallest, self.names
+        notes += self.notes
         if change is not None:
             notes.append(change)
         if not self.sigma.array.any():
@@ -235,12 +238,13 @@ def prepare(
         check_kept(block, given if wanted is None else wanted)
         chosen = Levels.of(pixels, filter.keeps_zero)  # refuses NaN and infinity
     noise = run.sigma, run.noise
+    # Pixels that were filled in hold no noise.
+    measured = block.measurable(names) if block else pixels
     try:
-        # Pixels that were filled in hold no noise.
-        measured = block.measurable(names) if block else pixels
         applied, sigma = resolve_noise(*noise, measured, names, filter, device)
     except NonFiniteError:  # there is too little else
         applied, sigma = resolve_noise(*noise, pixels, names, filter, device)
+    applied, told = applied.for_pixels(measured, names)
     if block is not None:
         sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied, one_of_many))
     if sigma.stabilised:
@@ -250,7 +254,7 @@ def prepare(
         levels = chosen if same else Levels.of(pixels, applied.keeps_zero)
     if wanted is None:
         wanted = type_for_noise(given, sigma, applied, pixels, names)
-    return Job(run, names, shape, (given, wanted), applied, sigma, levels)
+    return Job(run, names, shape, (given, wanted), applied, sigma, levels, told)
 
 
 def check_kept(block: Block, dtype: np.dtype) -> None:

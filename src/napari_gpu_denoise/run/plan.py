@@ -47,11 +47,17 @@ class TileSigma:
         all that the tile reads. Sigma of a pixel is the level of its frame times this.
     models : ndarray of int32
         On the host, of shape (channels, nt * nz): index of the noise model of each frame yielded.
+    read_levels : pyopencl.Buffer
+        As `levels`, of shape (channels, source nt * source nz): one value for each frame read.
+    even : bool
+        Whether all levels are equal and there is no variation. It may be so in some tiles only.
     """
 
     levels: Any
     variation: Any = None
     models: np.ndarray | None = None
+    read_levels: Any = None
+    even: bool = False
 
 
 class TilePlan(ABC):

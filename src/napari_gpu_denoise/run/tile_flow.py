@@ -35,6 +35,7 @@ class _Slot:
 
     name: str
     levels: np.ndarray | None = None
+    read_levels: np.ndarray | None = None
     variation: np.ndarray | None = None
     seen: tuple[Span, Span] | None = None
     done: Any = None
@@ -172,6 +173,10 @@ class TileFlow:
         known = slot.seen == (tile.y, tile.x)
         if not known:
             slot.variation, slot.seen = sigma.variation(tile), (tile.y, tile.x)
-        levels = sent("levels", slot.levels)
+        levels = read_levels = sent("levels", slot.levels)
+        if (tile.t.size, tile.z.size) != tile.source_shape[:2]:
+            slot.read_levels = sigma.read_levels(tile, self.work.sigma_unit)
+            read_levels = sent("read levels", slot.read_levels)
         variation = sent("variation", slot.variation, known=known)
-        return TileSigma(levels, variation, sigma.models(tile)), uploads
+        even = not sigma.is_map and bool(np.all(slot.levels == slot.levels.flat[0]))
+        return TileSigma(levels, variation, sigma.models(tile), read_levels, even), uploads

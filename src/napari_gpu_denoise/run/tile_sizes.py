@@ -88,7 +88,10 @@ def tile_pixels(
     budget = max(24 * pixels, 1 << 26)
     if device.kind != "simulator":
         share = _MARGIN_SHARE.get(device.kind, _GPU_MARGIN_SHARE)
-        wide = min(_wide_tile(settings.reach, channels, share), _LARGEST_WIDE_TILE)
+        wide = _wide_tile(settings.reach, channels, share)
+        if device.kind not in _MARGIN_SHARE:
+            wide = max(wide, channels * _wide_block(settings.reach, share))
+        wide = min(wide, _LARGEST_WIDE_TILE)
         largest = max(largest, wide)
         budget = max(budget, min(min(wide, pixels) * each, device.memory // 4))
     budget = min(budget, device.memory // 2)
@@ -142,6 +145,14 @@ def _wide_tile(reach: Reach, channels: int, share: float) -> int:
     shrink = 1 - math.sqrt(1 - share)
     square = sum(reach.y) * sum(reach.x) / shrink**2
     return math.ceil(channels * (1 + sum(reach.t)) * (1 + sum(reach.z)) * square)
+
+
+def _wide_block(reach: Reach, share: float) -> int:
+    """Return the same for a filter of volumes, which looks about as far along z; else 0."""
+    if 2 * sum(reach.z) < sum(reach.y):
+        return 0
+    shrink = 1 - (1 - share) ** (1 / 3)
+    return math.ceil(sum(reach.z) * sum(reach.y) * sum(reach.x) / shrink**3)
 
 
 def tile_yield(settings: Filter, device: Device) -> int:

@@ -94,6 +94,11 @@ class AxesInput(QWidget):
             if not found:
                 return f". {works}: without an axis T each image is filtered alone."
             return f". <b>{works}: name the time axis T, as in {' or '.join(found)}.</b>"
+        if needs_slices(self._kind) and "Z" not in axes:
+            works = f"{self._kind.title} works on volumes"
+            if not found:
+                return f". {works}: use BM3D for images."
+            return f". <b>{works}: name the slices Z, as in {' or '.join(found)}.</b>"
         hints = ", ".join(f"for {meaning} type {letters}" for letters, meaning in found.items())
         return f". {hints[0].upper()}{hints[1:]}." if hints else ""
 
@@ -103,6 +108,11 @@ def follows_time(kind: Any) -> bool:
     return kind is not None and "T" in kind().joint
 
 
+def needs_slices(kind: Any) -> bool:
+    """Return whether a filter, if any, works on volumes."""
+    return kind is not None and "Z" in kind().joint
+
+
 def likely_axes(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
     """Return likely letters for unnamed axes, and their meaning in words.
 
@@ -110,11 +120,15 @@ def likely_axes(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
     is one.
     """
     unknown = [i for i, a in enumerate(axes) if a == UNNAMED and shape[i] > 1]
-    if "T" in axes:
+    slices = needs_slices(kind)
+    if ("Z" if slices else "T") in axes:
         return {}
     fields = () if kind is None else dataclasses.fields(kind)
     meanings: dict[str, str] = {}
-    if len(unknown) == 1:
+    if slices:
+        timed = {"TZ": "a time-lapse of volumes", "CZ": "volumes in several channels"}
+        meanings = ({}, {"Z": "slices of a volume"}, timed)[min(len(unknown), 3) % 3]
+    elif len(unknown) == 1:
         meanings = {"T": "a time-lapse"}
         if kind is None or any(each.metadata["needs_axis"] == "Z" for each in fields):
             meanings["Z"] = "slices of a volume"

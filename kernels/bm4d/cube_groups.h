@@ -1,0 +1,42 @@
+// The cubes of a group: which they are, the noise in them, and the noise that they share.
+//
+// Needs: cubes.h, common/match_key.h, bm3d/stack_variances.h. Constants: SIGMA_MAP.
+// Shapes: offsets (displacements) as (0, dz, dy, dx), the first one zero; correlation (CUBE + 1, CUBE): covariance of white noise,
+//   in sigma squared, in each coefficient of two cubes, by displacement, (|dz| CY + |dy|) CX + |dx|; the last row, for cubes that
+//   share no voxel, is zero.
+
+// Code of two cubes that share no voxel.
+#define APART CUBE
+
+static inline int shared_voxels(int4 one, int4 other)
+{
+    const int dz = abs(one.y - other.y), dy = abs(one.z - other.z), dx = abs(one.w - other.w);
+    return dz < CZ && dy < CY && dx < CX ? (dz * CY + dy) * CX + dx : APART;
+}
+
+// Pairs of a stack are kept as codes where they are few. In blocks with a stride of COUNTED_STRIDE or more, that is of 16 pairs or
+// more, it is counted how often each code occurs: there are only 64.
+#define COUNTED_STRIDE 4
+#define COUNTED_BLOCKS (NEIGHBOURS >= 2 * COUNTED_STRIDE ? NEIGHBOURS / COUNTED_STRIDE - 1 : 1)
+
+// Which of these blocks holds the pairs with one cube in either half of the block that begins at k.
+static inline int counted_block(int stride, int k)
+{
+    return NEIGHBOURS / COUNTED_STRIDE - NEIGHBOURS / stride + k / (2 * stride);
+}
+
+// Displacement of the match with a key; zero where it is none, since such a key may point beyond the table.
+static inline int4 match_offset(__global const int4 *offsets, uint key)
+{
+    return offsets[key < FAR_KEY ? key & INDEX_MASK : 0u];
+}
+
+// Sigma in the middle of the cube whose first voxel is (z, y, x) of the tile: that of the slice, times a map if there is one.
+#if SIGMA_MAP
+#define MAP_ARGUMENTS __global const float *variation, int map_pitch, int map_y, int map_x,
+#define CUBE_SIGMA(z, y, x) (slice_sigma[(z) + CZ / 2] \
+                             * variation[((y) + map_y + CY / 2) * map_pitch + (x) + map_x + CX / 2])
+#else
+#define MAP_ARGUMENTS
+#define CUBE_SIGMA(z, y, x) slice_sigma[(z) + CZ / 2]
+#endif

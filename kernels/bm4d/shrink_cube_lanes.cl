@@ -1,0 +1,254 @@
+// Filters groups of similar cubes as shrink_cubes does, but on a CPU: one work-item takes the groups of a block of references, one
+// after another. Eight cubes are transformed side by side, in the lanes of vectors; then eight coefficients of all cubes.
+//
+// Reference: as in shrink_cubes.
+// Grid: every second block of BLOCK_X, BLOCK_Y, BLOCK_Z references along each axis, beginning with number (turn_x, turn_y,
+//   turn_z), the volumes along z. The blocks of one launch reach no common voxel, so that nothing is added atomically.
+// Constants: those of cubes.h, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, SHARED_NOISE, SIGMA_MAP, BLOCK_X, BLOCK_Y, BLOCK_Z.
+// Shapes and cost: as in shrink_cubes.
+
+#include "bm4d/cubes.h"
+#include "common/match_key.h"
+#include "common/float8_rows.h"
+typedef float8 REAL;
+#include "bm3d/patch_transform.h"
+#include "bm4d/line_transform.h"
+#include "bm3d/stack_transform.h"
+#define SPECTRUM 0
+#include "bm3d/shrinkage.h"
+#include "bm3d/stack_variances.h"
+#include "bm4d/cube_groups.h"
+
+// Eight neighbouring values of a cube, z first, lie in one row of eight voxels or in two of four.
+#define ROWS (CUBE / 8)
+#define IN_VOLUME(r) ((8 * (r)) / (CY * CX) * plane + (8 * (r)) / CX % CY * pitch)
+
+typedef float4 UNALIGNED_FOUR __attribute__((aligned(4)));
+typedef int4 UNALIGNED_INT_FOUR __attribute__((aligned(4)));
+
+static inline float8 load_row(__global const float *first, int pitch)
+{
+#if CX == 8
+    return ROW(first);
+#else
+    return (float8)(*(__global const UNALIGNED_FOUR *)first, *(__global const UNALIGNED_FOUR *)(first + pitch));
+#endif
+}
+
+static inline void add_row(__global int *first, int pitch, int8 values)
+{
+#if CX == 8
+    *(__global UNALIGNED_INT *)first += values;
+#else
+    *(__global UNALIGNED_INT_FOUR *)first += values.lo;
+    *(__global UNALIGNED_INT_FOUR *)(first + pitch) += values.hi;
+#endif
+}
+
+// Transforms eight cubes, one in each lane.
+static inline void cubes_forward(float8 *v)
+{
+    for (int line = 0; line < CUBE / CX; ++line)
+        line_forward(v + line * CX, CX, 1);
+    for (int z = 0; z < CZ; ++z)
+        for (int x = 0; x < CX; ++x)
+            line_forward(v + z * CY * CX + x, CY, CX);
+    for (int k = 0; k < CY * CX; ++k)
+        line_forward(v + k, CZ, CY * CX);
+}
+
+static inline void cubes_inverse(float8 *v)
+{
+    for (int k = 0; k < CY * CX; ++k)
+        line_inverse(v + k, CZ, CY * CX);
+    for (int z = 0; z < CZ; ++z)
+        for (int x = 0; x < CX; ++x)
+            line_inverse(v + z * CY * CX + x, CY, CX);
+    for (int line = 0; line < CUBE / CX; ++line)
+        line_inverse(v + line * CX, CX, 1);
+}
+
+// Loads and transforms the cubes of a group, `there` voxels from the first one; v holds [row of eight coefficients][cube].
+static inline void load_cubes(float8 *v, __global const float *voxels, const long *there, size_t plane, int pitch, float level,
+                              float inverse, int size)
+{
+    for (int k0 = 0; k0 < size; k0 += 8) {
+        float8 cubes[CUBE];
+        for (int r = 0; r < ROWS; ++r) {
+            float8 *eight = cubes + 8 * r;
+            #pragma unroll
+            for (int k = 0; k < 8; ++k) {
+                const long at = k0 + k < size ? there[k0 + k] : 0;
+                eight[k] = (load_row(voxels + at + IN_VOLUME(r), pitch) - level) * inverse;
+            }
+            transpose(eight);
+        }
+        cubes_forward(cubes);
+        for (int r = 0; r < ROWS; ++r) {
+            transpose(cubes + 8 * r);
+            for (int k = 0; k < 8 && k0 + k < NEIGHBOURS; ++k)
+                v[r * NEIGHBOURS + k0 + k] = cubes[8 * r + k];
+        }
+    }
+}
+
+// Turns the stacks of v into the part that is removed; returns the variance of the noise that remains.
+static inline float shrink_stacks(float8 *v, float8 *basic, const uchar *codes, const int *counts,
+                                  __global const float *correlation, int size, float gain, float threshold)
+{
+    float8 sum = (float8)0.0f;
+    for (int r = 0; r < ROWS; ++r) {
+        float8 *stack = v + r * NEIGHBOURS;
+        float8 *guide = basic + r * NEIGHBOURS;
+        float8 variances[NEIGHBOURS];
+        for (int k = 0; k < NEIGHBOURS; ++k)
+            variances[k] = (float8)1.0f;
+        if (SHARED_NOISE) {
+            for (int stride = 1; stride < size; stride *= 2) {
+                for (int k = 0; k < size; k += 2 * stride) {
+                    float8 across = (float8)0.0f;
+                    if (stride < COUNTED_STRIDE) {
+                        const uchar *block = codes + pair_place(k, k + stride);
+                        for (int pair = 0; pair < stride * stride; ++pair)
+                            if (block[pair] != APART)
+                                across += ROW(correlation + block[pair] * CUBE + 8 * r);
+                    } else {
+                        const int *block = counts + counted_block(stride, k) * CUBE;
+                        for (int code = 0; code < CUBE; ++code)
+                            if (block[code])
+                                across += (float)block[code] * ROW(correlation + code * CUBE + 8 * r);
+                    }
+                    variances[k + stride] = across;
+                }
+            }
+            variances_of_sums(variances, size, (float8)1.0f);
+        }
+        for (int k = size; k < NEIGHBOURS; ++k)
+            stack[k] = (float8)0.0f;
+        stack_forward(stack, size);
+        if (WIENER) {
+            for (int k = size; k < NEIGHBOURS; ++k)
+                guide[k] = (float8)0.0f;
+            stack_forward(guide, size);
+        }
+        // The mean of the group is always kept: it is the grey level.
+        if (r == 0) {
+            if (WIENER) {
+                guide[0].s0 = INFINITY;
+            } else {
+                stack[0].s0 = 0.0f;
+                sum.s0 += threshold > 0.0f ? gain * variances[0].s0 : 0.0f;
+            }
+        }
+        for (int k = 0; k < size; ++k) {
+            if (WIENER)
+                stack[k] = removed_wiener(stack[k], guide[k], threshold, gain * variances[k], &sum);
+            else
+                stack[k] = removed_hard(stack[k], threshold, gain * variances[k], &sum);
+        }
+        stack_inverse(stack, size);
+    }
+    return lanes_sum(sum);
+}
+
+__kernel void shrink_cube_lanes(__global const float *noisy,
+#if WIENER
+                                __global const float *basic,
+#endif
+                                PLACE_ARGUMENTS, __global const int4 *offsets, __global const uint *keys,
+                                __global const float *levels, int slices, int first_slice, MAP_ARGUMENTS
+                                float similar, float threshold, __global const float *kaiser,
+                                __global const float *correlation, float scale, float largest, float units,
+                                __global int *sums, __global int *weights, int turn_z, int turn_y, int turn_x, int deep)
+{
+    const int volume = get_global_id(2) / deep;
+    const int layer0 = (2 * (get_global_id(2) % deep) + turn_z) * BLOCK_Z;
+    const int row0 = (2 * get_global_id(1) + turn_y) * BLOCK_Y;
+    const int column0 = (2 * get_global_id(0) + turn_x) * BLOCK_X;
+    const size_t plane = (size_t)pny * pitch;
+
+    for (int reference = 0; reference < BLOCK_Z * BLOCK_Y * BLOCK_X; ++reference) {
+        const int layer = layer0 + reference / (BLOCK_Y * BLOCK_X);
+        const int row = row0 + reference / BLOCK_X % BLOCK_Y;
+        const int column = column0 + reference % BLOCK_X;
+        if (layer >= layers || row >= rows || column >= columns)
+            continue;
+        const int z = ALONG_Z(layer), y = ALONG_Y(row), x = ALONG_X(column);
+        const size_t corner = ((size_t)volume * pnz + z0 + z) * plane + (size_t)(y0 + y) * pitch + x0 + x;
+        const size_t first_key = (((size_t)volume * layers + layer) * rows + row) * NEIGHBOURS * columns + column;
+
+        // The matches. The reference itself always is the first, even where its values are no numbers.
+        __global const float *slice_sigma = levels + volume * slices + first_slice;
+        const float own_sigma = CUBE_SIGMA(z, y, x);
+        const float limit = similar * own_sigma * own_sigma;
+        int4 place[NEIGHBOURS];
+        long there[NEIGHBOURS];
+        int found = 0;
+        for (; found < NEIGHBOURS; ++found) {
+            const uint key = keys[first_key + (size_t)found * columns];
+            if (found > 0 && (key >= FAR_KEY || key_distance(key) > limit))
+                break;
+            const int4 offset = match_offset(offsets, key);
+            place[found] = offset;
+            there[found] = offset.y * (long)plane + offset.z * pitch + offset.w;
+        }
+        const int size = 1 << (31 - clz(found));
+        float variance = 0.0f;
+        for (int k = 0; k < size; ++k) {
+            const float s = CUBE_SIGMA(z + place[k].y, y + place[k].z, x + place[k].w);
+            variance += s * s;
+        }
+        const float sigma = sqrt(variance / size);
+        const float inverse = 1.0f / max(sigma, SMALLEST_SIGMA);
+        const float level = noisy[corner];
+        const float gain = stack_gain(size);
+        uchar codes[SHARED_NOISE ? CODES : 1];
+        int counts[SHARED_NOISE ? COUNTED_BLOCKS * CUBE : 1];
+        if (SHARED_NOISE) {
+            for (int k = 0; k < COUNTED_BLOCKS * CUBE; ++k)
+                counts[k] = 0;
+            for (int p = 0; p < size - 1; ++p) {
+                for (int q = p + 1; q < size; ++q) {
+                    const int code = shared_voxels(place[p], place[q]);
+                    const int stride = 1 << (31 - clz(p ^ q));
+                    if (stride < COUNTED_STRIDE)
+                        codes[pair_place(p, q)] = code;
+                    else if (code != APART)
+                        counts[counted_block(stride, p & ~(2 * stride - 1)) * CUBE + code]++;
+                }
+            }
+        }
+
+        float8 v[ROWS * NEIGHBOURS];
+        load_cubes(v, noisy + corner, there, plane, pitch, level, inverse, size);
+        float8 b[WIENER ? ROWS * NEIGHBOURS : 1];
+#if WIENER
+        load_cubes(b, basic + corner, there, plane, pitch, level, inverse, size);
+#endif
+        const float sum = shrink_stacks(v, b, codes, counts, correlation, size, gain, threshold);
+        const int weight = group_units(sum / gain, units);
+        const float factor = weight / units * scale / gain * sigma;
+
+        for (int k0 = 0; k0 < size; k0 += 8) {
+            float8 cubes[CUBE];
+            for (int r = 0; r < ROWS; ++r) {
+                for (int k = 0; k < 8; ++k)
+                    cubes[8 * r + k] = k0 + k < size ? v[r * NEIGHBOURS + k0 + k] : (float8)0.0f;
+                transpose(cubes + 8 * r);
+            }
+            cubes_inverse(cubes);
+            for (int r = 0; r < ROWS; ++r)
+                transpose(cubes + 8 * r);
+            for (int k = 0; k < 8 && k0 + k < size; ++k) {
+                __global const float *here = slice_sigma + z + place[k0 + k].y;
+                __global int *first = sums + corner + there[k0 + k];
+                for (int r = 0; r < ROWS; ++r) {
+                    const float in_units = factor / max(here[8 * r / (CY * CX)], SMALLEST_SIGMA);
+                    const float8 taken = cubes[8 * r + k] * (in_units * ROW(kaiser + 8 * r));
+                    add_row(first + IN_VOLUME(r), pitch, convert_int8_rte(clamp(taken, -largest, largest)));
+                }
+                weights[corner + there[k0 + k]] += weight;
+            }
+        }
+    }
+}

@@ -1,0 +1,323 @@
+// Filters groups of similar cubes on a GPU: transform of the cubes and along the stack, hard threshold or Wiener filter, inverse,
+// weighted addition to the sums of the volume.
+//
+// Reference: Maggioni et al. 2013, section III; Makinen, Azzari and Foi 2020, section III, for the noise that cubes share.
+// Grid: (TEAM, references along x times y, volumes times layers); a work-group of TEAM items holds one group.
+//   1. An item loads a quarter of a cube, the columns x = q, q + 4 over all (z, y), and transforms it along y and z.
+//   2. Through local memory it gets whole lines along x and transforms them.
+//   3. Through local memory it gets whole stacks of CUBE / TEAM coefficients, which it shrinks. Then back.
+// Constants: those of cubes.h, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, SHARED_NOISE, SIGMA_MAP, TEAM (32 or 64),
+//   LINE (length of a cube in local memory, padded).
+// Shapes: noisy, basic (volumes, pnz, pny, pitch); keys as search_cubes writes them; levels (volumes, slices): sigma of every
+//   slice, `first_slice` the first one of the tile; kaiser (CUBE); correlation as in cube_groups.h; sums, weights (volumes, pnz, pny, pitch), whole numbers, see shrinkage.h: a sum in units of the sigma of its
+//   slice over `scale`.
+// Cost of a group of n: 64 n additions to the sums, n to the weights; (3 with WIENER, else 2) * 64 n values transformed.
+
+#include "bm4d/cubes.h"
+#include "common/match_key.h"
+typedef float REAL;
+#include "bm3d/patch_transform.h"
+#include "bm4d/line_transform.h"
+#include "bm3d/stack_transform.h"
+#define SPECTRUM 0
+#include "bm3d/shrinkage.h"
+#include "bm3d/stack_variances.h"
+#include "bm4d/cube_groups.h"
+
+#define QUARTER (CUBE / 4)
+#define JOBS ((4 * NEIGHBOURS + TEAM - 1) / TEAM)
+#define STACKS (CUBE / TEAM)
+
+// Voxel of a cube, z first, of value j in the first arrangement of quarter q.
+#define COLUMN_VOXEL(q, j) ((j) % (CZ * CY) * CX + (q) + 4 * ((j) / (CZ * CY)))
+// The same in the second one: whole lines along x.
+#define ROW_VOXEL(q, j) (((q) + 4 * ((j) / CX)) * CX + (j) % CX)
+
+static inline void columns_forward(float *v)
+{
+    #pragma unroll
+    for (int part = 0; part < CX / 4; ++part) {
+        #pragma unroll
+        for (int z = 0; z < CZ; ++z)
+            line_forward(v + part * CZ * CY + z * CY, CY, 1);
+        #pragma unroll
+        for (int y = 0; y < CY; ++y)
+            line_forward(v + part * CZ * CY + y, CZ, CY);
+    }
+}
+
+static inline void columns_inverse(float *v)
+{
+    #pragma unroll
+    for (int part = 0; part < CX / 4; ++part) {
+        #pragma unroll
+        for (int y = 0; y < CY; ++y)
+            line_inverse(v + part * CZ * CY + y, CZ, CY);
+        #pragma unroll
+        for (int z = 0; z < CZ; ++z)
+            line_inverse(v + part * CZ * CY + z * CY, CY, 1);
+    }
+}
+
+// Sums the covariances across the halves of each block of the stack, see variances_of_sums, for the coefficient that `correlation`
+// points to.
+static inline void across_pairs(float *sums, __local const uchar *codes, __local const float *often,
+                                __global const float *correlation)
+{
+    #pragma unroll
+    for (int stride = 1; stride < min(NEIGHBOURS, COUNTED_STRIDE); stride *= 2) {
+        #pragma unroll
+        for (int k = 0; k < NEIGHBOURS; k += 2 * stride) {
+            float across = 0.0f;
+            #pragma unroll
+            for (int pair = 0; pair < stride * stride; ++pair) {
+                // Four codes are read at a time.
+                const int at = stride_place(stride) + k / 2 * stride + pair;
+                const uint code = ((__local const uint *)codes)[at / 4] >> (8 * (at % 4)) & 255;
+                across += correlation[code * CUBE];
+            }
+            sums[k + stride] = across;
+        }
+    }
+    if (NEIGHBOURS >= 2 * COUNTED_STRIDE) {
+        float across[COUNTED_BLOCKS];
+        #pragma unroll
+        for (int block = 0; block < COUNTED_BLOCKS; ++block)
+            across[block] = 0.0f;
+        #pragma unroll 8
+        for (int code = 0; code < CUBE; ++code) {
+            const float covariance = correlation[code * CUBE];
+            #pragma unroll
+            for (int block = 0; block < COUNTED_BLOCKS; ++block)
+                across[block] = fma(often[code * COUNTED_BLOCKS + block], covariance, across[block]);
+        }
+        #pragma unroll
+        for (int stride = COUNTED_STRIDE; stride < NEIGHBOURS; stride *= 2)
+            #pragma unroll
+            for (int k = 0; k < NEIGHBOURS; k += 2 * stride)
+                sums[k + stride] = across[counted_block(stride, k)];
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(TEAM, 1, 1)))
+void shrink_cubes(__global const float *noisy,
+#if WIENER
+                  __global const float *basic,
+#endif
+                  PLACE_ARGUMENTS, __global const int4 *offsets, __global const uint *keys,
+                  __global const float *levels, int slices, int first_slice, MAP_ARGUMENTS
+                  float similar, float threshold, __global const float *kaiser, __global const float *correlation,
+                  float scale, float largest, float units, __global int *sums, __global int *weights)
+{
+    __local float cubes[NEIGHBOURS * LINE];
+    __local int4 place[NEIGHBOURS];
+    __local float noise[NEIGHBOURS];
+    __local uchar codes[CODES] __attribute__((aligned(16)));
+    __local int counts[CUBE * COUNTED_BLOCKS];
+    __local float *often = (__local float *)counts;
+    __local float parts[TEAM];
+
+    const int item = get_local_id(0);
+    const int column = get_global_id(1) % columns;
+    const int row = get_global_id(1) / columns;
+    const int volume = get_global_id(2) / layers;
+    const int layer = get_global_id(2) % layers;
+    const int z = ALONG_Z(layer), y = ALONG_Y(row), x = ALONG_X(column);
+    const size_t plane = (size_t)pny * pitch;
+    const size_t corner = ((size_t)volume * pnz + z0 + z) * plane + (size_t)(y0 + y) * pitch + x0 + x;
+    const size_t first_key = (((size_t)volume * layers + layer) * rows + row) * NEIGHBOURS * columns + column;
+
+    // The matches. The reference itself always is the first, even where its values are no numbers.
+    __global const float *slice_sigma = levels + volume * slices + first_slice;
+    const float own_sigma = CUBE_SIGMA(z, y, x);
+    const float limit = similar * own_sigma * own_sigma;
+    if (item < NEIGHBOURS) {
+        const uint key = keys[first_key + (size_t)item * columns];
+        const bool alike = item == 0 || (key < FAR_KEY && key_distance(key) <= limit);
+        const int4 offset = match_offset(offsets, key);
+        place[item] = offset;
+        const float s = alike ? CUBE_SIGMA(z + offset.y, y + offset.z, x + offset.w) : -1.0f;
+        noise[item] = s;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    int found = 1;
+    while (found < NEIGHBOURS && noise[found] >= 0.0f)
+        ++found;
+    const int size = 1 << (31 - clz(found));
+    float variance = 0.0f;
+    for (int k = 0; k < size; ++k)
+        variance += noise[k] * noise[k];
+    const float sigma = sqrt(variance / size);
+    const float inverse = 1.0f / max(sigma, SMALLEST_SIGMA);
+    const float level = noisy[corner];
+    const float gain = stack_gain(size);
+    if (SHARED_NOISE) {
+        for (int k = item; k < COUNTED_BLOCKS * CUBE; k += TEAM)
+            counts[k] = 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int pair = item; pair < NEIGHBOURS * (NEIGHBOURS - 1) / 2; pair += TEAM) {
+            // Pairs that are 1, 2, ... apart, from the end on to the beginning.
+            const int one = pair % NEIGHBOURS, other = (one + 1 + pair / NEIGHBOURS) % NEIGHBOURS;
+            const int p = min(one, other), q = max(one, other);
+            const int code = q < size ? shared_voxels(place[p], place[q]) : APART;
+            const int stride = 1 << (31 - clz(p ^ q));
+            if (stride < COUNTED_STRIDE)
+                codes[pair_place(p, q)] = code;
+            else if (code != APART)
+                atomic_inc(counts + code * COUNTED_BLOCKS + counted_block(stride, p & ~(2 * stride - 1)));
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int k = item; k < COUNTED_BLOCKS * CUBE; k += TEAM)
+            often[k] = (float)counts[k];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+
+    float all_variances[STACKS * NEIGHBOURS];
+    #pragma unroll
+    for (int k = 0; k < STACKS * NEIGHBOURS; ++k)
+        all_variances[k] = 1.0f;
+    if (SHARED_NOISE) {
+        #pragma unroll
+        for (int s = 0; s < STACKS; ++s) {
+            across_pairs(all_variances + s * NEIGHBOURS, codes, often, correlation + s * TEAM + item);
+            variances_of_sums(all_variances + s * NEIGHBOURS, size, 1.0f);
+        }
+    }
+
+    // With WIENER the shares that are removed are known before the noisy spectra are loaded: fewer registers hold it all.
+    float sum = 0.0f;
+    float shares[WIENER ? STACKS * NEIGHBOURS : 1];
+    #pragma unroll 1
+    for (int guides = WIENER; guides >= 0; --guides) {
+#if WIENER
+        __global const float *voxels = guides ? basic : noisy;
+#else
+        __global const float *voxels = noisy;
+#endif
+        // The spectra.
+        barrier(CLK_LOCAL_MEM_FENCE);
+        #pragma unroll 1
+        for (int job = 0; job < JOBS; ++job) {
+            const int k = (job * TEAM + item) / 4, q = item % 4;
+            if (k < size) {
+                const int4 offset = place[k];
+                __global const float *first = voxels + corner + offset.y * (long)plane + offset.z * pitch + offset.w;
+                float v[QUARTER];
+                #pragma unroll
+                for (int j = 0; j < QUARTER; ++j) {
+                    const int e = COLUMN_VOXEL(0, j);
+                    v[j] = (first[e / (CY * CX) * plane + e / CX % CY * pitch + e % CX + q] - level) * inverse;
+                }
+                columns_forward(v);
+                #pragma unroll
+                for (int j = 0; j < QUARTER; ++j)
+                    cubes[k * LINE + COLUMN_VOXEL(q, j)] = v[j];
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        #pragma unroll 1
+        for (int job = 0; job < JOBS; ++job) {
+            const int k = (job * TEAM + item) / 4, q = item % 4;
+            if (k < size) {
+                float v[QUARTER];
+                #pragma unroll
+                for (int j = 0; j < QUARTER; ++j)
+                    v[j] = cubes[k * LINE + ROW_VOXEL(q, j)];
+                #pragma unroll
+                for (int j = 0; j < QUARTER; j += CX)
+                    line_forward(v + j, CX, 1);
+                #pragma unroll
+                for (int j = 0; j < QUARTER; ++j)
+                    cubes[k * LINE + ROW_VOXEL(q, j)] = v[j];
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+
+        #pragma unroll
+        for (int s = 0; s < STACKS; ++s) {
+            const int coefficient = s * TEAM + item;
+            float stack[NEIGHBOURS];
+            #pragma unroll
+            for (int k = 0; k < NEIGHBOURS; ++k)
+                stack[k] = k < size ? cubes[k * LINE + coefficient] : 0.0f;
+            stack_forward(stack, size);
+            const float *variances = all_variances + s * NEIGHBOURS;
+            if (guides) {
+                // The mean of the group is always kept: it is the grey level.
+                if (coefficient == 0)
+                    stack[0] = INFINITY;
+                #pragma unroll
+                for (int k = 0; k < NEIGHBOURS; ++k) {
+                    const float share = k < size ? removed_share(stack[k], threshold, gain * variances[k], &sum) : 0.0f;
+                    shares[WIENER ? s * NEIGHBOURS + k : 0] = share;
+                }
+                continue;
+            }
+            if (!WIENER && coefficient == 0) {
+                stack[0] = 0.0f;
+                sum += threshold > 0.0f ? gain * variances[0] : 0.0f;
+            }
+            #pragma unroll
+            for (int k = 0; k < NEIGHBOURS; ++k) {
+                if (WIENER)
+                    stack[k] *= shares[WIENER ? s * NEIGHBOURS + k : 0];
+                else if (k < size)
+                    stack[k] = removed_hard(stack[k], threshold, gain * variances[k], &sum);
+            }
+            stack_inverse(stack, size);
+            #pragma unroll
+            for (int k = 0; k < NEIGHBOURS; ++k)
+                if (k < size)
+                    cubes[k * LINE + coefficient] = stack[k];
+        }
+    }
+    parts[item] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    // In this order on every device.
+    sum = 0.0f;
+    for (int k = 0; k < TEAM; ++k)
+        sum += parts[k];
+    const int weight = group_units(sum / gain, units);
+    const float factor = weight / units * scale / gain * sigma;
+
+    #pragma unroll 1
+    for (int job = 0; job < JOBS; ++job) {
+        const int k = (job * TEAM + item) / 4, q = item % 4;
+        if (k < size) {
+            float v[QUARTER];
+            #pragma unroll
+            for (int j = 0; j < QUARTER; ++j)
+                v[j] = cubes[k * LINE + ROW_VOXEL(q, j)];
+            #pragma unroll
+            for (int j = 0; j < QUARTER; j += CX)
+                line_inverse(v + j, CX, 1);
+            #pragma unroll
+            for (int j = 0; j < QUARTER; ++j)
+                cubes[k * LINE + ROW_VOXEL(q, j)] = v[j];
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    #pragma unroll 1
+    for (int job = 0; job < JOBS; ++job) {
+        const int k = (job * TEAM + item) / 4, q = item % 4;
+        if (k < size) {
+            const int4 offset = place[k];
+            const size_t first = corner + offset.y * (long)plane + offset.z * pitch + offset.w;
+            float v[QUARTER];
+            #pragma unroll
+            for (int j = 0; j < QUARTER; ++j)
+                v[j] = cubes[k * LINE + COLUMN_VOXEL(q, j)];
+            columns_inverse(v);
+            #pragma unroll
+            for (int j = 0; j < QUARTER; ++j) {
+                const int e = COLUMN_VOXEL(0, j);
+                const float here = slice_sigma[z + offset.y + e / (CY * CX)];
+                const float taken = v[j] * (factor * kaiser[e + q] / max(here, SMALLEST_SIGMA));
+                atomic_add(sums + first + e / (CY * CX) * plane + e / CX % CY * pitch + e % CX + q,
+                           convert_int_rte(clamp(taken, -largest, largest)));
+            }
+            if (q == 0)
+                atomic_add(weights + first, weight);
+        }
+    }
+}

@@ -1,0 +1,31 @@
+// LANES neighbours along x as one value: a vector on CPUs, a number where LANES is 1.
+
+#define JOINED(a, b) a##b
+#define WITH_LANES(type, lanes) JOINED(type, lanes)
+#if LANES == 1
+typedef float real;
+typedef int whole;
+#define AS_REAL as_float
+#define AS_WHOLE as_int
+#else
+typedef WITH_LANES(float, LANES) real;
+typedef WITH_LANES(int, LANES) whole;
+#define AS_REAL WITH_LANES(as_float, LANES)
+#define AS_WHOLE WITH_LANES(as_int, LANES)
+#endif
+
+// One unaligned access each: PoCL splits vload and vstore into pairs.
+typedef real unaligned_real __attribute__((aligned(4)));
+#define AT(pointer) (*(__global const unaligned_real *)(pointer))
+#define PUT(pointer) (*(__global unaligned_real *)(pointer))
+
+// 0, 1, 2, ... from lane to lane.
+#if LANES == 16
+#define COUNTED (whole)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+#elif LANES == 8
+#define COUNTED (whole)(0, 1, 2, 3, 4, 5, 6, 7)
+#elif LANES == 4
+#define COUNTED (whole)(0, 1, 2, 3)
+#else
+#define COUNTED 0
+#endif

@@ -1,0 +1,1 @@
+"""BM4D: collaborative filtering of groups of similar cubes of a volume."""

@@ -1,0 +1,138 @@
+"""Settings of a pass of BM4D, and the kernels that suit them and a device."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from napari_gpu_denoise.filters.search.variants import Variant
+from napari_gpu_denoise.opencl.device import Device
+
+CUBE = 64  # voxels
+_SIDE = 4  # of the cube that steps and windows are given for
+
+# Local memory of a work-group: more would let fewer groups run on a compute unit at once.
+_LOCAL_MEMORY = 48 * 1024
+# Displacements along x that a work-item compares at once: more would fill its registers.
+_CHUNK = 11
+
+
+@dataclass(frozen=True)
+class CubePass:
+    """One pass: cubes are compared, and groups of them filtered.
+
+    `step` and `window` are in voxels along each axis of a cube of 4 x 4 x 4. Those of other cubes
+    are scaled with their sides. `threshold` is in sigma: the hard threshold of coefficients, or the
+    noise level assumed by a Wiener filter.
+    """
+
+    cube: tuple[int, int, int]
+    step: int
+    window: int
+    neighbours: int
+    transform: str
+    stack: str
+    similar: float
+    threshold: float
+    wiener: bool
+    kaiser: float
+    shared_noise: bool
+
+    @property
+    def steps(self) -> tuple[int, int, int]:
+        """Spacing of the reference cubes along z, y, x."""
+        return tuple(max(1, math.ceil(self.step * side / _SIDE)) for side in self.cube)
+
+    @property
+    def windows(self) -> tuple[int, int, int]:
+        """Widths of the search window along z, y, x, all odd."""
+        return tuple(2 * round(self.window // 2 * side / _SIDE) + 1 for side in self.cube)
+
+    @property
+    def reach(self) -> tuple[int, int, int]:
+        """Reach along z, y, x: to a reference, and from there to its matches."""
+        pairs = zip(self.windows, self.cube, strict=True)
+        return tuple(2 * (window // 2) + side - 1 for window, side in pairs)
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """Build constants of kernels/bm4d/cubes.h."""
+        named = {"C{}": self.cube, "STEP_{}": self.steps, "WINDOW_{}": self.windows}
+        return {
+            name.format(axis): value
+            for name, values in named.items()
+            for axis, value in zip("ZYX", values, strict=True)
+        }
+
+    @property
+    def operations_per_voxel(self) -> tuple[float, float]:
+        """Operations of the search, and of the filtering of groups."""
+        references = 1 / math.prod(self.steps)
+        images = 3 if self.wiener else 2
+        compared = 2.0 * CUBE * math.prod(self.windows)
+        return compared * references, 25.0 * CUBE * images * self.neighbours * references
+
+
+def chunks(window: int) -> tuple[int, int]:
+    """Return how many displacements along x are compared at once, and how many times."""
+    times = -(-window // _CHUNK)
+    return -(-window // times), times
+
+
+def choose_search(one: CubePass, device: Device) -> Variant:
+    """Choose the kernel that compares cubes.
+
+    A CPU compares a vector of references at once; a GPU shares what it searches in local memory.
+    """
+    chunk, times = chunks(one.windows[2])
+    constants = {"CHUNK": chunk, "CHUNKS": times}
+    if device.float_lanes >= 4:
+        lanes = max(width for width in (4, 8, 16) if width <= device.float_lanes)
+        more = {"LANES": lanes, "SPLIT": one.steps[2]}
+        return Variant("search_cube_lanes", constants | more)
+    limit = min(device.local_memory, _LOCAL_MEMORY)
+    for group in ((8, 16), (8, 8), (8, 4)):
+        variant = shared_search(one, group)
+        if local_bytes(one, variant) <= limit and math.prod(group) <= device.max_group:
+            return variant
+    return Variant("search_cube_lanes", constants | {"LANES": 1, "SPLIT": 1})
+
+
+def shared_search(one: CubePass, group: tuple[int, int]) -> Variant:
+    """Return the kernel for GPUs whose work-groups serve `group` references along x and y."""
+    chunk, times = chunks(one.windows[2])
+    _, step_y, step_x = one.steps
+    width = (group[0] - 1) * step_x + one.cube[2] + chunk * times - 1
+    # Eight references of a row and four rows make a warp; they should meet 32 different banks: the
+    # rows begin eight steps apart, or one bank if that is where they began.
+    wanted = 8 * step_x % 32 or 1
+    pitch, skew = min(
+        ((pitch, skew) for pitch in range(width, width + 32) for skew in (0, 1)),
+        key=lambda chosen: ((step_y * chosen[0] + chosen[1]) % 32 != wanted, chosen),
+    )
+    constants = {"GROUP_X": group[0], "GROUP_Y": group[1], "PITCH": pitch, "SKEW": skew}
+    return Variant("search_cubes", constants | {"CHUNK": chunk, "CHUNKS": times})
+
+
+def local_bytes(one: CubePass, variant: Variant) -> int:
+    """Return the local memory that a work-group of `search_cubes` needs."""
+    constants = variant.constants
+    _, step_y, _ = one.steps
+    rows = (constants["GROUP_Y"] - 1) * step_y + one.cube[1] + one.windows[1] - 1
+    plane = rows * constants["PITCH"] + rows // step_y * constants["SKEW"]
+    items = constants["GROUP_X"] * constants["GROUP_Y"]
+    return 4 * (one.cube[0] * plane + items * (constants["CHUNK"] + 8))
+
+
+def choose_shrinkage(one: CubePass, device: Device) -> Variant:
+    """Choose the kernel that filters groups: a CPU takes blocks of them, a GPU a team for each.
+
+    On a CPU blocks are so wide that every second one shares no voxel with the next.
+    """
+    if device.float_lanes >= 4:
+        lengths = zip(one.windows, one.cube, one.steps, strict=True)
+        blocks = (-(-(window + side) // step) for window, side, step in lengths)
+        named = zip("ZYX", blocks, strict=True)
+        return Variant("shrink_cube_lanes", {f"BLOCK_{axis}": size for axis, size in named})
+    team = 64 if one.neighbours >= 16 and device.max_group >= 64 else 32
+    return Variant("shrink_cubes", {"TEAM": team, "LINE": CUBE + 9})

@@ -1,0 +1,1 @@
+"""Sliding 3D DCT."""

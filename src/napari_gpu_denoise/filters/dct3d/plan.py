@@ -1,0 +1,150 @@
+"""The sliding 3D DCT on one device, tile by tile."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.work_items import pixel_grid
+from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
+from napari_gpu_denoise.run.tiles import Tile
+
+# Rows and slices that a work-item filters on a CPU, and slices on a GPU: more of them filter fewer
+# voxels twice.
+_BLOCK = 16
+_DEPTH = 32
+# Work-items along x of a work-group on a GPU; along y, by the height of a slice of a cube, so that
+# each item has as many registers as it needs.
+_ACROSS = 32
+_DOWN = {16: 12, 32: 12, 64: 16}
+# Bytes of local memory that values are exchanged in.
+_LOCAL_BYTES = 32768
+
+
+@dataclass(frozen=True)
+class Group:
+    """A work-group on a GPU: its shape, and the rows of cubes that are exchanged at a time."""
+
+    across: int
+    down: int
+    rows: int
+
+    @classmethod
+    def of(cls, cube: tuple[int, int, int], device: Device) -> Group | None:
+        """Return the group for cubes on a device; None where small groups would do little."""
+        _, cy, cx = cube
+        across, down = _ACROSS, _DOWN[cy * cx]
+        while across * down > device.max_group and across > 4:
+            across, down = (across // 2, down) if across > down else (across, down - down // 4)
+        if device.float_lanes > 1 or across <= cx or down <= cy:
+            return None
+        limit = min(device.local_memory, _LOCAL_BYTES)
+        for rows in (4, 2, 1):
+            copied = (across + cx - 1) * (down + cy - 1)
+            if 4 * (copied + across * down * (rows * cx + 1)) <= limit:
+                return cls(across, down, rows)
+        return None
+
+
+class Plan(TilePlan):
+    """Kernels and buffers of the sliding DCT on one device; belongs to one thread."""
+
+    def __init__(self, cube: tuple[int, int, int], step: int, threshold: float, arena: Arena):
+        self.arena, self.cube, self.threshold = arena, cube, np.float32(threshold)
+        self._group = group = Group.of(cube, arena.session.device)
+        self._cube = {f"CUBE_{axis}": n for axis, n in zip("ZYX", cube, strict=True)}
+        # Steps as long as a thin cube leave no gaps.
+        steps = {f"STEP_{axis}": min(step, n) for axis, n in zip("ZYX", cube, strict=True)}
+        self._constants = self._cube | steps
+        if group is not None:
+            shape = {"GROUP_X": group.across, "GROUP_Y": group.down, "ROWS": group.rows}
+            self._constants |= {**shape, "DEPTH": _DEPTH}
+        else:
+            lanes = arena.session.device.float_lanes
+            self._lanes = max((n for n in (4, 8, 16) if n <= lanes), default=1)
+            self._constants["LANES"] = self._lanes
+
+    def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
+        """Return the buffers for a tile: on a CPU a copy of it, and sums."""
+        if self._group is not None:
+            return {}
+        pnz, pny, pitch = self._copied(tile)
+        items = tile.t.size * math.prod(self._blocks(tile))
+        return {
+            "mirrored": 4 * tile.t.size * pnz * pny * pitch,
+            "sums": 8 * items * math.prod(_block(tile)) * pitch,
+        }
+
+    def _copied(self, tile: Tile) -> tuple[int, int, int]:
+        """Return the shape of the copy of a tile."""
+        cz, cy, cx = self.cube
+        lanes = self._lanes
+
+        def rounded(n: int) -> int:
+            return -(-n // lanes) * lanes
+
+        pitch = rounded(rounded(tile.x.size + cx - 1) + cx - 1)
+        return tile.z.size + 2 * (cz - 1), tile.y.size + 2 * (cy - 1), pitch
+
+    def _blocks(self, tile: Tile) -> tuple[int, int]:
+        """Return how many blocks of rows a tile has along y and z."""
+        deep, high = _block(tile)
+        return -(-tile.y.size // high), -(-tile.z.size // deep)
+
+    def enqueue(
+        self,
+        queue,
+        tile: Tile,
+        source,
+        out,
+        sigma: TileSigma,
+        held: Buffers | None = None,
+    ) -> Launches:
+        """Enqueue the filter for one tile, in buffers `held` or else allocated for it."""
+        held = self.hold(tile) if held is None else held
+        i32 = np.int32
+        read = [*map(i32, tile.source_shape[1:])]
+        corner = [i32(span.source_start) for span in (tile.z, tile.y, tile.x)]
+        first = [i32(span.start) for span in (tile.z, tile.y, tile.x)]
+        whole = [i32(span.length) for span in (tile.z, tile.y, tile.x)]
+        nt, nz, ny, nx = tile.shape
+        shape = i32(nz), i32(ny), i32(nx)
+        constants = {**self._constants, "SIGMA_MAP": int(sigma.variation is not None)}
+        if self._group is not None:
+            across, down = self._group.across, self._group.down
+            groups_x = -(-nx // (across - self.cube[2] + 1))
+            groups_y = -(-ny // (down - self.cube[1] + 1))
+            event = self.arena.kernel("dct3d/shrink_columns", constants)(
+                queue,
+                (groups_x * across, groups_y * down, -(-nz // _DEPTH) * nt),
+                (across, down, 1),
+                *(source, *read, *corner, *shape, *first, *whole),
+                *(sigma.read_levels, self.threshold, sigma.variation, out),
+            )
+            return [("shrink", event)]
+        pnz, pny, pitch = self._copied(tile)
+        copied = self.arena.kernel("dct3d/mirror_around", self._cube)(
+            queue,
+            *pixel_grid(self.arena.session.device, pitch, pny, pnz * nt),
+            *(source, *read, *corner, *whole, *first),
+            *(held["mirrored"], i32(pnz), i32(pny), i32(pitch)),
+        )
+        event = self.arena.kernel("dct3d/shrink_rows", constants)(
+            queue,
+            (*self._blocks(tile), nt),
+            (1, 1, 1),
+            *(held["mirrored"], i32(pnz), i32(pny), i32(pitch)),
+            *(*shape, *first, *whole, sigma.read_levels, corner[0], read[0], self.threshold),
+            *(sigma.variation, corner[1], corner[2], read[2], held["sums"]),
+            *(*map(i32, _block(tile)), out),
+        )
+        return [("mirror", copied), ("shrink", event)]
+
+
+def _block(tile: Tile) -> tuple[int, int]:
+    """Return slices and rows that a work-item filters on a CPU."""
+    return min(_BLOCK, tile.z.size), min(_BLOCK, tile.y.size)

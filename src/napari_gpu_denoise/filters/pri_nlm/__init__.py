@@ -1,0 +1,1 @@
+"""PRI-NLM: NL-means of volumes with a prefiltered guide."""

@@ -1,0 +1,122 @@
+"""PRI-NLM on one device, tile by tile: the guide, then the average of similar voxels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from napari_gpu_denoise.filters.dct3d.plan import Plan as GuidePlan
+from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.opencl.work_items import pixel_grid
+from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma
+from napari_gpu_denoise.run.tiles import Span, Tile
+
+# Voxels along z that a work-item averages for; on a CPU as many as fit into its registers. Blocks
+# of them begin at multiples of their depth.
+DEPTH = 8
+_CPU_DEPTH = 4
+# Work-items of a group on a GPU.
+_GROUP = (64, 2)
+# Around a voxel, those of the mean of the guide.
+MEAN_RADIUS = 1
+
+
+@dataclass(frozen=True)
+class Window:
+    """Half-widths of the search window along z, and along y and x, and the strength h."""
+
+    radius_z: int
+    radius: int
+    strength: float
+
+
+class Plan(TilePlan):
+    """Kernels and buffers of PRI-NLM on one device; belongs to one thread.
+
+    `guide` is the plan that makes the guide.
+    """
+
+    def __init__(self, guide: GuidePlan, window: Window, arena: Arena):
+        self.arena, self.guide, self.window = arena, guide, window
+        lanes = arena.session.device.float_lanes
+        self._lanes = max((n for n in (4, 8, 16) if n <= lanes), default=1)
+        self._radii = {"RADIUS_Z": window.radius_z, "RADIUS": window.radius}
+
+    def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
+        """Return the buffers for a tile: those of the guide, the guide, and three arrays."""
+        wider = self._guided(tile)
+        each = 16 if self._lanes == 1 else 12
+        return {
+            **self.guide.buffers(wider, is_map),
+            "guide": 4 * math.prod(wider.shape),
+            "spread": each * tile.t.size * math.prod(self._padded(tile)),
+        }
+
+    def _guided(self, tile: Tile) -> Tile:
+        """Return the tile that yields the guide, wherever the window and the means look."""
+        deep = max(self.window.radius_z + MEAN_RADIUS, DEPTH - 1)
+        wide = self.window.radius + MEAN_RADIUS
+        z, y, x = _wider(tile.z, deep), _wider(tile.y, wide), _wider(tile.x, wide)
+        return replace(tile, z=z, y=y, x=x)
+
+    def _blocks(self, tile: Tile) -> tuple[int, int, int]:
+        """Return length and number of blocks along z, and what the first has before the tile."""
+        most = DEPTH if self._lanes == 1 else _CPU_DEPTH
+        depth = next(n for n in (1, 2, 4, 8) if n >= min(tile.z.length, most))
+        skip = tile.z.start % depth
+        return depth, -(-(skip + tile.z.size) // depth), skip
+
+    def _padded(self, tile: Tile) -> tuple[int, int, int]:
+        """Return the shape of the arrays around a tile."""
+        (depth, blocks, _), lanes, around = self._blocks(tile), self._lanes, 2 * self.window.radius
+        pitch = -(-tile.x.size // lanes) * lanes + around
+        pnz = depth * blocks + 2 * self.window.radius_z
+        return pnz, tile.y.size + around, -(-pitch // lanes) * lanes
+
+    def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
+        """Enqueue the filter for one tile; return the launches by name."""
+        held = self.hold(tile, sigma.variation is not None)
+        wider, device = self._guided(tile), self.arena.session.device
+        launches = self.guide.enqueue(queue, wider, source, held["guide"], sigma, held)
+        nt, nz, ny, nx = tile.shape
+        i32, lanes, strength = np.int32, self._lanes, np.float32(self.window.strength)
+        depth, blocks, skip = self._blocks(tile)
+        spans, guided = (tile.z, tile.y, tile.x), (wider.z, wider.y, wider.x)
+        padded = [*map(i32, self._padded(tile))]
+        spread = self.arena.kernel(
+            "pri_nlm/spread_guide",
+            {**self._radii, "PACKED": int(lanes == 1), "EVEN": int(sigma.even)},
+        )(
+            queue,
+            *pixel_grid(device, *map(int, padded[:0:-1]), int(padded[0]) * nt),
+            *(source, *map(i32, tile.source_shape[1:])),
+            *(i32(span.source_start) for span in spans),
+            *(held["guide"], *map(i32, wider.shape[1:])),
+            *(i32(span.start) for span in guided),
+            *(i32(span.length) for span in spans),
+            *(i32(tile.z.start - skip), i32(tile.y.start), i32(tile.x.start)),
+            *(sigma.levels, strength, held["spread"], i32(nt), *padded),
+        )
+        constants = {**self._radii, "DEPTH": depth, "LANES": lanes}
+        constants["NVIDIA"] = int(lanes == 1 and "nvidia" in device.vendor.lower())
+        constants["SIGMA_MAP"] = int(sigma.variation is not None)
+        constants["EVEN"] = int(sigma.even)
+        across, down = _GROUP if lanes == 1 and math.prod(_GROUP) <= device.max_group else (1, 1)
+        columns = -(-nx // (lanes * across)) * across
+        average = self.arena.kernel("pri_nlm/average_similar", constants)(
+            queue,
+            (columns, -(-ny // down) * down, blocks * nt),
+            (across, down, 1),
+            *(held["spread"], i32(nt), *padded, i32(nz), i32(ny), i32(nx), i32(skip), i32(blocks)),
+            *(sigma.levels, sigma.variation, i32(tile.y.margin), i32(tile.x.margin)),
+            *(i32(tile.source_shape[3]), strength, out),
+        )
+        return [*launches, ("spread", spread), ("average", average)]
+
+
+def _wider(span: Span, around: int) -> Span:
+    """Return a span that yields so much more at both ends, as far as what it reads allows."""
+    start = max(span.start - around, span.source_start)
+    return replace(span, start=start, stop=min(span.stop + around, span.source_stop))

@@ -1,0 +1,134 @@
+"""The shape of the cubes of a volume: 64 voxels, fewer along z where slices are far apart."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.noise.sampling import spread
+from napari_gpu_denoise.run.settings import setting
+
+AUTO = "auto"
+CUBES = {"4x4x4": (4, 4, 4), "2x4x8": (2, 4, 8), "1x8x8": (1, 8, 8)}
+"""Lengths along z, y and x, by name."""
+FLAT = "1x8x8"
+
+# Cubes of a shape are best up to this ratio of the distance of slices to that of pixels with the
+# same difference (measured on MRI with slices left out, methods page).
+_MOST = {"4x4x4": 1.8, "2x4x8": 4.0, FLAT: math.inf}
+
+_LAGS = (1, 2, 3, 4, 6, 8, 12, 16)  # pixels
+_SLICES, _OTHERS, _SIDE = 8, 2, 1024  # pairs of slices, positions along other axes, pixels read
+# Differences between lags that are less than this many standard errors tell nothing.
+_CERTAIN = 5.0
+
+
+def cube_setting() -> Any:
+    """Return the setting for the shape of a cube."""
+    return setting(
+        AUTO,
+        "Shape of cubes along Z, Y and X; auto takes flatter ones where slices are far apart",
+        choices=(AUTO, *CUBES),
+        unit="voxels",
+    )
+
+
+def voxel_setting() -> Any:
+    """Return the setting for the size of a voxel."""
+    return setting(
+        "",
+        "Voxel size along Z, Y and X, such as '2, 0.5, 0.5': tells which cubes are best where the "
+        "image itself does not",
+        advanced=True,
+    )
+
+
+def voxel_text(voxel: Any) -> str:
+    """Return a voxel size, three numbers or text, as text; refuse anything else."""
+    parts = voxel.replace(",", " ").split() if isinstance(voxel, str) else voxel
+    try:
+        sizes = [] if parts is None else [float(part) for part in parts]
+    except (TypeError, ValueError):
+        sizes = [math.nan]
+    if sizes and not (len(sizes) == 3 and all(0 < size < math.inf for size in sizes)):
+        raise SettingsError(
+            f"voxel={voxel!r} is not a voxel size: give three positive numbers, along Z, Y and X, "
+            "such as (2, 0.5, 0.5)."
+        )
+    return ", ".join(f"{size:g}" for size in sizes)
+
+
+def choose_cube(image: Any, names: str, voxel: str) -> tuple[str, str]:
+    """Return the cubes that suit an image with axes Z, Y and X, and why.
+
+    Only some of the planes of `image` are read. The image decides if it can: a voxel size says
+    nothing of how far the optics of a microscope blur along z.
+    """
+    slices = image.shape[names.index("Z")]
+    if slices < CUBES["4x4x4"][0]:
+        few = "1 slice is" if slices == 1 else f"{slices} slices are"
+        return FLAT, f"{few} too few for cubes of several slices: cubes are 1x8x8"
+    ratio, why = slice_distance(image, names), "the image changes from slice to slice as over"
+    if ratio is None:
+        sizes = [float(size) for size in voxel.split(", ")] if voxel else [1.0] * 3
+        ratio, why = sizes[0] / math.sqrt(sizes[1] * sizes[2]), "by voxel size, slices are apart by"
+        if not voxel:
+            why = "the image does not tell how slices differ, and no voxel size is given:"
+    name = next(name for name, most in _MOST.items() if ratio < most)
+    ending = "" if why.endswith(":") else f" {ratio:.2g} pixels:"
+    return name, f"{why}{ending} cubes are {name}"
+
+
+def slice_distance(image: Any, names: str) -> float | None:
+    """Return the distance of slices in pixels: so far away pixels differ as much along y and x.
+
+    Squares of differences are compared, to which white noise adds the same at any distance. None if
+    the image does not tell, because what changes is hidden by noise.
+    """
+    pairs = list(_neighbours(image, names))
+    along, error = _mean_square(pairs)
+    planes = [plane for pair in pairs for plane in pair]
+    across = []
+    for lag in (lag for lag in _LAGS if lag < min(planes[0].shape) // 2):
+        down = [(plane[lag:], plane[:-lag]) for plane in planes]
+        right = [(plane[:, lag:], plane[:, :-lag]) for plane in planes]
+        across.append(_mean_square(down + right)[0])
+    # An image that repeats itself may differ less again farther away.
+    across = np.maximum.accumulate(across)
+    if len(across) < 2 or not across[-1] - across[0] > _CERTAIN * error:
+        return None
+    if along <= across[0]:
+        return 1.0
+    return float(np.interp(along, across, _LAGS[: len(across)], right=2.0 * _LAGS[-1]))
+
+
+def _neighbours(image: Any, names: str):
+    """Yield pairs of neighbouring slices, float32 (y, x), spread over the image."""
+    z, y, x = (names.index(letter) for letter in "ZYX")
+    places = [spread(n, _OTHERS) for n in image.shape]
+    places[z] = spread(image.shape[z] - 1, _SLICES)
+    for axis in (y, x):
+        start = max(image.shape[axis] - _SIDE, 0) // 2
+        places[axis] = [slice(start, start + _SIDE)]
+    for at in itertools.product(*places):
+        planes = []
+        for step in (0, 1):
+            index = list(at)
+            index[z] += step
+            plane = np.asarray(image[tuple(index)], np.float32)
+            planes.append(plane if y < x else plane.T)
+        yield tuple(planes)
+
+
+def _mean_square(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float]:
+    """Return the mean squared difference of images, NaN left out, and its standard error."""
+    squares = np.concatenate([((a - b) ** 2).ravel() for a, b in pairs])
+    squares = squares[np.isfinite(squares)].astype(np.float64)
+    if squares.size < 2:
+        return math.nan, math.nan
+    return float(squares.mean()), float(squares.std() / math.sqrt(squares.size))
