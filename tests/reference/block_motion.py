@@ -43,8 +43,8 @@ def block_motion(frame: np.ndarray, other: np.ndarray, window: int, lean: float)
     """Return where the blocks of a frame are in another: (dy, dx), of shape (rows, columns, 2).
 
     Least is the mean squared difference over those of 3 x 3 blocks that lie in both frames, plus
-    `lean` for each pixel of displacement along each axis. Conventions: a third of the blocks that lie
-    in this frame must lie in the other, too; of equals, the smallest dx and then the smallest dy.
+    `lean` for each pixel of displacement along each axis. Conventions: a third of the blocks
+    that lie in this frame must lie in the other, too; of equals, the smallest dx and then the smallest dy.
     """
     far = window // 2
     ny, nx = frame.shape
