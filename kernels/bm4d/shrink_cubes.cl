@@ -9,8 +9,8 @@
 // Constants: those of cubes.h, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, SHARED_NOISE, SIGMA_MAP, TEAM (32 or 64),
 //   LINE (length of a cube in local memory, padded).
 // Shapes: noisy, basic (volumes, pnz, pny, pitch); keys as search_cubes writes them; levels (volumes, slices): sigma of every
-//   slice, `first_slice` the first one of the tile; kaiser (CUBE); correlation as in cube_groups.h; sums, weights (volumes, pnz, pny, pitch), whole numbers, see shrinkage.h: a sum in units of the sigma of its
-//   slice over `scale`.
+//   slice, `first_slice` the first one of the tile; kaiser (CUBE); correlation as in cube_groups.h; sums, weights (volumes, pnz,
+//   pny, pitch), whole numbers, see shrinkage.h: a sum is in units of the sigma of its slice over `scale`.
 // Cost of a group of n: 64 n additions to the sums, n to the weights; (3 with WIENER, else 2) * 64 n values transformed.
 
 #include "bm4d/cubes.h"
@@ -24,80 +24,10 @@ typedef float REAL;
 #include "bm3d/stack_variances.h"
 #include "bm4d/cube_groups.h"
 
-#define QUARTER (CUBE / 4)
-#define JOBS ((4 * NEIGHBOURS + TEAM - 1) / TEAM)
+#include "bm4d/cube_team.h"
+#include "bm4d/team_pairs.h"
+
 #define STACKS (CUBE / TEAM)
-
-// Voxel of a cube, z first, of value j in the first arrangement of quarter q.
-#define COLUMN_VOXEL(q, j) ((j) % (CZ * CY) * CX + (q) + 4 * ((j) / (CZ * CY)))
-// The same in the second one: whole lines along x.
-#define ROW_VOXEL(q, j) (((q) + 4 * ((j) / CX)) * CX + (j) % CX)
-
-static inline void columns_forward(float *v)
-{
-    #pragma unroll
-    for (int part = 0; part < CX / 4; ++part) {
-        #pragma unroll
-        for (int z = 0; z < CZ; ++z)
-            line_forward(v + part * CZ * CY + z * CY, CY, 1);
-        #pragma unroll
-        for (int y = 0; y < CY; ++y)
-            line_forward(v + part * CZ * CY + y, CZ, CY);
-    }
-}
-
-static inline void columns_inverse(float *v)
-{
-    #pragma unroll
-    for (int part = 0; part < CX / 4; ++part) {
-        #pragma unroll
-        for (int y = 0; y < CY; ++y)
-            line_inverse(v + part * CZ * CY + y, CZ, CY);
-        #pragma unroll
-        for (int z = 0; z < CZ; ++z)
-            line_inverse(v + part * CZ * CY + z * CY, CY, 1);
-    }
-}
-
-// Sums the covariances across the halves of each block of the stack, see variances_of_sums, for the coefficient that `correlation`
-// points to.
-static inline void across_pairs(float *sums, __local const uchar *codes, __local const float *often,
-                                __global const float *correlation)
-{
-    #pragma unroll
-    for (int stride = 1; stride < min(NEIGHBOURS, COUNTED_STRIDE); stride *= 2) {
-        #pragma unroll
-        for (int k = 0; k < NEIGHBOURS; k += 2 * stride) {
-            float across = 0.0f;
-            #pragma unroll
-            for (int pair = 0; pair < stride * stride; ++pair) {
-                // Four codes are read at a time.
-                const int at = stride_place(stride) + k / 2 * stride + pair;
-                const uint code = ((__local const uint *)codes)[at / 4] >> (8 * (at % 4)) & 255;
-                across += correlation[code * CUBE];
-            }
-            sums[k + stride] = across;
-        }
-    }
-    if (NEIGHBOURS >= 2 * COUNTED_STRIDE) {
-        float across[COUNTED_BLOCKS];
-        #pragma unroll
-        for (int block = 0; block < COUNTED_BLOCKS; ++block)
-            across[block] = 0.0f;
-        #pragma unroll 8
-        for (int code = 0; code < CUBE; ++code) {
-            const float covariance = correlation[code * CUBE];
-            #pragma unroll
-            for (int block = 0; block < COUNTED_BLOCKS; ++block)
-                across[block] = fma(often[code * COUNTED_BLOCKS + block], covariance, across[block]);
-        }
-        #pragma unroll
-        for (int stride = COUNTED_STRIDE; stride < NEIGHBOURS; stride *= 2)
-            #pragma unroll
-            for (int k = 0; k < NEIGHBOURS; k += 2 * stride)
-                sums[k + stride] = across[counted_block(stride, k)];
-    }
-}
 
 __kernel __attribute__((reqd_work_group_size(TEAM, 1, 1)))
 void shrink_cubes(__global const float *noisy,
@@ -114,7 +44,6 @@ void shrink_cubes(__global const float *noisy,
     __local float noise[NEIGHBOURS];
     __local uchar codes[CODES] __attribute__((aligned(16)));
     __local int counts[CUBE * COUNTED_BLOCKS];
-    __local float *often = (__local float *)counts;
     __local float parts[TEAM];
 
     const int item = get_local_id(0);
@@ -151,27 +80,8 @@ void shrink_cubes(__global const float *noisy,
     const float inverse = 1.0f / max(sigma, SMALLEST_SIGMA);
     const float level = noisy[corner];
     const float gain = stack_gain(size);
-    if (SHARED_NOISE) {
-        for (int k = item; k < COUNTED_BLOCKS * CUBE; k += TEAM)
-            counts[k] = 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int pair = item; pair < NEIGHBOURS * (NEIGHBOURS - 1) / 2; pair += TEAM) {
-            // Pairs that are 1, 2, ... apart, from the end on to the beginning.
-            const int one = pair % NEIGHBOURS, other = (one + 1 + pair / NEIGHBOURS) % NEIGHBOURS;
-            const int p = min(one, other), q = max(one, other);
-            const int code = q < size ? shared_voxels(place[p], place[q]) : APART;
-            const int stride = 1 << (31 - clz(p ^ q));
-            if (stride < COUNTED_STRIDE)
-                codes[pair_place(p, q)] = code;
-            else if (code != APART)
-                atomic_inc(counts + code * COUNTED_BLOCKS + counted_block(stride, p & ~(2 * stride - 1)));
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int k = item; k < COUNTED_BLOCKS * CUBE; k += TEAM)
-            often[k] = (float)counts[k];
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-
+    if (SHARED_NOISE)
+        count_pairs(codes, counts, place, item, size);
     float all_variances[STACKS * NEIGHBOURS];
     #pragma unroll
     for (int k = 0; k < STACKS * NEIGHBOURS; ++k)
@@ -179,7 +89,7 @@ void shrink_cubes(__global const float *noisy,
     if (SHARED_NOISE) {
         #pragma unroll
         for (int s = 0; s < STACKS; ++s) {
-            across_pairs(all_variances + s * NEIGHBOURS, codes, often, correlation + s * TEAM + item);
+            across_pairs(all_variances + s * NEIGHBOURS, codes, (__local const float *)counts, correlation + s * TEAM + item);
             variances_of_sums(all_variances + s * NEIGHBOURS, size, 1.0f);
         }
     }
@@ -196,41 +106,9 @@ void shrink_cubes(__global const float *noisy,
 #endif
         // The spectra.
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll 1
-        for (int job = 0; job < JOBS; ++job) {
-            const int k = (job * TEAM + item) / 4, q = item % 4;
-            if (k < size) {
-                const int4 offset = place[k];
-                __global const float *first = voxels + corner + offset.y * (long)plane + offset.z * pitch + offset.w;
-                float v[QUARTER];
-                #pragma unroll
-                for (int j = 0; j < QUARTER; ++j) {
-                    const int e = COLUMN_VOXEL(0, j);
-                    v[j] = (first[e / (CY * CX) * plane + e / CX % CY * pitch + e % CX + q] - level) * inverse;
-                }
-                columns_forward(v);
-                #pragma unroll
-                for (int j = 0; j < QUARTER; ++j)
-                    cubes[k * LINE + COLUMN_VOXEL(q, j)] = v[j];
-            }
-        }
+        load_columns(cubes, place, voxels + corner, plane, pitch, level, inverse, item, size);
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll 1
-        for (int job = 0; job < JOBS; ++job) {
-            const int k = (job * TEAM + item) / 4, q = item % 4;
-            if (k < size) {
-                float v[QUARTER];
-                #pragma unroll
-                for (int j = 0; j < QUARTER; ++j)
-                    v[j] = cubes[k * LINE + ROW_VOXEL(q, j)];
-                #pragma unroll
-                for (int j = 0; j < QUARTER; j += CX)
-                    line_forward(v + j, CX, 1);
-                #pragma unroll
-                for (int j = 0; j < QUARTER; ++j)
-                    cubes[k * LINE + ROW_VOXEL(q, j)] = v[j];
-            }
-        }
+        transform_rows(cubes, false, item, size);
         barrier(CLK_LOCAL_MEM_FENCE);
 
         #pragma unroll
@@ -280,22 +158,7 @@ void shrink_cubes(__global const float *noisy,
     const int weight = group_units(sum / gain, units);
     const float factor = weight / units * scale / gain * sigma;
 
-    #pragma unroll 1
-    for (int job = 0; job < JOBS; ++job) {
-        const int k = (job * TEAM + item) / 4, q = item % 4;
-        if (k < size) {
-            float v[QUARTER];
-            #pragma unroll
-            for (int j = 0; j < QUARTER; ++j)
-                v[j] = cubes[k * LINE + ROW_VOXEL(q, j)];
-            #pragma unroll
-            for (int j = 0; j < QUARTER; j += CX)
-                line_inverse(v + j, CX, 1);
-            #pragma unroll
-            for (int j = 0; j < QUARTER; ++j)
-                cubes[k * LINE + ROW_VOXEL(q, j)] = v[j];
-        }
-    }
+    transform_rows(cubes, true, item, size);
     barrier(CLK_LOCAL_MEM_FENCE);
     #pragma unroll 1
     for (int job = 0; job < JOBS; ++job) {

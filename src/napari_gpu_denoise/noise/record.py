@@ -296,6 +296,5 @@ def _tuples(value: Any, missing: float = math.nan) -> Any:
 
 
 def _record(kind: type, values: dict[str, Any] | None, missing: float = math.nan) -> Any:
-    if values is None:
-        return None
-    return kind(**{name: _tuples(each, missing) for name, each in values.items()})
+    known = {name: _tuples(each, missing) for name, each in (values or {}).items()}
+    return None if values is None else kind(**known)

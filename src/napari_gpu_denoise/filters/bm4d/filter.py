@@ -74,6 +74,7 @@ class BM4D(VolumeFilter):
             "step_final": 4,
             "window_basic": 9,
             "window_final": 9,
+            "neighbours_basic": 16,
         },
         "high": {"step_basic": 2, "step_final": 2, "window_basic": 15, "window_final": 15},
     }
@@ -87,7 +88,7 @@ class BM4D(VolumeFilter):
     step_final: int = _step(3, FINAL)
     window_basic: int = _window(11, BASIC)
     window_final: int = _window(11, FINAL)
-    neighbours_basic: int = _neighbours(16, BASIC)
+    neighbours_basic: int = _neighbours(32, BASIC)
     neighbours_final: int = _neighbours(32, FINAL)
     transform_basic: str = _transform("bior1.5", BASIC)
     transform_final: str = _transform("dct", FINAL)

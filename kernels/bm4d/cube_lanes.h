@@ -1,0 +1,76 @@
+// The transforms of cubes on a CPU: eight cubes side by side, in the lanes of vectors; then eight coefficients of all cubes.
+//
+// Needs: REAL = float8, cubes.h, line_transform.h, common/float8_rows.h. Constants: NEIGHBOURS.
+
+// Eight neighbouring values of a cube, z first, lie in one row of eight voxels or in two of four.
+#define ROWS (CUBE / 8)
+#define IN_VOLUME(r) ((8 * (r)) / (CY * CX) * plane + (8 * (r)) / CX % CY * pitch)
+
+typedef float4 UNALIGNED_FOUR __attribute__((aligned(4)));
+typedef int4 UNALIGNED_INT_FOUR __attribute__((aligned(4)));
+
+static inline float8 load_row(__global const float *first, int pitch)
+{
+#if CX == 8
+    return ROW(first);
+#else
+    return (float8)(*(__global const UNALIGNED_FOUR *)first, *(__global const UNALIGNED_FOUR *)(first + pitch));
+#endif
+}
+
+static inline void add_row(__global int *first, int pitch, int8 values)
+{
+#if CX == 8
+    *(__global UNALIGNED_INT *)first += values;
+#else
+    *(__global UNALIGNED_INT_FOUR *)first += values.lo;
+    *(__global UNALIGNED_INT_FOUR *)(first + pitch) += values.hi;
+#endif
+}
+
+// Transforms eight cubes, one in each lane.
+static inline void cubes_forward(float8 *v)
+{
+    for (int line = 0; line < CUBE / CX; ++line)
+        line_forward(v + line * CX, CX, 1);
+    for (int z = 0; z < CZ; ++z)
+        for (int x = 0; x < CX; ++x)
+            line_forward(v + z * CY * CX + x, CY, CX);
+    for (int k = 0; k < CY * CX; ++k)
+        line_forward(v + k, CZ, CY * CX);
+}
+
+static inline void cubes_inverse(float8 *v)
+{
+    for (int k = 0; k < CY * CX; ++k)
+        line_inverse(v + k, CZ, CY * CX);
+    for (int z = 0; z < CZ; ++z)
+        for (int x = 0; x < CX; ++x)
+            line_inverse(v + z * CY * CX + x, CY, CX);
+    for (int line = 0; line < CUBE / CX; ++line)
+        line_inverse(v + line * CX, CX, 1);
+}
+
+// Loads and transforms the cubes of a group, `there` voxels from the first one; v holds [row of eight coefficients][cube].
+static inline void load_cubes(float8 *v, __global const float *voxels, const long *there, size_t plane, int pitch, float level,
+                              float inverse, int size)
+{
+    for (int k0 = 0; k0 < size; k0 += 8) {
+        float8 cubes[CUBE];
+        for (int r = 0; r < ROWS; ++r) {
+            float8 *eight = cubes + 8 * r;
+            #pragma unroll
+            for (int k = 0; k < 8; ++k) {
+                const long at = k0 + k < size ? there[k0 + k] : 0;
+                eight[k] = (load_row(voxels + at + IN_VOLUME(r), pitch) - level) * inverse;
+            }
+            transpose(eight);
+        }
+        cubes_forward(cubes);
+        for (int r = 0; r < ROWS; ++r) {
+            transpose(cubes + 8 * r);
+            for (int k = 0; k < 8 && k0 + k < NEIGHBOURS; ++k)
+                v[r * NEIGHBOURS + k0 + k] = cubes[8 * r + k];
+        }
+    }
+}

@@ -1,0 +1,88 @@
+// A team of TEAM work-items that holds the cubes of one group in local memory, and their transforms on a GPU.
+//
+// An item takes a quarter of a cube: the columns x = q, q + 4 over all (z, y), then whole lines along x.
+// Constants: those of cubes.h, NEIGHBOURS, TEAM, LINE (length of a cube in local memory, padded).
+// Needs: line_transform.h.
+
+#define QUARTER (CUBE / 4)
+#define JOBS ((4 * NEIGHBOURS + TEAM - 1) / TEAM)
+
+// Voxel of a cube, z first, of value j in the first arrangement of quarter q.
+#define COLUMN_VOXEL(q, j) ((j) % (CZ * CY) * CX + (q) + 4 * ((j) / (CZ * CY)))
+// The same in the second one: whole lines along x.
+#define ROW_VOXEL(q, j) (((q) + 4 * ((j) / CX)) * CX + (j) % CX)
+
+static inline void columns_forward(float *v)
+{
+    #pragma unroll
+    for (int part = 0; part < CX / 4; ++part) {
+        #pragma unroll
+        for (int z = 0; z < CZ; ++z)
+            line_forward(v + part * CZ * CY + z * CY, CY, 1);
+        #pragma unroll
+        for (int y = 0; y < CY; ++y)
+            line_forward(v + part * CZ * CY + y, CZ, CY);
+    }
+}
+
+static inline void columns_inverse(float *v)
+{
+    #pragma unroll
+    for (int part = 0; part < CX / 4; ++part) {
+        #pragma unroll
+        for (int y = 0; y < CY; ++y)
+            line_inverse(v + part * CZ * CY + y, CZ, CY);
+        #pragma unroll
+        for (int z = 0; z < CZ; ++z)
+            line_inverse(v + part * CZ * CY + z * CY, CY, 1);
+    }
+}
+
+// Loads the cubes of a group and transforms them along y and z.
+static inline void load_columns(__local float *cubes, __local const int4 *place, __global const float *corner, size_t plane,
+                                int pitch, float level, float inverse, int item, int size)
+{
+    #pragma unroll 1
+    for (int job = 0; job < JOBS; ++job) {
+        const int k = (job * TEAM + item) / 4, q = item % 4;
+        if (k < size) {
+            const int4 offset = place[k];
+            __global const float *first = corner + offset.y * (long)plane + offset.z * pitch + offset.w;
+            float v[QUARTER];
+            #pragma unroll
+            for (int j = 0; j < QUARTER; ++j) {
+                const int e = COLUMN_VOXEL(0, j);
+                v[j] = (first[e / (CY * CX) * plane + e / CX % CY * pitch + e % CX + q] - level) * inverse;
+            }
+            columns_forward(v);
+            #pragma unroll
+            for (int j = 0; j < QUARTER; ++j)
+                cubes[k * LINE + COLUMN_VOXEL(q, j)] = v[j];
+        }
+    }
+}
+
+// Transforms the cubes along x, or back.
+static inline void transform_rows(__local float *cubes, bool back, int item, int size)
+{
+    #pragma unroll 1
+    for (int job = 0; job < JOBS; ++job) {
+        const int k = (job * TEAM + item) / 4, q = item % 4;
+        if (k < size) {
+            float v[QUARTER];
+            #pragma unroll
+            for (int j = 0; j < QUARTER; ++j)
+                v[j] = cubes[k * LINE + ROW_VOXEL(q, j)];
+            #pragma unroll
+            for (int j = 0; j < QUARTER; j += CX) {
+                if (back)
+                    line_inverse(v + j, CX, 1);
+                else
+                    line_forward(v + j, CX, 1);
+            }
+            #pragma unroll
+            for (int j = 0; j < QUARTER; ++j)
+                cubes[k * LINE + ROW_VOXEL(q, j)] = v[j];
+        }
+    }
+}
