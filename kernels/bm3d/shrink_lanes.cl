@@ -26,6 +26,7 @@ typedef float8 REAL;
 #include "bm3d/patch_transform.h"
 #include "bm3d/stack_transform.h"
 #include "bm3d/shrinkage.h"
+#include "bm3d/common_part.h"
 #include "bm3d/shared_noise.h"
 #include "bm3d/shrink_arguments.h"
 #include "bm3d/vector_spectra.h"

@@ -80,8 +80,14 @@ void shrink_cubes(__global const float *noisy,
     const float inverse = 1.0f / max(sigma, SMALLEST_SIGMA);
     const float level = noisy[corner];
     const float gain = stack_gain(size);
-    if (SHARED_NOISE)
+    if (SHARED_NOISE) {
+        clear_counts(counts, item);
+        barrier(CLK_LOCAL_MEM_FENCE);
         count_pairs(codes, counts, place, item, size);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        counts_as_floats(counts, item);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
     float all_variances[STACKS * NEIGHBOURS];
     #pragma unroll
     for (int k = 0; k < STACKS * NEIGHBOURS; ++k)

@@ -2,12 +2,16 @@
 //
 // Needs: cube_groups.h, bm3d/stack_variances.h.
 
-// Counts the pairs of a group: codes of those in small blocks, how often each code occurs in large ones. The whole team calls this.
-static inline void count_pairs(__local uchar *codes, __local int *counts, __local const int4 *place, int item, int size)
+// Three steps with a barrier after each: counters are cleared; codes are stored of pairs in small blocks, and counted in large ones;
+// counters become floats, as converting them at each use would take longer.
+static inline void clear_counts(__local int *counts, int item)
 {
     for (int k = item; k < COUNTED_BLOCKS * CUBE; k += TEAM)
         counts[k] = 0;
-    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+static inline void count_pairs(__local uchar *codes, __local int *counts, __local const int4 *place, int item, int size)
+{
     for (int pair = item; pair < NEIGHBOURS * (NEIGHBOURS - 1) / 2; pair += TEAM) {
         // Pairs that are 1, 2, ... apart, from the end on to the beginning.
         const int one = pair % NEIGHBOURS, other = (one + 1 + pair / NEIGHBOURS) % NEIGHBOURS;
@@ -19,11 +23,12 @@ static inline void count_pairs(__local uchar *codes, __local int *counts, __loca
         else if (code != APART)
             atomic_inc(counts + code * COUNTED_BLOCKS + counted_block(stride, p & ~(2 * stride - 1)));
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    // Kept as floats: converting them at each use would take longer.
+}
+
+static inline void counts_as_floats(__local int *counts, int item)
+{
     for (int k = item; k < COUNTED_BLOCKS * CUBE; k += TEAM)
         ((__local float *)counts)[k] = (float)counts[k];
-    barrier(CLK_LOCAL_MEM_FENCE);
 }
 
 // Sums the covariances across the halves of each block of the stack, see variances_of_sums, for the coefficient that `correlation`
