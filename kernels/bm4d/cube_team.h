@@ -62,8 +62,8 @@ static inline void load_columns(__local float *cubes, __local const int4 *place,
     }
 }
 
-// Transforms the cubes along x, or back.
-static inline void transform_rows(__local float *cubes, bool back, int item, int size)
+// Transforms the cubes along x.
+static inline void rows_forward(__local float *cubes, int item, int size)
 {
     #pragma unroll 1
     for (int job = 0; job < JOBS; ++job) {
@@ -74,12 +74,29 @@ static inline void transform_rows(__local float *cubes, bool back, int item, int
             for (int j = 0; j < QUARTER; ++j)
                 v[j] = cubes[k * LINE + ROW_VOXEL(q, j)];
             #pragma unroll
-            for (int j = 0; j < QUARTER; j += CX) {
-                if (back)
-                    line_inverse(v + j, CX, 1);
-                else
-                    line_forward(v + j, CX, 1);
-            }
+            for (int j = 0; j < QUARTER; j += CX)
+                line_forward(v + j, CX, 1);
+            #pragma unroll
+            for (int j = 0; j < QUARTER; ++j)
+                cubes[k * LINE + ROW_VOXEL(q, j)] = v[j];
+        }
+    }
+}
+
+// Transforms them back along x.
+static inline void rows_inverse(__local float *cubes, int item, int size)
+{
+    #pragma unroll 1
+    for (int job = 0; job < JOBS; ++job) {
+        const int k = (job * TEAM + item) / 4, q = item % 4;
+        if (k < size) {
+            float v[QUARTER];
+            #pragma unroll
+            for (int j = 0; j < QUARTER; ++j)
+                v[j] = cubes[k * LINE + ROW_VOXEL(q, j)];
+            #pragma unroll
+            for (int j = 0; j < QUARTER; j += CX)
+                line_inverse(v + j, CX, 1);
             #pragma unroll
             for (int j = 0; j < QUARTER; ++j)
                 cubes[k * LINE + ROW_VOXEL(q, j)] = v[j];

@@ -114,7 +114,7 @@ void shrink_cubes(__global const float *noisy,
         barrier(CLK_LOCAL_MEM_FENCE);
         load_columns(cubes, place, voxels + corner, plane, pitch, level, inverse, item, size);
         barrier(CLK_LOCAL_MEM_FENCE);
-        transform_rows(cubes, false, item, size);
+        rows_forward(cubes, item, size);
         barrier(CLK_LOCAL_MEM_FENCE);
 
         #pragma unroll
@@ -164,7 +164,7 @@ void shrink_cubes(__global const float *noisy,
     const int weight = group_units(sum / gain, units);
     const float factor = weight / units * scale / gain * sigma;
 
-    transform_rows(cubes, true, item, size);
+    rows_inverse(cubes, item, size);
     barrier(CLK_LOCAL_MEM_FENCE);
     #pragma unroll 1
     for (int job = 0; job < JOBS; ++job) {
