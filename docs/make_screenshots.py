@@ -195,6 +195,32 @@ def picture_of_vbm3d() -> None:
     viewer.close()
 
 
+def picture_of_bm4d() -> None:
+    """Denoise a volume, and save its maximum projections in 3D before and after."""
+    viewer = napari.Viewer(show=False)
+    window = viewer.window._qt_window
+    window.resize(*SIZE)
+    window.show()
+    viewer.open_sample(PLUGIN, "mri")
+    source = viewer.layers[-1]
+    filters = item(item(viewer.window.layers_menu, "Filter").menu(), "Denoise (GPU)").menu()
+    item(filters, "BM4D (GPU Denoise)").trigger()
+    panel = viewer.window.dock_widgets["BM4D (GPU Denoise)"]
+    wait_for(lambda: panel.device.caption.text())
+    panel.run_button.click()
+    wait_for(lambda: not panel.run_button.isEnabled())
+    wait_for(panel.run_button.isEnabled)
+    settle(1)
+    source.visible = True
+    viewer.dims.ndisplay = 3
+    viewer.grid.enabled = True
+    viewer.camera.angles = (10, -25, 120)
+    viewer.reset_view()
+    settle(2)
+    save(window, "napari_bm4d")
+    viewer.close()
+
+
 def pictures_of_isoline() -> None:
     """Let the isoline filter show what it saw in a slice, and save its panel set to speckle."""
     viewer = napari.Viewer(show=False)
@@ -307,6 +333,7 @@ def main() -> None:
     makers = {
         "napari": napari_pictures,
         "vbm3d": picture_of_vbm3d,
+        "bm4d": picture_of_bm4d,
         "isoline": pictures_of_isoline,
         "noise": pictures_of_noise,
         "readme": readme_picture,

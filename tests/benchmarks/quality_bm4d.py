@@ -1,0 +1,128 @@
+"""PSNR of BM4D on volumes, beside the CPU package `bm4d` where it is installed, and by shape of cubes.
+
+    python tests/benchmarks/quality_bm4d.py
+    python tests/benchmarks/quality_bm4d.py --tables cubes --sigma 20
+    python tests/benchmarks/quality_bm4d.py --tables magnitudes
+
+White Gaussian noise, one draw; the package is for non-commercial use only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import numpy as np
+import tifffile
+
+import napari_gpu_denoise as gd
+from reference.data import _existing, head
+from scenes import psnr
+
+PROFILES = ("normal", "fast", "high")
+
+
+def pieces() -> dict[str, np.ndarray]:
+    """Return clean volumes (z, y, x) from 0 to 255."""
+    brain = head().astype(np.float64)
+    beads = tifffile.imread(_existing("microscopy/beads_volume.tif")).astype(np.float64)
+    return {
+        "head, 24 x 80 x 80": brain[75:99, 60:140, 50:130],
+        "head, 32 x 100 x 100": brain[60:92, 40:140, 30:130],
+        "beads, 24 x 80 x 80": beads[:24, 20:100, 20:100] * (255 / beads.max()),
+    }
+
+
+def package() -> Callable[[np.ndarray, float], np.ndarray] | None:
+    """Return the function of the package, for axes (z, y, x), or None if it is not there."""
+    try:
+        import bm4d
+    except ImportError:
+        return None
+    return lambda noisy, sigma: bm4d.bm4d(noisy.transpose(1, 2, 0).copy(), sigma).transpose(2, 0, 1)
+
+
+def noised(clean: np.ndarray, sigma: float) -> np.ndarray:
+    """Return a volume with noise."""
+    noise = np.random.default_rng(0).normal(0, sigma, clean.shape)
+    return (clean + noise).astype(np.float32)
+
+
+def show(head: list[str], rows: list[list[str]]) -> None:
+    """Print a table as Markdown."""
+    for cells in (head, [":---", *["---:"] * (len(head) - 1)], *rows):
+        print(f"| {' | '.join(cells)} |")
+    print(flush=True)
+
+
+def profiles(args: argparse.Namespace) -> None:
+    """Print the PSNR of every profile, of BM3D slice by slice, and of the package with its time."""
+    other = package()
+    rows = []
+    for name, clean in pieces().items():
+        for sigma in args.sigma:
+            noisy = noised(clean, sigma)
+            options = {"sigma": sigma, "axes": "ZYX", "device": args.device}
+            found = [gd.bm3d(noisy, **options)]
+            found += [gd.bm4d(noisy, profile=profile, **options) for profile in PROFILES]
+            cells = [f"{psnr(out, clean):.2f}" for out in found]
+            if other is not None:
+                start = time.perf_counter()
+                out = other(noisy, sigma)
+                cells.append(f"{psnr(out, clean):.2f} ({time.perf_counter() - start:.0f} s)")
+            rows.append([name, f"{sigma:g}", *cells])
+    more = [] if other is None else ["package"]
+    show(["volume", "sigma", "BM3D", *PROFILES, *more], rows)
+
+
+def cubes(args: argparse.Namespace) -> None:
+    """Print the PSNR by shape of cubes where slices are left out."""
+    brain, rows = head().astype(np.float64)[40:140, 60:140, 50:130], []
+    for every in (1, 2, 3, 5, 8):
+        clean = brain[::every][:24]
+        for sigma in args.sigma:
+            noisy = noised(clean, sigma)
+            options = {"sigma": sigma, "axes": "ZYX", "device": args.device}
+            chosen = gd.denoise(noisy, gd.BM4D(), **options)
+            why = next(note for note in chosen.record.notes if "cubes are" in note)
+            cells = [f"{psnr(chosen.image, clean):.2f} ({why.rsplit(maxsplit=1)[-1]})"]
+            for cube in ("4x4x4", "2x4x8", "1x8x8"):
+                cells.append(f"{psnr(gd.bm4d(noisy, cube=cube, **options), clean):.2f}")
+            cells.append(f"{psnr(gd.bm3d(noisy, **options), clean):.2f}")
+            rows.append([f"every {every}", f"{sigma:g}", *cells])
+    show(["slices", "sigma", "auto", "4x4x4", "2x4x8", "1x8x8", "BM3D"], rows)
+
+
+def magnitudes(args: argparse.Namespace) -> None:
+    """Print the PSNR inside the head for Rician noise in percent of the largest value."""
+    clean = head().astype(np.float64)[60:92, 40:168, 30:158]
+    inside, rows = clean > 10, []
+    for percent in (5, 9, 15):
+        sigma = 2.55 * percent
+        parts = np.random.default_rng(0).normal(0, sigma, (2, *clean.shape))
+        noisy = np.hypot(clean + parts[0], parts[1]).astype(np.float32)
+        options = {"noise": gd.Rician(sigma), "axes": "ZYX", "device": args.device}
+        found = (noisy, gd.bm3d(noisy, **options), gd.bm4d(noisy, **options))
+        cells = [f"{psnr(out[inside], clean[inside]):.2f}" for out in found]
+        rows.append([f"{percent} %", *cells])
+    show(["noise", "noisy", "BM3D", "BM4D"], rows)
+
+
+TABLES = {table.__name__: table for table in (profiles, cubes, magnitudes)}
+
+
+def main() -> None:
+    """Print the tables asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
+    parser.add_argument("--sigma", type=float, nargs="+", default=[5.0, 10.0, 20.0, 40.0])
+    parser.add_argument("--device")
+    args = parser.parse_args()
+    print(f"{gd.choose(args.device)}\n")
+    for name in args.tables:
+        TABLES[name](args)
+
+
+if __name__ == "__main__":
+    main()
