@@ -14,7 +14,9 @@ static inline float8 load_row(__global const float *first, int pitch)
 #if CX == 8
     return ROW(first);
 #else
-    return (float8)(*(__global const UNALIGNED_FOUR *)first, *(__global const UNALIGNED_FOUR *)(first + pitch));
+    // One by one: Oclgrind crashes where two vectors are joined.
+    const float4 a = *(__global const UNALIGNED_FOUR *)first, b = *(__global const UNALIGNED_FOUR *)(first + pitch);
+    return (float8)(a.s0, a.s1, a.s2, a.s3, b.s0, b.s1, b.s2, b.s3);
 #endif
 }
 

@@ -5,7 +5,8 @@
 // Grid: every second block of BLOCK_X, BLOCK_Y, BLOCK_Z references along each axis, beginning with number (turn_x, turn_y,
 //   turn_z), the volumes along z. The blocks of one launch reach no common voxel, so that nothing is added atomically.
 // Constants: those of cubes.h, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, SHARED_NOISE, SIGMA_MAP, BLOCK_X, BLOCK_Y, BLOCK_Z.
-// Shapes and cost: as in shrink_cubes.
+// Shapes: as in shrink_cubes.
+// Cost: as in shrink_cubes, without atomic additions.
 
 #include "bm4d/cubes.h"
 #include "common/match_key.h"

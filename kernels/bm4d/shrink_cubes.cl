@@ -81,7 +81,7 @@ void shrink_cubes(__global const float *noisy,
     const float level = noisy[corner];
     const float gain = stack_gain(size);
     if (SHARED_NOISE) {
-        clear_counts(counts, item);
+        clear_pairs(codes, counts, item);
         barrier(CLK_LOCAL_MEM_FENCE);
         count_pairs(codes, counts, place, item, size);
         barrier(CLK_LOCAL_MEM_FENCE);

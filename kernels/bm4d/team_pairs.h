@@ -2,10 +2,13 @@
 //
 // Needs: cube_groups.h, bm3d/stack_variances.h.
 
-// Three steps with a barrier after each: counters are cleared; codes are stored of pairs in small blocks, and counted in large ones;
+// Three steps with a barrier after each: codes and counters are cleared; codes are stored of pairs in small blocks, and counted in large ones;
 // counters become floats, as converting them at each use would take longer.
-static inline void clear_counts(__local int *counts, int item)
+static inline void clear_pairs(__local uchar *codes, __local int *counts, int item)
 {
+    // Codes are read four at a time, those beyond the last pair with it.
+    for (int k = item; k < CODES / 4; k += TEAM)
+        ((__local uint *)codes)[k] = 0x01010101u * APART;
     for (int k = item; k < COUNTED_BLOCKS * CUBE; k += TEAM)
         counts[k] = 0;
 }

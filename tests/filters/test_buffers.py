@@ -27,6 +27,7 @@ SMALL = {
     gd.BM3D: {"window_basic": 9, "window_final": 9},
     gd.VBM3D: {"frames_before": 1, "frames_after": 1, "window_nearest": 5},
     gd.Isoline: {},
+    gd.BM4D: {"window_basic": 3, "window_final": 3, "neighbours_basic": 4, "neighbours_final": 4},
     gd.DCT3D: {},
     gd.PRINLM: {"window": 5, "window_z": 3},
 }
@@ -42,6 +43,7 @@ MORE = {
         {"criterion": "multiplicative"},
         {"show": "directions"},
     ),
+    gd.BM4D: ({"stages": "basic"}, {"cube": "1x8x8"}),
     gd.DCT3D: ({"cube": "2x4x8"}, {"step": 2}),
     gd.PRINLM: ({"cube": "2x4x8"},),
 }

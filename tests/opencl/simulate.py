@@ -113,6 +113,16 @@ SETTINGS["isoline"] = (
     {**_SHORT, "method": "pi-ld", "channels": "joint", "staircase": 0, "max_length": 4},
     {**_SHORT, "channels": "opponent"},
 )
+SETTINGS["bm4d"] = (
+    {
+        **{"cube": "4x4x4", "window_basic": 3, "neighbours_basic": 4},
+        **{"step_final": 4, "window_final": 3, "neighbours_final": 8},
+    },
+    {
+        **{"cube": "1x8x8", "step_basic": 4, "window_basic": 3, "neighbours_basic": 2},
+        **{"stages": "basic", "stack_basic": "dct"},
+    },
+)
 # Cubes of every shape; windows in which some voxels have neighbours outside on both sides.
 SETTINGS["dct3d"] = ({"step": 2}, {"cube": "2x4x8", "step": 4}, {"step": 3})
 SETTINGS["pri_nlm"] = tuple(
@@ -138,6 +148,7 @@ CASES = {
         *((5, "YX"), (6, "CYX"), (7, "TYX"), (8, "ZYX"), (9, "CYX")),
         (10, "SYX"),
     ),
+    "bm4d": ((0, "ZYX"), (1, "TZYX")),
     "dct3d": ((0, "ZYX"), (1, "TZYX"), (2, "ZYX")),
     "pri_nlm": ((0, "ZYX"), (1, "TZYX"), (2, "ZYX")),
 }
@@ -160,6 +171,7 @@ SHAPES = {
         **{"YX": ((31, 7), 210), "CYX": ((2, 7, 6), 1000)},
         **{"ZYX": ((2, 3, 1), 1000), "TYX": ((2, 5, 6), 1000), "SYX": ((3, 5, 4), 1000)},
     },
+    "bm4d": {"ZYX": ((5, 8, 9), 2000), "TZYX": ((2, 2, 8, 9), 2000)},
     "dct3d": {"ZYX": ((4, 5, 7), 1000), "TZYX": ((2, 2, 3, 4), 1000)},
     "pri_nlm": {"ZYX": ((5, 5, 7), 1000), "TZYX": ((2, 2, 3, 4), 1000)},
 }
