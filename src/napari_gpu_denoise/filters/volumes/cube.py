@@ -80,7 +80,8 @@ def choose_cube(image: Any, names: str, voxel: str) -> tuple[str, str]:
         if not voxel:
             why = "the image does not tell how slices differ, and no voxel size is given:"
     name = next(name for name, most in _MOST.items() if ratio < most)
-    ending = "" if why.endswith(":") else f" {ratio:.2g} pixels:"
+    pixels = "1 pixel" if f"{ratio:.2g}" == "1" else f"{ratio:.2g} pixels"
+    ending = "" if why.endswith(":") else f" {pixels}:"
     return name, f"{why}{ending} cubes are {name}"
 
 
