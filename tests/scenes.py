@@ -91,7 +91,7 @@ def cut(settings, is_map: bool = False, slices: int = 1) -> int:
     """Return a memory limit that cuts a `frame` in three or more; a volume has so many slices."""
     rows, columns = frame(settings)
     pixels = (math.ceil(rows / 3) + sum(settings.reach.y)) * columns
-    pixels *= slices if needs_volume(type(settings)) else 1
+    pixels *= slices if "Z" in settings.joint else 1
     return math.ceil(max(pixels, 4096) * bytes_per_pixel(settings, is_map))
 
 

@@ -132,10 +132,12 @@ def test_a_cancelled_run_leaves_nothing(streamed, tmp_path):
 
 
 def test_what_does_not_fit_frame_by_frame_is_read_whole(streamed, tmp_path):
-    image = noisy(4, 150, 160, dtype="uint16")
-    path = written(tmp_path, image, "TYX")
     settings = small(gd.VBM3D, frames_before=1, frames_after=1)
-    limit = int(24000 * (bytes_per_pixel(settings) - 16) * 0.8)
+    # Larger than the smallest part, which reads 1.5 times the reach.
+    ny, nx = (int(1.5 * sum(reach)) + 60 for reach in (settings.reach.y, settings.reach.x))
+    image = noisy(4, ny, nx, dtype="uint16")
+    path = written(tmp_path, image, "TYX")
+    limit = int(ny * nx * (bytes_per_pixel(settings) - 16) * 0.8)
     out, _ = run(path, settings, 20.0, memory_limit=limit)
     np.testing.assert_array_equal(out, gd.denoise(image, settings, 20.0, axes="TYX").image)
     assert len(streamed) == 1

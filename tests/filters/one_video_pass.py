@@ -386,7 +386,7 @@ def compare(run: Run) -> set[int]:
         size = np.abs(group.spectrum) / np.sqrt(group.variance)
         margin = min(np.abs(size - limit).min() for limit in (given.threshold, given.common))
         rounded = not given.wiener and margin < 2e-5
-        rounded |= abs(reference.common_energy(group.spectrum) / reference.FLAT - 1) < 1e-5
+        rounded |= abs(group.energy / reference.FLAT - 1) < 1e-5
         edges += rounded and group.sigma > 0
         share = np.rint(run.units * group.weight) / run.units
         removed = reference.removed_patches(group.removed, given.transform, given.stack)

@@ -221,7 +221,10 @@ def test_noise_that_colours_share_is_stronger_in_luminance(device):
 
     def left(shared):
         told = tuple(Correlated(SIGMA, BLURRED, shared) for _ in range(3))
-        return gd.denoise(frames, small(VBM3D), noise=told, axes="TSYX", device=device).image
+        # In groups of four hardly anything counts as common, and the threshold is for eight.
+        settings = small(VBM3D, neighbours_basic=8, neighbours_final=8)
+        return gd.denoise(frames, settings, noise=told, axes="TSYX", device=device).image
 
-    assert psnr(left(0.9), clean) > psnr(left(0.0), clean) + 0.5
+    # Measured: 26.7 and 25.2 dB.
+    assert psnr(left(0.9), clean) > psnr(left(0.0), clean) + 1
     np.testing.assert_array_equal(left(0.0), left(0.2))

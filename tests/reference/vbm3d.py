@@ -99,6 +99,7 @@ class Group:
     removed: np.ndarray  # (m, 8, 8), the part of the spectrum that is taken for noise
     weight: float
     variance: np.ndarray | float = 1.0  # of the noise in the spectrum, in sigma squared
+    energy: float = 0.0  # of what the patches have in common, in units of the noise
 
 
 def vbm3d(
@@ -199,7 +200,7 @@ def filter_group(
     The first one is the reference, and all of them are taken to its grey levels. `variation` is a
     map (y, x) that sigma is multiplied by, `table` the autocorrelation of noise that is not white.
     Convention: what patches have in common is shrunk by `common` if at least three of them, and
-    half of all, are of other frames, and if it is more than noise.
+    half of all, are of other frames, and if it is more than noise, coefficient by coefficient.
     """
     links = unlinked if links is None else links
     matches = matches[: 2 ** (len(matches).bit_length() - 1)]
@@ -222,8 +223,9 @@ def filter_group(
         return group_spectrum(np.concatenate(patches), column, *how)
 
     spectrum = spectrum_of(noisy)
+    energy = common_energy(spectrum, settings, table)
     others = sum(match[0] != t for match in matches)
-    enough = others >= max(3, len(matches) / 2) and common_energy(spectrum) >= FLAT
+    enough = others >= max(3, len(matches) / 2) and energy >= FLAT
     common = settings.common if enough else None
     variance, mean = 1.0, None
     if table is not None:
@@ -247,13 +249,18 @@ def filter_group(
     if mean is not None:
         weight = min(weight * mean, 1)
     return Group(
-        position, matches, scales, level, sigma, spectrum, guide, removed, weight, variance
+        position, matches, scales, level, sigma, spectrum, guide, removed, weight, variance, energy
     )
 
 
-def common_energy(spectrum: np.ndarray) -> float:
-    """Return the mean square of what patches have in common, in sigma squared, without its mean."""
-    return float(np.sum(spectrum[0] ** 2) - spectrum[0, 0, 0] ** 2) / (PATCH**2 - 1)
+def common_energy(spectrum: np.ndarray, settings: Pass, table: Table | None = None) -> float:
+    """Return the mean square of what patches have in common, without its mean.
+
+    It is in units of the variance of the noise in each coefficient of a patch.
+    """
+    alone = 1.0 if table is None else shared(table, settings.transform, 0, 0)
+    energy = spectrum[0] ** 2 / alone
+    return float(np.sum(energy) - energy[0, 0]) / (PATCH**2 - 1)
 
 
 def shared_variances(matches: list[tuple], ny: int, settings: Pass) -> np.ndarray:

@@ -35,6 +35,13 @@ def small_device(monkeypatch):
     return limit
 
 
+def part_limit(settings, columns: int) -> int:
+    """Return a memory limit that cuts frames of so many columns in parts."""
+    # The smallest part reads 1.5 times the reach; there may be a map of sigma besides.
+    rows = max(sum(settings.reach.y) + 60, math.ceil(1.6 * sum(settings.reach.y)))
+    return math.ceil(rows * columns * bytes_per_pixel(settings))
+
+
 # However the frames are cut
 
 
@@ -67,8 +74,7 @@ def test_parts_in_space_give_the_same_bits(flowing, name):
     settings = SETTINGS[name]
     image = eventful(7, 3 * sum(settings.reach.y) + 50, 90)
     expected = executed(image, settings, flowing, 10.0)
-    pixels = (sum(settings.reach.y) + 60) * 90
-    limit = math.ceil(pixels * bytes_per_pixel(settings))
+    limit = part_limit(settings, 90)
     out = np.full_like(image, 255)
     steps = list(steps_of(image, settings, flowing, out, 10.0, memory_limit=limit))
     assert steps[-1].total >= 2 * 7
@@ -138,7 +144,7 @@ def test_progress_counts_frames(flowing, monkeypatch, name):
     settings = SETTINGS[name]
     ny = 3 * sum(settings.reach.y) + 50
     image = noisy(5, 2, ny, 60)
-    limit = math.ceil((sum(settings.reach.y) + 60) * 60 * bytes_per_pixel(settings))
+    limit = part_limit(settings, 60)
     for batch, memory_limit, parts in ((1, None, 1), (2, None, 1), (1, limit, 2)):
         monkeypatch.setattr(array_frames, "frames_at_once", lambda *_, batch=batch: batch)
         out = np.empty_like(image)
@@ -192,9 +198,9 @@ def test_smaller_parts_are_tried_when_memory_runs_out(flowing, small_device, nam
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_memory_limit_bounds_the_buffers(flowing, name):
-    settings, image = SETTINGS[name], noisy(6, 400, 300)
-    pixels = (sum(settings.reach.y) + 60) * 300
-    limit = math.ceil(pixels * bytes_per_pixel(settings))
+    settings = SETTINGS[name]
+    image = noisy(6, max(400, 2 * sum(settings.reach.y)), 300)
+    limit = part_limit(settings, 300)
     release_memory()
     executed(image, settings, flowing, memory_limit=limit)
     with borrow(flowing) as arena:

@@ -141,7 +141,7 @@ BAD = {
     "unknown policy": ({"nonfinite": "drop"}, ImageError, "drop.*keep"),
     "unknown type": ({"dtype": "float33"}, ImageError, "float33"),
     "no memory": ({"memory_limit": 1}, DeviceMemoryError, "at least"),
-    "little memory": ({"memory_limit": 3 << 20}, DeviceMemoryError, "frame"),
+    "little memory": ({"memory_limit": 6 << 20}, DeviceMemoryError, "frame"),
 }
 
 

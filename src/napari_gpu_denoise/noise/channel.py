@@ -116,7 +116,7 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     levelled, laws = _level(planes, blanks, measured, sigma), _laws(spectra)
     alone = []
     if levelled is not None:
-        every = (_spectra([plane], [blank]) for plane, blank in zip(planes, blanks, strict=True))
+        every = map(_spectra_alone, planes, blanks)
         alone = [each for each in every if each is not None]
     if levelled is not None and laws is not None and laws.is_linear:
         # Planes of unlike noise must not pass for photon noise together, if they show alone that
@@ -157,6 +157,14 @@ def _spectra(planes: list[np.ndarray], blanks: list[np.ndarray | None]) -> Patch
     if not whole or not (largest == 0 or 1 / EXTREME < largest < EXTREME):
         return None
     return spectra
+
+
+def _spectra_alone(plane: np.ndarray, blank: np.ndarray | None) -> PatchSpectra | None:
+    """Return the patches of one plane of several; None also where it shows nothing at all."""
+    try:
+        return _spectra([plane], [blank])
+    except NonFiniteError:
+        return None  # other planes tell of the noise
 
 
 def _laws(spectra: PatchSpectra) -> VarianceLaws | None:
