@@ -1,4 +1,4 @@
-"""PSNR of BM4D on volumes, beside the CPU package `bm4d` where it is installed, and by shape of cubes.
+"""PSNR of BM4D on volumes, beside the CPU package `bm4d` if it is there, and by shape of cubes.
 
     python tests/benchmarks/quality_bm4d.py
     python tests/benchmarks/quality_bm4d.py --tables cubes --sigma 20
