@@ -91,7 +91,9 @@ def cut(settings, is_map: bool = False, slices: int = 1) -> int:
     """Return a memory limit that cuts a `frame` in three or more; a volume has so many slices."""
     rows, columns = frame(settings)
     pixels = (math.ceil(rows / 3) + sum(settings.reach.y)) * columns
-    pixels *= slices if "Z" in settings.joint else 1
+    # A filter for correlated noise has models, without which none can be made.
+    kind = next(one for one in FILTERS if isinstance(settings, one))
+    pixels *= slices if needs_volume(kind) else 1
     return math.ceil(max(pixels, 4096) * bytes_per_pixel(settings, is_map))
 
 
