@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 import tifffile
+from tables import show
 
 import napari_gpu_denoise as gd
 from reference.data import _existing, head
@@ -47,13 +48,6 @@ def noised(clean: np.ndarray, sigma: float) -> np.ndarray:
     """Return a volume with noise."""
     noise = np.random.default_rng(0).normal(0, sigma, clean.shape)
     return (clean + noise).astype(np.float32)
-
-
-def show(head: list[str], rows: list[list[str]]) -> None:
-    """Print a table as Markdown."""
-    for cells in (head, [":---", *["---:"] * (len(head) - 1)], *rows):
-        print(f"| {' | '.join(cells)} |")
-    print(flush=True)
 
 
 def profiles(args: argparse.Namespace) -> None:
