@@ -128,8 +128,14 @@ def _neighbours(image: Any, names: str):
 
 def _mean_square(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float]:
     """Return the mean squared difference of images, NaN left out, and its standard error."""
-    squares = np.concatenate([((a - b) ** 2).ravel() for a, b in pairs])
-    squares = squares[np.isfinite(squares)].astype(np.float64)
-    if squares.size < 2:
+    count, total, fourth = 0, 0.0, 0.0
+    for one, other in pairs:
+        squares = (one - other).ravel() ** 2
+        squares = squares[np.isfinite(squares)]
+        count += squares.size
+        total += float(squares.sum(dtype=np.float64))
+        fourth += float(np.einsum("i,i->", squares, squares, dtype=np.float64))
+    if count < 2:
         return math.nan, math.nan
-    return float(squares.mean()), float(squares.std() / math.sqrt(squares.size))
+    mean = total / count
+    return mean, math.sqrt(max(fourth / count - mean**2, 0.0) / count)
