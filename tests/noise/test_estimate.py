@@ -17,6 +17,8 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError, SettingsError
 from napari_gpu_denoise.files import samples
+from napari_gpu_denoise.noise.magnitude.rician import rayleigh_background
+from napari_gpu_denoise.noise.models.rician import BACKGROUND
 from napari_gpu_denoise.noise.patches import statistics as patch_statistics
 from napari_gpu_denoise.noise.sigma_estimate import estimate_sigma
 from reference.data import REASON, data_folder, microscopy_pairs, pictures
@@ -295,6 +297,16 @@ def test_repeated_magnitudes(axes, used):
 
 
 # What is seldom
+
+
+def test_dark_shadows_of_photographs_are_no_background_of_magnitudes():
+    """Where light goes on to raise the variance, it does not matter how shadows are distributed."""
+    picture = 0.9 * scene() + 80
+    rng = np.random.default_rng(0)
+    noisy = picture + rng.normal(0, np.sqrt(5 * picture))
+    noisy[:, :24] = rng.rayleigh(36, (192, 24))
+    assert rayleigh_background([noisy]).share > BACKGROUND
+    assert estimate_noise(noisy).name == "poisson-gaussian"
 
 
 @pytest.mark.parametrize("model", ["auto", "gaussian", "poisson-gaussian", "rician", "speckle"])

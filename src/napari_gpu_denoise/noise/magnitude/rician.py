@@ -75,6 +75,7 @@ def rician_noise(image: Any) -> RicianNoise:
 class RayleighBackground(NamedTuple):
     """Blocks that look like the background of magnitude images, and how well they fit."""
 
+    sigma: float  # of the real and of the imaginary part, grey levels
     share: float  # of the blocks
     deviation: float  # largest difference of the cumulative distribution from that of noise alone
     values: int  # number of values that it was read from
@@ -100,7 +101,7 @@ def rayleigh_background(planes: list[np.ndarray]) -> RayleighBackground | None:
     # Rounded values repeat; the middle of each step counts.
     steps = np.searchsorted(values, values, "left") + np.searchsorted(values, values, "right")
     deviation = float(np.abs(steps / (2 * len(values)) - expected).max())
-    return RayleighBackground(float(accepted.mean()), deviation, len(values))
+    return RayleighBackground(sigma, float(accepted.mean()), deviation, len(values))
 
 
 def _background(planes: list[np.ndarray]) -> tuple[tuple[float, float] | None, float]:

@@ -118,6 +118,7 @@ class Rician(NoiseModel):
     @classmethod
     def evidence(cls, channel: ChannelNoise) -> str | None:
         from napari_gpu_denoise.noise.magnitude.rician import rayleigh_background
+        from napari_gpu_denoise.noise.patches.laws import CLEARLY
 
         laws = channel.laws
         if laws is not None and laws.is_linear and laws.growth > MAGNITUDE_GROWTH:
@@ -127,6 +128,10 @@ class Rician(NoiseModel):
             return None
         if background.deviation > DEVIATION + DEVIATION_ERROR / math.sqrt(background.values):
             return None
+        # In a dark photograph the variance goes on growing, and starts far below that of magnitudes.
+        if laws is not None and laws.is_linear:
+            if laws.below(cls(background.sigma).variance) >= laws.line + CLEARLY:
+                return None
         return (
             f"{background.share:.0%} of the image has a Rayleigh distribution, as magnitude "
             "images have where there is no signal"

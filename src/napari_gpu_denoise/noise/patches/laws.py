@@ -7,6 +7,7 @@ costs no more than a little, one below it much more; a law that does not fit mos
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +48,7 @@ class VarianceLaws(NamedTuple):
     """How badly each law fits, as sums of squared standard errors over the levels."""
 
     curve: VarianceCurve  # that they were fitted to
+    error: tuple[float, ...]  # of the logarithms of the variances used
     levels: int
     constant: float
     line: float
@@ -87,6 +89,16 @@ class VarianceLaws(NamedTuple):
         least = min(self.line, self.square)
         return self.constant > FITS * self.levels and self.constant > least + CLEARLY
 
+    def below(self, law: Callable[[np.ndarray], np.ndarray]) -> float:
+        """Return the cost of the levels below a function from mean to variance.
+
+        Those above may have texture, and do not count.
+        """
+        used = np.array(self.curve.used, bool)
+        mean, variance = np.array(self.curve.mean)[used], np.array(self.curve.variance)[used]
+        distance = np.log(variance / law(mean)) / np.array(self.error)
+        return float(capped_cost(np.minimum(distance, 0)))
+
     def range(self) -> str:
         """Return the variance at both ends of the levels used, in words."""
         used = np.array(self.curve.used, bool)
@@ -113,6 +125,7 @@ def variance_laws(patches: PatchStatistics) -> VarianceLaws | None:
     columns = (found.mean, found.variance, found.count, used)
     return VarianceLaws(
         VarianceCurve(*(tuple(each.tolist()) for each in columns)),
+        tuple(error.tolist()),
         len(x),
         _constant(y, error),
         line,
