@@ -128,10 +128,10 @@ class Rician(NoiseModel):
             return None
         if background.deviation > DEVIATION + DEVIATION_ERROR / math.sqrt(background.values):
             return None
-        # In a dark photograph the variance goes on growing, and starts far below that of magnitudes.
-        if laws is not None and laws.is_linear:
-            if laws.below(cls(background.sigma).variance) >= laws.line + CLEARLY:
-                return None
+        # In a dark photograph the variance rises from far below that of magnitudes.
+        magnitudes = cls(background.sigma).variance
+        if laws is not None and laws.is_linear and laws.below(magnitudes) >= laws.line + CLEARLY:
+            return None
         return (
             f"{background.share:.0%} of the image has a Rayleigh distribution, as magnitude "
             "images have where there is no signal"
