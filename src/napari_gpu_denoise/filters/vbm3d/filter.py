@@ -231,7 +231,7 @@ def vbm3d() -> np.ndarray:
     profile : {"normal", "fast", "high"}, optional
         Settings to start from, by default ``"normal"``; settings given as keywords override it.
         ``"fast"`` looks at two frames before and after, takes 0.6 of the time on a GPU and loses
-        0.4 to 2 dB; ``"high"`` takes 2.4 times as long and gains 0.1 to 1.2 dB.
+        0.3 to 2 dB; ``"high"`` takes 2.4 times as long and gains 0.1 to 1.2 dB.
     axes : str, optional
         Names of the axes, such as ``"TYX"``, ``"TZYX"`` (every slice is a video of its own),
         ``"TCYX"`` or ``"TYXS"``. Every axis but T, Y and X is independent, but for channels (see
