@@ -63,17 +63,31 @@ CHANGES = {
         {"frames_before": 8, "frames_after": 8},
         {"frames_after": 0},
         {"flicker": False},
+        {"blocks": False},
         {"motion": False},
-        {"coarse": 1},
-        {"window_next": 9},
-        {"threshold": 2.7},
-        {"threshold": 3.3},
-        {"wiener_sigma": 0.8},
-        {"wiener_sigma": 1.2},
-        {"step_basic": 4, "step_final": 3},
+        {"window_nearest": 7},
+        {"threshold": 3.0},
+        {"threshold": 3.8},
+        {"wiener_sigma": 1.0},
+        {"wiener_sigma": 1.4},
+        {"step_basic": 3, "step_final": 3},
         {"neighbours_basic": 16, "neighbours_final": 16},
         {"similar_basic": 25.0, "similar_final": 16.0},
         {"shared_noise": True},
+    ),
+    "bm4d": (
+        {"stages": "basic"},
+        {"cube": "4x4x4"},
+        {"cube": "2x4x8"},
+        {"cube": "1x8x8"},
+        {"threshold": 2.6},
+        {"threshold": 3.2},
+        {"wiener_sigma": 0.7},
+        {"wiener_sigma": 1.1},
+        {"step_basic": 4, "step_final": 4},
+        {"window_basic": 9, "window_final": 9},
+        {"neighbours_basic": 16, "neighbours_final": 16},
+        {"shared_noise": False},
     ),
     "dct3d": (
         {"cube": "2x4x8"},
@@ -140,7 +154,7 @@ def settings_table(kind: type, samples: dict) -> None:
     print(row(["---"] + ["---:"] * (len(samples) + 1)))
     _, *others = kind.presets
     profiles = [{"profile": name} for name in others]
-    for change in ({}, *profiles, *CHANGES[kind.name]):
+    for change in ({}, *profiles, *CHANGES.get(kind.name, ())):
         settings = kind.of(**change)
         along = {*settings.joint} & {*"TZ"}
         cells = []

@@ -118,12 +118,12 @@ def choose_video_variant(search: VideoSearch, device: Device) -> Variant:
     if search.nearest:
         items, constants = 1 + all(search.frames), {"CELL": 4}
         constants["DIRECTIONS"] = items
-        kernel = "search_tracks"
+        kernel, most = "search_tracks", 128
     else:
         items, constants = search.kept, {"SPAN": search.following, "BLOCK": 8}
-        kernel = "search_windows"
+        kernel, most = "search_windows", 256
     shapes = ((16, 8), (16, 4), (8, 4), (4, 4), (2, 2), (1, 1))
-    largest = min(device.max_group, 256)
+    largest = min(device.max_group, most)
     group_x, group_y = next((x, y) for x, y in shapes if items * x * y <= largest or x == 1)
     # A warp must hold whole teams.
     warp = "nvidia" in device.vendor.lower() and 32 % items == 0
