@@ -62,44 +62,26 @@ static inline void load_columns(__local float *cubes, __local const int4 *place,
     }
 }
 
-// Transforms the cubes along x.
-static inline void rows_forward(__local float *cubes, int item, int size)
-{
-    #pragma unroll 1
-    for (int job = 0; job < JOBS; ++job) {
-        const int k = (job * TEAM + item) / 4, q = item % 4;
-        if (k < size) {
-            float v[QUARTER];
-            #pragma unroll
-            for (int j = 0; j < QUARTER; ++j)
-                v[j] = cubes[k * LINE + ROW_VOXEL(q, j)];
-            #pragma unroll
-            for (int j = 0; j < QUARTER; j += CX)
-                line_forward(v + j, CX, 1);
-            #pragma unroll
-            for (int j = 0; j < QUARTER; ++j)
-                cubes[k * LINE + ROW_VOXEL(q, j)] = v[j];
-        }
-    }
+// Transforms the cubes along x, or back. Two functions: one for both ways is miscompiled by PoCL.
+#define ROWS_FUNCTION(NAME, TRANSFORM_LINE) \
+static inline void NAME(__local float *cubes, int item, int size) \
+{ \
+    _Pragma("unroll 1") \
+    for (int job = 0; job < JOBS; ++job) { \
+        const int k = (job * TEAM + item) / 4, q = item % 4; \
+        if (k < size) { \
+            float v[QUARTER]; \
+            _Pragma("unroll") \
+            for (int j = 0; j < QUARTER; ++j) \
+                v[j] = cubes[k * LINE + ROW_VOXEL(q, j)]; \
+            _Pragma("unroll") \
+            for (int j = 0; j < QUARTER; j += CX) \
+                TRANSFORM_LINE(v + j, CX, 1); \
+            _Pragma("unroll") \
+            for (int j = 0; j < QUARTER; ++j) \
+                cubes[k * LINE + ROW_VOXEL(q, j)] = v[j]; \
+        } \
+    } \
 }
-
-// Transforms them back along x.
-static inline void rows_inverse(__local float *cubes, int item, int size)
-{
-    #pragma unroll 1
-    for (int job = 0; job < JOBS; ++job) {
-        const int k = (job * TEAM + item) / 4, q = item % 4;
-        if (k < size) {
-            float v[QUARTER];
-            #pragma unroll
-            for (int j = 0; j < QUARTER; ++j)
-                v[j] = cubes[k * LINE + ROW_VOXEL(q, j)];
-            #pragma unroll
-            for (int j = 0; j < QUARTER; j += CX)
-                line_inverse(v + j, CX, 1);
-            #pragma unroll
-            for (int j = 0; j < QUARTER; ++j)
-                cubes[k * LINE + ROW_VOXEL(q, j)] = v[j];
-        }
-    }
-}
+ROWS_FUNCTION(rows_forward, line_forward)
+ROWS_FUNCTION(rows_inverse, line_inverse)

@@ -18,7 +18,7 @@ import tifffile
 from tables import show
 
 import napari_gpu_denoise as gd
-from reference.data import _existing, head
+from reference.data import existing, head
 from scenes import psnr
 
 PROFILES = ("normal", "fast", "high")
@@ -27,7 +27,7 @@ PROFILES = ("normal", "fast", "high")
 def pieces() -> dict[str, np.ndarray]:
     """Return clean volumes (z, y, x) from 0 to 255."""
     brain = head().astype(np.float64)
-    beads = tifffile.imread(_existing("microscopy/beads_volume.tif")).astype(np.float64)
+    beads = tifffile.imread(existing("microscopy/beads_volume.tif")).astype(np.float64)
     return {
         "head, 24 x 80 x 80": brain[75:99, 60:140, 50:130],
         "head, 32 x 100 x 100": brain[60:92, 40:140, 30:130],

@@ -10,7 +10,8 @@ import pytest
 import napari_gpu_denoise as gd
 from flows import filtered
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.filters.bm4d.cube_noise import line_matrix, shared_noise
+from napari_gpu_denoise.filters.bm3d.patch_noise import transform_matrix
+from napari_gpu_denoise.filters.bm4d.cube_noise import shared_noise
 from napari_gpu_denoise.filters.bm4d.cube_settings import choose_search, local_bytes
 from napari_gpu_denoise.filters.volumes.cube import CUBES, choose_cube, slice_distance
 from napari_gpu_denoise.opencl.program import Session, session
@@ -136,7 +137,7 @@ def test_volumes_gain_from_their_slices(device):
 @pytest.mark.parametrize("length", [1, 2, 4, 8])
 def test_noise_tables_are_of_the_transforms_of_the_reference(name, length):
     np.testing.assert_allclose(
-        line_matrix(name, length), reference.line_matrix(name, length), atol=1e-7
+        transform_matrix(name, length), reference.line_matrix(name, length), atol=1e-7
     )
 
 
@@ -144,7 +145,7 @@ def test_covariances_are_those_of_noise():
     """Shift noise by some voxels, transform two cubes, and compare."""
     rng, cube = np.random.default_rng(0), (2, 4, 8)
     noise = rng.normal(size=(40000, 4, 7, 12))
-    matrices = [line_matrix("bior1.5", side) for side in cube]
+    matrices = [transform_matrix("bior1.5", side) for side in cube]
     dz, dy, dx = 1, 2, 3
     one = noise[:, :2, :4, :8]
     other = noise[:, dz : dz + 2, dy : dy + 4, dx : dx + 8]

@@ -7,8 +7,9 @@ import numpy as np
 from napari_gpu_denoise.filters.bm3d.group_kernels import fixed_point, weight_units
 from napari_gpu_denoise.filters.bm3d.group_settings import STACK_TRANSFORMS, TRANSFORMS
 from napari_gpu_denoise.filters.bm4d.cube_noise import shared_noise
-from napari_gpu_denoise.filters.bm4d.cube_search import CubeSearch, only_held, widened
+from napari_gpu_denoise.filters.bm4d.cube_search import CubeSearch
 from napari_gpu_denoise.filters.bm4d.cube_settings import CUBE, CubePass, choose_shrinkage
+from napari_gpu_denoise.filters.pixels import only_held, spread
 from napari_gpu_denoise.filters.search.variants import Variant
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.opencl.work_items import pixel_grid
@@ -29,7 +30,7 @@ class CubeFilter:
         search_variant: Variant | None = None,
         variant: Variant | None = None,
     ):
-        self.one, self.arena = one, arena
+        self.settings, self.arena = one, arena
         self.search = CubeSearch(one, arena, search_variant)
         self.variant = variant or choose_shrinkage(one, arena.session.device)
         self._constants = {
@@ -58,14 +59,14 @@ class CubeFilter:
 
     def searched(self, made: Tile, held: Tile) -> Tile:
         """Return what is searched to yield a tile, in an image of which `held` is available."""
-        reach = tuple(width // 2 for width in self.one.windows)
-        return only_held(widened(made, reach), held)
+        reach = tuple(width // 2 for width in self.settings.windows)
+        return only_held(spread(made, reach), held)
 
     def buffers(self, made: Tile, held: Tile) -> Sizes:
         """Return the buffers needed to yield a tile from an image of which `held` is available."""
         tile = self.searched(made, held)
         sizes = self.search.buffers(tile)
-        more = ("sums", "weights", *(("padded noisy",) if self.one.wiener else ()))
+        more = ("sums", "weights", *(("padded noisy",) if self.settings.wiener else ()))
         return {**sizes, **dict.fromkeys(more, sizes["padded"])}
 
     def enqueue(
@@ -98,7 +99,7 @@ class CubeFilter:
         """
         import pyopencl as cl
 
-        i32, f32, one = np.int32, np.float32, self.one
+        i32, f32, one = np.int32, np.float32, self.settings
         tile = self.searched(made, held)
         at, volumes = self.search.layout(tile), made.channels * made.t.size
         launches = self.search.enqueue(

@@ -15,7 +15,7 @@ from napari_gpu_denoise.filters.search.variants import Variant
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.run.tiles import Tile
 
 
 def box_offsets(windows: tuple[int, int, int]) -> np.ndarray:
@@ -154,25 +154,3 @@ class CubeSearch:
             queue, grid, group, searched, *at.arguments, *more, self._ranks, held["keys"]
         )
         return [*launches, ("search", search)]
-
-
-def widened(tile: Tile, reach: tuple[int, int, int]) -> Tile:
-    """Return a tile that yields `reach` more along z, y, x, as far as what it reads allows."""
-
-    def wider(span: Span, around: int) -> Span:
-        start = max(span.start - around, span.source_start)
-        stop = min(span.stop + around, span.source_stop)
-        return Span(start, stop, span.source_start, span.source_stop, span.length)
-
-    spans = (wider(getattr(tile, axis), n) for axis, n in zip("zyx", reach, strict=True))
-    return Tile(tile.sequence, tile.t, *spans, tile.channels)
-
-
-def only_held(tile: Tile, held: Tile) -> Tile:
-    """Return a tile that reads no more than another one yields."""
-
-    def less(span: Span, part: Span) -> Span:
-        return Span(span.start, span.stop, part.start, part.stop, span.length)
-
-    spans = (less(getattr(tile, axis), getattr(held, axis)) for axis in "zyx")
-    return Tile(tile.sequence, tile.t, *spans, tile.channels)

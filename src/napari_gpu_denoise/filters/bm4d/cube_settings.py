@@ -65,7 +65,7 @@ class CubePass:
         }
 
     @property
-    def operations_per_voxel(self) -> tuple[float, float]:
+    def operations_per_pixel(self) -> tuple[float, float]:
         """Operations of the search, and of the filtering of groups."""
         references = 1 / math.prod(self.steps)
         images = 3 if self.wiener else 2

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d.group_settings import STACK_TRANSFORMS, TRANSFORMS
 from napari_gpu_denoise.filters.bm3d.pass_fields import (
     BASIC,
     FINAL,
     GROUPS,
+    TwoPasses,
     stages,
     threshold,
     wiener_sigma,
@@ -57,7 +57,7 @@ def _similar(default: float, of: str) -> Any:
 
 
 @dataclass(frozen=True)
-class BM4D(VolumeFilter):
+class BM4D(TwoPasses, VolumeFilter):
     """Settings of BM4D.
 
     Groups of similar cubes are transformed together and small coefficients are removed: by hard
@@ -110,11 +110,7 @@ class BM4D(VolumeFilter):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("window_basic", "window_final"):
-            if getattr(self, name) % 2 == 0:
-                raise SettingsError(
-                    f"{name}={getattr(self, name)} has no centre: choose an odd width."
-                )
+        self._check_odd("window_basic", "window_final")
 
     @property
     def smallest(self) -> int:
@@ -124,24 +120,16 @@ class BM4D(VolumeFilter):
     @property
     def passes(self) -> dict[str, CubePass]:
         """The passes, in order: ``"basic"``, ``"final"``."""
-        names = ("basic", "final") if self.stages == "both" else ("basic",)
-        return {name: self._pass(name) for name in names}
-
-    def _pass(self, name: str) -> CubePass:
-        stack = getattr(self, f"stack_{name}")
-        return CubePass(
-            self.cube_shape,
-            getattr(self, f"step_{name}"),
-            getattr(self, f"window_{name}"),
-            getattr(self, f"neighbours_{name}"),
-            getattr(self, f"transform_{name}"),
-            stack,
-            similar=getattr(self, f"similar_{name}"),
-            threshold=self.threshold if name == "basic" else self.wiener_sigma,
-            wiener=name == "final",
-            kaiser=self.kaiser,
-            shared_noise=self.shared_noise and stack == "haar",
-        )
+        return {
+            name: CubePass(
+                self.cube_shape,
+                getattr(self, f"step_{name}"),
+                getattr(self, f"window_{name}"),
+                getattr(self, f"neighbours_{name}"),
+                **self._shrinkage(name),
+            )
+            for name in self._pass_names()
+        }
 
     @property
     def reach(self) -> Reach:
@@ -151,16 +139,6 @@ class BM4D(VolumeFilter):
         sums = [np.sum([one.reach for one in each], axis=0) for each in passes]
         z, y, x = (int(length) for length in np.max(sums, axis=0))
         return Reach(z=(z, z), y=(y, y), x=(x, x))
-
-    @property
-    def operations_per_pixel(self) -> float:
-        """Estimate for the searches and the transforms."""
-        return sum(sum(one.operations_per_voxel) for one in self.passes.values())
-
-    @property
-    def operations_per_launch(self) -> float:
-        """The longest search, or the longest filtering of groups."""
-        return max(max(one.operations_per_voxel) for one in self.passes.values())
 
     def plan(self, arena: Arena, variants: dict[str, dict[str, Any]] | None = None) -> Plan:
         """Return the plan for one device; `variants` as `Plan` takes them."""
