@@ -26,7 +26,7 @@ __kernel void search_cube_lanes(__global const float *padded, PLACE_ARGUMENTS, i
     const int x = x0 + lanes_x(group, regular_groups, first_x, last_x, STEP_X);
     const int y = y0 + ALONG_Y(row);
     const size_t plane = (size_t)pny * pitch;
-    __global const float *here = padded + ((size_t)volume * pnz + z0 + ALONG_Z(layer)) * plane;
+    __global const float *here = padded + ((size_t)(volume + v0) * pnz + z0 + ALONG_Z(layer)) * plane;
 
     // Where the columns of the references, and of the window, are in memory.
     int own[CX];

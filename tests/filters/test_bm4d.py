@@ -14,22 +14,11 @@ from napari_gpu_denoise.filters.bm3d.patch_noise import transform_matrix
 from napari_gpu_denoise.filters.bm4d.cube_noise import shared_noise
 from napari_gpu_denoise.filters.bm4d.cube_settings import choose_search, local_bytes
 from napari_gpu_denoise.filters.volumes.cube import CUBES, choose_cube, slice_distance
-from napari_gpu_denoise.opencl.program import Session, session
 from reference import bm4d as reference
 from scenes import noisy, psnr, scene
 
 SIGMA = 20.37  # no coefficient of whole numbers is exactly at the threshold
 SMALL = {"window_basic": 5, "window_final": 5, "neighbours_basic": 4, "neighbours_final": 8}
-
-
-@pytest.fixture(scope="module", params=["as it is", "as a GPU"])
-def flowing(request, device):
-    """Return the session of each device, and one that takes the kernels of a GPU."""
-    made = session(device)
-    if request.param == "as it is":
-        return made
-    limits = {"local_memory": min(device.local_memory, 49152), "max_group": 1024}
-    return Session(replace(device, float_lanes=1, **limits), made.context)
 
 
 def assert_close(found, expected) -> None:

@@ -19,12 +19,19 @@ from napari_gpu_denoise.filters.bm3d.pass_fields import (
 )
 from napari_gpu_denoise.filters.bm4d.cube_settings import CubePass
 from napari_gpu_denoise.filters.bm4d.plan import Plan
+from napari_gpu_denoise.filters.bm4d.series_plan import SeriesPlan
+from napari_gpu_denoise.filters.search.frame_links import frames_setting
 from napari_gpu_denoise.filters.volumes.cube import AUTO, CUBES, cube_setting, voxel_setting
 from napari_gpu_denoise.filters.volumes.volume_filter import VolumeFilter
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.call import filter_function
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
+
+# Limits for cubes of other volumes, in sigma squared: largest mean squared difference, and by how
+# much a motion has to explain more than none.
+_SIMILAR_NEXT = {"basic": 2.6, "final": 0.5}
+_STILL = {"basic": 0.4, "final": 0.1}
 
 
 def _step(default: int, of: str) -> Any:
@@ -81,6 +88,11 @@ class BM4D(TwoPasses, VolumeFilter):
 
     cube: str = cube_setting()
     voxel: str = voxel_setting()
+    frames_before: int = frames_setting(0, "Earlier volumes to search")
+    frames_after: int = frames_setting(0, "Later volumes to search")
+    flicker: bool = setting(
+        True, "Correct for bleaching and flicker between volumes", advanced=True, needs_axis="T"
+    )
     stages: str = stages()
     threshold: float = threshold(2.9)
     wiener_sigma: float = wiener_sigma(0.9)
@@ -88,6 +100,13 @@ class BM4D(TwoPasses, VolumeFilter):
     step_final: int = _step(3, FINAL)
     window_basic: int = _window(11, BASIC)
     window_final: int = _window(11, FINAL)
+    window_next: int = setting(
+        7,
+        "Window of the motion from volume to volume (odd), along an axis of four voxels",
+        bounds=(1, 11),
+        unit="voxels",
+        advanced=True,
+    )
     neighbours_basic: int = _neighbours(32, BASIC)
     neighbours_final: int = _neighbours(32, FINAL)
     transform_basic: str = _transform("bior1.5", BASIC)
@@ -110,7 +129,27 @@ class BM4D(TwoPasses, VolumeFilter):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_odd("window_basic", "window_final")
+        self._check_odd("window_basic", "window_final", "window_next")
+
+    @property
+    def joint(self) -> str:
+        """Slices, and time if other volumes are searched."""
+        return super().joint + "T" * self.over_time
+
+    @property
+    def over_time(self) -> bool:
+        """Whether other volumes are searched."""
+        return bool(self.frames_before or self.frames_after)
+
+    @property
+    def compares_brightness(self) -> bool:
+        """Whether `flicker` is on."""
+        return self.flicker
+
+    @property
+    def whole_volumes(self) -> bool:
+        """Whether other volumes are searched."""
+        return self.over_time
 
     @property
     def smallest(self) -> int:
@@ -127,6 +166,10 @@ class BM4D(TwoPasses, VolumeFilter):
                 getattr(self, f"window_{name}"),
                 getattr(self, f"neighbours_{name}"),
                 **self._shrinkage(name),
+                frames=(self.frames_before, self.frames_after),
+                next_window=self.window_next,
+                similar_next=_SIMILAR_NEXT[name],
+                still=_STILL[name],
             )
             for name in self._pass_names()
         }
@@ -138,11 +181,16 @@ class BM4D(TwoPasses, VolumeFilter):
         passes = [replace(self, cube=name).passes.values() for name in names]
         sums = [np.sum([one.reach for one in each], axis=0) for each in passes]
         z, y, x = (int(length) for length in np.max(sums, axis=0))
-        return Reach(z=(z, z), y=(y, y), x=(x, x))
+        count = len(self.passes)
+        time = count * self.frames_before, count * self.frames_after
+        return Reach(time, (z, z), (y, y), (x, x))
 
-    def plan(self, arena: Arena, variants: dict[str, dict[str, Any]] | None = None) -> Plan:
+    def plan(
+        self, arena: Arena, variants: dict[str, dict[str, Any]] | None = None
+    ) -> Plan | SeriesPlan:
         """Return the plan for one device; `variants` as `Plan` takes them."""
-        return Plan(self.passes, arena, variants)
+        kind = SeriesPlan if self.over_time else Plan
+        return kind(self.passes, arena, variants)
 
 
 @filter_function(BM4D)

@@ -6,6 +6,7 @@ import math
 
 from napari_gpu_denoise.filters.bm3d.group_kernels import made_passes, yields_of_passes
 from napari_gpu_denoise.filters.bm4d.cube_filter import CubeFilter
+from napari_gpu_denoise.filters.bm4d.cube_search import Volumes
 from napari_gpu_denoise.filters.bm4d.cube_settings import CubePass
 from napari_gpu_denoise.filters.pixels import all_read
 from napari_gpu_denoise.opencl.memory import Arena
@@ -44,13 +45,11 @@ class Plan(TilePlan):
         """Enqueue the passes for one tile."""
         launches: Launches = []
         buffers, whole, made = self.hold(tile), all_read(tile), yields_of_passes(self.passes, tile)
-        basic, held = None, whole
+        noisy, basic = Volumes(source, whole), None
         for name, one in self.passes.items():
             last = name == list(self.passes)[-1]
             result = out if last else buffers["basic estimate"]
-            steps = one.enqueue(
-                queue, made[name], source, whole, basic, held, sigma, result, buffers
-            )
+            steps = one.enqueue(queue, made[name], noisy, basic, sigma, result, buffers)
             launches += [(f"{name} {step}", event) for step, event in steps]
-            basic, held = result, made[name]
+            basic = Volumes(result, made[name])
         return launches
