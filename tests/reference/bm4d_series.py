@@ -76,7 +76,7 @@ def one_volume(noisy, sigma, one, basic, t: int, exact: bool) -> np.ndarray:
 
 
 def spectrum_over_time(images, group, moved, parts, noise, level, along, matrices):
-    """Return the spectrum of a group whose cubes are added up over time, in units of their noise."""
+    """Return the spectrum of a group whose cubes are added up over time, in their noise."""
     shape, sides = images[0].shape, tuple(len(matrix) for matrix in matrices)
     cubes = np.zeros((len(group), *sides))
     for other, part in parts.items():
