@@ -161,7 +161,7 @@ __kernel void shrink_cube_lanes(__global const float *noisy,
 #endif
         // What is used of each time, and the noise in A and E.
         const int block = BLOCK_OF(z, y, x);
-        const float precision = 1.0f / max(own_sigma * own_sigma, SMALLEST_SIGMA * SMALLEST_SIGMA);
+        const float precision = PRECISION(own_sigma);
         float precisions = precision;
         int4 moved[TIMES];
         float share[TIMES];
@@ -180,7 +180,7 @@ __kernel void shrink_cube_lanes(__global const float *noisy,
             }
             const float s = CUBE_SIGMA(slice_sigma + (t - BEFORE) * slices, z + at.y, y + at.z, x + at.w);
             if (s > 0.0f && lanes_sum(squares) <= similar_next * 0.5f * (own_sigma * own_sigma + s * s)) {
-                share[t] = 1.0f / (s * s);
+                share[t] = PRECISION(s);
                 precisions += share[t];
             }
         }

@@ -92,7 +92,7 @@ void shrink_cubes(__global const float *noisy,
 #else
     __global const float *compared = noisy + corner_there;
 #endif
-    const float precision = 1.0f / max(own_sigma * own_sigma, SMALLEST_SIGMA * SMALLEST_SIGMA);
+    const float precision = PRECISION(own_sigma);
     float precisions = precision;
     #pragma unroll 1
     for (int t = 0; t < TIMES; ++t) {
@@ -113,7 +113,7 @@ void shrink_cubes(__global const float *noisy,
             d2 += parts[k];
         const float s = there ? CUBE_SIGMA(slice_sigma + (t - BEFORE) * slices, z + at.y, y + at.z, x + at.w) : 0.0f;
         const bool used = s > 0.0f && d2 <= similar_next * 0.5f * (own_sigma * own_sigma + s * s);
-        const float part = t == BEFORE ? precision : used ? 1.0f / (s * s) : 0.0f;
+        const float part = t == BEFORE ? precision : used ? PRECISION(s) : 0.0f;
         precisions += t == BEFORE ? 0.0f : part;
         barrier(CLK_LOCAL_MEM_FENCE);
         if (item == 0) {
@@ -145,8 +145,6 @@ void shrink_cubes(__global const float *noisy,
     for (int k = 0; k < size; ++k)
         both += noises[k];
     both = sqrt(both / size);
-#else
-    const int images = 1;
 #endif
     const float inverse = 1.0f / max(sigma, SMALLEST_SIGMA);
     const float level = noisy[corner_there];
@@ -183,9 +181,10 @@ void shrink_cubes(__global const float *noisy,
     #pragma unroll 1
     for (int image = 0; image < images; ++image) {
     const float ratio = (image ? both.y : both.x) * inverse;
+    const int mean = image ? CUBE : 0;  // E has none that is kept
     float part_sum = 0.0f;
 #else
-    const int image = 0;
+    const int mean = 0;
 #define part_sum sum
 #endif
     #pragma unroll 1
@@ -218,7 +217,7 @@ void shrink_cubes(__global const float *noisy,
             const float *variances = all_variances + s * NEIGHBOURS;
             if (guides) {
                 // The mean of the group is always kept: it is the grey level.
-                if (coefficient == 0 && image == 0)
+                if (coefficient == mean)
                     stack[0] = INFINITY;
                 #pragma unroll
                 for (int k = 0; k < NEIGHBOURS; ++k) {
@@ -227,7 +226,7 @@ void shrink_cubes(__global const float *noisy,
                 }
                 continue;
             }
-            if (!WIENER && coefficient == 0 && image == 0) {
+            if (!WIENER && coefficient == mean) {
                 stack[0] = 0.0f;
                 part_sum += threshold > 0.0f ? gain * variances[0] : 0.0f;
             }

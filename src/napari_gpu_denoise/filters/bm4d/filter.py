@@ -208,7 +208,8 @@ def bm4d() -> np.ndarray:
         ``"high"`` takes about five times as long and gains up to 0.15 dB.
     axes : str
         Names of the axes, such as ``"ZYX"``, ``"TZYX"`` or ``"CZYX"``. Z, Y and X are filtered
-        together and must be there; volumes along every other axis are independent.
+        together and must be there, T only with `frames_before` or `frames_after`; volumes along
+        every other axis are independent.
     {settings}
     {options}
     {fields}
@@ -228,6 +229,7 @@ def bm4d() -> np.ndarray:
     See Also
     --------
     denoise : The same with a record of what was done.
+    stream : The same for volumes that come one after another.
     pri_nlm, dct3d : Faster.
     bm3d : For images, and for slices that have little in common.
 
@@ -240,6 +242,10 @@ def bm4d() -> np.ndarray:
     the search takes ``64 * (window / step)**3`` comparisons, and filtering about ``1600 *
     neighbours / step**3`` operations. Repeated runs on one device are bitwise equal, whatever the
     tiles.
+
+    With `frames_before` and `frames_after`, the mean of each cube over time and what it differs
+    from that are filtered with a noise level each. Motion is followed by blocks, up to half of
+    `window_next` from volume to volume; what is not found again is filtered as if it were alone.
 
     Rician and photon noise is stabilised first. Correlated noise is treated as white noise of a
     larger sigma.
@@ -258,4 +264,5 @@ def bm4d() -> np.ndarray:
     --------
     >>> out = bm4d(volume, axes="ZYX")                                 # doctest: +SKIP
     >>> out = bm4d(head, noise="rician", axes="ZYX", profile="fast")   # doctest: +SKIP
+    >>> out = bm4d(cells, axes="TZYX", frames_before=1, frames_after=1)  # doctest: +SKIP
     """
