@@ -31,12 +31,13 @@ static inline int4 match_offset(__global const int4 *offsets, uint key)
     return offsets[key < FAR_KEY ? key & INDEX_MASK : 0u];
 }
 
-// Sigma in the middle of the cube whose first voxel is (z, y, x) of the tile: that of the slice, times a map if there is one.
+// Sigma in the middle of the cube whose first voxel is (z, y, x) of the tile: that of the slice, times a map if there is one;
+// `levels` are those of the slices of its volume.
 #if SIGMA_MAP
 #define MAP_ARGUMENTS __global const float *variation, int map_pitch, int map_y, int map_x,
-#define CUBE_SIGMA(z, y, x) (slice_sigma[(z) + CZ / 2] \
+#define CUBE_SIGMA(levels, z, y, x) ((levels)[(z) + CZ / 2] \
                              * variation[((y) + map_y + CY / 2) * map_pitch + (x) + map_x + CX / 2])
 #else
 #define MAP_ARGUMENTS
-#define CUBE_SIGMA(z, y, x) slice_sigma[(z) + CZ / 2]
+#define CUBE_SIGMA(levels, z, y, x) (levels)[(z) + CZ / 2]
 #endif

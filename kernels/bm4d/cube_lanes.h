@@ -53,7 +53,18 @@ static inline void cubes_inverse(float8 *v)
         line_inverse(v + line * CX, CX, 1);
 }
 
-// Loads and transforms the cubes of a group, `there` voxels from the first one; v holds [row of eight coefficients][cube].
+// Transforms eight cubes, one in each lane, and puts them into v from cube k0 on; v holds [row of eight coefficients][cube].
+static inline void spectra_of_eight(float8 *v, float8 *cubes, int k0)
+{
+    cubes_forward(cubes);
+    for (int r = 0; r < ROWS; ++r) {
+        transpose(cubes + 8 * r);
+        for (int k = 0; k < 8 && k0 + k < NEIGHBOURS; ++k)
+            v[r * NEIGHBOURS + k0 + k] = cubes[8 * r + k];
+    }
+}
+
+// Loads and transforms the cubes of a group, `there` voxels from the first one.
 static inline void load_cubes(float8 *v, __global const float *voxels, const long *there, size_t plane, int pitch, float level,
                               float inverse, int size)
 {
@@ -68,11 +79,37 @@ static inline void load_cubes(float8 *v, __global const float *voxels, const lon
             }
             transpose(eight);
         }
-        cubes_forward(cubes);
-        for (int r = 0; r < ROWS; ++r) {
-            transpose(cubes + 8 * r);
-            for (int k = 0; k < 8 && k0 + k < NEIGHBOURS; ++k)
-                v[r * NEIGHBOURS + k0 + k] = cubes[8 * r + k];
-        }
+        spectra_of_eight(v, cubes, k0);
     }
 }
+
+#if TIMES > 1
+// The same of the means A of cubes over time, or of their differences E to these (see motion.h).
+static inline void load_over_time(float8 *v, __global const float *voxels, const int4 *place, const int4 *moved,
+                                  const float *share, bool difference, size_t deep, size_t plane, int pitch, int nz, int ny,
+                                  int nx, int z, int y, int x, float level, float inverse, int size)
+{
+    for (int k0 = 0; k0 < size; k0 += 8) {
+        float8 cubes[CUBE];
+        for (int e = 0; e < CUBE; ++e)
+            cubes[e] = (float8)0.0f;
+        for (int k = 0; k < 8 && k0 + k < size; ++k) {
+            for (int t = 0; t < TIMES; ++t) {
+                if (share[t] == 0.0f)
+                    continue;
+                const float part = !difference ? share[t] : t == BEFORE ? 1.0f - share[t] : -share[t];
+                const int4 at = MOVED(place[k0 + k], moved[t]);
+                __global const float *there = voxels + (t - BEFORE) * (long)deep + at.y * (long)plane + at.z * pitch + at.w;
+                for (int r = 0; r < ROWS; ++r)
+                    cubes[8 * r + k] += part * (load_row(there + IN_VOLUME(r), pitch) - level);
+            }
+        }
+        for (int r = 0; r < ROWS; ++r) {
+            for (int k = 0; k < 8; ++k)
+                cubes[8 * r + k] *= inverse;
+            transpose(cubes + 8 * r);
+        }
+        spectra_of_eight(v, cubes, k0);
+    }
+}
+#endif

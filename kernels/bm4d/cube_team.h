@@ -62,44 +62,68 @@ static inline void load_columns(__local float *cubes, __local const int4 *place,
     }
 }
 
-// Transforms the cubes along x.
-static inline void rows_forward(__local float *cubes, int item, int size)
+#if TIMES > 1
+// The same of their means A over time, or of their differences E to these (see motion.h).
+static inline void load_over_time(__local float *cubes, __local const int4 *place, __local const int4 *moved,
+                                  __local const float *share, bool difference, __global const float *corner, size_t deep,
+                                  size_t plane, int pitch, int nz, int ny, int nx, int z, int y, int x, float level,
+                                  float inverse, int item, int size)
 {
     #pragma unroll 1
     for (int job = 0; job < JOBS; ++job) {
         const int k = (job * TEAM + item) / 4, q = item % 4;
         if (k < size) {
+            const int4 offset = place[k];
             float v[QUARTER];
             #pragma unroll
             for (int j = 0; j < QUARTER; ++j)
-                v[j] = cubes[k * LINE + ROW_VOXEL(q, j)];
-            #pragma unroll
-            for (int j = 0; j < QUARTER; j += CX)
-                line_forward(v + j, CX, 1);
+                v[j] = 0.0f;
+            #pragma unroll 1
+            for (int t = 0; t < TIMES; ++t) {
+                if (share[t] == 0.0f)
+                    continue;
+                const float part = !difference ? share[t] : t == BEFORE ? 1.0f - share[t] : -share[t];
+                const int4 there = MOVED(offset, moved[t]);
+                __global const float *first = corner + (t - BEFORE) * (long)deep + there.y * (long)plane + there.z * pitch
+                                              + there.w;
+                #pragma unroll
+                for (int j = 0; j < QUARTER; ++j) {
+                    const int e = COLUMN_VOXEL(0, j);
+                    v[j] = fma(part, first[e / (CY * CX) * plane + e / CX % CY * pitch + e % CX + q] - level, v[j]);
+                }
+            }
             #pragma unroll
             for (int j = 0; j < QUARTER; ++j)
-                cubes[k * LINE + ROW_VOXEL(q, j)] = v[j];
+                v[j] *= inverse;
+            columns_forward(v);
+            #pragma unroll
+            for (int j = 0; j < QUARTER; ++j)
+                cubes[k * LINE + COLUMN_VOXEL(q, j)] = v[j];
         }
     }
 }
+#endif
 
-// Transforms them back along x.
-static inline void rows_inverse(__local float *cubes, int item, int size)
-{
-    #pragma unroll 1
-    for (int job = 0; job < JOBS; ++job) {
-        const int k = (job * TEAM + item) / 4, q = item % 4;
-        if (k < size) {
-            float v[QUARTER];
-            #pragma unroll
-            for (int j = 0; j < QUARTER; ++j)
-                v[j] = cubes[k * LINE + ROW_VOXEL(q, j)];
-            #pragma unroll
-            for (int j = 0; j < QUARTER; j += CX)
-                line_inverse(v + j, CX, 1);
-            #pragma unroll
-            for (int j = 0; j < QUARTER; ++j)
-                cubes[k * LINE + ROW_VOXEL(q, j)] = v[j];
-        }
-    }
+// Transforms the cubes along x, or back. Two functions: one for both ways is miscompiled by PoCL.
+#define ROWS_FUNCTION(NAME, TRANSFORM_LINE) \
+static inline void NAME(__local float *cubes, int item, int size) \
+{ \
+    _Pragma("unroll 1") \
+    for (int job = 0; job < JOBS; ++job) { \
+        const int k = (job * TEAM + item) / 4, q = item % 4; \
+        if (k < size) { \
+            float v[QUARTER]; \
+            _Pragma("unroll") \
+            for (int j = 0; j < QUARTER; ++j) \
+                v[j] = cubes[k * LINE + ROW_VOXEL(q, j)]; \
+            _Pragma("unroll") \
+            for (int j = 0; j < QUARTER; j += CX) \
+                TRANSFORM_LINE(v + j, CX, 1); \
+            _Pragma("unroll") \
+            for (int j = 0; j < QUARTER; ++j) \
+                cubes[k * LINE + ROW_VOXEL(q, j)] = v[j]; \
+        } \
+    } \
 }
+ROWS_FUNCTION(rows_forward, line_forward)
+ROWS_FUNCTION(rows_inverse, line_inverse)

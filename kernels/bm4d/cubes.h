@@ -8,6 +8,6 @@
 #define ALONG_Y(v) min(first_y + (int)(v) * STEP_Y, last_y)
 #define ALONG_Z(v) min(first_z + (int)(v) * STEP_Z, last_z)
 
-// Kernel arguments: the padded volumes, whose voxel (z0, y0, x0) is the origin of a tile, and the references of a tile.
-#define PLACE_ARGUMENTS int pnz, int pny, int pitch, int z0, int y0, int x0, int first_z, int last_z, int layers, \
+// Kernel arguments: the padded volumes, whose voxel (v0, z0, y0, x0) is the origin of a tile, and the references of a tile.
+#define PLACE_ARGUMENTS int pnz, int pny, int pitch, int v0, int z0, int y0, int x0, int first_z, int last_z, int layers, \
                         int first_y, int last_y, int rows, int first_x, int last_x, int columns

@@ -12,6 +12,7 @@
 #include "bm4d/cubes.h"
 #include "common/match_key.h"
 #include "common/key_lanes.h"
+#include "search/row_lanes.h"
 
 #define VALUES (CHUNK * CHUNKS + CX - 1)
 
@@ -22,23 +23,18 @@ __kernel void search_cube_lanes(__global const float *padded, PLACE_ARGUMENTS, i
     const int row = get_global_id(1);
     const int volume = get_global_id(2) / layers;
     const int layer = get_global_id(2) % layers;
-    // In the group after the regular ones, the last lane is the last reference of the row.
-    const bool regular = group < regular_groups;
-    const int x = x0 + (regular ? first_x + group * LANES * STEP_X : last_x - (LANES - 1) * STEP_X);
+    const int x = x0 + lanes_x(group, regular_groups, first_x, last_x, STEP_X);
     const int y = y0 + ALONG_Y(row);
     const size_t plane = (size_t)pny * pitch;
-    const int phase_pitch = pitch / SPLIT;
-    __global const float *here = padded + ((size_t)volume * pnz + z0 + ALONG_Z(layer)) * plane;
+    __global const float *here = padded + ((size_t)(volume + v0) * pnz + z0 + ALONG_Z(layer)) * plane;
 
     // Where the columns of the references, and of the window, are in memory.
     int own[CX];
     for (int j = 0; j < CX; ++j)
-        own[j] = (x + j) % SPLIT * phase_pitch + (x + j) / SPLIT;
+        own[j] = column_place(x + j, pitch);
     int others[VALUES];
-    for (int j = 0; j < VALUES; ++j) {
-        const int px = x - WINDOW_X / 2 + j;
-        others[j] = px % SPLIT * phase_pitch + px / SPLIT;
-    }
+    for (int j = 0; j < VALUES; ++j)
+        others[j] = column_place(x - WINDOW_X / 2 + j, pitch);
 
     KEY best[NEIGHBOURS];
     for (int k = 0; k < NEIGHBOURS; ++k)
@@ -71,29 +67,12 @@ __kernel void search_cube_lanes(__global const float *padded, PLACE_ARGUMENTS, i
                     }
                 }
                 __global const int *rank = ranks + (dz * WINDOW_Y + dy) * WINDOW_X + chunk * CHUNK;
-                for (int d = 0; d < min(CHUNK, WINDOW_X - chunk * CHUNK); ++d) {
-                    KEY key = (AS_KEY(sums[d]) & ~INDEX_MASK) | (uint)rank[d];
-                    if (ANY(key < best[NEIGHBOURS - 1])) {
-                        #pragma unroll
-                        for (int k = 0; k < NEIGHBOURS; ++k) {
-                            const KEY kept = min(best[k], key);
-                            key = max(best[k], key);
-                            best[k] = kept;
-                        }
-                    }
-                }
+                for (int d = 0; d < min(CHUNK, WINDOW_X - chunk * CHUNK); ++d)
+                    insert_lanes(best, (AS_KEY(sums[d]) & ~INDEX_MASK) | (uint)rank[d]);
             }
         }
     }
 
     __global uint *out = keys + (((size_t)volume * layers + layer) * rows + row) * NEIGHBOURS * columns;
-    for (int k = 0; k < NEIGHBOURS; ++k) {
-        uint lanes[LANES];
-        STORE_LANES(best[k], lanes);
-        for (int l = 0; l < LANES; ++l) {
-            const int column = regular ? group * LANES + l : columns - 1;
-            if (regular ? first_x + column * STEP_X <= last_x : l == LANES - 1)
-                out[k * columns + column] = lanes[l];
-        }
-    }
+    store_lanes(best, out, group, regular_groups, first_x, last_x, STEP_X, columns);
 }

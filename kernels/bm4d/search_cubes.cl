@@ -8,7 +8,7 @@
 // Constants: those of cubes.h, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y, CHUNK (displacements along x compared at once), CHUNKS;
 //   PITCH (length of a row in local memory) and SKEW (moves the next row of references on), so that rows of references meet
 //   different banks.
-// Shapes: padded (volumes, pnz, pny, pitch), FAR around the volume; ranks (WINDOW_Z, WINDOW_Y, WINDOW_X): place of a displacement
+// Shapes: padded (volumes, pnz, pny, pitch), FAR around the volume, references in those from v0 on; ranks (WINDOW_Z, WINDOW_Y, WINDOW_X): place of a displacement
 //   in the table of offsets; keys (volumes, layers, rows, NEIGHBOURS, columns), sorted.
 // Cost of a reference: 128 operations a candidate, 64 (CHUNK + CX - 1) / (CX CHUNK) words of local memory.
 
@@ -40,7 +40,7 @@ void search_cubes(__global const float *padded, PLACE_ARGUMENTS, __global const 
     const int x = ALONG_X(column);
     const int z = ALONG_Z(layer);
     const size_t plane = (size_t)pny * pitch;
-    __global const float *here = padded + ((size_t)volume * pnz + z0 + z) * plane;
+    __global const float *here = padded + ((size_t)(volume + v0) * pnz + z0 + z) * plane;
 
     float reference[CUBE];
     #pragma unroll

@@ -4,7 +4,8 @@
 // Reference: as in shrink_cubes.
 // Grid: every second block of BLOCK_X, BLOCK_Y, BLOCK_Z references along each axis, beginning with number (turn_x, turn_y,
 //   turn_z), the volumes along z. The blocks of one launch reach no common voxel, so that nothing is added atomically.
-// Constants: those of cubes.h, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, SHARED_NOISE, SIGMA_MAP, BLOCK_X, BLOCK_Y, BLOCK_Z.
+// Constants: those of cubes.h, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, SHARED_NOISE, SIGMA_MAP, BEFORE, AFTER, BLOCK_X,
+//   BLOCK_Y, BLOCK_Z.
 // Shapes: as in shrink_cubes.
 // Cost: as in shrink_cubes, without atomic additions.
 
@@ -19,11 +20,12 @@ typedef float8 REAL;
 #include "bm3d/shrinkage.h"
 #include "bm3d/stack_variances.h"
 #include "bm4d/cube_groups.h"
+#include "bm4d/motion.h"
 #include "bm4d/cube_lanes.h"
 
-// Turns the stacks of v into the part that is removed; returns the variance of the noise that remains.
+// Turns the stacks of v into the part that is removed, the mean of the group being kept or not; returns the variance of the noise that remains.
 static inline float shrink_stacks(float8 *v, float8 *basic, const uchar *codes, const int *counts,
-                                  __global const float *correlation, int size, float gain, float threshold)
+                                  __global const float *correlation, int size, float gain, float threshold, bool keep_mean)
 {
     float8 sum = (float8)0.0f;
     for (int r = 0; r < ROWS; ++r) {
@@ -61,7 +63,7 @@ static inline float shrink_stacks(float8 *v, float8 *basic, const uchar *codes, 
             stack_forward(guide, size);
         }
         // The mean of the group is always kept: it is the grey level.
-        if (r == 0) {
+        if (r == 0 && keep_mean) {
             if (WIENER) {
                 guide[0].s0 = INFINITY;
             } else {
@@ -85,7 +87,7 @@ __kernel void shrink_cube_lanes(__global const float *noisy,
                                 __global const float *basic,
 #endif
                                 PLACE_ARGUMENTS, __global const int4 *offsets, __global const uint *keys,
-                                __global const float *levels, int slices, int first_slice, MAP_ARGUMENTS
+                                __global const float *levels, int slices, int first_slice, MAP_ARGUMENTS TIME_ARGUMENTS
                                 float similar, float threshold, __global const float *kaiser,
                                 __global const float *correlation, float scale, float largest, float units,
                                 __global int *sums, __global int *weights, int turn_z, int turn_y, int turn_x, int deep)
@@ -104,11 +106,12 @@ __kernel void shrink_cube_lanes(__global const float *noisy,
             continue;
         const int z = ALONG_Z(layer), y = ALONG_Y(row), x = ALONG_X(column);
         const size_t corner = ((size_t)volume * pnz + z0 + z) * plane + (size_t)(y0 + y) * pitch + x0 + x;
+        const size_t deep = pnz * plane, corner_there = corner + v0 * deep;
         const size_t first_key = (((size_t)volume * layers + layer) * rows + row) * NEIGHBOURS * columns + column;
 
         // The matches. The reference itself always is the first, even where its values are no numbers.
-        __global const float *slice_sigma = levels + volume * slices + first_slice;
-        const float own_sigma = CUBE_SIGMA(z, y, x);
+        __global const float *slice_sigma = levels + (volume + v0) * slices + first_slice;
+        const float own_sigma = CUBE_SIGMA(slice_sigma, z, y, x);
         const float limit = similar * own_sigma * own_sigma;
         int4 place[NEIGHBOURS];
         long there[NEIGHBOURS];
@@ -124,12 +127,12 @@ __kernel void shrink_cube_lanes(__global const float *noisy,
         const int size = 1 << (31 - clz(found));
         float variance = 0.0f;
         for (int k = 0; k < size; ++k) {
-            const float s = CUBE_SIGMA(z + place[k].y, y + place[k].z, x + place[k].w);
+            const float s = CUBE_SIGMA(slice_sigma, z + place[k].y, y + place[k].z, x + place[k].w);
             variance += s * s;
         }
         const float sigma = sqrt(variance / size);
         const float inverse = 1.0f / max(sigma, SMALLEST_SIGMA);
-        const float level = noisy[corner];
+        const float level = noisy[corner_there];
         const float gain = stack_gain(size);
         uchar codes[SHARED_NOISE ? CODES : 1];
         int counts[SHARED_NOISE ? COUNTED_BLOCKS * CUBE : 1];
@@ -149,12 +152,76 @@ __kernel void shrink_cube_lanes(__global const float *noisy,
         }
 
         float8 v[ROWS * NEIGHBOURS];
-        load_cubes(v, noisy + corner, there, plane, pitch, level, inverse, size);
         float8 b[WIENER ? ROWS * NEIGHBOURS : 1];
+#if TIMES > 1
 #if WIENER
-        load_cubes(b, basic + corner, there, plane, pitch, level, inverse, size);
+        __global const float *compared = basic + corner_there;
+#else
+        __global const float *compared = noisy + corner_there;
 #endif
-        const float sum = shrink_stacks(v, b, codes, counts, correlation, size, gain, threshold);
+        // What is used of each time, and the noise in A and E.
+        const int block = BLOCK_OF(z, y, x);
+        const float precision = PRECISION(own_sigma);
+        float precisions = precision;
+        int4 moved[TIMES];
+        float share[TIMES];
+        for (int t = 0; t < TIMES; ++t) {
+            moved[t] = (int4)(0);
+            share[t] = t == BEFORE ? precision : 0.0f;
+            if (t == BEFORE || t - BEFORE < earliest || t - BEFORE > latest)
+                continue;
+            moved[t] = motion[(v0 + t - BEFORE) * blocks_z * blocks_y * blocks_x + block];
+            const int4 at = MOVED((int4)(0), moved[t]);
+            __global const float *other = compared + (t - BEFORE) * (long)deep + at.y * (long)plane + at.z * pitch + at.w;
+            float8 squares = (float8)0.0f;
+            for (int r = 0; r < ROWS; ++r) {
+                const float8 difference = load_row(compared + IN_VOLUME(r), pitch) - load_row(other + IN_VOLUME(r), pitch);
+                squares += difference * difference;
+            }
+            const float s = CUBE_SIGMA(slice_sigma + (t - BEFORE) * slices, z + at.y, y + at.z, x + at.w);
+            if (s > 0.0f && lanes_sum(squares) <= similar_next * 0.5f * (own_sigma * own_sigma + s * s)) {
+                share[t] = PRECISION(s);
+                precisions += share[t];
+            }
+        }
+        const int images = precisions > precision ? 2 : 1;
+        float squares[2] = {0.0f, 0.0f};
+        for (int t = 0; t < TIMES; ++t) {
+            share[t] /= precisions;
+            if (share[t] == 0.0f)
+                continue;
+            const float rest = t == BEFORE ? 1.0f - share[t] : share[t];
+            for (int k = 0; k < size; ++k) {
+                const int4 at = MOVED(place[k], moved[t]);
+                const float s = CUBE_SIGMA(slice_sigma + (t - BEFORE) * slices, z + at.y, y + at.z, x + at.w);
+                squares[0] += share[t] * share[t] * s * s;
+                squares[1] += rest * rest * s * s;
+            }
+        }
+        float8 part[ROWS * NEIGHBOURS];
+        float sum = 0.0f;
+        for (int image = 0; image < images; ++image) {
+            const float noise = sqrt(squares[image] / size), ratio = noise * inverse;
+            const float to_noise = 1.0f / max(noise, SMALLEST_SIGMA);
+            for (int r = 0; r < ROWS * NEIGHBOURS; ++r)
+                part[r] = (float8)0.0f;
+            load_over_time(part, noisy + corner_there, place, moved, share, image, deep, plane, pitch, nz, ny, nx, z, y, x,
+                           image ? 0.0f : level, to_noise, size);
+#if WIENER
+            load_over_time(b, basic + corner_there, place, moved, share, image, deep, plane, pitch, nz, ny, nx, z, y, x,
+                           image ? 0.0f : level, to_noise, size);
+#endif
+            sum += ratio * ratio * shrink_stacks(part, b, codes, counts, correlation, size, gain, threshold, image == 0);
+            for (int r = 0; r < ROWS * NEIGHBOURS; ++r)
+                v[r] = image ? v[r] + ratio * part[r] : ratio * part[r];
+        }
+#else
+        load_cubes(v, noisy + corner_there, there, plane, pitch, level, inverse, size);
+#if WIENER
+        load_cubes(b, basic + corner_there, there, plane, pitch, level, inverse, size);
+#endif
+        const float sum = shrink_stacks(v, b, codes, counts, correlation, size, gain, threshold, true);
+#endif
         const int weight = group_units(sum / gain, units);
         const float factor = weight / units * scale / gain * sigma;
 

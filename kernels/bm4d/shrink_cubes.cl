@@ -6,11 +6,11 @@
 //   1. An item loads a quarter of a cube, the columns x = q, q + 4 over all (z, y), and transforms it along y and z.
 //   2. Through local memory it gets whole lines along x and transforms them.
 //   3. Through local memory it gets whole stacks of CUBE / TEAM coefficients, which it shrinks. Then back.
-// Constants: those of cubes.h, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, SHARED_NOISE, SIGMA_MAP, TEAM (32 or 64),
-//   LINE (length of a cube in local memory, padded).
+// Constants: those of cubes.h, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, SHARED_NOISE, SIGMA_MAP, BEFORE, AFTER, TEAM
+//   (32 or 64), LINE (length of a cube in local memory, padded).
 // Shapes: noisy, basic (volumes, pnz, pny, pitch); keys as search_cubes writes them; levels (volumes, slices): sigma of every
 //   slice, `first_slice` the first one of the tile; kaiser (CUBE); correlation as in cube_groups.h; sums, weights (volumes, pnz,
-//   pny, pitch), whole numbers, see shrinkage.h: a sum is in units of the sigma of its slice over `scale`.
+//   pny, pitch), of the volumes from v0 on: whole numbers, see shrinkage.h: a sum is in units of the sigma of its slice over `scale`.
 // Cost of a group of n: 64 n additions to the sums, n to the weights; (3 with WIENER, else 2) * 64 n values transformed.
 
 #include "bm4d/cubes.h"
@@ -24,6 +24,7 @@ typedef float REAL;
 #include "bm3d/stack_variances.h"
 #include "bm4d/cube_groups.h"
 
+#include "bm4d/motion.h"
 #include "bm4d/cube_team.h"
 #include "bm4d/team_pairs.h"
 
@@ -35,7 +36,7 @@ void shrink_cubes(__global const float *noisy,
                   __global const float *basic,
 #endif
                   PLACE_ARGUMENTS, __global const int4 *offsets, __global const uint *keys,
-                  __global const float *levels, int slices, int first_slice, MAP_ARGUMENTS
+                  __global const float *levels, int slices, int first_slice, MAP_ARGUMENTS TIME_ARGUMENTS
                   float similar, float threshold, __global const float *kaiser, __global const float *correlation,
                   float scale, float largest, float units, __global int *sums, __global int *weights)
 {
@@ -45,6 +46,11 @@ void shrink_cubes(__global const float *noisy,
     __local uchar codes[CODES] __attribute__((aligned(16)));
     __local int counts[CUBE * COUNTED_BLOCKS];
     __local float parts[TEAM];
+#if TIMES > 1
+    __local int4 moved[TIMES];
+    __local float share[TIMES];
+    __local float2 noises[NEIGHBOURS];
+#endif
 
     const int item = get_local_id(0);
     const int column = get_global_id(1) % columns;
@@ -54,18 +60,19 @@ void shrink_cubes(__global const float *noisy,
     const int z = ALONG_Z(layer), y = ALONG_Y(row), x = ALONG_X(column);
     const size_t plane = (size_t)pny * pitch;
     const size_t corner = ((size_t)volume * pnz + z0 + z) * plane + (size_t)(y0 + y) * pitch + x0 + x;
+    const size_t deep = pnz * plane, corner_there = corner + v0 * deep;
     const size_t first_key = (((size_t)volume * layers + layer) * rows + row) * NEIGHBOURS * columns + column;
 
     // The matches. The reference itself always is the first, even where its values are no numbers.
-    __global const float *slice_sigma = levels + volume * slices + first_slice;
-    const float own_sigma = CUBE_SIGMA(z, y, x);
+    __global const float *slice_sigma = levels + (volume + v0) * slices + first_slice;
+    const float own_sigma = CUBE_SIGMA(slice_sigma, z, y, x);
     const float limit = similar * own_sigma * own_sigma;
     if (item < NEIGHBOURS) {
         const uint key = keys[first_key + (size_t)item * columns];
         const bool alike = item == 0 || (key < FAR_KEY && key_distance(key) <= limit);
         const int4 offset = match_offset(offsets, key);
         place[item] = offset;
-        const float s = alike ? CUBE_SIGMA(z + offset.y, y + offset.z, x + offset.w) : -1.0f;
+        const float s = alike ? CUBE_SIGMA(slice_sigma, z + offset.y, y + offset.z, x + offset.w) : -1.0f;
         noise[item] = s;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -77,8 +84,70 @@ void shrink_cubes(__global const float *noisy,
     for (int k = 0; k < size; ++k)
         variance += noise[k] * noise[k];
     const float sigma = sqrt(variance / size);
+#if TIMES > 1
+    // What is used of each time, and the noise in A and E.
+    const int block = BLOCK_OF(z, y, x);
+#if WIENER
+    __global const float *compared = basic + corner_there;
+#else
+    __global const float *compared = noisy + corner_there;
+#endif
+    const float precision = PRECISION(own_sigma);
+    float precisions = precision;
+    #pragma unroll 1
+    for (int t = 0; t < TIMES; ++t) {
+        const bool there = t != BEFORE && t - BEFORE >= earliest && t - BEFORE <= latest;
+        const int4 way = there ? motion[(v0 + t - BEFORE) * blocks_z * blocks_y * blocks_x + block] : (int4)(0);
+        const int4 at = MOVED((int4)(0), way);
+        float d2 = 0.0f;
+        for (int e = item; e < CUBE && there; e += TEAM) {
+            const size_t voxel = e / (CY * CX) * plane + e / CX % CY * pitch + e % CX;
+            const float difference = compared[voxel] - compared[(t - BEFORE) * (long)deep + at.y * (long)plane + at.z * pitch
+                                                                + at.w + (long)voxel];
+            d2 = fma(difference, difference, d2);
+        }
+        parts[item] = d2;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        d2 = 0.0f;
+        for (int k = 0; k < TEAM; ++k)
+            d2 += parts[k];
+        const float s = there ? CUBE_SIGMA(slice_sigma + (t - BEFORE) * slices, z + at.y, y + at.z, x + at.w) : 0.0f;
+        const bool used = s > 0.0f && d2 <= similar_next * 0.5f * (own_sigma * own_sigma + s * s);
+        const float part = t == BEFORE ? precision : used ? PRECISION(s) : 0.0f;
+        precisions += t == BEFORE ? 0.0f : part;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (item == 0) {
+            moved[t] = way;
+            share[t] = part;
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const int images = precisions > precision ? 2 : 1;
+    if (item < TIMES)
+        share[item] /= precisions;
+    for (int t = TEAM + item; t < TIMES; t += TEAM)
+        share[t] /= precisions;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item < size) {
+        float2 squares = (float2)(0.0f);
+        for (int t = 0; t < TIMES; ++t) {
+            if (share[t] == 0.0f)
+                continue;
+            const int4 at = MOVED(place[item], moved[t]);
+            const float s = CUBE_SIGMA(slice_sigma + (t - BEFORE) * slices, z + at.y, y + at.z, x + at.w);
+            const float rest = t == BEFORE ? 1.0f - share[t] : share[t];
+            squares += s * s * (float2)(share[t] * share[t], rest * rest);
+        }
+        noises[item] = squares;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float2 both = (float2)(0.0f);
+    for (int k = 0; k < size; ++k)
+        both += noises[k];
+    both = sqrt(both / size);
+#endif
     const float inverse = 1.0f / max(sigma, SMALLEST_SIGMA);
-    const float level = noisy[corner];
+    const float level = noisy[corner_there];
     const float gain = stack_gain(size);
     if (SHARED_NOISE) {
         clear_pairs(codes, counts, item);
@@ -103,6 +172,21 @@ void shrink_cubes(__global const float *noisy,
     // With WIENER the shares that are removed are known before the noisy spectra are loaded: fewer registers hold it all.
     float sum = 0.0f;
     float shares[WIENER ? STACKS * NEIGHBOURS : 1];
+#if TIMES > 1
+    // What is removed from A and E together, in units of sigma.
+    float total[STACKS * NEIGHBOURS];
+    #pragma unroll
+    for (int k = 0; k < STACKS * NEIGHBOURS; ++k)
+        total[k] = 0.0f;
+    #pragma unroll 1
+    for (int image = 0; image < images; ++image) {
+    const float ratio = (image ? both.y : both.x) * inverse;
+    const int mean = image ? CUBE : 0;  // E has none that is kept
+    float part_sum = 0.0f;
+#else
+    const int mean = 0;
+#define part_sum sum
+#endif
     #pragma unroll 1
     for (int guides = WIENER; guides >= 0; --guides) {
 #if WIENER
@@ -112,7 +196,12 @@ void shrink_cubes(__global const float *noisy,
 #endif
         // The spectra.
         barrier(CLK_LOCAL_MEM_FENCE);
-        load_columns(cubes, place, voxels + corner, plane, pitch, level, inverse, item, size);
+#if TIMES > 1
+        load_over_time(cubes, place, moved, share, image, voxels + corner_there, deep, plane, pitch, nz, ny, nx, z, y, x,
+                       image ? 0.0f : level, 1.0f / max(image ? both.y : both.x, SMALLEST_SIGMA), item, size);
+#else
+        load_columns(cubes, place, voxels + corner_there, plane, pitch, level, inverse, item, size);
+#endif
         barrier(CLK_LOCAL_MEM_FENCE);
         rows_forward(cubes, item, size);
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -128,26 +217,35 @@ void shrink_cubes(__global const float *noisy,
             const float *variances = all_variances + s * NEIGHBOURS;
             if (guides) {
                 // The mean of the group is always kept: it is the grey level.
-                if (coefficient == 0)
+                if (coefficient == mean)
                     stack[0] = INFINITY;
                 #pragma unroll
                 for (int k = 0; k < NEIGHBOURS; ++k) {
-                    const float share = k < size ? removed_share(stack[k], threshold, gain * variances[k], &sum) : 0.0f;
+                    const float share = k < size ? removed_share(stack[k], threshold, gain * variances[k], &part_sum) : 0.0f;
                     shares[WIENER ? s * NEIGHBOURS + k : 0] = share;
                 }
                 continue;
             }
-            if (!WIENER && coefficient == 0) {
+            if (!WIENER && coefficient == mean) {
                 stack[0] = 0.0f;
-                sum += threshold > 0.0f ? gain * variances[0] : 0.0f;
+                part_sum += threshold > 0.0f ? gain * variances[0] : 0.0f;
             }
             #pragma unroll
             for (int k = 0; k < NEIGHBOURS; ++k) {
                 if (WIENER)
                     stack[k] *= shares[WIENER ? s * NEIGHBOURS + k : 0];
                 else if (k < size)
-                    stack[k] = removed_hard(stack[k], threshold, gain * variances[k], &sum);
+                    stack[k] = removed_hard(stack[k], threshold, gain * variances[k], &part_sum);
             }
+#if TIMES > 1
+            #pragma unroll
+            for (int k = 0; k < NEIGHBOURS; ++k) {
+                total[s * NEIGHBOURS + k] = fma(ratio, stack[k], total[s * NEIGHBOURS + k]);
+                stack[k] = total[s * NEIGHBOURS + k];
+            }
+            if (image + 1 < images)
+                continue;
+#endif
             stack_inverse(stack, size);
             #pragma unroll
             for (int k = 0; k < NEIGHBOURS; ++k)
@@ -155,6 +253,11 @@ void shrink_cubes(__global const float *noisy,
                     cubes[k * LINE + coefficient] = stack[k];
         }
     }
+#if TIMES > 1
+    sum = fma(ratio * ratio, part_sum, sum);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
     parts[item] = sum;
     barrier(CLK_LOCAL_MEM_FENCE);
     // In this order on every device.

@@ -13,6 +13,7 @@
 #include "common/patch_grid.h"
 #include "common/match_key.h"
 #include "common/key_lanes.h"
+#include "search/row_lanes.h"
 
 __kernel void search_lanes(__global const float *padded, int pnz, int pny, int pitch,
                            int t0, int z0, int y0, int x0, int nz,
@@ -27,17 +28,14 @@ __kernel void search_lanes(__global const float *padded, int pnz, int pny, int p
     const int t = frame / nz;
     const int z = frame % nz;
 
-    // In the group after the regular ones, the last lane is the last reference of the row.
-    const bool regular = group < regular_groups;
-    const int x = x0 + (regular ? first_x + group * LANES * STEP : last_x - (LANES - 1) * STEP);
+    const int x = x0 + lanes_x(group, regular_groups, first_x, last_x, STEP);
     const int y = y0 + grid_position(row, first_y, last_y);
     const size_t plane = (size_t)pny * pitch;
-    const int phase_pitch = pitch / SPLIT;
     __global const float *frame0 = padded + ((size_t)(t + t0) * pnz + (z + z0)) * plane;
 
     int reference_column[PATCH];
     for (int j = 0; j < PATCH; ++j)
-        reference_column[j] = ((x + j) % SPLIT) * phase_pitch + (x + j) / SPLIT;
+        reference_column[j] = column_place(x + j, pitch);
 
     KEY best[NEIGHBOURS];
     for (int k = 0; k < NEIGHBOURS; ++k)
@@ -50,8 +48,7 @@ __kernel void search_lanes(__global const float *padded, int pnz, int pny, int p
                                   + (long)(y + offset.z) * pitch;
         REAL sum = (REAL)0.0f;
         for (int j = 0; j < PATCH; ++j) {
-            const int bx = x + offset.w + j;
-            __global const float *column = b + (bx % SPLIT) * phase_pitch + bx / SPLIT;
+            __global const float *column = b + column_place(x + offset.w + j, pitch);
             REAL column_sum = (REAL)0.0f;
             #pragma unroll
             for (int i = 0; i < PATCH; ++i) {
@@ -60,33 +57,9 @@ __kernel void search_lanes(__global const float *padded, int pnz, int pny, int p
             }
             sum += column_sum;
         }
-        KEY key = (AS_KEY(sum) & ~INDEX_MASK) | (uint)m;
-        if (ANY(key < best[NEIGHBOURS - 1])) {
-            #pragma unroll
-            for (int k = 0; k < NEIGHBOURS; ++k) {
-                const KEY kept = min(best[k], key);
-                key = max(best[k], key);
-                best[k] = kept;
-            }
-        }
+        insert_lanes(best, (AS_KEY(sum) & ~INDEX_MASK) | (uint)m);
     }
 
     __global uint *out = keys + ((size_t)frame * rows + row) * NEIGHBOURS * columns;
-#if LANES == 1
-    const int column = regular ? group : columns - 1;
-    for (int k = 0; k < NEIGHBOURS; ++k)
-        out[k * columns + column] = best[k];
-#else
-    for (int k = 0; k < NEIGHBOURS; ++k) {
-        uint lanes[LANES];
-        STORE_LANES(best[k], lanes);
-        if (regular) {
-            for (int l = 0; l < LANES; ++l)
-                if (first_x + (group * LANES + l) * STEP <= last_x)
-                    out[k * columns + group * LANES + l] = lanes[l];
-        } else {
-            out[k * columns + columns - 1] = lanes[LANES - 1];
-        }
-    }
-#endif
+    store_lanes(best, out, group, regular_groups, first_x, last_x, STEP, columns);
 }

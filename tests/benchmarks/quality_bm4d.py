@@ -18,7 +18,7 @@ import tifffile
 from tables import show
 
 import napari_gpu_denoise as gd
-from reference.data import _existing, head
+from reference.data import existing, head
 from scenes import psnr
 
 PROFILES = ("normal", "fast", "high")
@@ -27,7 +27,7 @@ PROFILES = ("normal", "fast", "high")
 def pieces() -> dict[str, np.ndarray]:
     """Return clean volumes (z, y, x) from 0 to 255."""
     brain = head().astype(np.float64)
-    beads = tifffile.imread(_existing("microscopy/beads_volume.tif")).astype(np.float64)
+    beads = tifffile.imread(existing("microscopy/beads_volume.tif")).astype(np.float64)
     return {
         "head, 24 x 80 x 80": brain[75:99, 60:140, 50:130],
         "head, 32 x 100 x 100": brain[60:92, 40:140, 30:130],
@@ -103,7 +103,46 @@ def magnitudes(args: argparse.Namespace) -> None:
     show(["noise", "noisy", "BM3D", "BM4D"], rows)
 
 
-TABLES = {table.__name__: table for table in (profiles, cubes, magnitudes)}
+def series() -> dict[str, np.ndarray]:
+    """Return clean volumes over time (5, z, y, x): still, moving, changing."""
+    brain = head().astype(np.float64)
+    still = brain[75:99, 60:140, 50:130]
+    objects = np.stack([still] * 5)
+    for t, volume in enumerate(objects):
+        part = brain[85:95, 100:116, 100:116, None][:, ::-1, :, 0]
+        volume[8:18, 16 + 2 * t : 32 + 2 * t, 12 + 4 * t : 28 + 4 * t] = part
+        volume[2:10, 50:60, 65 - 5 * t : 75 - 5 * t] = 200
+    starts = (40, 20, 75, 100, 55)
+    return {
+        "nothing moves": np.stack([still] * 5),
+        "all moves by 3 voxels": np.stack(
+            [brain[75:99, 60 + 3 * t :, 50:130][:, :80] for t in range(5)]
+        ),
+        "objects move by 4 and 5": objects,
+        "all moves by 7 voxels": np.stack(
+            [brain[75:99, 50 + 7 * t :, 50:130][:, :80] for t in range(5)]
+        ),
+        "another place each time": np.stack([brain[z : z + 24, 60:140, 50:130] for z in starts]),
+    }
+
+
+def times(args: argparse.Namespace) -> None:
+    """Print the PSNR of the middle of three volumes, or five, by the number of times searched."""
+    rows = []
+    for name, clean in series().items():
+        for sigma in args.sigma:
+            noisy, cells = noised(clean, sigma), []
+            for count in (0, 1, 2):
+                some = slice(2 - max(count, 1), 3 + max(count, 1))
+                frames = {"frames_before": count, "frames_after": count}
+                options = {"sigma": sigma, "axes": "TZYX", "device": args.device, **frames}
+                out = gd.bm4d(noisy[some], cube="4x4x4", **options)
+                cells.append(f"{psnr(out[len(out) // 2], clean[2]):.2f}")
+            rows.append([name, f"{sigma:g}", *cells])
+    show(["volumes", "sigma", "alone", "1 and 1", "2 and 2"], rows)
+
+
+TABLES = {table.__name__: table for table in (profiles, cubes, magnitudes, times)}
 
 
 def main() -> None:

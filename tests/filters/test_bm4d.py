@@ -10,25 +10,15 @@ import pytest
 import napari_gpu_denoise as gd
 from flows import filtered
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.filters.bm4d.cube_noise import line_matrix, shared_noise
+from napari_gpu_denoise.filters.bm3d.patch_noise import transform_matrix
+from napari_gpu_denoise.filters.bm4d.cube_noise import shared_noise
 from napari_gpu_denoise.filters.bm4d.cube_settings import choose_search, local_bytes
 from napari_gpu_denoise.filters.volumes.cube import CUBES, choose_cube, slice_distance
-from napari_gpu_denoise.opencl.program import Session, session
 from reference import bm4d as reference
 from scenes import noisy, psnr, scene
 
 SIGMA = 20.37  # no coefficient of whole numbers is exactly at the threshold
 SMALL = {"window_basic": 5, "window_final": 5, "neighbours_basic": 4, "neighbours_final": 8}
-
-
-@pytest.fixture(scope="module", params=["as it is", "as a GPU"])
-def flowing(request, device):
-    """Return the session of each device, and one that takes the kernels of a GPU."""
-    made = session(device)
-    if request.param == "as it is":
-        return made
-    limits = {"local_memory": min(device.local_memory, 49152), "max_group": 1024}
-    return Session(replace(device, float_lanes=1, **limits), made.context)
 
 
 def assert_close(found, expected) -> None:
@@ -136,7 +126,7 @@ def test_volumes_gain_from_their_slices(device):
 @pytest.mark.parametrize("length", [1, 2, 4, 8])
 def test_noise_tables_are_of_the_transforms_of_the_reference(name, length):
     np.testing.assert_allclose(
-        line_matrix(name, length), reference.line_matrix(name, length), atol=1e-7
+        transform_matrix(name, length), reference.line_matrix(name, length), atol=1e-7
     )
 
 
@@ -144,7 +134,7 @@ def test_covariances_are_those_of_noise():
     """Shift noise by some voxels, transform two cubes, and compare."""
     rng, cube = np.random.default_rng(0), (2, 4, 8)
     noise = rng.normal(size=(40000, 4, 7, 12))
-    matrices = [line_matrix("bior1.5", side) for side in cube]
+    matrices = [transform_matrix("bior1.5", side) for side in cube]
     dz, dy, dx = 1, 2, 3
     one = noise[:, :2, :4, :8]
     other = noise[:, dz : dz + 2, dy : dy + 4, dx : dx + 8]

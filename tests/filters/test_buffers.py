@@ -43,7 +43,11 @@ MORE = {
         {"criterion": "multiplicative"},
         {"show": "directions"},
     ),
-    gd.BM4D: ({"stages": "basic"}, {"cube": "1x8x8"}),
+    gd.BM4D: (
+        {"stages": "basic"},
+        {"cube": "1x8x8"},
+        {"frames_before": 1, "frames_after": 1, "window_next": 3},
+    ),
     gd.DCT3D: ({"cube": "2x4x8"}, {"step": 2}),
     gd.PRINLM: ({"cube": "2x4x8"},),
 }

@@ -122,6 +122,10 @@ SETTINGS["bm4d"] = (
         **{"cube": "1x8x8", "step_basic": 4, "window_basic": 3, "neighbours_basic": 2},
         **{"stages": "basic", "stack_basic": "dct"},
     },
+    {
+        **{"cube": "1x8x8", "step_basic": 4, "window_basic": 3, "neighbours_basic": 2},
+        **{"step_final": 4, "window_final": 3, "neighbours_final": 2, "window_next": 3},
+    },
 )
 # Cubes of every shape; windows in which some voxels have neighbours outside on both sides.
 SETTINGS["dct3d"] = ({"step": 2}, {"cube": "2x4x8", "step": 4}, {"step": 3})
@@ -148,7 +152,7 @@ CASES = {
         *((5, "YX"), (6, "CYX"), (7, "TYX"), (8, "ZYX"), (9, "CYX")),
         (10, "SYX"),
     ),
-    "bm4d": ((0, "ZYX"), (1, "TZYX")),
+    "bm4d": ((0, "ZYX"), (1, "ZYX"), (2, "TZYX")),
     "dct3d": ((0, "ZYX"), (1, "TZYX"), (2, "ZYX")),
     "pri_nlm": ((0, "ZYX"), (1, "TZYX"), (2, "ZYX")),
 }

@@ -37,7 +37,7 @@ def head() -> np.ndarray:
     """Read a volume of a head, float32 of shape (z, y, x), 0 to 255; see `pictures`."""
     import nibabel
 
-    volume = np.asarray(nibabel.load(_existing("mri/colin27.nii.gz")).dataobj, np.float32)
+    volume = np.asarray(nibabel.load(existing("mri/colin27.nii.gz")).dataobj, np.float32)
     volume *= 255 / volume.max()
     return np.ascontiguousarray(volume.T)
 
@@ -69,7 +69,7 @@ def pictures(name: str) -> dict[str, np.ndarray]:
         luminance = np.array([0.299, 0.587, 0.114], np.float32)
         return {k: frame @ luminance for k, frame in _pngs(f"video/{name}_clean").items()}
     if name == "foliage":
-        frames = tifffile.imread(_existing("video/foliage_clean") / "foliage_luma.tif")
+        frames = tifffile.imread(existing("video/foliage_clean") / "foliage_luma.tif")
         return {f"frame {t:02}": frame for t, frame in enumerate(frames)}
     return _pngs(f"images/{name}")
 
@@ -88,7 +88,7 @@ def microscopy_pairs() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     FileNotFoundError
         If the data folder, or that set, is not there.
     """
-    files = sorted(_existing("microscopy/w2s").glob("input_avg1_*.tif"))
+    files = sorted(existing("microscopy/w2s").glob("input_avg1_*.tif"))
     means = [file.with_name(file.name.replace("input_avg1", "target_avg400")) for file in files]
     return {
         file.stem: (tifffile.imread(file), tifffile.imread(mean))
@@ -97,10 +97,10 @@ def microscopy_pairs() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def _pngs(folder: str) -> dict[str, np.ndarray]:
-    return {file.stem: imageio.imread(file) for file in sorted(_existing(folder).glob("*.png"))}
+    return {file.stem: imageio.imread(file) for file in sorted(existing(folder).glob("*.png"))}
 
 
-def _existing(place: str) -> Path:
+def existing(place: str) -> Path:
     folder = data_folder()
     if folder is None:
         raise FileNotFoundError(f"No pictures: {REASON}.")

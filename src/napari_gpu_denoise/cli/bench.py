@@ -63,14 +63,15 @@ def synthetic(shape: tuple[int, ...], sigma: float = SIGMA, seed: int = 0) -> np
 def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: int = 5) -> Timing:
     """Time a filter on an input of shape (y, x) or (planes, y, x); the first run does not count.
 
-    A filter over time takes planes as frames, one of volumes as slices; both make 16 of (y, x).
+    A filter over time takes planes as frames, one of volumes as slices; both make 16 of (y, x). A
+    filter of volumes over time takes (t, z, y, x), and makes four volumes of one.
     """
     chosen, moving = session(device), settings.over_time
-    axis = "T" if moving else "Z" if "Z" in settings.joint else "."
-    if axis != "." and len(shape) == 2:
-        shape = (16, *shape)
+    axes = "T" * moving + "Z" * ("Z" in settings.joint)
+    while len(shape) < len(axes) + 2:
+        shape = (4 if len(shape) == 3 else 16, *shape)
     image = synthetic(shape)
-    names = axis * (len(shape) - 2) + "YX"
+    names = "." * (len(shape) - 2 - len(axes)) + axes + "YX"
     applied, _ = settings.for_array(names, shape).for_pixels(image, names)
     source, out = (arrange(a, names, applied.joint) for a in (image, np.empty_like(image)))
     sigma = FrameSigma.of(SIGMA, shape, names, applied.joint)
@@ -78,8 +79,8 @@ def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: i
 
     def read(t: int, host: np.ndarray) -> list[FrameNote]:
         count = min(host.shape[1], len(image) - t)
-        host[0, :count, 0] = image[t : t + count]
-        return [FrameNote(np.array([SIGMA]))] * count
+        host[0, :count] = image[t : t + count].reshape(count, *host.shape[2:])
+        return [FrameNote(np.full(host.shape[2], SIGMA))] * count
 
     runs = []
     with device_errors(chosen), borrow(chosen) as arena:
@@ -164,7 +165,9 @@ def add_arguments(parser) -> None:
         help="change a setting of the filter, such as patch=5; can be repeated",
     )
     parser.add_argument(
-        "--shape", default="512x512", help="shape of the input, YxX or PLANESxYxX (default 512x512)"
+        "--shape",
+        default="512x512",
+        help="shape of the input, YxX, PLANESxYxX or TxZxYxX (default 512x512)",
     )
     parser.add_argument("--device", default=None, help="number or name of the device")
     parser.add_argument("--repeats", type=int, default=5, help="number of runs for the median")
@@ -178,7 +181,7 @@ def run(args) -> int:
         shape = tuple(int(n) for n in args.shape.lower().split("x"))
     except ValueError:
         shape = ()
-    if len(shape) not in (2, 3) or min(shape, default=0) < 1 or args.repeats < 1:
+    if len(shape) not in (2, 3, 4) or min(shape, default=0) < 1 or args.repeats < 1:
         raise SettingsError(
             f"--shape {args.shape} --repeats {args.repeats} cannot be timed: give a shape such as "
             "512x512 or 20x512x512, and at least one repeat."

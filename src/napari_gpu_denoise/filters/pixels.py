@@ -29,20 +29,34 @@ class Noisy:
     variation: Pixels | None = None  # map that the levels are multiplied by
 
 
-def spread(tile: Tile, around: int) -> Tile:
-    """Return a tile that yields `around` more pixels in Y and X, as far as what it reads allows."""
+def spread(tile: Tile, around: int | tuple[int, int, int]) -> Tile:
+    """Return a tile that yields `around` more pixels, as far as what it reads allows.
 
-    def wider(span: Span) -> Span:
+    One number is for Y and X, three are for Z, Y and X.
+    """
+
+    def wider(span: Span, around: int) -> Span:
         start = max(span.start - around, span.source_start)
         stop = min(span.stop + around, span.source_stop)
         return replace(span, start=start, stop=stop)
 
-    return replace(tile, y=wider(tile.y), x=wider(tile.x))
+    z, y, x = (0, around, around) if isinstance(around, int) else around
+    return replace(tile, z=wider(tile.z, z), y=wider(tile.y, y), x=wider(tile.x, x))
 
 
 def all_read(tile: Tile) -> Tile:
-    """Return a tile that yields all that it reads in Y and X."""
-    return spread(tile, max(tile.source_shape))
+    """Return a tile that yields all that it reads in Z, Y and X."""
+    return spread(tile, tile.source_shape[1:])
+
+
+def only_held(tile: Tile, held: Tile) -> Tile:
+    """Return a tile that reads no more than another one yields in Z, Y and X."""
+
+    def less(span: Span, part: Span) -> Span:
+        return replace(span, source_start=part.start, source_stop=part.stop)
+
+    spans = {axis: less(getattr(tile, axis), getattr(held, axis)) for axis in "zyx"}
+    return replace(tile, **spans)
 
 
 def send_table(queue, device: Device, values: np.ndarray, buffer, launches: Launches):

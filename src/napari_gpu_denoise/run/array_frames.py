@@ -101,7 +101,8 @@ class ArrayFrameFlow:
             work = self.work
             sigma, models = work.sigma.of_frame(sequence, t, work.sigma_unit)
             compares = work.filter.compares_brightness
-            note = note_frame(planes, sigma, work.levels, brightness=compares)
+            whole = work.filter.whole_volumes
+            note = note_frame(planes, sigma, work.levels, brightness=compares, whole=whole)
             self._notes[key] = replace(note, first_slice=work.source.origin[1], models=models)
         return self._notes[key]
 

@@ -155,6 +155,14 @@ class Filter(Settings):
         """Whether the brightness of frames is compared, to correct for bleaching and flicker."""
         return False
 
+    @property
+    def whole_volumes(self) -> bool:
+        """Whether frames over time are volumes that are compared in brightness as a whole.
+
+        They are then never cut into chunks along Z. Default: False.
+        """
+        return False
+
     # Cost.
 
     @property

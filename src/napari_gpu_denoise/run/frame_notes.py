@@ -9,6 +9,8 @@ import numpy as np
 from napari_gpu_denoise.image.flicker import block_means, block_pixels
 from napari_gpu_denoise.image.levels import Levels
 
+_MOST_SLICES = 16  # of a volume, whose brightness is compared
+
 
 @dataclass(frozen=True)
 class FrameNote:
@@ -33,14 +35,21 @@ class FrameNote:
 
 
 def note_frame(
-    planes: list[np.ndarray], sigma: np.ndarray, levels: Levels, *, brightness: bool
+    planes: list[np.ndarray],
+    sigma: np.ndarray,
+    levels: Levels,
+    *,
+    brightness: bool,
+    whole: bool = False,
 ) -> FrameNote:
     """Measure a whole frame, given as one array (nz, ny, nx) of grey levels per channel.
 
     `levels` maps grey levels to pixels, `sigma` is in units of pixels, of shape (channels * nz,);
-    `brightness` says whether to compare brightness with other frames.
+    `brightness` says whether to compare brightness with other frames, `whole` that of volumes all
+    slices are given.
     """
-    if planes[0].shape[0] > 1:
+    slices = planes[0].shape[0]
+    if slices > 1 and not whole:
         # What is known about a volume must not depend on which of its slices are in memory.
         return FrameNote(sigma)
     if all(map(_is_constant, planes)):
@@ -48,9 +57,10 @@ def note_frame(
         return FrameNote(np.zeros(np.shape(sigma)))
     if not brightness:
         return FrameNote(sigma)
-    means = np.array([block_means(plane[0]) for plane in planes], np.float64)
-    means = (means - float(levels.offset)) / levels.scale
-    return FrameNote(sigma, means, block_pixels(planes[0].shape[-2:]))
+    read = [slices * k // min(slices, _MOST_SLICES) for k in range(min(slices, _MOST_SLICES))]
+    means = [np.mean([block_means(plane[z]) for z in read], axis=0) for plane in planes]
+    means = (np.array(means, np.float64) - float(levels.offset)) / levels.scale
+    return FrameNote(sigma, means, len(read) * block_pixels(planes[0].shape[-2:]))
 
 
 def _is_constant(plane: np.ndarray) -> bool:

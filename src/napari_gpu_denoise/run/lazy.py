@@ -144,6 +144,8 @@ def _chunks(array: da.Array, job: Job, margins: dict[int, tuple[int, int]]) -> t
     if filter.over_time:
         # Whole frames are compared in brightness, and checked for being empty.
         whole |= {names.index("Y"), names.index("X")}
+        if filter.whole_volumes:
+            whole.add(names.index("Z"))
     chunks = []
     for i, (a, length, own) in enumerate(zip(names, array.shape, array.chunks, strict=True)):
         margin = max(margins[i])

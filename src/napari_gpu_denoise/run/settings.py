@@ -96,6 +96,14 @@ class Settings:
             value = _checked(spec, getattr(self, spec.name))
             object.__setattr__(self, spec.name, value)
 
+    def _check_odd(self, *names: str) -> None:
+        """Refuse even widths."""
+        for name in names:
+            if getattr(self, name) % 2 == 0:
+                raise SettingsError(
+                    f"{name}={getattr(self, name)} has no centre: choose an odd width."
+                )
+
     @classmethod
     def of(cls, settings=None, *, profile: str | None = None, **changes):
         """Return the given settings, those of a profile, or the defaults, with changes.

@@ -236,6 +236,7 @@ class FrameFeed:
     ) -> FrameNote:
         """Make the note of a frame from its kernel values: its own pixels may be others by now."""
         self.check_values(number, values, Levels(0, 1.0))
-        compares = self.job.filter.compares_brightness
-        note = note_frame(list(values), sigma, Levels(0, 1.0), brightness=compares)
+        compares, whole = self.job.filter.compares_brightness, self.job.filter.whole_volumes
+        levels = Levels(0, 1.0)
+        note = note_frame(list(values), sigma, levels, brightness=compares, whole=whole)
         return replace(note, models=models)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,17 @@ class GroupKernels:
         """Return the work-items that join patches to images, and those of a work-group."""
         width, height = self._join_group
         return (-(-nx // width) * width, -(-ny // height) * height, frames), (width, height, 1)
+
+
+def made_passes(
+    kind: Callable[..., Any], passes: dict[str, Any], arena: Arena, variants: dict | None
+) -> dict[str, Any]:
+    """Return passes for a device, by name: `kind` of the settings of each.
+
+    `variants` holds further arguments by pass, for kernels other than those chosen.
+    """
+    variants = variants or {}
+    return {name: kind(one, arena, **variants.get(name, {})) for name, one in passes.items()}
 
 
 def yields_of_passes(passes: dict[str, Any], tile: Tile) -> dict[str, Tile]:

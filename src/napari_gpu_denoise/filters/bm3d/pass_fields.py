@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d.group_settings import (
     PATCH,
     STACK_TRANSFORMS,
@@ -67,20 +66,51 @@ def shared_noise(default: bool) -> Any:
     return setting(default, help, advanced=True)
 
 
-class CollaborativeFilter(Filter):
-    """Base of BM3D and VBM3D: one or two passes that filter groups of similar patches."""
+class TwoPasses(Filter):
+    """Base of BM3D and its kin: one or two passes that filter groups of what is similar."""
 
     stages: str
     threshold: float
     wiener_sigma: float
-    channels: str
     kaiser: float
     shared_noise: bool
 
     @property
-    def passes(self) -> dict[str, GroupSettings]:
+    def passes(self) -> dict[str, Any]:
         """The passes by name, in order."""
         raise NotImplementedError(f"{type(self).__name__} has no passes")
+
+    @property
+    def operations_per_pixel(self) -> float:
+        """Estimate for the searches and the transforms."""
+        return sum(sum(one.operations_per_pixel) for one in self.passes.values())
+
+    @property
+    def operations_per_launch(self) -> float:
+        """The longest search, or the longest filtering of groups."""
+        return max(max(one.operations_per_pixel) for one in self.passes.values())
+
+    def _pass_names(self) -> tuple[str, ...]:
+        return ("basic", "final") if self.stages == "both" else ("basic",)
+
+    def _shrinkage(self, name: str) -> dict[str, Any]:
+        """Return the fields of a pass that say how its groups are filtered."""
+        stack = getattr(self, f"stack_{name}")
+        return {
+            "transform": getattr(self, f"transform_{name}"),
+            "stack": stack,
+            "similar": getattr(self, f"similar_{name}"),
+            "threshold": self.threshold if name == "basic" else self.wiener_sigma,
+            "wiener": name == "final",
+            "kaiser": self.kaiser,
+            "shared_noise": self.shared_noise and stack == "haar",
+        }
+
+
+class CollaborativeFilter(TwoPasses):
+    """Base of BM3D and VBM3D: groups of similar patches."""
+
+    channels: str
 
     @property
     def smallest(self) -> int:
@@ -96,38 +126,6 @@ class CollaborativeFilter(Filter):
         """Return the settings for an array, with ``channels="auto"`` decided by its axes."""
         return decide_channels(super().for_array(names, shape), names, shape)
 
-    @property
-    def operations_per_pixel(self) -> float:
-        """Estimate for the searches and the transforms."""
-        return sum(sum(one.operations_per_pixel) for one in self.passes.values())
-
-    @property
-    def operations_per_launch(self) -> float:
-        """The longest search, or the longest filtering of groups."""
-        return max(max(one.operations_per_pixel) for one in self.passes.values())
-
-    def _check_odd(self, *names: str) -> None:
-        """Refuse even widths of search windows."""
-        for name in names:
-            if getattr(self, name) % 2 == 0:
-                raise SettingsError(
-                    f"{name}={getattr(self, name)} has no centre: choose an odd width."
-                )
-
-    def _pass_names(self) -> tuple[str, ...]:
-        return ("basic", "final") if self.stages == "both" else ("basic",)
-
     def _pass(self, name: str, search: Any, **more: Any) -> GroupSettings:
         """Return the pass of that name; `more` are other fields of `GroupSettings`."""
-        stack = getattr(self, f"stack_{name}")
-        return GroupSettings(
-            search,
-            getattr(self, f"transform_{name}"),
-            stack,
-            similar=getattr(self, f"similar_{name}"),
-            threshold=self.threshold if name == "basic" else self.wiener_sigma,
-            wiener=name == "final",
-            kaiser=self.kaiser,
-            shared_noise=self.shared_noise and stack == "haar",
-            **more,
-        )
+        return GroupSettings(search, **self._shrinkage(name), **more)

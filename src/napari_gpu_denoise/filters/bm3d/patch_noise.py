@@ -16,28 +16,34 @@ _PERIOD = 64  # pixels: more than twice what two patches that share noise span
 _PROJECTIONS = 200
 
 
-def transform_matrix(name: str) -> np.ndarray:
-    """Return the (8, 8) matrix of a transform in `TRANSFORMS`, with rows of unit norm.
+def transform_matrix(name: str, length: int = 8) -> np.ndarray:
+    """Return the matrix of a transform in `TRANSFORMS` of a line, with rows of unit norm.
 
-    kernels/bm3d/patch_transform.h computes the same.
+    There are 1, 2, 4 or 8 values, 8 for the DFT. kernels/bm3d/patch_transform.h and
+    kernels/bm4d/line_transform.h compute the same.
     """
-    n, k = np.arange(8), np.arange(8)[:, None]
+    n, k = np.arange(length), np.arange(length)[:, None]
     if name == "dct":
-        rows = np.cos(np.pi * k * (2 * n + 1) / 16)
+        rows = np.cos(np.pi * k * (2 * n + 1) / (2 * length))
     elif name == "dft":
         turns = 2 * np.pi * n / 8
         waves = [wave(f * turns) for f in (1, 2, 3) for wave in (np.cos, np.sin)]
         rows = np.array([np.ones(8), *waves, (-1.0) ** n])
     else:
-        pairs = np.repeat(np.eye(4), 2, axis=1)
-        differences = pairs * (-1.0) ** n
-        sums = pairs.copy()
-        if name == "bior1.5":
-            before, after = np.roll(differences, 1, axis=0), np.roll(differences, -1, axis=0)
-            sums -= _BESIDE * (before - after)
-        halves = np.array([[1, 1, 1, 1], [1, 1, -1, -1], [1, -1, 0, 0], [0, 0, 1, -1]])
-        rows = np.vstack([halves @ sums, differences])
+        rows = _wavelets(length, _BESIDE if name == "bior1.5" else 0.0)
     return rows / np.sqrt((rows**2).sum(axis=1, keepdims=True))
+
+
+def _wavelets(length: int, beside: float) -> np.ndarray:
+    """Return the rows of a wavelet; of fewer than eight values all wavelets are Haar's."""
+    if length == 1:
+        return np.ones((1, 1))
+    sums = np.repeat(np.eye(length // 2), 2, axis=1)
+    differences = sums * (-1.0) ** np.arange(length)
+    before, after = np.roll(differences, 1, axis=0), np.roll(differences, -1, axis=0)
+    return np.vstack(
+        [_wavelets(length // 2, 0.0) @ (sums - beside * (before - after)), differences]
+    )
 
 
 def correlations(name: str) -> np.ndarray:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from napari_gpu_denoise.filters.bm3d.group_filter import GroupFilter
-from napari_gpu_denoise.filters.bm3d.group_kernels import yields_of_passes
+from napari_gpu_denoise.filters.bm3d.group_kernels import made_passes, yields_of_passes
 from napari_gpu_denoise.filters.bm3d.group_settings import GroupSettings
 from napari_gpu_denoise.filters.channels.channel_mix import ChannelMix
 from napari_gpu_denoise.filters.channels.channel_settings import JOINED
@@ -34,10 +34,7 @@ class Plan(TilePlan):
         strengths: tuple[float, ...] = (1.0, 1.0, 1.0),
     ):
         self.arena = arena
-        variants = variants or {}
-        self.passes = {
-            name: GroupFilter(one, arena, **variants.get(name, {})) for name, one in passes.items()
-        }
+        self.passes = made_passes(GroupFilter, passes, arena, variants)
         opponent = channels == "opponent"
         self._mix = None
         if channels in JOINED:

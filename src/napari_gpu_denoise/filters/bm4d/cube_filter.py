@@ -6,9 +6,11 @@ import numpy as np
 
 from napari_gpu_denoise.filters.bm3d.group_kernels import fixed_point, weight_units
 from napari_gpu_denoise.filters.bm3d.group_settings import STACK_TRANSFORMS, TRANSFORMS
+from napari_gpu_denoise.filters.bm4d.block_motion import CubeMotion
 from napari_gpu_denoise.filters.bm4d.cube_noise import shared_noise
-from napari_gpu_denoise.filters.bm4d.cube_search import CubeSearch, only_held, widened
+from napari_gpu_denoise.filters.bm4d.cube_search import CubeSearch, Volumes
 from napari_gpu_denoise.filters.bm4d.cube_settings import CUBE, CubePass, choose_shrinkage
+from napari_gpu_denoise.filters.pixels import only_held, spread
 from napari_gpu_denoise.filters.search.variants import Variant
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.opencl.work_items import pixel_grid
@@ -29,8 +31,9 @@ class CubeFilter:
         search_variant: Variant | None = None,
         variant: Variant | None = None,
     ):
-        self.one, self.arena = one, arena
+        self.settings, self.arena = one, arena
         self.search = CubeSearch(one, arena, search_variant)
+        self.motion = CubeMotion(one, arena) if any(one.frames) else None
         self.variant = variant or choose_shrinkage(one, arena.session.device)
         self._constants = {
             **one.constants,
@@ -40,6 +43,8 @@ class CubeFilter:
             "STACK": STACK_TRANSFORMS.index(one.stack),
             "WIENER": int(one.wiener),
             "SHARED_NOISE": int(one.shared_noise),
+            "BEFORE": one.frames[0],
+            "AFTER": one.frames[1],
             **self.variant.constants,
         }
         self._join = arena.kernel("bm4d/join_cubes", one.constants)
@@ -58,76 +63,87 @@ class CubeFilter:
 
     def searched(self, made: Tile, held: Tile) -> Tile:
         """Return what is searched to yield a tile, in an image of which `held` is available."""
-        reach = tuple(width // 2 for width in self.one.windows)
-        return only_held(widened(made, reach), held)
+        reach = tuple(width // 2 for width in self.settings.windows)
+        return only_held(spread(made, reach), held)
 
     def buffers(self, made: Tile, held: Tile) -> Sizes:
         """Return the buffers needed to yield a tile from an image of which `held` is available."""
         tile = self.searched(made, held)
         sizes = self.search.buffers(tile)
-        more = ("sums", "weights", *(("padded noisy",) if self.one.wiener else ()))
-        return {**sizes, **dict.fromkeys(more, sizes["padded"])}
+        sums = 4 * tile.channels * tile.t.size * self.search.layout(tile).voxels
+        more = {"sums": sums, "weights": sums}
+        if self.settings.wiener:
+            more["padded noisy"] = sizes["padded"]
+        if self.motion is not None:
+            more |= self.motion.buffers(tile)
+        return {**sizes, **more}
 
     def enqueue(
         self,
         queue,
         made: Tile,
-        given,
-        whole: Tile,
-        basic,
-        held: Tile,
+        noisy: Volumes,
+        basic: Volumes | None,
         sigma: TileSigma,
         out,
         buffers: Buffers,
+        place: int = 0,
+        level: float = 0.0,
     ) -> Launches:
         """Enqueue the pass.
 
         Parameters
         ----------
         made : Tile
-            What is yielded.
-        given, whole
-            The noisy volumes, and the tile that yields all of them.
-        basic, held
-            Their basic estimate, or None, and what is available of the image that is searched: the
-            basic estimate if there is one.
+            What is yielded; along time it reads all volumes that there may be, given or not.
+        noisy, basic : Volumes
+            The noisy volumes, and their basic estimate, which is searched then, or None.
         sigma : TileSigma
-            Of the slices read.
+            Of the slices of all that is read.
         out
-            float32 of the shape of `made`.
+            float32 of the shape of `made`, or several such: this is number `place`.
+        level : float
+            Sigma of the whole volume, to decide what moves over time.
         """
         import pyopencl as cl
 
-        i32, f32, one = np.int32, np.float32, self.one
-        tile = self.searched(made, held)
+        i32, f32, one = np.int32, np.float32, self.settings
+        searched, whole = basic or noisy, noisy.tile
+        tile = self.searched(made, searched.tile)
         at, volumes = self.search.layout(tile), made.channels * made.t.size
-        launches = self.search.enqueue(
-            queue, tile, given if basic is None else basic, _all_of(held), buffers
-        )
+        launches = self.search.enqueue(queue, tile, searched, buffers)
         images = (buffers["padded"],)
         if basic is not None:
-            launches.append(
-                self.search.pad(queue, given, _all_of(whole), tile, buffers["padded noisy"])
-            )
+            launches.append(self.search.pad(queue, noisy, tile, buffers["padded noisy"]))
             images = (buffers["padded noisy"], buffers["padded"])
         for name in ("sums", "weights"):
             nbytes = 4 * volumes * at.voxels
             clear = cl.enqueue_fill_buffer(queue, buffers[name], i32(0), 0, nbytes)
             launches.append(("clear", clear))
-        first_slice = tile.z.source_start - whole.z.source_start
-        slices = (sigma.read_levels, i32(whole.z.source_size), i32(first_slice))
+        first_slice = tile.z.source_start - whole.z.start
+        slices = (sigma.read_levels, i32(whole.z.size), i32(first_slice))
         sigma_map = ()
         if sigma.variation is not None:
             shifts = (
-                getattr(tile, axis).source_start - getattr(whole, axis).source_start
-                for axis in "yx"
+                getattr(tile, axis).source_start - getattr(whole, axis).start for axis in "yx"
             )
-            sigma_map = (sigma.variation, i32(whole.x.source_size), *map(i32, shifts))
+            sigma_map = (sigma.variation, i32(whole.x.size), *map(i32, shifts))
+        over_time = ()
+        if self.motion is not None:
+            there = searched.tile.t
+            times = range(there.start - tile.t.start, there.stop - tile.t.start)
+            still = one.still * level**2
+            launches += self.motion.enqueue(queue, tile, at, still, times, buffers)
+            over_time = (
+                *(buffers["motion"], *self.motion.arguments(tile)),
+                *(i32(times[0]), i32(times[-1]), f32(one.similar_next * CUBE)),
+            )
         shrink = self.arena.kernel(
             f"bm4d/{self.variant.kernel}", {**self._constants, "SIGMA_MAP": int(bool(sigma_map))}
         )
         arguments = (
             *(*images, *at.arguments, self.search.offsets, buffers["keys"], *slices, *sigma_map),
+            *over_time,
             *(f32(one.similar * CUBE), f32(one.threshold**2), self._kaiser, self._correlation),
             *(f32(self._scale), f32(2.0**31 / self._added), f32(self._units)),
             *(buffers["sums"], buffers["weights"]),
@@ -145,9 +161,9 @@ class CubeFilter:
         join = self._join(
             queue,
             *pixel_grid(self.arena.session.device, nx, ny, volumes * nz),
-            *(images[0], *at.arguments[:6], buffers["sums"], buffers["weights"], *slices),
+            *(images[0], *at.arguments[:7], buffers["sums"], buffers["weights"], *slices),
             *(self._kaiser, f32(self._scale), f32(self._units)),
-            *(*map(i32, (*places, nz, ny, nx)), out),
+            *(*map(i32, (*places, nz, ny, nx, place * volumes)), out),
         )
         return [*launches, ("join", join)]
 
@@ -164,8 +180,3 @@ class CubeFilter:
             turns = map(np.int32, (*turn, deep))
             launches.append(("shrink", shrink(queue, grid, (1, 1, 1), *arguments, *turns)))
         return launches
-
-
-def _all_of(tile: Tile) -> Tile:
-    """Return a tile that reads just what another one yields."""
-    return only_held(tile, tile)

@@ -15,7 +15,7 @@ from napari_gpu_denoise.filters.search.variants import Variant
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.run.tiles import Tile
 
 
 def box_offsets(windows: tuple[int, int, int]) -> np.ndarray:
@@ -27,12 +27,27 @@ def box_offsets(windows: tuple[int, int, int]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
+class Volumes:
+    """float32 volumes on the device: those that `tile` yields.
+
+    If they are some of the slots of a `ring`, the first one is in slot `first`. `links`, of the
+    shape (volumes, 3), bring each to the grey levels of one of them, see `FrameLinks`.
+    """
+
+    buffer: Any
+    tile: Tile
+    first: int = 0
+    ring: int | None = None
+    links: Any = None
+
+
+@dataclass(frozen=True)
 class CubeLayout:
     """How volumes lie in a padded copy, and where their reference cubes are."""
 
     grids: tuple[Grid, Grid, Grid]  # along z, y, x
     shape: tuple[int, int, int]  # of a padded volume: pnz, pny, pitch
-    origin: tuple[int, int, int]  # of the volume in it
+    origin: tuple[int, int, int, int]  # of the tile in it: the volume, and its first voxel
     vectors: int  # of references in a row, for kernels that compare a vector at once
 
     @property
@@ -56,7 +71,8 @@ class CubeSearch:
     """Kernels of a search for similar cubes; belongs to one thread.
 
     Where volumes are filtered, `tile` has the spans that reference cubes must cover, and reads what
-    is available of the image that is searched. Volumes are those of all channels and times.
+    is available of the image that is searched. Volumes are those of all channels and times; if
+    groups take cubes of other times, the tile yields one and reads those around it.
     """
 
     def __init__(self, one: CubePass, arena: Arena, variant: Variant | None = None):
@@ -100,79 +116,59 @@ class CubeSearch:
         quantum = 16 * self.variant.split
         shape = (before[0] + snz + after[0], before[1] + sny + after[1])
         pitch = -(-width // quantum) * quantum
-        return CubeLayout(grids, (*shape, pitch), tuple(before), vectors + irregular)
+        origin = (tile.t.margin, *before)
+        return CubeLayout(grids, (*shape, pitch), origin, vectors + irregular)
 
     def buffers(self, tile: Tile) -> Sizes:
         """Return the buffers that a tile needs."""
-        at, volumes = self.layout(tile), tile.channels * tile.t.size
+        at, read = self.layout(tile), tile.channels * tile.t.source_size
+        references = tile.channels * tile.t.size * at.references
         sizes = {
-            "padded": 4 * volumes * at.voxels,
-            "keys": 4 * volumes * at.references * self.one.neighbours,
+            "padded": 4 * read * at.voxels,
+            "keys": 4 * references * self.one.neighbours,
         }
         return {**sizes, "split": sizes["padded"]} if self.variant.split > 1 else sizes
 
-    def pad(self, queue, source, part: Tile, into: Tile, buffer, split: int = 1) -> tuple[str, Any]:
-        """Enqueue a padded copy of an image, of which `part` is available, in the layout of `into`.
-
-        Return the launch.
-        """
-        i32, at, volumes = np.int32, self.layout(into), part.channels * part.t.size
+    def pad(self, queue, given: Volumes, into: Tile, buffer, split: int = 1) -> tuple[str, Any]:
+        """Enqueue a padded copy of volumes, in the layout of a tile; return the launch."""
+        i32, at, part = np.int32, self.layout(into), given.tile
         pnz, pny, pitch = at.shape
-        spans = zip((part.z, part.y, part.x), (into.z, into.y, into.x), at.origin, strict=True)
-        places = (first + one.source_start - other.source_start for one, other, first in spans)
-        pad = self.arena.kernel("search/pad_far", {"SPLIT": split, "ALIKE": 0})
+        count, read = part.channels * part.t.size, into.channels * into.t.source_size
+        spans = zip((part.z, part.y, part.x), (into.z, into.y, into.x), at.origin[1:], strict=True)
+        places = (first + one.start - other.source_start for one, other, first in spans)
+        missing = part.t.start - into.t.source_start
+        alike = int(given.links is not None)
+        pad = self.arena.kernel("search/pad_far", {"SPLIT": split, "ALIKE": alike})
         launch = pad(
             queue,
-            *pixel_grid(self.arena.session.device, pitch, pny, volumes * pnz),
-            *(source, *map(i32, (0, volumes, volumes, *part.source_shape[1:]))),
-            *(buffer, *map(i32, (pnz, pny, pitch, 0, *places))),
+            *pixel_grid(self.arena.session.device, pitch, pny, read * pnz),
+            *(given.buffer, *map(i32, (given.first, given.ring or count, count, *part.shape[1:]))),
+            *(buffer, *map(i32, (pnz, pny, pitch, missing, *places))),
+            *((given.links,) if alike else ()),
         )
         return "pad", launch
 
-    def enqueue(self, queue, tile: Tile, source, part: Tile, held: Buffers) -> Launches:
-        """Enqueue the search in an image of which `part` is available; fills padded and keys."""
-        split, at = self.variant.split, self.layout(tile)
-        columns, rows, volumes = at.grids[2], at.grids[1], tile.channels * tile.t.size
-        layers = at.grids[0].count * volumes
-        launches = [self.pad(queue, source, part, tile, held["padded"])]
-        searched = held["padded"]
+    def enqueue(self, queue, tile: Tile, searched: Volumes, held: Buffers) -> Launches:
+        """Enqueue the search; fills padded and keys."""
+        split, at, buffer = self.variant.split, self.layout(tile), held["padded"]
+        launches = [self.pad(queue, searched, tile, buffer)]
         if split > 1:
-            searched = held["split"]
-            launches.append(self.pad(queue, source, part, tile, searched, split))
+            buffer = held["split"]
+            launches.append(self.pad(queue, searched, tile, buffer, split))
+        columns, rows, volumes = at.grids[2], at.grids[1], tile.channels * tile.t.size
+        layers, constants = at.grids[0].count * volumes, self.variant.constants
         if self.variant.kernel == "search_cube_lanes":
-            regular = -(-columns.regular // self.variant.constants["LANES"])
+            regular = -(-columns.regular // constants["LANES"])
             grid, group = (at.vectors, rows.count, layers), (1, 1, 1)
             more = (np.int32(regular),)
             if not self.arena.session.device.shares_cores:
                 group = None
         else:
-            wide, high = (self.variant.constants[f"GROUP_{axis}"] for axis in "XY")
+            wide, high = (constants[f"GROUP_{axis}"] for axis in "XY")
             across, down = -(-columns.count // wide), -(-rows.count // high)
             grid, group = (across * wide, down * high, layers), (wide, high, 1)
             more = ()
         search = self._search(
-            queue, grid, group, searched, *at.arguments, *more, self._ranks, held["keys"]
+            queue, grid, group, buffer, *at.arguments, *more, self._ranks, held["keys"]
         )
         return [*launches, ("search", search)]
-
-
-def widened(tile: Tile, reach: tuple[int, int, int]) -> Tile:
-    """Return a tile that yields `reach` more along z, y, x, as far as what it reads allows."""
-
-    def wider(span: Span, around: int) -> Span:
-        start = max(span.start - around, span.source_start)
-        stop = min(span.stop + around, span.source_stop)
-        return Span(start, stop, span.source_start, span.source_stop, span.length)
-
-    spans = (wider(getattr(tile, axis), n) for axis, n in zip("zyx", reach, strict=True))
-    return Tile(tile.sequence, tile.t, *spans, tile.channels)
-
-
-def only_held(tile: Tile, held: Tile) -> Tile:
-    """Return a tile that reads no more than another one yields."""
-
-    def less(span: Span, part: Span) -> Span:
-        return Span(span.start, span.stop, part.start, part.stop, span.length)
-
-    spans = (less(getattr(tile, axis), getattr(held, axis)) for axis in "zyx")
-    return Tile(tile.sequence, tile.t, *spans, tile.channels)

@@ -22,8 +22,10 @@ class CubePass:
     """One pass: cubes are compared, and groups of them filtered.
 
     `step` and `window` are in voxels along each axis of a cube of 4 x 4 x 4. Those of other cubes
-    are scaled with their sides. `threshold` is in sigma: the hard threshold of coefficients, or the
-    noise level assumed by a Wiener filter.
+    are scaled with their sides. Groups take cubes of `frames` volumes before and after, which are
+    followed in a window `next_window` as long as their mean squared difference is at most
+    `similar_next`, in sigma squared; by `still` of it no motion is preferred. `threshold` is in
+    sigma: the hard threshold of coefficients, or the noise level assumed by a Wiener filter.
     """
 
     cube: tuple[int, int, int]
@@ -37,6 +39,10 @@ class CubePass:
     wiener: bool
     kaiser: float
     shared_noise: bool
+    frames: tuple[int, int] = (0, 0)
+    next_window: int = 1
+    similar_next: float = 0.0
+    still: float = 0.0
 
     @property
     def steps(self) -> tuple[int, int, int]:
@@ -46,13 +52,36 @@ class CubePass:
     @property
     def windows(self) -> tuple[int, int, int]:
         """Widths of the search window along z, y, x, all odd."""
-        return tuple(2 * round(self.window // 2 * side / _SIDE) + 1 for side in self.cube)
+        return self._scaled(self.window)
+
+    @property
+    def next_windows(self) -> tuple[int, int, int]:
+        """Widths of the window in which the motion of a block is searched."""
+        return self._scaled(self.next_window)
+
+    def _scaled(self, window: int) -> tuple[int, int, int]:
+        return tuple(2 * round(window // 2 * side / _SIDE) + 1 for side in self.cube)
 
     @property
     def reach(self) -> tuple[int, int, int]:
-        """Reach along z, y, x: to a reference, and from there to its matches."""
-        pairs = zip(self.windows, self.cube, strict=True)
-        return tuple(2 * (window // 2) + side - 1 for window, side in pairs)
+        """Reach along z, y, x: to a reference, and from there to its matches, or its motion."""
+        return tuple(
+            window // 2 + side - 1 + max(window // 2, over_time)
+            for window, side, over_time in zip(
+                self.windows, self.cube, self.reach_over_time, strict=True
+            )
+        )
+
+    @property
+    def reach_over_time(self) -> tuple[int, int, int]:
+        """Reach of a reference along z, y, x to what its motion, or its matches, depend on."""
+        if not any(self.frames):
+            return 0, 0, 0
+        pairs = zip(self.next_windows, self.windows, self.cube, strict=True)
+        return tuple(
+            max(self.frames) * (following // 2) + max(3 * side - 1, window // 2 + side - 1)
+            for following, window, side in pairs
+        )
 
     @property
     def constants(self) -> dict[str, int]:
@@ -65,10 +94,11 @@ class CubePass:
         }
 
     @property
-    def operations_per_voxel(self) -> tuple[float, float]:
+    def operations_per_pixel(self) -> tuple[float, float]:
         """Operations of the search, and of the filtering of groups."""
         references = 1 / math.prod(self.steps)
         images = 3 if self.wiener else 2
+        images *= 1 + any(self.frames)
         compared = 2.0 * CUBE * math.prod(self.windows)
         return compared * references, 25.0 * CUBE * images * self.neighbours * references
 

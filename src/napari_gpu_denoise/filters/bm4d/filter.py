@@ -7,24 +7,31 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d.group_settings import STACK_TRANSFORMS, TRANSFORMS
 from napari_gpu_denoise.filters.bm3d.pass_fields import (
     BASIC,
     FINAL,
     GROUPS,
+    TwoPasses,
     stages,
     threshold,
     wiener_sigma,
 )
 from napari_gpu_denoise.filters.bm4d.cube_settings import CubePass
 from napari_gpu_denoise.filters.bm4d.plan import Plan
+from napari_gpu_denoise.filters.bm4d.series_plan import SeriesPlan
+from napari_gpu_denoise.filters.search.frame_links import frames_setting
 from napari_gpu_denoise.filters.volumes.cube import AUTO, CUBES, cube_setting, voxel_setting
 from napari_gpu_denoise.filters.volumes.volume_filter import VolumeFilter
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.call import filter_function
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
+
+# Limits for cubes of other volumes, in sigma squared: largest mean squared difference, and by how
+# much a motion has to explain more than none.
+_SIMILAR_NEXT = {"basic": 2.6, "final": 0.5}
+_STILL = {"basic": 0.4, "final": 0.1}
 
 
 def _step(default: int, of: str) -> Any:
@@ -57,7 +64,7 @@ def _similar(default: float, of: str) -> Any:
 
 
 @dataclass(frozen=True)
-class BM4D(VolumeFilter):
+class BM4D(TwoPasses, VolumeFilter):
     """Settings of BM4D.
 
     Groups of similar cubes are transformed together and small coefficients are removed: by hard
@@ -81,6 +88,11 @@ class BM4D(VolumeFilter):
 
     cube: str = cube_setting()
     voxel: str = voxel_setting()
+    frames_before: int = frames_setting(0, "Earlier volumes to search")
+    frames_after: int = frames_setting(0, "Later volumes to search")
+    flicker: bool = setting(
+        True, "Correct for bleaching and flicker between volumes", advanced=True, needs_axis="T"
+    )
     stages: str = stages()
     threshold: float = threshold(2.9)
     wiener_sigma: float = wiener_sigma(0.9)
@@ -88,6 +100,13 @@ class BM4D(VolumeFilter):
     step_final: int = _step(3, FINAL)
     window_basic: int = _window(11, BASIC)
     window_final: int = _window(11, FINAL)
+    window_next: int = setting(
+        7,
+        "Window of the motion from volume to volume (odd), along an axis of four voxels",
+        bounds=(1, 11),
+        unit="voxels",
+        advanced=True,
+    )
     neighbours_basic: int = _neighbours(32, BASIC)
     neighbours_final: int = _neighbours(32, FINAL)
     transform_basic: str = _transform("bior1.5", BASIC)
@@ -110,11 +129,27 @@ class BM4D(VolumeFilter):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("window_basic", "window_final"):
-            if getattr(self, name) % 2 == 0:
-                raise SettingsError(
-                    f"{name}={getattr(self, name)} has no centre: choose an odd width."
-                )
+        self._check_odd("window_basic", "window_final", "window_next")
+
+    @property
+    def joint(self) -> str:
+        """Slices, and time if other volumes are searched."""
+        return super().joint + "T" * self.over_time
+
+    @property
+    def over_time(self) -> bool:
+        """Whether other volumes are searched."""
+        return bool(self.frames_before or self.frames_after)
+
+    @property
+    def compares_brightness(self) -> bool:
+        """Whether `flicker` is on."""
+        return self.flicker
+
+    @property
+    def whole_volumes(self) -> bool:
+        """Whether other volumes are searched."""
+        return self.over_time
 
     @property
     def smallest(self) -> int:
@@ -124,24 +159,20 @@ class BM4D(VolumeFilter):
     @property
     def passes(self) -> dict[str, CubePass]:
         """The passes, in order: ``"basic"``, ``"final"``."""
-        names = ("basic", "final") if self.stages == "both" else ("basic",)
-        return {name: self._pass(name) for name in names}
-
-    def _pass(self, name: str) -> CubePass:
-        stack = getattr(self, f"stack_{name}")
-        return CubePass(
-            self.cube_shape,
-            getattr(self, f"step_{name}"),
-            getattr(self, f"window_{name}"),
-            getattr(self, f"neighbours_{name}"),
-            getattr(self, f"transform_{name}"),
-            stack,
-            similar=getattr(self, f"similar_{name}"),
-            threshold=self.threshold if name == "basic" else self.wiener_sigma,
-            wiener=name == "final",
-            kaiser=self.kaiser,
-            shared_noise=self.shared_noise and stack == "haar",
-        )
+        return {
+            name: CubePass(
+                self.cube_shape,
+                getattr(self, f"step_{name}"),
+                getattr(self, f"window_{name}"),
+                getattr(self, f"neighbours_{name}"),
+                **self._shrinkage(name),
+                frames=(self.frames_before, self.frames_after),
+                next_window=self.window_next,
+                similar_next=_SIMILAR_NEXT[name],
+                still=_STILL[name],
+            )
+            for name in self._pass_names()
+        }
 
     @property
     def reach(self) -> Reach:
@@ -150,21 +181,16 @@ class BM4D(VolumeFilter):
         passes = [replace(self, cube=name).passes.values() for name in names]
         sums = [np.sum([one.reach for one in each], axis=0) for each in passes]
         z, y, x = (int(length) for length in np.max(sums, axis=0))
-        return Reach(z=(z, z), y=(y, y), x=(x, x))
+        count = len(self.passes)
+        time = count * self.frames_before, count * self.frames_after
+        return Reach(time, (z, z), (y, y), (x, x))
 
-    @property
-    def operations_per_pixel(self) -> float:
-        """Estimate for the searches and the transforms."""
-        return sum(sum(one.operations_per_voxel) for one in self.passes.values())
-
-    @property
-    def operations_per_launch(self) -> float:
-        """The longest search, or the longest filtering of groups."""
-        return max(max(one.operations_per_voxel) for one in self.passes.values())
-
-    def plan(self, arena: Arena, variants: dict[str, dict[str, Any]] | None = None) -> Plan:
+    def plan(
+        self, arena: Arena, variants: dict[str, dict[str, Any]] | None = None
+    ) -> Plan | SeriesPlan:
         """Return the plan for one device; `variants` as `Plan` takes them."""
-        return Plan(self.passes, arena, variants)
+        kind = SeriesPlan if self.over_time else Plan
+        return kind(self.passes, arena, variants)
 
 
 @filter_function(BM4D)
@@ -182,7 +208,8 @@ def bm4d() -> np.ndarray:
         ``"high"`` takes about five times as long and gains up to 0.15 dB.
     axes : str
         Names of the axes, such as ``"ZYX"``, ``"TZYX"`` or ``"CZYX"``. Z, Y and X are filtered
-        together and must be there; volumes along every other axis are independent.
+        together and must be there, T only with `frames_before` or `frames_after`; volumes along
+        every other axis are independent.
     {settings}
     {options}
     {fields}
@@ -202,6 +229,7 @@ def bm4d() -> np.ndarray:
     See Also
     --------
     denoise : The same with a record of what was done.
+    stream : The same for volumes that come one after another.
     pri_nlm, dct3d : Faster.
     bm3d : For images, and for slices that have little in common.
 
@@ -214,6 +242,10 @@ def bm4d() -> np.ndarray:
     the search takes ``64 * (window / step)**3`` comparisons, and filtering about ``1600 *
     neighbours / step**3`` operations. Repeated runs on one device are bitwise equal, whatever the
     tiles.
+
+    With `frames_before` and `frames_after`, the mean of each cube over time and what it differs
+    from that are filtered with a noise level each. Motion is followed by blocks, up to half of
+    `window_next` from volume to volume; what is not found again is filtered as if it were alone.
 
     Rician and photon noise is stabilised first. Correlated noise is treated as white noise of a
     larger sigma.
@@ -232,4 +264,5 @@ def bm4d() -> np.ndarray:
     --------
     >>> out = bm4d(volume, axes="ZYX")                                 # doctest: +SKIP
     >>> out = bm4d(head, noise="rician", axes="ZYX", profile="fast")   # doctest: +SKIP
+    >>> out = bm4d(cells, axes="TZYX", frames_before=1, frames_after=1)  # doctest: +SKIP
     """

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+from napari_gpu_denoise.filters.bm3d.group_kernels import made_passes, yields_of_passes
 from napari_gpu_denoise.filters.bm4d.cube_filter import CubeFilter
-from napari_gpu_denoise.filters.bm4d.cube_search import widened
+from napari_gpu_denoise.filters.bm4d.cube_search import Volumes
 from napari_gpu_denoise.filters.bm4d.cube_settings import CubePass
+from napari_gpu_denoise.filters.pixels import all_read
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma, together
 from napari_gpu_denoise.run.tiles import Tile
@@ -25,14 +27,11 @@ class Plan(TilePlan):
         variants: dict[str, dict] | None = None,
     ):
         self.arena = arena
-        variants = variants or {}
-        self.passes = {
-            name: CubeFilter(one, arena, **variants.get(name, {})) for name, one in passes.items()
-        }
+        self.passes = made_passes(CubeFilter, passes, arena, variants)
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile; the second pass reuses those of the first one."""
-        whole, made = _all_read(tile), self._yields(tile)
+        whole, made = all_read(tile), yields_of_passes(self.passes, tile)
         sizes, held = [], whole
         for name, one in self.passes.items():
             sizes.append(one.buffers(made[name], held))
@@ -45,27 +44,12 @@ class Plan(TilePlan):
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
         """Enqueue the passes for one tile."""
         launches: Launches = []
-        buffers, whole, made = self.hold(tile), _all_read(tile), self._yields(tile)
-        basic, held = None, whole
+        buffers, whole, made = self.hold(tile), all_read(tile), yields_of_passes(self.passes, tile)
+        noisy, basic = Volumes(source, whole), None
         for name, one in self.passes.items():
             last = name == list(self.passes)[-1]
             result = out if last else buffers["basic estimate"]
-            steps = one.enqueue(
-                queue, made[name], source, whole, basic, held, sigma, result, buffers
-            )
+            steps = one.enqueue(queue, made[name], noisy, basic, sigma, result, buffers)
             launches += [(f"{name} {step}", event) for step, event in steps]
-            basic, held = result, made[name]
+            basic = Volumes(result, made[name])
         return launches
-
-    def _yields(self, tile: Tile) -> dict[str, Tile]:
-        """Return what each pass yields for the next one."""
-        made = {}
-        for name, one in reversed(self.passes.items()):
-            made[name] = tile
-            tile = widened(tile, one.one.reach)
-        return dict(reversed(made.items()))
-
-
-def _all_read(tile: Tile) -> Tile:
-    """Return a tile that yields all that it reads along z, y, x."""
-    return widened(tile, tile.source_shape[1:])

@@ -83,8 +83,7 @@ class NLMeans(Filter):
                 f"step={self.step} leaves gaps between patches of width {self.patch}: "
                 "choose a step of at most the patch."
             )
-        if self.window % 2 == 0:
-            raise SettingsError(f"window={self.window} has no centre: choose an odd width.")
+        self._check_odd("window")
         if self.offsets > LARGEST_TABLE:
             raise SettingsError(
                 f"The search window holds {self.offsets} patches, more than {LARGEST_TABLE}: "

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.dct3d.filter import OPERATIONS
 from napari_gpu_denoise.filters.dct3d.plan import Plan as GuidePlan
 from napari_gpu_denoise.filters.pri_nlm.plan import DEPTH, MEAN_RADIUS, Plan, Window
@@ -51,10 +50,7 @@ class PRINLM(VolumeFilter):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("window", "window_z"):
-            width = getattr(self, name)
-            if width % 2 == 0:
-                raise SettingsError(f"{name}={width} has no centre: choose an odd width.")
+        self._check_odd("window", "window_z")
 
     @property
     def reach(self) -> Reach:

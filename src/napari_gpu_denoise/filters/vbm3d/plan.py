@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.filters.bm3d.group_kernels import yields_of_passes
+from napari_gpu_denoise.filters.bm3d.group_kernels import made_passes, yields_of_passes
 from napari_gpu_denoise.filters.bm3d.group_settings import GroupSettings
 from napari_gpu_denoise.filters.channels.channel_mix import OPPONENT, ChannelMix
 from napari_gpu_denoise.filters.channels.channel_settings import JOINED
@@ -55,10 +55,7 @@ class Plan(FramePlan):
         strengths: tuple[float, ...] = (1.0, 1.0, 1.0),
     ):
         self.arena = arena
-        variants = variants or {}
-        self.passes = {
-            name: VideoPass(one, arena, **variants.get(name, {})) for name, one in passes.items()
-        }
+        self.passes = made_passes(VideoPass, passes, arena, variants)
         self._last = list(self.passes)[-1]
         self._motion = None
         search = passes[self._last].search

@@ -1,0 +1,172 @@
+"""BM4D over time in NumPy, written to be read: groups take cubes of the volumes before and after.
+
+Of each cube of a group A is the mean over time, weighted by 1 / sigma^2, and E what the cube itself
+differs from it. Both are filtered as `reference.bm4d` filters cubes, and added.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from reference.bm3d import LEAST_VARIANCE, SMALLEST_SIGMA
+from reference.bm4d import find_cubes, line_matrix, middle, noise_variances, reference_cubes, region
+from reference.transforms import stack_matrix
+
+LEAST_COMPARED = 0.25  # of the voxels of a block
+
+
+def bm4d(volumes, sigma, settings, *, exact: bool = True) -> np.ndarray:
+    """Denoise volumes (t, z, y, x) of constant brightness; all else is as in `reference.bm4d`."""
+    volumes = np.asarray(volumes, np.float64)
+    sigma = np.broadcast_to(np.asarray(sigma, np.float64), volumes.shape)
+    basic = None
+    for one in settings.passes.values():
+        made = [one_volume(volumes, sigma, one, basic, t, exact) for t in range(len(volumes))]
+        basic = np.array(made)
+    return basic
+
+
+def one_volume(noisy, sigma, one, basic, t: int, exact: bool) -> np.ndarray:
+    """Filter the volume of time t once: by a Wiener filter if there are basic estimates."""
+    compared = noisy if basic is None else basic
+    shape = noisy.shape[1:]
+    total, weights = np.zeros(shape), np.zeros(shape)
+    kaiser = np.einsum("z,y,x->zyx", *(np.kaiser(side, one.kaiser) for side in one.cube))
+    matrices = [line_matrix(one.transform, side) for side in one.cube]
+    inverses = [np.linalg.inv(matrix) for matrix in matrices]
+    still = one.still * np.mean(sigma[t] ** 2)
+    motions = follow(compared, t, one, still)
+    for place in reference_cubes(shape, one):
+        own = middle(sigma[t], place, one.cube)
+        group = find_cubes(compared[t], place, one, one.similar * own**2, exact)
+        group = group[: 2 ** (len(group).bit_length() - 1)]
+        level = noisy[t][place]
+        block = tuple(at // (2 * side) for at, side in zip(place, one.cube, strict=True))
+        moved = {other: motion[block] for other, motion in motions.items()} | {t: (0, 0, 0)}
+        shares = shares_of(compared, sigma, place, moved, t, one)
+        along = stack_matrix(one.stack, len(group))
+        variance = 1.0
+        if one.shared_noise:
+            variance = np.maximum(noise_variances(group, one, matrices, along), LEAST_VARIANCE)
+        rms = np.sqrt(np.mean([middle(sigma[t], cube.place, one.cube) ** 2 for cube in group]))
+
+        removed, left = 0.0, 0.0
+        for difference in (False, True)[: len(shares)]:
+            parts = {other: share - (difference and other == t) for other, share in shares.items()}
+            if difference:
+                parts = {other: -part for other, part in parts.items()}
+            noise = np.sqrt(combined_variance(sigma, group, moved, parts, one))
+
+            def spectrum(images, how=(group, moved, parts, noise, level, along, matrices)):
+                return spectrum_over_time(images, *how)
+
+            guide = None if basic is None else spectrum(basic)
+            taken, kept = shrink(spectrum(noisy), guide, one.threshold, variance, not difference)
+            removed = removed + noise * taken
+            left += noise**2 * kept
+        weight = 1 / max(left / rms**2, 1.0)
+        cubes = np.einsum("kj,kabc,za,yb,xc->jzyx", along, removed, *inverses, optimize=True)
+        for cube, taken in zip(group, cubes, strict=True):
+            at = region(cube.place, one.cube)
+            total[at] += weight * kaiser * taken
+            weights[at] += weight * kaiser
+    return noisy[t] - total / weights
+
+
+def spectrum_over_time(images, group, moved, parts, noise, level, along, matrices):
+    """Return the spectrum of a group whose cubes are added up over time, in their noise."""
+    shape, sides = images[0].shape, tuple(len(matrix) for matrix in matrices)
+    cubes = np.zeros((len(group), *sides))
+    for other, part in parts.items():
+        for k, cube in enumerate(group):
+            at = displaced(cube.place, moved[other], shape, sides)
+            cubes[k] += part * (images[other][region(at, sides)] - level)
+    cubes /= max(noise, SMALLEST_SIGMA)
+    return np.einsum("kj,jzyx,az,by,cx->kabc", along, cubes, *matrices, optimize=True)
+
+
+def shrink(spectrum, guide, threshold: float, variance, keep_mean: bool):
+    """Return what is removed, and the variance of the noise that is left."""
+    if guide is None:
+        gain = (np.abs(spectrum) >= threshold * np.sqrt(variance)).astype(float)
+    else:
+        gain = guide**2 / (guide**2 + threshold**2 * variance)
+    if keep_mean:
+        gain[0, 0, 0, 0] = 1.0
+    return (1 - gain) * spectrum, float(np.sum(gain**2 * variance))
+
+
+def follow(volumes, t: int, one, still: float) -> dict[int, np.ndarray]:
+    """Return the motion (dz, dy, dx) of every block of the volume of time t, to each other time."""
+    before, after = one.frames
+    sides = [2 * side for side in one.cube]
+    blocks = tuple(-(-n // side) for n, side in zip(volumes.shape[1:], sides, strict=True))
+    found = {}
+    for sign, count in ((-1, before), (1, after)):
+        nearer = np.zeros((*blocks, 3), int)
+        for other in range(t + sign, t + sign * (count + 1), sign):
+            if 0 <= other < len(volumes):
+                nearer = nearer.copy()
+                for block in np.ndindex(blocks):
+                    nearer[block] = follow_block(
+                        volumes[t], volumes[other], block, nearer[block], one, still
+                    )
+                found[other] = nearer
+    return found
+
+
+def follow_block(here, there, block, centre, one, still: float) -> np.ndarray:
+    """Return the displacement with the smallest mean squared difference around a block."""
+    voxels = []
+    for k, side, n in zip(block, one.cube, here.shape, strict=True):
+        along = np.arange(2 * side * k - side, 2 * side * k + 3 * side, 2)
+        voxels.append(along[(along >= 0) & (along < n)])
+    best, chosen = np.inf, centre
+    windows = [range(-(width // 2), width // 2 + 1) for width in one.next_windows]
+    for way in itertools.product(*windows):
+        displacement = centre + np.array(way)
+        inside = [
+            along[(along + d >= 0) & (along + d < n)]
+            for along, d, n in zip(voxels, displacement, here.shape, strict=True)
+        ]
+        if np.prod([len(along) for along in inside]) < LEAST_COMPARED * 512:
+            continue
+        moved = [along + d for along, d in zip(inside, displacement, strict=True)]
+        d2 = np.mean((here[np.ix_(*inside)] - there[np.ix_(*moved)]) ** 2)
+        d2 -= still * (not any(way))
+        if d2 < best:
+            best, chosen = d2, displacement
+    return chosen
+
+
+def shares_of(compared, sigma, place, moved, t: int, one) -> dict[int, float]:
+    """Return the weights of the times in A: of those alone whose cubes are similar."""
+    own = middle(sigma[t], place, one.cube)
+    reference = compared[t][region(place, one.cube)]
+    found = {t: 1 / own**2}
+    for other, way in moved.items():
+        at = displaced(place, way, compared.shape[1:], one.cube)
+        s = middle(sigma[other], at, one.cube)
+        d2 = np.mean((compared[other][region(at, one.cube)] - reference) ** 2)
+        if other != t and d2 <= one.similar_next * (own**2 + s**2) / 2:
+            found[other] = 1 / s**2
+    total = sum(found.values())
+    return {other: precision / total for other, precision in found.items()}
+
+
+def combined_variance(sigma, group, moved, parts, one) -> float:
+    """Return the mean variance over a group of cubes added up over time."""
+    squares = 0.0
+    for cube in group:
+        for other, part in parts.items():
+            at = displaced(cube.place, moved[other], sigma.shape[1:], one.cube)
+            squares += (part * middle(sigma[other], at, one.cube)) ** 2
+    return squares / len(group)
+
+
+def displaced(place, way, shape, sides) -> tuple[int, int, int]:
+    """Return where a cube is that moved; it stays inside the volume."""
+    each = zip(place, way, shape, sides, strict=True)
+    return tuple(int(np.clip(at + d, 0, n - side)) for at, d, n, side in each)
