@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import napari.viewer
@@ -15,8 +16,8 @@ from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.denoise.run import Outcome, report, steps
 from napari_gpu_denoise._napari.denoise.snippets import command_line, python_call
 from napari_gpu_denoise._napari.denoise.view import DenoiseView
-from napari_gpu_denoise._napari.layers.results import NewLayer, add_layer, at_frame
-from napari_gpu_denoise._napari.layers.source import frame_shown
+from napari_gpu_denoise._napari.layers.results import NewLayer, add_layer, at_places
+from napari_gpu_denoise._napari.layers.source import place_shown, voxel_of
 from napari_gpu_denoise._napari.panel import PYTHON_COPIED
 from napari_gpu_denoise._napari.stage import Stage
 from napari_gpu_denoise._napari.wording import in_panel
@@ -44,13 +45,17 @@ class DenoisePanel(DenoiseView):
         self._bars: list[ActivityBar] = []
         self.destroyed.connect(lambda _=None, bars=self._bars: _abandon(bars))
         self.layer.chosen.connect(self.offer_axes)
+        self.layer.chosen.connect(self._follow_scale)
         self.axes.changed.connect(lambda: self.form.set_axes(self.axes.letters()))
-        self.axes.changed.connect(self._follow_frame)
+        self.axes.changed.connect(self._follow_places)
+        self.axes.changed.connect(self._offer_voxel)
+        self.axes.wanted.connect(self.show_other)
         self.noise.wanted.connect(self.show_noise)
-        self.one_frame.toggled.connect(lambda _: self._follow_frame())
+        for box in (self.one_frame, self.one_slice):
+            box.toggled.connect(self._follow_places)
         moved = viewer.dims.events
         events = (moved.current_step, moved.ndisplay, moved.order)
-        self.follow("frame shown", ((event, self._follow_frame) for event in events))
+        self.follow("places shown", ((event, self._follow_places) for event in events))
         self.form.changed.connect(self._check)
         self.run_button.clicked.connect(self.run)
         self.cancel_button.clicked.connect(self.cancel)
@@ -58,14 +63,17 @@ class DenoisePanel(DenoiseView):
         self.python_button.clicked.connect(self.copy_python)
         self.command_button.clicked.connect(self.copy_command)
         self.offer_axes()
+        self._follow_scale()
         # The drivers are loaded when the panel is on the screen, not while it is being built.
         QTimer.singleShot(0, self.device.fill)
 
     def request(self) -> Request:
         """Return what the panel is set to; raises `DenoiseError` if it does not fit the layer."""
-        source, axes = self.captured(), self.axes.axes()
+        source, axes, settings = self.captured(), self.axes.axes(), self.form.settings()
+        if "voxel" in self.form.controls and not settings.voxel:
+            settings = replace(settings, voxel=voxel_of(self.layer.layer(), axes))
         run = Run(
-            filter=self.form.settings(),
+            filter=settings,
             sigma=self.noise.sigma(),
             noise=self.noise.noise(),
             axes=axes,
@@ -75,7 +83,8 @@ class DenoisePanel(DenoiseView):
             memory_limit=preferences.read().memory_limit,
             correct=self.correct.currentData(),
         )
-        return Request(source, run, self._chosen_frame(axes), self.maps.isChecked())
+        frame, place = self._chosen_place(axes, "T"), self._chosen_place(axes, "Z")
+        return Request(source, run, frame, self.maps.isChecked(), place)
 
     def run(self) -> None:
         """Start a run; errors are shown in the panel."""
@@ -124,7 +133,11 @@ class DenoisePanel(DenoiseView):
 
     def show_noise(self) -> None:
         """Open the panel that measures noise, for this layer."""
-        panel = docks.open_panel(self._viewer, "Estimated noise")
+        self.show_other("Estimated noise")
+
+    def show_other(self, title: str) -> None:
+        """Open another panel of the plugin for this layer."""
+        panel = docks.open_panel(self._viewer, title)
         if (layer := self.layer.layer()) is not None:
             panel.choose(layer, self.axes.letters())
 
@@ -151,8 +164,10 @@ class DenoisePanel(DenoiseView):
         text = command_line(request)
         hint = "." if request.source.path else ": replace INPUT.tif by the name of the file."
         parts = [f"Command line copied{hint}"]
-        if request.frame is not None:
-            parts.append("It filters all frames.")
+        if request.places:
+            words = {"frames": request.frame, "slices": request.slice}
+            named = [word for word, place in words.items() if place is not None]
+            parts.append(f"It filters all {' and '.join(named)}.")
         if request.maps:
             parts.append(f"Maps need a separate run with --{offer_of(self.filter).setting}.")
         if "--noise" in text and not isinstance(request.run.noise, str):
@@ -165,24 +180,41 @@ class DenoisePanel(DenoiseView):
             show_error(sentence)
         return sentence
 
-    def _follow_frame(self, event: object = None) -> None:
-        """Offer the frame in view."""
+    def _follow_places(self, event: object = None) -> None:
+        """Offer the frame and the slice in view."""
         axes = self.known_axes()
-        has_time = "T" in axes
-        frame = frame_shown(self.layer.layer(), axes, self._viewer.dims) if has_time else None
-        self.show_frame(frame, has_time)
+        self.show_places(axes, self._shown(axes, "T"), self._shown(axes, "Z"))
 
-    def _chosen_frame(self, axes: str) -> int | None:
-        if not (self.one_frame.isEnabled() and self.one_frame.isChecked()):
+    def _shown(self, axes: str, letter: str) -> int | None:
+        if letter not in axes:
             return None
-        layer = self.layer.layer()
-        frame = frame_shown(layer, axes, self._viewer.dims)
-        if frame is None:
+        return place_shown(self.layer.layer(), axes, self._viewer.dims, letter)
+
+    def _chosen_place(self, axes: str, letter: str) -> int | None:
+        word, box = ("frame", self.one_frame) if letter == "T" else ("slice", self.one_slice)
+        if not (box.isEnabled() and box.isChecked()):
+            return None
+        place = self._shown(axes, letter)
+        if place is None:
             raise LayerError(
-                f"The viewer does not show a single frame of {layer.name!r}: move the T slider to "
-                "one, or untick Only the frame shown."
+                f"The viewer does not show a single {word} of {self.layer.layer().name!r}: move "
+                f"the {letter} slider to one, or untick Only the {word} shown."
             )
-        return frame
+        return place
+
+    def _follow_scale(self) -> None:
+        """Follow the voxel size of the chosen layer."""
+        layer = self.layer.layer()
+        events = () if layer is None else (layer.events.scale, layer.events.units)
+        self.follow("scale", [(event, self._offer_voxel) for event in events])
+        self._offer_voxel()
+
+    def _offer_voxel(self, event: object = None) -> None:
+        axes = self.known_axes()
+        if "voxel" in self.form.controls:
+            voxel = voxel_of(self.layer.layer(), axes) if axes else ""
+            text = f"{voxel} (of the layer)" if voxel else ""
+            self.form.controls["voxel"].native.setPlaceholderText(text)
 
     def _check(self) -> None:
         message = "", ""
@@ -220,11 +252,11 @@ class DenoisePanel(DenoiseView):
 
     def _add_layers(self, outcome: Outcome) -> None:
         request, suffix = outcome.request, ""
-        source, frame = request.source, request.frame
         provenance = outcome.result.record.as_dict()
-        if frame is not None:
-            source = at_frame(source, request.run.axes.index("T"), frame)
-            suffix, provenance["frame"] = f", frame {frame}", frame
+        source = at_places(request.source, request.places) if request.places else request.source
+        for word, place in (("frame", request.frame), ("slice", request.slice)):
+            if place is not None:
+                suffix, provenance[word] = f"{suffix}, {word} {place}", place
         result = NewLayer("", "image", outcome.result.image, source.attributes)
         for layer in (result, *outcome.maps):
             title = f"{self.title} {layer.title}".rstrip() + suffix

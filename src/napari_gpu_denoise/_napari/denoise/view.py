@@ -25,9 +25,9 @@ from napari_gpu_denoise._napari.parts import (
     wrapped,
 )
 
-_ONE_FRAME = (
-    "Filter only the frame at the viewer's time slider, to try settings. The pixels are the same "
-    "as in a run of all frames."
+_ALONE = (
+    "Filter only the {} at the viewer's slider, to try settings. The pixels are the same as in a "
+    "run of everything."
 )
 
 
@@ -74,7 +74,7 @@ class DenoiseView(Panel):
         if offer is not None:
             self.maps.setText(offer.label)
             self.maps.setToolTip(wrapped(offer.tip))
-        self.one_frame = QCheckBox()
+        self.one_frame, self.one_slice = QCheckBox(), QCheckBox()
         self.run_button = button("", "Denoise the layer; the result is a new layer.")
         self.cancel_button = button("Cancel", "Stop after the current tile or frame; add no layer.")
         self.reset_button = button("Reset to defaults", "Reset everything except the layer.")
@@ -101,6 +101,7 @@ class DenoiseView(Panel):
             (
                 (self.maps,),
                 (self.one_frame,),
+                (self.one_slice,),
                 (self.run_button, self.cancel_button),
                 (self.progress,),
                 (self.status,),
@@ -117,6 +118,7 @@ class DenoiseView(Panel):
         self.nonfinite.setCurrentIndex(0)
         self.correct.setCurrentIndex(0)
         self.one_frame.setChecked(False)
+        self.one_slice.setChecked(False)
         self.maps.setChecked(False)
         self.offer_axes()
 
@@ -124,14 +126,19 @@ class DenoiseView(Panel):
         """Return the parts of the panel that can be collapsed."""
         return self.findChildren(QCollapsible)
 
-    def show_frame(self, frame: int | None, has_time: bool) -> None:
-        """Offer to filter only the frame in view, if there are several."""
-        self.one_frame.setEnabled(has_time)
-        self.one_frame.setText("Only the frame shown" + ("" if frame is None else f": {frame}"))
-        tip = _ONE_FRAME if has_time else "Name an axis T above to use it."
-        self.one_frame.setToolTip(wrapped(tip))
-        run_frame = "Run frame" if frame is None else f"Run frame {frame}"
-        self.run_button.setText(run_frame if has_time and self.one_frame.isChecked() else "Run")
+    def show_places(self, axes: str, frame: int | None, place: int | None) -> None:
+        """Offer to filter only the frame or slice in view, along the axes that there are."""
+        wanted = []
+        rows = (("T", "frame", self.one_frame, frame), ("Z", "slice", self.one_slice, place))
+        for axis, word, box, shown in rows:
+            number = "" if shown is None else f" {shown}"
+            box.setEnabled(axis in axes)
+            box.setText(f"Only the {word} shown" + (number and f":{number}"))
+            tip = _ALONE.format(word) if axis in axes else f"Name an axis {axis} above to use it."
+            box.setToolTip(wrapped(tip))
+            if axis in axes and box.isChecked():
+                wanted.append(word + number)
+        self.run_button.setText(" ".join(["Run", ", ".join(wanted)]).strip())
 
     def show_running(self, running: bool) -> None:
         """Show that a run can be cancelled, or that the next one can be started."""

@@ -44,11 +44,12 @@ def add_layer(
     getattr(viewer, f"add_{new.kind}")(new.data, multiscale=False, **attributes)
 
 
-def at_frame(source: Source, axis: int, frame: int) -> Source:
-    """Return a source that puts one frame where it lies in the whole stack."""
+def at_places(source: Source, places: dict[int, int]) -> Source:
+    """Return a source that puts a frame or slice where it lies: the index along some axes."""
     from napari.utils.transforms import Affine
 
     given = {name: source.attributes[name] for name in ("scale", "translate", "rotate", "shear")}
     first = np.zeros(len(given["scale"]))
-    first[axis] = frame
+    for axis, place in places.items():
+        first[axis] = place
     return replace(source, attributes={**source.attributes, "translate": Affine(**given)(first)})

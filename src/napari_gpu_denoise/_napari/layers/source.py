@@ -107,18 +107,36 @@ def capture(layer: Layer | None) -> Source:
     )
 
 
-def frame_shown(layer: Image, axes: str, dims: Dims) -> int | None:
-    """Return the frame along T of a layer that the viewer shows.
+def place_shown(layer: Image, axes: str, dims: Dims, letter: str) -> int | None:
+    """Return the frame along T, or the slice along Z, of a layer that the viewer shows.
 
-    None where there is no axis T, where T is drawn along the screen, and where the slider stands on
-    no frame of the layer. The viewer may have more axes, and other units, than the layer.
+    None where there is no such axis, where it is drawn along the screen, and where the slider
+    stands outside the layer. The viewer may have more axes, and other units, than the layer.
     """
-    axis = axes.find("T")
+    axis = axes.find(letter)
     if not 0 <= axis < layer.ndim or axis + dims.ndim - layer.ndim in dims.displayed:
         return None
     # Rounded as napari does.
-    frame = int(np.round(layer.world_to_data(dims.point)[axis]))
-    return frame if 0 <= frame < finest(layer).shape[axis] else None
+    place = int(np.round(layer.world_to_data(dims.point)[axis]))
+    return place if 0 <= place < finest(layer).shape[axis] else None
+
+
+def voxel_of(layer: Image, axes: str) -> str:
+    """Return the size of a voxel along Z, Y and X by the layer's scale; empty if it is not known.
+
+    A scale of 1 in pixels, which layers have from the beginning, tells nothing.
+    """
+    if not set("ZYX") <= set(axes[: layer.ndim]):
+        return ""
+    places = [axes.index(letter) for letter in "ZYX"]
+    units = [layer.units[i] for i in places]
+    sizes = [abs(float(layer.scale[i])) for i in places]
+    if any(not unit.is_compatible_with(units[0]) for unit in units):
+        return ""
+    factors = [float((1 * unit).to(units[0]).magnitude) for unit in units]
+    sizes = [size * factor for size, factor in zip(sizes, factors, strict=True)]
+    unknown = str(units[0]) == "pixel" and len(set(sizes)) == 1
+    return "" if unknown else ", ".join(f"{size:.6g}" for size in sizes)
 
 
 def suggest_axes(layer: Image, dims_labels: Sequence[str] = ()) -> str:
