@@ -22,7 +22,14 @@ from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Part, Run, prepare
 from napari_gpu_denoise.run.long_series import denoise_series
 from napari_gpu_denoise.run.part import filter_part
-from napari_gpu_denoise.run.record import Progress, Result, correction_noted, finish
+from napari_gpu_denoise.run.record import (
+    COMPILING,
+    MEASURING,
+    Progress,
+    Result,
+    correction_noted,
+    finish,
+)
 
 
 @documented
@@ -144,7 +151,8 @@ def denoise_steps(
     Yields
     ------
     Progress
-        Before any work, and after each tile or part of the work on frames; values may repeat.
+        Before noise is measured and before kernels are compiled, with a total of 0; before any
+        work, and after each tile or part of the work on frames; values may repeat.
         Closing the generator stops the work.
 
     Returns
@@ -176,6 +184,8 @@ def denoise_steps(
         dtype = _type_with(out, shape, dtype)
         run = replace(run, dtype=dtype)
     everything = frames is None and slices is None
+    if run.sigma is None and not run.filter.sigma_unused:
+        yield MEASURING
     if everything and lazy and out is not None and "T" in names:
         job = prepare(run, array)
         made = out(shape, job.dtypes[1]) if callable(out) else out
@@ -194,6 +204,7 @@ def denoise_steps(
     # Pixels must not be overwritten before they are read.
     direct = isinstance(out, np.ndarray) and not np.may_share_memory(out, block.given)
     made = out if direct else np.empty(shape, job.dtypes[1])
+    yield COMPILING
     tally = yield from filter_part(job, part, block, made)
     if out is not None and made is not out:
         out[...] = made

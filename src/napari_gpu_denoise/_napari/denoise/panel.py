@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 import napari.viewer
 from napari.qt.threading import create_worker
@@ -23,6 +24,7 @@ from napari_gpu_denoise._napari.stage import Stage
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise._napari.worker import ActivityBar, Task, Worker
 from napari_gpu_denoise.errors import DenoiseError, LayerError
+from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.run.job import Run
 
@@ -44,11 +46,15 @@ class DenoisePanel(DenoiseView):
         # At most one; a list of its own, so that it can be reached when the panel is gone.
         self._bars: list[ActivityBar] = []
         self.destroyed.connect(lambda _=None, bars=self._bars: _abandon(bars))
-        self.layer.chosen.connect(self.offer_axes)
+        # Estimates handed over, by the layer that they were last used for.
+        self._handed: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        self._last: ref | None = None
+        self.layer.chosen.connect(self._take_layer)
         self.layer.chosen.connect(self._follow_scale)
         self.axes.changed.connect(lambda: self.form.set_axes(self.axes.letters()))
         self.axes.changed.connect(self._follow_places)
         self.axes.changed.connect(self._offer_voxel)
+        self.axes.changed.connect(self._count_channels)
         self.axes.wanted.connect(self.show_other)
         self.noise.wanted.connect(self.show_noise)
         for box in (self.one_frame, self.one_slice):
@@ -56,13 +62,14 @@ class DenoisePanel(DenoiseView):
         moved = viewer.dims.events
         events = (moved.current_step, moved.ndisplay, moved.order)
         self.follow("places shown", ((event, self._follow_places) for event in events))
+        self.follow("preferences", ((each, self.device.explain) for each in preferences.changed()))
         self.form.changed.connect(self._check)
         self.run_button.clicked.connect(self.run)
         self.cancel_button.clicked.connect(self.cancel)
         self.reset_button.clicked.connect(self.reset)
         self.python_button.clicked.connect(self.copy_python)
         self.command_button.clicked.connect(self.copy_command)
-        self.offer_axes()
+        self._take_layer()
         self._follow_scale()
         # The drivers are loaded when the panel is on the screen, not while it is being built.
         QTimer.singleShot(0, self.device.fill)
@@ -122,8 +129,18 @@ class DenoisePanel(DenoiseView):
         """Stop the run; the panel is being closed."""
         _abandon(self._bars)
 
+    def _take_layer(self) -> None:
+        """Follow the choice of a layer; noise handed over for one is chosen again with it."""
+        before, layer = self._last and self._last(), self.layer.layer()
+        if before is not None:
+            self._handed[before] = self.noise.handed()
+        self._last = None if layer is None else ref(layer)
+        self.offer_axes()
+        if layer is not None and (known := self._handed.get(layer)) is not None:
+            self.noise.hand_over(*known)
+
     def offer_axes(self) -> None:
-        """Take a new layer: suggest its axes, and show an estimate of its noise if there is one."""
+        """Suggest the axes of a layer, and show an estimate of its noise if there is one."""
         self.noise.drop_estimates()
         super().offer_axes()
         layer = self.layer.layer()
@@ -216,6 +233,11 @@ class DenoisePanel(DenoiseView):
             text = f"{voxel} (of the layer)" if voxel else ""
             self.form.controls["voxel"].native.setPlaceholderText(text)
 
+    def _count_channels(self) -> None:
+        axes = self.known_axes()
+        channel = channel_axis(axes) if axes else None
+        self.noise.channels = 1 if channel is None else self.axes.shape[channel]
+
     def _check(self) -> None:
         message = "", ""
         try:
@@ -231,8 +253,7 @@ class DenoisePanel(DenoiseView):
         self.progress.setRange(0, stage.total)
         self.progress.setValue(stage.done)
         if self.cancel_button.isEnabled():
-            part = f"{stage.done} of {stage.total}" if stage.total else "…"
-            self.say(f"{stage.text} {part}")
+            self.say(stage.words)
         self._bars[0].show(stage)
 
     def _on_outcome(self, outcome: Outcome) -> None:

@@ -9,7 +9,6 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QProgressBar
 from superqt import QCollapsible
 
-from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.denoise.device_input import DeviceInput
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise._napari.denoise.maps import offer_of
@@ -68,7 +67,7 @@ class DenoiseView(Panel):
             "columns with offsets of their own, and periodic hum. Estimated noise shows what there "
             "is.",
         )
-        self.device = DeviceInput(preferences.read().device)
+        self.device = DeviceInput()
         self.maps = QCheckBox()
         self.maps.setHidden(offer is None)
         if offer is not None:
@@ -99,12 +98,13 @@ class DenoiseView(Panel):
         self.arrange(
             (summary, top, ruler(), self.form, results, reset),
             (
+                # Above the buttons, which then stay where they are, however long the text.
+                (self.progress,),
+                (self.status,),
                 (self.maps,),
                 (self.one_frame,),
                 (self.one_slice,),
                 (self.run_button, self.cancel_button),
-                (self.progress,),
-                (self.status,),
                 (self.python_button, self.command_button),
             ),
         )

@@ -12,6 +12,7 @@ from qtpy.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWi
 
 from napari_gpu_denoise._napari.layers.source import AXIS_WORDS
 from napari_gpu_denoise._napari.parts import Caption, button, stack, wrapped
+from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.image.axes import UNNAMED, check_axes
@@ -88,7 +89,7 @@ class AxesInput(QWidget):
                 text = html.escape(describe(axes, self.shape), quote=False)
                 text += self._advice(axes, found)
         except AxesError as error:
-            text = html.escape(str(error), quote=False)
+            text = html.escape(in_panel(error), quote=False)
         self.caption.setText(text)
         self.volume_button.setVisible(self._is_volume())
         offered = [*found.items(), *[("", "")] * _MOST_SUGGESTIONS]

@@ -10,6 +10,7 @@ import numpy as np
 from napari.components import Dims
 from napari.layers import Image, Layer
 
+from napari_gpu_denoise._napari.layers.lazy import AsNumbers
 from napari_gpu_denoise.errors import LayerError
 from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.image.axes import check_axes
@@ -44,7 +45,8 @@ class Source:
 
     `data` is its finest level, as the layer holds it, not copied; `attributes` are keyword
     arguments of ``viewer.add_image`` for the result. With `alpha` the last of the colour samples is
-    not a colour. `path` is the file that the layer was read from.
+    not a colour. `path` is the file that the layer was read from. Data of a `boolean` layer are 0
+    and 1.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Source:
     alpha: bool = False
     multiscale: bool = False
     path: str | None = None
+    boolean: bool = False
 
 
 def reason_unusable(layer: Layer) -> str | None:
@@ -102,9 +105,11 @@ def capture(layer: Layer | None) -> Source:
         kept.pop("contrast_limits", None)
         kept.pop("colormap", None)
     kept["metadata"] = dict(layer.metadata)
-    return Source(
-        layer.name, finest(layer), kept, has_alpha(layer), layer.multiscale, file_of(layer)
-    )
+    data, boolean = finest(layer), np.dtype(finest(layer).dtype).kind == "b"
+    if boolean:
+        data = data.view(np.uint8) if isinstance(data, np.ndarray) else AsNumbers(data)
+    path = file_of(layer)
+    return Source(layer.name, data, kept, has_alpha(layer), layer.multiscale, path, boolean)
 
 
 def place_shown(layer: Image, axes: str, dims: Dims, letter: str) -> int | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d.group_settings import (
     PATCH,
     STACK_TRANSFORMS,
@@ -105,14 +104,6 @@ class CollaborativeFilter(Filter):
     def operations_per_launch(self) -> float:
         """The longest search, or the longest filtering of groups."""
         return max(max(one.operations_per_pixel) for one in self.passes.values())
-
-    def _check_odd(self, *names: str) -> None:
-        """Refuse even widths of search windows."""
-        for name in names:
-            if getattr(self, name) % 2 == 0:
-                raise SettingsError(
-                    f"{name}={getattr(self, name)} has no centre: choose an odd width."
-                )
 
     def _pass_names(self) -> tuple[str, ...]:
         return ("basic", "final") if self.stages == "both" else ("basic",)

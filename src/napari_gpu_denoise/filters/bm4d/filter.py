@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d.group_settings import STACK_TRANSFORMS, TRANSFORMS
 from napari_gpu_denoise.filters.bm3d.pass_fields import (
     BASIC,
@@ -34,7 +33,7 @@ def _step(default: int, of: str) -> Any:
 
 def _window(default: int, of: str) -> Any:
     help = f"Search window width {of} (odd), along an axis of four voxels"
-    return setting(default, help, bounds=(1, 21), unit="voxels", advanced=True)
+    return setting(default, help, bounds=(1, 21), unit="voxels", advanced=True, odd=True)
 
 
 def _neighbours(default: int, of: str) -> Any:
@@ -107,14 +106,6 @@ class BM4D(VolumeFilter):
         "Account for noise that overlapping cubes of a group share (Haar stacks only)",
         advanced=True,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("window_basic", "window_final"):
-            if getattr(self, name) % 2 == 0:
-                raise SettingsError(
-                    f"{name}={getattr(self, name)} has no centre: choose an odd width."
-                )
 
     @property
     def smallest(self) -> int:
