@@ -250,6 +250,7 @@ def test_menus_bring_an_open_panel_to_the_front(make_napari_viewer, plugin, qtbo
     path = ["Measure", "Estimated noise (GPU Denoise)"]
     for _ in range(2):
         find(viewer.window.layers_menu, path).trigger()
+        qtbot.waitUntil(lambda: "Estimated noise (GPU Denoise)" in docks)
     noise = viewer.window.dock_widgets["Estimated noise (GPU Denoise)"]
     assert not _dock_of(noise).isHidden()
 

@@ -12,7 +12,7 @@ from functools import cache
 @cache
 def __getattr__(name: str) -> type | Callable[[], None]:
     if name.startswith("open_"):
-        return _opening(__getattr__(name.removeprefix("open_")).title)
+        return _opening(name.removeprefix("open_"))
     if name == "estimated_noise":
         from napari_gpu_denoise._napari.noise.panel import NoisePanel
 
@@ -28,12 +28,14 @@ def __getattr__(name: str) -> type | Callable[[], None]:
     raise AttributeError(f"There is no filter {name!r}.")
 
 
-def _opening(title: str) -> Callable[[], None]:
+def _opening(name: str) -> Callable[[], None]:
     def open_it() -> None:
         from napari import current_viewer
 
         from napari_gpu_denoise._napari.docks import open_panel
+        from napari_gpu_denoise._napari.loading import when_loaded
 
-        open_panel(current_viewer(), title)
+        viewer = current_viewer()
+        when_loaded(lambda: open_panel(viewer, __getattr__(name).title))
 
     return open_it

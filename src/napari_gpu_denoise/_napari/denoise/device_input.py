@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from qtpy.QtWidgets import QComboBox, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari import preferences
+from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.parts import Caption, add_item, narrow, stack
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import NoDeviceError
@@ -27,11 +30,11 @@ class DeviceInput(QWidget):
         self.box.currentIndexChanged.connect(self.explain)
 
     def fill(self) -> None:
-        """List the devices; the first call in a process loads the OpenCL drivers."""
-        from napari_gpu_denoise.opencl import device
+        """List the devices once they are known; the first call loads the OpenCL drivers."""
+        Loading(_devices, self._list, self)
 
-        load_bundled_drivers()
-        for found in device.devices():
+    def _list(self, devices: tuple[Any, ...] | None) -> None:
+        for found in devices or ():
             add_item(self.box, str(found), found.index, found.problem or found.version)
             if found.problem:
                 self.box.model().item(self.box.count() - 1).setEnabled(False)
@@ -52,3 +55,10 @@ class DeviceInput(QWidget):
             self.caption.setText(device.why(self.device()))
         except NoDeviceError as error:
             self.caption.setText(in_panel(error))
+
+
+def _devices() -> tuple[Any, ...]:
+    from napari_gpu_denoise.opencl import device
+
+    load_bundled_drivers()
+    return device.devices()
