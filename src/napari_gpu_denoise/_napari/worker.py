@@ -45,20 +45,21 @@ class Worker(GeneratorWorker):
 
 
 class ActivityBar(cancelable_progress):
-    """A bar in napari's activity dock whose Cancel button stops the run of `worker`.
+    """A bar in napari's activity dock for the run of `worker`; its button calls `on_cancel`.
 
     Progress is shown as text beside a bar that only moves: napari handles waiting events whenever
     it sets the value of one, so that anything could happen within a slot of the panel.
     """
 
     worker: Worker | None = None
+    on_cancel: Callable[[], None] | None = None
     _shown = 0.0
 
     def cancel(self) -> None:
         """Stop the run this bar shows."""
         super().cancel()
-        if self.worker is not None:
-            self.worker.quit()
+        if self.on_cancel is not None:
+            self.on_cancel()
 
     def show(self, stage: Stage) -> None:
         """Show progress; call it in the GUI thread."""

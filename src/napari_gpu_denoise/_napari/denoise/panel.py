@@ -12,12 +12,12 @@ from napari.utils.notifications import show_error
 from qtpy.QtCore import QTimer
 
 from napari_gpu_denoise._napari import docks, preferences
+from napari_gpu_denoise._napari.denoise.adding import add_layers
 from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.denoise.run import Outcome, report, steps
 from napari_gpu_denoise._napari.denoise.snippets import command_line, python_call
 from napari_gpu_denoise._napari.denoise.view import DenoiseView
-from napari_gpu_denoise._napari.layers.results import NewLayer, add_layer, at_places
 from napari_gpu_denoise._napari.layers.source import place_shown, voxel_of
 from napari_gpu_denoise._napari.panel import PYTHON_COPIED
 from napari_gpu_denoise._napari.stage import Stage
@@ -45,6 +45,7 @@ class DenoisePanel(DenoiseView):
         super().__init__(viewer)
         # At most one; a list of its own, so that it can be reached when the panel is gone.
         self._bars: list[ActivityBar] = []
+        self._request: Request | None = None  # in progress
         self.destroyed.connect(lambda _=None, bars=self._bars: _abandon(bars))
         # Estimates handed over, by the layer that they were last used for.
         self._handed: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
@@ -105,7 +106,9 @@ class DenoisePanel(DenoiseView):
         name = f"{self.title} of {request.source.name}"
         self.show_running(True)
         bar = ActivityBar(total=0, desc=name)
+        bar.on_cancel = self.cancel
         self._bars.append(bar)
+        self._request = request
         # Signals come when this has returned: the worker cannot be too quick for them.
         bar.worker = create_worker(
             Task(steps, name),
@@ -114,20 +117,23 @@ class DenoisePanel(DenoiseView):
             _connect={
                 "yielded": self._on_stage,
                 "returned": self._on_outcome,
-                "finished": self._on_finished,
+                "aborted": self._on_aborted,
             },
         )
 
     def cancel(self) -> None:
-        """Ask a run in progress to stop; no layer will be added."""
-        for bar in self._bars:
-            bar.worker.quit()
-            self.cancel_button.setEnabled(False)
-            self.say("Stopping …")
+        """Leave a run in progress at once; no layer will be added.
+
+        Its thread ends by itself: after the current tile, or when the noise is measured.
+        """
+        if self._bars:
+            self._end()
+            self.say("Cancelled: no layer was added.")
 
     def stop(self) -> None:
         """Stop the run; the panel is being closed."""
-        _abandon(self._bars)
+        if self._bars:
+            self._end()
 
     def _take_layer(self) -> None:
         """Follow the choice of a layer; noise handed over for one is chosen again with it."""
@@ -252,18 +258,18 @@ class DenoisePanel(DenoiseView):
             return
         self.progress.setRange(0, stage.total)
         self.progress.setValue(stage.done)
-        if self.cancel_button.isEnabled():
-            self.say(stage.words)
+        self.say(stage.words)
         self._bars[0].show(stage)
 
     def _on_outcome(self, outcome: Outcome) -> None:
-        # Cancel may be heard when the result is already on its way here.
-        if not self._bars or self._bars[0].worker.abort_requested:
+        # Of a run that was cancelled the result may already be on its way here.
+        if outcome.request is not self._request:
             return
+        self._end()
         try:
             if outcome.result is None:
                 raise outcome.error
-            self._add_layers(outcome)
+            add_layers(self._viewer, outcome, self.title)
         except Exception as error:
             self.show_error(error)
             return
@@ -271,24 +277,15 @@ class DenoisePanel(DenoiseView):
         self.noise.show_used(record.sigma, record.noise)
         self.say(report(outcome))
 
-    def _add_layers(self, outcome: Outcome) -> None:
-        request, suffix = outcome.request, ""
-        provenance = outcome.result.record.as_dict()
-        source = at_places(request.source, request.places) if request.places else request.source
-        for word, place in (("frame", request.frame), ("slice", request.slice)):
-            if place is not None:
-                suffix, provenance[word] = f"{suffix}, {word} {place}", place
-        result = NewLayer("", "image", outcome.result.image, source.attributes)
-        for layer in (result, *outcome.maps):
-            title = f"{self.title} {layer.title}".rstrip() + suffix
-            add_layer(self._viewer, source, layer, title, provenance)
+    def _on_aborted(self) -> None:
+        # Also of a run that was cancelled before this one.
+        if any(bar.worker.abort_requested for bar in self._bars):
+            self.cancel()
 
-    def _on_finished(self) -> None:
-        stopped = any(bar.worker.abort_requested for bar in self._bars)
+    def _end(self) -> None:
+        self._request = None
         _abandon(self._bars)
         self.show_running(False)
-        if stopped:
-            self.say("Cancelled: no layer was added.")
 
 
 def _abandon(bars: list[ActivityBar]) -> None:

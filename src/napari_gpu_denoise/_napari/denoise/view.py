@@ -75,7 +75,7 @@ class DenoiseView(Panel):
             self.maps.setToolTip(wrapped(offer.tip))
         self.one_frame, self.one_slice = QCheckBox(), QCheckBox()
         self.run_button = button("", "Denoise the layer; the result is a new layer.")
-        self.cancel_button = button("Cancel", "Stop after the current tile or frame; add no layer.")
+        self.cancel_button = button("Cancel", "Stop; add no layer.")
         self.reset_button = button("Reset to defaults", "Reset everything except the layer.")
         self.python_button = button("Copy Python call", "Copy Python code for the same run.")
         self.command_button = button("Copy command line", "Copy a shell command for the same run.")
