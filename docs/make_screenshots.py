@@ -196,7 +196,7 @@ def picture_of_vbm3d() -> None:
 
 
 def picture_of_bm4d() -> None:
-    """Denoise a volume, and save its maximum projections in 3D before and after."""
+    """Try BM4D on one slice, then denoise the volume; save both, that in maximum projections."""
     viewer = napari.Viewer(show=False)
     window = viewer.window._qt_window
     window.resize(*SIZE)
@@ -207,14 +207,29 @@ def picture_of_bm4d() -> None:
     item(filters, "BM4D (GPU Denoise)").trigger()
     panel = viewer.window.dock_widgets["BM4D (GPU Denoise)"]
     wait_for(lambda: panel.device.caption.text())
-    panel.run_button.click()
-    wait_for(lambda: not panel.run_button.isEnabled())
-    wait_for(panel.run_button.isEnabled)
-    settle(1)
+
+    def run() -> None:
+        panel.run_button.click()
+        wait_for(lambda: not panel.run_button.isEnabled())
+        wait_for(panel.run_button.isEnabled)
+        settle(1)
+
+    panel.one_slice.click()
+    run()
+    preview = viewer.layers[-1]
+    # napari 0.9 moved it; older ones have it on the viewer
+    grid = viewer.canvas.grid if hasattr(viewer, "canvas") else viewer.grid
+    grid.stride = 1
+    grid.enabled = True
+    viewer.reset_view()
+    settle(1.5)
+    save(window, "napari_bm4d_slice")
+
+    viewer.layers.remove(preview)
+    panel.one_slice.click()
+    run()
     source.visible = True
     viewer.dims.ndisplay = 3
-    viewer.grid.enabled = True
-    viewer.camera.angles = (10, -25, 120)
     viewer.reset_view()
     settle(2)
     save(window, "napari_bm4d")

@@ -34,7 +34,15 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         }
         for key, kind in ours.items()
     ]
-    commands.append(next(each for each in there["commands"] if "noise" in each["id"].split(".")[1]))
+    commands += [each for each in there["commands"] if each["id"].endswith("estimated_noise")]
+    commands += [
+        {
+            "id": f"{PLUGIN}.open_{kind.name}",
+            "title": kind.title,
+            "python_name": f"napari_gpu_denoise._napari.commands:open_{kind.name}",
+        }
+        for kind in FILTERS
+    ]
     commands += [
         {
             "id": f"{PLUGIN}.sample_{name}",
@@ -54,7 +62,10 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         for name in samples.names()
     ]
     (submenu,) = there["submenus"]
-    menus = {**there["menus"], submenu["id"]: [{"command": key} for key in ours]}
+    menus = {
+        **there["menus"],
+        submenu["id"]: [{"command": f"{PLUGIN}.open_{kind.name}"} for kind in FILTERS],
+    }
     made = {"commands": commands, "widgets": [*widgets, noise], "menus": menus}
     return {**plain, "contributions": {**there, **made, "sample_data": offered}}
 

@@ -18,6 +18,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import cli, errors
 from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.run.record import COMPILING
 from scenes import (
     cut,
     follows_time,
@@ -849,6 +850,7 @@ def test_steps_can_be_left_at_any_time(kind, device):
     given, axes, *_ = with_slices(kind, image, options["axes"])
     asked = gd.Run(settings, 20, axes=axes, device=device, memory_limit=cut(settings))
     steps = gd.denoise_steps(given, asked)
+    assert next(steps) == COMPILING
     first = next(steps)
     # Steps on the way to the first frame tell of none.
     second = next(step for step in steps if step.done)

@@ -176,8 +176,10 @@ def held(monkeypatch):
     def slow(*args, **kwargs):
         steps = real(*args, **kwargs)
         try:
-            yield next(steps)
-            yield next(steps)
+            for step in steps:
+                yield step
+                if step.done:
+                    break
             gate.wait()
             return (yield from steps)
         finally:

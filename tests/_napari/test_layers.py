@@ -6,7 +6,7 @@ import pytest
 from napari.layers import Image, Labels, Points
 
 from napari_gpu_denoise._napari.layers import source as layers
-from napari_gpu_denoise._napari.layers.results import at_frame
+from napari_gpu_denoise._napari.layers.results import at_places
 from napari_gpu_denoise.errors import LayerError
 
 pytestmark = pytest.mark.gui
@@ -94,7 +94,7 @@ def shown(layer, axes, *, others=(), step=None, **dims):
         setattr(viewer.dims, name, value)
     if step is not None:
         viewer.dims.set_point(*step)
-    return layers.frame_shown(layer, axes, viewer.dims)
+    return layers.place_shown(layer, axes, viewer.dims, "T")
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_no_frame_is_shown():
 )
 def test_a_frame_lies_where_it_lies_in_the_stack(changes):
     stack = Image(np.zeros((6, 8, 9)), **changes)
-    moved = at_frame(layers.capture(stack), 0, 4)
+    moved = at_places(layers.capture(stack), {0: 4})
     frame = Image(np.zeros((1, 8, 9)), **moved.attributes)
     for place in [(0, 0, 0), (0, 3, 5), (0.5, 7, 8)]:
         there = (place[0] + 4, *place[1:])

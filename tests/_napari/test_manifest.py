@@ -31,15 +31,18 @@ def test_every_filter_has_a_widget_and_a_menu_entry(manifest):
     widgets = {widget.command: widget.display_name for widget in manifest.contributions.widgets}
     noise = f"{PLUGIN}.estimated_noise"
     assert widgets.pop(noise) == "Estimated noise"
+    # The menus open panels by commands of their own, which bring those that are open to the front.
     assert [each.command for each in manifest.contributions.menus["napari/layers/measure"]] == [
-        noise
+        f"{PLUGIN}.open_estimated_noise"
     ]
     assert widgets == {f"{PLUGIN}.{kind.name}": kind.title for kind in FILTERS}
     submenus = [item.submenu for item in manifest.contributions.menus["napari/layers/filter"]]
     (submenu,) = manifest.contributions.submenus
     assert submenus == [submenu.id]
     entries = {item.command for item in manifest.contributions.menus[submenu.id]}
-    assert entries == set(widgets)
+    assert entries == {f"{PLUGIN}.open_{kind.name}" for kind in FILTERS}
+    known = {command.id: command.title for command in manifest.contributions.commands}
+    assert [known[f"{PLUGIN}.open_{kind.name}"] for kind in FILTERS] == [k.title for k in FILTERS]
 
 
 def test_the_manifest_is_as_the_script_writes_it():

@@ -23,6 +23,7 @@ def test_filter_menu_opens_the_panel(viewer, qtbot, kind):
     viewer.add_image(np.zeros((20, 20)))
     name = f"{kind.title} (GPU Denoise)"
     find(viewer.window.layers_menu, ["Filter", "Denoise (GPU)", name]).trigger()
+    qtbot.waitUntil(lambda: name in viewer.window.dock_widgets)
     panel = viewer.window.dock_widgets[name]
     qtbot.waitUntil(lambda: panel.device.caption.text() != "")
     assert panel.filter is kind
@@ -39,10 +40,11 @@ def test_plugins_menu_has_the_panel(viewer, kind):
 
 
 @pytest.mark.parametrize("menu", ["layers_menu", "plugins_menu"])
-def test_menus_have_the_noise_panel(viewer, menu):
+def test_menus_have_the_noise_panel(viewer, menu, qtbot):
     path = ["Measure"] if menu == "layers_menu" else ["GPU Denoise"]
     title = "Estimated noise (GPU Denoise)"
     find(getattr(viewer.window, menu), [*path, title]).trigger()
+    qtbot.waitUntil(lambda: title in viewer.window.dock_widgets)
     panel = viewer.window.dock_widgets[title]
     assert "no image layer" in panel.status.text()
 

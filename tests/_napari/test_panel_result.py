@@ -291,4 +291,4 @@ def test_another_filter_starts_from_the_image_not_from_a_result(
     assert second.layer.currentText() == "cells 2"
     second.layer.choose(result)  # whoever wants that can have it
     assert second.layer.currentText() == result.name
-    assert open_noise().layer.currentText() == result.name
+    assert open_noise().layer.currentText() == "cells 2"

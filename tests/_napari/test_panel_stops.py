@@ -209,7 +209,7 @@ def test_settings_that_do_not_go_together_are_told_at_once(viewer, open_panel, r
     viewer.add_image(noisy)
     panel = open_panel()
     panel.form.controls["window"].value = 20
-    assert panel.status.text().startswith("<b>Not ready.</b> window=20")
+    assert panel.status.text().startswith("<b>Not ready.</b> Window 20")
     assert "odd width" in run(panel)
     panel.form.controls["window"].value = 11
     assert panel.status.text() == ""
@@ -297,3 +297,39 @@ def test_cancel_when_the_result_is_on_its_way(
     click(panel.cancel_button)
     assert finish(panel) == "Cancelled: no layer was added."
     assert len(viewer.layers) == 1
+
+
+@pytest.mark.parametrize("stage", ["Measuring noise", "Compiling"])
+def test_cancel_is_heard_while_nothing_moves(
+    viewer, open_panel, click, run, qtbot, noisy, monkeypatch, stage
+):
+    from napari_gpu_denoise.noise import estimate
+    from napari_gpu_denoise.run import part
+
+    gate, workers = threading.Event(), []
+    module, name = (estimate, "measure_noise") if stage[0] == "M" else (part, "TileFlow")
+    real = getattr(module, name)
+
+    def blocked(*args, **kwargs):
+        gate.wait()
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(module, name, blocked)
+    viewer.add_image(noisy)
+    panel = open_panel()
+    click(panel.run_button)
+    workers.append(panel._bars[0].worker)
+    qtbot.waitUntil(lambda: panel.status.text() == f"{stage} …")
+    click(panel.cancel_button)
+    assert panel.status.text() == "Cancelled: no layer was added."
+    assert usable(panel)
+    # The next run need not wait for the thread of the last.
+    monkeypatch.setattr(module, name, real)
+    panel.noise.edit.setText("10")
+    panel.noise.choose("typed")
+    assert run(panel).startswith("Done in ")
+    said = panel.status.text()
+    gate.set()
+    qtbot.waitUntil(lambda: not workers[0].is_running)
+    qtbot.wait(50)
+    assert len(viewer.layers) == 2 and panel.status.text() == said and usable(panel)

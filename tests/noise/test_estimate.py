@@ -520,3 +520,9 @@ def test_offset_and_read_noise_are_said_to_be_one_number():
     dark = 2 * rng.poisson(scene / 2) + rng.normal(0, 30, scene.shape)
     notes = estimate_noise(dark, model="poisson-gaussian").notes
     assert not any("cannot be separated" in note for note in notes)
+
+
+def test_a_volume_is_for_bm4d():
+    image = np.random.default_rng(0).normal(100, 5, (5, 64, 64)).astype(np.float32)
+    assert estimate_noise(image, "ZYX").verdict().endswith("suggested: BM4D")
+    assert estimate_noise(image[:3], "ZYX").verdict().endswith("suggested: BM3D")

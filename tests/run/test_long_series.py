@@ -12,7 +12,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.run.denoise import denoise_steps
 from napari_gpu_denoise.run.job import Run
-from napari_gpu_denoise.run.record import Progress
+from napari_gpu_denoise.run.record import COMPILING, Progress
 from scenes import noisy, small
 
 VIDEO = small(gd.VBM3D, frames_before=2, frames_after=1)
@@ -145,7 +145,8 @@ def test_progress_counts_frames_and_can_stop_anywhere(device):
     steps = denoise_steps(source, Run(VIDEO, 20.0, axes="TYX", device=device), out=sink)
     told = list(steps)
     assert told[:6] == [Progress(k, 6, "frame read") for k in range(6)]
-    assert told[6:] == [Progress(k, 6, "frame") for k in range(7)]
+    assert told[6] == COMPILING
+    assert told[7:] == [Progress(k, 6, "frame") for k in range(7)]
     sink.written.clear()
     steps = denoise_steps(source, Run(VIDEO, 20.0, axes="TYX", device=device), out=sink)
     while next(steps) != Progress(2, 6, "frame"):

@@ -1,12 +1,18 @@
-"""Commands of the manifest that open a panel: one for each filter, and one that measures noise."""
+"""Commands of the manifest: the panels, one for each filter and one for noise, and their opening.
+
+The menus have commands of their own: napari hides a panel whose widget is chosen again.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 
 @cache
-def __getattr__(name: str) -> type:
+def __getattr__(name: str) -> type | Callable[[], None]:
+    if name.startswith("open_"):
+        return _opening(name.removeprefix("open_"))
     if name == "estimated_noise":
         from napari_gpu_denoise._napari.noise.panel import NoisePanel
 
@@ -20,3 +26,16 @@ def __getattr__(name: str) -> type:
             members = {"filter": kind, "title": kind.title}
             return type(f"{kind.__name__}Panel", (DenoisePanel,), members)
     raise AttributeError(f"There is no filter {name!r}.")
+
+
+def _opening(name: str) -> Callable[[], None]:
+    def open_it() -> None:
+        from napari import current_viewer
+
+        from napari_gpu_denoise._napari.docks import open_panel
+        from napari_gpu_denoise._napari.loading import when_loaded
+
+        viewer = current_viewer()
+        when_loaded(lambda: open_panel(viewer, __getattr__(name).title))
+
+    return open_it

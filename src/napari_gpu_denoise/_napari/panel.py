@@ -28,8 +28,7 @@ class Panel(QWidget):
     """A panel that works on one image layer.
 
     A subclass sets `title` and the texts below it, and says in `stop` how its work ends. `kind` is
-    the entry of FILTERS that the panel is for; with `results` the result of a filter may be the
-    layer chosen at first.
+    the entry of FILTERS that the panel is for.
     """
 
     #: Display name in the manifest.
@@ -39,10 +38,10 @@ class Panel(QWidget):
     #: Advice where Python runs out of memory.
     out_of_memory: ClassVar[str]
 
-    def __init__(self, viewer: Viewer, tip: str, kind: Any = None, *, results: bool = False):
+    def __init__(self, viewer: Viewer, tip: str, kind: Any = None):
         super().__init__()
         self._viewer = viewer
-        self.layer = LayerInput(viewer, tip, results=results)
+        self.layer = LayerInput(viewer, tip)
         self.axes = AxesInput(kind)
         self.status = Caption(rich=True)
         self._closed = False

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from qtpy.QtCore import QEvent, QObject, QSize, Qt
-from qtpy.QtGui import QResizeEvent
+from qtpy.QtGui import QKeyEvent, QResizeEvent
 from qtpy.QtWidgets import (
+    QApplication,
     QComboBox,
     QFormLayout,
     QFrame,
@@ -53,7 +54,9 @@ class Caption(QLabel):
         self._fit()
 
     def _fit(self) -> None:
-        # Layouts respect a minimum height, but not the height that wrapped text needs.
+        # Layouts respect a minimum height, but not the height that wrapped text needs. The one set
+        # before would count as needed.
+        self.setMinimumHeight(0)
         self.setMinimumHeight(self.heightForWidth(self.width()) if self.text() else 0)
 
 
@@ -201,5 +204,21 @@ class WheelGuard(QObject):
         """Pass wheel events of controls without focus to the scroll area."""
         if event.type() == QEvent.Type.Wheel and not watched.hasFocus():
             event.ignore()
+            return True
+        return super().eventFilter(watched, event)
+
+
+class DecimalComma(QObject):
+    """Makes a decimal point of a comma typed into a control, which it belongs to."""
+
+    def __init__(self, control: QWidget):
+        super().__init__(control)
+        control.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Replace the key."""
+        if event.type() == QEvent.Type.KeyPress and event.text() == ",":
+            point = QKeyEvent(event.type(), Qt.Key.Key_Period, event.modifiers(), ".")
+            QApplication.sendEvent(watched, point)
             return True
         return super().eventFilter(watched, event)

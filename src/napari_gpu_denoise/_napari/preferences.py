@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 PLUGIN = "napari-gpu-denoise"
 
@@ -13,6 +14,16 @@ class Preferences:
 
     device: str | None = None
     memory_limit: int | None = None
+
+
+def changed() -> list[Any]:
+    """Return the events that tell of a change of the preferences; none before napari 0.9."""
+    try:
+        from napari.settings import get_plugin_settings
+
+        return [get_plugin_settings(PLUGIN).computing.events.device]
+    except (ImportError, KeyError):
+        return []
 
 
 def read() -> Preferences:

@@ -16,6 +16,11 @@ class Stage:
     done: int = 0
     total: int = 0
 
+    @property
+    def words(self) -> str:
+        """What is done, and how much of it."""
+        return f"{self.text} {self.done} of {self.total}" if self.total else f"{self.text} …"
+
 
 def as_stages(running: Generator, text: str) -> Generator[Stage, None, Any]:
     """Drive a generator of `run.Progress`, and return what it returns."""
@@ -25,6 +30,9 @@ def as_stages(running: Generator, text: str) -> Generator[Stage, None, Any]:
                 progress = next(running)
             except StopIteration as end:
                 return end.value
+            if not progress.total:
+                yield Stage(progress.unit.capitalize())
+                continue
             reading = progress.unit == "frame read"
             named = "Reading: frame" if reading else f"{text}: {progress.unit}"
             yield Stage(named, progress.done, progress.total)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from napari_gpu_denoise.errors import DenoiseError, Note, worded
+
+# An argument of a call in Python: name=number, name='text', name=(1, 2).
+_ARGUMENT = re.compile(r"""\b([a-z]\w*)=('[^']*'|"[^"]*"|\([^)]*\)|[^\s:;,]+)""")
+_TICKED = {"True": "on", "False": "off"}
 
 # By code; fields in braces are values of the error or note. Others are the same as in Python.
 REMEDIES = {
@@ -24,4 +30,16 @@ REMEDIES = {
 
 def in_panel(message: DenoiseError | Note | str) -> str:
     """Return an error or a note in terms of controls."""
-    return worded(message, REMEDIES)
+    return _ARGUMENT.sub(_labelled, worded(message, REMEDIES))
+
+
+def _labelled(argument: re.Match) -> str:
+    """Return an argument of a call as a control shows it: ``window=20`` as ``Window 20``."""
+    name, value = argument.groups()
+    return f"{label_of(name)} {_TICKED.get(value, value.strip(chr(34) + chr(39)))}"
+
+
+def label_of(name: str, unit: str = "") -> str:
+    """Turn a field name into a label, with its unit unless the name says it already."""
+    words = name.split("_")
+    return " ".join(words).capitalize() + (f" ({unit})" if unit and unit not in words else "")

@@ -13,7 +13,7 @@ from napari.utils.progress import cancelable_progress
 
 from napari_gpu_denoise._napari.stage import Stage
 
-_BAR_INTERVAL = 0.1  # seconds between two updates of napari's activity bar
+_BAR_INTERVAL = 0.1  # seconds between two updates of the text in napari's activity dock
 
 
 class Task(partial):
@@ -45,29 +45,27 @@ class Worker(GeneratorWorker):
 
 
 class ActivityBar(cancelable_progress):
-    """A bar in napari's activity dock whose Cancel button stops the run of `worker`."""
+    """A bar in napari's activity dock for the run of `worker`; its button calls `on_cancel`.
+
+    Progress is shown as text beside a bar that only moves: napari handles waiting events whenever
+    it sets the value of one, so that anything could happen within a slot of the panel.
+    """
 
     worker: Worker | None = None
+    on_cancel: Callable[[], None] | None = None
     _shown = 0.0
-    _busy = False
 
     def cancel(self) -> None:
         """Stop the run this bar shows."""
         super().cancel()
-        if self.worker is not None:
-            self.worker.quit()
+        if self.on_cancel is not None:
+            self.on_cancel()
 
     def show(self, stage: Stage) -> None:
         """Show progress; call it in the GUI thread."""
         now = time.monotonic()
-        # napari handles waiting events at every update, so that this may be called from within
-        # itself; without a limit, once for every tile that has piled up. A closed bar is disabled.
-        if self.disable or self._busy or now - self._shown < _BAR_INTERVAL:
+        # A closed bar is disabled.
+        if self.disable or now - self._shown < _BAR_INTERVAL:
             return
-        self._busy, self._shown = True, now
-        try:
-            if self.total != stage.total:
-                self.total = stage.total
-            self.update(stage.done - self.n)
-        finally:
-            self._busy = False
+        self._shown = now
+        self.events.eta(value=stage.words)

@@ -253,8 +253,8 @@ class NoiseEstimate:
         return found
 
     def _suggestion(self) -> str:
-        video = "T" in self.axes and self.frames is not None and len(self.frames.index) > 1
-        return self.models[0].suggestion(video)
+        times, slices = (0 if s is None else len(s.index) for s in (self.frames, self.slices))
+        return self.models[0].suggestion(times > 1, slices > 3)
 
 
 def _measured(value: float, error: float) -> str:

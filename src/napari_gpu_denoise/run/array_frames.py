@@ -65,8 +65,13 @@ class ArrayFrameFlow:
         if "T" not in work.source.joint:
             # Independent frames, side by side: each is a video of its own.
             videos = [(0, Span(t, t + 1, t, t + 1, nt)) for t in range(time.start, time.stop)]
-        total, done = len(self.tiles) * sum(span.size for _, span in videos), 0
-        yield Progress(0, total, "frame")
+        frames = sum(span.size for _, span in videos)
+        total, done = len(self.tiles) * frames, 0
+        # As many as there are time points only where there is one video, filtered whole.
+        unit = "part of a frame" if len(self.tiles) > 1 else "frame"
+        if unit == "frame" and frames > time.size:
+            unit = "plane"
+        yield Progress(0, total, unit)
         for part in self.tiles:
             variation = work.sigma.variation(part)
             flow = FrameFlow(work.session, self.arena, self.stages, part, self.batch, variation)
@@ -76,7 +81,7 @@ class ArrayFrameFlow:
                     read = partial(self._read, tile, span.source_stop)
                     write = partial(self._write, tile)
                     for count in flow.run(read, write, span.source_start, span.start, span.stop):
-                        yield Progress(done + count, total, "frame")
+                        yield Progress(done + count, total, unit)
                     done += span.size
         return self._saturated
 

@@ -22,7 +22,14 @@ from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Part, Run, prepare
 from napari_gpu_denoise.run.long_series import denoise_series
 from napari_gpu_denoise.run.part import filter_part
-from napari_gpu_denoise.run.record import Progress, Result, correction_noted, finish
+from napari_gpu_denoise.run.record import (
+    COMPILING,
+    MEASURING,
+    Progress,
+    Result,
+    correction_noted,
+    finish,
+)
 
 
 @documented
@@ -34,6 +41,7 @@ def denoise(
     noise: Any = None,
     axes: str | None = None,
     frames: int | slice | None = None,
+    slices: int | slice | None = None,
     dtype=None,
     nonfinite: str = "raise",
     correct: Any = None,
@@ -73,6 +81,8 @@ def denoise(
         Frames along the axis T to return, by default all. The result is the same as in the whole;
         only frames that the filter needs are read and filtered. The axis T stays, also for one
         frame.
+    slices : int or slice, optional
+        The same along the axis Z.
     {dtype}
     nonfinite : {"raise", "keep"}, optional
         Refuse NaN and infinity, or leave these pixels as they are; the others then see the nearest
@@ -103,7 +113,9 @@ def denoise(
         If `cancel` was set.
     """
     run = Run(filter, sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct)
-    return drive(image, run, frames=frames, out=out, progress=progress, cancel=cancel)
+    return drive(
+        image, run, frames=frames, slices=slices, out=out, progress=progress, cancel=cancel
+    )
 
 
 def drive(
@@ -111,22 +123,27 @@ def drive(
     run: Run,
     *,
     frames: int | slice | None = None,
+    slices: int | slice | None = None,
     out: Any = None,
     progress: Callable[[int, int], None] | None = None,
     cancel: Any = None,
 ) -> Result:
     """Do a run to its end; the arguments are those of `denoise`."""
-    return finish(denoise_steps(image, run, frames, out), progress, cancel)
+    return finish(denoise_steps(image, run, frames, out, slices), progress, cancel)
 
 
 def denoise_steps(
-    image: Any, run: Run, frames: int | slice | None = None, out: Any = None
+    image: Any,
+    run: Run,
+    frames: int | slice | None = None,
+    out: Any = None,
+    slices: int | slice | None = None,
 ) -> Generator[Progress, None, Result]:
     """Denoise an array step by step: `denoise` as a generator.
 
     Parameters
     ----------
-    image, frames, out
+    image, frames, out, slices
         As in `denoise`.
     run : Run
         What to do.
@@ -134,7 +151,8 @@ def denoise_steps(
     Yields
     ------
     Progress
-        Before any work, and after each tile or part of the work on frames; values may repeat.
+        Before noise is measured and before kernels are compiled, with a total of 0; before any
+        work, and after each tile or part of the work on frames; values may repeat.
         Closing the generator stops the work.
 
     Returns
@@ -147,7 +165,7 @@ def denoise_steps(
     given = array.dtype
     names = check_axes(run.axes, array.shape)
     check_numbers(array)
-    region = wanted_region(frames, names, array.shape)
+    region = wanted_region(names, array.shape, frames, slices)
     dtype = output_dtype(run.dtype, np.dtype(array.dtype))
     run = replace(run, device=choose(run.device), axes=names)
     wish = wish_of(run.correct)
@@ -159,17 +177,20 @@ def denoise_steps(
         if correction:
             array = CorrectedArray(array, correction) if lazy else correction.applied(array)
         plain = replace(run, dtype=dtype, correct=None)
-        made = yield from denoise_steps(array, plain, frames, out)
+        made = yield from denoise_steps(array, plain, frames, out, slices)
         return Result(made.image, correction_noted(made.record, correction, given))
     shape = tuple(one.stop - one.start for one in region)
     if out is not None and not callable(out):
         dtype = _type_with(out, shape, dtype)
         run = replace(run, dtype=dtype)
-    if frames is None and lazy and out is not None and "T" in names:
+    everything = frames is None and slices is None
+    if run.sigma is None and not run.filter.sigma_unused:
+        yield MEASURING
+    if everything and lazy and out is not None and "T" in names:
         job = prepare(run, array)
         made = out(shape, job.dtypes[1]) if callable(out) else out
         return (yield from denoise_series(array, job, made))
-    if lazy and frames is not None:
+    if lazy and not everything:
         job = prepare(run, array)
         part = Part.of(job, region)
         block = Block.of(as_array(array[part.reads]), names, run.nonfinite)
@@ -183,6 +204,7 @@ def denoise_steps(
     # Pixels must not be overwritten before they are read.
     direct = isinstance(out, np.ndarray) and not np.may_share_memory(out, block.given)
     made = out if direct else np.empty(shape, job.dtypes[1])
+    yield COMPILING
     tally = yield from filter_part(job, part, block, made)
     if out is not None and made is not out:
         out[...] = made
@@ -221,32 +243,43 @@ def _type_with(out: Any, shape: tuple[int, ...], dtype: np.dtype | None) -> np.d
     return dtype
 
 
-def wanted_region(frames: int | slice | None, names: str, shape: tuple[int, ...]) -> list[slice]:
-    """Return the region of an array to yield: these frames along T, or all."""
+def wanted_region(
+    names: str,
+    shape: tuple[int, ...],
+    frames: int | slice | None = None,
+    slices: int | slice | None = None,
+) -> list[slice]:
+    """Return the region of an array to yield: these frames along T and slices along Z, or all."""
     region = [slice(0, n) for n in shape]
-    if frames is None:
-        return region
-    if "T" not in names:
-        raise AxesError(
-            f"frames={frames} needs an axis T, but the axes are {names!r}",
-            "name them, as axes='TYX'",
-            code="axis-needed",
-            axis="T",
-        )
-    count = shape[names.index("T")]
+    for axis, name, wanted in (("T", "frames", frames), ("Z", "slices", slices)):
+        if wanted is None:
+            continue
+        if axis not in names:
+            raise AxesError(
+                f"{name}={wanted} needs an axis {axis}, but the axes are {names!r}",
+                f"name them, as axes='{axis}YX'",
+                code="axis-needed",
+                axis=axis,
+            )
+        place = names.index(axis)
+        region[place] = _span(wanted, shape[place], name, axis)
+    return region
+
+
+def _span(wanted: int | slice, count: int, name: str, axis: str) -> slice:
+    """Return the wanted ones of `count` frames or slices as a slice with both ends."""
     try:
-        if isinstance(frames, slice):
-            found = range(*frames.indices(count))
+        if isinstance(wanted, slice):
+            found = range(*wanted.indices(count))
         else:
-            start = operator.index(frames)
+            start = operator.index(wanted)
             start += count * (start < 0)
             found = range(start, start + 1)
     except (TypeError, ValueError):  # ValueError: a step of 0
         found = range(0)
     if not found or found.step != 1 or found.start < 0 or found.stop > count:
         raise AxesError(
-            f"frames={frames} selects none of the {count} frames along T, or frames that are not "
-            "consecutive: give a number from 0, or a slice without a step."
+            f"{name}={wanted} selects none of the {count} {name} along {axis}, or {name} that are "
+            "not consecutive: give a number from 0, or a slice without a step."
         )
-    region[names.index("T")] = slice(found.start, found.stop)
-    return region
+    return slice(found.start, found.stop)

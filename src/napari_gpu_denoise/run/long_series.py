@@ -21,7 +21,7 @@ from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.change import change_note
 from napari_gpu_denoise.run.job import Job, Part
 from napari_gpu_denoise.run.part import filter_part
-from napari_gpu_denoise.run.record import Progress, Result
+from napari_gpu_denoise.run.record import COMPILING, Progress, Result
 from napari_gpu_denoise.run.sigma import Sigma
 from napari_gpu_denoise.run.stream import FrameStream
 
@@ -43,6 +43,7 @@ def denoise_series(image: Any, job: Job, out: Any) -> Generator[Progress, None, 
     middle: list[np.ndarray] = []  # frame in the middle, before and after
     frames = _kept_at(count // 2, _frames(image, t), middle)
     stream = FrameStream(one, frames, levels=levels, sigma_of=_sigma_of(job.sigma, t))
+    yield COMPILING
     yield Progress(0, count, "frame")
     try:
         with closing(iter(stream)) as results:

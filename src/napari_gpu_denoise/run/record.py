@@ -17,11 +17,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Progress:
-    """Number of tiles done and in total, or of frames if a filter uses several at once."""
+    """Number of units done and in total: tiles, or frames if a filter uses several at once.
+
+    A total of 0 tells what is done before that can be counted: `unit` says what.
+    """
 
     done: int
     total: int
     unit: str = "tile"
+
+
+# What is done before parts can be counted, as units of `Progress`.
+MEASURING = Progress(0, 0, "measuring noise")
+COMPILING = Progress(0, 0, "compiling")
 
 
 @dataclass(frozen=True)
@@ -139,7 +147,7 @@ def finish(
         try:
             while True:
                 step = next(steps)
-                if progress is not None and step != last:
+                if progress is not None and step != last and step.total:
                     progress(step.done, step.total)
                 last = step
                 if cancel is not None and cancel.is_set():

@@ -19,6 +19,7 @@ def setting(
     unit: str = "",
     advanced: bool = False,
     needs_axis: str | None = None,
+    odd: bool = False,
 ) -> Any:
     """Declare one setting of a filter, a field of its frozen dataclass.
 
@@ -38,6 +39,8 @@ def setting(
         Whether a form may hide it at first.
     needs_axis : str, optional
         Axis that the image must have for any value but the default.
+    odd : bool, optional
+        Whether even values but 0 are refused, as the width of what has a centre.
     """
     metadata = {
         "help": help,
@@ -46,6 +49,7 @@ def setting(
         "unit": unit,
         "advanced": advanced,
         "needs_axis": needs_axis,
+        "odd": odd,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -95,14 +99,6 @@ class Settings:
         for spec in setting_fields(self):
             value = _checked(spec, getattr(self, spec.name))
             object.__setattr__(self, spec.name, value)
-
-    def _check_odd(self, *names: str) -> None:
-        """Refuse even widths."""
-        for name in names:
-            if getattr(self, name) % 2 == 0:
-                raise SettingsError(
-                    f"{name}={getattr(self, name)} has no centre: choose an odd width."
-                )
 
     @classmethod
     def of(cls, settings=None, *, profile: str | None = None, **changes):
@@ -189,6 +185,9 @@ def _checked(spec: dataclasses.Field, value: Any) -> Any:
         raise SettingsError(
             f"{spec.name}={value!r} is out of bounds: choose from {bounds[0]} to {bounds[1]}."
         )
+    if spec.metadata["odd"] and converted and converted % 2 == 0:
+        none = "" if bounds is None or bounds[0] else ", or 0 for none"
+        raise SettingsError(f"{spec.name}={value!r} has no centre: choose an odd width{none}.")
     if choices is not None and converted not in choices:
         raise SettingsError(
             f"{spec.name}={value!r} is unknown: choose from {', '.join(map(str, choices))}."

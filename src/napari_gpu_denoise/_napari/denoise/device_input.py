@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from qtpy.QtWidgets import QComboBox, QVBoxLayout, QWidget
 
+from napari_gpu_denoise._napari import preferences
+from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.parts import Caption, add_item, narrow, stack
+from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import NoDeviceError
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 
 
 class DeviceInput(QWidget):
-    """The OpenCL devices; below, the one used and why. "Automatic" is `preferred`, if given."""
+    """The OpenCL devices; below, the one used and why.
 
-    def __init__(self, preferred: str | None):
+    "Automatic" is the device of the preferences, as they are at the time, if there is one.
+    """
+
+    def __init__(self):
         super().__init__()
-        self._preferred = preferred
         self.box = narrow(QComboBox())
         self.box.setAccessibleName("Device")
-        self.box.addItem("Automatic" if preferred is None else f"Automatic ({preferred})")
+        self.box.addItem("Automatic")
         self.caption = Caption()
         stack(QVBoxLayout(self), (self.box, self.caption), spacing=2)
         self.box.currentIndexChanged.connect(self.explain)
 
     def fill(self) -> None:
-        """List the devices; the first call in a process loads the OpenCL drivers."""
-        from napari_gpu_denoise.opencl import device
+        """List the devices once they are known; the first call loads the OpenCL drivers."""
+        Loading(_devices, self._list, self)
 
-        load_bundled_drivers()
-        for found in device.devices():
+    def _list(self, devices: tuple[Any, ...] | None) -> None:
+        for found in devices or ():
             add_item(self.box, str(found), found.index, found.problem or found.version)
             if found.problem:
                 self.box.model().item(self.box.count() - 1).setEnabled(False)
@@ -36,13 +43,22 @@ class DeviceInput(QWidget):
     def device(self) -> int | str | None:
         """Return what was chosen, as `opencl.device.choose` takes it."""
         chosen = self.box.currentData()
-        return self._preferred if chosen is None else chosen
+        return preferences.read().device if chosen is None else chosen
 
     def explain(self, _: object = None) -> None:
-        """Show below the list which device will be used."""
+        """Show the preferred device, and below the list which one will be used."""
         from napari_gpu_denoise.opencl import device
 
+        preferred = preferences.read().device
+        self.box.setItemText(0, "Automatic" if preferred is None else f"Automatic ({preferred})")
         try:
             self.caption.setText(device.why(self.device()))
         except NoDeviceError as error:
-            self.caption.setText(str(error))
+            self.caption.setText(in_panel(error))
+
+
+def _devices() -> tuple[Any, ...]:
+    from napari_gpu_denoise.opencl import device
+
+    load_bundled_drivers()
+    return device.devices()

@@ -9,10 +9,18 @@ from typing import Any
 
 from magicgui.widgets import CheckBox, ComboBox, FloatSpinBox, LineEdit, SpinBox
 from magicgui.widgets.bases import ValueWidget
-from qtpy.QtCore import QSignalBlocker, Signal
+from qtpy.QtCore import QLocale, QSignalBlocker, Signal
 from qtpy.QtWidgets import QComboBox, QFormLayout, QLabel, QVBoxLayout, QWidget
 
-from napari_gpu_denoise._napari.parts import Section, WheelGuard, add_item, form_layout, wrapped
+from napari_gpu_denoise._napari.parts import (
+    DecimalComma,
+    Section,
+    WheelGuard,
+    add_item,
+    form_layout,
+    wrapped,
+)
+from napari_gpu_denoise._napari.wording import label_of
 from napari_gpu_denoise.errors import SettingsError
 
 _NO_BOUNDS = {int: (-(2**31), 2**31 - 1), float: (-1e12, 1e12)}
@@ -142,21 +150,27 @@ def make_control(field: dataclasses.Field) -> ValueWidget:
     if kind in _NO_BOUNDS:
         low, high = field.metadata["bounds"] or _NO_BOUNDS[kind]
         if kind is int:
-            return SpinBox(value=field.default, min=low, max=high)
+            control = SpinBox(value=field.default, min=low, max=high)
+            if field.metadata["odd"]:
+                control.changed.connect(lambda _: _step_past_even(control))
+                _step_past_even(control)
+            return control
         control = FloatSpinBox(min=low, max=high)
         # Before the value: a spin box rounds what it is given to the places it shows.
         control.native.setDecimals(max(2, decimals(field.default), decimals(low)))
         control.value = field.default
+        # With a decimal point on every system, as in Python; a comma typed is taken for it.
+        control.native.setLocale(QLocale.c())
+        DecimalComma(control.native)
         return control
     return LineEdit(value=field.default)
+
+
+def _step_past_even(control: SpinBox) -> None:
+    """Let the arrows of a spin box go from odd to odd, and from 0, which means none, to 3."""
+    control.step = 3 if control.value == 0 else 1 if control.value % 2 == 0 else 2
 
 
 def decimals(number: float) -> int:
     """Return the number of decimal places of a number as it is written."""
     return max(0, -Decimal(str(number)).as_tuple().exponent)
-
-
-def label_of(name: str, unit: str = "") -> str:
-    """Turn a field name into a label, with its unit unless the name says it already."""
-    words = name.split("_")
-    return " ".join(words).capitalize() + (f" ({unit})" if unit and unit not in words else "")

@@ -106,7 +106,7 @@ def map_layers(
         image = image[..., :3]
     offer = offer_of(run.filter)
     known = {"sigma": None, "noise": models} if models else {"sigma": sigma, "noise": None}
-    steps = offer.steps(image, replace(run, **known), frame)
+    steps = offer.steps(image, replace(run, **known), frame, request.slice)
     layers = offer.layers((yield from as_stages(steps, "Making maps")))
     if joined and not rgb:
         layers = [_spread(layer, channels, shape[channels]) for layer in layers]

@@ -36,6 +36,21 @@ _SIGMA = (
 )
 
 
+def numbers(text: str, channels: int) -> list[str]:
+    """Return the numbers in a text, with decimal points; commas may be typed for these as well.
+
+    Commas separate the numbers of several channels; where semicolons or spaces alone do, or for one
+    channel, a comma belongs to a number.
+    """
+    if ";" in text:
+        return text.replace(",", ".").split(";")
+    words = text.split()
+    if len(words) > 1 and not any(word.endswith(",") for word in words):
+        return text.replace(",", ".").split()
+    words = text.split(",")
+    return [".".join(words)] if channels == 1 and len(words) == 2 else words
+
+
 class NoiseInput(QWidget):
     """The noise assumed by a filter; disabled if the filter's settings determine it."""
 
@@ -49,6 +64,8 @@ class NoiseInput(QWidget):
         self._known: NoiseEstimate | None = None
         self._used = ""
         self._last = ""  # typed
+        #: Channels of the layer.
+        self.channels = 1
         self.mode = narrow(QComboBox(), 6)
         self.mode.setAccessibleName("Noise")
         for name, (text, tip) in _CHOICES.items():
@@ -97,9 +114,8 @@ class NoiseInput(QWidget):
         """
         if self.chosen() != TYPED or not self.mode.isEnabled():
             return None
-        words = self.edit.text().replace(";", ",").split(",")
         try:
-            values = tuple(float(word) for word in words)
+            values = tuple(map(float, numbers(self.edit.text(), self.channels)))
         except ValueError:
             raise SigmaError(
                 f"The noise {self.edit.text()!r} is not a number: type its standard deviation in "
@@ -124,6 +140,10 @@ class NoiseInput(QWidget):
         self.edit.clear()
         self.choose(MEASURED)
         self._explain()
+
+    def handed(self) -> tuple[NoiseEstimate, str] | None:
+        """Return what `hand_over` took, if it is chosen."""
+        return (self._measured, self._origin) if self.chosen() == MEASURED else None
 
     def show_estimate(self, estimate: NoiseEstimate) -> None:
         """Show an estimate of the layer beside a typed sigma."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 import napari.viewer
 from napari.qt.threading import create_worker
@@ -10,18 +12,19 @@ from napari.utils.notifications import show_error
 from qtpy.QtCore import QTimer
 
 from napari_gpu_denoise._napari import docks, preferences
+from napari_gpu_denoise._napari.denoise.adding import add_layers
 from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.denoise.run import Outcome, report, steps
 from napari_gpu_denoise._napari.denoise.snippets import command_line, python_call
 from napari_gpu_denoise._napari.denoise.view import DenoiseView
-from napari_gpu_denoise._napari.layers.results import NewLayer, add_layer, at_frame
-from napari_gpu_denoise._napari.layers.source import frame_shown
+from napari_gpu_denoise._napari.layers.source import place_shown, voxel_of
 from napari_gpu_denoise._napari.panel import PYTHON_COPIED
 from napari_gpu_denoise._napari.stage import Stage
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise._napari.worker import ActivityBar, Task, Worker
 from napari_gpu_denoise.errors import DenoiseError, LayerError
+from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.run.job import Run
 
@@ -42,30 +45,43 @@ class DenoisePanel(DenoiseView):
         super().__init__(viewer)
         # At most one; a list of its own, so that it can be reached when the panel is gone.
         self._bars: list[ActivityBar] = []
+        self._request: Request | None = None  # in progress
         self.destroyed.connect(lambda _=None, bars=self._bars: _abandon(bars))
-        self.layer.chosen.connect(self.offer_axes)
+        # Estimates handed over, by the layer that they were last used for.
+        self._handed: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        self._last: ref | None = None
+        self.layer.chosen.connect(self._take_layer)
+        self.layer.chosen.connect(self._follow_scale)
         self.axes.changed.connect(lambda: self.form.set_axes(self.axes.letters()))
-        self.axes.changed.connect(self._follow_frame)
+        self.axes.changed.connect(self._follow_places)
+        self.axes.changed.connect(self._offer_voxel)
+        self.axes.changed.connect(self._count_channels)
+        self.axes.wanted.connect(self.show_other)
         self.noise.wanted.connect(self.show_noise)
-        self.one_frame.toggled.connect(lambda _: self._follow_frame())
+        for box in (self.one_frame, self.one_slice):
+            box.toggled.connect(self._follow_places)
         moved = viewer.dims.events
         events = (moved.current_step, moved.ndisplay, moved.order)
-        self.follow("frame shown", ((event, self._follow_frame) for event in events))
+        self.follow("places shown", ((event, self._follow_places) for event in events))
+        self.follow("preferences", ((each, self.device.explain) for each in preferences.changed()))
         self.form.changed.connect(self._check)
         self.run_button.clicked.connect(self.run)
         self.cancel_button.clicked.connect(self.cancel)
         self.reset_button.clicked.connect(self.reset)
         self.python_button.clicked.connect(self.copy_python)
         self.command_button.clicked.connect(self.copy_command)
-        self.offer_axes()
+        self._take_layer()
+        self._follow_scale()
         # The drivers are loaded when the panel is on the screen, not while it is being built.
         QTimer.singleShot(0, self.device.fill)
 
     def request(self) -> Request:
         """Return what the panel is set to; raises `DenoiseError` if it does not fit the layer."""
-        source, axes = self.captured(), self.axes.axes()
+        source, axes, settings = self.captured(), self.axes.axes(), self.form.settings()
+        if "voxel" in self.form.controls and not settings.voxel:
+            settings = replace(settings, voxel=voxel_of(self.layer.layer(), axes))
         run = Run(
-            filter=self.form.settings(),
+            filter=settings,
             sigma=self.noise.sigma(),
             noise=self.noise.noise(),
             axes=axes,
@@ -75,7 +91,8 @@ class DenoisePanel(DenoiseView):
             memory_limit=preferences.read().memory_limit,
             correct=self.correct.currentData(),
         )
-        return Request(source, run, self._chosen_frame(axes), self.maps.isChecked())
+        frame, place = self._chosen_place(axes, "T"), self._chosen_place(axes, "Z")
+        return Request(source, run, frame, self.maps.isChecked(), place)
 
     def run(self) -> None:
         """Start a run; errors are shown in the panel."""
@@ -89,7 +106,9 @@ class DenoisePanel(DenoiseView):
         name = f"{self.title} of {request.source.name}"
         self.show_running(True)
         bar = ActivityBar(total=0, desc=name)
+        bar.on_cancel = self.cancel
         self._bars.append(bar)
+        self._request = request
         # Signals come when this has returned: the worker cannot be too quick for them.
         bar.worker = create_worker(
             Task(steps, name),
@@ -98,23 +117,36 @@ class DenoisePanel(DenoiseView):
             _connect={
                 "yielded": self._on_stage,
                 "returned": self._on_outcome,
-                "finished": self._on_finished,
+                "aborted": self._on_aborted,
             },
         )
 
     def cancel(self) -> None:
-        """Ask a run in progress to stop; no layer will be added."""
-        for bar in self._bars:
-            bar.worker.quit()
-            self.cancel_button.setEnabled(False)
-            self.say("Stopping …")
+        """Leave a run in progress at once; no layer will be added.
+
+        Its thread ends by itself: after the current tile, or when the noise is measured.
+        """
+        if self._bars:
+            self._end()
+            self.say("Cancelled: no layer was added.")
 
     def stop(self) -> None:
         """Stop the run; the panel is being closed."""
-        _abandon(self._bars)
+        if self._bars:
+            self._end()
+
+    def _take_layer(self) -> None:
+        """Follow the choice of a layer; noise handed over for one is chosen again with it."""
+        before, layer = self._last and self._last(), self.layer.layer()
+        if before is not None:
+            self._handed[before] = self.noise.handed()
+        self._last = None if layer is None else ref(layer)
+        self.offer_axes()
+        if layer is not None and (known := self._handed.get(layer)) is not None:
+            self.noise.hand_over(*known)
 
     def offer_axes(self) -> None:
-        """Take a new layer: suggest its axes, and show an estimate of its noise if there is one."""
+        """Suggest the axes of a layer, and show an estimate of its noise if there is one."""
         self.noise.drop_estimates()
         super().offer_axes()
         layer = self.layer.layer()
@@ -124,7 +156,11 @@ class DenoisePanel(DenoiseView):
 
     def show_noise(self) -> None:
         """Open the panel that measures noise, for this layer."""
-        panel = docks.open_panel(self._viewer, "Estimated noise")
+        self.show_other("Estimated noise")
+
+    def show_other(self, title: str) -> None:
+        """Open another panel of the plugin for this layer."""
+        panel = docks.open_panel(self._viewer, title)
         if (layer := self.layer.layer()) is not None:
             panel.choose(layer, self.axes.letters())
 
@@ -151,8 +187,10 @@ class DenoisePanel(DenoiseView):
         text = command_line(request)
         hint = "." if request.source.path else ": replace INPUT.tif by the name of the file."
         parts = [f"Command line copied{hint}"]
-        if request.frame is not None:
-            parts.append("It filters all frames.")
+        if request.places:
+            words = {"frames": request.frame, "slices": request.slice}
+            named = [word for word, place in words.items() if place is not None]
+            parts.append(f"It filters all {' and '.join(named)}.")
         if request.maps:
             parts.append(f"Maps need a separate run with --{offer_of(self.filter).setting}.")
         if "--noise" in text and not isinstance(request.run.noise, str):
@@ -165,24 +203,46 @@ class DenoisePanel(DenoiseView):
             show_error(sentence)
         return sentence
 
-    def _follow_frame(self, event: object = None) -> None:
-        """Offer the frame in view."""
+    def _follow_places(self, event: object = None) -> None:
+        """Offer the frame and the slice in view."""
         axes = self.known_axes()
-        has_time = "T" in axes
-        frame = frame_shown(self.layer.layer(), axes, self._viewer.dims) if has_time else None
-        self.show_frame(frame, has_time)
+        self.show_places(axes, self._shown(axes, "T"), self._shown(axes, "Z"))
 
-    def _chosen_frame(self, axes: str) -> int | None:
-        if not (self.one_frame.isEnabled() and self.one_frame.isChecked()):
+    def _shown(self, axes: str, letter: str) -> int | None:
+        if letter not in axes:
             return None
-        layer = self.layer.layer()
-        frame = frame_shown(layer, axes, self._viewer.dims)
-        if frame is None:
+        return place_shown(self.layer.layer(), axes, self._viewer.dims, letter)
+
+    def _chosen_place(self, axes: str, letter: str) -> int | None:
+        word, box = ("frame", self.one_frame) if letter == "T" else ("slice", self.one_slice)
+        if not (box.isEnabled() and box.isChecked()):
+            return None
+        place = self._shown(axes, letter)
+        if place is None:
             raise LayerError(
-                f"The viewer does not show a single frame of {layer.name!r}: move the T slider to "
-                "one, or untick Only the frame shown."
+                f"The viewer does not show a single {word} of {self.layer.layer().name!r}: move "
+                f"the {letter} slider to one, or untick Only the {word} shown."
             )
-        return frame
+        return place
+
+    def _follow_scale(self) -> None:
+        """Follow the voxel size of the chosen layer."""
+        layer = self.layer.layer()
+        events = () if layer is None else (layer.events.scale, layer.events.units)
+        self.follow("scale", [(event, self._offer_voxel) for event in events])
+        self._offer_voxel()
+
+    def _offer_voxel(self, event: object = None) -> None:
+        axes = self.known_axes()
+        if "voxel" in self.form.controls:
+            voxel = voxel_of(self.layer.layer(), axes) if axes else ""
+            text = f"{voxel} (of the layer)" if voxel else ""
+            self.form.controls["voxel"].native.setPlaceholderText(text)
+
+    def _count_channels(self) -> None:
+        axes = self.known_axes()
+        channel = channel_axis(axes) if axes else None
+        self.noise.channels = 1 if channel is None else self.axes.shape[channel]
 
     def _check(self) -> None:
         message = "", ""
@@ -198,19 +258,18 @@ class DenoisePanel(DenoiseView):
             return
         self.progress.setRange(0, stage.total)
         self.progress.setValue(stage.done)
-        if self.cancel_button.isEnabled():
-            part = f"{stage.done} of {stage.total}" if stage.total else "…"
-            self.say(f"{stage.text} {part}")
+        self.say(stage.words)
         self._bars[0].show(stage)
 
     def _on_outcome(self, outcome: Outcome) -> None:
-        # Cancel may be heard when the result is already on its way here.
-        if not self._bars or self._bars[0].worker.abort_requested:
+        # Of a run that was cancelled the result may already be on its way here.
+        if outcome.request is not self._request:
             return
+        self._end()
         try:
             if outcome.result is None:
                 raise outcome.error
-            self._add_layers(outcome)
+            add_layers(self._viewer, outcome, self.title)
         except Exception as error:
             self.show_error(error)
             return
@@ -218,24 +277,15 @@ class DenoisePanel(DenoiseView):
         self.noise.show_used(record.sigma, record.noise)
         self.say(report(outcome))
 
-    def _add_layers(self, outcome: Outcome) -> None:
-        request, suffix = outcome.request, ""
-        source, frame = request.source, request.frame
-        provenance = outcome.result.record.as_dict()
-        if frame is not None:
-            source = at_frame(source, request.run.axes.index("T"), frame)
-            suffix, provenance["frame"] = f", frame {frame}", frame
-        result = NewLayer("", "image", outcome.result.image, source.attributes)
-        for layer in (result, *outcome.maps):
-            title = f"{self.title} {layer.title}".rstrip() + suffix
-            add_layer(self._viewer, source, layer, title, provenance)
+    def _on_aborted(self) -> None:
+        # Also of a run that was cancelled before this one.
+        if any(bar.worker.abort_requested for bar in self._bars):
+            self.cancel()
 
-    def _on_finished(self) -> None:
-        stopped = any(bar.worker.abort_requested for bar in self._bars)
+    def _end(self) -> None:
+        self._request = None
         _abandon(self._bars)
         self.show_running(False)
-        if stopped:
-            self.say("Cancelled: no layer was added.")
 
 
 def _abandon(bars: list[ActivityBar]) -> None:

@@ -10,19 +10,27 @@ from napari_gpu_denoise.run.job import Run
 
 @dataclass(frozen=True)
 class Request:
-    """All that a run needs: the layer, what to do, the one frame along T, and whether maps too.
+    """All that a run needs: the layer, what to do, one frame or slice alone, and whether maps too.
 
-    It holds no napari or Qt objects. Without `frame` all frames are filtered. Axes are named
-    in `run`.
+    It holds no napari or Qt objects. Without `frame` and `slice`, places along T and Z, everything
+    is filtered. Axes are named in `run`.
     """
 
     source: Source
     run: Run
     frame: int | None = None
     maps: bool = False
+    slice: int | None = None
 
     @property
     def time(self) -> int | None:
         """The axis of time, if it is longer than one frame."""
         axis = self.run.axes.find("T")
         return axis if axis >= 0 and self.source.data.shape[axis] > 1 else None
+
+    @property
+    def places(self) -> dict[int, int]:
+        """The frame and the slice that are filtered alone, by axis."""
+        chosen = {"T": self.frame, "Z": self.slice}
+        axes = self.run.axes.upper()
+        return {axes.index(a): place for a, place in chosen.items() if place is not None}

@@ -71,8 +71,8 @@ def steps(
             out, folder = storage.allocate(tuple(data.shape), dtype)
             return out[colours]
 
-        into = allocate if image is None and request.frame is None else None
-        running = run.denoise_steps(source, request.run, request.frame, into)
+        into = allocate if image is None and not request.places else None
+        running = run.denoise_steps(source, request.run, request.frame, into, request.slice)
         result = yield from as_stages(running, "Denoising")
         if alpha:
             result = Result(_with_alpha(request, result.image, out, image), result.record)
@@ -96,8 +96,8 @@ def _with_alpha(
     out = np.empty((*colours.shape[:-1], 4), colours.dtype)
     out[..., :3] = colours
     given = data if image is None else image
-    if request.frame is not None:
-        given = given[at(t, slice(request.frame, request.frame + 1))]
+    for axis, place in request.places.items():
+        given = given[at(axis, slice(place, place + 1))]
     convert(np.asarray(given[..., 3:]), out[..., 3:])
     return out
 

@@ -18,22 +18,25 @@ def python_call(request: Request) -> str:
 
     ``denoised`` holds the result, ``maps`` the maps of the filter.
     """
-    run, frame, alpha = request.run, request.frame, request.source.alpha
+    run, alpha = request.run, request.source.alpha
+    alone = {"frames": request.frame, "slices": request.slice}
+    alone = {name: place for name, place in alone.items() if place is not None}
     given = {**_noise_argument(run), **code.axes_argument(run.axes)}
     chosen = _settings_arguments(run.filter)
     common = _common_arguments(run)
     image, numpy, rest = "image", "", ""
     if alpha:
         image, numpy = "image[..., :3]", "import numpy as np\n"
-        part = ""
-        if frame is not None:
-            part = ":, " * run.axes.index("T") + f"{frame}:{frame + 1}, "
+        spans = [":"] * (max(request.places, default=-1) + 1)
+        for axis, at in request.places.items():
+            spans[axis] = f"{at}:{at + 1}"
+        part = "".join(f"{span}, " for span in spans)
         rest = f"denoised = np.concatenate([denoised, image[{part}..., 3:]], axis=-1)\n"
-    if frame is None:
+    if not alone:
         given |= chosen | common
         call = f"{run.filter.name}({image}{code.arguments(given)})"
     else:
-        given |= {"frames": frame, **common}
+        given |= {**alone, **common}
         made = ".of" if "profile" in chosen else ""
         words = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
         constructor = f"{type(run.filter).__name__}{made}({words})"
@@ -67,8 +70,8 @@ def _common_arguments(run: Run) -> dict[str, Any]:
 def command_line(request: Request) -> str:
     """Return the shell command that filters a file as a run filters its layer.
 
-    It filters all frames: there is no option for one. A layer that was not read from a file leaves
-    ``INPUT.tif`` to be filled in.
+    It filters everything: there is no option for one frame or slice. A layer that was not read from
+    a file leaves ``INPUT.tif`` to be filled in.
     """
     run, source = request.run, request.source.path or "INPUT.tif"
     stem, written = source, ".tif"

@@ -9,7 +9,6 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QProgressBar
 from superqt import QCollapsible
 
-from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.denoise.device_input import DeviceInput
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise._napari.denoise.maps import offer_of
@@ -25,9 +24,9 @@ from napari_gpu_denoise._napari.parts import (
     wrapped,
 )
 
-_ONE_FRAME = (
-    "Filter only the frame at the viewer's time slider, to try settings. The pixels are the same "
-    "as in a run of all frames."
+_ALONE = (
+    "Filter only the {} at the viewer's slider, to try settings. The pixels are the same as in a "
+    "run of everything."
 )
 
 
@@ -68,15 +67,15 @@ class DenoiseView(Panel):
             "columns with offsets of their own, and periodic hum. Estimated noise shows what there "
             "is.",
         )
-        self.device = DeviceInput(preferences.read().device)
+        self.device = DeviceInput()
         self.maps = QCheckBox()
         self.maps.setHidden(offer is None)
         if offer is not None:
             self.maps.setText(offer.label)
             self.maps.setToolTip(wrapped(offer.tip))
-        self.one_frame = QCheckBox()
+        self.one_frame, self.one_slice = QCheckBox(), QCheckBox()
         self.run_button = button("", "Denoise the layer; the result is a new layer.")
-        self.cancel_button = button("Cancel", "Stop after the current tile or frame; add no layer.")
+        self.cancel_button = button("Cancel", "Stop; add no layer.")
         self.reset_button = button("Reset to defaults", "Reset everything except the layer.")
         self.python_button = button("Copy Python call", "Copy Python code for the same run.")
         self.command_button = button("Copy command line", "Copy a shell command for the same run.")
@@ -99,11 +98,13 @@ class DenoiseView(Panel):
         self.arrange(
             (summary, top, ruler(), self.form, results, reset),
             (
-                (self.maps,),
-                (self.one_frame,),
-                (self.run_button, self.cancel_button),
+                # Above the buttons, which then stay where they are, however long the text.
                 (self.progress,),
                 (self.status,),
+                (self.maps,),
+                (self.one_frame,),
+                (self.one_slice,),
+                (self.run_button, self.cancel_button),
                 (self.python_button, self.command_button),
             ),
         )
@@ -117,6 +118,7 @@ class DenoiseView(Panel):
         self.nonfinite.setCurrentIndex(0)
         self.correct.setCurrentIndex(0)
         self.one_frame.setChecked(False)
+        self.one_slice.setChecked(False)
         self.maps.setChecked(False)
         self.offer_axes()
 
@@ -124,14 +126,19 @@ class DenoiseView(Panel):
         """Return the parts of the panel that can be collapsed."""
         return self.findChildren(QCollapsible)
 
-    def show_frame(self, frame: int | None, has_time: bool) -> None:
-        """Offer to filter only the frame in view, if there are several."""
-        self.one_frame.setEnabled(has_time)
-        self.one_frame.setText("Only the frame shown" + ("" if frame is None else f": {frame}"))
-        tip = _ONE_FRAME if has_time else "Name an axis T above to use it."
-        self.one_frame.setToolTip(wrapped(tip))
-        run_frame = "Run frame" if frame is None else f"Run frame {frame}"
-        self.run_button.setText(run_frame if has_time and self.one_frame.isChecked() else "Run")
+    def show_places(self, axes: str, frame: int | None, place: int | None) -> None:
+        """Offer to filter only the frame or slice in view, along the axes that there are."""
+        wanted = []
+        rows = (("T", "frame", self.one_frame, frame), ("Z", "slice", self.one_slice, place))
+        for axis, word, box, shown in rows:
+            number = "" if shown is None else f" {shown}"
+            box.setEnabled(axis in axes)
+            box.setText(f"Only the {word} shown" + (number and f":{number}"))
+            tip = _ALONE.format(word) if axis in axes else f"Name an axis {axis} above to use it."
+            box.setToolTip(wrapped(tip))
+            if axis in axes and box.isChecked():
+                wanted.append(word + number)
+        self.run_button.setText(" ".join(["Run", ", ".join(wanted)]).strip())
 
     def show_running(self, running: bool) -> None:
         """Show that a run can be cancelled, or that the next one can be started."""

@@ -11,11 +11,14 @@ from qtpy.QtCore import QSignalBlocker, Signal
 from qtpy.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari.layers.source import AXIS_WORDS
-from napari_gpu_denoise._napari.parts import Caption, stack, wrapped
+from napari_gpu_denoise._napari.parts import Caption, button, stack, wrapped
+from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import AxesError
+from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.image.axes import UNNAMED, check_axes
 
 _MOST_SUGGESTIONS = 2
+_VOLUME = 4  # slices from which a filter of volumes gains by them
 _LETTERS = (
     "One letter per axis, in the order of the data: T time, Z slices, C channels, S colours of "
     "RGB, Y, X. Any other letter, or a dot, marks independent planes."
@@ -26,10 +29,13 @@ class AxesInput(QWidget):
     """Axis letters, and below them their meaning for this layer.
 
     Where the layer does not name an axis, buttons beside the letters set the likely names. `kind`
-    is the entry of FILTERS that the axes are for, if any.
+    is the entry of FILTERS that the axes are for, if any. For volumes a button asks for the panel
+    of the best filter of volumes, unless `kind` is one: the order of napari's menus is fixed.
     """
 
     changed = Signal()
+    #: The panel with this title is to be opened.
+    wanted = Signal(str)
 
     def __init__(self, kind: Any = None):
         super().__init__()
@@ -49,7 +55,12 @@ class AxesInput(QWidget):
             each.clicked.connect(lambda _=False, each=each: self.edit.setText(each.text()))
             each.hide()
             row.addWidget(each)
-        stack(QVBoxLayout(self), (row, self.caption), spacing=2)
+        best = next(each for each in FILTERS if needs_slices(each)).title
+        tip = f"{best} filters all slices of a volume together. Open it for this layer."
+        self.volume_button = button(f"A volume: open {best}", tip)
+        self.volume_button.clicked.connect(lambda: self.wanted.emit(best))
+        self.volume_button.hide()
+        stack(QVBoxLayout(self), (row, self.caption, self.volume_button), spacing=2)
         self.edit.textChanged.connect(self._read)
 
     def offer(self, axes: str, shape: tuple[int, ...]) -> None:
@@ -78,14 +89,26 @@ class AxesInput(QWidget):
                 text = html.escape(describe(axes, self.shape), quote=False)
                 text += self._advice(axes, found)
         except AxesError as error:
-            text = html.escape(str(error), quote=False)
+            text = html.escape(in_panel(error), quote=False)
         self.caption.setText(text)
+        self.volume_button.setVisible(self._is_volume())
         offered = [*found.items(), *[("", "")] * _MOST_SUGGESTIONS]
-        for button, (letters, meaning) in zip(self.buttons, offered, strict=False):
-            button.setText(letters)
-            button.setToolTip(wrapped(f"Treat the layer as {meaning}.") if letters else "")
-            button.setVisible(bool(letters))
+        for box, (letters, meaning) in zip(self.buttons, offered, strict=False):
+            box.setText(letters)
+            box.setToolTip(wrapped(f"Treat the layer as {meaning}.") if letters else "")
+            box.setVisible(bool(letters))
         self.changed.emit()
+
+    def _is_volume(self) -> bool:
+        """Return whether a filter of volumes would do better than this one."""
+        try:
+            axes = self.axes() if self.shape else ""
+        except AxesError:
+            return False
+        if self._kind is None or needs_slices(self._kind) or "Z" not in axes:
+            return False
+        over_time = follows_time(self._kind) and "T" in axes
+        return not over_time and self.shape[axes.index("Z")] >= _VOLUME
 
     def _advice(self, axes: str, found: dict[str, str]) -> str:
         """Return what to type if axes are unnamed; in bold if the filter needs them."""

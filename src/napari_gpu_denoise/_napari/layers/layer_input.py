@@ -15,15 +15,14 @@ class LayerInput(QComboBox):
     """The viewer's layers; those that cannot be filtered are shown but cannot be chosen.
 
     At first the selected layer is chosen. If that is the result of a filter, the layer that it was
-    made of is chosen instead, unless `results`.
+    made of is chosen instead.
     """
 
     chosen = Signal()
 
-    def __init__(self, viewer: Viewer, tip: str, *, results: bool):
+    def __init__(self, viewer: Viewer, tip: str):
         super().__init__()
         self._viewer = viewer
-        self._results = results
         self._layers: list[Layer] = []
         self._last: Layer | None = None
         narrow(self)
@@ -66,8 +65,8 @@ class LayerInput(QComboBox):
         self._tell()
 
     def _origin(self, layer: Layer | None) -> Layer | None:
-        """Return the layer that a result was made from, unless results may be chosen."""
-        if self._results or layer is None or METADATA_KEY not in layer.metadata:
+        """Return the layer that a result was made from; any other layer itself."""
+        if layer is None or METADATA_KEY not in layer.metadata:
             return layer
         # The source's name stands before the brackets; of a result of a result, the first source's.
         found = [each for each in self._layers if layer.name.startswith(f"{each.name} (")]

@@ -26,6 +26,22 @@ def is_lazy(data: Any) -> bool:
     return isinstance(base, mmap.mmap) or not isinstance(data, np.ndarray)
 
 
+class AsNumbers:
+    """Boolean data as the numbers 0 and 1, converted when they are indexed."""
+
+    dtype = np.dtype(np.uint8)
+
+    def __init__(self, data: Any):
+        self._data, self.shape, self.ndim = data, data.shape, len(data.shape)
+        self.chunks = getattr(data, "chunks", None)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return np.asarray(self._data[index]).astype(self.dtype)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self[...], dtype)
+
+
 class LazyArray:
     """A part of lazy data that reads only what is indexed, until it is stopped.
 

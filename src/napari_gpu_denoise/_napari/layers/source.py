@@ -10,6 +10,7 @@ import numpy as np
 from napari.components import Dims
 from napari.layers import Image, Layer
 
+from napari_gpu_denoise._napari.layers.lazy import AsNumbers
 from napari_gpu_denoise.errors import LayerError
 from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.image.axes import check_axes
@@ -44,7 +45,8 @@ class Source:
 
     `data` is its finest level, as the layer holds it, not copied; `attributes` are keyword
     arguments of ``viewer.add_image`` for the result. With `alpha` the last of the colour samples is
-    not a colour. `path` is the file that the layer was read from.
+    not a colour. `path` is the file that the layer was read from. Data of a `boolean` layer are 0
+    and 1.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Source:
     alpha: bool = False
     multiscale: bool = False
     path: str | None = None
+    boolean: bool = False
 
 
 def reason_unusable(layer: Layer) -> str | None:
@@ -102,23 +105,43 @@ def capture(layer: Layer | None) -> Source:
         kept.pop("contrast_limits", None)
         kept.pop("colormap", None)
     kept["metadata"] = dict(layer.metadata)
-    return Source(
-        layer.name, finest(layer), kept, has_alpha(layer), layer.multiscale, file_of(layer)
-    )
+    data, boolean = finest(layer), np.dtype(finest(layer).dtype).kind == "b"
+    if boolean:
+        data = data.view(np.uint8) if isinstance(data, np.ndarray) else AsNumbers(data)
+    path = file_of(layer)
+    return Source(layer.name, data, kept, has_alpha(layer), layer.multiscale, path, boolean)
 
 
-def frame_shown(layer: Image, axes: str, dims: Dims) -> int | None:
-    """Return the frame along T of a layer that the viewer shows.
+def place_shown(layer: Image, axes: str, dims: Dims, letter: str) -> int | None:
+    """Return the frame along T, or the slice along Z, of a layer that the viewer shows.
 
-    None where there is no axis T, where T is drawn along the screen, and where the slider stands on
-    no frame of the layer. The viewer may have more axes, and other units, than the layer.
+    None where there is no such axis, where it is drawn along the screen, and where the slider
+    stands outside the layer. The viewer may have more axes, and other units, than the layer.
     """
-    axis = axes.find("T")
+    axis = axes.find(letter)
     if not 0 <= axis < layer.ndim or axis + dims.ndim - layer.ndim in dims.displayed:
         return None
     # Rounded as napari does.
-    frame = int(np.round(layer.world_to_data(dims.point)[axis]))
-    return frame if 0 <= frame < finest(layer).shape[axis] else None
+    place = int(np.round(layer.world_to_data(dims.point)[axis]))
+    return place if 0 <= place < finest(layer).shape[axis] else None
+
+
+def voxel_of(layer: Image, axes: str) -> str:
+    """Return the size of a voxel along Z, Y and X by the layer's scale; empty if it is not known.
+
+    A scale of 1 in pixels, which layers have from the beginning, tells nothing.
+    """
+    if not set("ZYX") <= set(axes[: layer.ndim]):
+        return ""
+    places = [axes.index(letter) for letter in "ZYX"]
+    units = [layer.units[i] for i in places]
+    sizes = [abs(float(layer.scale[i])) for i in places]
+    if any(not unit.is_compatible_with(units[0]) for unit in units):
+        return ""
+    factors = [float((1 * unit).to(units[0]).magnitude) for unit in units]
+    sizes = [size * factor for size, factor in zip(sizes, factors, strict=True)]
+    unknown = str(units[0]) == "pixel" and len(set(sizes)) == 1
+    return "" if unknown else ", ".join(f"{size:.6g}" for size in sizes)
 
 
 def suggest_axes(layer: Image, dims_labels: Sequence[str] = ()) -> str:

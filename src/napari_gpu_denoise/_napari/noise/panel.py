@@ -11,7 +11,7 @@ from qtpy.QtCore import QSignalBlocker, QTimer
 
 from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.layers import regions
-from napari_gpu_denoise._napari.layers.source import PLACE, finest, has_alpha
+from napari_gpu_denoise._napari.layers.source import METADATA_KEY, PLACE, finest, has_alpha
 from napari_gpu_denoise._napari.noise.measuring import Measuring, NoiseRequest, Outcome
 from napari_gpu_denoise._napari.noise.snippets import noise_call
 from napari_gpu_denoise._napari.noise.view import FLAT, RECTANGLE, VIEW, WHOLE, NoiseView
@@ -206,7 +206,8 @@ class NoisePanel(NoiseView):
 
     def _on_active(self, event: object = None) -> None:
         active = self._viewer.layers.selection.active
-        if active is not None:
+        # napari selects each new result, in which no noise is left to measure.
+        if active is not None and METADATA_KEY not in active.metadata:
             self.layer.choose(active)
 
     def _on_view(self, event: object = None) -> None:

@@ -33,7 +33,7 @@ class NoiseView(Panel):
     title = "Estimated noise"
 
     def __init__(self, viewer: napari.viewer.Viewer):
-        super().__init__(viewer, "Image layer whose noise is measured.", results=True)
+        super().__init__(viewer, "Image layer whose noise is measured.")
         self.channel = choice({"All": None}, "Channels to measure; each has its own noise.")
         self.region = choice(
             REGIONS,

@@ -41,7 +41,7 @@ def _step(default: int, of: str):
 
 def _window(default: int, of: str):
     help = f"Search window width {of} (odd)"
-    return setting(default, help, bounds=(1, 63), unit="pixels", advanced=True)
+    return setting(default, help, bounds=(1, 63), unit="pixels", advanced=True, odd=True)
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,6 @@ class BM3D(CollaborativeFilter):
     )
     shared_noise: bool = pass_fields.shared_noise(True)
     reproducible: bool = setting(True, "Bit-identical results in repeated runs", advanced=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_odd("window_basic", "window_final")
 
     def for_noise(self, models: Sequence[NoiseModel]) -> BM3D | None:
         """Return a `CorrelatedBM3D` for correlated noise, these settings if all of it is white.

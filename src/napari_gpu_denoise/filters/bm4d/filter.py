@@ -41,7 +41,7 @@ def _step(default: int, of: str) -> Any:
 
 def _window(default: int, of: str) -> Any:
     help = f"Search window width {of} (odd), along an axis of four voxels"
-    return setting(default, help, bounds=(1, 21), unit="voxels", advanced=True)
+    return setting(default, help, bounds=(1, 21), unit="voxels", advanced=True, odd=True)
 
 
 def _neighbours(default: int, of: str) -> Any:
@@ -106,6 +106,7 @@ class BM4D(TwoPasses, VolumeFilter):
         bounds=(1, 11),
         unit="voxels",
         advanced=True,
+        odd=True,
     )
     neighbours_basic: int = _neighbours(32, BASIC)
     neighbours_final: int = _neighbours(32, FINAL)
@@ -126,10 +127,6 @@ class BM4D(TwoPasses, VolumeFilter):
         "Account for noise that overlapping cubes of a group share (Haar stacks only)",
         advanced=True,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_odd("window_basic", "window_final", "window_next")
 
     @property
     def joint(self) -> str:

@@ -55,6 +55,7 @@ def isoline_maps(
     axes: str | None = None,
     settings: Isoline | None = None,
     frames: int | slice | None = None,
+    slices: int | slice | None = None,
     nonfinite: str = "raise",
     correct: Any = None,
     device: Device | int | str | None = None,
@@ -78,6 +79,8 @@ def isoline_maps(
     {settings}
     frames : int or slice, optional
         Frames along the axis T to return, by default all. The axis T stays.
+    slices : int or slice, optional
+        The same along the axis Z.
     {run}
     {fields}
 
@@ -113,17 +116,17 @@ def isoline_maps(
         "memory_limit": memory_limit,
     }
     chosen = Isoline.of(settings, profile=profile, **changes)
-    steps = map_steps(image, Run(chosen, sigma, noise, axes, **options), frames)
+    steps = map_steps(image, Run(chosen, sigma, noise, axes, **options), frames, slices)
     return finish(steps, progress, cancel, lost="no maps were")
 
 
 def map_steps(
-    image, run: Run, frames: int | slice | None = None
+    image, run: Run, frames: int | slice | None = None, slices: int | slice | None = None
 ) -> Generator[Progress, None, IsolineMaps]:
     """Make the maps step by step, with progress after each tile; closing this stops the work."""
     array = np.asarray(image)
     names = check_axes(run.axes, array.shape)
-    region = wanted_region(frames, names, array.shape)
+    region = wanted_region(names, array.shape, frames, slices)
     wish = wish_of(run.correct)
     if wish is not None:
         # Imported only when needed: it takes long to load.

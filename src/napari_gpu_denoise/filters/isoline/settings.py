@@ -53,6 +53,7 @@ class IsolineSettings(Filter):
         "Window width of the staircase correction (odd); 0 turns it off",
         bounds=(0, 21),
         unit="pixels",
+        odd=True,
     )
     channels: str = channels_setting("along shared isolines")
     guide: int = guide_setting("in which shared isolines are traced")
@@ -100,10 +101,6 @@ class IsolineSettings(Filter):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.staircase and self.staircase % 2 == 0:
-            raise SettingsError(
-                f"staircase={self.staircase} has no centre: choose an odd width, or 0 for none."
-            )
         if self.max_length < self.segment_length:
             raise SettingsError(
                 f"max_length={self.max_length} is less than one segment of {self.segment_length}: "

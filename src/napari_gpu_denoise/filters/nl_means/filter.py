@@ -46,7 +46,7 @@ class NLMeans(Filter):
     step: int = setting(
         4, "Spacing of reference patches (1 is slowest and best)", bounds=(1, 32), unit="pixels"
     )
-    window: int = setting(21, "Search window width (odd)", bounds=(1, 101), unit="pixels")
+    window: int = setting(21, "Search window width (odd)", bounds=(1, 101), unit="pixels", odd=True)
     neighbours: int = setting(
         16, "Number of most similar patches averaged, including the patch itself", bounds=(1, 64)
     )
@@ -83,7 +83,6 @@ class NLMeans(Filter):
                 f"step={self.step} leaves gaps between patches of width {self.patch}: "
                 "choose a step of at most the patch."
             )
-        self._check_odd("window")
         if self.offsets > LARGEST_TABLE:
             raise SettingsError(
                 f"The search window holds {self.offsets} patches, more than {LARGEST_TABLE}: "

@@ -30,8 +30,12 @@ class PRINLM(VolumeFilter):
     title: ClassVar[str] = "PRI-NLM"
     summary: ClassVar[str] = "NL-means guided by the sliding 3D DCT: fast and good for volumes"
 
-    window: int = setting(11, "Search window width in Y and X (odd)", bounds=(1, 31), unit="pixels")
-    window_z: int = setting(11, "Search window width in Z (odd)", bounds=(1, 31), unit="slices")
+    window: int = setting(
+        11, "Search window width in Y and X (odd)", bounds=(1, 31), unit="pixels", odd=True
+    )
+    window_z: int = setting(
+        11, "Search window width in Z (odd)", bounds=(1, 31), unit="slices", odd=True
+    )
     strength: float = setting(
         0.4, "Filtering strength h: decay of the weights", bounds=(0.05, 10.0), unit="sigma"
     )
@@ -47,10 +51,6 @@ class PRINLM(VolumeFilter):
     threshold: float = setting(
         2.7, "Hard threshold of the guide", bounds=(0.0, 10.0), unit="sigma", advanced=True
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_odd("window", "window_z")
 
     @property
     def reach(self) -> Reach:

@@ -41,7 +41,7 @@ def _step(of: str):
 
 def _window(default: int, most: int, where: str):
     help = f"Search window width {where} (odd)"
-    return setting(default, help, bounds=(1, most), unit="pixels", advanced=True)
+    return setting(default, help, bounds=(1, most), unit="pixels", advanced=True, odd=True)
 
 
 def _still(default: float, of: str):
@@ -121,10 +121,6 @@ class VBM3D(CollaborativeFilter):
     still_final: float = _still(0.02, FINAL)
     kaiser: float = pass_fields.kaiser(1.0)
     shared_noise: bool = pass_fields.shared_noise(False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_odd("window", "window_nearest", "window_next")
 
     @property
     def over_time(self) -> bool:

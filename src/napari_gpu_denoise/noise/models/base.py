@@ -237,15 +237,16 @@ class NoiseModel(ABC):
         """Return the model as one line of text."""
 
     @classmethod
-    def suggestion(cls, video: bool) -> str:
+    def suggestion(cls, video: bool, volume: bool = False) -> str:
         """Return which filter is recommended for this noise, in words.
 
         Parameters
         ----------
-        video : bool
-            Whether there are several time points.
+        video, volume : bool
+            Whether there are several time points, and whether there are slices.
         """
-        return f"{'VBM3D' if video else 'BM3D'} with variance stabilisation"
+        name = "VBM3D" if video else "BM4D" if volume else "BM3D"
+        return f"{name} with variance stabilisation"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the name of the model and its parameters, ready for JSON.

@@ -113,7 +113,7 @@ class Correlated(Additive, NoiseModel):
         return Fit(model, {"sigma": error}, sigma, error, method, curve)
 
     @classmethod
-    def suggestion(cls, video: bool) -> str:
+    def suggestion(cls, video: bool, volume: bool = False) -> str:
         """Return BM3D, or over time VBM3D: these take the spectrum into account."""
         return f"{'VBM3D' if video else 'BM3D'} with this noise spectrum"
 

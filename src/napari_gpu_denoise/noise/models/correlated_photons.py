@@ -100,7 +100,7 @@ class CorrelatedPhotons(PoissonGaussian, NoiseModel):
         )
 
     @classmethod
-    def suggestion(cls, video: bool) -> str:
+    def suggestion(cls, video: bool, volume: bool = False) -> str:
         """Return BM3D, or over time VBM3D: these take the spectrum into account."""
         name = "VBM3D" if video else "BM3D"
         return f"{name} with variance stabilisation and this noise spectrum"

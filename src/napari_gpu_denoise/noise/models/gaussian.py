@@ -90,8 +90,8 @@ class Gaussian(Additive, NoiseModel):
         return Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve, notes)
 
     @classmethod
-    def suggestion(cls, video: bool) -> str:
-        return "VBM3D" if video else "BM3D"
+    def suggestion(cls, video: bool, volume: bool = False) -> str:
+        return "VBM3D" if video else "BM4D" if volume else "BM3D"
 
     def summary(self) -> str:
         return f"Gaussian noise, sigma {self.sigma:.4g}"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.noise.photon.curve import PhotonNoise
 
 _MOST_READ_NOISE = 1e5  # electrons; float32 of stabilised values resolves 0.01 there
+_LEAST_READ_NOISE = 1e-5  # electrons; less changes no result
 _SMALLEST_GAIN = 1e-6  # of a channel without photon noise, relative to its sigma
 _LARGE_VARIANCE = 400.0  # electrons²; above it the expansion is as exact as a table
 _STEP = 0.01  # of the square root of the electrons
@@ -131,6 +132,8 @@ class PoissonGaussian(NoiseModel):
             read, gain = cls._hardly(channel)
         elif found.intercept < 0:
             notes = (_ambiguity(found),)
+        # What is left of rounding is no read noise.
+        read = read if read > _LEAST_READ_NOISE * gain else 0.0
         # With more electrons of read noise than this, photon noise does not matter.
         gain = max(gain, 1e-4 * read)
         model = cls(gain, read, found.offset)

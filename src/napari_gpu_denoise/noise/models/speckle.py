@@ -100,7 +100,7 @@ class Speckle(NoiseModel):
         return Fit(model, {"looks": found.error}, sigma, error, method, curve)
 
     @classmethod
-    def suggestion(cls, video: bool) -> str:
+    def suggestion(cls, video: bool, volume: bool = False) -> str:
         return "Isoline with the noise set to speckle"
 
     def summary(self) -> str:

@@ -1,0 +1,126 @@
+"""Volumes in the panel: voxel size, one slice alone, the way to the filters of volumes."""
+
+import numpy as np
+import pytest
+from napari.layers import Image
+
+from napari_gpu_denoise._napari.layers.source import METADATA_KEY, voxel_of
+from napari_gpu_denoise.filters import BM4D, DCT3D
+from napari_gpu_denoise.run import denoise as runs
+
+pytestmark = pytest.mark.gui
+
+SCALE = (2.0, 0.5, 0.5)
+
+
+@pytest.fixture
+def volume():
+    """Blobs in noise of standard deviation 10, uint16, (9, 20, 24)."""
+    z, y, x = np.mgrid[:9, :20, :24]
+    clean = 300 + 90 * np.sin(z / 3) * np.sin(y / 5) * np.cos(x / 6)
+    return np.rint(clean + np.random.default_rng(3).normal(0, 10, clean.shape)).astype(np.uint16)
+
+
+@pytest.mark.parametrize(
+    ("axes", "given", "voxel"),
+    [
+        ("ZYX", {"scale": SCALE}, "2, 0.5, 0.5"),
+        ("YXZ", {"scale": (0.5, 0.25, -2)}, "2, 0.5, 0.25"),
+        ("ZYX", {"scale": SCALE, "units": ("um",) * 3}, "2, 0.5, 0.5"),
+        ("ZYX", {"scale": (400, 0.2, 0.2), "units": ("nm", "um", "um")}, "400, 200, 200"),
+        ("ZYX", {"scale": (1, 1, 1), "units": ("mm",) * 3}, "1, 1, 1"),
+        ("ZYX", {}, ""),  # nobody has said anything
+        ("ZYX", {"scale": SCALE, "units": ("um", "pixel", "pixel")}, ""),
+        ("TYX", {"scale": SCALE}, ""),
+    ],
+)
+def test_voxel_size_of_a_layer(axes, given, voxel):
+    assert voxel_of(Image(np.zeros((4, 5, 6)), **given), axes) == voxel
+
+
+def test_the_voxel_size_is_that_of_the_layer_unless_one_is_typed(
+    viewer, open_panel, run, click, copied, volume
+):
+    layer = viewer.add_image(volume, name="head", scale=SCALE)
+    panel = open_panel("BM4D")
+    control = panel.form.controls["voxel"]
+    assert control.native.placeholderText() == ""
+    panel.axes.edit.setText("ZYX")
+    assert control.native.placeholderText() == "2, 0.5, 0.5 (of the layer)"
+    assert control.value == "" and panel.form.profile.currentText() == "normal"
+    assert panel.request().run.filter == BM4D(voxel="2, 0.5, 0.5")
+    layer.scale = (3, 0.5, 0.5)
+    assert control.native.placeholderText() == "3, 0.5, 0.5 (of the layer)"
+    assert "voxel='3, 0.5, 0.5'" in copied(panel.python_button)
+    control.value = "4 1 1"
+    assert panel.request().run.filter.voxel == "4, 1, 1"
+    click(panel.reset_button)
+    panel.axes.edit.setText("ZYX")
+    panel.noise.edit.setText("10")
+    panel.noise.choose("typed")
+    run(panel)
+    record = viewer.layers[-1].metadata[METADATA_KEY]
+    assert record["settings"]["voxel"] == "3, 0.5, 0.5"
+
+
+@pytest.mark.parametrize("kind", [BM4D, DCT3D])
+def test_only_the_slice_shown(viewer, open_panel, run, volume, copied, pasted, kind):
+    layer = viewer.add_image(volume, name="v", scale=SCALE, axis_labels=("z", "y", "x"))
+    viewer.dims.set_current_step(0, 3)
+    panel = open_panel(kind.title)
+    assert panel.one_slice.text() == "Only the slice shown: 3"
+    assert not panel.one_frame.isEnabled()
+    panel.one_slice.click()
+    assert panel.run_button.text() == "Run slice 3"
+    assert run(panel).startswith("Done in ")
+    result = viewer.layers[-1]
+    assert result.name == f"v ({kind.title}, slice 3)"
+    expected = runs.denoise(volume, panel.request().run.filter, axes="ZYX")
+    np.testing.assert_array_equal(result.data, expected.image[3:4])
+    assert result.metadata[METADATA_KEY]["slice"] == 3
+    assert result.metadata[METADATA_KEY]["notes"][0] == expected.record.notes[0]  # cubes, and why
+    np.testing.assert_allclose(result.translate, (6, 0, 0))
+    np.testing.assert_allclose(result.scale, layer.scale)
+    viewer.dims.set_current_step(0, 3)
+    np.testing.assert_array_equal(pasted(panel)["denoised"], result.data)
+    assert "slice" not in copied(panel.command_button)
+    assert "It filters all slices." in panel.status.text()
+    panel.reset()
+    assert panel.request().slice is None
+
+
+def test_one_slice_of_one_frame(viewer, open_panel, run, volume, pasted):
+    data = np.stack([volume, volume[::-1]])
+    rgba = np.stack([data // 4, data // 5, data // 6, data % 7], axis=-1).astype(np.uint8)
+    viewer.add_image(rgba, rgb=True, name="v", axis_labels=("t", "z", "y", "x"))
+    viewer.dims.set_current_step((0, 1), (1, 4))
+    panel = open_panel("Sliding 3D DCT")
+    panel.one_frame.click()
+    panel.one_slice.click()
+    assert panel.run_button.text() == "Run frame 1, slice 4"
+    run(panel)
+    result = viewer.layers["v (Sliding 3D DCT, frame 1, slice 4)"]
+    whole = runs.denoise(rgba[..., :3], DCT3D(), axes="TZYXS").image
+    np.testing.assert_array_equal(result.data[..., :3], whole[1:2, 4:5])
+    np.testing.assert_array_equal(result.data[..., 3], rgba[1:2, 4:5, ..., 3])
+    np.testing.assert_allclose(result.translate, (1, 4, 0, 0))
+    viewer.dims.set_current_step((0, 1), (1, 4))
+    np.testing.assert_array_equal(pasted(panel)["denoised"], result.data)
+    viewer.dims.ndisplay = 3
+    assert "does not show a single slice" in run(panel)
+
+
+def test_a_volume_is_one_click_from_bm4d(viewer, open_panel, click, volume):
+    viewer.add_image(volume, name="stack", scale=SCALE)
+    panel = open_panel("BM3D")
+    assert panel.axes.volume_button.isHidden()
+    panel.axes.edit.setText("ZYX")
+    assert not panel.axes.volume_button.isHidden()
+    assert "BM4D" in panel.axes.volume_button.text()
+    click(panel.axes.volume_button)
+    other = viewer.window.dock_widgets["BM4D (GPU Denoise)"]
+    assert other.layer.layer() is viewer.layers["stack"] and other.axes.letters() == "ZYX"
+    assert other.axes.volume_button.isHidden()
+    # Frames of a movie that a file calls slices are few clicks away too.
+    panel.axes.edit.setText("TYX")
+    assert panel.axes.volume_button.isHidden()
