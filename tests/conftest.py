@@ -10,6 +10,10 @@ import os
 import platform
 import sys
 
+# For the processes that start from here, those of pytest-xdist among them: two share two cores, so
+# that a second thread of linear algebra mostly waits for a core, and keeps one busy waiting.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import hypothesis
 import pytest
 
