@@ -6,9 +6,14 @@ Tests run on the device that `choose()` takes and, where memory accesses count, 
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import sys
+
+# For the processes that start from here, those of pytest-xdist among them: two share two cores, so
+# that a second thread of linear algebra mostly waits for a core, and keeps one busy waiting.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import hypothesis
 import pytest
@@ -53,6 +58,13 @@ def pytest_sessionstart(session) -> None:
             f"tested. {ADVICE}",
             returncode=1,
         )
+
+
+def pytest_collection_finish(session) -> None:
+    # Modules and thousands of tests stay to the end. Whoever closes a window of napari looks for
+    # garbage twice, which takes a tenth of a second each time if all of them are looked through.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish(session) -> None:
