@@ -14,12 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.errors import NonFiniteError
-from napari_gpu_denoise.noise.patches.blank import number_of_patches
 from napari_gpu_denoise.noise.patches.laws import CLEARLY, capped_cost
-from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.variance import CLIPPED
-from napari_gpu_denoise.noise.patches.white import MAX_PATCHES
 from napari_gpu_denoise.noise.photon.texture import (
     COEFFICIENTS,
     LEAST,
@@ -117,16 +113,13 @@ def noise_surface(channels: list[ChannelNoise], models: list[NoiseModel]) -> Sur
     All channels have the same surface.
     """
     shape = channels[0].planes.shape[1:]
-    counts = [min(n // NARROWEST, CELLS) for n in shape]
+    counts = tuple(min(n // NARROWEST, CELLS) for n in shape)
     if min(counts) < FEWEST or any(model.scaled(1.0) is None for model in models):
         return None
-    edges = [
-        np.linspace(0, n, count + 1).astype(int) for n, count in zip(shape, counts, strict=True)
-    ]
-    centres = [(edge[1:] + edge[:-1]) / edge[-1] - 1 for edge in edges]
+    centres = [(2 * np.arange(count) + 1) / count - 1 for count in counts]
     place = np.stack(np.meshgrid(*centres, indexing="ij"), axis=-1).reshape(-1, 2)
     cells = [
-        _cells(channel, model, edges) if channel.sigma > 0 and channel.spectra else None
+        _cells(channel, model, counts) if channel.sigma > 0 and channel.spectra else None
         for channel, model in zip(channels, models, strict=True)
     ]
     found = _smooth([each for each in cells if each is not None], place, 1 / np.array(counts))
@@ -142,61 +135,39 @@ def noise_surface(channels: list[ChannelNoise], models: list[NoiseModel]) -> Sur
     )
 
 
-def _cells(channel: ChannelNoise, model: NoiseModel, edges: list[np.ndarray]) -> _Cells:
-    """Read the noise of a channel in cells between edges along y and x."""
-    planes, blanks = list(channel.planes), channel.blanks
-    count = (len(edges[0]) - 1) * (len(edges[1]) - 1)
-    limit = max(number_of_patches(MAX_PATCHES, blanks) // count, LEAST * len(planes))
-    rows = []
-    for y in zip(edges[0][:-1], edges[0][1:], strict=True):
-        for x in zip(edges[1][:-1], edges[1][1:], strict=True):
-            cell = slice(*y), slice(*x)
-            parts = [None if blank is None else blank[cell] for blank in blanks]
-            rows.append(_read([plane[cell] for plane in planes], limit, parts, model))
-    found = _Cells(*(np.full(count, np.nan) for _ in _Cells._fields))
-    told = [k for k, row in enumerate(rows) if row is not None]
+def _cells(channel: ChannelNoise, model: NoiseModel, counts: tuple[int, ...]) -> _Cells:
+    """Return the noise of a channel in so many cells along y and x."""
+    spectra = channel.spectra
+    found = _Cells(*(np.full(math.prod(counts), np.nan) for _ in _Cells._fields))
+    if spectra.low.shape[1] + spectra.high.shape[1] != COEFFICIENTS:
+        return found
+    cell = (spectra.place * counts).astype(int) @ (counts[1], 1)
+    inside = [np.flatnonzero(cell == k) for k in range(len(found.sigma))]
+    told = [
+        k
+        for k, part in enumerate(inside)
+        if len(part) >= LEAST
+        and spectra.clipped[part].mean() <= CLIPPED
+        and spectra.high[part].any()
+    ]
     if not told:
         return found
-    mean, patches, overlaps = zip(*(rows[k] for k in told), strict=True)
-    ends = np.cumsum([len(each) for each in mean])[:-1]
-    levels = np.split(np.arange(len(np.concatenate(mean))), ends)
-    mean, patches, overlap = np.concatenate(mean), np.concatenate(patches), max(overlaps)
-    total = np.ones(len(told))
-    for _ in range(2):  # the strength of texture is measured relative to the noise
-        readings = read_levels(mean, patches, np.ones(len(mean)), levels)
-        each = level_variances(readings, 0.0, 1.0, overlap)
-        total *= each.variance
-        for level, variance in zip(levels, each.variance, strict=True):
-            patches[level] /= math.sqrt(variance)
-    found.sigma[told] = np.log(total) / 2
-    found.error[told] = np.hypot(each.error / 2, SYSTEMATIC)
-    found.brightness[told] = each.mean
-    return found
-
-
-def _read(
-    planes: list[np.ndarray],
-    limit: int,
-    blanks: list[np.ndarray | None],
-    model: NoiseModel,
-) -> tuple[np.ndarray, np.ndarray, float] | None:
-    """Return patches of a cell: brightness, coefficients relative to the model, and overlap.
-
-    None where too few are left, or values are clipped.
-    """
-    try:
-        spectra = read_spectra(planes, limit, blanks)
-    except NonFiniteError:
-        return None
-    patches = np.concatenate([spectra.low, spectra.high], axis=1)
-    few = len(patches) < LEAST or patches.shape[1] != COEFFICIENTS
-    if few or spectra.clipped.mean() > CLIPPED or not spectra.high.any():
-        return None
     mean = brightness_seen(spectra)
     line = model.variance(mean)
     # A small minimum keeps ratios finite where the model has no noise.
     line = np.maximum(line, 1e-3 * float(np.median(line)) or 1e-300)
-    return mean, patches / np.sqrt(line)[:, None], spectra.overlap
+    patches = np.concatenate([spectra.low, spectra.high], axis=1) / np.sqrt(line)[:, None]
+    readings = read_levels(mean, patches, np.ones(len(mean)), [inside[k] for k in told])
+    each = level_variances(readings, 0.0, 1.0, spectra.overlap)
+    total = each.variance
+    # The strength of texture is measured relative to the noise, so what was found is divided by it.
+    noise = total[readings.level][:, None]
+    readings = readings._replace(power=readings.power / noise, own=readings.own / noise)
+    each = level_variances(readings, 0.0, 1.0, spectra.overlap)
+    found.sigma[told] = np.log(total * each.variance) / 2
+    found.error[told] = np.hypot(each.error / 2, SYSTEMATIC)
+    found.brightness[told] = each.mean
+    return found
 
 
 def _smooth(

@@ -98,7 +98,7 @@ class BM4D(TwoPasses, VolumeFilter):
     wiener_sigma: float = wiener_sigma(0.9)
     step_basic: int = _step(3, BASIC)
     step_final: int = _step(3, FINAL)
-    window_basic: int = _window(11, BASIC)
+    window_basic: int = _window(13, BASIC)
     window_final: int = _window(11, FINAL)
     window_next: int = setting(
         7,

@@ -120,6 +120,6 @@ def _difference(before: PatchSpectra, after: PatchSpectra, gain: float) -> Patch
 
 
 def _together(parts: list[PatchSpectra]) -> PatchSpectra:
-    names = "mean", "low", "high", "clipped"
+    names = "mean", "low", "high", "clipped", "place"
     joined = {name: np.concatenate([getattr(each, name) for each in parts]) for name in names}
     return parts[0]._replace(**joined, overlap=max(each.overlap for each in parts))

@@ -52,7 +52,7 @@ def speckle_noise(image: Any) -> SpeckleNoise:
     ratios, overlaps = [], []
     finite = 0
     for plane, blank in zip(planes, not_image(planes), strict=True):
-        patches, shape, overlap = read_patches(plane, WINDOW, MAX_WINDOWS // len(planes), blank)
+        patches, shape, overlap, _ = read_patches(plane, WINDOW, MAX_WINDOWS // len(planes), blank)
         finite += len(patches)
         clipped = np.zeros(len(patches))
         for level in clipping_levels(plane, blank):

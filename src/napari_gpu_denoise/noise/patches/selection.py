@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -28,26 +29,41 @@ def grid_steps(rows: int, columns: int, limit: int) -> tuple[int, int]:
     return down, math.ceil(math.ceil(rows / down) * columns / limit)
 
 
+class Patches(NamedTuple):
+    """Patches of a plane."""
+
+    values: np.ndarray  # (number, height * width), in the dtype of the plane
+    shape: tuple[int, int]  # height and width
+    overlap: float  # how many patches share a pixel, at least 1
+    place: np.ndarray  # (number, 2), y and x of the first pixel
+
+
 def read_patches(
     plane: np.ndarray, size: int, limit: int, blank: np.ndarray | None = None
-) -> tuple[np.ndarray, tuple[int, int], float]:
+) -> Patches:
     """Read about `limit` patches, evenly spread over a plane; those not all finite are left out.
 
     So are those that touch pixels of `blank`, a mask as `not_image` returns it.
 
-    Returns the patches (number, height * width) in the dtype of the plane; their height and width,
-    `size` or the length of a shorter axis; and how many patches share a pixel, at least 1.
+    Their height and width are `size`, or the length of a shorter axis.
     """
     shape = (min(size, plane.shape[0]), min(size, plane.shape[1]))
     windows = sliding_window_view(plane, shape)
     down, across = grid_steps(*windows.shape[:2], limit)
     patches = windows[::down, ::across]
-    if blank is not None:
-        patches = patches[clear_patches(blank, shape, down, across)]
-    patches = patches.reshape(-1, shape[0] * shape[1])
+    if blank is None:
+        kept = np.ones(patches.shape[:2], bool)
+        patches = patches.reshape(-1, shape[0] * shape[1])
+    else:
+        kept = clear_patches(blank, shape, down, across)
+        patches = patches[kept].reshape(-1, shape[0] * shape[1])
+    place = np.argwhere(kept) * (down, across)
     if plane.dtype.kind == "f":
-        patches = patches[np.isfinite(patches).all(axis=1)]
-    return patches, shape, max(1.0, shape[0] / down) * max(1.0, shape[1] / across)
+        finite = np.isfinite(patches).all(axis=1)
+        if not finite.all():
+            patches, place = patches[finite], place[finite]
+    overlap = max(1.0, shape[0] / down) * max(1.0, shape[1] / across)
+    return Patches(patches, shape, overlap, place)
 
 
 def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:

@@ -25,6 +25,7 @@ class PatchSpectra(NamedTuple):
     upper: np.ndarray  # (frequency,), whether it is one of the upper ones of the high frequencies
     clipped: np.ndarray  # (patch,), share of clipped pixels
     overlap: float  # how many patches share a pixel
+    place: np.ndarray  # (patch, 2), y and x of the middle, from 0 to 1 over the plane
 
     @property
     def statistics(self) -> PatchStatistics:
@@ -59,19 +60,20 @@ def read_spectra(
             "NaN or infinite pixels leave nothing to estimate the noise from; "
             "give the noise, or replace those pixels first."
         )
-    mean, low, high, _, clipped, overlap = zip(*parts, strict=True)
+    mean, low, high, _, clipped, overlap, place = zip(*parts, strict=True)
     return PatchSpectra(
         *(np.concatenate(each) for each in (mean, low, high)),
         parts[0].upper,
         np.concatenate(clipped),
         max(overlap),
+        np.concatenate(place),
     )
 
 
 def _plane_spectra(
     plane: np.ndarray, size: int, limit: int, blank: np.ndarray | None
 ) -> PatchSpectra | None:
-    patches, shape, overlap = read_patches(plane, size, limit, blank)
+    patches, shape, overlap, place = read_patches(plane, size, limit, blank)
     if not len(patches):
         return None
     low, high, upper = frequencies(shape)
@@ -83,5 +85,11 @@ def _plane_spectra(
     values = patches.astype(np.float64)
     differences = values - values[:, :1]  # small numbers, whatever the level of the patch
     return PatchSpectra(
-        values.mean(axis=1), differences @ low.T, differences @ high.T, upper, clipped, overlap
+        values.mean(axis=1),
+        differences @ low.T,
+        differences @ high.T,
+        upper,
+        clipped,
+        overlap,
+        (place + np.array(shape) / 2) / plane.shape,
     )

@@ -13,6 +13,7 @@ none.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -56,7 +57,7 @@ def plane_noise(plane: np.ndarray, blank: np.ndarray | None = None) -> PlaneNois
     # Scattered non-finite pixels may leave no large patch whole, but still smaller ones.
     limit = number_of_patches(MAX_PATCHES, [blank])
     for size in (PATCH, PATCH // 2, PATCH // 4, 1):
-        patches, shape, overlap = read_patches(plane, size, limit, blank)
+        patches, shape, overlap, _ = read_patches(plane, size, limit, blank)
         if len(patches):
             break
     else:
@@ -114,6 +115,7 @@ def cosine_transform(n: int) -> np.ndarray:
     return transform
 
 
+@lru_cache(maxsize=16)
 def frequencies(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the cosine transform of a patch as matrices for its low and high frequencies.
 

@@ -24,7 +24,7 @@ def surroundings(
         seen = finite if blank is None else finite & ~blank
         total = _around(np.where(seen, values, 0.0)) / np.maximum(_around(seen * 1.0), 0.5)
         total[~finite] = np.nan  # so that the same patches are left out
-        found.append(read_patches(total, PATCH, limit // len(planes), blank)[0][:, 0])
+        found.append(read_patches(total, PATCH, limit // len(planes), blank).values[:, 0])
     return np.concatenate(found)
 
 

@@ -83,8 +83,7 @@ def read_levels(
     patches of each level.
     """
     ranks, read, *_ = _bands()
-    energy = np.square(coefficients)
-    rank = energy[:, ranks].mean(axis=1) / line
+    rank = np.square(coefficients[:, ranks]).mean(axis=1) / line
     sight = weights()[read]
     rows = []
     for number, part in enumerate(levels):
@@ -94,13 +93,14 @@ def read_levels(
             stop = int(share * len(order))
             if stop - stops[-1] >= LEAST or stop == len(order):
                 stops.append(stop)
-        own = np.add.reduceat(energy[order][:, read], stops[:-1])
+        inside = coefficients[order]
+        own = np.add.reduceat(np.square(inside[:, read]), stops[:-1])
         added = np.diff(stops)
         count = np.cumsum(added)
         level = np.full(len(count), number)
         means = np.cumsum(np.add.reduceat(mean[order], stops[:-1])) / count
         power = np.cumsum(own, axis=0) / count[:, None]
-        signed = np.add.reduceat(coefficients[order], stops[:-1]) @ sight.T
+        signed = np.add.reduceat(inside, stops[:-1]) @ sight.T
         signed += np.add.reduceat(mean[order], stops[:-1])[:, None]
         seen = np.cumsum(signed, axis=0) / count[:, None]
         ranked = np.cumsum(np.add.reduceat(rank[order], stops[:-1])) / count
@@ -283,6 +283,7 @@ def brightness_seen(spectra: PatchSpectra) -> np.ndarray:
     return spectra.mean + spectra.low @ sight[:low] + spectra.high @ sight[low:]
 
 
+@lru_cache(maxsize=1)
 def _bands() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return which columns of `energy` rank the patches, and which are read, by rising frequency.
 
