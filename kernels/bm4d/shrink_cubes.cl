@@ -112,7 +112,7 @@ void shrink_cubes(__global const float *noisy,
         for (int k = 0; k < TEAM; ++k)
             d2 += parts[k];
         const float s = there ? CUBE_SIGMA(slice_sigma + (t - BEFORE) * slices, z + at.y, y + at.z, x + at.w) : 0.0f;
-        const bool used = s > 0.0f && d2 <= similar_next * 0.5f * (own_sigma * own_sigma + s * s);
+        const bool used = s > 0.0f && way.x == 0 && d2 <= similar_next * 0.5f * (own_sigma * own_sigma + s * s);
         const float part = t == BEFORE ? precision : used ? PRECISION(s) : 0.0f;
         precisions += t == BEFORE ? 0.0f : part;
         barrier(CLK_LOCAL_MEM_FENCE);
