@@ -35,9 +35,13 @@ static inline int4 match_offset(__global const int4 *offsets, uint key)
 // `levels` are those of the slices of its volume.
 #if SIGMA_MAP
 #define MAP_ARGUMENTS __global const float *variation, int map_pitch, int map_y, int map_x,
+#define MAP_PARAMETERS , __global const float *variation, int map_pitch, int map_y, int map_x
+#define MAP_NAMES , variation, map_pitch, map_y, map_x
 #define CUBE_SIGMA(levels, z, y, x) ((levels)[(z) + CZ / 2] \
                              * variation[((y) + map_y + CY / 2) * map_pitch + (x) + map_x + CX / 2])
 #else
 #define MAP_ARGUMENTS
+#define MAP_PARAMETERS
+#define MAP_NAMES
 #define CUBE_SIGMA(levels, z, y, x) (levels)[(z) + CZ / 2]
 #endif

@@ -62,48 +62,6 @@ static inline void load_columns(__local float *cubes, __local const int4 *place,
     }
 }
 
-#if TIMES > 1
-// The same of their means A over time, or of their differences E to these (see motion.h).
-static inline void load_over_time(__local float *cubes, __local const int4 *place, __local const int4 *moved,
-                                  __local const float *share, bool difference, __global const float *corner, size_t deep,
-                                  size_t plane, int pitch, int nz, int ny, int nx, int z, int y, int x, float level,
-                                  float inverse, int item, int size)
-{
-    #pragma unroll 1
-    for (int job = 0; job < JOBS; ++job) {
-        const int k = (job * TEAM + item) / 4, q = item % 4;
-        if (k < size) {
-            const int4 offset = place[k];
-            float v[QUARTER];
-            #pragma unroll
-            for (int j = 0; j < QUARTER; ++j)
-                v[j] = 0.0f;
-            #pragma unroll 1
-            for (int t = 0; t < TIMES; ++t) {
-                if (share[t] == 0.0f)
-                    continue;
-                const float part = !difference ? share[t] : t == BEFORE ? 1.0f - share[t] : -share[t];
-                const int4 there = MOVED(offset, moved[t]);
-                __global const float *first = corner + (t - BEFORE) * (long)deep + there.y * (long)plane + there.z * pitch
-                                              + there.w;
-                #pragma unroll
-                for (int j = 0; j < QUARTER; ++j) {
-                    const int e = COLUMN_VOXEL(0, j);
-                    v[j] = fma(part, first[e / (CY * CX) * plane + e / CX % CY * pitch + e % CX + q] - level, v[j]);
-                }
-            }
-            #pragma unroll
-            for (int j = 0; j < QUARTER; ++j)
-                v[j] *= inverse;
-            columns_forward(v);
-            #pragma unroll
-            for (int j = 0; j < QUARTER; ++j)
-                cubes[k * LINE + COLUMN_VOXEL(q, j)] = v[j];
-        }
-    }
-}
-#endif
-
 // Transforms the cubes along x, or back. Two functions: one for both ways is miscompiled by PoCL.
 #define ROWS_FUNCTION(NAME, TRANSFORM_LINE) \
 static inline void NAME(__local float *cubes, int item, int size) \
@@ -127,3 +85,33 @@ static inline void NAME(__local float *cubes, int item, int size) \
 }
 ROWS_FUNCTION(rows_forward, line_forward)
 ROWS_FUNCTION(rows_inverse, line_inverse)
+
+// Transforms the cubes back along z and y, and adds them to the sums; `slices` has sigma of each slice from the reference's on.
+static inline void add_cubes(__local const float *cubes, __local const int4 *place, size_t corner, size_t plane, int pitch,
+                             __global const float *slices, __global const float *kaiser, float factor, float largest, int weight,
+                             __global int *sums, __global int *weights, int item, int size)
+{
+    #pragma unroll 1
+    for (int job = 0; job < JOBS; ++job) {
+        const int k = (job * TEAM + item) / 4, q = item % 4;
+        if (k < size) {
+            const int4 offset = place[k];
+            const size_t first = corner + offset.y * (long)plane + offset.z * pitch + offset.w;
+            float v[QUARTER];
+            #pragma unroll
+            for (int j = 0; j < QUARTER; ++j)
+                v[j] = cubes[k * LINE + COLUMN_VOXEL(q, j)];
+            columns_inverse(v);
+            #pragma unroll
+            for (int j = 0; j < QUARTER; ++j) {
+                const int e = COLUMN_VOXEL(0, j);
+                const float here = slices[offset.y + e / (CY * CX)];
+                const float taken = v[j] * (factor * kaiser[e + q] / max(here, SMALLEST_SIGMA));
+                atomic_add(sums + first + e / (CY * CX) * plane + e / CX % CY * pitch + e % CX + q,
+                           convert_int_rte(clamp(taken, -largest, largest)));
+            }
+            if (q == 0)
+                atomic_add(weights + first, weight);
+        }
+    }
+}

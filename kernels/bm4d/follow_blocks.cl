@@ -6,9 +6,10 @@
 // Constants: those of cubes.h, WINDOW_* of this search; TEAM.
 // Shapes: padded (volumes, pnz, pny, pitch), its voxel (v0, z0, y0, x0) the origin of a tile of (nz, ny, nx) voxels in the volume
 //   that is followed; `other` is the distance in volumes to that of the other time; motion (volumes, blocks along z, y, x) as
-//   (0, dz, dy, dx): the window is centred on that of the volume `nearer` places away, or on no displacement where that is 0.
+//   (differs, dz, dy, dx): the window is centred on that of the volume `nearer` places away, or on no displacement where that is 0.
 //   The first block begins at (-shift_z, -shift_y, -shift_x): blocks of all tiles lie alike. `still` is subtracted from the
-//   difference at the centre of the window.
+//   difference at the centre of the window. A block differs if the difference found is above `limit` times the variance of the noise,
+//   the mean over its slices and both volumes; levels (volumes, slices) as in shrink_cubes.
 // Cost of a block: 1024 operations a displacement.
 
 #include "bm4d/cubes.h"
@@ -22,10 +23,13 @@
 
 __kernel __attribute__((reqd_work_group_size(TEAM, 1, 1)))
 void follow_blocks(__global const float *padded, int pnz, int pny, int pitch, int v0, int z0, int y0, int x0, int nz, int ny, int nx,
-                   MOTION_ARGUMENTS, int other, int nearer, float still, __global int4 *motion)
+                   MOTION_ARGUMENTS,
+                   int other, int nearer, float still, __global const float *levels, int slices, int first_slice, float limit,
+                   __global int4 *motion)
 {
     __local float least[TEAM];
     __local int where[TEAM];
+    __local float found[TEAM];
 
     const int item = get_local_id(0);
     const int bx = get_global_id(1), by = get_global_id(2) % blocks_y, bz = get_global_id(2) / blocks_y;
@@ -40,6 +44,7 @@ void follow_blocks(__global const float *padded, int pnz, int pny, int pitch, in
     // Only what is nearer than nothing at all replaces the centre.
     float best = FAR;
     int best_offset = WINDOW / 2;
+    float best_d2 = FAR;
     for (int offset = item; offset < WINDOW; offset += TEAM) {
         const int dz = centre.y + offset / (WINDOW_Y * WINDOW_X) - WINDOW_Z / 2;
         const int dy = centre.z + offset / WINDOW_X % WINDOW_Y - WINDOW_Y / 2;
@@ -75,21 +80,36 @@ void follow_blocks(__global const float *padded, int pnz, int pny, int pitch, in
         const float preferred = offset == WINDOW / 2 ? d2 - still : d2;
         if (preferred < best) {
             best = preferred;
+            best_d2 = d2;
             best_offset = offset;
         }
     }
     least[item] = best;
     where[item] = best_offset;
+    found[item] = best_d2;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item == 0) {
         for (int k = 1; k < TEAM; ++k) {
             if (least[k] < best) {
                 best = least[k];
+                best_d2 = found[k];
                 best_offset = where[k];
             }
         }
-        const int4 found = (int4)(0, best_offset / (WINDOW_Y * WINDOW_X) - WINDOW_Z / 2,
+        // Of the slices that are compared.
+        float variance = 0.0f;
+        int count = 0;
+        for (int k = 0; k < SUPPORT_Z; ++k) {
+            if (z + 2 * k >= 0 && z + 2 * k < nz) {
+                const float own = levels[v0 * slices + first_slice + z + 2 * k];
+                const float its = levels[(v0 + other) * slices + first_slice + z + 2 * k];
+                variance += 0.5f * (own * own + its * its);
+                ++count;
+            }
+        }
+        const int differs = !(best_d2 * count <= limit * variance);
+        const int4 way = (int4)(differs, best_offset / (WINDOW_Y * WINDOW_X) - WINDOW_Z / 2,
                                   best_offset / WINDOW_X % WINDOW_Y - WINDOW_Y / 2, best_offset % WINDOW_X - WINDOW_X / 2);
-        motion[(v0 + other) * blocks + block] = centre + found;
+        motion[(v0 + other) * blocks + block] = (int4)(0, centre.y, centre.z, centre.w) + way;
     }
 }

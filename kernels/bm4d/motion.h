@@ -2,7 +2,8 @@
 //
 // The displacement of a reference is that of its block, and that of all cubes of its group. Of each cube A is the mean over time,
 // weighted by 1 / sigma^2, and E the difference of the cube itself to that: their noise is independent, and A + E is the cube. Both
-// are filtered as a stack of their own. Of what a time holds nothing is used for a reference whose cube differs there too much.
+// are filtered as a stack of their own. Of what a time holds nothing is used for a reference whose block or cube differs there too
+// much.
 // Needs: cubes.h, cube_groups.h, bm3d/shrinkage.h. Constants: BEFORE, AFTER (times around the one that is filtered).
 // Shapes: motion as follow_blocks writes it; volumes from `earliest` to `latest`, relative to the one that is filtered, are there.
 

@@ -179,7 +179,7 @@ __kernel void shrink_cube_lanes(__global const float *noisy,
                 squares += difference * difference;
             }
             const float s = CUBE_SIGMA(slice_sigma + (t - BEFORE) * slices, z + at.y, y + at.z, x + at.w);
-            if (s > 0.0f && lanes_sum(squares) <= similar_next * 0.5f * (own_sigma * own_sigma + s * s)) {
+            if (s > 0.0f && moved[t].x == 0 && lanes_sum(squares) <= similar_next * 0.5f * (own_sigma * own_sigma + s * s)) {
                 share[t] = PRECISION(s);
                 precisions += share[t];
             }

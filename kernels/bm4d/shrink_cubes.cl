@@ -26,6 +26,7 @@ typedef float REAL;
 
 #include "bm4d/motion.h"
 #include "bm4d/cube_team.h"
+#include "bm4d/team_times.h"
 #include "bm4d/team_pairs.h"
 
 #define STACKS (CUBE / TEAM)
@@ -52,6 +53,11 @@ void shrink_cubes(__global const float *noisy,
     __local float2 noises[NEIGHBOURS];
 #endif
 
+#if WIENER
+    __global const float *guide = basic;
+#else
+    __global const float *guide = noisy;
+#endif
     const int item = get_local_id(0);
     const int column = get_global_id(1) % columns;
     const int row = get_global_id(1) / columns;
@@ -87,11 +93,7 @@ void shrink_cubes(__global const float *noisy,
 #if TIMES > 1
     // What is used of each time, and the noise in A and E.
     const int block = BLOCK_OF(z, y, x);
-#if WIENER
-    __global const float *compared = basic + corner_there;
-#else
-    __global const float *compared = noisy + corner_there;
-#endif
+    __global const float *compared = guide + corner_there;
     const float precision = PRECISION(own_sigma);
     float precisions = precision;
     #pragma unroll 1
@@ -99,20 +101,14 @@ void shrink_cubes(__global const float *noisy,
         const bool there = t != BEFORE && t - BEFORE >= earliest && t - BEFORE <= latest;
         const int4 way = there ? motion[(v0 + t - BEFORE) * blocks_z * blocks_y * blocks_x + block] : (int4)(0);
         const int4 at = MOVED((int4)(0), way);
-        float d2 = 0.0f;
-        for (int e = item; e < CUBE && there; e += TEAM) {
-            const size_t voxel = e / (CY * CX) * plane + e / CX % CY * pitch + e % CX;
-            const float difference = compared[voxel] - compared[(t - BEFORE) * (long)deep + at.y * (long)plane + at.z * pitch
-                                                                + at.w + (long)voxel];
-            d2 = fma(difference, difference, d2);
-        }
-        parts[item] = d2;
+        __global const float *other = compared + (t - BEFORE) * (long)deep + at.y * (long)plane + at.z * pitch + at.w;
+        parts[item] = there ? part_of_difference(compared, other, plane, pitch, item) : 0.0f;
         barrier(CLK_LOCAL_MEM_FENCE);
-        d2 = 0.0f;
+        float d2 = 0.0f;
         for (int k = 0; k < TEAM; ++k)
             d2 += parts[k];
         const float s = there ? CUBE_SIGMA(slice_sigma + (t - BEFORE) * slices, z + at.y, y + at.z, x + at.w) : 0.0f;
-        const bool used = s > 0.0f && d2 <= similar_next * 0.5f * (own_sigma * own_sigma + s * s);
+        const bool used = s > 0.0f && way.x == 0 && d2 <= similar_next * 0.5f * (own_sigma * own_sigma + s * s);
         const float part = t == BEFORE ? precision : used ? PRECISION(s) : 0.0f;
         precisions += t == BEFORE ? 0.0f : part;
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -123,23 +119,11 @@ void shrink_cubes(__global const float *noisy,
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     const int images = precisions > precision ? 2 : 1;
-    if (item < TIMES)
-        share[item] /= precisions;
-    for (int t = TEAM + item; t < TIMES; t += TEAM)
+    for (int t = item; t < TIMES; t += TEAM)
         share[t] /= precisions;
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (item < size) {
-        float2 squares = (float2)(0.0f);
-        for (int t = 0; t < TIMES; ++t) {
-            if (share[t] == 0.0f)
-                continue;
-            const int4 at = MOVED(place[item], moved[t]);
-            const float s = CUBE_SIGMA(slice_sigma + (t - BEFORE) * slices, z + at.y, y + at.z, x + at.w);
-            const float rest = t == BEFORE ? 1.0f - share[t] : share[t];
-            squares += s * s * (float2)(share[t] * share[t], rest * rest);
-        }
-        noises[item] = squares;
-    }
+    if (item < size)
+        noises[item] = noise_over_time(place[item], moved, share, slice_sigma, slices, z, y, x, nz, ny, nx MAP_NAMES);
     barrier(CLK_LOCAL_MEM_FENCE);
     float2 both = (float2)(0.0f);
     for (int k = 0; k < size; ++k)
@@ -174,10 +158,7 @@ void shrink_cubes(__global const float *noisy,
     float shares[WIENER ? STACKS * NEIGHBOURS : 1];
 #if TIMES > 1
     // What is removed from A and E together, in units of sigma.
-    float total[STACKS * NEIGHBOURS];
-    #pragma unroll
-    for (int k = 0; k < STACKS * NEIGHBOURS; ++k)
-        total[k] = 0.0f;
+    float total[STACKS * NEIGHBOURS] = {0.0f};
     #pragma unroll 1
     for (int image = 0; image < images; ++image) {
     const float ratio = (image ? both.y : both.x) * inverse;
@@ -189,11 +170,7 @@ void shrink_cubes(__global const float *noisy,
 #endif
     #pragma unroll 1
     for (int guides = WIENER; guides >= 0; --guides) {
-#if WIENER
-        __global const float *voxels = guides ? basic : noisy;
-#else
-        __global const float *voxels = noisy;
-#endif
+        __global const float *voxels = guides ? guide : noisy;
         // The spectra.
         barrier(CLK_LOCAL_MEM_FENCE);
 #if TIMES > 1
@@ -269,27 +246,5 @@ void shrink_cubes(__global const float *noisy,
 
     rows_inverse(cubes, item, size);
     barrier(CLK_LOCAL_MEM_FENCE);
-    #pragma unroll 1
-    for (int job = 0; job < JOBS; ++job) {
-        const int k = (job * TEAM + item) / 4, q = item % 4;
-        if (k < size) {
-            const int4 offset = place[k];
-            const size_t first = corner + offset.y * (long)plane + offset.z * pitch + offset.w;
-            float v[QUARTER];
-            #pragma unroll
-            for (int j = 0; j < QUARTER; ++j)
-                v[j] = cubes[k * LINE + COLUMN_VOXEL(q, j)];
-            columns_inverse(v);
-            #pragma unroll
-            for (int j = 0; j < QUARTER; ++j) {
-                const int e = COLUMN_VOXEL(0, j);
-                const float here = slice_sigma[z + offset.y + e / (CY * CX)];
-                const float taken = v[j] * (factor * kaiser[e + q] / max(here, SMALLEST_SIGMA));
-                atomic_add(sums + first + e / (CY * CX) * plane + e / CX % CY * pitch + e % CX + q,
-                           convert_int_rte(clamp(taken, -largest, largest)));
-            }
-            if (q == 0)
-                atomic_add(weights + first, weight);
-        }
-    }
+    add_cubes(cubes, place, corner, plane, pitch, slice_sigma + z, kaiser, factor, largest, weight, sums, weights, item, size);
 }

@@ -36,15 +36,16 @@ def one_volume(noisy, sigma, one, basic, t: int, exact: bool) -> np.ndarray:
     kaiser = np.einsum("z,y,x->zyx", *(np.kaiser(side, one.kaiser) for side in one.cube))
     matrices = [line_matrix(one.transform, side) for side in one.cube]
     inverses = [np.linalg.inv(matrix) for matrix in matrices]
-    still = one.still * np.mean(sigma[t] ** 2)
-    motions = follow(compared, t, one, still)
+    motions = follow(compared, sigma, t, one)
     for place in reference_cubes(shape, one):
         own = middle(sigma[t], place, one.cube)
         group = find_cubes(compared[t], place, one, one.similar * own**2, exact)
         group = group[: 2 ** (len(group).bit_length() - 1)]
         level = noisy[t][place]
         block = tuple(at // (2 * side) for at, side in zip(place, one.cube, strict=True))
-        moved = {other: motion[block] for other, motion in motions.items()} | {t: (0, 0, 0)}
+        # Of times in which the block is found again.
+        moved = {other: way[block] for other, (way, alike) in motions.items() if alike[block]}
+        moved[t] = (0, 0, 0)
         shares = shares_of(compared, sigma, place, moved, t, one)
         along = stack_matrix(one.stack, len(group))
         variance = 1.0
@@ -98,32 +99,40 @@ def shrink(spectrum, guide, threshold: float, variance, keep_mean: bool):
     return (1 - gain) * spectrum, float(np.sum(gain**2 * variance))
 
 
-def follow(volumes, t: int, one, still: float) -> dict[int, np.ndarray]:
-    """Return the motion (dz, dy, dx) of every block of the volume of time t, to each other time."""
+def follow(volumes, sigma, t: int, one) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """Return the motion (dz, dy, dx) of every block of the volume of time t, to each other time.
+
+    Also returned is whether it is similar there.
+    """
     before, after = one.frames
     sides = [2 * side for side in one.cube]
     blocks = tuple(-(-n // side) for n, side in zip(volumes.shape[1:], sides, strict=True))
-    found = {}
+    found, still = {}, one.still * np.mean(sigma[t] ** 2)
     for sign, count in ((-1, before), (1, after)):
         nearer = np.zeros((*blocks, 3), int)
         for other in range(t + sign, t + sign * (count + 1), sign):
             if 0 <= other < len(volumes):
-                nearer = nearer.copy()
+                nearer, alike = nearer.copy(), np.zeros(blocks, bool)
+                pair = volumes[t], volumes[other]
+                levels = (sigma[t] ** 2 + sigma[other] ** 2).max(axis=(1, 2)) / 2
                 for block in np.ndindex(blocks):
-                    nearer[block] = follow_block(
-                        volumes[t], volumes[other], block, nearer[block], one, still
-                    )
-                found[other] = nearer
+                    way, d2, slices = follow_block(*pair, block, nearer[block], one, still)
+                    nearer[block] = way
+                    alike[block] = d2 <= one.similar_block * np.mean(levels[slices])
+                found[other] = nearer, alike
     return found
 
 
-def follow_block(here, there, block, centre, one, still: float) -> np.ndarray:
-    """Return the displacement with the smallest mean squared difference around a block."""
+def follow_block(here, there, block, centre, one, still: float):
+    """Return the displacement with the smallest mean squared difference around a block.
+
+    Also returned are that difference, and the slices that were compared.
+    """
     voxels = []
     for k, side, n in zip(block, one.cube, here.shape, strict=True):
         along = np.arange(2 * side * k - side, 2 * side * k + 3 * side, 2)
         voxels.append(along[(along >= 0) & (along < n)])
-    best, chosen = np.inf, centre
+    best, chosen, least = np.inf, centre, np.inf
     windows = [range(-(width // 2), width // 2 + 1) for width in one.next_windows]
     for way in itertools.product(*windows):
         displacement = centre + np.array(way)
@@ -135,10 +144,10 @@ def follow_block(here, there, block, centre, one, still: float) -> np.ndarray:
             continue
         moved = [along + d for along, d in zip(inside, displacement, strict=True)]
         d2 = np.mean((here[np.ix_(*inside)] - there[np.ix_(*moved)]) ** 2)
-        d2 -= still * (not any(way))
-        if d2 < best:
-            best, chosen = d2, displacement
-    return chosen
+        preferred = d2 - still * (not any(way))
+        if preferred < best:
+            best, chosen, least = preferred, displacement, d2
+    return chosen, least, voxels[0]
 
 
 def shares_of(compared, sigma, place, moved, t: int, one) -> dict[int, float]:

@@ -49,11 +49,19 @@ class CubeMotion:
         return {"motion": 16 * tile.t.source_size * math.prod(blocks)}
 
     def enqueue(
-        self, queue, tile: Tile, at: CubeLayout, still: float, times: range, held: Buffers
+        self,
+        queue,
+        tile: Tile,
+        at: CubeLayout,
+        still: float,
+        times: range,
+        slices: tuple,
+        held: Buffers,
     ) -> Launches:
         """Enqueue the search in padded volumes, outwards from that of the references.
 
-        `still` is in squared grey levels; `times` are those there, relative to the references.
+        `still` is in squared grey levels; `times` are those there, relative to the references;
+        `slices` are kernel arguments: sigma of the slices, how many there are, and the first.
         """
         blocks, _ = self._blocks(tile)
         bz, by, bx = blocks
@@ -67,7 +75,8 @@ class CubeMotion:
                 (self._team, bx, by * bz),
                 (self._team, 1, 1),
                 *(held["padded"], *at.arguments[:7], *self.arguments(tile)),
-                *(np.int32(time), np.int32(nearer), np.float32(still), held["motion"]),
+                *(np.int32(time), np.int32(nearer), np.float32(still)),
+                *(*slices, np.float32(self.one.similar_block), held["motion"]),
             )
             launches.append(("follow", launch))
         return launches

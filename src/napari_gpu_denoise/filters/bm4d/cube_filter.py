@@ -133,7 +133,7 @@ class CubeFilter:
             there = searched.tile.t
             times = range(there.start - tile.t.start, there.stop - tile.t.start)
             still = one.still * level**2
-            launches += self.motion.enqueue(queue, tile, at, still, times, buffers)
+            launches += self.motion.enqueue(queue, tile, at, still, times, slices, buffers)
             over_time = (
                 *(buffers["motion"], *self.motion.arguments(tile)),
                 *(i32(times[0]), i32(times[-1]), f32(one.similar_next * CUBE)),

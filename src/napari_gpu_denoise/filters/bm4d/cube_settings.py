@@ -24,8 +24,9 @@ class CubePass:
     `step` and `window` are in voxels along each axis of a cube of 4 x 4 x 4. Those of other cubes
     are scaled with their sides. Groups take cubes of `frames` volumes before and after, which are
     followed in a window `next_window` as long as their mean squared difference is at most
-    `similar_next`, in sigma squared; by `still` of it no motion is preferred. `threshold` is in
-    sigma: the hard threshold of coefficients, or the noise level assumed by a Wiener filter.
+    `similar_next`, and that of their block at most `similar_block`, in sigma squared; by `still` of
+    it no motion is preferred. `threshold` is in sigma: the hard threshold of coefficients, or the
+    noise level assumed by a Wiener filter.
     """
 
     cube: tuple[int, int, int]
@@ -42,6 +43,7 @@ class CubePass:
     frames: tuple[int, int] = (0, 0)
     next_window: int = 1
     similar_next: float = 0.0
+    similar_block: float = 0.0
     still: float = 0.0
 
     @property

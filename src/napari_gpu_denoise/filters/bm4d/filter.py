@@ -28,9 +28,10 @@ from napari_gpu_denoise.run.call import filter_function
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
 
-# Limits for cubes of other volumes, in sigma squared: largest mean squared difference, and by how
-# much a motion has to explain more than none.
+# Limits for cubes of other volumes, in sigma squared: largest mean squared difference of cubes and
+# of the blocks that they are in, and by how much a motion has to explain more than none.
 _SIMILAR_NEXT = {"basic": 2.6, "final": 0.5}
+_SIMILAR_BLOCK = {"basic": 2.6, "final": 0.5}
 _STILL = {"basic": 0.4, "final": 0.1}
 
 
@@ -166,6 +167,7 @@ class BM4D(TwoPasses, VolumeFilter):
                 frames=(self.frames_before, self.frames_after),
                 next_window=self.window_next,
                 similar_next=_SIMILAR_NEXT[name],
+                similar_block=_SIMILAR_BLOCK[name],
                 still=_STILL[name],
             )
             for name in self._pass_names()
