@@ -41,15 +41,19 @@ find_python() {
     fail "Python 3.11 or newer is needed: install it first."
 }
 
-# Make the virtual environment .venv, if it is not there, and install this checkout with the given extra.
+# Make the virtual environment .venv, if it is not there.
+make_environment() {
+    .venv/bin/python -m pip --version >/dev/null 2>&1 && return
+    python=$(find_python)
+    "$python" -c 'import ensurepip' 2>/dev/null || system_packages python3-venv
+    "$python" -m venv --clear .venv || fail "$python could not make a virtual environment in .venv."
+}
+
+# Install this checkout with the given extra into .venv. What is never imported is not compiled.
 install_with_extra() {
-    if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
-        python=$(find_python)
-        "$python" -c 'import ensurepip' 2>/dev/null || system_packages python3-venv
-        "$python" -m venv --clear .venv || fail "$python could not make a virtual environment in .venv."
-    fi
+    make_environment
     say "Installing napari-gpu-denoise[$1] into .venv"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[$1]" ||
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --editable ".[$1]" ||
         fail "pip could not install napari-gpu-denoise[$1]: see above."
 }
 

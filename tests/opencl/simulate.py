@@ -163,29 +163,41 @@ LEVELS = np.concatenate([[-5.0, 0.0], np.geomspace(0.1, 5000, 130)]).astype(np.f
 FIRST = 1
 # What runs leave behind is kept by the identity of their session: no two may have the same.
 SESSIONS: list[Session] = []
-MAPPED = {(0, "YX"), (2, "ZYX")}  # cases that are run with a map of sigma as well
-# Shape, and pixels of a tile: images of NL-means are cut in three, all others are filtered whole.
+MAPPED = {(0, "YX"), (2, "ZYX")}  # cases that have a map of sigma, but in the plain profile
+# Shape, and pixels of a tile, of all cases with these axes or of one. The first images of NL-means
+# are cut in nine tiles, of the isoline filter in four, as tiles have margins; all others are whole.
 SHAPES = {
-    "nl_means": {"YX": ((15, 21), 300), "TYX": ((2, 9, 12), 1000), "ZYX": ((2, 9, 12), 1000)},
+    "nl_means": {
+        **{"YX": ((13, 18), 220), (1, "YX"): ((11, 13), 1000)},
+        **{"TYX": ((2, 9, 12), 1000), "ZYX": ((2, 9, 12), 1000)},
+    },
     "bm3d": {"YX": ((9, 12), 1000), "TYX": ((2, 8, 9), 1000), "CYX": ((3, 8, 9), 1000)}
     | {"ZYX": ((1, 17, 16), 1000)},
-    "vbm3d": {"TYX": ((3, 9, 12), 1000), "TCYX": ((2, 2, 8, 9), 1000)},
+    "vbm3d": {"TYX": ((3, 8, 10), 1000), "TCYX": ((2, 2, 8, 9), 1000)},
     # In isolines of 6 pixels images of 3 are mirrored several times.
     "isoline": {
-        **{"YX": ((31, 7), 210), "CYX": ((2, 7, 6), 1000)},
+        **{"YX": ((31, 7), 210), (5, "YX"): ((16, 5), 1000), "CYX": ((2, 7, 6), 1000)},
         **{"ZYX": ((2, 3, 1), 1000), "TYX": ((2, 5, 6), 1000), "SYX": ((3, 5, 4), 1000)},
     },
     "bm4d": {"ZYX": ((5, 8, 8), 2000)} | dict.fromkeys(("CZYX", "TZYX"), ((2, 1, 8, 9), 2000)),
     "dct3d": {"ZYX": ((4, 5, 7), 1000), "TZYX": ((2, 2, 3, 4), 1000)},
-    "pri_nlm": {"ZYX": ((5, 5, 7), 1000), "TZYX": ((2, 2, 3, 4), 1000)},
+    "pri_nlm": {"ZYX": ((5, 5, 5), 1000), "TZYX": ((2, 2, 3, 4), 1000)},
 }
+# Frames or slices that are enough of an image with NaN and infinity: two to compare, or one cube.
+SPOILT = {"vbm3d": 2, "bm4d": 4}
+
+
+def shape_of(name: str, number: int, axes: str) -> tuple[tuple[int, ...], int]:
+    """Return the shape of a case, and the pixels of a tile."""
+    shapes = SHAPES[name]
+    return shapes.get((number, axes)) or shapes[axes]
 
 
 def cases(filter_class) -> Iterator[tuple[str, str, object, np.ndarray, str, float | np.ndarray]]:
     """Yield (name, profile, settings, image, axes, sigma) of all cases of a filter."""
     filter_name = filter_class.name
     for number, axes in CASES[filter_name]:
-        image = noisy(*SHAPES[filter_name][axes][0], seed=number)
+        image = noisy(*shape_of(filter_name, number, axes)[0], seed=number)
         settings = joining(filter_class, axes, **SETTINGS[filter_name][number])
         if (filter_name, number) in NOISE:
             settings = settings.for_noise(NOISE[filter_name, number])
@@ -196,10 +208,11 @@ def cases(filter_class) -> Iterator[tuple[str, str, object, np.ndarray, str, flo
             # Its kernels are those of a CPU with one lane: other settings change nothing in that.
             if profile == "plain" and number:
                 continue
-            yield f"{profile} {number} {axes}", profile, settings, image, axes, 20.0
             if (number, axes) in MAPPED and profile != "plain":
                 sigma = np.broadcast_to(np.linspace(0, 30, image.shape[-1]), image.shape[-2:])
                 yield f"{profile} {number} {axes} map", profile, settings, image, axes, sigma
+            else:
+                yield f"{profile} {number} {axes}", profile, settings, image, axes, 20.0
 
 
 def simulator():
@@ -262,7 +275,8 @@ def run_case(
     if settings.over_time:
         finish(ArrayFrameFlow(work, Arena(session)).run())
         return out, {key[0] for key in session.programs}
-    flow = tiled(work, Arena(session), work.source.joined * SHAPES[settings.name][axes][1])
+    _, pixels = shape_of(settings.name, int(case.split()[1]), axes)
+    flow = tiled(work, Arena(session), work.source.joined * pixels)
     finish(flow.run())
     flow.close()
     return out, {key[0] for key in session.programs}
@@ -293,10 +307,10 @@ def run_nan(name: str) -> None:
     """Filter what never gets there: kernels must not go astray even then."""
     suit_oclgrind()
     for case, profile, settings, image, axes, _ in cases(chosen(name)):
-        if case.split()[1] == "0" and case.split()[2] == CASES[name][0][1] and "map" not in case:
-            spoilt = image.copy()
+        if case.split()[1] == "0" and case.split()[2] == CASES[name][0][1]:
+            spoilt = image[: SPOILT.get(name)].copy()
             spoilt[..., 3:5, :] = np.nan
-            spoilt[..., 6] = np.inf
+            spoilt[..., 4] = np.inf
             run_case(case, profile, settings, spoilt, axes, np.inf, Levels(0, 1.0))
 
 

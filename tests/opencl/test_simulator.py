@@ -83,7 +83,7 @@ def test_a_barrier_that_is_missing_is_reported(simulator, tmp_path, file, functi
     body = text[start : text.index("\n}\n", start)]
     *_, last = re.finditer(r"(TEAM_SYNC\(\)|barrier\(\w+\));", body)
     path.write_text(text[: start + last.start()] + text[start + last.end() :])
-    found = simulate("case", "bm3d", "GPU 0 YX", str(broken))
+    found = simulate("case", "bm3d", "GPU 0 YX map", str(broken))
     assert re.search(BARRIERS[file, function], found), found
 
 
