@@ -156,7 +156,7 @@ def napari_pictures() -> None:
 
     for section in panel.sections():
         section.expand(animate=False)
-    window.resize(SIZE[0], SIZE[1] + 340)
+    window.resize(SIZE[0], SIZE[1] + 440)
     settle(1)
     save(panel, "panel")
     viewer.window.remove_dock_widget(panel)
