@@ -265,7 +265,7 @@ def pictures_of_isoline() -> None:
     run()
     for section in panel.sections():
         section.expand(animate=False)
-    window.resize(SIZE[0], SIZE[1] + 350)
+    window.resize(SIZE[0], SIZE[1] + 460)
     settle(1)
     save(panel, "panel_isoline")
     viewer.close()
