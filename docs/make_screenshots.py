@@ -77,6 +77,19 @@ def open_menus(start: QMenu, at: QPoint, titles: list[str]) -> list[QMenu]:
     return opened
 
 
+def open_panel(viewer, title: str, path: tuple[str, ...] = ("Filter", "Denoise (GPU)")):
+    """Open a panel from the Layers menu; returns it once it knows the devices."""
+    menu, name = viewer.window.layers_menu, f"{title} (GPU Denoise)"
+    for each in path:
+        menu = item(menu, each).menu()
+    item(menu, name).trigger()
+    docks = viewer.window.dock_widgets
+    wait_for(lambda: name in docks)
+    panel = docks[name]
+    wait_for(lambda: not hasattr(panel, "device") or panel.device.caption.text())
+    return panel
+
+
 def picture_of_menu(window, start: QMenu, titles: list[str], name: str) -> None:
     """Save the part of the screen where nested menus are open."""
     bar = window.menuBar()
@@ -115,12 +128,7 @@ def napari_pictures() -> None:
         ["Open Sample", "GPU Denoise", samples.title("fluorescence")],
         "napari_samples",
     )
-    item(
-        item(item(viewer.window.layers_menu, "Filter").menu(), "Denoise (GPU)").menu(),
-        "NL-means (GPU Denoise)",
-    ).trigger()
-    panel = viewer.window.dock_widgets["NL-means (GPU Denoise)"]
-    wait_for(lambda: panel.device.caption.text())
+    panel = open_panel(viewer, "NL-means")
     settle(1)
     viewer.reset_view()
     settle(1)
@@ -148,7 +156,7 @@ def napari_pictures() -> None:
 
     for section in panel.sections():
         section.expand(animate=False)
-    window.resize(SIZE[0], SIZE[1] + 340)
+    window.resize(SIZE[0], SIZE[1] + 440)
     settle(1)
     save(panel, "panel")
     viewer.window.remove_dock_widget(panel)
@@ -160,10 +168,7 @@ def napari_pictures() -> None:
 def picture_of_bm3d(viewer, window) -> None:
     """Run BM3D from its panel, and save the panel as it is then."""
     viewer.layers.selection.active = viewer.layers["fluorescence"]
-    filters = item(item(viewer.window.layers_menu, "Filter").menu(), "Denoise (GPU)").menu()
-    item(filters, "BM3D (GPU Denoise)").trigger()
-    panel = viewer.window.dock_widgets["BM3D (GPU Denoise)"]
-    wait_for(lambda: panel.device.caption.text())
+    panel = open_panel(viewer, "BM3D")
     panel.form.profile.setCurrentText("fast")
     panel.run_button.click()
     wait_for(lambda: not panel.run_button.isEnabled())
@@ -180,10 +185,7 @@ def picture_of_vbm3d() -> None:
     window.show()
     viewer.open_sample(PLUGIN, "fluorescence")
     viewer.dims.set_current_step(0, 8)
-    filters = item(item(viewer.window.layers_menu, "Filter").menu(), "Denoise (GPU)").menu()
-    item(filters, "VBM3D (GPU Denoise)").trigger()
-    panel = viewer.window.dock_widgets["VBM3D (GPU Denoise)"]
-    wait_for(lambda: panel.device.caption.text())
+    panel = open_panel(viewer, "VBM3D")
     panel.one_frame.click()
     panel.run_button.click()
     wait_for(lambda: not panel.run_button.isEnabled())
@@ -203,10 +205,7 @@ def picture_of_bm4d() -> None:
     window.show()
     viewer.open_sample(PLUGIN, "mri")
     source = viewer.layers[-1]
-    filters = item(item(viewer.window.layers_menu, "Filter").menu(), "Denoise (GPU)").menu()
-    item(filters, "BM4D (GPU Denoise)").trigger()
-    panel = viewer.window.dock_widgets["BM4D (GPU Denoise)"]
-    wait_for(lambda: panel.device.caption.text())
+    panel = open_panel(viewer, "BM4D")
 
     def run() -> None:
         panel.run_button.click()
@@ -243,10 +242,7 @@ def pictures_of_isoline() -> None:
     window.resize(*SIZE)
     window.show()
     viewer.open_sample(PLUGIN, "mri")
-    filters = item(item(viewer.window.layers_menu, "Filter").menu(), "Denoise (GPU)").menu()
-    item(filters, "Isoline (GPU Denoise)").trigger()
-    panel = viewer.window.dock_widgets["Isoline (GPU Denoise)"]
-    wait_for(lambda: panel.device.caption.text())
+    panel = open_panel(viewer, "Isoline")
     panel.noise.choose("typed")
     panel.noise.edit.setText("36")
 
@@ -269,7 +265,7 @@ def pictures_of_isoline() -> None:
     run()
     for section in panel.sections():
         section.expand(animate=False)
-    window.resize(SIZE[0], SIZE[1] + 350)
+    window.resize(SIZE[0], SIZE[1] + 460)
     settle(1)
     save(panel, "panel_isoline")
     viewer.close()
@@ -283,9 +279,7 @@ def pictures_of_noise() -> None:
     window.show()
     viewer.open_sample(PLUGIN, "fluorescence")
     viewer.dims.set_current_step(0, 8)
-    measure = item(viewer.window.layers_menu, "Measure").menu()
-    item(measure, "Estimated noise (GPU Denoise)").trigger()
-    panel = viewer.window.dock_widgets["Estimated noise (GPU Denoise)"]
+    panel = open_panel(viewer, "Estimated noise", ("Measure",))
     wait_for(lambda: panel.estimate() is not None)
     settle(1)
     viewer.reset_view()
@@ -303,8 +297,6 @@ def pictures_of_noise() -> None:
     filtering.run_button.click()
     wait_for(lambda: not filtering.run_button.isEnabled())
     wait_for(filtering.run_button.isEnabled)
-    # It follows the layer that was added.
-    wait_for(lambda: panel.estimate() is not None)
     settle(1)
     viewer.reset_view()
     settle(1)

@@ -856,7 +856,7 @@ def test_steps_can_be_left_at_any_time(kind, device):
     second = next(step for step in steps if step.done)
     assert first.done == 0
     assert second.done >= 1 if follows_time(kind) else second.done == 1
-    assert first.unit == second.unit == ("frame" if follows_time(kind) else "tile")
+    assert first.unit == second.unit == ("part of a frame" if follows_time(kind) else "tile")
     assert second.total == first.total > second.done
     steps.close()
     np.testing.assert_array_equal(run(image, settings, **options), expected)

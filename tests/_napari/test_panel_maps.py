@@ -227,7 +227,8 @@ def test_cancel_while_it_is_looked_at(
     qtbot.waitUntil(lambda: len(reached) > 3)
     click(panel.cancel_button)
     assert finish(panel) == "Cancelled: no layer was added."
-    assert len(viewer.layers) == 1 and reached[-1] == "closed"
+    qtbot.waitUntil(lambda: reached[-1] == "closed")  # in its thread
+    assert len(viewer.layers) == 1
 
 
 def test_maps_are_made_by_the_worker(viewer, isoline_panel, run, noisy, monkeypatch):

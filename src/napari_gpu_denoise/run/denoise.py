@@ -21,6 +21,7 @@ from napari_gpu_denoise.run.change import change_note
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Part, Run, prepare
 from napari_gpu_denoise.run.long_series import denoise_series
+from napari_gpu_denoise.run.noise import is_measured
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import (
     COMPILING,
@@ -184,7 +185,7 @@ def denoise_steps(
         dtype = _type_with(out, shape, dtype)
         run = replace(run, dtype=dtype)
     everything = frames is None and slices is None
-    if run.sigma is None and not run.filter.sigma_unused:
+    if is_measured(run.sigma, run.noise, run.filter):
         yield MEASURING
     if everything and lazy and out is not None and "T" in names:
         job = prepare(run, array)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,37 @@ if TYPE_CHECKING:
 _SMALLEST, _LARGEST = 1e-15, 1e15
 
 
+class NoiseMemory:
+    """Stands for ``"auto"``, the noise of one image: the first run measures it, others know it.
+
+    It belongs to an image and to everything a measurement depends on, which is for the owner to
+    keep apart.
+    """
+
+    def __init__(self) -> None:
+        self.estimate: NoiseEstimate | None = None
+        self._measuring = Lock()
+
+    def measured(self, image: Any, names: str, device: Any) -> NoiseEstimate:
+        """Return the estimate; of runs at the same time one measures it."""
+        # Imported only when needed: it takes long to load.
+        from napari_gpu_denoise.noise.estimate import measure_noise
+
+        with self._measuring:
+            if self.estimate is None:
+                self.estimate = measure_noise(image, names, "auto", device)
+            return self.estimate
+
+
+def is_measured(sigma: Any, noise: Any, filter: Filter) -> bool:
+    """Return whether a run measures noise."""
+    if sigma is not None or filter.sigma_unused:
+        return False
+    if isinstance(noise, NoiseMemory):
+        return noise.estimate is None
+    return noise is None or isinstance(noise, str)
+
+
 def resolve_noise(
     sigma: Any, noise: Any, image: Any, names: str, filter: Filter, device: Any = None
 ) -> tuple[Filter, Sigma]:
@@ -31,13 +63,14 @@ def resolve_noise(
     both are None, the filter's own estimate is used if it has one, else ``"auto"``. Of lazy images,
     a few planes are read. Many planes are analysed on `device`, as `choose` takes it.
     """
+    memory, noise = (noise, None) if isinstance(noise, NoiseMemory) else (None, noise)
     if noise is None and (sigma is not None or filter.sigma_unused):
         return filter, resolve_sigma(sigma, image, names, filter)
     if noise is None:
         own = filter.estimate_sigma(image, names)
         if own is not None:
             return filter, estimated(own, image, names)
-        noise = "auto"
+        noise = "auto" if memory is None else memory.measured(image, names, device)
     if filter.sigma_unused:
         raise SettingsError(
             f"noise={_said(noise)} was given to a filter that does not use it (sigma is "

@@ -14,7 +14,7 @@ from qtpy.QtCore import QTimer
 from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.denoise.adding import add_layers
 from napari_gpu_denoise._napari.denoise.maps import offer_of
-from napari_gpu_denoise._napari.denoise.request import Request
+from napari_gpu_denoise._napari.denoise.request import Request, remembering
 from napari_gpu_denoise._napari.denoise.run import Outcome, report, steps
 from napari_gpu_denoise._napari.denoise.snippets import command_line, python_call
 from napari_gpu_denoise._napari.denoise.view import DenoiseView
@@ -99,7 +99,7 @@ class DenoisePanel(DenoiseView):
         if self._bars:
             return
         try:
-            request = self.request()
+            request = remembering(self.request(), self.layer.layer())
         except DenoiseError as error:
             self.show_error(error)
             return

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from napari.layers import Image
 
 from napari_gpu_denoise._napari.layers.source import Source
+from napari_gpu_denoise._napari.noise.memory import memory_of
 from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.noise import NoiseMemory
 
 
 @dataclass(frozen=True)
@@ -13,7 +17,8 @@ class Request:
     """All that a run needs: the layer, what to do, one frame or slice alone, and whether maps too.
 
     It holds no napari or Qt objects. Without `frame` and `slice`, places along T and Z, everything
-    is filtered. Axes are named in `run`.
+    is filtered. Axes are named in `run`. `memory` is what is known of noise that is found
+    automatically.
     """
 
     source: Source
@@ -21,6 +26,7 @@ class Request:
     frame: int | None = None
     maps: bool = False
     slice: int | None = None
+    memory: NoiseMemory | None = None
 
     @property
     def time(self) -> int | None:
@@ -34,3 +40,12 @@ class Request:
         chosen = {"T": self.frame, "Z": self.slice}
         axes = self.run.axes.upper()
         return {axes.index(a): place for a, place in chosen.items() if place is not None}
+
+
+def remembering(request: Request, layer: Image) -> Request:
+    """Return a request for a layer that measures its noise only if no other run has."""
+    run = request.run
+    if run.sigma is not None or run.noise is not None:
+        return request
+    key = run.axes, run.correct, run.nonfinite, run.device
+    return replace(request, memory=memory_of(layer, *key))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -72,7 +72,10 @@ def steps(
             return out[colours]
 
         into = allocate if image is None and not request.places else None
-        running = run.denoise_steps(source, request.run, request.frame, into, request.slice)
+        wanted = request.run
+        if request.memory is not None:
+            wanted = replace(wanted, noise=request.memory)
+        running = run.denoise_steps(source, wanted, request.frame, into, request.slice)
         result = yield from as_stages(running, "Denoising")
         if alpha:
             result = Result(_with_alpha(request, result.image, out, image), result.record)

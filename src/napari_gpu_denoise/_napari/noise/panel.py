@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import napari.viewer
@@ -13,11 +14,13 @@ from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.layers import regions
 from napari_gpu_denoise._napari.layers.source import METADATA_KEY, PLACE, finest, has_alpha
 from napari_gpu_denoise._napari.noise.measuring import Measuring, NoiseRequest, Outcome
+from napari_gpu_denoise._napari.noise.memory import memory_of
 from napari_gpu_denoise._napari.noise.snippets import noise_call
 from napari_gpu_denoise._napari.noise.view import FLAT, RECTANGLE, VIEW, WHOLE, NoiseView
 from napari_gpu_denoise._napari.panel import PYTHON_COPIED
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.noise.models import AUTO
 from napari_gpu_denoise.noise.record import NoiseEstimate
 
 _SETTLED = 250  # milliseconds without a change before measuring begins
@@ -240,8 +243,19 @@ class NoisePanel(NoiseView):
         self.say("")
         if not self._target_chosen:
             self._suggest(estimate)
+        self._keep(outcome)
         for panel in self.others():
             panel.receive_estimate(self.layer.layer(), estimate)
+
+    def _keep(self, outcome: Outcome) -> None:
+        """Let runs know the noise that they would have measured themselves."""
+        request, layer = outcome.request, self.layer.layer()
+        if request.part.place or request.flat or request.model != AUTO or layer is None:
+            return
+        # Runs do not look for structured noise.
+        notes = tuple(n for n in outcome.estimate.notes if getattr(n, "code", "") != "structured")
+        memory = memory_of(layer, request.axes, None, "raise", request.device)
+        memory.estimate = memory.estimate or replace(outcome.estimate, notes=notes)
 
     def _suggest(self, estimate: NoiseEstimate) -> None:
         suggested = estimate.verdict().rpartition("suggested: ")[2].lower()
