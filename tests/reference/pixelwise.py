@@ -27,6 +27,7 @@ def distance_weights(distance, strength: float, weights: str) -> np.ndarray:
     if weights == "bisquare":
         return np.maximum(1 - distance / strength**2, 0) ** 2
     excess = np.maximum(distance - 2, 0) if weights == "exp" else distance
+    excess = np.maximum(distance - 2, 0) if weights == "exp" else distance
     found = np.exp(-excess / strength**2)
     return np.where(found > 2.0**-126, found, 0)
 
@@ -134,7 +135,7 @@ def pixelwise(
         largest = np.maximum(largest, found)
     own = np.where(largest > 0, largest, 1) if own_weight == "max" else np.ones_like(total)
     if pixels:
-        return (total + own) ** 2 / (squares + own**2)
+        return ((total + own) ** 2 / (squares + own**2))[None]
     return (summed + own * image) / (total + own)
 
 
