@@ -9,7 +9,7 @@
 //   1 where a pixel counts as much as the most similar other one, else 1 for a weight of 1; SIGMA_MAP; COUNTS, 1 to yield the
 //   number of pixels averaged, (sum of weights)^2 / sum of their squares; ROWS; WIDTH, LANES.
 // Shapes: spread (channels, snt * snz, pny, pitch), as spread_pixels makes it, its first pixel WINDOW + RADIUS before the first
-//   block along y and x; compared, likewise, what distances are between; out (channels, nt, nz, ny, nx), whose first pixel is
+//   block along y and x; compared, likewise, what distances are between; out (channels, frames_out, ny, nx), whose first pixel in frame first_out is
 //   `skip` rows below the first block, and frame (t0, z0) of those read; slices lie at z_start of length_z. levels (CHANNELS,
 //   nt * nz); channels from `first_level` on are compared, or all, whose sigma is 1, if that is negative; variation (.., map_nx), whose first pixel yielded is at
 //   (map_y, map_x). taps: weights of a patch along y and x, then along z.
@@ -32,7 +32,8 @@ __kernel void average_rows(__global const float *spread, __global const float *c
                            int pny, int pitch, int t0, int z0, int z_start, int length_z, int skip,
                            int nt, int nz, int ny, int nx, __global const float *levels,
                            __global const float *variation, int map_y, int map_x, int map_nx,
-                           float strength, __constant float *taps, __global float *out)
+                           float strength, __constant float *taps, int first_out, int frames_out,
+                           __global float *out)
 {
     const int x = get_global_id(0) * WIDTH;
     const int y = get_global_id(1) * ROWS;
@@ -140,7 +141,7 @@ __kernel void average_rows(__global const float *spread, __global const float *c
                 const real value = COUNTS ? total * total / fma(own_weight, own_weight, sums[0][j][i])
                                           : AT(own + c * size + j * pitch + i * LANES) + sums[c][j][i] / total;
                 const int first = x + i * LANES;
-                __global float *to = out + (((size_t)c * nt * nz + frame) * ny + y + j - skip) * nx + first;
+                __global float *to = out + (((size_t)c * frames_out + first_out + frame) * ny + y + j - skip) * nx + first;
                 if (first + LANES <= nx)
                     PUT(to) = value;
                 else {

@@ -127,9 +127,7 @@ def pixelwise(
         for t in range(max(0, -dt), min(nt, nt - dt)):
             to = tuple(slice(max(0, -o), n - max(0, o)) for o, n in zip(d, lengths, strict=True))
             of = tuple(slice(max(0, o), n + min(0, o)) for o, n in zip(d, lengths, strict=True))
-            summed[(slice(None), t, *to)] += (
-                found[(t, *to)] * image[(slice(None), t + dt, *of)]
-            )
+            summed[(slice(None), t, *to)] += found[(t, *to)] * image[(slice(None), t + dt, *of)]
         total += found
         squares += found**2
         largest = np.maximum(largest, found)

@@ -8,6 +8,7 @@ import numpy as np
 
 from napari_gpu_denoise.filters.pixelwise.plan import Plan
 from napari_gpu_denoise.filters.pixelwise.settings import PixelwiseSettings
+from napari_gpu_denoise.filters.search.ring_plan import RingPlan
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.call import filter_function
 
@@ -20,9 +21,10 @@ class NLMeansPixelwise(PixelwiseSettings):
     is the similarity of the patches around both.
     """
 
-    def plan(self, arena: Arena) -> Plan:
+    def plan(self, arena: Arena) -> Plan | RingPlan:
         """Return the plan for one device."""
-        return Plan(self, arena)
+        tiles = Plan(self, arena)
+        return RingPlan(tiles, self.reach.t) if self.over_time else tiles
 
 
 @filter_function(NLMeansPixelwise)

@@ -71,10 +71,13 @@ class Plan(TilePlan):
         sigma: TileSigma,
         ring: tuple[int, int] | None = None,
         alike: Any = None,
-        first_out: int = 0,
+        place: tuple[int, int] | None = None,
         held: Buffers | None = None,
     ) -> Launches:
-        """Enqueue the filter for one tile, in buffers `held` or else allocated for it."""
+        """Enqueue the filter for one tile, in buffers `held` or else allocated for it.
+
+        `ring`, `alike` and `place` are those of `RingPlan`.
+        """
         held = held or self.hold(tile)
         i32, settings = np.int32, self.settings
         nt, nz, ny, nx = tile.shape
@@ -107,7 +110,7 @@ class Plan(TilePlan):
             *map(i32, (snt, snz, pny, pitch, tile.t.margin, tile.z.margin)),
             *map(i32, (tile.z.source_start, tile.z.length, skip, nt, nz, ny, nx)),
             *(sigma.levels, sigma.variation, i32(tile.y.margin), i32(tile.x.margin), i32(snx)),
-            *(np.float32(settings.strength), self._taps, out),
+            *(np.float32(settings.strength), self._taps, *map(i32, place or (0, nt * nz)), out),
         )
         return [("spread", spread), ("average", average)]
 
