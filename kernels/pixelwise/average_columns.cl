@@ -1,16 +1,16 @@
 // Averages the pixels of a window, weighted by the similarity of the patches around them: exact pixelwise NL-means. For GPUs: a
-// work-item filters ROWS x 4 pixels. For each offset it adds up squared differences down the columns of its patches, gets the
+// work-item filters ROWS x COLUMNS pixels. For each offset it adds up squared differences down the columns of its patches, gets the
 // sums of other columns from its neighbours, and adds up along the rows. What is compared lies in local memory.
 //
 // Reference: Goossens et al. 2010, sections 2.2 to 2.4; Buades et al. 2005.
 // Grid: (32 * groups along x, GROUP_Y * groups along y, nt * nz); work-groups of (32, GROUP_Y, 1), rows of which are warps.
-// Constants: those of average_rows, without WIDTH and LANES (1); GROUP_Y; CHUNK, offsets along y for which pixels are copied to
+// Constants: those of average_rows, without WIDTH and LANES (1); GROUP_Y; COLUMNS, 4 or 2; CHUNK, offsets along y for which pixels are copied to
 //   local memory at a time, a multiple of PAIR, of offsets that share what they read; HELD, 1 where an item keeps its own pixels
-//   in registers, which needs SINGLE; APART, 1 where what is averaged is not what is compared; NVIDIA.
-// Shapes: those of average_rows; rows of spread and compared are split in four, see spread_pixels. `left` pixels of a row lie
-//   before the first of those that items compare. The first HALO items of a row are only there for their neighbours, as are the
+//   in registers; KEPT, 1 where it also keeps what of each
+//   difference is averaged; APART, 1 where what is averaged is not what is compared; NVIDIA.
+// Shapes: those of average_rows; rows of spread and compared are split in COLUMNS, see spread_pixels. The first HALO items of a row are only there for their neighbours, as are the
 //   last. The first block is `skip` rows and `skip_x` columns before the first pixel yielded.
-// Blocks begin at multiples of ROWS and of 4 of the image, since the order of additions depends on that.
+// Blocks begin at multiples of ROWS and of COLUMNS of the image, since the order of additions depends on that.
 // Cost with HELD, GAUSSIAN 0, a patch of 7: 16 instructions a pixel and offset, 1.9 words of local memory, 1.5 exchanges, 1
 //   exponential.
 
@@ -27,8 +27,11 @@
 #define PLANES (COMPARED * (2 * RADIUS_Z + 1))
 #define OWN_HEIGHT (GROUP_Y * ROWS + PATCH - 1)
 #define HEIGHT (OWN_HEIGHT + CHUNK - 1)
-#define LEFT ((WINDOW + 3) / 4)
-#define QUARTER (ITEMS + 2 * LEFT)
+#define LEFT ((WINDOW + COLUMNS - 1) / COLUMNS)
+// Which part of a row has a column, and where in it.
+#define PART_OF(i) ((i) & (COLUMNS - 1))
+#define PLACE_OF(i) ((i) >> (COLUMNS == 4 ? 2 : 1))
+#define PART (ITEMS + 2 * LEFT)
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, GROUP_Y, 1)))
 void average_columns(__global const float *spread, __global const float *compared, int first_level, int snt, int snz,
@@ -40,7 +43,7 @@ void average_columns(__global const float *spread, __global const float *compare
     const int lane = get_local_id(0);
     const int row_item = get_local_id(1);
     const int first_item = get_group_id(0) * (ITEMS - 2 * HALO);
-    const int x = 4 * (first_item + lane - HALO);
+    const int x = COLUMNS * (first_item + lane - HALO);
     const int first_row = get_group_id(1) * GROUP_Y * ROWS;
     const int y = first_row + row_item * ROWS;
     const int frame = get_global_id(2);
@@ -48,8 +51,8 @@ void average_columns(__global const float *spread, __global const float *compare
     const int z = frame % nz + z0;
     const size_t plane = (size_t)pny * pitch;
     const size_t size = (size_t)snt * snz * plane;
-    const int quarter = pitch / 4;
-    // The first row that the item compares, and its columns within a quarter of the row.
+    const int part = pitch / COLUMNS;
+    // The first row that the item compares, and its columns within a part of the row.
     const size_t here = (size_t)(y + WINDOW) * pitch + first_item + lane + LEFT;
 
     float ratios[COMPARED];
@@ -57,14 +60,14 @@ void average_columns(__global const float *spread, __global const float *compare
     const float unit = channel_units(levels + frame, nt * nz, first_level, strength, count, ratios);
     const float start = WEIGHTS == 0 ? 2.88539008f / (strength * strength) : 0.0f;
 
-    __local float others[PLANES][HEIGHT][4][QUARTER];
+    __local float others[PLANES][HEIGHT][COLUMNS][PART];
 #if HELD
-    float own[REACHED][4];
+    float own[PLANES][REACHED][COLUMNS];
 #else
-    __local float all_own[PLANES][OWN_HEIGHT][4][ITEMS];
+    __local float all_own[PLANES][OWN_HEIGHT][COLUMNS][ITEMS];
 #endif
 #if !NVIDIA
-    __local float shared[2][GROUP_Y][ROWS][4][ITEMS];
+    __local float shared[2][GROUP_Y][ROWS][COLUMNS][ITEMS];
     int turn = 0;
 #endif
     #pragma unroll
@@ -72,27 +75,27 @@ void average_columns(__global const float *spread, __global const float *compare
         const int slice = mirror_place(z_start + z + p % (2 * RADIUS_Z + 1) - RADIUS_Z, length_z) - z_start;
         const size_t at = (p / (2 * RADIUS_Z + 1) + max(first_level, 0)) * size + ((size_t)t * snz + slice) * plane + here;
         #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < COLUMNS; ++i) {
 #if HELD
             #pragma unroll
             for (int row = 0; row < REACHED; ++row)
-                own[row][i] = compared[at + row * pitch + i * quarter];
+                own[p][row][i] = compared[at + row * pitch + i * part];
 #else
             for (int row = row_item; row < OWN_HEIGHT; row += GROUP_Y)
-                all_own[p][row][i][lane] = compared[at + (row - row_item * ROWS) * pitch + i * quarter];
+                all_own[p][row][i][lane] = compared[at + (row - row_item * ROWS) * pitch + i * part];
 #endif
         }
     }
 #if HELD
-#define OWN(p, row, i) own[row][i]
+#define OWN(p, row, i) own[p][row][i]
 #else
 #define OWN(p, row, i) all_own[p][row_item * ROWS + (row)][i][lane]
 #endif
 
     __global const float *mine = spread + ((size_t)t * snz + z) * plane + here;
-    float sums[CHANNELS][ROWS][4], totals[ROWS][4], most[ROWS][4], factors[ROWS][4];
+    float sums[CHANNELS][ROWS][COLUMNS], totals[ROWS][COLUMNS], most[ROWS][COLUMNS], factors[ROWS][COLUMNS];
     #pragma unroll
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < COLUMNS; ++i)
         #pragma unroll
         for (int j = 0; j < ROWS; ++j) {
             #pragma unroll
@@ -118,29 +121,29 @@ void average_columns(__global const float *spread, __global const float *compare
                     const size_t channel = (p / (2 * RADIUS_Z + 1) + max(first_level, 0)) * size;
                     __global const float *from = compared + channel + ((size_t)(t + dt) * snz + slice) * plane + first_item;
                     for (int row = row_item; row < HEIGHT; row += GROUP_Y)
-                        for (int k = lane; k < 4 * QUARTER; k += ITEMS) {
+                        for (int k = lane; k < COLUMNS * PART; k += ITEMS) {
                             // Rows beyond the last ones compared may not be there.
                             const int at = min(first_row + WINDOW + first + row, pny - 1);
-                            others[p][row][k / QUARTER][k % QUARTER] = from[at * pitch + k / QUARTER * quarter + k % QUARTER];
+                            others[p][row][k / PART][k % PART] = from[at * pitch + k / PART * part + k % PART];
                         }
                 }
                 barrier(CLK_LOCAL_MEM_FENCE);
                 for (int dx = -WINDOW; dx <= WINDOW; ++dx) {
                     // Where the columns of the other patches are.
-                    int columns_at[4];
+                    int columns_at[COLUMNS];
                     #pragma unroll
-                    for (int i = 0; i < 4; ++i)
-                        columns_at[i] = ((i + dx) & 3) * QUARTER + LEFT + ((i + dx) >> 2) + lane;
+                    for (int i = 0; i < COLUMNS; ++i)
+                        columns_at[i] = PART_OF(i + dx) * PART + LEFT + PLACE_OF(i + dx) + lane;
                     for (int dy = first; dy <= min(first + CHUNK - 1, WINDOW); dy += PAIR) {
                         __local const float *above = &others[0][row_item * ROWS + dy - first][0][0];
-#define OTHER(p, row, i) above[((p) * HEIGHT + (row)) * 4 * QUARTER + columns_at[i]]
-                        float columns[PAIR][ROWS][BESIDE + 4 + BESIDE], centres[ROWS][4];
+#define OTHER(p, row, i) above[((p) * HEIGHT + (row)) * COLUMNS * PART + columns_at[i]]
+                        float columns[PAIR][ROWS][BESIDE + COLUMNS + BESIDE], centres[CHANNELS][ROWS][COLUMNS];
                         #pragma unroll
-                        for (int i = 0; i < 4; ++i) {
+                        for (int i = 0; i < COLUMNS; ++i) {
                             float given[PAIR][REACHED], found[ROWS];
                             #pragma unroll
                             for (int p = 0; p < PLANES; ++p) {
-                                const float part = ratios[p / (2 * RADIUS_Z + 1)]
+                                const float ratio = ratios[p / (2 * RADIUS_Z + 1)]
                                                    * (GAUSSIAN ? taps[PATCH + p % (2 * RADIUS_Z + 1)] : 1.0f);
                                 #pragma unroll
                                 for (int row = 0; row < REACHED + PAIR - 1; ++row) {
@@ -150,8 +153,10 @@ void average_columns(__global const float *spread, __global const float *compare
                                         if (row >= q && row - q < REACHED) {
                                             const float difference = other - OWN(p, row - q, i);
                                             given[q][row - q] = SINGLE ? difference
-                                                                       : fma(difference * part, difference,
+                                                                       : fma(difference * ratio, difference,
                                                                              p ? given[q][row - q] : 0.0f);
+                                            if (KEPT && p % (2 * RADIUS_Z + 1) == RADIUS_Z && row >= RADIUS && row < RADIUS + ROWS)
+                                                centres[p / (2 * RADIUS_Z + 1)][row - RADIUS][i] = difference;
                                         }
                                 }
                             }
@@ -159,10 +164,8 @@ void average_columns(__global const float *spread, __global const float *compare
                             for (int q = 0; q < PAIR; ++q) {
                                 column_sums(given[q], taps, found);
                                 #pragma unroll
-                                for (int j = 0; j < ROWS; ++j) {
+                                for (int j = 0; j < ROWS; ++j)
                                     columns[q][j][BESIDE + i] = found[j];
-                                    centres[j][i] = given[q][j + RADIUS];
-                                }
                             }
                         }
                         #pragma unroll
@@ -176,7 +179,7 @@ void average_columns(__global const float *spread, __global const float *compare
                             #pragma unroll
                             for (int j = 0; j < ROWS; ++j)
                                 #pragma unroll
-                                for (int i = 0; i < 4; ++i)
+                                for (int i = 0; i < COLUMNS; ++i)
                                     shared[turn][row_item][j][i][lane] = columns[q][j][BESIDE + i];
                             // The other half is free: all have read it before they came here last.
                             barrier(CLK_LOCAL_MEM_FENCE);
@@ -190,10 +193,10 @@ void average_columns(__global const float *spread, __global const float *compare
                                                           + (dy + q) * pitch - lane - LEFT;
                             #pragma unroll
                             for (int j = 0; j < ROWS; ++j) {
-                                float distances[4];
+                                float distances[COLUMNS];
                                 row_sums(columns[q][j], taps, distances);
                                 #pragma unroll
-                                for (int i = 0; i < 4; ++i) {
+                                for (int i = 0; i < COLUMNS; ++i) {
                                     const float distance = SIGMA_MAP ? distances[i] * factors[j][i] : distances[i];
                                     const float weight = weight_of(distance, unit, start);
                                     totals[j][i] += weight;
@@ -207,11 +210,11 @@ void average_columns(__global const float *spread, __global const float *compare
                                             const int p = c * (2 * RADIUS_Z + 1) + RADIUS_Z;
                                             float difference;
                                             if (APART) {
-                                                const int column = ((i + dx) & 3) * quarter + LEFT + ((i + dx) >> 2) + lane;
+                                                const int column = PART_OF(i + dx) * part + LEFT + PLACE_OF(i + dx) + lane;
                                                 const size_t at = c * size + (j + RADIUS) * pitch;
-                                                difference = there[at + column] - mine[at + i * quarter];
-                                            } else if (SINGLE && PAIR == 1)
-                                                difference = centres[j][i];
+                                                difference = there[at + column] - mine[at + i * part];
+                                            } else if (KEPT)
+                                                difference = centres[c][j][i];
                                             else
                                                 difference = OTHER(p, j + RADIUS + q, i) - OWN(p, j + RADIUS, i);
                                             sums[c][j][i] = fma(weight, difference, sums[c][j][i]);
@@ -228,7 +231,7 @@ void average_columns(__global const float *spread, __global const float *compare
     #pragma unroll
     for (int j = 0; j < ROWS; ++j)
         #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < COLUMNS; ++i) {
             const int to_y = y + j - skip, to_x = x + i - skip_x;
             if (to_y < 0 || to_y >= ny || to_x < 0 || to_x >= nx)
                 continue;
@@ -237,7 +240,7 @@ void average_columns(__global const float *spread, __global const float *compare
             #pragma unroll
             for (int c = 0; c < CHANNELS; ++c) {
                 const float value = COUNTS ? total * total / fma(own_weight, own_weight, sums[0][j][i])
-                                           : mine[c * size + (j + RADIUS) * pitch + i * quarter] + sums[c][j][i] / total;
+                                           : mine[c * size + (j + RADIUS) * pitch + i * part] + sums[c][j][i] / total;
                 out[(((size_t)c * frames_out + first_out + frame) * ny + to_y) * nx + to_x] = value;
             }
         }

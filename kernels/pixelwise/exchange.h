@@ -1,13 +1,13 @@
 // Sums of columns from the work-items on either side, and sums along rows of them.
 //
-// Constants: RADIUS, GAUSSIAN, NVIDIA. Needs: PATCH.
+// Constants: RADIUS, GAUSSIAN, COLUMNS, NVIDIA. Needs: PATCH.
 
 // Work-items of a row; those that are only there for their neighbours; columns on either side, in whole items.
 #define ITEMS 32
-#define HALO ((RADIUS + 3) / 4)
-#define BESIDE (4 * HALO)
+#define HALO ((RADIUS + COLUMNS - 1) / COLUMNS)
+#define BESIDE (COLUMNS * HALO)
 
-// Completes BESIDE + 4 + BESIDE columns of which an item knows its own four. A row of items is a warp.
+// Completes BESIDE + COLUMNS + BESIDE columns of which an item knows its own. A row of items is a warp.
 #if NVIDIA
 static inline float from_left(float value, int far)
 {
@@ -26,28 +26,28 @@ static inline float from_right(float value, int far)
 #define EXCHANGE(columns) \
     _Pragma("unroll") \
     for (int i = BESIDE - RADIUS; i < BESIDE; ++i) { \
-        const int far = HALO - i / 4, to = BESIDE + 3 + BESIDE - i; \
-        columns[i] = from_left(columns[BESIDE + i % 4], far); \
-        columns[to] = from_right(columns[BESIDE + to % 4], far); \
+        const int far = HALO - i / COLUMNS, to = BESIDE + COLUMNS - 1 + BESIDE - i; \
+        columns[i] = from_left(columns[BESIDE + i % COLUMNS], far); \
+        columns[to] = from_right(columns[BESIDE + to % COLUMNS], far); \
     }
 #endif
 
-// The same with those of all items in local memory, (4, ITEMS).
+// The same with those of all items in local memory, (COLUMNS, ITEMS).
 #define EXCHANGE_THROUGH(known, columns) \
     _Pragma("unroll") \
     for (int i = BESIDE - RADIUS; i < BESIDE; ++i) { \
-        const int far = HALO - i / 4, to = BESIDE + 3 + BESIDE - i; \
-        columns[i] = known[i % 4][max(lane - far, 0)]; \
-        columns[to] = known[to % 4][min(lane + far, ITEMS - 1)]; \
+        const int far = HALO - i / COLUMNS, to = BESIDE + COLUMNS - 1 + BESIDE - i; \
+        columns[i] = known[i % COLUMNS][max(lane - far, 0)]; \
+        columns[to] = known[to % COLUMNS][min(lane + far, ITEMS - 1)]; \
     }
 
-// The sums over the patches around the four columns of an item.
+// The sums over the patches around the columns of an item.
 static inline void row_sums(const float *columns, __constant float *taps, float *found)
 {
     const float *first = columns + BESIDE - RADIUS;
-    if (GAUSSIAN || RADIUS < 2) {
+    if (GAUSSIAN || PATCH < COLUMNS) {
         #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < COLUMNS; ++i) {
             found[i] = 0.0f;
             #pragma unroll
             for (int k = 0; k < PATCH; ++k)
@@ -55,15 +55,21 @@ static inline void row_sums(const float *columns, __constant float *taps, float 
         }
         return;
     }
-    // What all four share, then what lies on either side.
-    float shared = first[3];
+    // What all share, then what lies on either side, from there outwards.
+    float shared = first[COLUMNS - 1];
     #pragma unroll
-    for (int k = 4; k < PATCH; ++k)
+    for (int k = COLUMNS; k < PATCH; ++k)
         shared += first[k];
-    const float two = first[1] + first[2];
-    const float right = first[PATCH] + first[PATCH + 1];
-    found[0] = shared + (first[0] + two);
-    found[1] = shared + (two + first[PATCH]);
-    found[2] = shared + (first[2] + right);
-    found[3] = shared + (right + first[PATCH + 2]);
+    float left = 0.0f, right = 0.0f;
+    found[COLUMNS - 1] = shared;
+    #pragma unroll
+    for (int i = COLUMNS - 2; i >= 0; --i) {
+        left += first[i];
+        found[i] = shared + left;
+    }
+    #pragma unroll
+    for (int i = 1; i < COLUMNS; ++i) {
+        right += first[PATCH + i - 1];
+        found[i] += right;
+    }
 }

@@ -12,9 +12,9 @@ from napari_gpu_denoise.run.tiles import Tile
 _VECTORS = 8
 _ITEMS = 32
 _MOST_GROUP_Y = 2
-# Most rows of a block, and most rows around it that an item of a GPU can keep in registers.
+# Most rows of a block, and most pixels to compare that an item of a GPU can keep in registers.
 _MOST_ROWS = {"CPU": 10, "GPU": 8}
-_HELD_ROWS = 14
+_HELD = 84
 # Bytes of local memory of a group, and offsets along y for which it should hold pixels.
 _LOCAL_BYTES = 49152
 _CHUNK = 8
@@ -25,17 +25,21 @@ class Group:
     """How a work-group of a GPU shares its work; see average_columns.cl for the names."""
 
     group_y: int
+    columns: int
     chunk: int
     pair: int
     held: bool
+    kept: bool
 
     @classmethod
     def of(cls, settings: PixelwiseSettings, device: Device, rows: int, planes: int, nvidia: bool):
         """Return the group for so many planes compared; None if they do not fit local memory."""
-        patch, offsets = settings.patch, settings.window
-        held = planes == 1 and rows + patch - 1 <= _HELD_ROWS
+        offsets, reached = settings.window, rows + settings.patch - 1
+        columns = 4 if planes == 1 else 2
+        held = reached * columns * planes <= _HELD
+        kept = held and not settings.patch_slices
         pair = 1 if held else 2
-        across = 4 * (_ITEMS + 2 * -(-(settings.window // 2) // 4))
+        across = columns * (_ITEMS + 2 * -(-(settings.window // 2) // columns))
         limit = min(device.local_memory, _LOCAL_BYTES)
         most = -(-offsets // pair) * pair
         # As many offsets at a time as fit, but rather fewer items than very few offsets.
@@ -43,13 +47,13 @@ class Group:
             for group_y in range(_MOST_GROUP_Y, 0, -1):
                 if _ITEMS * group_y > device.max_group:
                     continue
-                high = group_y * rows + patch - 1
-                taken = 0 if held else 16 * _ITEMS * planes * high
-                taken += 0 if nvidia else 32 * _ITEMS * group_y * rows
+                high = group_y * rows + settings.patch - 1
+                taken = 0 if held else 4 * columns * _ITEMS * planes * high
+                taken += 0 if nvidia else 8 * columns * _ITEMS * group_y * rows
                 chunk = (limit - taken) // (4 * planes * across) - high + 1
                 chunk = min(chunk, most) // pair * pair
                 if chunk >= least:
-                    return cls(group_y, chunk, pair, held)
+                    return cls(group_y, columns, chunk, pair, held, kept)
         return None
 
 
@@ -86,15 +90,17 @@ class Blocks:
             nvidia = "nvidia" in device.vendor.lower()
             group = Group.of(settings, device, rows, planes, nvidia)
             if group is not None:
-                halo = -(-radius // 4)
-                left, width = -(-window // 4) * 4, 4 * (_ITEMS - 2 * halo)
+                columns = group.columns
+                halo = -(-radius // columns)
+                left = -(-window // columns) * columns
+                width = columns * (_ITEMS - 2 * halo)
                 return cls(rows, width, 1, around, group, left, halo)
         return cls(rows, lanes * _VECTORS, lanes, around)
 
     @property
     def split(self) -> int:
         """Parts that rows are split into, see spread_pixels.cl."""
-        return 4 if self.group else 1
+        return self.group.columns if self.group else 1
 
     def skipped(self, tile: Tile) -> tuple[int, int]:
         """Return the rows and columns that the first block has before a tile."""
@@ -111,13 +117,15 @@ class Blocks:
     def shape(self, tile: Tile) -> tuple[int, int]:
         """Return the shape of a frame with room around it."""
         down, across = self.counts(tile)
-        room = 2 * self.left + 8 * self.halo if self.group else 2 * self.around + self.lanes
+        room = 2 * self.around + self.lanes
+        if self.group:
+            room = 2 * self.left + 2 * self.group.columns * self.halo
         return down * self.rows + 2 * self.around, -(-(across * self.width + room) // 4) * 4
 
     def corner(self, tile: Tile) -> tuple[int, int]:
         """Return the place (y, x) of the first pixel of such a frame in the image."""
         skip_y, skip_x = self.skipped(tile)
-        room = self.left + 4 * self.halo if self.group else self.around
+        room = self.left + self.group.columns * self.halo if self.group else self.around
         return tile.y.start - skip_y - self.around, tile.x.start - skip_x - room
 
     def grid(self, tile: Tile) -> tuple[tuple[int, int, int], tuple[int, int, int]]:

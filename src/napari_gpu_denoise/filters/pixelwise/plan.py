@@ -92,7 +92,8 @@ class Plan(TilePlan):
         if blocks.group:
             name, margins, group = "columns", (*margins, skip_x), blocks.group
             constants |= {"GROUP_Y": group.group_y, "CHUNK": group.chunk, "PAIR": group.pair}
-            constants |= {"HELD": int(group.held), "APART": int(guided)}
+            constants |= {"HELD": int(group.held), "KEPT": int(group.kept and not guided)}
+            constants |= {"COLUMNS": group.columns, "APART": int(guided)}
         else:
             name = "rows"
             constants |= {"WIDTH": blocks.width, "LANES": blocks.lanes}
