@@ -13,7 +13,7 @@ from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.denoise.run import steps
 from napari_gpu_denoise._napari.layers import storage
 from napari_gpu_denoise._napari.layers.source import METADATA_KEY, Source
-from napari_gpu_denoise.filters import FILTERS, Isoline
+from napari_gpu_denoise.filters import FILTERS, Isoline, NLMeansPixelwise
 from napari_gpu_denoise.run import denoise as runs
 from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Progress
@@ -50,7 +50,7 @@ def test_offered_where_there_is_something_to_show(viewer, open_panel):
     for kind in FILTERS:
         panel = open_panel(kind.title)
         offer = maps.offer_of(kind)
-        assert panel.maps.isHidden() == (offer is None) == (kind is not Isoline)
+        assert panel.maps.isHidden() == (offer is None) == (kind not in (Isoline, NLMeansPixelwise))
         if offer is not None:
             assert offer.setting not in panel.form.controls
             assert callable(getattr(gd, offer.function))
@@ -102,6 +102,18 @@ def test_two_layers_lie_where_the_source_does(viewer, isoline_panel, run, noisy)
     assert directions.colormap.name == "hsv" and directions.gamma == 1
     assert tuple(directions.contrast_limits) == (0, 180)
     assert not directions.visible
+
+
+def test_pixels_averaged_are_a_layer(viewer, open_panel, run, noisy):
+    viewer.add_image(noisy, name="cells")
+    panel = open_panel("NL-means, pixelwise")
+    panel.maps.click()
+    assert run(panel).startswith("Done in ")
+    title = "cells (NL-means, pixelwise"
+    assert [one.name for one in viewer.layers][1:] == [f"{title})", f"{title} pixels averaged)"]
+    count = viewer.layers[-1]
+    np.testing.assert_array_equal(count.data, gd.pixels_averaged(noisy))
+    assert type(count).__name__ == "Image" and not count.visible
 
 
 def test_hard_choices_turn_once_around_and_pi_ld_has_no_classes(viewer, isoline_panel, run, noisy):

@@ -64,12 +64,14 @@ def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: i
     """Time a filter on an input of shape (y, x) or (planes, y, x); the first run does not count.
 
     A filter over time takes planes as frames, one of volumes as slices; both make 16 of (y, x). A
-    filter of volumes over time takes (t, z, y, x), and makes four volumes of one.
+    filter of volumes over time takes (t, z, y, x), and makes four volumes of one. One of joint
+    channels takes them as channels, and makes three.
     """
     chosen, moving = session(device), settings.over_time
     axes = "T" * moving + "Z" * ("Z" in settings.joint)
+    axes = axes or "C" * ("C" in settings.joint)
     while len(shape) < len(axes) + 2:
-        shape = (4 if len(shape) == 3 else 16, *shape)
+        shape = (3 if axes == "C" else 4 if len(shape) == 3 else 16, *shape)
     image = synthetic(shape)
     names = "." * (len(shape) - 2 - len(axes)) + axes + "YX"
     applied, _ = settings.for_array(names, shape).for_pixels(image, names)

@@ -1,0 +1,244 @@
+// Averages the pixels of a window, weighted by the similarity of the patches around them: exact pixelwise NL-means. For GPUs: a
+// work-item filters ROWS x COLUMNS pixels. For each offset it adds up squared differences down the columns of its patches, gets the
+// sums of other columns from its neighbours, and adds up along the rows. What is compared lies in local memory.
+//
+// Reference: Goossens et al. 2010, sections 2.2 to 2.4; Buades et al. 2005.
+// Grid: (32 * groups along x, GROUP_Y * groups along y, nt * nz); work-groups of (32, GROUP_Y, 1), rows of which are warps.
+// Constants: those of average_rows, without WIDTH and LANES (1); GROUP_Y; COLUMNS, 4 or 2; CHUNK, offsets along y for which pixels are copied to
+//   local memory at a time, a multiple of PAIR, of offsets that share what they read; HELD, 1 where an item keeps its own pixels
+//   in registers; EVEN, 1 where all channels and slices of a patch count alike;
+//   APART, 1 where what is averaged is not what is compared; NVIDIA.
+// Shapes: those of average_rows; rows of spread and compared are split in COLUMNS, see spread_pixels. The first HALO items of a row are only there for their neighbours, as are the
+//   last. The first block is `skip` rows and `skip_x` columns before the first pixel yielded.
+// Blocks begin at multiples of ROWS and of COLUMNS of the image, since the order of additions depends on that.
+// Cost with HELD, GAUSSIAN 0, a patch of 7: 16 instructions a pixel and offset, 1.9 words of local memory, 1.5 exchanges, 1
+//   exponential.
+
+#pragma OPENCL FP_CONTRACT OFF
+
+#define LANES 1
+#include "common/lanes.h"
+#include "common/mirror.h"
+#include "pixelwise/column_sums.h"
+#include "pixelwise/exchange.h"
+#include "pixelwise/weight.h"
+
+// Planes that are compared, and what of one is copied: the pixels of a group, and those around.
+#define PLANES (COMPARED * (2 * RADIUS_Z + 1))
+#define OWN_HEIGHT (GROUP_Y * ROWS + PATCH - 1)
+#define HEIGHT (OWN_HEIGHT + CHUNK - 1)
+#define LEFT ((WINDOW + COLUMNS - 1) / COLUMNS)
+// Which part of a row has a column, and where in it.
+#define PART_OF(i) ((i) & (COLUMNS - 1))
+#define PLACE_OF(i) ((i) >> (COLUMNS == 4 ? 2 : 1))
+#define PART (ITEMS + 2 * LEFT)
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, GROUP_Y, 1)))
+void average_columns(__global const float *spread, __global const float *compared, int first_level, int snt, int snz,
+                     int pny, int pitch, int t0, int z0, int z_start, int length_z, int skip, int skip_x,
+                     int nt, int nz, int ny, int nx, __global const float *levels,
+                     __global const float *variation, int map_y, int map_x, int map_nx,
+                     float strength, __constant float *taps, int first_out, int frames_out, __global float *out)
+{
+    const int lane = get_local_id(0);
+    const int row_item = get_local_id(1);
+    const int first_item = get_group_id(0) * (ITEMS - 2 * HALO);
+    const int x = COLUMNS * (first_item + lane - HALO);
+    const int first_row = get_group_id(1) * GROUP_Y * ROWS;
+    const int y = first_row + row_item * ROWS;
+    const int frame = get_global_id(2);
+    const int t = frame / nz + t0;
+    const int z = frame % nz + z0;
+    const size_t plane = (size_t)pny * pitch;
+    const size_t size = (size_t)snt * snz * plane;
+    const int part = pitch / COLUMNS;
+    // The first row that the item compares, and its columns within a part of the row.
+    const size_t here = (size_t)(y + WINDOW) * pitch + first_item + lane + LEFT;
+
+    float ratios[COMPARED];
+    const float count = GAUSSIAN ? 1.0f : (float)(PATCH * PATCH * (2 * RADIUS_Z + 1));
+    const float unit = channel_units(levels + frame, nt * nz, first_level, strength, count, ratios);
+    const float start = WEIGHTS == 0 ? 2.88539008f / (strength * strength) : 0.0f;
+
+    __local float others[PLANES][HEIGHT][COLUMNS][PART];
+#if HELD
+    float own[PLANES][REACHED][COLUMNS];
+#else
+    __local float all_own[PLANES][OWN_HEIGHT][COLUMNS][ITEMS];
+#endif
+#if !NVIDIA
+    __local float shared[2][GROUP_Y][ROWS][COLUMNS][ITEMS];
+    int turn = 0;
+#endif
+    #pragma unroll
+    for (int p = 0; p < PLANES; ++p) {
+        const int slice = mirror_place(z_start + z + p % (2 * RADIUS_Z + 1) - RADIUS_Z, length_z) - z_start;
+        const size_t at = (p / (2 * RADIUS_Z + 1) + max(first_level, 0)) * size + ((size_t)t * snz + slice) * plane + here;
+        #pragma unroll
+        for (int i = 0; i < COLUMNS; ++i) {
+#if HELD
+            #pragma unroll
+            for (int row = 0; row < REACHED; ++row)
+                own[p][row][i] = compared[at + row * pitch + i * part];
+#else
+            for (int row = row_item; row < OWN_HEIGHT; row += GROUP_Y)
+                all_own[p][row][i][lane] = compared[at + (row - row_item * ROWS) * pitch + i * part];
+#endif
+        }
+    }
+#if HELD
+#define OWN(p, row, i) own[p][row][i]
+#else
+#define OWN(p, row, i) all_own[p][row_item * ROWS + (row)][i][lane]
+#endif
+
+    __global const float *mine = spread + ((size_t)t * snz + z) * plane + here;
+    float sums[CHANNELS][ROWS][COLUMNS], totals[ROWS][COLUMNS], most[ROWS][COLUMNS], factors[ROWS][COLUMNS];
+    #pragma unroll
+    for (int i = 0; i < COLUMNS; ++i)
+        #pragma unroll
+        for (int j = 0; j < ROWS; ++j) {
+            #pragma unroll
+            for (int c = 0; c < CHANNELS; ++c)
+                sums[c][j][i] = 0.0f;
+            totals[j][i] = 0.0f;
+            most[j][i] = 0.0f;
+            factors[j][i] = 1.0f;
+#if SIGMA_MAP
+            const int map_row = clamp(y + j - skip, 0, ny - 1) + map_y;
+            const int map_column = clamp(x + i - skip_x, 0, nx - 1) + map_x;
+            const float root = fmin(1.0f / variation[map_row * map_nx + map_column], 1e6f);
+            factors[j][i] = root * root;
+#endif
+        }
+
+    for (int dt = max(-BEFORE, -t); dt <= min(AFTER, snt - 1 - t); ++dt)
+        for (int dz = max(-WINDOW_Z, -(z_start + z)); dz <= min(WINDOW_Z, length_z - 1 - z_start - z); ++dz)
+            for (int first = -WINDOW; first <= WINDOW; first += CHUNK) {
+                barrier(CLK_LOCAL_MEM_FENCE);
+                for (int p = 0; p < PLANES; ++p) {
+                    const int slice = mirror_place(z_start + z + dz + p % (2 * RADIUS_Z + 1) - RADIUS_Z, length_z) - z_start;
+                    const size_t channel = (p / (2 * RADIUS_Z + 1) + max(first_level, 0)) * size;
+                    __global const float *from = compared + channel + ((size_t)(t + dt) * snz + slice) * plane + first_item;
+                    for (int row = row_item; row < HEIGHT; row += GROUP_Y)
+                        for (int k = lane; k < COLUMNS * PART; k += ITEMS) {
+                            // Rows beyond the last ones compared may not be there.
+                            const int at = min(first_row + WINDOW + first + row, pny - 1);
+                            others[p][row][k / PART][k % PART] = from[at * pitch + k / PART * part + k % PART];
+                        }
+                }
+                barrier(CLK_LOCAL_MEM_FENCE);
+                for (int dx = -WINDOW; dx <= WINDOW; ++dx) {
+                    // Where the columns of the other patches are.
+                    int columns_at[COLUMNS];
+                    #pragma unroll
+                    for (int i = 0; i < COLUMNS; ++i)
+                        columns_at[i] = PART_OF(i + dx) * PART + LEFT + PLACE_OF(i + dx) + lane;
+                    for (int dy = first; dy <= min(first + CHUNK - 1, WINDOW); dy += PAIR) {
+                        __local const float *above = &others[0][row_item * ROWS + dy - first][0][0];
+#define OTHER(p, row, i) above[((p) * HEIGHT + (row)) * COLUMNS * PART + columns_at[i]]
+                        float columns[PAIR][ROWS][BESIDE + COLUMNS + BESIDE];
+                        #pragma unroll
+                        for (int i = 0; i < COLUMNS; ++i) {
+                            float given[PAIR][REACHED], found[ROWS];
+                            #pragma unroll
+                            for (int p = 0; p < PLANES; ++p) {
+                                // With EVEN it is 1.
+                                const float ratio = ratios[p / (2 * RADIUS_Z + 1)]
+                                                   * (GAUSSIAN ? taps[PATCH + p % (2 * RADIUS_Z + 1)] : 1.0f);
+                                #pragma unroll
+                                for (int row = 0; row < REACHED + PAIR - 1; ++row) {
+                                    const float other = OTHER(p, row, i);
+                                    #pragma unroll
+                                    for (int q = 0; q < PAIR; ++q)
+                                        if (row >= q && row - q < REACHED) {
+                                            const float difference = other - OWN(p, row - q, i);
+                                            const float scaled = EVEN ? difference : difference * ratio;
+                                            given[q][row - q] = SINGLE ? difference
+                                                                       : fma(scaled, difference, p ? given[q][row - q] : 0.0f);
+                                        }
+                                }
+                            }
+                            #pragma unroll
+                            for (int q = 0; q < PAIR; ++q) {
+                                column_sums(given[q], taps, found);
+                                #pragma unroll
+                                for (int j = 0; j < ROWS; ++j)
+                                    columns[q][j][BESIDE + i] = found[j];
+                            }
+                        }
+                        #pragma unroll
+                        for (int q = 0; q < PAIR; ++q) {
+#if NVIDIA
+                            #pragma unroll
+                            for (int j = 0; j < ROWS; ++j)
+                                EXCHANGE(columns[q][j])
+#else
+                            turn = 1 - turn;
+                            #pragma unroll
+                            for (int j = 0; j < ROWS; ++j)
+                                #pragma unroll
+                                for (int i = 0; i < COLUMNS; ++i)
+                                    shared[turn][row_item][j][i][lane] = columns[q][j][BESIDE + i];
+                            // The other half is free: all have read it before they came here last.
+                            barrier(CLK_LOCAL_MEM_FENCE);
+                            #pragma unroll
+                            for (int j = 0; j < ROWS; ++j)
+                                EXCHANGE_THROUGH(shared[turn][row_item][j], columns[q][j])
+#endif
+                            if (dy + q > WINDOW || (dt == 0 && dz == 0 && dy + q == 0 && dx == 0))
+                                continue;
+                            __global const float *there = spread + ((size_t)(t + dt) * snz + z + dz) * plane + here
+                                                          + (dy + q) * pitch - lane - LEFT;
+                            #pragma unroll
+                            for (int j = 0; j < ROWS; ++j) {
+                                float distances[COLUMNS];
+                                row_sums(columns[q][j], taps, distances);
+                                #pragma unroll
+                                for (int i = 0; i < COLUMNS; ++i) {
+                                    const float distance = SIGMA_MAP ? distances[i] * factors[j][i] : distances[i];
+                                    const float weight = weight_of(distance, unit, start);
+                                    totals[j][i] += weight;
+                                    if (OWN_MAX)
+                                        most[j][i] = fmax(most[j][i], weight);
+                                    if (COUNTS)
+                                        sums[0][j][i] = fma(weight, weight, sums[0][j][i]);
+                                    else
+                                        #pragma unroll
+                                        for (int c = 0; c < CHANNELS; ++c) {
+                                            const int p = c * (2 * RADIUS_Z + 1) + RADIUS_Z;
+                                            float difference;
+                                            if (APART) {
+                                                const int column = PART_OF(i + dx) * part + LEFT + PLACE_OF(i + dx) + lane;
+                                                const size_t at = c * size + (j + RADIUS) * pitch;
+                                                difference = there[at + column] - mine[at + i * part];
+                                            } else
+                                                difference = OTHER(p, j + RADIUS + q, i) - OWN(p, j + RADIUS, i);
+                                            sums[c][j][i] = fma(weight, difference, sums[c][j][i]);
+                                        }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+
+    if (lane < HALO || lane >= ITEMS - HALO)
+        return;
+    #pragma unroll
+    for (int j = 0; j < ROWS; ++j)
+        #pragma unroll
+        for (int i = 0; i < COLUMNS; ++i) {
+            const int to_y = y + j - skip, to_x = x + i - skip_x;
+            if (to_y < 0 || to_y >= ny || to_x < 0 || to_x >= nx)
+                continue;
+            const float own_weight = OWN_MAX && most[j][i] > 0.0f ? most[j][i] : 1.0f;
+            const float total = totals[j][i] + own_weight;
+            #pragma unroll
+            for (int c = 0; c < CHANNELS; ++c) {
+                const float value = COUNTS ? total * total / fma(own_weight, own_weight, sums[0][j][i])
+                                           : mine[c * size + (j + RADIUS) * pitch + i * part] + sums[c][j][i] / total;
+                out[(((size_t)c * frames_out + first_out + frame) * ny + to_y) * nx + to_x] = value;
+            }
+        }
+}
