@@ -1,0 +1,51 @@
+// The tests that the differences F of two patches must pass: those of the mean and of the deviation, from two sums, and the
+// Shapiro-Wilk W of the sorted differences.
+//
+// Constants: PATCH (3, 5 or 7). Needs real (common/lanes.h).
+// Cost of W: 26, 138 or 383 exchanges of two values.
+
+#include "swnlm/sorting_networks.h"
+
+#define VALUES (PATCH * PATCH)
+
+// Of scalars a comparison is 0 or 1, of vectors 0 or -1.
+#if LANES == 1
+#define ANY(condition) (condition)
+// Drivers know these two as instructions.
+#define SMALLER(a, b) fmin(a, b)
+#define LARGER(a, b) fmax(a, b)
+#else
+#define ANY(condition) any(condition)
+// fmin and fmax of vectors look for values that are no numbers.
+#define SMALLER(a, b) ((a) < (b) ? (a) : (b))
+#define LARGER(a, b) ((a) < (b) ? (b) : (a))
+#endif
+
+// VALUES times the variance of differences with these sums, of themselves and of their squares.
+static inline real squares_around_mean(real sum, real squares)
+{
+    return fma(sum * (1.0f / VALUES), -sum, squares);
+}
+
+// Whether mean and deviation are those of noise: `variance` is that of a difference, `spread` from squares_around_mean; `limits`
+// are the square of the factor of the standard error, and the smallest and the largest spread for a variance of 1.
+#define LIKE_NOISE(sum, spread, variance, limits) \
+    ((sum) * (sum) < (limits).x * (spread) && (spread) > (limits).y * (variance) && (spread) < (limits).z * (variance))
+
+// W of differences with this spread, which are sorted; `weights` are those of the largest, the second largest, and so on.
+// Differences of pairs of sorted values: the mean falls out, and W of F and of -F is the same to the last bit.
+static inline real shapiro_wilk(real *f, real spread, __constant float *weights)
+{
+#define C(i, j) { \
+    const real smaller = SMALLER(f[i], f[j]); \
+    f[j] = LARGER(f[i], f[j]); \
+    f[i] = smaller; \
+}
+    SORTING_NETWORK
+#undef C
+    real sum = 0.0f;
+    #pragma unroll
+    for (int k = 0; k < VALUES / 2; ++k)
+        sum = fma((real)weights[k], f[VALUES - 1 - k] - f[k], sum);
+    return sum * sum / spread;
+}
