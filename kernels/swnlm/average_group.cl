@@ -98,7 +98,7 @@ __kernel void average_group(__global const float *padded, __global const float *
                 squares += row[i];
             const float more = tile[(ly + dy + HALF) * WIDE + lx + dx + k + HALF] - pixel;
             const float sum = fma(more, -VALUES, mean - means[(ly + dy) * SUMS_X + lx + dx + k]);
-            const float spread = squares_around_mean(sum, squares);
+            const float spread = spread_of(sum, squares);
 #if SIGMA_MAP
             const int row_there = min(y + dy + HALF, pny - 1);
             const float other = variation[(size_t)row_there * pitch + x + dx + k + HALF];
@@ -146,7 +146,7 @@ __kernel void average_group(__global const float *padded, __global const float *
                 }
             const float more = there[HALF * WIDE + HALF] - here[HALF * WIDE + HALF];
             const float sum = fma(more, -VALUES, means[mean_here] - means[mean_there]);
-            scratch[k] = shapiro_wilk(f, squares_around_mean(sum, squares), weights);
+            scratch[k] = shapiro_wilk(f, spread_of(sum, squares), weights);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         next = first;

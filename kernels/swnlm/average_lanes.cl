@@ -73,7 +73,7 @@ __kernel void average_lanes(__global const float *padded, __global const float *
                     // Of the pixel itself, against the other one.
                     const real more = AT(padded + at + step + centre) - AT(padded + at + centre);
                     const real sum = fma(more, (real)-VALUES, AT(sums + at) - AT(sums + at + step));
-                    const real spread = squares_around_mean(sum, squares);
+                    const real spread = spread_of(sum, squares);
 #if SIGMA_MAP
                     __global const float *map = variation + (at - plane) + centre;
                     const real mine = AT(map), other = AT(map + step);

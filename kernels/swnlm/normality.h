@@ -21,16 +21,17 @@
 #define LARGER(a, b) ((a) < (b) ? (b) : (a))
 #endif
 
-// VALUES times the variance of differences with these sums, of themselves and of their squares.
-static inline real squares_around_mean(real sum, real squares)
+// The square of VALUES times the variance of differences with these sums, of themselves and of their squares. Of whole numbers it is
+// exact, as long as they are small: a difference on the limit of a test falls on the same side everywhere.
+static inline real spread_of(real sum, real squares)
 {
-    return fma(sum * (1.0f / VALUES), -sum, squares);
+    return fma(sum, -sum, squares * VALUES);
 }
 
-// Whether mean and deviation are those of noise: `variance` is that of a difference, `spread` from squares_around_mean; `limits`
-// are the square of the factor of the standard error, and the smallest and the largest spread for a variance of 1.
+// Whether mean and deviation are those of noise: `variance` is that of a difference, `spread` from spread_of; `limits` are the square
+// of the factor of the standard error, and the smallest and the largest spread for a variance of 1.
 #define LIKE_NOISE(sum, spread, variance, limits) \
-    ((sum) * (sum) < (limits).x * (spread) && (spread) > (limits).y * (variance) && (spread) < (limits).z * (variance))
+    ((sum) * VALUES * (sum) < (limits).x * (spread) && (spread) > (limits).y * (variance) && (spread) < (limits).z * (variance))
 
 // W of differences with this spread, which are sorted; `weights` are those of the largest, the second largest, and so on.
 // Differences of pairs of sorted values: the mean falls out, and W of F and of -F is the same to the last bit.
@@ -47,5 +48,5 @@ static inline real shapiro_wilk(real *f, real spread, __constant float *weights)
     #pragma unroll
     for (int k = 0; k < VALUES / 2; ++k)
         sum = fma((real)weights[k], f[VALUES - 1 - k] - f[k], sum);
-    return sum * sum / spread;
+    return sum * VALUES * sum / spread;
 }

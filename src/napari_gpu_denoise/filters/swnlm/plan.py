@@ -16,7 +16,7 @@ from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.run.tiles import Tile
 
 # Work-items of a group on a GPU, and the local memory that it may take.
-_GROUP = (32, 8)
+_GROUP = (32, 4)
 _LOCAL_BYTES = 40960
 # Rows and vectors that a work-item takes on a CPU.
 _ROWS = 16
@@ -38,8 +38,8 @@ class Similarity:
         """The limits of the tests of mean and deviation, as normality.h takes them."""
         n = self.patch**2
         error = self.widen / self.patch
-        largest = n / (1 - error) ** 2 if error < 1 else math.inf
-        return np.array([self.widen**2, n / (1 + error) ** 2, largest, 0], np.float32)
+        largest = (n / (1 - error)) ** 2 if error < 1 else math.inf
+        return np.array([self.widen**2, (n / (1 + error)) ** 2, largest, 0], np.float32)
 
 
 def _chunk(patch: int, window: int, device: Device) -> int:
