@@ -14,7 +14,8 @@ from pathlib import Path
 HEADER = Path(__file__).parents[1] / "kernels" / "swnlm" / "sorting_networks.h"
 PATCHES = (3, 5, 7)
 HEAD = """\
-// Sorting networks for the PATCH * PATCH differences of two patches: C(i, j) must leave the smaller value in i, the larger in j.
+// Sorting networks for the PATCH * PATCH differences of two patches: C(i, j) must leave the
+// smaller value in i, the larger in j.
 // Written by scripts/write_networks.py.
 //
 // Constants: PATCH (3, 5 or 7).

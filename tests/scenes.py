@@ -16,6 +16,7 @@ from napari_gpu_denoise.run import tile_sizes
 # Settings small enough for quick tests; those of a filter that is not listed keep their defaults.
 SMALL = {
     "nl_means": {"patch": 4, "step": 2, "window": 7, "neighbours": 4},
+    "nl_means_pixelwise": {"patch": 3, "window": 7},
     "bm3d": {
         **{"step_basic": 4, "window_basic": 9, "neighbours_basic": 4},
         **{"step_final": 4, "window_final": 7, "neighbours_final": 4},
@@ -23,6 +24,7 @@ SMALL = {
     "bm4d": {
         **{"window_basic": 5, "neighbours_basic": 4, "window_final": 5, "neighbours_final": 4},
     },
+    "swnlm": {"patch": 3, "window": 7},
     "pri_nlm": {"window": 5, "window_z": 3},
     # Frames stay at their defaults, which alone need no axis T.
     "vbm3d": {

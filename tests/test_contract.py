@@ -551,7 +551,11 @@ def test_psnr_rises(kind, device, sigma, gain):
 
 
 # More than `joining` gives, for a gain that shows.
-_WIDER = {"nl_means": {"window": 15, "neighbours": 24}, "vbm3d": {"neighbours_final": 8}}
+_WIDER = {
+    "nl_means": {"window": 15, "neighbours": 24},
+    "nl_means_pixelwise": {"patch": 5, "window": 13},
+    "vbm3d": {"neighbours_final": 8},
+}
 
 
 @pytest.mark.parametrize("axes", ["T", "Z"])

@@ -6,7 +6,7 @@
 // Shapes: tile (nt, tile_nz, tile_ny, tile_nx), which lies at (tile_z, tile_y, tile_x) of a volume (length_z, length_y, length_x);
 //   copy (nt, pnz, pny, pitch), at (z - CUBE_Z + 1, y - CUBE_Y + 1, x - CUBE_X + 1) of the volume.
 
-#include "dct3d/mirror.h"
+#include "common/mirror.h"
 
 __kernel void mirror_around(__global const float *tile, int tile_nz, int tile_ny, int tile_nx,
                             int tile_z, int tile_y, int tile_x, int length_z, int length_y, int length_x,

@@ -14,7 +14,7 @@
 
 #define LANES 1
 #include "common/lanes.h"
-#include "dct3d/mirror.h"
+#include "common/mirror.h"
 #include "dct3d/cube_transform.h"
 
 #define WIDE (GROUP_X + CUBE_X - 1)

@@ -11,7 +11,7 @@
 // Sums are added in the order of the cubes along z, y and x, wherever a block or a vector begins.
 
 #include "common/lanes.h"
-#include "dct3d/mirror.h"
+#include "common/mirror.h"
 #include "dct3d/cube_transform.h"
 
 // The limit for cubes that begin in a slice: `threshold` times the root mean square of sigma in their slices, in the units of a

@@ -3,7 +3,7 @@
 //
 // Reference: van der Vuurst 2023, algorithm 3.
 // Grid: (nx, ny, frames), rounded up to whole groups of (GROUP_X, GROUP_Y).
-// Constants: PATCH, WINDOW; GROUP_X, GROUP_Y; CHUNK, at most 32 and WINDOW; SIGMA_MAP; SHOW, 1 yields how many pixels were averaged.
+// Constants: PATCH, WINDOW; GROUP_X, GROUP_Y; CHUNK, at most 32 and WINDOW; SIGMA_MAP; SHOW, 1 yields how many pixels were averaged, with the pixel itself.
 // Shapes: padded, sums (frames, pny, pitch), see sum_patches; the window of the first pixel yielded begins at (PATCH / 2, PATCH / 2).
 //   out (frames, ny, nx); levels (frames); variation (pny, pitch), as padded; weights (PATCH * PATCH / 2).
 // Cost: 35 instructions a pair of patches, and 2 for each exchange where they are sorted; sorted are 12 to 32 of 100.
@@ -165,7 +165,7 @@ __kernel void average_group(__global const float *padded, __global const float *
         return;
     const size_t to = ((size_t)frame * ny + y) * nx + x;
     if (SHOW)
-        out[to] = accepted;
+        out[to] = accepted + 1;
     else if (accepted >= fewest)
         out[to] = pixel + total / (weight + best);
     else if (keep)

@@ -3,7 +3,7 @@
 //
 // Reference: van der Vuurst 2023, algorithm 3.
 // Grid: (blocks of columns, blocks of rows, frames).
-// Constants: PATCH, WINDOW, LANES, ROWS, VECTORS; SIGMA_MAP; SHOW, 1 yields how many pixels were averaged.
+// Constants: PATCH, WINDOW, LANES, ROWS, VECTORS; SIGMA_MAP; SHOW, 1 yields how many pixels were averaged, with the pixel itself.
 // Shapes: padded, sums (frames, pny, pitch), see sum_patches; the window of the first pixel yielded begins at (PATCH / 2, PATCH / 2).
 //   out (frames, ny, nx); levels (frames); variation (pny, pitch), as padded; weights (PATCH * PATCH / 2).
 // Cost: 35 instructions for LANES pairs of patches, and 2 for each exchange where they are sorted.
@@ -106,7 +106,7 @@ __kernel void average_lanes(__global const float *padded, __global const float *
             const size_t to = ((size_t)frame * ny + top + y) * nx + left + x;
             const float pixel = padded[corner + (size_t)y * pitch + x + centre];
             if (SHOW)
-                out[to] = count;
+                out[to] = count + 1.0f;
             else if (count >= fewest)
                 out[to] = pixel + ((float *)&total[y][v])[lane] / (((float *)&weight[y][v])[lane] + ((float *)&best[y][v])[lane]);
             else if (keep)

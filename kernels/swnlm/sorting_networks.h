@@ -1,4 +1,5 @@
-// Sorting networks for the PATCH * PATCH differences of two patches: C(i, j) must leave the smaller value in i, the larger in j.
+// Sorting networks for the PATCH * PATCH differences of two patches: C(i, j) must leave the
+// smaller value in i, the larger in j.
 // Written by scripts/write_networks.py.
 //
 // Constants: PATCH (3, 5 or 7).

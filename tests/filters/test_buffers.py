@@ -24,15 +24,23 @@ SHAPE = (38, 41)
 TABLE = tuple(tuple(a * b for b in (1, 0.6, 0.2, 0, 0)) for a in (1, 0.6, 0.2, 0, 0))
 SMALL = {
     gd.NLMeans: {"window": 7, "neighbours": 8},
+    gd.NLMeansPixelwise: {"window": 7},
     gd.BM3D: {"window_basic": 9, "window_final": 9},
     gd.VBM3D: {"frames_before": 1, "frames_after": 1, "window_nearest": 5},
     gd.Isoline: {},
     gd.BM4D: {"window_basic": 3, "window_final": 3, "neighbours_basic": 4, "neighbours_final": 4},
     gd.DCT3D: {},
     gd.PRINLM: {"window": 5, "window_z": 3},
+    gd.SWNLM: {"window": 5},
 }
 MORE = {
     gd.NLMeans: ({"slices": 1}, {"distance": "pearson"}, {"frames_before": 1, "frames_after": 1}),
+    gd.NLMeansPixelwise: (
+        {"slices": 1, "patch_slices": 1},
+        {"frames_before": 1, "frames_after": 1},
+        {"whiten": True},
+        {"show": "pixels"},
+    ),
     gd.BM3D: ({"stages": "basic"}, {"prefilter": "on"}, {"reproducible": False}),
     gd.VBM3D: ({"stages": "basic"}, {"frames_after": 0}, {"motion": False}),
     gd.Isoline: (
@@ -46,6 +54,7 @@ MORE = {
     gd.BM4D: ({"stages": "basic"}, {"cube": "1x8x8"}),
     gd.DCT3D: ({"cube": "2x4x8"}, {"step": 2}),
     gd.PRINLM: ({"cube": "2x4x8"},),
+    gd.SWNLM: ({"show": "pixels"},),
 }
 
 
@@ -57,10 +66,13 @@ def choices():
         for start in starts:
             small = {k: v for k, v in SMALL[kind].items() if getattr(start, k) > v}
             settings = dataclasses.replace(start, **small)
+            known = {spec.name: spec.metadata["choices"] for spec in dataclasses.fields(kind)}
             for channels in ("separate", "opponent", "joint"):
-                if not hasattr(settings, "channels"):
+                if "channels" not in known:
                     yield kind, settings, channels
                     break
+                if channels not in known["channels"]:
+                    continue
                 speckle = getattr(settings, "criterion", "") == "multiplicative"
                 if not (speckle and channels == "opponent"):
                     yield kind, dataclasses.replace(settings, channels=channels), channels

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.nl_means.plan import Plan
-from napari_gpu_denoise.filters.nl_means.video_plan import VideoPlan
 from napari_gpu_denoise.filters.search.frame_links import frames_setting
+from napari_gpu_denoise.filters.search.ring_plan import RingPlan
 from napari_gpu_denoise.filters.search.variants import SearchSettings, Variant
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
 from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.call import filter_function
 from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.frame_notes import FrameNote
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
 
@@ -176,11 +178,23 @@ class NLMeans(Filter):
             roots=self.distance == "pearson",
         )
 
-    def plan(self, arena: Arena, variant: Variant | None = None) -> Plan | VideoPlan:
+    def plan(self, arena: Arena, variant: Variant | None = None) -> Plan | RingPlan:
         """Return the plan for one device; `variant` is the search kernel to use."""
         weights = {"strength": self.strength, "flat": self.flat, "rician": self.rician}
         tiles = Plan(self.search, arena, variant, **weights)
-        return VideoPlan(tiles) if self.over_time else tiles
+        if not self.over_time:
+            return tiles
+        return RingPlan(tiles, self.search.frames, self._compared)
+
+    def _compared(self, note: FrameNote) -> FrameNote:
+        """Return a note as it is compared with other frames to find changes of brightness."""
+        if self.rician:
+            # The bias of magnitudes could no longer be removed from shifted grey levels.
+            return replace(note, means=None)
+        if self.distance == "pearson" and note.means is not None:
+            level = float(note.means.mean())
+            return replace(note, sigma=note.sigma * math.sqrt(level)) if level > 0 else note
+        return note
 
 
 @filter_function(NLMeans)

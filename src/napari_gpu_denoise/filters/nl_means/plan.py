@@ -66,13 +66,13 @@ class Plan(TilePlan):
         sigma: TileSigma,
         ring: tuple[int, int] | None = None,
         alike: Any = None,
-        first_out: int = 0,
+        place: tuple[int, int] = (0, 0),
         held: Buffers | None = None,
     ) -> Launches:
         """Enqueue the filter for one tile, in buffers `held` or else allocated for it.
 
-        `ring` and `alike` are those of `PatchSearch.enqueue`; `first_out` is the number of frames
-        (t, z) in `out` before those of this tile.
+        `ring` and `alike` are those of `PatchSearch.enqueue`; `place` is the number of frames
+        (t, z) in `out` before those of this tile, and in all.
         """
         i32, settings = np.int32, self.search.settings
         held = held or self.hold(tile)
@@ -100,7 +100,7 @@ class Plan(TilePlan):
             *(estimates, *matches.grid, source),
             *map(i32, (*(ring or (0, snt)), snz, sny, snx)),
             *map(i32, margins),
-            *(i32(nz), i32(ny), i32(nx), i32(first_out), out),
+            *(i32(nz), i32(ny), i32(nx), i32(place[0]), out),
         )
         return [*matches.events, ("average", average), ("aggregate", aggregate)]
 

@@ -8,12 +8,17 @@ from typing import ClassVar
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.filters.pixelwise.plan import Plan as ExactPlan
+from napari_gpu_denoise.filters.pixelwise.settings import PixelwiseSettings
 from napari_gpu_denoise.filters.swnlm.plan import Plan, Similarity
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.call import filter_function
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
+
+# What lonely pixels fall back to.
+_EXACT = PixelwiseSettings(channels="separate")
 
 
 @dataclass(frozen=True)
@@ -50,9 +55,17 @@ class SWNLM(Filter):
         8, "Pixels that must be similar; with fewer, `fallback` applies", bounds=(1, 400)
     )
     fallback: str = setting(
-        "keep",
-        "What a pixel with too few similar ones becomes",
+        "exact",
+        "What a pixel with too few similar ones becomes: that of exact pixelwise NL-means with its "
+        "defaults, or itself (keep)",
         choices=("exact", "keep"),
+    )
+    show: str = setting(
+        "image",
+        "Output: the denoised image, or the number of pixels averaged for each, 1 where none was "
+        "similar",
+        choices=("image", "pixels"),
+        advanced=True,
     )
 
     def __post_init__(self) -> None:
@@ -62,20 +75,33 @@ class SWNLM(Filter):
 
     @property
     def reach(self) -> Reach:
-        """Half a window and half a patch."""
+        """Half a window and half a patch, or those of the fallback."""
         each = self.window // 2 + self.patch // 2
-        return Reach(y=(each, each), x=(each, each))
+        around = (max(each, _EXACT.reach.y[0]) if self._falls_back else each,) * 2
+        return Reach(y=around, x=around)
+
+    @property
+    def yields_map(self) -> bool:
+        """Whether the number of pixels averaged is returned."""
+        return self.show != "image"
+
+    @property
+    def _falls_back(self) -> bool:
+        """Whether exact NL-means is needed."""
+        return self.fallback == "exact" and not self.yields_map
 
     @property
     def operations_per_pixel(self) -> float:
         """About 35 for each pixel of the window, and the sorting of a third of the patches."""
         exchanges = {3: 26, 5: 138, 7: 383}[self.patch]
-        return self.window**2 * (35.0 + exchanges)
+        exact = _EXACT.operations_per_pixel if self._falls_back else 0.0
+        return exact + self.window**2 * (35.0 + exchanges)
 
     def plan(self, arena: Arena) -> Plan:
         """Return the plan for one device."""
         similarity = Similarity(self.patch, self.window, self.alpha, self.widen, self.fewest)
-        return Plan(similarity, self.fallback == "keep", False, arena)
+        exact = ExactPlan(_EXACT, arena) if self._falls_back else None
+        return Plan(similarity, self.yields_map, exact, arena)
 
 
 @filter_function(SWNLM)
@@ -87,6 +113,12 @@ def swnlm() -> np.ndarray:
     {image}
     {sigma}
     {noise}
+    profile : {"normal", "paper"}, optional
+        Settings to start from, by default ``"normal"``; settings given as keywords override it.
+        ``"paper"`` is the filter as published, ``patch=7, fewest=1, fallback="keep"``.
+    axes : str, optional
+        Names of the axes, such as ``"TZYX"``, ``"CYX"`` or ``"YXS"``. Y and X are filtered, every
+        plane on its own. By default the last two are Y and X, the rest independent planes.
     {settings}
     {options}
     {fields}
@@ -94,4 +126,46 @@ def swnlm() -> np.ndarray:
     Returns
     -------
     {result}
+
+    Raises
+    ------
+    {errors}
+
+    Warns
+    -----
+    {warnings}
+
+    See Also
+    --------
+    nl_means_pixelwise : Exact NL-means, which `fallback` uses; mostly as good, and faster.
+    nl_means : Averages whole patches: better.
+
+    Notes
+    -----
+    The differences of two patches, divided by the standard deviation that noise alone would give
+    them, are tested three times: their mean and their standard deviation must be within ``widen``
+    standard errors of 0 and 1, and their Shapiro-Wilk statistic W above the limit for ``alpha``. W
+    is the weight of a pixel that passes; a pixel itself has the largest weight of the others. The
+    image is mirrored at its borders. Results are means of noisy pixels: they never leave the range
+    of the image. Repeated runs on one device are bitwise equal, whatever the tiles.
+
+    W hardly contributes: it rejects one in twenty of the patches that pass the other tests, as it
+    would of pure noise, and without it (``alpha=0``) results are slightly better.
+
+    References
+    ----------
+    B. van der Vuurst, "Efficient implementation of Non Local Means algorithm", University of
+    Groningen, 2023, section 2.3 and algorithm 3.
+
+    W. Yamanappa, P. V. Sudeep, M. K. Sabu and J. Rajan, "Non-local means image denoising using
+    Shapiro-Wilk similarity measure", IEEE Access 6 (2018), 66914-66922.
+
+    P. Royston, "Remark AS R94: A remark on algorithm AS 181: The W-test for normality", Applied
+    Statistics 44 (1995), 547-551.
+
+    Examples
+    --------
+    >>> out = swnlm(image, sigma=20)                                       # doctest: +SKIP
+    >>> out = swnlm(image, profile="paper")                                # doctest: +SKIP
+    >>> averaged = swnlm(image, sigma=20, show="pixels")                   # doctest: +SKIP
     """

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from napari_gpu_denoise.filters.pixelwise.plan import Plan as ExactPlan
 from napari_gpu_denoise.filters.swnlm import royston
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
@@ -58,10 +59,14 @@ def _chunk(patch: int, window: int, device: Device) -> int:
 
 
 class Plan(TilePlan):
-    """Kernels and buffers of the filter on one device; belongs to one thread."""
+    """Kernels and buffers of the filter on one device; belongs to one thread.
 
-    def __init__(self, similarity: Similarity, keep: bool, show: bool, arena: Arena):
-        self.arena, self.similarity, self.keep = arena, similarity, keep
+    `exact` filters pixels that too few resemble; None leaves them as they are. With `show`, the
+    number of pixels averaged is yielded.
+    """
+
+    def __init__(self, similarity: Similarity, show: bool, exact: ExactPlan | None, arena: Arena):
+        self.arena, self.similarity, self.exact = arena, similarity, exact
         device = arena.session.device
         n = similarity.patch**2
         self._weights = constant_buffer(arena.session, royston.weights(n).astype(np.float32))
@@ -91,7 +96,8 @@ class Plan(TilePlan):
         sizes = {"swnlm padded": frames, "swnlm sums": frames}
         if is_map:
             sizes["swnlm variation"] = 1
-        return {name: 4 * count * pny * pitch for name, count in sizes.items()}
+        exact = {} if self.exact is None else self.exact.buffers(tile, is_map)
+        return exact | {name: 4 * count * pny * pitch for name, count in sizes.items()}
 
     def _padded(self, tile: Tile) -> tuple[int, int]:
         """Return the shape of the image with its surroundings, whose rows have whole blocks."""
@@ -122,7 +128,11 @@ class Plan(TilePlan):
                 *(held[name], i32(count), i32(pny), i32(pitch)),
             )
 
-        launches = [("mirror", mirrored(source, "swnlm padded", frames))]
+        launches: Launches = []
+        if self.exact is not None:
+            # The others are overwritten.
+            launches += self.exact.enqueue(queue, tile, source, out, sigma, held=held)
+        launches.append(("mirror", mirrored(source, "swnlm padded", frames)))
         variation = None
         if sigma.variation is not None:
             variation = held["swnlm variation"]
@@ -140,6 +150,6 @@ class Plan(TilePlan):
             self._group,
             *(held["swnlm padded"], held["swnlm sums"], i32(pny), i32(pitch), i32(ny), i32(nx)),
             *(sigma.levels, variation, self._weights, similarity.limits, self._least),
-            *(i32(similarity.fewest), i32(self.keep), out),
+            *(i32(similarity.fewest), i32(self.exact is None), out),
         )
-        return [*launches, ("sums", summed), ("average", averaged)]
+        return [*launches, ("sums", summed), ("similar", averaged)]

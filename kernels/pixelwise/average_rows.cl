@@ -1,0 +1,155 @@
+// Averages the pixels of a window, weighted by the similarity of the patches around them: exact pixelwise NL-means. For CPUs: a
+// work-item filters a block of ROWS x WIDTH pixels. For each offset it adds up squared differences down the columns of the
+// patches, in registers, then along their rows.
+//
+// Reference: Goossens et al. 2010, sections 2.2 to 2.4; Buades et al. 2005.
+// Grid: (blocks along x, blocks along y, nt * nz).
+// Constants: RADIUS, RADIUS_Z of the patch; WINDOW, WINDOW_Z, half-widths of the search; BEFORE, AFTER, frames searched; GAUSSIAN,
+//   1 where patches have weights; COMPARED, channels that distances are over; CHANNELS, averaged; WEIGHTS, see weight.h; OWN_MAX,
+//   1 where a pixel counts as much as the most similar other one, else 1 for a weight of 1; SIGMA_MAP; COUNTS, 1 to yield the
+//   number of pixels averaged, (sum of weights)^2 / sum of their squares; ROWS; WIDTH, LANES.
+// Shapes: spread (channels, snt * snz, pny, pitch), as spread_pixels makes it, its first pixel WINDOW + RADIUS before the first
+//   block along y and x; compared, likewise, what distances are between; out (channels, frames_out, ny, nx), whose first pixel in frame first_out is
+//   `skip` rows below the first block, and frame (t0, z0) of those read; slices lie at z_start of length_z. levels (CHANNELS,
+//   nt * nz); channels from `first_level` on are compared, or all, whose sigma is 1, if that is negative; variation (.., map_nx), whose first pixel yielded is at
+//   (map_y, map_x). taps: weights of a patch along y and x, then along z.
+// Blocks begin at multiples of ROWS of the image, since the order in which a column is added up depends on that.
+// Products that are added are written as fma, and no others may become one: results do not depend on how loops are unrolled.
+
+#pragma OPENCL FP_CONTRACT OFF
+
+#include "common/lanes.h"
+#include "common/mirror.h"
+#include "pixelwise/weight.h"
+
+#define PATCH (2 * RADIUS + 1)
+// Columns of a block and of the patches at its ends, in whole vectors.
+#define SUMMED ((WIDTH + 2 * RADIUS + LANES - 1) / LANES * LANES)
+
+#include "pixelwise/column_sums.h"
+
+__kernel void average_rows(__global const float *spread, __global const float *compared, int first_level, int snt, int snz,
+                           int pny, int pitch, int t0, int z0, int z_start, int length_z, int skip,
+                           int nt, int nz, int ny, int nx, __global const float *levels,
+                           __global const float *variation, int map_y, int map_x, int map_nx,
+                           float strength, __constant float *taps, int first_out, int frames_out,
+                           __global float *out)
+{
+    const int x = get_global_id(0) * WIDTH;
+    const int y = get_global_id(1) * ROWS;
+    const int frame = get_global_id(2);
+    const int t = frame / nz + t0;
+    const int z = frame % nz + z0;
+    const size_t plane = (size_t)pny * pitch;
+    const size_t size = (size_t)snt * snz * plane;
+    // The first pixel of the block.
+    const size_t here = (size_t)(y + WINDOW + RADIUS) * pitch + x + WINDOW + RADIUS;
+    __global const float *own = spread + ((size_t)t * snz + z) * plane + here;
+
+    // Units of the distances; with several channels they are applied before these are added up.
+    float units[COMPARED];
+    int noisy = 0;
+    for (int c = 0; c < COMPARED; ++c)
+        noisy += first_level < 0 || levels[(size_t)(first_level + c) * nt * nz + frame] > 0.0f;
+    const float count = GAUSSIAN ? 1.0f : (float)(PATCH * PATCH * (2 * RADIUS_Z + 1));
+    for (int c = 0; c < COMPARED; ++c) {
+        const float level = first_level < 0 ? 1.0f : levels[(size_t)(first_level + c) * nt * nz + frame];
+        units[c] = COMPARED > 1 && !(level > 0.0f) ? 0.0f : distance_unit(strength, level, count * max(noisy, 1));
+    }
+    const float start = WEIGHTS == 0 ? 2.88539008f / (strength * strength) : 0.0f;
+
+    real sums[CHANNELS][ROWS][WIDTH / LANES], totals[ROWS][WIDTH / LANES], most[ROWS][WIDTH / LANES];
+#if SIGMA_MAP
+    real factors[ROWS][WIDTH / LANES];
+#endif
+    for (int j = 0; j < ROWS; ++j)
+        for (int i = 0; i < WIDTH / LANES; ++i) {
+            for (int c = 0; c < CHANNELS; ++c)
+                sums[c][j][i] = 0.0f;
+            totals[j][i] = 0.0f;
+            most[j][i] = 0.0f;
+#if SIGMA_MAP
+            float each[LANES];
+            for (int k = 0; k < LANES; ++k) {
+                const int map_row = clamp(y + j - skip, 0, ny - 1) + map_y;
+                const int map_column = min(x + i * LANES + k, nx - 1) + map_x;
+                const float root = fmin(1.0f / variation[map_row * map_nx + map_column], 1e6f);
+                each[k] = root * root;
+            }
+            factors[j][i] = *(const unaligned_real *)each;
+#endif
+        }
+
+    real columns[ROWS][SUMMED / LANES];
+    const float *column_values = (const float *)columns;
+    for (int dt = max(-BEFORE, -t); dt <= min(AFTER, snt - 1 - t); ++dt)
+        for (int dz = max(-WINDOW_Z, -(z_start + z)); dz <= min(WINDOW_Z, length_z - 1 - z_start - z); ++dz)
+            for (int dy = -WINDOW; dy <= WINDOW; ++dy)
+                for (int dx = -WINDOW; dx <= WINDOW; ++dx) {
+                    if (dt == 0 && dz == 0 && dy == 0 && dx == 0)
+                        continue;
+                    const int step = dy * pitch + dx;
+                    for (int c = 0; c < COMPARED; ++c)
+                        for (int k = -RADIUS_Z; k <= RADIUS_Z; ++k) {
+                            const int slice = mirror_place(z_start + z + k, length_z) - z_start;
+                            const int other = mirror_place(z_start + z + dz + k, length_z) - z_start;
+                            __global const float *a = compared + (c + max(first_level, 0)) * size + ((size_t)t * snz + slice) * plane + here;
+                            __global const float *b = compared + (c + max(first_level, 0)) * size + ((size_t)(t + dt) * snz + other) * plane + here;
+                            a -= RADIUS * pitch + RADIUS;
+                            b += step - (RADIUS * pitch + RADIUS);
+                            const bool only = COMPARED == 1 && RADIUS_Z == 0;
+                            const bool begins = c == 0 && k == -RADIUS_Z;
+                            const float unit = (COMPARED > 1 ? units[c] : 1.0f) * (GAUSSIAN ? taps[PATCH + RADIUS_Z + k] : 1.0f);
+                            for (int i = 0; i < SUMMED / LANES; ++i) {
+                                real found[ROWS];
+                                column_sums(a + i * LANES, b + i * LANES, pitch, taps, found);
+                                #pragma unroll
+                                for (int j = 0; j < ROWS; ++j)
+                                    columns[j][i] = only ? found[j]
+                                                    : fma(found[j], (real)unit, begins ? (real)0.0f : columns[j][i]);
+                            }
+                        }
+                    __global const float *there = spread + ((size_t)(t + dt) * snz + z + dz) * plane + here + step;
+                    for (int j = 0; j < ROWS; ++j)
+                        for (int i = 0; i < WIDTH / LANES; ++i) {
+                            real distance = row_sum(column_values + j * SUMMED + i * LANES, taps);
+#if SIGMA_MAP
+                            distance *= factors[j][i];
+#endif
+                            const real weight = weight_of(distance, COMPARED > 1 ? 1.0f : units[0], start);
+                            totals[j][i] += weight;
+                            if (OWN_MAX)
+                                most[j][i] = fmax(most[j][i], weight);
+                            const int at = j * pitch + i * LANES;
+                            if (COUNTS)
+                                sums[0][j][i] = fma(weight, weight, sums[0][j][i]);
+                            else
+                                for (int c = 0; c < CHANNELS; ++c) {
+                                    const real difference = AT(there + c * size + at) - AT(own + c * size + at);
+                                    sums[c][j][i] = fma(weight, difference, sums[c][j][i]);
+                                }
+                        }
+                }
+
+    for (int j = max(0, skip - y); j < ROWS && y + j - skip < ny; ++j)
+        for (int i = 0; i < WIDTH / LANES && x + i * LANES < nx; ++i) {
+            real own_weight = 1.0f;
+            if (OWN_MAX)
+                own_weight = most[j][i] > 0.0f ? most[j][i] : (real)1.0f;
+            const real total = totals[j][i] + own_weight;
+            for (int c = 0; c < CHANNELS; ++c) {
+                const real value = COUNTS ? total * total / fma(own_weight, own_weight, sums[0][j][i])
+                                          : AT(own + c * size + j * pitch + i * LANES) + sums[c][j][i] / total;
+                const int first = x + i * LANES;
+                __global float *to = out + (((size_t)c * frames_out + first_out + frame) * ny + y + j - skip) * nx + first;
+                if (first + LANES <= nx)
+                    PUT(to) = value;
+                else {
+                    float last[LANES];
+                    *(unaligned_real *)last = value;
+                    for (int k = 0; first + k < nx; ++k)
+                        to[k] = last[k];
+                }
+            }
+        }
+}

@@ -1,0 +1,1 @@
+"""Exact pixelwise NL-means."""

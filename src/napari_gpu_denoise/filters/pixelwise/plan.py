@@ -1,0 +1,128 @@
+"""Exact pixelwise NL-means on one device, tile by tile."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.filters.pixelwise.settings import PixelwiseSettings
+from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
+from napari_gpu_denoise.opencl.work_items import pixel_grid
+from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
+from napari_gpu_denoise.run.tiles import Tile
+
+# Rows that a work-item filters, and their vectors on a CPU.
+_ROWS = 8
+_VECTORS = 8
+_WEIGHTS = ("exp", "plain", "bisquare")
+
+
+class Plan(TilePlan):
+    """Kernels and buffers of pixelwise NL-means on one device; belongs to one thread."""
+
+    def __init__(self, settings: PixelwiseSettings, arena: Arena):
+        self.arena, self.settings = arena, settings
+        lanes = arena.session.device.float_lanes
+        self._lanes = max((n for n in (4, 8, 16) if n <= lanes), default=1)
+        self._width = self._lanes * _VECTORS
+        self._taps = constant_buffer(arena.session, taps(settings))
+        self._constants = {
+            "RADIUS": settings.patch // 2,
+            "RADIUS_Z": settings.patch_slices,
+            "WINDOW": settings.window // 2,
+            "WINDOW_Z": settings.slices,
+            "BEFORE": settings.frames_before,
+            "AFTER": settings.frames_after,
+            "GAUSSIAN": int(settings.patch_shape == "gaussian"),
+            "WEIGHTS": _WEIGHTS.index(settings.weights),
+            "OWN_MAX": int(settings.own_weight == "max"),
+            "COUNTS": int(settings.yields_map),
+            "ROWS": _ROWS,
+            "WIDTH": self._width,
+            "LANES": self._lanes,
+            "NVIDIA": int(self._lanes == 1 and "nvidia" in arena.session.device.vendor.lower()),
+        }
+
+    def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
+        """Return the buffers for a tile: its frames with room around them."""
+        frames = tile.source_shape[0] * tile.source_shape[1]
+        return {"spread": 4 * tile.channels * frames * math.prod(self._spread(tile))}
+
+    def _blocks(self, tile: Tile) -> tuple[int, int, int]:
+        """Return blocks along y and x, and rows that the first has before the tile."""
+        skip = tile.y.start % _ROWS
+        return -(-(skip + tile.y.size) // _ROWS), -(-tile.x.size // self._width), skip
+
+    def _spread(self, tile: Tile) -> tuple[int, int]:
+        """Return the shape of a frame with room around it."""
+        down, across, _ = self._blocks(tile)
+        around = self.settings.window + self.settings.patch - 2
+        width = across * self._width + around + self._lanes
+        return down * _ROWS + around, -(-width // 4) * 4
+
+    def enqueue(
+        self,
+        queue,
+        tile: Tile,
+        source,
+        out,
+        sigma: TileSigma,
+        ring: tuple[int, int] | None = None,
+        alike: Any = None,
+        place: tuple[int, int] | None = None,
+        held: Buffers | None = None,
+    ) -> Launches:
+        """Enqueue the filter for one tile, in buffers `held` or else allocated for it.
+
+        `ring`, `alike` and `place` are those of `RingPlan`.
+        """
+        held = held or self.hold(tile)
+        i32, settings = np.int32, self.settings
+        nt, nz, ny, nx = tile.shape
+        snt, snz, sny, snx = tile.source_shape
+        down, across, skip = self._blocks(tile)
+        pny, pitch = self._spread(tile)
+        around = settings.window // 2 + settings.patch // 2
+        constants = {"RADIUS": settings.patch // 2, "SPLIT": 1, "ALIKE": int(alike is not None)}
+        spread = self.arena.kernel("pixelwise/spread_pixels", constants)(
+            queue,
+            *pixel_grid(self.arena.session.device, pitch, pny, tile.channels * snt * snz),
+            *(source, *map(i32, (*(ring or (0, snt)), snt, snz, sny, snx))),
+            *(i32(tile.y.source_start), i32(tile.x.source_start)),
+            *(i32(tile.y.length), i32(tile.x.length), held["spread"], i32(pny), i32(pitch)),
+            *(i32(tile.y.start - skip - around), i32(tile.x.start - around)),
+            *(() if alike is None else (alike,)),
+        )
+        guided = tile.channels > 1 and settings.guide >= 0
+        constants = {
+            **self._constants,
+            "CHANNELS": tile.channels,
+            "COMPARED": 1 if guided else tile.channels,
+            "SIGMA_MAP": int(sigma.variation is not None),
+        }
+        average = self.arena.kernel("pixelwise/average_rows", constants)(
+            queue,
+            (across, down, nt * nz),
+            (1, 1, 1),
+            *(held["spread"], held["spread"], i32(settings.guide if guided else 0)),
+            *map(i32, (snt, snz, pny, pitch, tile.t.margin, tile.z.margin)),
+            *map(i32, (tile.z.source_start, tile.z.length, skip, nt, nz, ny, nx)),
+            *(sigma.levels, sigma.variation, i32(tile.y.margin), i32(tile.x.margin), i32(snx)),
+            *(np.float32(settings.strength), self._taps, *map(i32, place or (0, nt * nz)), out),
+        )
+        return [("spread", spread), ("average", average)]
+
+
+def taps(settings: PixelwiseSettings) -> np.ndarray:
+    """Return the weights of a patch along y and x, then along z; each sums to 1, or all are 1."""
+    made = []
+    for width in (settings.patch, 2 * settings.patch_slices + 1):
+        weights = np.ones(width)
+        if settings.patch_shape == "gaussian":
+            places = np.arange(width) - width // 2
+            weights = np.exp(-(places**2) / (2 * settings.deviation**2))
+            weights /= weights.sum()
+        made.append(weights)
+    return np.concatenate(made).astype(np.float32)

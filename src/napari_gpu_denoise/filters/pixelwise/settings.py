@@ -1,0 +1,152 @@
+"""Settings of exact pixelwise NL-means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.filters.channels.channel_settings import decide_channels, guide_setting
+from napari_gpu_denoise.filters.search.frame_links import frames_setting
+from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.settings import setting
+from napari_gpu_denoise.run.tiles import Reach
+
+
+@dataclass(frozen=True)
+class PixelwiseSettings(Filter):
+    """What a pixelwise NL-means has to be told, and what follows from it."""
+
+    name: ClassVar[str] = "nl_means_pixelwise"
+    title: ClassVar[str] = "NL-means, pixelwise"
+    summary: ClassVar[str] = "Exact pixelwise non-local means: weighted means of single pixels"
+    presets: ClassVar[dict[str, dict]] = {
+        "exact": {},
+        "conventional": {
+            **{"patch": 7, "window": 21, "strength": 1.0, "weights": "plain"},
+            **{"patch_shape": "gaussian", "deviation": 1.0},
+        },
+        "goossens": {"patch": 5, "window": 13, "strength": 2.0, "weights": "bisquare"},
+        "volume": {"patch": 3, "patch_slices": 1, "window": 7, "slices": 3},
+    }
+
+    patch: int = setting(5, "Patch width (odd)", bounds=(1, 31), unit="pixels")
+    window: int = setting(13, "Search window width (odd)", bounds=(1, 101), unit="pixels")
+    strength: float = setting(
+        0.75, "Filtering strength h: decay of the weights", bounds=(0.05, 10.0), unit="sigma"
+    )
+    weights: str = setting(
+        "exp",
+        "Weights by the distance d of patches: exp(-max(d - 2 sigma^2, 0) / h^2), plain exp(-d / "
+        "h^2), or bisquare (1 - d / h^2)^2 up to h",
+        choices=("exp", "plain", "bisquare"),
+    )
+    own_weight: str = setting(
+        "one",
+        "Weight of the pixel itself: one, or max, that of the most similar other pixel",
+        choices=("one", "max"),
+        advanced=True,
+    )
+    patch_shape: str = setting(
+        "box",
+        "Whether all pixels of a patch count alike, or as a Gaussian of their distance",
+        choices=("box", "gaussian"),
+    )
+    deviation: float = setting(
+        1.0,
+        "Standard deviation of Gaussian patches",
+        bounds=(0.2, 20.0),
+        unit="pixels",
+        advanced=True,
+    )
+    frames_before: int = frames_setting(0, "Earlier frames to search")
+    frames_after: int = frames_setting(0, "Later frames to search; 0 filters without delay")
+    flicker: bool = setting(
+        True, "Correct for bleaching and flicker between frames", advanced=True, needs_axis="T"
+    )
+    slices: int = setting(
+        0, "Slices above and below to search", bounds=(0, 16), unit="slices", needs_axis="Z"
+    )
+    patch_slices: int = setting(
+        0,
+        "Slices above and below that belong to a patch",
+        bounds=(0, 8),
+        unit="slices",
+        needs_axis="Z",
+    )
+    channels: str = setting(
+        "auto",
+        "Filter channels separately, or all by the same weights (joint); auto is joint for RGB and "
+        "separate otherwise",
+        choices=("auto", "separate", "joint"),
+    )
+    guide: int = guide_setting("that the weights of joint channels are taken from")
+    whiten: bool = setting(
+        False,
+        "Compare joint channels so mixed that their noise is independent, for noise that is "
+        "correlated between channels",
+        advanced=True,
+    )
+    show: str = setting(
+        "image",
+        "Output: the denoised image, or the number of pixels averaged for each",
+        choices=("image", "pixels"),
+        advanced=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("patch", "window"):
+            width = getattr(self, name)
+            if width % 2 == 0:
+                raise SettingsError(f"{name}={width} has no centre: choose an odd width.")
+
+    def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
+        """Return the settings for an array, with ``channels="auto"`` decided by its axes."""
+        fitting = super().for_array(names, shape)
+        if self.channels == "auto":
+            axis = channel_axis(names)
+            colours = axis is not None and names[axis] == "S" and shape[axis] == 3
+            fitting = replace(fitting, channels="joint" if colours else "separate")
+        return decide_channels(fitting, names, shape)
+
+    @property
+    def joint(self) -> str:
+        """Channels that share weights; T and Z, if other frames or slices are looked at."""
+        deep = self.slices or self.patch_slices
+        return "C" * (self.channels == "joint") + "T" * self.over_time + "Z" * bool(deep)
+
+    @property
+    def over_time(self) -> bool:
+        """Whether other frames are searched."""
+        return bool(self.frames_before or self.frames_after)
+
+    @property
+    def compares_brightness(self) -> bool:
+        """Whether `flicker` is on."""
+        return self.flicker
+
+    @property
+    def yields_map(self) -> bool:
+        """Whether the number of pixels averaged is returned."""
+        return self.show != "image"
+
+    @property
+    def reach(self) -> Reach:
+        """The search window and half a patch."""
+        around = (self.window // 2 + self.patch // 2,) * 2
+        deep = (self.slices + self.patch_slices,) * 2
+        return Reach((self.frames_before, self.frames_after), deep, around, around)
+
+    @property
+    def offsets(self) -> int:
+        """Number of pixels in the search window."""
+        frames = self.frames_before + 1 + self.frames_after
+        return self.window**2 * (2 * self.slices + 1) * frames
+
+    @property
+    def operations_per_pixel(self) -> float:
+        """Those of all offsets: sums over patches, weights, and sums."""
+        sums = 4.0 * self.patch if self.patch_shape == "gaussian" else 8.0 + self.patch
+        return self.offsets * (12.0 + sums * (2 * self.patch_slices + 1))
