@@ -20,13 +20,23 @@
 
 #include "common/lanes.h"
 #include "common/mirror.h"
+#include "pixelwise/column_sums.h"
 #include "pixelwise/weight.h"
 
-#define PATCH (2 * RADIUS + 1)
 // Columns of a block and of the patches at its ends, in whole vectors.
 #define SUMMED ((WIDTH + 2 * RADIUS + LANES - 1) / LANES * LANES)
 
-#include "pixelwise/column_sums.h"
+// Of PATCH neighbouring values, the first one at `columns`, for LANES patches beside each other.
+static inline real row_sum(const float *columns, __constant float *taps)
+{
+    real sum = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < PATCH; ++i) {
+        const real value = *(const unaligned_real *)(columns + i);
+        sum = GAUSSIAN ? fma(value, (real)taps[i], sum) : sum + value;
+    }
+    return sum;
+}
 
 __kernel void average_rows(__global const float *spread, __global const float *compared, int first_level, int snt, int snz,
                            int pny, int pitch, int t0, int z0, int z_start, int length_z, int skip,
@@ -101,8 +111,11 @@ __kernel void average_rows(__global const float *spread, __global const float *c
                             const bool begins = c == 0 && k == -RADIUS_Z;
                             const float unit = (COMPARED > 1 ? units[c] : 1.0f) * (GAUSSIAN ? taps[PATCH + RADIUS_Z + k] : 1.0f);
                             for (int i = 0; i < SUMMED / LANES; ++i) {
-                                real found[ROWS];
-                                column_sums(a + i * LANES, b + i * LANES, pitch, taps, found);
+                                real differences[REACHED], found[ROWS];
+                                #pragma unroll
+                                for (int j = 0; j < REACHED; ++j)
+                                    differences[j] = AT(b + j * pitch + i * LANES) - AT(a + j * pitch + i * LANES);
+                                column_sums(differences, taps, found);
                                 #pragma unroll
                                 for (int j = 0; j < ROWS; ++j)
                                     columns[j][i] = only ? found[j]

@@ -28,7 +28,11 @@ static inline float flushed_power(float x)
 }
 #define POWER(exponent) flushed_power(exponent)
 #elif LANES == 1
-#define POWER(exponent) native_exp2(exponent)
+static inline float flushed_power(float x)
+{
+    return x > -126.0f ? native_exp2(x) : 0.0f;
+}
+#define POWER(exponent) flushed_power(exponent)
 #else
 #define POWER(exponent) power_of_two(exponent)
 #endif

@@ -125,8 +125,12 @@ def pixelwise(
         if (dt, *d) == (0, 0, 0, 0):
             continue
         for t in range(max(0, -dt), min(nt, nt - dt)):
-            to = tuple(slice(max(0, -o), n - max(0, o)) for o, n in zip(d, lengths, strict=True))
-            of = tuple(slice(max(0, o), n + min(0, o)) for o, n in zip(d, lengths, strict=True))
+            to = tuple(
+                slice(max(0, -o), max(n - max(0, o), 0)) for o, n in zip(d, lengths, strict=True)
+            )
+            of = tuple(
+                slice(max(0, o), max(n + min(0, o), 0)) for o, n in zip(d, lengths, strict=True)
+            )
             summed[(slice(None), t, *to)] += found[(t, *to)] * image[(slice(None), t + dt, *of)]
         total += found
         squares += found**2

@@ -71,8 +71,8 @@ class Plan(TilePlan):
     ) -> Launches:
         """Enqueue the filter for one tile, in buffers `held` or else allocated for it.
 
-        `ring` and `alike` are those of `PatchSearch.enqueue`; `place` is the number of frames
-        (t, z) in `out` before those of this tile, and in all.
+        `ring` and `alike` are those of `PatchSearch.enqueue`; `place` is how many frames (t, z)
+        of `out` come before those of this tile, and how many there are.
         """
         i32, settings = np.int32, self.search.settings
         held = held or self.hold(tile)

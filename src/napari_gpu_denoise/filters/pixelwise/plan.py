@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.filters.pixelwise.blocks import Blocks
 from napari_gpu_denoise.filters.pixelwise.settings import PixelwiseSettings
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.run.tiles import Tile
 
-# Rows that a work-item filters, and their vectors on a CPU.
-_ROWS = 8
-_VECTORS = 8
+# Rows that an item of a GPU can keep in registers with those around them.
+_HELD_ROWS = 14
 _WEIGHTS = ("exp", "plain", "bisquare")
 
 
@@ -24,9 +24,8 @@ class Plan(TilePlan):
 
     def __init__(self, settings: PixelwiseSettings, arena: Arena):
         self.arena, self.settings = arena, settings
-        lanes = arena.session.device.float_lanes
-        self._lanes = max((n for n in (4, 8, 16) if n <= lanes), default=1)
-        self._width = self._lanes * _VECTORS
+        device = arena.session.device
+        self._blocks = blocks = Blocks.of(settings, device)
         self._taps = constant_buffer(arena.session, taps(settings))
         self._constants = {
             "RADIUS": settings.patch // 2,
@@ -39,28 +38,14 @@ class Plan(TilePlan):
             "WEIGHTS": _WEIGHTS.index(settings.weights),
             "OWN_MAX": int(settings.own_weight == "max"),
             "COUNTS": int(settings.yields_map),
-            "ROWS": _ROWS,
-            "WIDTH": self._width,
-            "LANES": self._lanes,
-            "NVIDIA": int(self._lanes == 1 and "nvidia" in arena.session.device.vendor.lower()),
+            "ROWS": blocks.rows,
+            "NVIDIA": int(blocks.lanes == 1 and "nvidia" in device.vendor.lower()),
         }
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile: its frames with room around them."""
         frames = tile.source_shape[0] * tile.source_shape[1]
-        return {"spread": 4 * tile.channels * frames * math.prod(self._spread(tile))}
-
-    def _blocks(self, tile: Tile) -> tuple[int, int, int]:
-        """Return blocks along y and x, and rows that the first has before the tile."""
-        skip = tile.y.start % _ROWS
-        return -(-(skip + tile.y.size) // _ROWS), -(-tile.x.size // self._width), skip
-
-    def _spread(self, tile: Tile) -> tuple[int, int]:
-        """Return the shape of a frame with room around it."""
-        down, across, _ = self._blocks(tile)
-        around = self.settings.window + self.settings.patch - 2
-        width = across * self._width + around + self._lanes
-        return down * _ROWS + around, -(-width // 4) * 4
+        return {"spread": 4 * tile.channels * frames * math.prod(self._blocks.shape(tile))}
 
     def enqueue(
         self,
@@ -82,18 +67,18 @@ class Plan(TilePlan):
         i32, settings = np.int32, self.settings
         nt, nz, ny, nx = tile.shape
         snt, snz, sny, snx = tile.source_shape
-        down, across, skip = self._blocks(tile)
-        pny, pitch = self._spread(tile)
-        around = settings.window // 2 + settings.patch // 2
-        constants = {"RADIUS": settings.patch // 2, "SPLIT": 1, "ALIKE": int(alike is not None)}
+        blocks = self._blocks
+        pny, pitch = blocks.shape(tile)
+        skip_y, skip_x = blocks.skipped(tile)
+        radius = settings.patch // 2
+        constants = {"RADIUS": radius, "SPLIT": blocks.split, "ALIKE": int(alike is not None)}
         spread = self.arena.kernel("pixelwise/spread_pixels", constants)(
             queue,
             *pixel_grid(self.arena.session.device, pitch, pny, tile.channels * snt * snz),
             *(source, *map(i32, (*(ring or (0, snt)), snt, snz, sny, snx))),
             *(i32(tile.y.source_start), i32(tile.x.source_start)),
             *(i32(tile.y.length), i32(tile.x.length), held["spread"], i32(pny), i32(pitch)),
-            *(i32(tile.y.start - skip - around), i32(tile.x.start - around)),
-            *(() if alike is None else (alike,)),
+            *(*map(i32, blocks.corner(tile)), *(() if alike is None else (alike,))),
         )
         guided = tile.channels > 1 and settings.guide >= 0
         constants = {
@@ -102,13 +87,22 @@ class Plan(TilePlan):
             "COMPARED": 1 if guided else tile.channels,
             "SIGMA_MAP": int(sigma.variation is not None),
         }
-        average = self.arena.kernel("pixelwise/average_rows", constants)(
+        lengths = snt, snz, pny, pitch
+        margins = tile.t.margin, tile.z.margin, tile.z.source_start, tile.z.length, skip_y
+        if blocks.group:
+            name, lengths, margins = "columns", (*lengths, blocks.left), (*margins, skip_x)
+            rows = blocks.rows + 2 * radius
+            plain = constants["COMPARED"] == 1 and not settings.patch_slices
+            constants["HELD"] = int(plain and rows <= _HELD_ROWS)
+            constants |= {"GROUP_Y": blocks.group[1], "APART": int(guided)}
+        else:
+            name = "rows"
+            constants |= {"WIDTH": blocks.width, "LANES": blocks.lanes}
+        average = self.arena.kernel(f"pixelwise/average_{name}", constants)(
             queue,
-            (across, down, nt * nz),
-            (1, 1, 1),
+            *blocks.grid(tile),
             *(held["spread"], held["spread"], i32(settings.guide if guided else 0)),
-            *map(i32, (snt, snz, pny, pitch, tile.t.margin, tile.z.margin)),
-            *map(i32, (tile.z.source_start, tile.z.length, skip, nt, nz, ny, nx)),
+            *map(i32, (*lengths, *margins, nt, nz, ny, nx)),
             *(sigma.levels, sigma.variation, i32(tile.y.margin), i32(tile.x.margin), i32(snx)),
             *(np.float32(settings.strength), self._taps, *map(i32, place or (0, nt * nz)), out),
         )

@@ -113,30 +113,29 @@ class Plan(TilePlan):
         nt, nz, ny, nx = tile.shape
         frames = nt * nz
 
-        def mirrored(pixels, name: str, count: int):
-            wide = self._around + 1
+        def mirrored(pixels, name: str, planes: tuple[int, int]):
             kernel = self.arena.kernel(
-                "dct3d/mirror_around", {"CUBE_Z": 1, "CUBE_Y": wide, "CUBE_X": wide}
+                "pixelwise/spread_pixels", {"RADIUS": self._around, "SPLIT": 1, "ALIKE": 0}
             )
             y, x = tile.y, tile.x
-            places = (0, y.source_start, x.source_start, count, y.length, x.length)
             return kernel(
                 queue,
-                *pixel_grid(device, pitch, pny, count),
-                *(pixels, *map(i32, (count, y.source_size, x.source_size, *places))),
-                *map(i32, (0, y.start, x.start)),
-                *(held[name], i32(count), i32(pny), i32(pitch)),
+                *pixel_grid(device, pitch, pny, math.prod(planes)),
+                *(pixels, *map(i32, (0, planes[0], *planes, y.source_size, x.source_size))),
+                *map(i32, (y.source_start, x.source_start, y.length, x.length)),
+                *(held[name], i32(pny), i32(pitch)),
+                *(i32(y.start - self._around), i32(x.start - self._around)),
             )
 
         launches: Launches = []
         if self.exact is not None:
             # The others are overwritten.
             launches += self.exact.enqueue(queue, tile, source, out, sigma, held=held)
-        launches.append(("mirror", mirrored(source, "swnlm padded", frames)))
+        launches.append(("mirror", mirrored(source, "swnlm padded", (nt, nz))))
         variation = None
         if sigma.variation is not None:
             variation = held["swnlm variation"]
-            launches.append(("mirror", mirrored(sigma.variation, "swnlm variation", 1)))
+            launches.append(("mirror", mirrored(sigma.variation, "swnlm variation", (1, 1))))
         summed = self.arena.kernel("swnlm/sum_patches", {"PATCH": similarity.patch})(
             queue,
             *pixel_grid(device, pitch, pny, frames),
