@@ -37,10 +37,10 @@ FAULTS = {
 # Grey levels that results may differ by: the whole numbers that BM3D adds up are finer in some
 # kernels than in others.
 ROUNDING = {"nl_means": 1e-3, "bm3d": 0.1, "vbm3d": 0.1, "isoline": 1e-3}
-ROUNDING |= {"bm4d": 0.1, "dct3d": 0.01, "pri_nlm": 0.01}
+ROUNDING |= {"bm4d": 0.1, "dct3d": 0.01, "pri_nlm": 0.01, "swnlm": 1e-3}
 # Folders whose kernels a filter uses, beside its own.
 SHARED = {"nl_means": "search", "bm3d": "search", "vbm3d": "bm3d", "isoline": "bm3d"}
-SHARED |= {"bm4d": "search", "dct3d": "dct3d", "pri_nlm": "dct3d"}
+SHARED |= {"bm4d": "search", "dct3d": "dct3d", "pri_nlm": "dct3d", "swnlm": "pixelwise"}
 # A function that has barriers, and what is found when its last one is left out.
 BARRIERS = {
     ("team.h", "transpose"): "data race",

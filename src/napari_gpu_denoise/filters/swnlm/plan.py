@@ -16,8 +16,8 @@ from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.run.tiles import Tile
 
-# Work-items of a group on a GPU, and the local memory that it may take.
-_GROUP = (32, 4)
+# Work-items of a group on a GPU, fewest along x, and the local memory that it may take.
+_ACROSS, _DOWN, _FEWEST = 32, 4, 8
 _LOCAL_BYTES = 40960
 # Rows and vectors that a work-item takes on a CPU.
 _ROWS = 16
@@ -43,19 +43,30 @@ class Similarity:
         return np.array([self.widen**2, (n / (1 + error)) ** 2, largest, 0], np.float32)
 
 
-def _chunk(patch: int, window: int, device: Device) -> int:
-    """Return how many offsets a group compares at a time on a GPU; 0 if it has no room for it."""
-    across, down = _GROUP
-    if device.float_lanes > 1 or across * down > device.max_group:
-        return 0
-    tile = (across + window + patch - 2) * (down + window + patch - 2)
-    sums = (across + window - 1) * (down + window - 1)
-    held = 4 * (tile + sums + across * down)
-    room = min(device.local_memory, max(_LOCAL_BYTES, held + 8192)) - held
-    most = room // (4 * down * (across + patch - 1))
-    # All chunks of a row of the window are of about the same size.
-    parts = -(-window // max(min(most, 32), 1))
-    return -(-window // parts) if most > 0 else 0
+@dataclass(frozen=True)
+class Group:
+    """A work-group on a GPU: its shape, and the offsets that it compares at a time."""
+
+    across: int
+    down: int
+    chunk: int
+
+    @classmethod
+    def of(cls, patch: int, window: int, device: Device) -> Group | None:
+        """Return the group for a device; None where there is no room for one, and on CPUs."""
+        down = _DOWN
+        across = min(_ACROSS, device.max_group // down)
+        if device.float_lanes > 1 or across < _FEWEST:
+            return None
+        tile = (across + window + patch - 2) * (down + window + patch - 2)
+        sums = (across + window - 1) * (down + window - 1)
+        held = 4 * (tile + sums + across * down)
+        room = min(device.local_memory, max(_LOCAL_BYTES, held + 8192)) - held
+        most = min(room // (4 * down * (across + patch - 1)), 32)
+        if most < 1:
+            return None
+        # All chunks of a row of the window are of about the same size.
+        return cls(across, down, -(-window // -(-window // most)))
 
 
 class Plan(TilePlan):
@@ -73,12 +84,12 @@ class Plan(TilePlan):
         self._least = np.float32(royston.limit(n, similarity.alpha))
         self._around = similarity.window // 2 + similarity.patch // 2
         constants = {"PATCH": similarity.patch, "WINDOW": similarity.window, "SHOW": int(show)}
-        chunk = _chunk(similarity.patch, similarity.window, device)
-        if chunk:
-            self._block = _GROUP
-            self._group = (*_GROUP, 1)
+        group = Group.of(similarity.patch, similarity.window, device)
+        if group is not None:
+            self._block = group.across, group.down
+            self._group = (*self._block, 1)
             self._kernel = "swnlm/average_group"
-            sizes = {"GROUP_X": _GROUP[0], "GROUP_Y": _GROUP[1], "CHUNK": chunk}
+            sizes = {"GROUP_X": group.across, "GROUP_Y": group.down, "CHUNK": group.chunk}
             self._beyond = 0
         else:
             lanes = max((n for n in (4, 8, 16) if n <= device.float_lanes), default=1)
