@@ -137,13 +137,16 @@ __kernel void average_group(__global const float *padded, __global const float *
             float f[VALUES];
             float squares = 0.0f;
             #pragma unroll
-            for (int j = 0; j < PATCH; ++j)
+            for (int j = 0; j < PATCH; ++j) {
+                float row = 0.0f;
                 #pragma unroll
                 for (int i = 0; i < PATCH; ++i) {
                     const float difference = here[j * WIDE + i] - there[j * WIDE + i];
                     f[j * PATCH + i] = difference;
-                    squares = fma(difference, difference, squares);
+                    row = fma(difference, difference, row);
                 }
+                squares += row;
+            }
             const float more = there[HALF * WIDE + HALF] - here[HALF * WIDE + HALF];
             const float sum = fma(more, -VALUES, means[mean_here] - means[mean_there]);
             scratch[k] = shapiro_wilk(f, spread_of(sum, squares), weights);

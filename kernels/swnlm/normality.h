@@ -44,9 +44,15 @@ static inline real shapiro_wilk(real *f, real spread, __constant float *weights)
 }
     SORTING_NETWORK
 #undef C
+    // Sums of sums, as long as the width of a patch and one, are rounded less.
     real sum = 0.0f;
     #pragma unroll
-    for (int k = 0; k < VALUES / 2; ++k)
-        sum = fma((real)weights[k], f[VALUES - 1 - k] - f[k], sum);
+    for (int j = 0; j < VALUES / 2; j += PATCH + 1) {
+        real part = 0.0f;
+        #pragma unroll
+        for (int i = 0; i < PATCH + 1; ++i)
+            part = fma((real)weights[j + i], f[VALUES - 1 - j - i] - f[j + i], part);
+        sum += part;
+    }
     return sum * VALUES * sum / spread;
 }

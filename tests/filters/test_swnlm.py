@@ -29,10 +29,14 @@ __kernel void w_of_draws(__global const float *draws, int count, __constant floa
     const int first = get_global_id(0) * LANES;
     real f[VALUES];
     real sum = 0.0f, squares = 0.0f;
-    for (int k = 0; k < VALUES; ++k) {
-        f[k] = AT(draws + k * count + first);
-        sum += f[k];
-        squares = fma(f[k], f[k], squares);
+    for (int j = 0; j < PATCH; ++j) {
+        real row = 0.0f;
+        for (int k = j * PATCH; k < (j + 1) * PATCH; ++k) {
+            f[k] = AT(draws + k * count + first);
+            sum += f[k];
+            row = fma(f[k], f[k], row);
+        }
+        squares += row;
     }
     PUT(found + first) = shapiro_wilk(f, spread_of(sum, squares), weights);
 }
