@@ -56,16 +56,10 @@ __kernel void average_rows(__global const float *spread, __global const float *c
     const size_t here = (size_t)(y + WINDOW + RADIUS) * pitch + x + WINDOW + RADIUS;
     __global const float *own = spread + ((size_t)t * snz + z) * plane + here;
 
-    // Units of the distances; with several channels they are applied before these are added up.
-    float units[COMPARED];
-    int noisy = 0;
-    for (int c = 0; c < COMPARED; ++c)
-        noisy += first_level < 0 || levels[(size_t)(first_level + c) * nt * nz + frame] > 0.0f;
+    // A unit for all distances, and what the squares of each channel are multiplied by before.
+    float ratios[COMPARED];
     const float count = GAUSSIAN ? 1.0f : (float)(PATCH * PATCH * (2 * RADIUS_Z + 1));
-    for (int c = 0; c < COMPARED; ++c) {
-        const float level = first_level < 0 ? 1.0f : levels[(size_t)(first_level + c) * nt * nz + frame];
-        units[c] = COMPARED > 1 && !(level > 0.0f) ? 0.0f : distance_unit(strength, level, count * max(noisy, 1));
-    }
+    const float unit = channel_units(levels + frame, nt * nz, first_level, strength, count, ratios);
     const float start = WEIGHTS == 0 ? 2.88539008f / (strength * strength) : 0.0f;
 
     real sums[CHANNELS][ROWS][WIDTH / LANES], totals[ROWS][WIDTH / LANES], most[ROWS][WIDTH / LANES];
@@ -99,29 +93,30 @@ __kernel void average_rows(__global const float *spread, __global const float *c
                     if (dt == 0 && dz == 0 && dy == 0 && dx == 0)
                         continue;
                     const int step = dy * pitch + dx;
-                    for (int c = 0; c < COMPARED; ++c)
-                        for (int k = -RADIUS_Z; k <= RADIUS_Z; ++k) {
-                            const int slice = mirror_place(z_start + z + k, length_z) - z_start;
-                            const int other = mirror_place(z_start + z + dz + k, length_z) - z_start;
-                            __global const float *a = compared + (c + max(first_level, 0)) * size + ((size_t)t * snz + slice) * plane + here;
-                            __global const float *b = compared + (c + max(first_level, 0)) * size + ((size_t)(t + dt) * snz + other) * plane + here;
-                            a -= RADIUS * pitch + RADIUS;
-                            b += step - (RADIUS * pitch + RADIUS);
-                            const bool only = COMPARED == 1 && RADIUS_Z == 0;
-                            const bool begins = c == 0 && k == -RADIUS_Z;
-                            const float unit = (COMPARED > 1 ? units[c] : 1.0f) * (GAUSSIAN ? taps[PATCH + RADIUS_Z + k] : 1.0f);
-                            for (int i = 0; i < SUMMED / LANES; ++i) {
-                                real differences[REACHED], found[ROWS];
+                    for (int i = 0; i < SUMMED / LANES; ++i) {
+                        real given[REACHED], found[ROWS];
+                        #pragma unroll
+                        for (int row = 0; row < REACHED; ++row)
+                            given[row] = 0.0f;
+                        for (int c = 0; c < COMPARED; ++c)
+                            for (int k = -RADIUS_Z; k <= RADIUS_Z; ++k) {
+                                const int slice = mirror_place(z_start + z + k, length_z) - z_start;
+                                const int other = mirror_place(z_start + z + dz + k, length_z) - z_start;
+                                const size_t corner = (c + max(first_level, 0)) * size + here - RADIUS * pitch - RADIUS + i * LANES;
+                                __global const float *a = compared + ((size_t)t * snz + slice) * plane + corner;
+                                __global const float *b = compared + ((size_t)(t + dt) * snz + other) * plane + corner + step;
+                                const real part = ratios[c] * (GAUSSIAN ? taps[PATCH + RADIUS_Z + k] : 1.0f);
                                 #pragma unroll
-                                for (int j = 0; j < REACHED; ++j)
-                                    differences[j] = AT(b + j * pitch + i * LANES) - AT(a + j * pitch + i * LANES);
-                                column_sums(differences, taps, found);
-                                #pragma unroll
-                                for (int j = 0; j < ROWS; ++j)
-                                    columns[j][i] = only ? found[j]
-                                                    : fma(found[j], (real)unit, begins ? (real)0.0f : columns[j][i]);
+                                for (int row = 0; row < REACHED; ++row) {
+                                    const real difference = AT(b + row * pitch) - AT(a + row * pitch);
+                                    given[row] = SINGLE ? difference : fma(difference * part, difference, given[row]);
+                                }
                             }
-                        }
+                        column_sums(given, taps, found);
+                        #pragma unroll
+                        for (int j = 0; j < ROWS; ++j)
+                            columns[j][i] = found[j];
+                    }
                     __global const float *there = spread + ((size_t)(t + dt) * snz + z + dz) * plane + here + step;
                     for (int j = 0; j < ROWS; ++j)
                         for (int i = 0; i < WIDTH / LANES; ++i) {
@@ -129,7 +124,7 @@ __kernel void average_rows(__global const float *spread, __global const float *c
 #if SIGMA_MAP
                             distance *= factors[j][i];
 #endif
-                            const real weight = weight_of(distance, COMPARED > 1 ? 1.0f : units[0], start);
+                            const real weight = weight_of(distance, unit, start);
                             totals[j][i] += weight;
                             if (OWN_MAX)
                                 most[j][i] = fmax(most[j][i], weight);

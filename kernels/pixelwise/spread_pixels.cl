@@ -4,7 +4,7 @@
 //
 // Grid: (pitch, pny, channels * frames), one work-item a pixel of the arrays.
 // Constants: RADIUS of the patch; SPLIT = 1 for the plain layout; SPLIT = 4 stores in each row first all columns with x % 4 = 0,
-//   then those with 1, and so on; ALIKE = 1 converts the grey levels of every frame to those of another, see common/frame_ring.h;
+//   then those with 1, and so on, and SPLIT = 2 likewise; ALIKE = 1 converts the grey levels of every frame to those of another, see common/frame_ring.h;
 //   a frame without noise is left out, as if it were outside the image.
 // Shapes: tile (channels, ring, nz, ny, nx), its first frame in slot `first`, its first pixel at (tile_y, tile_x) of an image
 //   (length_y, length_x); spread (channels, nt * nz, pny, pitch), at (y, x) of the image; alike (channels, nt), links.

@@ -1,6 +1,6 @@
 // The weight of a patch by its distance, and powers of two.
 //
-// Constants: LANES; WEIGHTS: 0 = exp(-max(d - 2, 0) / h^2), 1 = exp(-d / h^2), 2 = (1 - d / h^2)^2 for d < h^2, else 0, with d in
+// Constants: LANES; COMPARED; WEIGHTS: 0 = exp(-max(d - 2, 0) / h^2), 1 = exp(-d / h^2), 2 = (1 - d / h^2)^2 for d < h^2, else 0, with d in
 //   units of sigma squared; NVIDIA, 1 for its exponential.
 // Needs: common/lanes.h.
 
@@ -53,4 +53,22 @@ static inline float distance_unit(float strength, float sigma, float count)
 {
     const float root = fmin(1.0f / (strength * sigma), 1e15f);
     return (WEIGHTS == 2 ? 1.0f : 1.44269504f) * (root * root) / count;
+}
+
+// Returns what a sum of squares over all channels is multiplied by, and in `ratios` what those of each are before: a channel with
+// more noise counts less, one without none, unless it is the only one. `levels` are `apart` from channel to channel; all are 1 if
+// `first` is negative.
+static inline float channel_units(__global const float *levels, int apart, int first, float strength, float count, float *ratios)
+{
+    int noisy = 0;
+    float largest = 0.0f;
+    for (int c = 0; c < COMPARED; ++c) {
+        const float level = first < 0 ? 1.0f : levels[(size_t)(first + c) * apart];
+        noisy += level > 0.0f;
+        ratios[c] = COMPARED > 1 && !(level > 0.0f) ? 0.0f : distance_unit(strength, level, count);
+        largest = fmax(largest, ratios[c]);
+    }
+    for (int c = 0; c < COMPARED; ++c)
+        ratios[c] = largest > 0.0f ? ratios[c] / largest : 1.0f;
+    return largest / max(noisy, 1);
 }

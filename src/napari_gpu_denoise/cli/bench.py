@@ -63,12 +63,13 @@ def synthetic(shape: tuple[int, ...], sigma: float = SIGMA, seed: int = 0) -> np
 def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: int = 5) -> Timing:
     """Time a filter on an input of shape (y, x) or (planes, y, x); the first run does not count.
 
-    A filter over time takes planes as frames, one of volumes as slices; both make 16 of (y, x).
+    A filter over time takes planes as frames, one of volumes as slices; both make 16 of (y, x). One
+    of joint channels takes them as channels, and makes three.
     """
     chosen, moving = session(device), settings.over_time
-    axis = "T" if moving else "Z" if "Z" in settings.joint else "."
+    axis = "T" if moving else next((a for a in "ZC" if a in settings.joint), ".")
     if axis != "." and len(shape) == 2:
-        shape = (16, *shape)
+        shape = (3 if axis == "C" else 16, *shape)
     image = synthetic(shape)
     names = axis * (len(shape) - 2) + "YX"
     applied, _ = settings.for_array(names, shape).for_pixels(image, names)

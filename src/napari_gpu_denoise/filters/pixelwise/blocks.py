@@ -8,10 +8,53 @@ from napari_gpu_denoise.filters.pixelwise.settings import PixelwiseSettings
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.tiles import Tile
 
-# Vectors of a block on a CPU; work-items beside each other and below each other on a GPU.
+# Vectors of a block on a CPU; work-items of a row of a group on a GPU, and most rows of them.
 _VECTORS = 8
-_ITEMS, _GROUP_Y = 32, 2
-_MOST_ROWS = 10
+_ITEMS = 32
+_MOST_GROUP_Y = 2
+# Most rows of a block, and most pixels to compare that an item of a GPU can keep in registers.
+_MOST_ROWS = {"CPU": 10, "GPU": 8}
+_HELD = 84
+# Bytes of local memory of a group, and offsets along y for which it should hold pixels.
+_LOCAL_BYTES = 49152
+_CHUNK = 8
+
+
+@dataclass(frozen=True)
+class Group:
+    """How a work-group of a GPU shares its work; see average_columns.cl for the names."""
+
+    group_y: int
+    columns: int
+    chunk: int
+    pair: int
+    held: bool
+    kept: bool
+
+    @classmethod
+    def of(cls, settings: PixelwiseSettings, device: Device, rows: int, planes: int, nvidia: bool):
+        """Return the group for so many planes compared; None if they do not fit local memory."""
+        offsets, reached = settings.window, rows + settings.patch - 1
+        columns = 4 if planes == 1 else 2
+        held = reached * columns * planes <= _HELD
+        kept = held and not settings.patch_slices
+        pair = 1 if held else 2
+        across = columns * (_ITEMS + 2 * -(-(settings.window // 2) // columns))
+        limit = min(device.local_memory, _LOCAL_BYTES)
+        most = -(-offsets // pair) * pair
+        # As many offsets at a time as fit, but rather fewer items than very few offsets.
+        for least in (min(_CHUNK, most), pair):
+            for group_y in range(_MOST_GROUP_Y, 0, -1):
+                if _ITEMS * group_y > device.max_group:
+                    continue
+                high = group_y * rows + settings.patch - 1
+                taken = 0 if held else 4 * columns * _ITEMS * planes * high
+                taken += 0 if nvidia else 8 * columns * _ITEMS * group_y * rows
+                chunk = (limit - taken) // (4 * planes * across) - high + 1
+                chunk = min(chunk, most) // pair * pair
+                if chunk >= least:
+                    return cls(group_y, columns, chunk, pair, held, kept)
+        return None
 
 
 @dataclass(frozen=True)
@@ -19,47 +62,45 @@ class Blocks:
     """How the pixels of a tile are shared out.
 
     A block has `rows` x `width` pixels and begins at multiples of `rows` and of `split` of the
-    image. `lanes` is the length of a vector; `group` the shape of a work-group on a GPU, None for
-    the kernel of CPUs. `around` is how far the search and a patch reach, `halo` the work-items at
-    either end of a row of a group that are only there for the others.
+    image. `lanes` is the length of a vector; `group` the work-groups on a GPU, None for the kernel
+    of CPUs. `around` is how far the search and a patch reach, `left` how many pixels of a row lie
+    before the first that a group compares on a GPU.
     """
 
     rows: int
     width: int
     lanes: int
     around: int
-    window: int
-    group: tuple[int, int] | None = None
+    group: Group | None = None
+    left: int = 0
     halo: int = 0
 
     @classmethod
-    def of(cls, settings: PixelwiseSettings, device: Device) -> Blocks:
-        """Return the blocks that suit a device."""
+    def of(cls, settings: PixelwiseSettings, device: Device, channels: int) -> Blocks:
+        """Return the blocks that suit a device, for channels that are filtered together."""
         radius, window = settings.patch // 2, settings.window // 2
-        # Whole runs of patches, see column_sums.h.
-        rows = settings.patch * max(_MOST_ROWS // settings.patch, 1)
-        rows = rows if rows <= _MOST_ROWS else 8
         lanes = max((n for n in (4, 8, 16) if n <= device.float_lanes), default=1)
+        most = _MOST_ROWS["CPU" if lanes > 1 else "GPU"]
+        # Whole runs of patches, see column_sums.h.
+        rows = settings.patch * (most // settings.patch) or 8
         around = radius + window
-        if lanes > 1 or device.max_group < _ITEMS * _GROUP_Y:
-            return cls(rows, lanes * _VECTORS, lanes, around, window)
-        rows = settings.patch if settings.patch in (5, 7) else min(rows, 8)
-        halo = -(-radius // 4)
-        width = 4 * (_ITEMS - 2 * halo)
-        found = cls(rows, width, 1, around, window, (_ITEMS, _GROUP_Y), halo)
-        if device.local_memory < 2 * 4 * 4 * _ITEMS * _GROUP_Y * rows:
-            return cls(rows, _VECTORS, 1, around, window)
-        return found
+        if lanes == 1:
+            compared = 1 if channels > 1 and settings.guide >= 0 else channels
+            planes = compared * (2 * settings.patch_slices + 1)
+            nvidia = "nvidia" in device.vendor.lower()
+            group = Group.of(settings, device, rows, planes, nvidia)
+            if group is not None:
+                columns = group.columns
+                halo = -(-radius // columns)
+                left = -(-window // columns) * columns
+                width = columns * (_ITEMS - 2 * halo)
+                return cls(rows, width, 1, around, group, left, halo)
+        return cls(rows, lanes * _VECTORS, lanes, around)
 
     @property
     def split(self) -> int:
         """Parts that rows are split into, see spread_pixels.cl."""
-        return 4 if self.group else 1
-
-    @property
-    def left(self) -> int:
-        """Pixels of a row before the first one that is compared, on a GPU."""
-        return -(-self.window // 4) * 4
+        return self.group.columns if self.group else 1
 
     def skipped(self, tile: Tile) -> tuple[int, int]:
         """Return the rows and columns that the first block has before a tile."""
@@ -70,19 +111,21 @@ class Blocks:
         skip_y, skip_x = self.skipped(tile)
         down = -(-(skip_y + tile.y.size) // self.rows)
         if self.group:
-            down = -(-down // self.group[1]) * self.group[1]
+            down = -(-down // self.group.group_y) * self.group.group_y
         return down, -(-(skip_x + tile.x.size) // self.width)
 
     def shape(self, tile: Tile) -> tuple[int, int]:
         """Return the shape of a frame with room around it."""
         down, across = self.counts(tile)
-        room = 2 * self.left + 8 * self.halo if self.group else 2 * self.around + self.lanes
+        room = 2 * self.around + self.lanes
+        if self.group:
+            room = 2 * self.left + 2 * self.group.columns * self.halo
         return down * self.rows + 2 * self.around, -(-(across * self.width + room) // 4) * 4
 
     def corner(self, tile: Tile) -> tuple[int, int]:
         """Return the place (y, x) of the first pixel of such a frame in the image."""
         skip_y, skip_x = self.skipped(tile)
-        room = self.left + 4 * self.halo if self.group else self.around
+        room = self.left + self.group.columns * self.halo if self.group else self.around
         return tile.y.start - skip_y - self.around, tile.x.start - skip_x - room
 
     def grid(self, tile: Tile) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
@@ -91,4 +134,4 @@ class Blocks:
         frames = tile.t.size * tile.z.size
         if not self.group:
             return (across, down, frames), (1, 1, 1)
-        return (across * self.group[0], down, frames), (*self.group, 1)
+        return (across * _ITEMS, down, frames), (_ITEMS, self.group.group_y, 1)

@@ -14,8 +14,6 @@ from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.run.tiles import Tile
 
-# Rows that an item of a GPU can keep in registers with those around them.
-_HELD_ROWS = 14
 _WEIGHTS = ("exp", "plain", "bisquare")
 
 
@@ -25,7 +23,6 @@ class Plan(TilePlan):
     def __init__(self, settings: PixelwiseSettings, arena: Arena):
         self.arena, self.settings = arena, settings
         device = arena.session.device
-        self._blocks = blocks = Blocks.of(settings, device)
         self._taps = constant_buffer(arena.session, taps(settings))
         self._constants = {
             "RADIUS": settings.patch // 2,
@@ -38,14 +35,17 @@ class Plan(TilePlan):
             "WEIGHTS": _WEIGHTS.index(settings.weights),
             "OWN_MAX": int(settings.own_weight == "max"),
             "COUNTS": int(settings.yields_map),
-            "ROWS": blocks.rows,
-            "NVIDIA": int(blocks.lanes == 1 and "nvidia" in device.vendor.lower()),
+            "NVIDIA": int(device.float_lanes == 1 and "nvidia" in device.vendor.lower()),
         }
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile: its frames with room around them."""
         frames = tile.source_shape[0] * tile.source_shape[1]
-        return {"spread": 4 * tile.channels * frames * math.prod(self._blocks.shape(tile))}
+        return {"spread": 4 * tile.channels * frames * math.prod(self._blocks(tile).shape(tile))}
+
+    def _blocks(self, tile: Tile) -> Blocks:
+        """Return how the pixels of a tile are shared out."""
+        return Blocks.of(self.settings, self.arena.session.device, tile.channels)
 
     def enqueue(
         self,
@@ -67,7 +67,7 @@ class Plan(TilePlan):
         i32, settings = np.int32, self.settings
         nt, nz, ny, nx = tile.shape
         snt, snz, sny, snx = tile.source_shape
-        blocks = self._blocks
+        blocks = self._blocks(tile)
         pny, pitch = blocks.shape(tile)
         skip_y, skip_x = blocks.skipped(tile)
         radius = settings.patch // 2
@@ -87,14 +87,13 @@ class Plan(TilePlan):
             "COMPARED": 1 if guided else tile.channels,
             "SIGMA_MAP": int(sigma.variation is not None),
         }
-        lengths = snt, snz, pny, pitch
         margins = tile.t.margin, tile.z.margin, tile.z.source_start, tile.z.length, skip_y
+        constants["ROWS"] = blocks.rows
         if blocks.group:
-            name, lengths, margins = "columns", (*lengths, blocks.left), (*margins, skip_x)
-            rows = blocks.rows + 2 * radius
-            plain = constants["COMPARED"] == 1 and not settings.patch_slices
-            constants["HELD"] = int(plain and rows <= _HELD_ROWS)
-            constants |= {"GROUP_Y": blocks.group[1], "APART": int(guided)}
+            name, margins, group = "columns", (*margins, skip_x), blocks.group
+            constants |= {"GROUP_Y": group.group_y, "CHUNK": group.chunk, "PAIR": group.pair}
+            constants |= {"HELD": int(group.held), "KEPT": int(group.kept and not guided)}
+            constants |= {"COLUMNS": group.columns, "APART": int(guided)}
         else:
             name = "rows"
             constants |= {"WIDTH": blocks.width, "LANES": blocks.lanes}
@@ -102,7 +101,7 @@ class Plan(TilePlan):
             queue,
             *blocks.grid(tile),
             *(held["spread"], held["spread"], i32(settings.guide if guided else 0)),
-            *map(i32, (*lengths, *margins, nt, nz, ny, nx)),
+            *map(i32, (snt, snz, pny, pitch, *margins, nt, nz, ny, nx)),
             *(sigma.levels, sigma.variation, i32(tile.y.margin), i32(tile.x.margin), i32(snx)),
             *(np.float32(settings.strength), self._taps, *map(i32, place or (0, nt * nz)), out),
         )
