@@ -6,8 +6,8 @@
 // Grid: (32 * groups along x, GROUP_Y * groups along y, nt * nz); work-groups of (32, GROUP_Y, 1), rows of which are warps.
 // Constants: those of average_rows, without WIDTH and LANES (1); GROUP_Y; COLUMNS, 4 or 2; CHUNK, offsets along y for which pixels are copied to
 //   local memory at a time, a multiple of PAIR, of offsets that share what they read; HELD, 1 where an item keeps its own pixels
-//   in registers; KEPT, 1 where it also keeps what of each
-//   difference is averaged; APART, 1 where what is averaged is not what is compared; NVIDIA.
+//   in registers; EVEN, 1 where all channels and slices of a patch count alike;
+//   APART, 1 where what is averaged is not what is compared; NVIDIA.
 // Shapes: those of average_rows; rows of spread and compared are split in COLUMNS, see spread_pixels. The first HALO items of a row are only there for their neighbours, as are the
 //   last. The first block is `skip` rows and `skip_x` columns before the first pixel yielded.
 // Blocks begin at multiples of ROWS and of COLUMNS of the image, since the order of additions depends on that.
@@ -137,12 +137,13 @@ void average_columns(__global const float *spread, __global const float *compare
                     for (int dy = first; dy <= min(first + CHUNK - 1, WINDOW); dy += PAIR) {
                         __local const float *above = &others[0][row_item * ROWS + dy - first][0][0];
 #define OTHER(p, row, i) above[((p) * HEIGHT + (row)) * COLUMNS * PART + columns_at[i]]
-                        float columns[PAIR][ROWS][BESIDE + COLUMNS + BESIDE], centres[CHANNELS][ROWS][COLUMNS];
+                        float columns[PAIR][ROWS][BESIDE + COLUMNS + BESIDE];
                         #pragma unroll
                         for (int i = 0; i < COLUMNS; ++i) {
                             float given[PAIR][REACHED], found[ROWS];
                             #pragma unroll
                             for (int p = 0; p < PLANES; ++p) {
+                                // With EVEN it is 1.
                                 const float ratio = ratios[p / (2 * RADIUS_Z + 1)]
                                                    * (GAUSSIAN ? taps[PATCH + p % (2 * RADIUS_Z + 1)] : 1.0f);
                                 #pragma unroll
@@ -152,11 +153,9 @@ void average_columns(__global const float *spread, __global const float *compare
                                     for (int q = 0; q < PAIR; ++q)
                                         if (row >= q && row - q < REACHED) {
                                             const float difference = other - OWN(p, row - q, i);
+                                            const float scaled = EVEN ? difference : difference * ratio;
                                             given[q][row - q] = SINGLE ? difference
-                                                                       : fma(difference * ratio, difference,
-                                                                             p ? given[q][row - q] : 0.0f);
-                                            if (KEPT && p % (2 * RADIUS_Z + 1) == RADIUS_Z && row >= RADIUS && row < RADIUS + ROWS)
-                                                centres[p / (2 * RADIUS_Z + 1)][row - RADIUS][i] = difference;
+                                                                       : fma(scaled, difference, p ? given[q][row - q] : 0.0f);
                                         }
                                 }
                             }
@@ -213,9 +212,7 @@ void average_columns(__global const float *spread, __global const float *compare
                                                 const int column = PART_OF(i + dx) * part + LEFT + PLACE_OF(i + dx) + lane;
                                                 const size_t at = c * size + (j + RADIUS) * pitch;
                                                 difference = there[at + column] - mine[at + i * part];
-                                            } else if (KEPT)
-                                                difference = centres[c][j][i];
-                                            else
+                                            } else
                                                 difference = OTHER(p, j + RADIUS + q, i) - OWN(p, j + RADIUS, i);
                                             sums[c][j][i] = fma(weight, difference, sums[c][j][i]);
                                         }

@@ -11,7 +11,7 @@
 // Shapes: spread (channels, snt * snz, pny, pitch), as spread_pixels makes it, its first pixel WINDOW + RADIUS before the first
 //   block along y and x; compared, likewise, what distances are between; out (channels, frames_out, ny, nx), whose first pixel in frame first_out is
 //   `skip` rows below the first block, and frame (t0, z0) of those read; slices lie at z_start of length_z. levels (CHANNELS,
-//   nt * nz); channels from `first_level` on are compared, or all, whose sigma is 1, if that is negative; variation (.., map_nx), whose first pixel yielded is at
+//   nt * nz); channels from `first_level` on are compared, or whitened ones if it is negative; variation (.., map_nx), whose first pixel yielded is at
 //   (map_y, map_x). taps: weights of a patch along y and x, then along z.
 // Blocks begin at multiples of ROWS of the image, since the order in which a column is added up depends on that.
 // Products that are added are written as fma, and no others may become one: results do not depend on how loops are unrolled.

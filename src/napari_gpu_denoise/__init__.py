@@ -20,6 +20,7 @@ _NAMES = {
     "FILTERS": "filters",
     "IsolineMaps": "filters.isoline.maps",
     "isoline_maps": "filters.isoline.maps",
+    "pixels_averaged": "filters.pixelwise.maps",
     "denoise": "run.denoise",
     "denoise_steps": "run.denoise",
     "denoise_lazy": "run.lazy",

@@ -15,6 +15,7 @@ from napari_gpu_denoise._napari.layers.lazy import at
 from napari_gpu_denoise._napari.layers.results import NewLayer
 from napari_gpu_denoise._napari.stage import Stage, as_stages
 from napari_gpu_denoise.filters.isoline.maps import map_steps
+from napari_gpu_denoise.filters.pixelwise.maps import count_steps
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.run.record import Result
@@ -54,6 +55,11 @@ def _isoline_layers(maps: Any) -> list[NewLayer]:
     return layers
 
 
+def _count_layers(count: np.ndarray) -> list[NewLayer]:
+    looks = {"rgb": False, "colormap": "viridis", "visible": False}
+    return [NewLayer("pixels averaged", "image", count, looks)]
+
+
 OFFERS = {
     "isoline": Offer(
         "isoline_maps",
@@ -63,7 +69,16 @@ OFFERS = {
         "isoline), and the directions of isolines, hidden at first.",
         map_steps,
         _isoline_layers,
-    )
+    ),
+    "nl_means_pixelwise": Offer(
+        "pixels_averaged",
+        "show",
+        "Show pixels averaged",
+        "After a run, add a layer beside the result: how many pixels were averaged for each. It "
+        "shows where similar pixels were found, and is no error bar.",
+        count_steps,
+        _count_layers,
+    ),
 }
 
 

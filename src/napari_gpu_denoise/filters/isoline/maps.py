@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from napari_gpu_denoise.correct.wish import wish_of
 from napari_gpu_denoise.filters.isoline.filter import Isoline
 from napari_gpu_denoise.filters.isoline.settings import DIRECTIONS
-from napari_gpu_denoise.image.axes import channel_axis, check_axes
-from napari_gpu_denoise.opencl.device import Device, choose
-from napari_gpu_denoise.run.block import Block
-from napari_gpu_denoise.run.denoise import wanted_region
-from napari_gpu_denoise.run.job import Part, Run, prepare
-from napari_gpu_denoise.run.part import filter_part
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.maps import shown_maps
 from napari_gpu_denoise.run.public import with_settings
 from napari_gpu_denoise.run.record import Progress, finish
 
@@ -121,37 +117,14 @@ def map_steps(
     image, run: Run, frames: int | slice | None = None
 ) -> Generator[Progress, None, IsolineMaps]:
     """Make the maps step by step, with progress after each tile; closing this stops the work."""
-    array = np.asarray(image)
-    names = check_axes(run.axes, array.shape)
-    region = wanted_region(frames, names, array.shape)
-    wish = wish_of(run.correct)
-    if wish is not None:
-        # Imported only when needed: it takes long to load.
-        from napari_gpu_denoise.correct.correction import prepare_correction
-
-        array = prepare_correction(array, names, wish).applied(array)
-    whole = Block.of(array, names, run.nonfinite)
-    # The noise is measured once, for both maps.
-    job = prepare(replace(run, axes=names, dtype=np.float32, device=choose(run.device)), whole)
-    shown = ["directions"] + ["classes"] * (job.filter.method != "pi-ld")
-    maps: dict[str, np.ndarray] = {}
-    for number, show in enumerate(shown):
-        one = replace(job, filter=replace(job.filter, show=show))
-        part = Part.of(one, region)
-        values = np.empty([each.stop - each.start for each in region], np.float32)
-        with closing(filter_part(one, part, whole[part.reads], values)) as steps:
-            for step in steps:
-                done, total = number * step.total + step.done, len(shown) * step.total
-                yield Progress(done, total, step.unit)
-        mask = whole[part.yields].nonfinite_mask
-        if mask is not None:
-            values[mask] = 0
-        # Joined channels share one map; channels without noise hold 0.
-        joined = channel_axis(names) if one.filter.joint else None
-        maps[show] = values if joined is None else values.max(axis=joined)
+    job, maps = yield from shown_maps(image, run, _shown, frames)
     classes = maps.get("classes")
     return IsolineMaps(
         classes=None if classes is None else classes.astype(np.uint8),
         directions=maps["directions"] * np.float32(360 / DIRECTIONS),
         period=180.0 if job.filter.soft else 360.0,
     )
+
+
+def _shown(settings: Filter) -> list[str]:
+    return ["directions"] + ["classes"] * (settings.method != "pi-ld")

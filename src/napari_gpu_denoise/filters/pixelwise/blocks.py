@@ -29,7 +29,6 @@ class Group:
     chunk: int
     pair: int
     held: bool
-    kept: bool
 
     @classmethod
     def of(cls, settings: PixelwiseSettings, device: Device, rows: int, planes: int, nvidia: bool):
@@ -37,7 +36,6 @@ class Group:
         offsets, reached = settings.window, rows + settings.patch - 1
         columns = 4 if planes == 1 else 2
         held = reached * columns * planes <= _HELD
-        kept = held and not settings.patch_slices
         pair = 1 if held else 2
         across = columns * (_ITEMS + 2 * -(-(settings.window // 2) // columns))
         limit = min(device.local_memory, _LOCAL_BYTES)
@@ -53,7 +51,7 @@ class Group:
                 chunk = (limit - taken) // (4 * planes * across) - high + 1
                 chunk = min(chunk, most) // pair * pair
                 if chunk >= least:
-                    return cls(group_y, columns, chunk, pair, held, kept)
+                    return cls(group_y, columns, chunk, pair, held)
         return None
 
 

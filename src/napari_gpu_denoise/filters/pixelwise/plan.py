@@ -18,10 +18,16 @@ _WEIGHTS = ("exp", "plain", "bisquare")
 
 
 class Plan(TilePlan):
-    """Kernels and buffers of pixelwise NL-means on one device; belongs to one thread."""
+    """Kernels and buffers of pixelwise NL-means on one device; belongs to one thread.
 
-    def __init__(self, settings: PixelwiseSettings, arena: Arena):
-        self.arena, self.settings = arena, settings
+    `mixing` is what channels are multiplied by before they are compared.
+    """
+
+    def __init__(self, settings: PixelwiseSettings, arena: Arena, mixing: Any = None):
+        self.arena, self.settings, self._mixing = arena, settings, None
+        if mixing is not None:
+            values = np.asarray(mixing, np.float32)
+            self._mixing = constant_buffer(arena.session, values)
         device = arena.session.device
         self._taps = constant_buffer(arena.session, taps(settings))
         self._constants = {
@@ -39,9 +45,11 @@ class Plan(TilePlan):
         }
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
-        """Return the buffers for a tile: its frames with room around them."""
-        frames = tile.source_shape[0] * tile.source_shape[1]
-        return {"spread": 4 * tile.channels * frames * math.prod(self._blocks(tile).shape(tile))}
+        """Return the buffers for a tile: its frames with room around them, also whitened."""
+        frames = tile.channels * tile.source_shape[0] * tile.source_shape[1]
+        nbytes = 4 * frames * math.prod(self._blocks(tile).shape(tile))
+        names = ("spread",) if self._mixing is None else ("spread", "whitened")
+        return dict.fromkeys(names, nbytes)
 
     def _blocks(self, tile: Tile) -> Blocks:
         """Return how the pixels of a tile are shared out."""
@@ -80,7 +88,17 @@ class Plan(TilePlan):
             *(i32(tile.y.length), i32(tile.x.length), held["spread"], i32(pny), i32(pitch)),
             *(*map(i32, blocks.corner(tile)), *(() if alike is None else (alike,))),
         )
+        launches = [("spread", spread)]
         guided = tile.channels > 1 and settings.guide >= 0
+        compared, first = held["spread"], settings.guide if guided else 0
+        if self._mixing is not None:
+            compared, first = held["whitened"], -1
+            event = self.arena.kernel("pixelwise/whiten_channels", {"CHANNELS": tile.channels})(
+                queue,
+                *pixel_grid(self.arena.session.device, pitch, pny, snt * snz),
+                *(held["spread"], i32(snt * snz), i32(pny), i32(pitch), self._mixing, compared),
+            )
+            launches.append(("whiten", event))
         constants = {
             **self._constants,
             "CHANNELS": tile.channels,
@@ -92,20 +110,22 @@ class Plan(TilePlan):
         if blocks.group:
             name, margins, group = "columns", (*margins, skip_x), blocks.group
             constants |= {"GROUP_Y": group.group_y, "CHUNK": group.chunk, "PAIR": group.pair}
-            constants |= {"HELD": int(group.held), "KEPT": int(group.kept and not guided)}
-            constants |= {"COLUMNS": group.columns, "APART": int(guided)}
+            even = constants["COMPARED"] == 1 or self._mixing is not None or sigma.even
+            constants["EVEN"] = int(even and not constants["GAUSSIAN"])
+            constants |= {"HELD": int(group.held), "COLUMNS": group.columns}
+            constants["APART"] = int(compared is not held["spread"] or guided)
         else:
             name = "rows"
             constants |= {"WIDTH": blocks.width, "LANES": blocks.lanes}
         average = self.arena.kernel(f"pixelwise/average_{name}", constants)(
             queue,
             *blocks.grid(tile),
-            *(held["spread"], held["spread"], i32(settings.guide if guided else 0)),
+            *(held["spread"], compared, i32(first)),
             *map(i32, (snt, snz, pny, pitch, *margins, nt, nz, ny, nx)),
             *(sigma.levels, sigma.variation, i32(tile.y.margin), i32(tile.x.margin), i32(snx)),
             *(np.float32(settings.strength), self._taps, *map(i32, place or (0, nt * nz)), out),
         )
-        return [("spread", spread), ("average", average)]
+        return [*launches, ("average", average)]
 
 
 def taps(settings: PixelwiseSettings) -> np.ndarray:

@@ -1,0 +1,95 @@
+"""How many pixels pixelwise NL-means averages for each pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from napari_gpu_denoise.filters.pixelwise.filter import NLMeansPixelwise
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.maps import shown_maps
+from napari_gpu_denoise.run.public import with_settings
+from napari_gpu_denoise.run.record import Progress, finish
+
+
+@with_settings(NLMeansPixelwise)
+def pixels_averaged(
+    image: ArrayLike,
+    sigma: ArrayLike | None = None,
+    *,
+    noise: Any = None,
+    profile: str | None = None,
+    axes: str | None = None,
+    settings: NLMeansPixelwise | None = None,
+    frames: int | slice | None = None,
+    nonfinite: str = "raise",
+    correct: Any = None,
+    device: Device | int | str | None = None,
+    memory_limit: int | str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    cancel: Any = None,
+    **changes: Any,
+) -> np.ndarray:
+    """Return how many pixels pixelwise NL-means averages for each pixel of an image.
+
+    Parameters
+    ----------
+    {image}
+    {sigma}
+    {noise}
+    profile : {"exact", "conventional", "goossens", "volume"}, optional
+        Settings to start from, as `nl_means_pixelwise` takes it.
+    axes : str, optional
+        Names of the axes, as `nl_means_pixelwise` takes them.
+    {settings}
+    frames : int or slice, optional
+        Frames along the axis T to return, by default all. The axis T stays.
+    {run}
+    {fields}
+
+    Returns
+    -------
+    ndarray of float32
+        Of the shape of `image`, without the channel axis where channels share their weights:
+        ``(sum of weights)**2 / (sum of squared weights)``, from 1 to the pixels of the window; 0
+        where the image has no noise or is not finite.
+
+    Raises
+    ------
+    {errors}
+
+    See Also
+    --------
+    nl_means_pixelwise : The filter.
+
+    Notes
+    -----
+    It is a map of where the filter finds similar pixels, no error bar: sigma divided by the square
+    root of it was 0.6 of the true standard deviation of the result, and the bias of the filter,
+    which it says nothing about, exceeds both.
+
+    Examples
+    --------
+    >>> count = pixels_averaged(image, sigma=20)                           # doctest: +SKIP
+    """
+    options = {
+        "nonfinite": nonfinite,
+        "correct": correct,
+        "device": device,
+        "memory_limit": memory_limit,
+    }
+    chosen = NLMeansPixelwise.of(settings, profile=profile, **changes)
+    steps = count_steps(image, Run(chosen, sigma, noise, axes, **options), frames)
+    return finish(steps, progress, cancel, lost="no map was")
+
+
+def count_steps(
+    image: Any, run: Run, frames: int | slice | None = None
+) -> Generator[Progress, None, np.ndarray]:
+    """Count step by step, with progress after each tile; closing this stops the work."""
+    _, maps = yield from shown_maps(image, run, lambda settings: ["pixels"], frames)
+    return maps["pixels"]

@@ -1,0 +1,63 @@
+"""Maps that a filter yields in place of pixels, by its setting `show`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.correct.wish import wish_of
+from napari_gpu_denoise.image.axes import channel_axis, check_axes
+from napari_gpu_denoise.opencl.device import choose
+from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.denoise import wanted_region
+from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.job import Job, Part, Run, prepare
+from napari_gpu_denoise.run.part import filter_part
+from napari_gpu_denoise.run.record import Progress
+
+
+def shown_maps(
+    image: Any,
+    run: Run,
+    shown: Callable[[Filter], Sequence[str]],
+    frames: int | slice | None = None,
+) -> Generator[Progress, None, tuple[Job, dict[str, np.ndarray]]]:
+    """Make maps step by step, float32; closing this stops the work.
+
+    `shown` returns the values of `show` for the settings as they apply to the image. The result is
+    the prepared run and the maps by these values; channels that are joined share one. A map is 0
+    where the image is not finite or has no noise.
+    """
+    array = np.asarray(image)
+    names = check_axes(run.axes, array.shape)
+    region = wanted_region(frames, names, array.shape)
+    wish = wish_of(run.correct)
+    if wish is not None:
+        # Imported only when needed: it takes long to load.
+        from napari_gpu_denoise.correct.correction import prepare_correction
+
+        array = prepare_correction(array, names, wish).applied(array)
+    whole = Block.of(array, names, run.nonfinite)
+    # The noise is measured once, for all maps.
+    job = prepare(replace(run, axes=names, dtype=np.float32, device=choose(run.device)), whole)
+    wanted = shown(job.filter)
+    maps: dict[str, np.ndarray] = {}
+    for number, show in enumerate(wanted):
+        one = replace(job, filter=replace(job.filter, show=show))
+        part = Part.of(one, region)
+        values = np.empty([each.stop - each.start for each in region], np.float32)
+        with closing(filter_part(one, part, whole[part.reads], values)) as steps:
+            for step in steps:
+                done, total = number * step.total + step.done, len(wanted) * step.total
+                yield Progress(done, total, step.unit)
+        mask = whole[part.yields].nonfinite_mask
+        if mask is not None:
+            values[mask] = 0
+        # Joined channels share one map; channels without noise hold 0.
+        joined = channel_axis(names) if "C" in one.filter.joint else None
+        maps[show] = values if joined is None else values.max(axis=joined)
+    return job, maps
