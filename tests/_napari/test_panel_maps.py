@@ -50,7 +50,7 @@ def same(layers, expected):
 def test_offered_where_there_is_something_to_show(viewer, open_panel, kind):
     panel = open_panel(kind.title)
     offer = maps.offer_of(kind)
-    assert panel.maps.isHidden() == (offer is None) == (kind is not Isoline)
+    assert panel.maps.isHidden() == (offer is None) != hasattr(kind, "show")
     if offer is not None:
         assert offer.setting not in panel.form.controls
         assert callable(getattr(gd, offer.function))
@@ -305,3 +305,10 @@ def test_sigma_is_not_asked_for_where_it_is_not_used(
     assert panel.request().run.sigma is None
     panel.form.controls["criterion"].value = "additive"
     assert panel.noise.edit.text() == "nonsense"
+
+
+def test_filters_without_joined_channels_make_no_maps_of_colours(viewer, open_panel, run, noisy):
+    viewer.add_image(np.dstack([noisy] * 3), rgb=True)
+    panel = open_panel("Shapiro-Wilk NL-means")
+    panel.maps.click()
+    assert "This filter makes no maps of colours" in run(panel)

@@ -234,6 +234,17 @@ def test_grey_levels_of_any_size(flowing, scale):
     np.testing.assert_array_equal(scaled, out * np.float32(scale))
 
 
+def test_map_of_pixels_averaged(device):
+    image = np.stack([noisy(20, 30), noisy(20, 30, seed=1)])
+    small = {"patch": 3, "window": 7}
+    counts = gd.similar_pixels(image, 20, axes="TYX", device=device, **small)
+    expected = gd.swnlm(image, 20, axes="TYX", device=device, show="pixels", **small)
+    np.testing.assert_array_equal(counts, expected)
+    assert counts.min() == 1 and counts.max() <= 49
+    one = gd.similar_pixels(image, 20, axes="TYX", frames=1, device=device, **small)
+    np.testing.assert_array_equal(one, counts[1:])
+
+
 def test_it_denoises(device):
     clean = scene(96, 96)
     image = clean + np.random.default_rng(0).normal(0, 20, clean.shape)

@@ -137,7 +137,8 @@ def swnlm() -> np.ndarray:
 
     See Also
     --------
-    nl_means_pixelwise : Exact NL-means, which `fallback` uses; mostly as good, and faster.
+    similar_pixels : How many pixels are averaged for each.
+    nl_means_pixelwise : Exact NL-means, which `fallback` uses: better, and faster.
     nl_means : Averages whole patches: better.
 
     Notes
@@ -167,5 +168,4 @@ def swnlm() -> np.ndarray:
     --------
     >>> out = swnlm(image, sigma=20)                                       # doctest: +SKIP
     >>> out = swnlm(image, profile="paper")                                # doctest: +SKIP
-    >>> averaged = swnlm(image, sigma=20, show="pixels")                   # doctest: +SKIP
     """
