@@ -52,7 +52,7 @@ class SWNLM(Filter):
         unit="standard errors",
     )
     fewest: int = setting(
-        8, "Pixels that must be similar; with fewer, `fallback` applies", bounds=(1, 400)
+        8, "Pixels that must be similar; with fewer, the fallback applies", bounds=(1, 400)
     )
     fallback: str = setting(
         "exact",
