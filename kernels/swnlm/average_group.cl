@@ -27,6 +27,8 @@
 #define COLUMNS (GROUP_X + PATCH - 1)
 #define RUNS (CHUNK * COLUMNS)
 #define SCRATCH (RUNS * GROUP_Y)
+// Of a number from 1 to 2, whose last bits are the item and the offset of a pair: those of a tiny number might be lost.
+#define QUEUED 0x3f800000
 // Chunks in a row of the window.
 #define PARTS ((WINDOW + CHUNK - 1) / CHUNK)
 
@@ -124,10 +126,10 @@ __kernel void average_group(__global const float *padded, __global const float *
         const int first = ends[item] - mine_passed;
         int next = first;
         for (uint bits = passed; bits; bits &= bits - 1)
-            scratch[next++] = as_float(item * 32 + 31 - (int)clz(bits & -bits));
+            scratch[next++] = as_float(QUEUED | (item * 32 + 31 - (int)clz(bits & -bits)));
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int k = item; k < queued; k += GROUP) {
-            const int code = as_int(scratch[k]);
+            const int code = as_int(scratch[k]) & ~QUEUED;
             const int pair_x = code / 32 % GROUP_X;
             const int pair_y = code / 32 / GROUP_X;
             __local const float *here = tile + (pair_y + AROUND) * WIDE + pair_x + AROUND;
