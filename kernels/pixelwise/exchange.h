@@ -45,16 +45,15 @@ static inline float from_right(float value, int far)
 static inline void row_sums(const float *columns, __constant float *taps, float *found)
 {
     const float *first = columns + BESIDE - RADIUS;
-    if (GAUSSIAN || PATCH < COLUMNS) {
+#if GAUSSIAN || PATCH < COLUMNS
+    #pragma unroll
+    for (int i = 0; i < COLUMNS; ++i) {
+        found[i] = 0.0f;
         #pragma unroll
-        for (int i = 0; i < COLUMNS; ++i) {
-            found[i] = 0.0f;
-            #pragma unroll
-            for (int k = 0; k < PATCH; ++k)
-                found[i] = GAUSSIAN ? fma(first[i + k], taps[k], found[i]) : found[i] + first[i + k];
-        }
-        return;
+        for (int k = 0; k < PATCH; ++k)
+            found[i] = GAUSSIAN ? fma(first[i + k], taps[k], found[i]) : found[i] + first[i + k];
     }
+#else
     // What all share, then what lies on either side, from there outwards.
     float shared = first[COLUMNS - 1];
     #pragma unroll
@@ -72,4 +71,5 @@ static inline void row_sums(const float *columns, __constant float *taps, float 
         right += first[PATCH + i - 1];
         found[i] += right;
     }
+#endif
 }

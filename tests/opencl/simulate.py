@@ -113,6 +113,14 @@ SETTINGS["isoline"] = (
     {**_SHORT, "method": "pi-ld", "channels": "joint", "staircase": 0, "max_length": 4},
     {**_SHORT, "channels": "opponent"},
 )
+# Box and Gaussian patches, slices of a patch, channels, and what is yielded; wide patches last.
+SETTINGS["nl_means_pixelwise"] = (
+    {"patch": 3, "window": 3},
+    {"patch": 3, "window": 3, "channels": "joint", "patch_shape": "gaussian", "whiten": True},
+    {"patch": 9, "window": 3, "weights": "bisquare", "own_weight": "max"},
+    {"patch": 1, "window": 3, "channels": "joint", "guide": 1, "show": "pixels"},
+    {"patch": 1, "window": 1},
+)
 SETTINGS["bm4d"] = (
     {
         **{"cube": "4x4x4", "window_basic": 3, "neighbours_basic": 4},
@@ -153,6 +161,9 @@ CASES = {
         *((5, "YX"), (6, "CYX"), (7, "TYX"), (8, "ZYX"), (9, "CYX")),
         (10, "SYX"),
     ),
+    "nl_means_pixelwise": (
+        *((0, "YX"), (0, "ZYX"), (1, "CYX"), (2, "YX"), (3, "CYX"), (4, "TYX")),
+    ),
     "bm4d": ((0, "ZYX"), (1, "TZYX")),
     "dct3d": ((0, "ZYX"), (1, "TZYX"), (2, "ZYX")),
     "pri_nlm": ((0, "ZYX"), (1, "TZYX"), (2, "ZYX")),
@@ -177,6 +188,10 @@ SHAPES = {
         **{"YX": ((31, 7), 210), "CYX": ((2, 7, 6), 1000)},
         **{"ZYX": ((2, 3, 1), 1000), "TYX": ((2, 5, 6), 1000), "SYX": ((3, 5, 4), 1000)},
     },
+    "nl_means_pixelwise": {
+        **{"YX": ((9, 11), 1000), "TYX": ((2, 5, 7), 1000), "ZYX": ((2, 5, 7), 1000)},
+        **{"CYX": ((2, 5, 7), 1000)},
+    },
     "bm4d": {"ZYX": ((5, 8, 8), 2000), "TZYX": ((2, 1, 8, 9), 2000)},
     "dct3d": {"ZYX": ((4, 5, 7), 1000), "TZYX": ((2, 2, 3, 4), 1000)},
     "pri_nlm": {"ZYX": ((5, 5, 7), 1000), "TZYX": ((2, 2, 3, 4), 1000)},
@@ -195,6 +210,8 @@ def cases(filter_class) -> Iterator[tuple[str, str, object, np.ndarray, str, flo
         if (filter_name, number) in NOISE:
             settings = settings.for_noise(NOISE[filter_name, number])
         settings = settings.for_array(axes, image.shape)
+        if getattr(settings, "whiten", False):
+            settings, _ = settings.for_pixels(image, axes)
         if (filter_name, number) in SCALES:
             settings = dataclasses.replace(settings, scales=SCALES[filter_name, number])
         for profile in PROFILES_OF.get(filter_name, PROFILES):

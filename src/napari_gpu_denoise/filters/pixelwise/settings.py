@@ -27,7 +27,7 @@ class PixelwiseSettings(Filter):
             **{"patch": 7, "window": 21, "strength": 1.0, "weights": "plain"},
             **{"patch_shape": "gaussian", "deviation": 1.0},
         },
-        "goossens": {"patch": 5, "window": 13, "strength": 2.0, "weights": "bisquare"},
+        "goossens": {"patch": 9, "window": 21, "strength": 2.1, "weights": "bisquare"},
         "volume": {"patch": 3, "patch_slices": 1, "window": 7, "slices": 3},
     }
 
