@@ -107,7 +107,7 @@ def speed(options: Namespace) -> None:
     body = []
     for sigma in (20, 40):
         noise = np.random.default_rng(0).normal(0, sigma, clean.shape)
-        noisy = (clean + noise).astype(np.float32)
+        noisy = np.clip(np.rint(clean + noise), 0, 255).astype(np.float32)
         for name in ("default", "patch=7", "paper", "nl_means_pixelwise"):
             whole, kernels = _times(noisy, FILTERS[name], sigma, options.device)
             row = [f"{name}, sigma {sigma}", f"{whole:.2f}", f"{sum(kernels.values()):.2f}"]
