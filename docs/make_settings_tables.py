@@ -41,6 +41,16 @@ CHANGES = {
         {"slices": 1},
         {"slices": 2},
     ),
+    "nl_means_pixelwise": (
+        {"strength": 0.6},
+        {"strength": 1.0},
+        {"patch": 3},
+        {"patch": 7},
+        {"window": 9},
+        {"window": 21},
+        {"frames_before": 1, "frames_after": 1},
+        {"slices": 1, "patch_slices": 1},
+    ),
     "bm3d": (
         {"stages": "basic"},
         {"threshold": 2.4},

@@ -52,7 +52,8 @@ def papers(options) -> None:
 
 def frames(options) -> None:
     """Goossens et al. 2010, table 1: colour video, sigma 25, past frames searched. Theirs is an
-    unnamed clip of 720 x 480, ours `tractor` (mean of the frames from the fourth on, all channels).
+    unnamed clip of 720 x 480, ours the middle of `tractor`, its frames from the fourth on. As they
+    did, h is chosen for each.
     """
     import imageio.v3 as imageio
 
@@ -60,24 +61,29 @@ def frames(options) -> None:
 
     files = sorted((data_folder() / "video" / "tractor_clean").glob("*.png"))
     clean = np.stack([imageio.imread(file) for file in files]).astype(np.float64)
+    clean = clean[:6, 130:400, 200:600]
     printed = {21: (36.79, 37.20, 37.24, 37.17), 7: (35.40, 36.19, 36.26, 36.33)}
     body = []
-    # The strengths were chosen by PSNR, as theirs.
     for window, theirs in printed.items():
-        found, chosen = [], {"window": window, "strength": {21: 1.8, 7: 1.9}[window]}
+        found = []
         for past in range(4):
-            scores = []
-            for seed in range(options.seeds):
-                noisy = drawn(clean, 25, seed).astype(np.float32)
+            best = []
+            for strength in (1.8, 1.9, 2.0):
                 settings = gd.NLMeansPixelwise.of(
-                    profile="goossens", **chosen, frames_before=past, channels="joint"
+                    profile="goossens",
+                    window=window,
+                    strength=strength,
+                    frames_before=past,
+                    channels="joint",
                 )
-                kept = slice(3, None)
-                out = gd.denoise(
-                    noisy, settings, 25.0, axes="TYXS", frames=kept, device=options.device
-                )
-                scores.append(psnr(out.image, clean[kept]))
-            found.append(mean(scores))
+                scores = []
+                for seed in range(options.seeds):
+                    noisy = drawn(clean, 25, seed).astype(np.float32)
+                    kept = {"axes": "TYXS", "frames": slice(3, None), "device": options.device}
+                    out = gd.denoise(noisy, settings, 25.0, **kept)
+                    scores.append(psnr(out.image, clean[3:]))
+                best.append(np.mean(scores))
+            found.append(f"{max(best):.2f}")
         body.append([f"{window} x {window}, printed", *(f"{one:.2f}" for one in theirs)])
         body.append([f"{window} x {window}, ours", *found])
     show(["search window", *(f"{n} past frames" for n in range(4))], body)
