@@ -6,7 +6,7 @@
 // Constants: PATCH, WINDOW; GROUP_X, GROUP_Y; CHUNK, at most 32 and WINDOW; SIGMA_MAP; SHOW, 1 yields how many pixels were averaged, with the pixel itself.
 // Shapes: padded, sums (frames, pny, pitch), see sum_patches; the window of the first pixel yielded begins at (PATCH / 2, PATCH / 2).
 //   out (frames, ny, nx); levels (frames); variation (pny, pitch), as padded; weights (PATCH * PATCH / 2).
-// Cost: 35 instructions a pair of patches, and 2 for each exchange where they are sorted; sorted are 12 to 32 of 100.
+// Cost: 35 instructions a pair of patches, and 2 for each exchange where they are sorted; sorted are 12 to 36 of 100.
 // A pixel that fewer than `fewest` resemble is left as it is in `out`, or becomes the noisy one where `keep` is not 0.
 // The place of a pair in the queue follows from its pixel and offset, and a pixel adds its own in the order of the offsets: the
 // result does not depend on which items sorted them, nor on where a group begins.
