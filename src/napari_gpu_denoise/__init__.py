@@ -21,6 +21,7 @@ _NAMES = {
     "IsolineMaps": "filters.isoline.maps",
     "isoline_maps": "filters.isoline.maps",
     "pixels_averaged": "filters.pixelwise.maps",
+    "similar_pixels": "filters.swnlm.maps",
     "denoise": "run.denoise",
     "denoise_steps": "run.denoise",
     "denoise_lazy": "run.lazy",

@@ -13,7 +13,7 @@ from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.denoise.run import steps
 from napari_gpu_denoise._napari.layers import storage
 from napari_gpu_denoise._napari.layers.source import METADATA_KEY, Source
-from napari_gpu_denoise.filters import FILTERS, Isoline, NLMeansPixelwise
+from napari_gpu_denoise.filters import FILTERS, Isoline
 from napari_gpu_denoise.run import denoise as runs
 from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Progress
@@ -50,7 +50,7 @@ def test_offered_where_there_is_something_to_show(viewer, open_panel):
     for kind in FILTERS:
         panel = open_panel(kind.title)
         offer = maps.offer_of(kind)
-        assert panel.maps.isHidden() == (offer is None) == (kind not in (Isoline, NLMeansPixelwise))
+        assert panel.maps.isHidden() == (offer is None) != hasattr(kind, "show")
         if offer is not None:
             assert offer.setting not in panel.form.controls
             assert callable(getattr(gd, offer.function))
@@ -318,3 +318,10 @@ def test_sigma_is_not_asked_for_where_it_is_not_used(
     assert panel.request().run.sigma is None
     panel.form.controls["criterion"].value = "additive"
     assert panel.noise.edit.text() == "nonsense"
+
+
+def test_filters_without_joined_channels_make_no_maps_of_colours(viewer, open_panel, run, noisy):
+    viewer.add_image(np.dstack([noisy] * 3), rgb=True)
+    panel = open_panel("Shapiro-Wilk NL-means")
+    panel.maps.click()
+    assert "This filter makes no maps of colours" in run(panel)

@@ -31,6 +31,7 @@ SMALL = {
     gd.BM4D: {"window_basic": 3, "window_final": 3, "neighbours_basic": 4, "neighbours_final": 4},
     gd.DCT3D: {},
     gd.PRINLM: {"window": 5, "window_z": 3},
+    gd.SWNLM: {"window": 5},
 }
 MORE = {
     gd.NLMeans: ({"slices": 1}, {"distance": "pearson"}, {"frames_before": 1, "frames_after": 1}),
@@ -57,6 +58,7 @@ MORE = {
     ),
     gd.DCT3D: ({"cube": "2x4x8"}, {"step": 2}),
     gd.PRINLM: ({"cube": "2x4x8"},),
+    gd.SWNLM: ({"show": "pixels"},),
 }
 
 

@@ -140,6 +140,11 @@ SETTINGS["dct3d"] = ({"step": 2}, {"cube": "2x4x8", "step": 4}, {"step": 3})
 SETTINGS["pri_nlm"] = tuple(
     {"window": 3, "window_z": 5, "step": 4, **changes} for changes in ({}, {"cube": "2x4x8"}, {})
 )
+# What lonely pixels fall back to is simulated as a filter of its own.
+SETTINGS["swnlm"] = tuple(
+    {"patch": 3, "window": 3, "widen": 3.0, "fewest": 3, "fallback": "keep", **changes}
+    for changes in ({}, {"patch": 5}, {"window": 5, "show": "pixels"})
+)
 # The noise of those that are told a model of it: the same for all channels, or one each.
 _LAG = np.arange(5)
 _BLURRED, _STREAKS = (
@@ -166,6 +171,7 @@ CASES = {
     "bm4d": ((0, "ZYX"), (1, "CZYX"), (2, "TZYX")),
     "dct3d": ((0, "ZYX"), (1, "TZYX"), (2, "ZYX")),
     "pri_nlm": ((0, "ZYX"), (1, "TZYX"), (2, "ZYX")),
+    "swnlm": ((0, "YX"), (1, "TYX"), (2, "ZYX")),
 }
 # Models of noise, grey levels from no light on, and how many of them have another model.
 MODELS = (PoissonGaussian(2.0, 3.0, 10.0), Rician(8.0), Speckle(4.0, least=0.5))
@@ -197,6 +203,9 @@ SHAPES = {
     "bm4d": {"ZYX": ((5, 8, 8), 2000)} | dict.fromkeys(("CZYX", "TZYX"), ((2, 1, 8, 9), 2000)),
     "dct3d": {"ZYX": ((4, 5, 7), 1000), "TZYX": ((2, 2, 3, 4), 1000)},
     "pri_nlm": {"ZYX": ((5, 5, 5), 1000), "TZYX": ((2, 2, 3, 4), 1000)},
+    "swnlm": {
+        **{"YX": ((5, 18), 1000), "TYX": ((2, 3, 4), 1000), "ZYX": ((1, 4, 6), 1000)},
+    },
 }
 # Frames or slices that are enough of an image with NaN and infinity: two to compare, or one cube.
 SPOILT = {"vbm3d": 2, "bm4d": 4}

@@ -7,6 +7,7 @@ from napari_gpu_denoise.filters.isoline.filter import Isoline
 from napari_gpu_denoise.filters.nl_means.filter import NLMeans
 from napari_gpu_denoise.filters.pixelwise.filter import NLMeansPixelwise
 from napari_gpu_denoise.filters.pri_nlm.filter import PRINLM
+from napari_gpu_denoise.filters.swnlm.filter import SWNLM
 from napari_gpu_denoise.filters.vbm3d.filter import VBM3D
 
-FILTERS = (NLMeans, NLMeansPixelwise, BM3D, VBM3D, BM4D, PRINLM, DCT3D, Isoline)
+FILTERS = (NLMeans, NLMeansPixelwise, SWNLM, BM3D, VBM3D, BM4D, PRINLM, DCT3D, Isoline)

@@ -79,6 +79,15 @@ OFFERS = {
         count_steps,
         _count_layers,
     ),
+    "swnlm": Offer(
+        "similar_pixels",
+        "show",
+        "Show pixels averaged",
+        "After a run, add a layer beside the result: how many pixels were averaged for each, 1 "
+        "where none was similar. It is no error bar.",
+        count_steps,
+        _count_layers,
+    ),
 }
 
 
@@ -101,6 +110,8 @@ def map_layers(
     channels = channel_axis(names)
     rgb = channels is not None and names[channels] == "S"
     if rgb and not joined:
+        if not hasattr(run.filter, "channels"):
+            return [], "This filter makes no maps of colours: split the layer into channels"
         return [], "Maps of colours need Channels set to joint or opponent"
     of_all = image is None and frame is None
     if folder or (of_all and 4 * math.prod(shape) >= storage.LARGEST_IN_MEMORY):

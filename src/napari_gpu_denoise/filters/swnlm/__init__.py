@@ -1,0 +1,1 @@
+"""NL-means with the Shapiro-Wilk similarity."""

@@ -1,0 +1,86 @@
+"""How many pixels the Shapiro-Wilk NL-means averages for each pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from napari_gpu_denoise.filters.pixelwise.maps import count_steps
+from napari_gpu_denoise.filters.swnlm.filter import SWNLM
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.public import with_settings
+from napari_gpu_denoise.run.record import finish
+
+
+@with_settings(SWNLM)
+def similar_pixels(
+    image: ArrayLike,
+    sigma: ArrayLike | None = None,
+    *,
+    noise: Any = None,
+    profile: str | None = None,
+    axes: str | None = None,
+    settings: SWNLM | None = None,
+    frames: int | slice | None = None,
+    nonfinite: str = "raise",
+    correct: Any = None,
+    device: Device | int | str | None = None,
+    memory_limit: int | str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    cancel: Any = None,
+    **changes: Any,
+) -> np.ndarray:
+    """Return how many pixels the Shapiro-Wilk NL-means averages for each pixel of an image.
+
+    Parameters
+    ----------
+    {image}
+    {sigma}
+    {noise}
+    profile : {"normal", "paper"}, optional
+        Settings to start from, as `swnlm` takes it.
+    axes : str, optional
+        Names of the axes, as `swnlm` takes them.
+    {settings}
+    frames : int or slice, optional
+        Frames along the axis T to return, by default all. The axis T stays.
+    {run}
+    {fields}
+
+    Returns
+    -------
+    ndarray of float32
+        Of the shape of `image`: the number of similar pixels, and the pixel itself; 0 where the
+        image has no noise or is not finite.
+
+    Raises
+    ------
+    {errors}
+
+    See Also
+    --------
+    swnlm : The filter. Where this is at most `fewest`, it takes its fallback.
+    pixels_averaged : The same of exact NL-means.
+
+    Notes
+    -----
+    It is a map of where the filter finds similar pixels, no error bar: it says nothing about the
+    detail that is lost.
+
+    Examples
+    --------
+    >>> lonely = similar_pixels(image, sigma=20) == 1                      # doctest: +SKIP
+    """
+    options = {
+        "nonfinite": nonfinite,
+        "correct": correct,
+        "device": device,
+        "memory_limit": memory_limit,
+    }
+    chosen = SWNLM.of(settings, profile=profile, **changes)
+    steps = count_steps(image, Run(chosen, sigma, noise, axes, **options), frames)
+    return finish(steps, progress, cancel, lost="no map was")

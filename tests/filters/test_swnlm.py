@@ -1,0 +1,262 @@
+"""The Shapiro-Wilk NL-means against NumPy, on a CPU and with the kernels of a GPU."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import replace
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+import napari_gpu_denoise as gd
+from flows import filtered
+from napari_gpu_denoise import errors
+from napari_gpu_denoise.filters.swnlm import royston
+from napari_gpu_denoise.opencl.program import Session, session
+from napari_gpu_denoise.opencl.source import expand
+from reference.swnlm import critical_w, shapiro_wilk, swnlm, weights_of_order
+from scenes import noisy, psnr, scene
+
+# Of the tests, where float32 may decide otherwise than float64.
+DOUBT = 1e-5
+W_OF_DRAWS = """
+#line 1 "w_of_draws"
+__kernel void w_of_draws(__global const float *draws, int count, __constant float *weights,
+                         __global float *found)
+{
+    const int first = get_global_id(0) * LANES;
+    real f[VALUES];
+    real sum = 0.0f, squares = 0.0f;
+    for (int j = 0; j < PATCH; ++j) {
+        real row = 0.0f;
+        for (int k = j * PATCH; k < (j + 1) * PATCH; ++k) {
+            f[k] = AT(draws + k * count + first);
+            sum += f[k];
+            row = fma(f[k], f[k], row);
+        }
+        squares += row;
+    }
+    PUT(found + first) = shapiro_wilk(f, spread_of(sum, squares), weights);
+}
+"""
+
+
+@pytest.fixture(scope="module", params=["as it is", "as a GPU"])
+def flowing(request, device):
+    """Return the session of each device, and one that takes the kernels of a GPU."""
+    made = session(device)
+    if request.param == "as it is":
+        return made
+    limits = {"local_memory": min(device.local_memory, 32768), "max_group": 128}
+    return Session(replace(device, float_lanes=1, **limits), made.context)
+
+
+def image_of(*shape):
+    """Return edges and texture in noise of deviation 20."""
+    return noisy(*shape).astype(np.float32)
+
+
+def assert_is(out, found, image, fewest=1) -> None:
+    """Compare with a result of the reference, where no test was in doubt there."""
+    expected = np.where(found.accepted >= fewest, found.image, image)
+    clear = found.doubt > DOUBT
+    assert clear.mean() > 0.7
+    np.testing.assert_allclose(out[clear], expected[clear], atol=1e-3)
+    # Elsewhere a pixel or two of the window count, or do not.
+    assert np.mean(np.abs(out - expected) > 1e-3) < 0.02
+
+
+def w_of(draws: np.ndarray, patch: int, lanes: int, device) -> np.ndarray:
+    """Return W of columns of values, by the function that the kernels use."""
+    made = session(device)
+    parts = (expand("common/lanes.h"), expand("swnlm/normality.h"), W_OF_DRAWS)
+    options = [f"-DPATCH={patch}", f"-DLANES={lanes}"]
+    kernel = cl.Program(made.context, "\n".join(parts)).build(options).w_of_draws
+    flags, count = cl.mem_flags.COPY_HOST_PTR, draws.shape[1]
+    given, weights = (
+        cl.Buffer(made.context, flags, hostbuf=np.ascontiguousarray(a, np.float32))
+        for a in (draws, royston.weights(patch**2))
+    )
+    found = np.empty(count, np.float32)
+    out = cl.Buffer(made.context, cl.mem_flags.WRITE_ONLY, found.nbytes)
+    queue = made.queue()
+    kernel(queue, (count // lanes,), None, given, np.int32(count), weights, out)
+    cl.enqueue_copy(queue, found, out)
+    return found
+
+
+@pytest.mark.parametrize("patch", [3, 5, 7])
+def test_w_is_that_of_the_reference(device, optimised, patch):
+    """That of the reference is SciPy's, see test_swnlm_reference."""
+    rng = np.random.default_rng(patch)
+    draws = rng.normal(size=(patch**2, 10000))
+    draws[:, 1::4] = rng.exponential(size=draws[:, 1::4].shape)
+    draws[:, 3::8] = rng.integers(-3, 4, draws[:, 3::8].shape)
+    # What is sorted has a mean of about a standard error at most.
+    draws += rng.uniform(-1, 1, 10000) * draws.std(axis=0) / patch - draws.mean(axis=0)
+    draws = draws.astype(np.float32)
+    expected = shapiro_wilk(draws.astype(np.float64))
+    widths = [n for n in (4, 8, 16) if n <= device.float_lanes]
+    # Of single numbers the larger ones take a CPU's compiler seconds.
+    for lanes in {*widths[-1:], widths[-1] if widths and patch > 3 else 1}:
+        found = w_of(draws, patch, lanes, device)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+        np.testing.assert_array_equal(w_of(-draws, patch, lanes, device), found)
+
+
+@pytest.mark.parametrize("patch", [3, 5, 7])
+def test_networks_sort(patch):
+    text = expand("swnlm/sorting_networks.h").replace("\\\n", " ")
+    (body,) = re.findall(rf"PATCH == {patch}\s*#define SORTING_NETWORK([^#]*)", text)
+    n = patch**2
+    pairs = [(int(a), int(b)) for a, b in re.findall(r"C\((\d+), (\d+)\)", body)]
+    assert {wire for pair in pairs for wire in pair} == set(range(n))
+    # A network that sorts zeros and ones sorts everything.
+    ones = np.random.default_rng(0).random((n, 20000)) < np.linspace(0, 1, 20000)
+    if n == 9:
+        ones = np.array([*itertools.product((False, True), repeat=n)]).T
+    for a, b in pairs:
+        ones[a], ones[b] = ones[a] & ones[b], ones[a] | ones[b]
+    assert (ones == np.sort(ones, axis=0)).all()
+
+
+@pytest.mark.parametrize("n", [9, 25, 49])
+def test_weights_and_limits_are_those_of_the_reference(n):
+    np.testing.assert_allclose(royston.weights(n), weights_of_order(n)[::-1][: n // 2], rtol=1e-14)
+    for alpha in (0.001, 0.05, 0.5):
+        assert royston.limit(n, alpha) == pytest.approx(critical_w(n, alpha), rel=1e-12)
+    assert royston.limit(n, 0) == 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"patch": 3, "window": 9},
+        {"patch": 5, "window": 5, "alpha": 0.5},
+        {"patch": 3, "window": 7, "alpha": 0.0, "widen": 2.0},
+        {"patch": 3, "window": 3, "widen": 4.0},
+        {"patch": 3, "window": 25, "widen": 0.5},
+    ],
+)
+def test_it_is_the_reference(flowing, changes):
+    # More rows and columns than a work-group takes, or a work-item on a CPU.
+    image = image_of(*((18, 70) if changes["patch"] == 3 and changes["window"] < 25 else (7, 35)))
+    settings = gd.SWNLM(fewest=1, fallback="keep", **changes)
+    found = swnlm(image, 20.0, **changes)
+    assert found.accepted.mean() > 1
+    assert_is(filtered(image, settings, flowing), found, image)
+    if changes["window"] == 7:
+        counts = filtered(image, replace(settings, show="pixels"), flowing)
+        clear = found.doubt > DOUBT
+        np.testing.assert_array_equal(counts[clear], 1 + found.accepted[clear])
+
+
+def test_large_patches(device):
+    image = image_of(9, 35)
+    settings = gd.SWNLM(patch=7, window=7, fewest=1, fallback="keep")
+    assert_is(filtered(image, settings, session(device)), swnlm(image, 20.0, 7, 7), image)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 9), (30, 1), (5, 4)])
+def test_small_images(flowing, shape):
+    image = image_of(*shape)
+    settings = gd.SWNLM(patch=3, window=9, widen=2.0, fewest=1, fallback="keep")
+    found = swnlm(image, 20.0, 3, 9, widen=2.0)
+    out = filtered(image, settings, flowing)
+    np.testing.assert_allclose(
+        out[found.doubt > DOUBT], found.image[found.doubt > DOUBT], atol=1e-3
+    )
+
+
+def test_it_follows_a_map_of_sigma(flowing):
+    image = image_of(20, 37)
+    y, x = np.mgrid[:20, :37]
+    sigma = 5 + 15 * x / 37 + 10 * (y > 7)
+    settings = gd.SWNLM(patch=3, window=7, fewest=1, fallback="keep")
+    found = swnlm(image, sigma, 3, 7)
+    assert_is(filtered(image, settings, flowing, sigma), found, image)
+    even = filtered(image, settings, flowing, 20.0)
+    np.testing.assert_array_equal(
+        filtered(image, settings, flowing, np.full(image.shape, 20.0)), even
+    )
+
+
+def test_planes_are_independent(flowing):
+    image = image_of(2, 3, 12, 20)
+    sigma = np.linspace(10, 30, 6).reshape(2, 3, 1, 1)
+    settings = gd.SWNLM(patch=3, window=7)
+    out = filtered(image, settings, flowing, sigma, "TZYX")
+    for t, z in np.ndindex(2, 3):
+        alone = filtered(image[t, z], settings, flowing, float(sigma[t, z, 0, 0]))
+        np.testing.assert_array_equal(out[t, z], alone)
+
+
+@pytest.mark.parametrize("is_map", [False, True], ids=["even", "map"])
+def test_tiles_change_nothing(flowing, is_map):
+    image = image_of(30, 47)
+    sigma = 15 + 10 * np.mgrid[:30, :47][1] / 47 if is_map else 20.0
+    settings = gd.SWNLM(patch=3, window=7)
+    whole = filtered(image, settings, flowing, sigma)
+    np.testing.assert_array_equal(filtered(image, settings, flowing, sigma, pixels=900), whole)
+
+
+def test_lonely_pixels_are_those_of_exact_nl_means(flowing):
+    image = image_of(20, 34)
+    small = {"patch": 3, "window": 7}
+    counts = filtered(image, gd.SWNLM(show="pixels", **small), flowing) - 1
+    exact = filtered(image, gd.NLMeansPixelwise(), flowing)
+    alone = filtered(image, gd.SWNLM(fewest=1, fallback="keep", **small), flowing)
+    for fewest in (1, 8):
+        lonely = counts < fewest
+        assert 0 < lonely.mean() < 1
+        out = filtered(image, gd.SWNLM(fewest=fewest, **small), flowing)
+        np.testing.assert_array_equal(out, np.where(lonely, exact, alone))
+        kept = filtered(image, gd.SWNLM(fewest=fewest, fallback="keep", **small), flowing)
+        np.testing.assert_array_equal(kept, np.where(lonely, image, alone))
+
+
+def test_clipped_pixels_and_equal_patches_are_lonely(flowing):
+    image = image_of(20, 40)
+    image[:, :20] = 0
+    settings = gd.SWNLM(patch=3, window=7, alpha=0.0, fewest=1, fallback="keep")
+    counts = filtered(image, replace(settings, show="pixels"), flowing)
+    np.testing.assert_array_equal(counts[:, :15], 1)
+    out = filtered(image, settings, flowing)
+    np.testing.assert_array_equal(out[:, :15], 0)
+
+
+@pytest.mark.parametrize("scale", [2.0**-100, 2.0**60])
+def test_grey_levels_of_any_size(flowing, scale):
+    image = image_of(12, 30)
+    settings = gd.SWNLM(patch=3, window=7)
+    out = filtered(image, settings, flowing)
+    scaled = filtered((image * scale).astype(np.float32), settings, flowing, 20.0 * scale)
+    np.testing.assert_array_equal(scaled, out * np.float32(scale))
+
+
+def test_map_of_pixels_averaged(device):
+    image = np.stack([noisy(20, 30), noisy(20, 30, seed=1)])
+    small = {"patch": 3, "window": 7}
+    counts = gd.similar_pixels(image, 20, axes="TYX", device=device, **small)
+    expected = gd.swnlm(image, 20, axes="TYX", device=device, show="pixels", **small)
+    np.testing.assert_array_equal(counts, expected)
+    assert counts.min() == 1 and counts.max() <= 49
+    one = gd.similar_pixels(image, 20, axes="TYX", frames=1, device=device, **small)
+    np.testing.assert_array_equal(one, counts[1:])
+
+
+def test_it_denoises(device):
+    clean = scene(96, 96)
+    image = clean + np.random.default_rng(0).normal(0, 20, clean.shape)
+    gains = {
+        profile: psnr(gd.swnlm(image, sigma=20, profile=profile, device=device), clean)
+        for profile in gd.SWNLM.presets
+    }
+    assert gains["normal"] > gains["paper"] > psnr(image, clean) + 3
+
+
+def test_windows_have_a_centre():
+    with pytest.raises(errors.SettingsError, match="odd"):
+        gd.SWNLM(window=20)
