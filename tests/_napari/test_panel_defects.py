@@ -305,3 +305,13 @@ def test_progress_handles_no_other_events(viewer, open_panel, qtbot, finish, hel
     finish(panel)
     assert within and not any(within)
     assert shown and threading.current_thread() is threading.main_thread()
+
+
+def test_adding_a_result_searches_no_range(viewer, open_panel, run, noisy, monkeypatch):
+    layer = viewer.add_image(noisy, contrast_limits=(20, 200))
+    panel = open_panel()
+    searched = []
+    monkeypatch.setattr(Image, "_calc_data_range", lambda *_, **__: searched.append(True))
+    run(panel)
+    # Of all pixels, in the GUI thread: seconds for a large stack.
+    assert viewer.layers[-1].contrast_limits == layer.contrast_limits and not searched
