@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from napari_gpu_denoise.noise.correlation.fit import CALM, HIGHEST, ROUGHER, PatchPower
+from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 from napari_gpu_denoise.noise.patches.variance import brightness_levels
 from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
@@ -76,7 +77,7 @@ def _parts(
     squares = np.square(np.concatenate([spectra.low, spectra.high], axis=1)[members])
     # Both halves hold frequencies along y, along x, and across.
     half = np.where(x > y, x % 2 == 1, y % 2 == 0)[places]
-    ranks = squares @ np.column_stack([half, ~half])
+    ranks = times(squares, np.column_stack([half, ~half]).astype(float))
     parts = [slice(number)]
     for first, last in others:
         start = min(max(round(first * len(members)), number), len(members) - 1)

@@ -11,6 +11,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise.patches.blank import not_image, number_of_patches
+from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, read_patches
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
 from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH, frequencies
@@ -86,8 +87,8 @@ def _plane_spectra(
     differences = values - values[:, :1]  # small numbers, whatever the level of the patch
     return PatchSpectra(
         values.mean(axis=1),
-        differences @ low.T,
-        differences @ high.T,
+        times(differences, low.T),
+        times(differences, high.T),
         upper,
         clipped,
         overlap,
