@@ -34,7 +34,7 @@ def mean(scores: list[float]) -> str:
 
 
 def papers(options) -> None:
-    """Conventional NL-means of Bi et al. 2020, table 7: sigma 40, the noisy image rounded and
+    """Conventional NL-means of van der Vuurst 2023, table 7: sigma 40, the noisy image rounded and
     clipped to 0..255; the profile "conventional".
     """
     printed, body = {"boat": 24.67, "peppers": 25.70}, []
