@@ -62,3 +62,14 @@ def test_brightness_is_compared_if_asked_for_and_of_planes_alone():
     np.testing.assert_array_equal(note.sigma, sigma)
     note = note_frame([np.full((3, 64, 64), 7.0)], sigma, Levels(0, 1.0), brightness=True)
     assert not note.empty
+
+
+def test_whole_volumes_are_compared_and_may_be_empty():
+    volume = noisy(3, 64, 64)
+    levels, sigma = Levels(0, 1.0), np.full(3, 12.0)
+    note = note_frame([volume], sigma, levels, brightness=True, whole=True)
+    planes = [note_frame([plane[None]], SIGMA, levels, brightness=True) for plane in volume]
+    np.testing.assert_allclose(note.means, np.mean([plane.means for plane in planes], axis=0))
+    assert note.block_pixels == 3 * planes[0].block_pixels
+    constant = np.full((3, 64, 64), 7.0)
+    assert note_frame([constant], sigma, levels, brightness=True, whole=True).empty
