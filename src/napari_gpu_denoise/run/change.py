@@ -8,7 +8,7 @@ from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.image.axes import channel_axis
 
 _LEAST = 0.05  # share of the variation between neighbours that a filter is expected to remove
-_PIXELS = 1 << 18  # looked at, about
+_PIXELS = 1 << 15  # looked at, about, in whole rows
 
 
 def change_note(before: np.ndarray, after: np.ndarray, names: str) -> Note | None:
