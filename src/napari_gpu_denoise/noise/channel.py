@@ -95,9 +95,11 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     with ThreadPoolExecutor(min(len(planes), os.cpu_count() or 1)) as pool:
         areas = list(pool.map(blank_area, planes))
         blanks = not_image(planes, areas)
-        measured = list(pool.map(plane_noise, planes, blanks))
+        # The patches of a single plane serve for both.
+        only = _spectra_alone(planes[0], blanks[0]) if len(planes) == 1 else None
+        measured = list(pool.map(plane_noise, planes, blanks, [only] * len(planes)))
     sigma, error, ends = combined_sigma(measured)
-    spectra = _spectra(planes, blanks)
+    spectra = only or _spectra(planes, blanks)
     share = np.mean([0.0 if mask is None else mask.mean() for mask in blanks])
     found = ChannelNoise(
         PlaneStack.held(planes),

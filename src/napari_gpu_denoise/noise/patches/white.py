@@ -14,19 +14,23 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from napari_gpu_denoise.noise.patches.blank import number_of_patches
 from napari_gpu_denoise.noise.patches.compressed import noise_before
 from napari_gpu_denoise.noise.patches.laws import Trend, brightness_trend
+from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.selection import as_floats, clipping_levels, read_patches
 from napari_gpu_denoise.noise.patches.variance import (
     FIRST_PATCHES,
     PatchStatistics,
     pooled_variance,
 )
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 
 METHOD = "high frequencies of the smoothest patches"
 
@@ -49,42 +53,38 @@ class PlaneNoise(NamedTuple):
     compressed: bool = False  # as JPEG; sigma is that before
 
 
-def plane_noise(plane: np.ndarray, blank: np.ndarray | None = None) -> PlaneNoise | None:
+def plane_noise(
+    plane: np.ndarray, blank: np.ndarray | None = None, spectra: PatchSpectra | None = None
+) -> PlaneNoise | None:
     """Estimate the noise of one plane of any real dtype; None where no pixel is finite.
 
-    Pixels of `blank`, a mask as `not_image` returns it, are left out.
+    Pixels of `blank`, a mask as `not_image` returns it, are left out. `spectra` are those of the
+    plane alone, where they are known.
     """
-    # Scattered non-finite pixels may leave no large patch whole, but still smaller ones.
-    limit = number_of_patches(MAX_PATCHES, [blank])
-    for size in (PATCH, PATCH // 2, PATCH // 4, 1):
-        patches, shape, overlap, _ = read_patches(plane, size, limit, blank)
-        if len(patches):
-            break
+    levels = clipping_levels(plane, blank)
+    # Differences of large integers of 64 bits do not fit float64.
+    if spectra is None or (plane.dtype.kind in "iu" and plane.dtype.itemsize == 8):
+        read = _read(plane, blank, levels)
+        if read is None:
+            return None
+        patches, shape, levels, unit = read
     else:
-        return None
-    low, high, upper = frequencies(shape)
-    if not len(high):
+        patches, shape, unit = spectra.statistics, (PATCH, PATCH), 1.0
+        levels = [float(level) for level in levels]
+    mean, rank, energy, upper, share, overlap = patches
+    if not energy.shape[1]:
         return PlaneNoise(0.0, 0.0)  # single pixels: nothing to compare them with
 
-    levels = clipping_levels(plane, blank)
-    clean = np.ones(len(patches), bool)
-    share = np.zeros(len(patches))  # of clipped pixels
+    clean = np.ones(len(mean), bool)
     if levels:
-        share = np.mean([patches == level for level in levels], axis=(0, 2)) * len(levels)
         last = min(FIRST_PATCHES, len(share)) - 1
         least = np.partition(share, last)[last]
         if least > CLIPPED_SHARE:
             # A mask, a drawing, a blank plane: its extremes are what there is.
-            levels, share = [], np.zeros(len(patches))
+            levels, share = [], np.zeros(len(mean))
         else:
             clean = share <= least
 
-    values, levels, unit = as_floats(patches, levels)
-    differences = values - values[:, :1]  # small numbers, whatever the level of the patch
-    spectrum = np.square(differences @ np.concatenate([low, high]).T)
-    rank = spectrum[:, : len(low)].sum(axis=1)
-    energy = spectrum[:, len(low) :]
-    mean = values @ np.full(values.shape[1], 1 / values.shape[1])
     variance, error, _ = pooled_variance(rank, energy, overlap, np.flatnonzero(clean))
     if levels:
         # Near a clipping level, patches with few clipped pixels are those whose noise happens to be
@@ -100,11 +100,36 @@ def plane_noise(plane: np.ndarray, blank: np.ndarray | None = None) -> PlaneNois
     if trend is not None:
         trend = Trend(*(unit * value for value in trend))
     elif shape == (PATCH, PATCH) and unit == 1.0:
+        low, high, _ = frequencies(shape)
         before = noise_before(plane, np.concatenate([low, high]), len(low), upper, levels)
         if before is not None:
             return PlaneNoise(before[0], before[0] * before[1], compressed=True)
     sigma = math.sqrt(variance) * unit
     return PlaneNoise(sigma, sigma * error, trend)
+
+
+def _read(
+    plane: np.ndarray, blank: np.ndarray | None, levels: list
+) -> tuple[PatchStatistics, tuple[int, int], list[float], float] | None:
+    """Return the patches of a plane, their shape, its clipping levels and the unit of both."""
+    # Scattered non-finite pixels may leave no large patch whole, but still smaller ones.
+    limit = number_of_patches(MAX_PATCHES, [blank])
+    for size in (PATCH, PATCH // 2, PATCH // 4, 1):
+        patches, shape, overlap, _ = read_patches(plane, size, limit, blank)
+        if len(patches):
+            break
+    else:
+        return None
+    share = np.zeros(len(patches))  # of clipped pixels
+    for level in levels:
+        share += np.mean(patches == level, axis=1)
+    low, high, upper = frequencies(shape)
+    values, levels, unit = as_floats(patches, levels)
+    differences = values - values[:, :1]  # small numbers, whatever the level of the patch
+    rank = np.square(times(differences, low.T)).sum(axis=1)
+    energy = np.square(times(differences, high.T))
+    mean = values.mean(axis=1)
+    return PatchStatistics(mean, rank, energy, upper, share, overlap), shape, levels, unit
 
 
 def cosine_transform(n: int) -> np.ndarray:
