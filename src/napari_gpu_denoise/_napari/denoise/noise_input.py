@@ -134,7 +134,7 @@ class NoiseInput(QWidget):
         """Take an estimate that was measured in `origin`, in words, and choose it."""
         self._measured, self._known, self._origin = estimate, estimate, origin
         if self.mode.findData(MEASURED) < 0:
-            self.mode.addItem("As measured", MEASURED)
+            self.mode.addItem("Measured", MEASURED)
         tip = rows.tooltip(estimate, f"Measured in {origin}")
         self.mode.setItemData(self.mode.findData(MEASURED), tip, Qt.ItemDataRole.ToolTipRole)
         self.edit.clear()

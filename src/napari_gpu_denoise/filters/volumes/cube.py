@@ -73,16 +73,17 @@ def choose_cube(image: Any, names: str, voxel: str) -> tuple[str, str]:
     if slices < CUBES["4x4x4"][0]:
         few = "1 slice is" if slices == 1 else f"{slices} slices are"
         return FLAT, f"{few} too few for cubes of several slices: cubes are 1x8x8"
-    ratio, why = slice_distance(image, names), "the image changes from slice to slice as over"
-    if ratio is None:
-        sizes = [float(size) for size in voxel.split(", ")] if voxel else [1.0] * 3
-        ratio, why = sizes[0] / math.sqrt(sizes[1] * sizes[2]), "by voxel size, slices are apart by"
-        if not voxel:
-            why = "the image does not tell how slices differ, and no voxel size is given:"
+    ratio = slice_distance(image, names)
+    if ratio is not None:
+        why = f"neighbouring slices differ as much as pixels {ratio:.2g} apart"
+    elif voxel:
+        z, y, x = (float(size) for size in voxel.split(", "))
+        ratio = z / math.sqrt(y * x)
+        why = f"by voxel size, slices are {ratio:.2g} pixels apart"
+    else:
+        ratio, why = 1.0, "the image does not tell how slices differ, and has no voxel size"
     name = next(name for name, most in _MOST.items() if ratio < most)
-    pixels = "1 pixel" if f"{ratio:.2g}" == "1" else f"{ratio:.2g} pixels"
-    ending = "" if why.endswith(":") else f" {pixels}:"
-    return name, f"{why}{ending} cubes are {name}"
+    return name, f"{why}: cubes are {name}"
 
 
 def slice_distance(image: Any, names: str) -> float | None:
