@@ -97,7 +97,8 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
         blanks = not_image(planes, areas)
         # The patches of a single plane serve for both.
         only = _spectra_alone(planes[0], blanks[0]) if len(planes) == 1 else None
-        measured = list(pool.map(plane_noise, planes, blanks, [only] * len(planes)))
+        patches = None if only is None else only.statistics
+        measured = list(pool.map(plane_noise, planes, blanks, [patches] * len(planes)))
     sigma, error, ends = combined_sigma(measured)
     spectra = only or _spectra(planes, blanks)
     share = np.mean([0.0 if mask is None else mask.mean() for mask in blanks])

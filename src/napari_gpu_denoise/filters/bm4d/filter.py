@@ -20,7 +20,11 @@ from napari_gpu_denoise.filters.bm3d.pass_fields import (
 from napari_gpu_denoise.filters.bm4d.cube_settings import CubePass
 from napari_gpu_denoise.filters.bm4d.plan import Plan
 from napari_gpu_denoise.filters.bm4d.series_plan import SeriesPlan
-from napari_gpu_denoise.filters.search.frame_links import frames_setting
+from napari_gpu_denoise.filters.search.frame_links import (
+    FrameSearch,
+    flicker_setting,
+    frames_setting,
+)
 from napari_gpu_denoise.filters.volumes.cube import AUTO, CUBES, cube_setting, voxel_setting
 from napari_gpu_denoise.filters.volumes.volume_filter import VolumeFilter
 from napari_gpu_denoise.opencl.memory import Arena
@@ -65,7 +69,7 @@ def _similar(default: float, of: str) -> Any:
 
 
 @dataclass(frozen=True)
-class BM4D(TwoPasses, VolumeFilter):
+class BM4D(FrameSearch, TwoPasses, VolumeFilter):
     """Settings of BM4D.
 
     Groups of similar cubes are transformed together and small coefficients are removed: by hard
@@ -91,9 +95,7 @@ class BM4D(TwoPasses, VolumeFilter):
     voxel: str = voxel_setting()
     frames_before: int = frames_setting(0, "Earlier volumes to search")
     frames_after: int = frames_setting(0, "Later volumes to search")
-    flicker: bool = setting(
-        True, "Correct for bleaching and flicker between volumes", advanced=True, needs_axis="T"
-    )
+    flicker: bool = flicker_setting("volumes")
     stages: str = stages()
     threshold: float = threshold(2.9)
     wiener_sigma: float = wiener_sigma(0.9)
@@ -133,16 +135,6 @@ class BM4D(TwoPasses, VolumeFilter):
     def joint(self) -> str:
         """Slices, and time if other volumes are searched."""
         return super().joint + "T" * self.over_time
-
-    @property
-    def over_time(self) -> bool:
-        """Whether other volumes are searched."""
-        return bool(self.frames_before or self.frames_after)
-
-    @property
-    def compares_brightness(self) -> bool:
-        """Whether `flicker` is on."""
-        return self.flicker
 
     @property
     def whole_volumes(self) -> bool:

@@ -11,14 +11,18 @@ import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.nl_means.plan import Plan
-from napari_gpu_denoise.filters.search.frame_links import frames_setting
+from napari_gpu_denoise.filters.search.frame_links import (
+    FrameSearch,
+    flicker_setting,
+    frames_setting,
+    slices_setting,
+)
 from napari_gpu_denoise.filters.search.ring_plan import RingPlan
 from napari_gpu_denoise.filters.search.variants import SearchSettings, Variant
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
 from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.call import filter_function
-from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.frame_notes import FrameNote
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
@@ -27,7 +31,7 @@ LARGEST_TABLE = 1 << 16
 
 
 @dataclass(frozen=True)
-class NLMeans(Filter):
+class NLMeans(FrameSearch):
     """Settings of patchwise NL-means.
 
     Every patch on a grid of spacing `step` is replaced by the weighted mean of the `neighbours`
@@ -64,12 +68,8 @@ class NLMeans(Filter):
     )
     frames_before: int = frames_setting(0, "Earlier frames to search")
     frames_after: int = frames_setting(0, "Later frames to search")
-    flicker: bool = setting(
-        True, "Correct for bleaching and flicker between frames", advanced=True, needs_axis="T"
-    )
-    slices: int = setting(
-        0, "Slices above and below to search", bounds=(0, 16), unit="slices", needs_axis="Z"
-    )
+    flicker: bool = flicker_setting()
+    slices: int = slices_setting()
     rician: bool = setting(False, "Correct Rician bias (MRI magnitude images)")
     distance: str = setting(
         "euclidean",
@@ -140,16 +140,6 @@ class NLMeans(Filter):
     def joint(self) -> str:
         """T and Z, if other frames or slices are searched."""
         return "T" * self.over_time + "Z" * bool(self.slices)
-
-    @property
-    def over_time(self) -> bool:
-        """Whether other frames are searched."""
-        return bool(self.frames_before or self.frames_after)
-
-    @property
-    def compares_brightness(self) -> bool:
-        """Whether `flicker` is on."""
-        return self.flicker
 
     @property
     def smallest(self) -> int:

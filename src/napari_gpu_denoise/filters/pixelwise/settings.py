@@ -6,15 +6,19 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from napari_gpu_denoise.filters.channels.channel_settings import decide_channels, guide_setting
-from napari_gpu_denoise.filters.search.frame_links import frames_setting
+from napari_gpu_denoise.filters.search.frame_links import (
+    FrameSearch,
+    flicker_setting,
+    frames_setting,
+    slices_setting,
+)
 from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
 
 
 @dataclass(frozen=True)
-class PixelwiseSettings(Filter):
+class PixelwiseSettings(FrameSearch):
     """What a pixelwise NL-means has to be told, and what follows from it."""
 
     name: ClassVar[str] = "nl_means_pixelwise"
@@ -61,12 +65,8 @@ class PixelwiseSettings(Filter):
     )
     frames_before: int = frames_setting(0, "Earlier frames to search")
     frames_after: int = frames_setting(0, "Later frames to search; 0 filters without delay")
-    flicker: bool = setting(
-        True, "Correct for bleaching and flicker between frames", advanced=True, needs_axis="T"
-    )
-    slices: int = setting(
-        0, "Slices above and below to search", bounds=(0, 16), unit="slices", needs_axis="Z"
-    )
+    flicker: bool = flicker_setting()
+    slices: int = slices_setting()
     patch_slices: int = setting(
         0,
         "Slices above and below that belong to a patch",
@@ -108,16 +108,6 @@ class PixelwiseSettings(Filter):
         """Channels that share weights; T and Z, if other frames or slices are looked at."""
         deep = self.slices or self.patch_slices
         return "C" * (self.channels == "joint") + "T" * self.over_time + "Z" * bool(deep)
-
-    @property
-    def over_time(self) -> bool:
-        """Whether other frames are searched."""
-        return bool(self.frames_before or self.frames_after)
-
-    @property
-    def compares_brightness(self) -> bool:
-        """Whether `flicker` is on."""
-        return self.flicker
 
     @property
     def yields_map(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.image.flicker import brightness_change
+from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.frame_notes import FrameNote
 from napari_gpu_denoise.run.settings import setting
 
@@ -15,6 +16,36 @@ from napari_gpu_denoise.run.settings import setting
 def frames_setting(default: int, help: str) -> Any:
     """Declare how many earlier or later frames are searched."""
     return setting(default, help, bounds=(0, 16), unit="frames", needs_axis="T")
+
+
+def flicker_setting(between: str = "frames") -> Any:
+    """Declare whether changes of brightness between frames, or volumes, are corrected for."""
+    help = f"Correct for bleaching and flicker between {between}"
+    return setting(True, help, advanced=True, needs_axis="T")
+
+
+def slices_setting() -> Any:
+    """Declare how many slices on each side are searched."""
+    help = "Slices above and below to search"
+    return setting(0, help, bounds=(0, 16), unit="slices", needs_axis="Z")
+
+
+class FrameSearch(Filter):
+    """Base of filters that search other frames, or volumes, if asked to."""
+
+    frames_before: int
+    frames_after: int
+    flicker: bool
+
+    @property
+    def over_time(self) -> bool:
+        """Whether other frames are searched."""
+        return bool(self.frames_before or self.frames_after)
+
+    @property
+    def compares_brightness(self) -> bool:
+        """Whether `flicker` is on."""
+        return self.flicker
 
 
 class FrameLinks:

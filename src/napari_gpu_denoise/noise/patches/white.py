@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,9 +28,6 @@ from napari_gpu_denoise.noise.patches.variance import (
     PatchStatistics,
     pooled_variance,
 )
-
-if TYPE_CHECKING:
-    from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 
 METHOD = "high frequencies of the smoothest patches"
 
@@ -54,22 +51,22 @@ class PlaneNoise(NamedTuple):
 
 
 def plane_noise(
-    plane: np.ndarray, blank: np.ndarray | None = None, spectra: PatchSpectra | None = None
+    plane: np.ndarray, blank: np.ndarray | None = None, patches: PatchStatistics | None = None
 ) -> PlaneNoise | None:
     """Estimate the noise of one plane of any real dtype; None where no pixel is finite.
 
-    Pixels of `blank`, a mask as `not_image` returns it, are left out. `spectra` are those of the
-    plane alone, where they are known.
+    Pixels of `blank`, a mask as `not_image` returns it, are left out. `patches` of 8 x 8 pixels
+    of the plane serve for its own, where they are known.
     """
     levels = clipping_levels(plane, blank)
     # Differences of large integers of 64 bits do not fit float64.
-    if spectra is None or (plane.dtype.kind in "iu" and plane.dtype.itemsize == 8):
+    if patches is None or (plane.dtype.kind in "iu" and plane.dtype.itemsize == 8):
         read = _read(plane, blank, levels)
         if read is None:
             return None
         patches, shape, levels, unit = read
     else:
-        patches, shape, unit = spectra.statistics, (PATCH, PATCH), 1.0
+        shape, unit = (PATCH, PATCH), 1.0
         levels = [float(level) for level in levels]
     mean, rank, energy, upper, share, overlap = patches
     if not energy.shape[1]:
