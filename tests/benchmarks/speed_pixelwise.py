@@ -7,16 +7,14 @@ python tests/benchmarks/speed_pixelwise.py --shape 512x512 --device 1 --peers
 
 from __future__ import annotations
 
-import argparse
-import math
 import statistics
 import time
 
 import numpy as np
+from tables import print_speeds, speed_parser
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.cli.bench import measure, synthetic
-from napari_gpu_denoise.opencl.device import choose
+from napari_gpu_denoise.cli.bench import synthetic
 
 # Of an NVIDIA H200: instructions and exponentials a second, words of local memory and exchanges.
 INSTRUCTIONS, EXPONENTIALS, WORDS = 31.8e12, 4.0e12, 7.9e12
@@ -85,29 +83,12 @@ def peers(shape: tuple[int, int], repeats: int) -> None:
 
 def main() -> None:
     """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shape", default="3456x4608")
-    parser.add_argument("--device")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--cases", nargs="+", default=list(CASES))
+    parser = speed_parser(__doc__, "3456x4608", CASES)
     parser.add_argument("--peers", action="store_true", help="time OpenCV and scikit-image as well")
     args = parser.parse_args()
-    shape, device = tuple(map(int, args.shape.split("x"))), choose(args.device)
-    print(f"{device}, {args.shape} float32")
-    print("| | device ms | floor on an H200, ms | whole call, ms | tiles | images of memory |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: |")
-    for name in args.cases:
-        settings = CASES[name]
-        timing = measure(settings, shape, device, args.repeats)
-        least = floor(settings, math.prod(shape))
-        kernels = ", ".join(f"{key} {1e3 * value:.3f}" for key, value in timing.kernels.items())
-        print(
-            f"| {name} | {1e3 * timing.device_time:.3f} ({kernels}) | {1e3 * least:.2f} "
-            f"| {1e3 * timing.whole_call:.1f} | {timing.tiles} | {timing.images_of_memory:.1f} |",
-            flush=True,
-        )
+    print_speeds(args, CASES, floor)
     if args.peers:
-        peers(shape, args.repeats)
+        peers(tuple(map(int, args.shape.split("x"))), args.repeats)
 
 
 if __name__ == "__main__":

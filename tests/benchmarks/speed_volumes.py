@@ -6,12 +6,11 @@ python tests/benchmarks/speed_volumes.py --shape 32x128x128 --device 1
 
 from __future__ import annotations
 
-import argparse
 import math
 
+from tables import print_speeds, speed_parser
+
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.cli.bench import measure
-from napari_gpu_denoise.opencl.device import choose
 
 # Of an NVIDIA H200: instructions and exponentials a second, and bytes.
 INSTRUCTIONS, EXPONENTIALS, BYTES = 31.8e12, 4.0e12, 4.2e12
@@ -43,26 +42,9 @@ def floor(settings, voxels: int) -> float:
 
 def main() -> None:
     """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shape", default="256x256x256")
-    parser.add_argument("--device")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--cases", nargs="+", default=list(CASES))
+    parser = speed_parser(__doc__, "256x256x256", CASES)
     args = parser.parse_args()
-    shape, device = tuple(map(int, args.shape.split("x"))), choose(args.device)
-    print(f"{device}, {args.shape} float32")
-    print("| | device ms | floor on an H200, ms | whole call, ms | tiles | images of memory |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: |")
-    for name in args.cases:
-        settings = CASES[name]
-        timing = measure(settings, shape, device, args.repeats)
-        least = floor(settings, math.prod(shape))
-        kernels = ", ".join(f"{key} {1e3 * value:.2f}" for key, value in timing.kernels.items())
-        print(
-            f"| {name} | {1e3 * timing.device_time:.2f} ({kernels}) | {1e3 * least:.2f} "
-            f"| {1e3 * timing.whole_call:.1f} | {timing.tiles} | {timing.images_of_memory:.1f} |",
-            flush=True,
-        )
+    print_speeds(args, CASES, floor)
 
 
 if __name__ == "__main__":

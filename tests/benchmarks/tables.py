@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import napari_gpu_denoise as gd
+from napari_gpu_denoise.cli.bench import measure
+from napari_gpu_denoise.run.filter import Filter
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference.data import REASON, data_folder
@@ -40,3 +44,34 @@ def show(head: list[str], body: list[list[str]]) -> None:
     for cells in (head, [":---", *("---:" for _ in head[1:])], *body):
         print(f"| {' | '.join(cells)} |")
     sys.stdout.flush()
+
+
+def speed_parser(
+    description: str, shape: str, cases: Mapping[str, Filter]
+) -> argparse.ArgumentParser:
+    """Return the options of `print_speeds`."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--shape", default=shape)
+    parser.add_argument("--device")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--cases", nargs="+", default=list(cases))
+    return parser
+
+
+def print_speeds(
+    args: argparse.Namespace, cases: Mapping[str, Filter], floor: Callable[[Any, int], float]
+) -> None:
+    """Print a row for each case; `floor` returns the least seconds for so many pixels."""
+    shape, device = tuple(map(int, args.shape.split("x"))), gd.choose(args.device)
+    print(f"{device}, {args.shape} float32")
+    print("| | device ms | floor on an H200, ms | whole call, ms | tiles | images of memory |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    for name in args.cases:
+        timing = measure(cases[name], shape, device, args.repeats)
+        least = floor(cases[name], math.prod(shape))
+        kernels = ", ".join(f"{key} {1e3 * value:.3f}" for key, value in timing.kernels.items())
+        print(
+            f"| {name} | {1e3 * timing.device_time:.3f} ({kernels}) | {1e3 * least:.2f} "
+            f"| {1e3 * timing.whole_call:.1f} | {timing.tiles} | {timing.images_of_memory:.1f} |",
+            flush=True,
+        )

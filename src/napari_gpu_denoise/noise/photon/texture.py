@@ -285,7 +285,7 @@ def brightness_seen(spectra: PatchSpectra) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def _bands() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return which columns of `energy` rank the patches, and which are read, by rising frequency.
+    """Return which coefficients rank the patches, and which are read, by rising frequency.
 
     Then the frequencies j + k of those that are read, and where in these each band begins.
     """
