@@ -8,7 +8,7 @@ import textwrap
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from napari_gpu_denoise.cli import commands, noise
+from napari_gpu_denoise.cli import commands, noise, recommend
 from napari_gpu_denoise.cli.failures import EXIT_TEXTS
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.run.settings import number_of_bytes
@@ -57,6 +57,18 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     )
     _add_json(estimate)
     estimate.set_defaults(run=noise.estimate)
+
+    advice = added.add_parser("recommend", help="say which filter suits images, and why")
+    _add_inputs(advice)
+    _add_axes(advice)
+    advice.add_argument(
+        "--effort",
+        choices=("fast", "normal", "high"),
+        help="profile to recommend; default: normal, or fast where that would take too long",
+    )
+    _add_device(advice)
+    _add_json(advice)
+    advice.set_defaults(run=recommend.recommend)
 
     sample = added.add_parser("sample", help="write a noisy sample stack as TIFF")
     sample.add_argument("name", nargs="?", help="sample to write; without a name, list the samples")
@@ -134,12 +146,7 @@ def _add_filter(added: Any, settings: type) -> None:
         help="structured noise to remove first, where it is found: stripes (rows and columns with "
         "offsets of their own, hum), outliers (hot and dead pixels), or both (default: nothing)",
     )
-    parser.add_argument(
-        "--device",
-        metavar="N|NAME",
-        help="number or part of the name (see 'gpu-denoise devices'), gpu or cpu "
-        "(default: the best)",
-    )
+    _add_device(parser)
     parser.add_argument(
         "--memory-limit",
         type=_bytes,
@@ -240,6 +247,15 @@ def _add_axes(parser: argparse.ArgumentParser) -> None:
         metavar="AXES",
         help="one letter per axis, such as TZYX, of T Z Y X C S; others are independent "
         "(default: as in the file)",
+    )
+
+
+def _add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        metavar="N|NAME",
+        help="number or part of the name (see 'gpu-denoise devices'), gpu or cpu "
+        "(default: the best)",
     )
 
 

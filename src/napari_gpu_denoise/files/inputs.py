@@ -77,6 +77,18 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
     return jobs
 
 
+def beside(path: str | os.PathLike, name: str) -> Path:
+    """Return where the result of a file lies beside it: `name` is added to the file's own name."""
+    path = Path(path)
+    known = (".ome.tiff", ".ome.tif", *sorted(formats.SUFFIXES, key=len, reverse=True))
+    ending = next((each for each in known if path.name.lower().endswith(each)), "")
+    if not ending:
+        # A TIFF in the format of a vendor is written as a plain one.
+        return path.with_name(f"{path.stem}_{name}.tif")
+    cut = len(path.name) - len(ending)
+    return path.with_name(f"{path.name[:cut]}_{name}{path.name[cut:]}")
+
+
 def _renamed(path: Path) -> str:
     """Return the name of the result of a file whose own name is not one of its format."""
     return path.stem + (".nii" if nifti.is_nifti(path) else ".tif")
