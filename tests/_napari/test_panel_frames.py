@@ -105,6 +105,8 @@ def test_only_the_frame_shown(
     scope = pasted(panel)
     assert "frames=4" in QApplication.clipboard().text()
     np.testing.assert_array_equal(scope["denoised"], result.data)
+    np.testing.assert_allclose(scope["added"].translate, result.translate)
+    assert scope["added"].name.startswith(result.name)  # napari numbers it
     assert "frame" not in copied(panel.command_button).replace("--frames-before", "")
     assert "It filters all frames." in panel.status.text()
     panel.places.boxes["T"].click()

@@ -38,10 +38,10 @@ class Panel(QWidget):
     #: Advice where Python runs out of memory.
     out_of_memory: ClassVar[str]
 
-    def __init__(self, viewer: Viewer, tip: str, kind: Any = None):
+    def __init__(self, viewer: Viewer, tip: str, kind: Any = None, *, whole_files: bool = False):
         super().__init__()
         self._viewer = viewer
-        self.layer = LayerInput(viewer, tip)
+        self.layer = LayerInput(viewer, tip, whole_files=whole_files)
         self.axes = AxesInput(kind)
         self.status = Caption(rich=True)
         self._closed = False
@@ -49,6 +49,8 @@ class Panel(QWidget):
         self._followed: dict[str, list[tuple[Any, Callable]]] = {}
         lists = self._followed.values()
         self.destroyed.connect(lambda _=None: [_disconnect(each) for each in lists])
+        selection = viewer.layers.selection.events.changed
+        self.follow("selection", [(selection, self.layer.refresh)])
         # Started when the panel gets a parent; the dock joins the window only afterwards.
         self._stacking = QTimer(self)
         self._stacking.setSingleShot(True)
@@ -109,7 +111,12 @@ class Panel(QWidget):
     def choose(self, layer: Layer, axes: str) -> None:
         """Choose a layer, and set its axes as another panel has them."""
         self.layer.choose(layer)
-        if self.layer.layer() == layer and self.axes.letters() != axes.upper():
+        if self.layer.layer() == layer:
+            self.choose_axes(axes)
+
+    def choose_axes(self, axes: str) -> None:
+        """Set the axes of the layer chosen as another panel has them."""
+        if self.axes.letters() != axes.upper():
             self.axes.edit.setText(axes)
 
     def captured(self) -> Source:

@@ -52,7 +52,9 @@ class Advice:
         Sentences on what else to know.
     seconds : float
         About how long it takes on the device.
-    estimate : NoiseEstimate or None
+    shape : tuple of int
+        Shape of the image.
+    estimate : NoiseEstimate
         The noise as measured.
     """
 
@@ -63,7 +65,8 @@ class Advice:
     reason: str
     hints: tuple[str, ...]
     seconds: float
-    estimate: NoiseEstimate | None
+    shape: tuple[int, ...]
+    estimate: NoiseEstimate
 
     @property
     def profile(self) -> str:
@@ -76,6 +79,25 @@ class Advice:
         profile, changes = self.filter.nearest_profile()
         named = [f"{name.replace('_', ' ')} {value}" for name, value in changes.items()]
         return ", ".join([self.filter.title, f"profile {profile}", *named])
+
+    def with_effort(self, effort: str | None, device: Any = None) -> Advice:
+        """Return the same advice for another effort, as `recommend` takes it.
+
+        Parameters
+        ----------
+        effort : {"fast", "normal", "high"} or None
+            The profile to take; None changes nothing.
+        device : Device, int or str, optional
+            The device that it is to run on.
+
+        Returns
+        -------
+        Advice
+        """
+        settings = _with_effort(self.filter, effort)
+        pixels = math.prod(self.shape)
+        time = cost.seconds(settings, pixels, choose(device))
+        return replace(self, filter=settings, seconds=time)
 
     def sentence(self) -> str:
         """Return image, noise, choice and reason as one line."""
@@ -165,8 +187,8 @@ def recommend(
             f"Profile fast was chosen as normal would take {cost.in_words(time)} on this device."
         )
         settings, time = quick, cost.seconds(quick, math.prod(shape), found)
-    described = words.image(names, shape)
-    return Advice(settings, names, described, words.noise(noise), reason, tuple(hints), time, noise)
+    said = words.image(names, shape), words.noise(noise), reason, tuple(hints)
+    return Advice(settings, names, *said, time, shape, noise)
 
 
 def compared(reader: PlaneReader, axis: int, noise: NoiseEstimate) -> Likeness:
