@@ -254,8 +254,8 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device",
         metavar="N|NAME",
-        help="number or part of the name (see 'gpu-denoise devices'), gpu or cpu "
-        "(default: the best)",
+        help="number or part of the name (see 'gpu-denoise devices'), gpu or cpu; several, as 0,1; "
+        "or all of the best kind (default: the best)",
     )
 
 

@@ -16,6 +16,7 @@ from napari_gpu_denoise._napari.stage import Stage
 from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.filters.advice.recommend import Advice, recommend
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
+from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.noise import NoiseMemory
 
 
@@ -72,5 +73,6 @@ def _advice(look: Look, stopped: Callable[[], bool]) -> Advice:
         data = LazyArray(data, stopped, (*whole, slice(3 if alpha else None)))
     elif alpha:
         data = data[..., :3]
-    noise = look.memory.measured(data, look.axes, look.device)
+    first, *_ = choose_devices(look.device)
+    noise = look.memory.measured(data, look.axes, first)
     return recommend(data, look.axes, noise=noise, device=look.device)

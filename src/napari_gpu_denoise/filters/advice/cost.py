@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from napari_gpu_denoise.opencl.device import Device
@@ -26,8 +27,9 @@ _INTEGRATED = 12  # times slower than the GPU above, at least
 _START = 1.0  # seconds for the noise, and for reading
 
 
-def seconds(filter: Any, pixels: int, device: Device) -> float:
-    """Return about how long a filter takes for so many pixels on a device."""
+def seconds(filter: Any, pixels: int, devices: Sequence[Device]) -> float:
+    """Return about how long a filter takes for so many pixels on devices, which share them."""
+    (device, *others) = devices
     profile = filter.nearest_profile()[0]
     known = _MEASURED.get((filter.name, profile)) or _MEASURED["bm3d", "normal"]
     if device.shares_cores:
@@ -38,7 +40,7 @@ def seconds(filter: Any, pixels: int, device: Device) -> float:
             slower = max(slower, _INTEGRATED)
         each = known[1] * slower
     over_time = 2 if filter.name == "bm4d" and "T" in filter.joint else 1
-    return _START + pixels / 1e6 * each * over_time
+    return _START + pixels / 1e6 * each * over_time / (1 + len(others))
 
 
 def in_words(seconds: float) -> str:

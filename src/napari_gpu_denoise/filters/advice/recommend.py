@@ -6,6 +6,7 @@ The choices are those of docs/guide/choosing_settings.md, where they were measur
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +20,8 @@ from napari_gpu_denoise.filters.vbm3d.filter import VBM3D
 from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader, spread
-from napari_gpu_denoise.opencl.device import Device, choose
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.filter import Filter
 
 EFFORTS = ("fast", "normal", "high")
@@ -96,7 +98,7 @@ class Advice:
         """
         settings = _with_effort(self.filter, effort)
         pixels = math.prod(self.shape)
-        time = cost.seconds(settings, pixels, choose(device))
+        time = cost.seconds(settings, pixels, choose_devices(device))
         return replace(self, filter=settings, seconds=time)
 
     def sentence(self) -> str:
@@ -131,7 +133,7 @@ def recommend(
     *,
     noise: NoiseEstimate | None = None,
     effort: str | None = None,
-    device: Device | int | str | None = None,
+    device: Device | int | str | Sequence | None = None,
 ) -> Advice:
     """Recommend a filter, its profile and settings for an image.
 
@@ -146,8 +148,8 @@ def recommend(
     effort : {"fast", "normal", "high"}, optional
         The profile to take. By default ``"normal"``, or ``"fast"`` where that would take more than
         a quarter of an hour.
-    device : Device, int or str, optional
-        The device that it is to run on, as `denoise` takes it.
+    device : Device, int, str or a sequence of these, optional
+        What it is to run on, as `denoise` takes it.
 
     Returns
     -------
@@ -170,12 +172,12 @@ def recommend(
     if effort not in (None, *EFFORTS):
         raise SettingsError(f"effort={effort!r} is unknown: choose from {', '.join(EFFORTS)}.")
     reader = PlaneReader(image, axes)
-    found = choose(device)
+    found = choose_devices(device)
     if noise is None:
         # Imported only when needed: it takes long to load.
         from napari_gpu_denoise.noise.estimate import measure_noise
 
-        noise = measure_noise(image, reader.axes, "auto", device)
+        noise = measure_noise(image, reader.axes, "auto", found[0])
     names, shape = reader.axes, reader.shape
     settings, reason, hints = _chosen(reader, noise)
     if settings.nearest_profile()[1] or effort in settings.presets:
