@@ -167,3 +167,16 @@ def test_layers_of_unlike_kinds(viewer, start, movie, noisy):
     text = panel.advice.text()
     assert "<b>movie</b>" in text and "<b>&lt;image&gt;</b>" in text
     assert [each.filter.name for each in panel.advised()] == ["vbm3d", "bm3d"]
+
+
+def test_return_runs(viewer, start, qtbot, noisy):
+    from qtpy.QtWidgets import QShortcut
+
+    viewer.add_image(noisy, name="a")
+    panel = start()
+    # Sent by hand: without a window manager no window has the focus that keys go to.
+    keys = {each.key().toString(): each for each in panel.findChildren(QShortcut)}
+    assert set(keys) == {"Return", "Enter"}
+    keys["Return"].activated.emit()
+    qtbot.waitUntil(lambda: not panel.runs.running)
+    assert "a (BM3D)" in [each.name for each in viewer.layers]

@@ -9,8 +9,17 @@ from typing import Any, ClassVar
 from napari.layers import Layer
 from napari.utils.notifications import notification_manager
 from napari.viewer import Viewer
-from qtpy.QtCore import QEvent, QSize, QTimer
-from qtpy.QtWidgets import QApplication, QGridLayout, QLayout, QSizePolicy, QVBoxLayout, QWidget
+from qtpy.QtCore import QEvent, QSize, Qt, QTimer
+from qtpy.QtGui import QKeySequence
+from qtpy.QtWidgets import (
+    QApplication,
+    QGridLayout,
+    QLayout,
+    QShortcut,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.layers.axes_input import AxesInput
@@ -103,6 +112,13 @@ class Panel(QWidget):
         connected += connections
         for event, act in connected:
             event.connect(act)
+
+    def run_on_return(self, act: Callable[[], None]) -> None:
+        """Act on the key Return anywhere in the panel, and on Enter."""
+        for key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            shortcut = QShortcut(QKeySequence(key), self)
+            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+            shortcut.activated.connect(act)
 
     def stop(self) -> None:
         """Stop what is running; the panel is being closed."""

@@ -67,6 +67,7 @@ class DenoisePanel(DenoiseView):
         self.follow("preferences", ((each, self.device.explain) for each in preferences.changed()))
         self.form.changed.connect(self._check)
         self.run_button.clicked.connect(self.run)
+        self.run_on_return(self.run)
         self.cancel_button.clicked.connect(self.cancel)
         self.reset_button.clicked.connect(self.reset)
         self.python_button.clicked.connect(self.copy_python)

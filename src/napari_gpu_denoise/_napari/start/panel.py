@@ -57,6 +57,7 @@ class StartPanel(StartView):
         self.axes.changed.connect(self.look)
         self.effort.currentIndexChanged.connect(self._show)
         self.run_button.clicked.connect(self.run)
+        self.run_on_return(self.run)
         self.cancel_button.clicked.connect(self.cancel)
         self.more_button.clicked.connect(self.show_more)
         selection = viewer.layers.selection.events
