@@ -56,8 +56,8 @@ class StartView(Panel):
             (
                 (self.progress,),
                 (self.status,),
-                (self.run_button, self.cancel_button),
-                (self.more_button,),
+                (self.run_button,),
+                (self.cancel_button, self.more_button),
             ),
         )
 
@@ -96,6 +96,6 @@ def _of_one(advice: Advice, noise: str) -> str:
     image, reason, chosen = map(html.escape, (advice.image, advice.reason, advice.choice))
     name, _, rest = chosen.partition(", ")
     return (
-        f"{image}; {html.escape(noise)}.<br><br>"
+        f"{image}; {html.escape(noise)}.</p><p style='margin: 0 0 6px 0'>"
         f"<b>{name}</b>{', ' + rest if rest else ''}, because {reason}."
     )
