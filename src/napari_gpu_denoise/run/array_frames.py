@@ -15,6 +15,7 @@ from napari_gpu_denoise.image.levels import convert
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.frame_flow import FrameFlow
 from napari_gpu_denoise.run.frame_notes import FrameNote, note_frame
+from napari_gpu_denoise.run.frame_transfer import FrameTypes
 from napari_gpu_denoise.run.record import Progress
 from napari_gpu_denoise.run.tile_sizes import (
     frame_budget,
@@ -74,7 +75,9 @@ class ArrayFrameFlow:
         yield Progress(0, total, unit)
         for part in self.tiles:
             variation = work.sigma.variation(part)
-            flow = FrameFlow(work.session, self.arena, self.stages, part, self.batch, variation)
+            types = FrameTypes.of(work, part)
+            stages = self.stages
+            flow = FrameFlow(work.session, self.arena, stages, part, self.batch, variation, types)
             with closing(flow):
                 for sequence, span in videos:
                     tile = replace(part, sequence=sequence)
@@ -111,7 +114,7 @@ class ArrayFrameFlow:
             self._notes[key] = replace(note, first_slice=work.source.origin[1], models=models)
         return self._notes[key]
 
-    def _write(self, tile: Tile, t: int, values: np.ndarray) -> None:
+    def _write(self, tile: Tile, t: int, values: np.ndarray, clipped: np.ndarray | None) -> None:
         source, out = self.work.source, self.work.out
         ny, nx = self.work.kept(tile)
         if not ny or not nx:
@@ -126,5 +129,8 @@ class ArrayFrameFlow:
                 if self._notes[place[:2]].empty:
                     # Copied from the source: the channels on the device may have been mixed.
                     self._saturated += convert(source.frame(*place)[here], frame)
+                elif clipped is not None:
+                    in_bands(np.copyto, frame, values[c, k])
+                    self._saturated += int(clipped[c, k])
                 else:
                     self._saturated += sum(in_bands(store, values[c, k, :, :ny, :nx], frame))
