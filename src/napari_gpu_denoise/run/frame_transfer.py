@@ -135,6 +135,10 @@ class FrameTransfer:
         host = host.ravel()[: math.prod(shape)].reshape(shape)
         counts = None
         if clipped is not None:
-            counts = np.empty(shape[:2], np.int32)
+            # Pinned, too: a copy to other memory would wait for the device here.
+            room = pinned_of(
+                self._arena, f"{name} clipped", (self._most,), np.dtype(np.int32), queue
+            )
+            counts = room[: math.prod(shape[:2])].reshape(shape[:2])
             cl.enqueue_copy(queue, counts, clipped, wait_for=after, is_blocking=False)
         return host, counts, cl.enqueue_copy(queue, host, buffer, wait_for=after, is_blocking=False)
