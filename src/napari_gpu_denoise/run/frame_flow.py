@@ -188,9 +188,7 @@ class FrameFlow:
         launches += converted
         queues.compute.flush()
         after = [launches[-1][1]]
-        host, clipped, done = transfer.download(
-            queues.down, buffer, counts, slot.name, count, after
-        )
+        host, counts, done = transfer.download(queues.down, buffer, counts, slot.name, count, after)
         queues.down.flush()
         slot.launches = [*launches, ("download", done)]
         if self.profiling:
@@ -198,7 +196,7 @@ class FrameFlow:
 
         def finish() -> None:
             done.wait()
-            write(start, host, clipped)
+            write(start, host, transfer.clipped(slot.name, counts, count))
 
         slot.written = None
         if self._writer is None:

@@ -53,6 +53,8 @@ class FrameTransfer:
         # Values of the host are float32 unless they are kept as they are: no rows are left out.
         self._kept = (ny, nx) if types.kept is None or self._made.kind == "f" else types.kept
         self._load = self._store = None
+        # What was counted so far: filling a buffer with 0 each time would stop the device.
+        self._clipped: dict[str, np.ndarray] = {}
         if self._given.kind != "f":
             constants = level_constants(self._given, self._device)
             self._load = arena.kernel("levels/levels_to_float", constants)
@@ -92,9 +94,9 @@ class FrameTransfer:
         return self._arena.buffer(name, 4 * self._most * math.prod(self._tile.shape[1:]))
 
     def as_levels(self, queue, values, name: str, count: int) -> tuple[Any, Any, Launches]:
-        """Return `count` frames of each channel as they travel, and what was clipped in each.
+        """Return `count` frames of each channel as they travel, and counts of clipped values.
 
-        That is None for floats, which are clipped when they are stored.
+        There are none of floats, which are clipped when they are stored.
         """
         if self._store is None:
             return values, None, []
@@ -103,9 +105,9 @@ class FrameTransfer:
         (nz, ny, nx), kept = self._tile.shape[1:], self._kept
         frames = self._tile.channels * count
         clipped = self._arena.buffer(f"{name} clipped", 4 * self._most)
-        launches = [
-            ("to levels", cl.enqueue_fill_buffer(queue, clipped, np.int32(0), 0, 4 * frames))
-        ]
+        if name not in self._clipped:
+            cl.enqueue_fill_buffer(queue, clipped, np.int32(0), 0, 4 * self._most)
+            self._clipped[name] = np.zeros(self._most, np.int32)
         most = self._most * nz * math.prod(kept)
         buffer = self._arena.buffer(name, self._made.itemsize * most)
         planes = nz
@@ -117,15 +119,15 @@ class FrameTransfer:
             *map(np.uint64, (ny, nx, *kept)),
             *(buffer, clipped, np.int32(0), np.int32(planes)),
         )
-        return buffer, clipped, [*launches, ("to levels", event)]
+        return buffer, clipped, [("to levels", event)]
 
     def download(
         self, queue, buffer, clipped, name: str, count: int, after: list
     ) -> tuple[np.ndarray, np.ndarray | None, Any]:
         """Copy results to the host after some events.
 
-        Returns the frames (channels, count, nz, ny, nx), the numbers of clipped values (channels,
-        count), and the event after which both are there.
+        Returns the frames (channels, count, nz, ny, nx), the counts for `clipped`, and the event
+        after which both are there.
         """
         import pyopencl as cl
 
@@ -136,9 +138,16 @@ class FrameTransfer:
         counts = None
         if clipped is not None:
             # Pinned, too: a copy to other memory would wait for the device here.
-            room = pinned_of(
-                self._arena, f"{name} clipped", (self._most,), np.dtype(np.int32), queue
-            )
-            counts = room[: math.prod(shape[:2])].reshape(shape[:2])
+            place = f"{name} clipped", (self._most,), np.dtype(np.int32)
+            counts = pinned_of(self._arena, *place, queue)
             cl.enqueue_copy(queue, counts, clipped, wait_for=after, is_blocking=False)
         return host, counts, cl.enqueue_copy(queue, host, buffer, wait_for=after, is_blocking=False)
+
+    def clipped(self, name: str, counts: np.ndarray | None, count: int) -> np.ndarray | None:
+        """Return how many values were clipped in each frame (channels, count) of a download."""
+        if counts is None:
+            return None
+        new = counts - self._clipped[name]
+        self._clipped[name] = counts.copy()
+        channels = self._tile.channels
+        return new[: channels * count].reshape(channels, count)

@@ -53,8 +53,8 @@ class Sender:
         host = pinned_of(self._arena, name, shape, self._dtype, queue)
         region = self._source.region(*tile.source_region)
         times = tile.t.source_start, tile.t.source_stop
-        most = _frames_at_once(self._source, self._levels)
-        load = _copy if self._kernel is not None else self._levels.load
+        most = converted_at_once(self._source, self._levels)
+        load = copy_as_is if self._kernel is not None else self._levels.load
         for c in range(tile.channels):
             for k, block in frame_blocks(self._source, tile.sequence, *times, c, most):
                 in_bands(load, block[:, *region], host[c, k : k + len(block)])
@@ -160,8 +160,8 @@ class Receiver:
         ny, nx = self._work.kept(tile)
         region = self._out.region(*tile.kept_region(ny, nx))
         host = host[..., :ny, :nx]
-        most = _frames_at_once(self._out, self._levels)
-        store = _copy if self._kernel is not None else self._levels.store
+        most = converted_at_once(self._out, self._levels)
+        store = copy_as_is if self._kernel is not None else self._levels.store
         clipped = 0
         for c in range(tile.channels):
             times = tile.t.start, tile.t.stop
@@ -227,7 +227,7 @@ def pinned_of(
     return floats.view(np.uint8)[:nbytes].view(dtype).reshape(shape)
 
 
-def _frames_at_once(frames: Frames, levels: Levels) -> int | None:
+def converted_at_once(frames: Frames, levels: Levels) -> int | None:
     """Return how many frames may be converted at once; None if they are only copied."""
     dtype = frames.view.dtype
     if levels.plain and (is_plain(dtype) or dtype == np.float32):
@@ -235,6 +235,7 @@ def _frames_at_once(frames: Frames, levels: Levels) -> int | None:
     return max(1, _CONVERTED // math.prod(frames.shape[-3:]))
 
 
-def _copy(values: np.ndarray, out: np.ndarray) -> int:
+def copy_as_is(values: np.ndarray, out: np.ndarray) -> int:
+    """Copy values; none is clipped."""
     np.copyto(out, values)
     return 0
