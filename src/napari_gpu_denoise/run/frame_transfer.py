@@ -133,13 +133,14 @@ class FrameTransfer:
 
         tile = self._tile
         shape = (tile.channels, count, tile.shape[1], *self._kept)
-        host = pinned_of(self._arena, name, (self._most, *shape[2:]), self._made, queue)
-        host = host.ravel()[: math.prod(shape)].reshape(shape)
-        counts = None
+        # Counts come first, in the same memory: a driver may not pin a few bytes, and a copy to
+        # memory that is not pinned would wait for the device here.
+        counts, head = None, 4 * self._most * (clipped is not None)
+        size = self._made.itemsize * self._most * math.prod(shape[2:])
+        whole = pinned_of(self._arena, name, (head + size,), np.dtype(np.uint8), queue)
+        host = whole[head:].view(self._made)[: math.prod(shape)].reshape(shape)
         if clipped is not None:
-            # Pinned, too: a copy to other memory would wait for the device here.
-            place = f"{name} clipped", (self._most,), np.dtype(np.int32)
-            counts = pinned_of(self._arena, *place, queue)
+            counts = whole[:head].view(np.int32)
             cl.enqueue_copy(queue, counts, clipped, wait_for=after, is_blocking=False)
         return host, counts, cl.enqueue_copy(queue, host, buffer, wait_for=after, is_blocking=False)
 
