@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, frequency_sets
 from napari_gpu_denoise.noise.patches.white import PATCH, frequencies, frequency_order
 from napari_gpu_denoise.noise.photon import texture as photon_texture
 from napari_gpu_denoise.noise.photon.single_image import single_image_noise
@@ -71,7 +72,11 @@ def test_sets_are_nested_from_smooth_to_textured():
     energy = np.square(coefficients)
     mean = rng.uniform(0, 100, 4000)
     levels = [np.flatnonzero(mean < 50), np.flatnonzero(mean >= 50)]
-    found = read_levels(mean, coefficients, np.ones(4000), levels)
+    lows = len(frequency_order((PATCH, PATCH))[0])
+    energies = (energy @ frequency_sets(lows, COEFFICIENTS).T).T
+    place, upper = np.zeros((4000, 2)), np.ones(COEFFICIENTS - lows, bool)
+    spectra = PatchSpectra(mean, coefficients, energies, lows, upper, np.zeros(4000), 1.0, place)
+    found = read_levels(spectra, np.ones(4000), levels)
     for level, part in enumerate(levels):
         inside = found.level == level
         count, power = found.count[inside], found.power[inside].mean(axis=1)

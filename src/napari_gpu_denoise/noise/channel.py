@@ -26,7 +26,6 @@ from napari_gpu_denoise.noise.patches.white import PlaneNoise, plane_noise
 from napari_gpu_denoise.noise.photon.curve import PhotonNoise
 from napari_gpu_denoise.noise.photon.pairs import still_noise
 from napari_gpu_denoise.noise.photon.single_image import single_image_noise
-from napari_gpu_denoise.noise.photon.texture import brightness_seen
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
 from napari_gpu_denoise.noise.sigma_estimate import combined_sigma
 from napari_gpu_denoise.noise.unlike import unlike
@@ -79,7 +78,7 @@ class ChannelNoise:
     @cached_property
     def single(self) -> PhotonNoise:
         """Photon and read noise of single images."""
-        return single_image_noise(self.planes)
+        return single_image_noise(self.planes, self.spectra)
 
     @cached_property
     def grows_over_time(self) -> bool | None:
@@ -155,9 +154,8 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
 def _spectra(planes: list[np.ndarray], blanks: list[np.ndarray | None]) -> PatchSpectra | None:
     """Return patches of 8 x 8 pixels; None where there are none, or values are too extreme."""
     spectra = read_spectra(planes, blanks=blanks)
-    whole = spectra.low.shape[1] + spectra.high.shape[1] == 63
     largest = float(np.abs(spectra.mean).max())
-    if not whole or not (largest == 0 or 1 / EXTREME < largest < EXTREME):
+    if not spectra.whole or not (largest == 0 or 1 / EXTREME < largest < EXTREME):
         return None
     return spectra
 
@@ -172,7 +170,7 @@ def _spectra_alone(plane: np.ndarray, blank: np.ndarray | None) -> PatchSpectra 
 
 def _laws(spectra: PatchSpectra) -> VarianceLaws | None:
     """Return how the variance depends on the brightness that each frequency sees."""
-    return variance_laws(spectra._replace(mean=brightness_seen(spectra)).statistics)
+    return variance_laws(spectra.at(spectra.seen))
 
 
 def _width(laws: VarianceLaws) -> float:

@@ -17,16 +17,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
-from napari_gpu_denoise.noise.patches.white import PATCH, frequencies, frequency_order
+from napari_gpu_denoise.noise.patches.coefficients import range_moments, rising
+from napari_gpu_denoise.noise.patches.spectra import (
+    SETS,
+    PatchSpectra,
+    frequency_sets,
+    weights,
+)
+from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
 from napari_gpu_denoise.noise.photon.curve import FLOOR, line_values
 
 COEFFICIENTS = PATCH**2 - 1  # of a patch, without its mean
 
-# Frequencies (j, k) are sorted by j + k. Up to LOW they measure how smooth a patch is; up to
-# DEALT those with an odd smaller number do, the others are read; above, all are read.
-LOW = 4
-DEALT = 7
 TOP = 11  # this and what is above are one band
 STRONG = 3  # the first bands, in which the strength of texture is measured
 
@@ -45,6 +47,7 @@ SMOOTH_FALL = 0.8  # smooth patches have a flatter spectrum than textured ones: 
 DEVIATION = 0.3  # relative standard deviation of the power of a band from that spectrum
 SHARED = 0.3  # the same, shared by all bands that are read
 LINE = 0.05  # relative error of the line relative to which the strength of texture is measured
+WEAKEST = 1e-12  # standard deviation from which float32 holds what is relative to it
 STANDS_OUT = 1.0  # standard errors by which the mean of a band is above its median, from there on
 UNEVEN = 2.0  # variance between the frequencies of a band over that by chance, from there on
 LOWEST = 0.3  # lowest relative power that a statistical error is computed from
@@ -74,39 +77,59 @@ class LevelVariances(NamedTuple):
 
 
 def read_levels(
-    mean: np.ndarray, coefficients: np.ndarray, line: np.ndarray, levels: list[np.ndarray]
+    spectra: PatchSpectra, line: np.ndarray, levels: list[np.ndarray], relative: bool = False
 ) -> Readings:
     """Sum up nested sets of the smoothest patches of each level of brightness.
 
-    `coefficients` (patch, 63) are those of 8 x 8 patches, low ones first, as `frequencies` orders
-    them; `line` (patch,) is about the noise variance of each patch; `levels` are the indices of the
-    patches of each level.
+    `line` (patch,) is about the noise variance of each patch; `levels` are the indices of the
+    patches of each level. If `relative`, all is divided by the line.
     """
     ranks, read, *_ = _bands()
-    rank = np.square(coefficients[:, ranks]).mean(axis=1) / line
-    sight = weights()[read]
-    rows = []
+    sight, dtype = weights()[read], spectra.energy.dtype
+    rank = np.minimum(spectra.energy_of("ranks") / (len(ranks) * line), np.finfo(dtype).max)
+    rank = rank.astype(dtype)
+    orders, limits, level = [], [0], []
     for number, part in enumerate(levels):
-        order = part[np.argsort(rank[part], kind="stable")]
         stops = [0]
         for share in SHARES:
-            stop = int(share * len(order))
-            if stop - stops[-1] >= LEAST or stop == len(order):
+            stop = int(share * len(part))
+            if stop - stops[-1] >= LEAST or stop == len(part):
                 stops.append(stop)
-        inside = coefficients[order]
-        own = np.add.reduceat(np.square(inside[:, read]), stops[:-1])
-        added = np.diff(stops)
-        count = np.cumsum(added)
-        level = np.full(len(count), number)
-        means = np.cumsum(np.add.reduceat(mean[order], stops[:-1])) / count
-        power = np.cumsum(own, axis=0) / count[:, None]
-        signed = np.add.reduceat(inside, stops[:-1]) @ sight.T
-        signed += np.add.reduceat(mean[order], stops[:-1])[:, None]
-        seen = np.cumsum(signed, axis=0) / count[:, None]
-        ranked = np.cumsum(np.add.reduceat(rank[order], stops[:-1])) / count
-        own, signed = own / added[:, None], signed / added[:, None]
-        rows.append((level, count, means, power, added, own, seen, signed, ranked))
-    return Readings(*(np.concatenate(each) for each in zip(*rows, strict=True)))
+        start = limits[-1]
+        limits += [start + stop for stop in stops[1:]]
+        level += [number] * (len(stops) - 1)
+        orders.append(part[rising(rank[part])])
+    order, first = np.concatenate(orders), np.array(limits[:-1])
+    mean, scale, coefficients = spectra.mean, None, spectra.coefficients
+    if relative:
+        mean, scale = spectra.seen, 1 / np.sqrt(line)
+        if scale.max() > 1 / WEAKEST:
+            coefficients = coefficients.astype(np.float64)
+    sums, squares = range_moments(coefficients, order, limits, scale)
+    added, level = np.diff(limits), np.array(level)
+
+    def nested(each: np.ndarray) -> np.ndarray:
+        """Return sums over each set and those before it of the same level."""
+        total = np.cumsum(each, axis=0)
+        starts = np.flatnonzero(np.diff(level, prepend=-1))
+        before = np.concatenate([np.zeros_like(total[:1]), total[:-1]])[starts]
+        return total - np.repeat(before, np.bincount(level), axis=0)
+
+    own = squares[:, read]
+    bright = np.add.reduceat(mean[order], first)
+    seen = sums @ sight.T + bright[:, None]
+    count = nested(added)
+    return Readings(
+        level,
+        count,
+        nested(bright) / count,
+        nested(own) / count[:, None],
+        added,
+        own / added[:, None],
+        nested(seen) / count[:, None],
+        seen / added[:, None],
+        nested(np.add.reduceat(rank[order].astype(np.float64), first)) / count,
+    )
 
 
 def level_variances(
@@ -263,35 +286,14 @@ def _strength(
 
 
 @lru_cache(maxsize=1)
-def weights() -> np.ndarray:
-    """Return how the coefficients of a patch add to its mean as each frequency sees it, (63, 63).
-
-    A cosine of a high frequency is weak in the corners of a patch, so of the noise of a bright spot
-    there it sees little. What it sees of noise that grows linearly with brightness is the same as
-    in a patch whose mean is weighted by the squared cosine; that is linear in the coefficients.
-    """
-    basis = np.concatenate(frequencies((PATCH, PATCH))[:2])
-    return np.square(basis) @ basis.T
-
-
-def brightness_seen(spectra: PatchSpectra) -> np.ndarray:
-    """Return the mean grey level of each patch as its high frequencies see it."""
-    low = spectra.low.shape[1]
-    if low + spectra.high.shape[1] != COEFFICIENTS:
-        return spectra.mean
-    sight = weights()[low:].mean(axis=0)
-    return spectra.mean + spectra.low @ sight[:low] + spectra.high @ sight[low:]
-
-
-@lru_cache(maxsize=1)
 def _bands() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return which coefficients rank the patches, and which are read, by rising frequency.
 
     Then the frequencies j + k of those that are read, and where in these each band begins.
     """
-    j, k = np.divmod(np.concatenate(frequency_order((PATCH, PATCH))), PATCH)
-    total = j + k
-    ranks = (total <= LOW) | ((total <= DEALT) & (np.minimum(j, k) % 2 == 1))
+    total = sum(np.divmod(np.concatenate(frequency_order((PATCH, PATCH))), PATCH))
+    low, _ = frequency_order((PATCH, PATCH))
+    ranks = frequency_sets(len(low), COEFFICIENTS)[SETS.index("ranks")]
     read = np.flatnonzero(~ranks)
     read = read[np.argsort(total[read], kind="stable")]
     first = np.append(True, np.diff(np.minimum(total[read], TOP)) > 0)
