@@ -119,19 +119,22 @@ def read_spectra(
     planes: list[np.ndarray],
     limit: int | None = None,
     blanks: list[np.ndarray | None] | None = None,
+    levels: list[list] | None = None,
 ) -> PatchSpectra:
     """Read about `limit` patches of 8 x 8 pixels, evenly spread over all planes.
 
-    Those that touch what is not image are left out: `blanks`, if `not_image` was asked before. With
-    None as `limit`, `MAX_PATCHES` others are read.
+    Those that touch what is not image are left out: `blanks`, if `not_image` was asked before, and
+    `levels`, if `clipping_levels` was. With None as `limit`, `MAX_PATCHES` others are read.
     NonFiniteError if NaN or infinity leave none.
     """
     blanks = not_image(planes) if blanks is None else blanks
     limit = number_of_patches(MAX_PATCHES, blanks) if limit is None else limit
-    both = list(zip(planes, blanks, strict=True))
+    if levels is None:
+        levels = list(map(clipping_levels, planes, blanks))
+    each = list(zip(planes, blanks, levels, strict=True))
     # Scattered non-finite pixels may leave no large patch whole, but still smaller ones.
     for size in (PATCH, PATCH // 2, PATCH // 4):
-        parts = [_plane_spectra(plane, size, limit // len(planes), blank) for plane, blank in both]
+        parts = [_plane_spectra(*one, size, limit // len(planes)) for one in each]
         parts = [part for part in parts if part is not None]
         if parts:
             break
@@ -155,7 +158,7 @@ def together(parts: Sequence[PatchSpectra]) -> PatchSpectra:
 
 
 def _plane_spectra(
-    plane: np.ndarray, size: int, limit: int, blank: np.ndarray | None
+    plane: np.ndarray, blank: np.ndarray | None, levels: list, size: int, limit: int
 ) -> PatchSpectra | None:
     patches, shape, overlap, place = read_patches(plane, size, limit, blank)
     if not len(patches):
@@ -164,7 +167,7 @@ def _plane_spectra(
     if not len(high):  # single pixels: nothing to compare them with
         high, upper = np.zeros((1, patches.shape[1])), np.ones(1, bool)
     clipped = np.zeros(len(patches))
-    for level in clipping_levels(plane, blank):
+    for level in levels:
         clipped += np.mean(patches == level, axis=1)
     matrix = np.concatenate([low, high])
     found = transformed(patches, matrix, frequency_sets(len(low), len(matrix)))

@@ -51,14 +51,17 @@ class PlaneNoise(NamedTuple):
 
 
 def plane_noise(
-    plane: np.ndarray, blank: np.ndarray | None = None, patches: PatchStatistics | None = None
+    plane: np.ndarray,
+    blank: np.ndarray | None = None,
+    patches: PatchStatistics | None = None,
+    levels: list | None = None,
 ) -> PlaneNoise | None:
     """Estimate the noise of one plane of any real dtype; None where no pixel is finite.
 
     Pixels of `blank`, a mask as `not_image` returns it, are left out. `patches` of 8 x 8 pixels
-    of the plane serve for its own, where they are known.
+    of the plane serve for its own, where they are known, and so do its `clipping_levels`.
     """
-    levels = clipping_levels(plane, blank)
+    levels = clipping_levels(plane, blank) if levels is None else levels
     # Differences of large integers of 64 bits do not fit float64.
     if patches is None or (plane.dtype.kind in "iu" and plane.dtype.itemsize == 8):
         read = _read(plane, blank, levels)
