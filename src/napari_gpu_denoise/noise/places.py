@@ -16,11 +16,8 @@ import numpy as np
 
 from napari_gpu_denoise.noise.patches.laws import CLEARLY, capped_cost
 from napari_gpu_denoise.noise.patches.variance import CLIPPED
-from napari_gpu_denoise.noise.photon.texture import (
-    LEAST,
-    level_variances,
-    read_levels,
-)
+from napari_gpu_denoise.noise.photon.readings import LEAST, read_levels
+from napari_gpu_denoise.noise.photon.texture import level_variances
 from napari_gpu_denoise.noise.unlike import RATIO
 
 if TYPE_CHECKING:

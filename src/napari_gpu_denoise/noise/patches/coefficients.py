@@ -26,40 +26,48 @@ class Transformed(NamedTuple):
     mean: np.ndarray  # (patch,), float64
     coefficients: np.ndarray  # (patch, coefficient), float32 or float64
     energy: np.ndarray  # (set, patch), sums of squares over sets of coefficients, of the same type
+    seen: np.ndarray  # (patch,), float64, the mean and a weighted sum of coefficients
 
 
-def transformed(patches: np.ndarray, matrix: np.ndarray, sets: np.ndarray) -> Transformed:
+def transformed(
+    patches: np.ndarray, matrix: np.ndarray, sets: np.ndarray, sight: np.ndarray | None = None
+) -> Transformed:
     """Transform patches (patch, pixel) by an orthonormal matrix (coefficient, pixel).
 
     `sets` (set, coefficient) tells which coefficients make each energy, the first two the low and
-    the high frequencies.
+    the high frequencies; `sight` (coefficient,) how coefficients add to what is seen of the mean.
     """
-    found = _transformed(patches, matrix, sets, np.float32)
+    if sight is None:
+        sight = np.zeros(len(matrix))
+    found = _transformed(patches, matrix, sets, sight, np.float32)
     largest = float(found.energy.max(initial=0))
     low, high = found.energy[:2].sum(axis=1, dtype=np.float64)
     if largest == 0 or (WEAKEST < largest < STRONGEST and high >= ROUNDING * low):
         return found
-    return _transformed(patches, matrix, sets, np.float64)
+    return _transformed(patches, matrix, sets, sight, np.float64)
 
 
-def _transformed(patches: np.ndarray, matrix: np.ndarray, sets: np.ndarray, dtype) -> Transformed:
+def _transformed(
+    patches: np.ndarray, matrix: np.ndarray, sets: np.ndarray, sight: np.ndarray, dtype: type
+) -> Transformed:
     number, pixels = patches.shape
     exact = dtype if patches.dtype.newbyteorder("=").str[1:] in SMALL else np.float64
-    # The last column is the mean; whole numbers give it exactly.
-    columns = np.vstack([matrix, np.full(pixels, 1 / pixels)]).T.astype(dtype)
-    members = np.ascontiguousarray(np.vstack([sets.T, np.zeros(len(sets))]), dtype)
-    found = np.empty((number, columns.shape[1]), dtype)
+    # The mean comes last; whole numbers give it exactly.
+    columns = np.vstack([matrix, sight @ matrix, np.full(pixels, 1 / pixels)]).T.astype(dtype)
+    members = np.ascontiguousarray(sets.T, dtype)
+    found, rest = np.empty((number, len(matrix)), dtype), np.empty((number, 2))
     energy = np.empty((number, len(sets)), dtype)
     with np.errstate(over="ignore", invalid="ignore"):  # then float64 is used
         for start in range(0, number, BLOCK):
             part = patches[start : start + BLOCK].astype(exact)
             # Differences are small numbers, whatever the level of the patch.
             part -= part[:, :1].copy()
+            part = times(part.astype(dtype, copy=False), columns)
             inside = found[start : start + BLOCK]
-            inside[:] = times(part.astype(dtype, copy=False), columns)
+            inside[:], rest[start : start + BLOCK] = part[:, :-2], part[:, -2:]
             energy[start : start + BLOCK] = times(np.square(inside), members)
-    mean = patches[:, 0] + found[:, -1].astype(np.float64)
-    return Transformed(mean, found[:, :-1], np.ascontiguousarray(energy.T))
+    mean = patches[:, 0] + rest[:, 1]
+    return Transformed(mean, found, np.ascontiguousarray(energy.T), mean + rest[:, 0])
 
 
 class Squares:
@@ -86,6 +94,7 @@ def range_sums(
     """
     squared = isinstance(energy, Squares)
     rows = energy.coefficients if squared else energy
+    weight = None if weight is None else weight.astype(rows.dtype, copy=False)
     found = np.zeros((len(limits) - 1, rows.shape[1]))
     for row, (first, last) in zip(found, pairwise(limits), strict=True):
         for start in range(first, last, BLOCK):
@@ -106,6 +115,7 @@ def range_moments(
 
     Those of each patch are multiplied by its `scale` first.
     """
+    scale = None if scale is None else scale.astype(coefficients.dtype, copy=False)
     found = np.zeros((2, len(limits) - 1, coefficients.shape[1]))
     for k, (first, last) in enumerate(pairwise(limits)):
         for start in range(first, last, BLOCK):

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.variance import FIRST_PATCHES, WHITE, pooled_variance
 
 BLOCK = 8
@@ -43,7 +44,7 @@ def noise_before(
     origin = _grid(plane, matrix[low:], levels)
     if origin is None:
         return None
-    found = _blocks(plane, *origin, levels) @ matrix.T
+    found = times(_blocks(plane, *origin, levels), matrix.T)
     if len(found) < FIRST_PATCHES:
         return None
     rank, energy = np.square(found[:, :low]).sum(axis=1), np.square(found[:, low:])
@@ -94,7 +95,7 @@ def _grid(plane: np.ndarray, high: np.ndarray, levels: list) -> tuple[int, int] 
     """Return the origin of the grid in which coefficients lie on lattices, if there is one."""
     some = high[:: max(1, len(high) // (2 * SHOWN))]
     for y, x in np.ndindex(BLOCK, BLOCK):
-        found = (_blocks(plane, y, x, levels, SAMPLE) @ some.T).T
+        found = times(_blocks(plane, y, x, levels, SAMPLE), some.T).T
         # A few nearly always show that there is none.
         if any(map(_step, found[::4])) and np.count_nonzero([*map(_step, found)]) >= SHOWN:
             return y, x

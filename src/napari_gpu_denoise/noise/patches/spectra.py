@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise.patches.blank import not_image, number_of_patches
 from napari_gpu_denoise.noise.patches.coefficients import Squares, transformed
+from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, read_patches
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
 from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH, frequencies, frequency_order
@@ -30,6 +31,7 @@ class PatchSpectra:
     mean: np.ndarray  # (patch,), grey levels
     coefficients: np.ndarray  # (patch, frequency), float32, or float64 where these are extreme
     energy: np.ndarray  # (set, patch), sums of squares over the frequencies of each of `SETS`
+    seen: np.ndarray  # (patch,), mean grey levels as the high frequencies see them
     lows: int
     upper: np.ndarray  # (frequency,), whether it is one of the upper ones of the high frequencies
     clipped: np.ndarray  # (patch,), share of clipped pixels
@@ -66,18 +68,11 @@ class PatchSpectra:
         """Return the sums of squares over one of `SETS`, (patch,)."""
         return self.energy[SETS.index(name)]
 
-    @cached_property
-    def seen(self) -> np.ndarray:
-        """Mean grey level of each patch as its high frequencies see it."""
-        if not self.whole:
-            return self.mean
-        sight = weights()[self.lows :].mean(axis=0).astype(self.coefficients.dtype)
-        return self.mean + self.coefficients @ sight
-
     def changed(self, low: np.ndarray, high: np.ndarray, clipped: np.ndarray) -> PatchSpectra:
         """Return patches with other coefficients."""
         found = np.concatenate([low, high], axis=1)
-        energy = (np.square(found) @ frequency_sets(low.shape[1], found.shape[1]).T).T
+        sets = frequency_sets(low.shape[1], found.shape[1]).T.astype(np.float64)
+        energy = times(np.square(found), sets).T
         return replace(self, coefficients=found, energy=energy, clipped=clipped)
 
 
@@ -150,7 +145,7 @@ def together(parts: Sequence[PatchSpectra]) -> PatchSpectra:
     """Return the patches of several parts as one."""
     if len(parts) == 1:
         return parts[0]
-    names = "mean", "coefficients", "clipped", "place"
+    names = "mean", "coefficients", "seen", "clipped", "place"
     joined = {name: np.concatenate([getattr(each, name) for each in parts]) for name in names}
     energy = np.concatenate([each.energy for each in parts], axis=1)
     overlap = max(each.overlap for each in parts)
@@ -170,7 +165,8 @@ def _plane_spectra(
     for level in levels:
         clipped += np.mean(patches == level, axis=1)
     matrix = np.concatenate([low, high])
-    found = transformed(patches, matrix, frequency_sets(len(low), len(matrix)))
+    sight = weights()[len(low) :].mean(axis=0) if shape == (PATCH, PATCH) else None
+    found = transformed(patches, matrix, frequency_sets(len(low), len(matrix)), sight)
     return PatchSpectra(
         *found,
         len(low),

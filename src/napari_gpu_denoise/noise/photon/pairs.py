@@ -18,6 +18,7 @@ import numpy as np
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
 from napari_gpu_denoise.noise.patches.blank import not_image
+from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, grid_steps
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra, weights
 from napari_gpu_denoise.noise.patches.variance import CLIPPED, VarianceCurve, brightness_levels
@@ -28,7 +29,7 @@ from napari_gpu_denoise.noise.photon.curve import (
     robust_line,
     weighted_line,
 )
-from napari_gpu_denoise.noise.photon.texture import COEFFICIENTS
+from napari_gpu_denoise.noise.photon.readings import COEFFICIENTS
 from napari_gpu_denoise.noise.sampling import MAX_PLANES, PlaneStack, readable, spread
 
 BLOCK = 8
@@ -112,7 +113,11 @@ def still_noise(frames: PlaneStack) -> PhotonNoise | None:
     sight = weights() if offsets.shape[1] == COEFFICIENTS else np.zeros(2 * offsets.shape[1:])
     split = before.lows
     expected = [
-        np.maximum(found.gain * (means + offsets @ part.mean(axis=0)) + found.intercept, floor)
+        np.maximum(
+            found.gain * (means + times(offsets, part.mean(axis=0)[:, None])[:, 0])
+            + found.intercept,
+            floor,
+        )
         for part in (sight[:split], sight[split:])
     ]
     low = np.square(after.low - before.low).mean(axis=1) / 2 / expected[0]

@@ -31,12 +31,9 @@ from napari_gpu_denoise.noise.photon.curve import (
     photon_noise,
     robust_line,
 )
+from napari_gpu_denoise.noise.photon.readings import read_levels
 from napari_gpu_denoise.noise.photon.surroundings import surroundings
-from napari_gpu_denoise.noise.photon.texture import (
-    LevelVariances,
-    level_variances,
-    read_levels,
-)
+from napari_gpu_denoise.noise.photon.texture import LevelVariances, level_variances
 from napari_gpu_denoise.noise.sampling import sample_planes
 
 TEXTURED = 1.0  # standard errors above the line from which texture is suspected

@@ -17,23 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.coefficients import range_moments, rising
-from napari_gpu_denoise.noise.patches.spectra import (
-    SETS,
-    PatchSpectra,
-    frequency_sets,
-    weights,
-)
-from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
+from napari_gpu_denoise.noise.patches.white import PATCH
 from napari_gpu_denoise.noise.photon.curve import FLOOR, line_values
+from napari_gpu_denoise.noise.photon.readings import Readings, frequency_bands
 
-COEFFICIENTS = PATCH**2 - 1  # of a patch, without its mean
-
-TOP = 11  # this and what is above are one band
 STRONG = 3  # the first bands, in which the strength of texture is measured
 
-SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)  # of a level, from the smoothest on
-LEAST = 48  # patches by which a set is larger than the one before
 
 # The spectrum of texture is exp(-fall * frequency^exponent), averaged over falls and exponents by
 # how well they fit.
@@ -47,24 +36,9 @@ SMOOTH_FALL = 0.8  # smooth patches have a flatter spectrum than textured ones: 
 DEVIATION = 0.3  # relative standard deviation of the power of a band from that spectrum
 SHARED = 0.3  # the same, shared by all bands that are read
 LINE = 0.05  # relative error of the line relative to which the strength of texture is measured
-WEAKEST = 1e-12  # standard deviation from which float32 holds what is relative to it
 STANDS_OUT = 1.0  # standard errors by which the mean of a band is above its median, from there on
 UNEVEN = 2.0  # variance between the frequencies of a band over that by chance, from there on
 LOWEST = 0.3  # lowest relative power that a statistical error is computed from
-
-
-class Readings(NamedTuple):
-    """Nested sets of the smoothest patches of levels of brightness."""
-
-    level: np.ndarray  # (set,), number of the level
-    count: np.ndarray  # (set,), patches
-    mean: np.ndarray  # (set,), grey level
-    power: np.ndarray  # (set, frequency), at each frequency that is read
-    added: np.ndarray  # (set,), patches that the previous set does not have
-    own: np.ndarray  # (set, frequency), the power of these
-    seen: np.ndarray  # (set, frequency), grey level as each frequency that is read sees it
-    own_seen: np.ndarray  # (set, frequency), the same of the added patches
-    rank: np.ndarray  # (set,), mean power at the frequencies that rank, relative to the line
 
 
 class LevelVariances(NamedTuple):
@@ -76,62 +50,6 @@ class LevelVariances(NamedTuple):
     count: np.ndarray  # number of patches
 
 
-def read_levels(
-    spectra: PatchSpectra, line: np.ndarray, levels: list[np.ndarray], relative: bool = False
-) -> Readings:
-    """Sum up nested sets of the smoothest patches of each level of brightness.
-
-    `line` (patch,) is about the noise variance of each patch; `levels` are the indices of the
-    patches of each level. If `relative`, all is divided by the line.
-    """
-    ranks, read, *_ = _bands()
-    sight, dtype = weights()[read], spectra.energy.dtype
-    rank = np.minimum(spectra.energy_of("ranks") / (len(ranks) * line), np.finfo(dtype).max)
-    rank = rank.astype(dtype)
-    orders, limits, level = [], [0], []
-    for number, part in enumerate(levels):
-        stops = [0]
-        for share in SHARES:
-            stop = int(share * len(part))
-            if stop - stops[-1] >= LEAST or stop == len(part):
-                stops.append(stop)
-        start = limits[-1]
-        limits += [start + stop for stop in stops[1:]]
-        level += [number] * (len(stops) - 1)
-        orders.append(part[rising(rank[part])])
-    order, first = np.concatenate(orders), np.array(limits[:-1])
-    mean, scale, coefficients = spectra.mean, None, spectra.coefficients
-    if relative:
-        mean, scale = spectra.seen, 1 / np.sqrt(line)
-        if scale.max() > 1 / WEAKEST:
-            coefficients = coefficients.astype(np.float64)
-    sums, squares = range_moments(coefficients, order, limits, scale)
-    added, level = np.diff(limits), np.array(level)
-
-    def nested(each: np.ndarray) -> np.ndarray:
-        """Return sums over each set and those before it of the same level."""
-        total = np.cumsum(each, axis=0)
-        starts = np.flatnonzero(np.diff(level, prepend=-1))
-        before = np.concatenate([np.zeros_like(total[:1]), total[:-1]])[starts]
-        return total - np.repeat(before, np.bincount(level), axis=0)
-
-    own = squares[:, read]
-    bright = np.add.reduceat(mean[order], first)
-    seen = sums @ sight.T + bright[:, None]
-    count = nested(added)
-    return Readings(
-        level,
-        count,
-        nested(bright) / count,
-        nested(own) / count[:, None],
-        added,
-        own / added[:, None],
-        nested(seen) / count[:, None],
-        seen / added[:, None],
-        nested(np.add.reduceat(rank[order].astype(np.float64), first)) / count,
-    )
-
-
 def level_variances(
     readings: Readings, gain: float, intercept: float, overlap: float
 ) -> LevelVariances:
@@ -139,7 +57,7 @@ def level_variances(
 
     The strength of texture is measured relative to the line; errors of the line matter little.
     """
-    *_, first = _bands()
+    *_, first = frequency_bands()
     sizes = np.diff(np.append(first, readings.power.shape[1]))
     overall = readings.power.mean(axis=1)
     own_line, line = (
@@ -194,7 +112,7 @@ def _chosen(readings: Readings, gain: float, intercept: float, line: np.ndarray)
     A pixel with a photon more has more power at all frequencies, so where photons are few, patches
     that happen to be smooth at those that rank are so at those that are read.
     """
-    ranks, *_ = _bands()
+    ranks, *_ = frequency_bands()
     photons = np.maximum(line - max(intercept, 0.0), 0.0) * max(gain, 0.0) ** 2
     shared = photons / (PATCH * line) ** 2
     return shared / (2 / len(ranks) + shared) * np.minimum(readings.rank - 1, 0.0)[:, None]
@@ -212,10 +130,16 @@ def texture_spectrum(
     strength = power[:, :STRONG].mean(axis=1)
     above = np.maximum(strength - 1, 0)
     weight = count * (above < STRONGEST) / (WEAK + np.square(above))
-    same = (level[:, None] == level) * weight
-    known = np.maximum(same.sum(axis=1), 1e-300)
-    apart = weight * (strength - same @ strength / known)
-    found = apart @ (power - same @ power / known[:, None])
+    starts = np.flatnonzero(np.diff(level, prepend=level[0] - 1))
+
+    def alike(values: np.ndarray) -> np.ndarray:
+        """Return weighted sums over the sets of the level of each set."""
+        sums = np.add.reduceat(weight[:, None] * values, starts)
+        return np.repeat(sums, np.diff(starts, append=len(level)), axis=0)
+
+    known = np.maximum(alike(np.ones((len(level), 1))), 1e-300)
+    apart = weight * (strength - (alike(strength[:, None]) / known)[:, 0])
+    found = apart @ (power - alike(power) / known)
     independent = np.maximum(count / overlap, 1.0)[:, None] * _bands_of()[1]
     chance = np.square(apart) @ (2 * np.square(power) / independent)
     shapes, prior = _spectra()
@@ -250,7 +174,7 @@ def _spectra() -> tuple[np.ndarray, np.ndarray]:
 @lru_cache(maxsize=1)
 def _bands_of() -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of j + k of each band, and how many frequencies it has."""
-    *_, sums, first = _bands()
+    *_, sums, first = frequency_bands()
     sizes = np.diff(np.append(first, len(sums)))
     return np.add.reduceat(sums, first) / sizes, sizes
 
@@ -283,18 +207,3 @@ def _strength(
     distance = texture - (weight @ texture)[:, None] / total
     square = (weight * np.square(distance)).sum(axis=1) + 1e-9
     return (weight * distance * power).sum(axis=1) / square, 1 / np.sqrt(square)
-
-
-@lru_cache(maxsize=1)
-def _bands() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return which coefficients rank the patches, and which are read, by rising frequency.
-
-    Then the frequencies j + k of those that are read, and where in these each band begins.
-    """
-    total = sum(np.divmod(np.concatenate(frequency_order((PATCH, PATCH))), PATCH))
-    low, _ = frequency_order((PATCH, PATCH))
-    ranks = frequency_sets(len(low), COEFFICIENTS)[SETS.index("ranks")]
-    read = np.flatnonzero(~ranks)
-    read = read[np.argsort(total[read], kind="stable")]
-    first = np.append(True, np.diff(np.minimum(total[read], TOP)) > 0)
-    return np.flatnonzero(ranks), read, total[read], np.flatnonzero(first)
