@@ -72,6 +72,13 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
 
         benchmark.add_arguments(bench)
         bench.set_defaults(run=benchmark.run)
+
+    warm = added.add_parser("warm", help="build all kernels, so that no first call waits for them")
+    if "warm" in argv:
+        from napari_gpu_denoise.cli import warm as warming
+
+        warming.add_arguments(warm)
+        warm.set_defaults(run=warming.run)
     return parser
 
 
