@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -74,7 +75,7 @@ def write(
     path: str | os.PathLike,
     data: np.ndarray | tiff.Planes | tiff.PlaneStore,
     like: tiff.Picture,
-    record: Record | None = None,
+    record: Record | Sequence[dict] | None = None,
     *,
     overwrite: bool = False,
 ) -> tuple[str, ...]:
@@ -95,10 +96,10 @@ def write(
         names, byte order, tiles and compression; lossy compression becomes deflate. Of a NIfTI
         file: the header, with affine and units, its extensions, and byte order; slope and intercept
         become 1 and 0, as pixels are grey levels.
-    record : Record, optional
-        How the pixels were made. It is stored as JSON: in the Info of an ImageJ file, as an
-        annotation of an OME image, as a comment among the extensions of a NIfTI header, otherwise
-        as a line of the Software tag; `read` finds it.
+    record : Record or sequence of dict, optional
+        How the pixels were made; several as `Record.as_dict` returns them. It is stored as JSON:
+        in the Info of an ImageJ file, as an annotation of an OME image, as a comment among the
+        extensions of a NIfTI header, otherwise as a line of the Software tag; `read` finds it.
     overwrite : bool, default False
         Replace an existing file. The input itself is never replaced.
 

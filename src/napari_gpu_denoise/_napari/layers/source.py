@@ -152,8 +152,19 @@ def suggest_axes(layer: Image, dims_labels: Sequence[str] = ()) -> str:
     """
     colour = "S" if layer.rgb else ""
     for labels in (getattr(layer, "axis_labels", ()), dims_labels):
-        roles = "".join(_ROLES.get(str(label).strip().lower(), ".") for label in labels)
-        known = roles.replace(".", "") + colour
-        if len(roles) == layer.ndim and {"Y", "X"} <= set(known) and len(set(known)) == len(known):
+        if roles := clear_letters(labels, layer.ndim):
             return roles + colour
-    return check_axes(None, (1,) * layer.ndim) + colour
+    return letters_of((), layer.ndim) + colour
+
+
+def letters_of(labels: Sequence[str], ndim: int) -> str:
+    """Return the letters of axes with these labels; of unclear ones those of independent planes."""
+    return clear_letters(labels, ndim) or check_axes(None, (1,) * ndim)
+
+
+def clear_letters(labels: Sequence[str], ndim: int) -> str:
+    """Return the letters of axes with these labels; empty if they do not name Y and X."""
+    roles = "".join(_ROLES.get(str(label).strip().lower(), ".") for label in labels)
+    known = roles.replace(".", "")
+    clear = len(roles) == ndim and {"Y", "X"} <= set(known) and len(set(known)) == len(known)
+    return roles if clear else ""
