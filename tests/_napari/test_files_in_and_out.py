@@ -12,9 +12,9 @@ import tifffile
 import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
 from napari_gpu_denoise._napari.io import reading
-from napari_gpu_denoise._napari.io.origin import KEY
 from napari_gpu_denoise._napari.io.reading import get_reader, read
 from napari_gpu_denoise._napari.io.writing import write_images
+from napari_gpu_denoise._napari.layers.origin import KEY
 from napari_gpu_denoise._napari.layers.source import METADATA_KEY
 from napari_gpu_denoise.errors import LayerError, OutputError
 
@@ -325,3 +325,13 @@ def test_what_a_layer_remembers_is_plain(five_d):
 def test_names_of_nifti_are_for_what_was_read_from_one(tmp_path):
     with pytest.raises(LayerError, match=r"end it with \.ome\.tif"):
         write_images(str(tmp_path / "new.nii"), [layer_data(noise(20, 24))])
+
+
+def test_the_command_line_of_a_channel_names_the_axes_of_its_file(
+    viewer, open_panel, copied, tmp_path
+):
+    path = tmp_path / "in.ome.tif"
+    tifffile.imwrite(path, noise(3, 2, 32, 40), metadata={"axes": "TCYX", **OME})
+    viewer.open(str(path), plugin=PLUGIN)
+    panel = open_panel()
+    assert "--axes TCYX" in copied(panel.command_button)

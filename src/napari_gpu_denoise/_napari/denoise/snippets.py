@@ -81,7 +81,7 @@ def command_line(request: Request) -> str:
         written = source.removeprefix(stem)
     name = run.filter.name.replace("_", "-")
     words = ["gpu-denoise", name, source, "-o", f"{stem}_{name}{written}"]
-    words += [*_noise_option(run), "--axes", run.axes]
+    words += [*_noise_option(run), "--axes", request.source.axes_of_file(run.axes)]
     for option, value in (_settings_arguments(run.filter) | _common_arguments(run)).items():
         flag = option.replace("_", "-")
         if isinstance(value, bool):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise._napari.io.origin import Origin
+from napari_gpu_denoise._napari.layers.origin import Origin
 
 
 @dataclass(frozen=True)

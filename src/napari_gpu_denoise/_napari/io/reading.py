@@ -16,7 +16,7 @@ from weakref import finalize
 
 import numpy as np
 
-from napari_gpu_denoise._napari.io.origin import KEY, Origin, is_rgb, split_axis, stamp_of
+from napari_gpu_denoise._napari.layers.origin import KEY, Origin, is_rgb, split_axis, stamp_of
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.tiff import Picture

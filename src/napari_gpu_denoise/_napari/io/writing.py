@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise._napari.io.origin import Origin, is_rgb, origin_of, stamp_of
 from napari_gpu_denoise._napari.io.pixels import Pixels, channels_of, in_order
+from napari_gpu_denoise._napari.layers.origin import Origin, is_rgb, origin_of, stamp_of
 from napari_gpu_denoise._napari.layers.results import HISTORY
 from napari_gpu_denoise._napari.layers.source import METADATA_KEY, letters_of
 from napari_gpu_denoise._napari.wording import in_panel
