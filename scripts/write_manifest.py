@@ -67,13 +67,13 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
     reader = {
         "command": f"{PLUGIN}.read",
         "filename_patterns": [f"*{suffix}" for suffix in formats.SUFFIXES],
-        "accepts_directories": False,
+        "accepts_directories": True,  # OME-Zarr
     }
     writer = {
         "command": f"{PLUGIN}.write",
         "layer_types": ["image+"],
         # The first is what napari appends to a name without one.
-        "filename_extensions": [".ome.tif", ".ome.tiff", *formats.SUFFIXES],
+        "filename_extensions": [".ome.tif", ".ome.tiff", ".ome.zarr", *formats.SUFFIXES],
         "display_name": "image with record",
     }
     noise = there["widgets"][-1]

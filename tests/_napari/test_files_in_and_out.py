@@ -109,9 +109,9 @@ def test_large_files_are_read_when_they_are_looked_at(tmp_path, monkeypatch):
     opened = []
     enter = reading._Held.__init__
 
-    def counted(self, picture, stack):
-        opened.append(picture.data)
-        enter(self, picture, stack)
+    def counted(self, pixels, file):
+        opened.append(pixels)
+        enter(self, pixels, file)
 
     monkeypatch.setattr(reading._Held, "__init__", counted)
     layers = read(str(path))
@@ -335,3 +335,55 @@ def test_the_command_line_of_a_channel_names_the_axes_of_its_file(
     viewer.open(str(path), plugin=PLUGIN)
     panel = open_panel()
     assert "--axes TCYX" in copied(panel.command_button)
+
+
+@pytest.mark.parametrize("lazily", [False, True])
+def test_ome_zarr_is_opened_filtered_and_saved(
+    lazily, viewer, open_panel, run, tmp_path, monkeypatch
+):
+    pytest.importorskip("zarr", reason="zarr is not installed")
+    from zarr_stores import write_store
+
+    if lazily:
+        monkeypatch.setattr(reading, "LARGEST_LOADED", 0)
+    image = noise(3, 2, 32, 40)
+    path = write_store(tmp_path / "in.ome.zarr", image, "TCYX", chunks=(1, 1, 32, 40))
+    layers = viewer.open(str(path), plugin=PLUGIN)
+    assert [each.name for each in layers] == ["in dye 0", "in dye 1"]
+    assert layers[1].multiscale == lazily
+    assert tuple(layers[0].scale) == (2.0, 0.25, 0.2)
+    assert tuple(layers[0].contrast_limits) == (10.0, 240.0)
+    panel = open_panel("NL-means")
+    made = []
+    for layer in layers:
+        panel.layer.choose(layer)
+        panel.noise.choose("typed")
+        panel.noise.edit.setText("8")
+        assert run(panel).startswith("Done"), panel.status.text()
+        made.append(viewer.layers[-1])
+    saved, expected = tmp_path / "saved.ome.zarr", tmp_path / "expected.ome.zarr"
+    viewer.layers.selection = set(made)
+    viewer.layers.save(str(saved), selected=True, plugin=PLUGIN)
+    assert not gd.run_batch(path, gd.NLMeans(), 8, output=expected).failed
+    ours, theirs = gd.read(saved), gd.read(expected)
+    np.testing.assert_array_equal(ours.data, theirs.data)
+    assert (ours.axes, ours.looks, len(ours.history)) == (theirs.axes, theirs.looks, 2)
+    layers.clear(), viewer.layers.clear()
+
+
+def test_layers_of_no_file_become_ome_zarr(tmp_path):
+    pytest.importorskip("zarr", reason="zarr is not installed")
+    data, out = noise(4, 700, 24), tmp_path / "new.ome.zarr"
+    place = {"scale": (1.5, 0.25, 0.2), "units": ("micrometer",) * 3}
+    made = layer_data(data, axis_labels=("z", "y", "x"), name="cells", **place)
+    assert write_images(str(out), [made]) == [str(out)]
+    found = gd.read(out)
+    np.testing.assert_array_equal(found.data, data)
+    assert (found.axes, found.voxel, found.voxel_unit) == ("ZYX", (1.5, 0.25, 0.2), "µm")
+    assert found.looks.channels[0].name == "cells"
+    import zarr
+
+    assert zarr.open_group(str(out), mode="r")["1"].shape == (4, 350, 12)
+    colours = layer_data(noise(20, 24, 3, dtype=np.uint8), rgb=True)
+    with pytest.raises(LayerError, match="is RGB"):
+        write_images(str(tmp_path / "rgb.ome.zarr"), [colours])

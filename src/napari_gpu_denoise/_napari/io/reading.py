@@ -46,55 +46,60 @@ def read(path: str) -> list[LayerData]:
             picture = opened.enter_context(formats.open_stack(path))
             if picture.data.nbytes <= LARGEST_LOADED:
                 picture = picture.loaded()
-                pixels = picture.data
+                levels = [picture.data]
             else:
-                pixels = _lazily(picture, opened.pop_all())
+                levels = _lazily(picture, opened.pop_all())
     except DenoiseError as error:
         raise type(error)(in_panel(error)) from error
     for note in picture.notes:
         _tell(note)
-    return list(_layers(picture, pixels))
+    return list(_layers(picture, levels))
+
+
+class _File:
+    """An open file, which is closed when no pixels refer to it any more."""
+
+    def __init__(self, opened: contextlib.ExitStack):
+        finalize(self, opened.close)
 
 
 class _Held:
-    """The pixels of an open file, which is closed when nothing refers to them any more."""
+    """Pixels of an open file."""
 
-    def __init__(self, picture: Picture, opened: contextlib.ExitStack):
-        self._pixels = picture.data
-        self.shape, self.dtype, self.ndim = (
-            picture.data.shape,
-            picture.data.dtype,
-            picture.data.ndim,
-        )
-        finalize(self, opened.close)
+    def __init__(self, pixels: Any, file: _File):
+        self._pixels, self._file = pixels, file
+        self.shape, self.dtype, self.ndim = pixels.shape, pixels.dtype, pixels.ndim
 
     def __getitem__(self, index: Any) -> Any:
         return self._pixels[index]
 
 
-def _lazily(picture: Picture, opened: contextlib.ExitStack) -> Any:
-    """Return the pixels of a file as a dask array, in chunks as they are read together."""
+def _lazily(picture: Picture, opened: contextlib.ExitStack) -> list[Any]:
+    """Return the pixels of a file, and those of its pyramid, as dask arrays in its chunks."""
     import dask.array as da
 
-    data = picture.data
-    chunks = getattr(data, "chunks", None)
-    if chunks is None:
-        planes = {picture.axes.index("Y"), picture.axes.index("X"), *_samples(picture.axes)}
-        chunks = tuple(n if i in planes else 1 for i, n in enumerate(data.shape))
-    # Without a name dask would read all of it, to make one of its content.
-    return da.from_array(_Held(picture, opened), chunks, name=False, asarray=False, lock=False)
+    file, found = _File(opened), []
+    for data in (picture.data, *picture.metadata.get("levels", ())):
+        chunks = getattr(data, "chunks", None)
+        if chunks is None:
+            planes = {picture.axes.index("Y"), picture.axes.index("X"), *_samples(picture.axes)}
+            chunks = tuple(n if i in planes else 1 for i, n in enumerate(data.shape))
+        # Without a name dask would read all of it, to make one of its content.
+        options = {"name": False, "asarray": False, "lock": False}
+        found.append(da.from_array(_Held(data, file), chunks, **options))
+    return found
 
 
 def _samples(axes: str) -> list[int]:
     return [axes.index("S")] if axes.endswith("S") else []
 
 
-def _layers(picture: Picture, pixels: Any) -> Iterator[LayerData]:
+def _layers(picture: Picture, levels: list[Any]) -> Iterator[LayerData]:
     """Yield the layers of an image."""
     from napari_gpu_denoise._napari.layers.results import HISTORY
     from napari_gpu_denoise._napari.layers.source import METADATA_KEY
 
-    shape, axes = tuple(pixels.shape), picture.axes
+    shape, axes = tuple(levels[0].shape), picture.axes
     split = split_axis(axes, shape)
     stem = _stem(picture.path)
     metadata: dict[str, Any] = {}
@@ -113,7 +118,9 @@ def _layers(picture: Picture, pixels: Any) -> Iterator[LayerData]:
     for number in range(count):
         known = picture.looks.channels
         channel = known[number] if number < len(known) else Channel()
-        data = pixels if split is None else pixels[(slice(None),) * split + (number,)]
+        data = levels
+        if split is not None:
+            data = [each[(slice(None),) * split + (number,)] for each in levels]
         origin = Origin(
             path=os.path.abspath(picture.path),
             axes=axes,
@@ -129,13 +136,13 @@ def _layers(picture: Picture, pixels: Any) -> Iterator[LayerData]:
             "name": stem if count == 1 else f"{stem} {own}",
             "axis_labels": labels,
             "rgb": rgb,
-            "multiscale": False,
+            "multiscale": len(levels) > 1,
             "metadata": {**metadata, KEY: origin.as_dict()},
             **place,
         }
         if not rgb:
             attributes |= _colours(channel, number, count)
-        yield data, attributes, "image"
+        yield data if len(levels) > 1 else data[0], attributes, "image"
 
 
 def _labels(axes: str) -> tuple[str, ...]:

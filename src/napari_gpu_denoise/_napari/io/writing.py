@@ -20,7 +20,7 @@ from napari_gpu_denoise._napari.layers.results import HISTORY
 from napari_gpu_denoise._napari.layers.source import METADATA_KEY, letters_of
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError, FileError, ImageError, LayerError, OutputError
-from napari_gpu_denoise.files import formats, fresh, nifti
+from napari_gpu_denoise.files import formats, fresh, nifti, zarr
 from napari_gpu_denoise.files.tiff import Picture
 from napari_gpu_denoise.files.tiff.looks import Channel, Looks, unit_named
 
@@ -110,7 +110,9 @@ def _as_file(path: str, whole: list[Pixels], notes: list[str]) -> tuple[Picture,
         return None
     if stamp_of(like) != origin.stamp or tuple(like.data.shape) != origin.shape:
         return None
-    if nifti.has_suffix(path) != (like.kind == "nifti"):
+    try:
+        formats.check_name(path, like)
+    except OutputError:
         return None
     if path.lower().endswith((".ome.tif", ".ome.tiff")) and like.kind != "ome":
         return None
@@ -167,7 +169,15 @@ def _fresh(path: str, whole: list[Pixels], notes: list[str]) -> tuple[Picture, A
     if any(not _is_upright(one.attributes) for one in whole):
         notes.append("Rotation, shear and affine of the layer are not kept in the file.")
     name = os.path.basename(path)
-    like = fresh.new_picture(data, axes, looks, name, [p for p in inputs if p.exists()])
+    inputs = [path for path in inputs if path.exists()]
+    if zarr.has_suffix(path):
+        if rgb:
+            raise LayerError(
+                f"{first.name!r} is RGB, which OME-Zarr has no axis for: end its name with "
+                ".ome.tif, or split it into channels."
+            )
+        return zarr.new_picture(data, axes, looks, first.name, inputs), data
+    like = fresh.new_picture(data, axes, looks, name, inputs)
     if like.kind == "plain":
         notes.append(
             f"Axes {axes} of type {data.dtype} do not fit OME-TIFF: they are saved as plain TIFF, "

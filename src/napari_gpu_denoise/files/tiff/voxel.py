@@ -33,13 +33,13 @@ def of_ome(xml: str, image: int) -> Voxel:
         [number(told.get(a)) for a in "ZYX"],
         [told.get(f"{a}Unit", "µm") for a in "ZYX"],
     )
-    return _voxel(steps, units)
+    return sized(steps, units)
 
 
 def of_imagej(description: Mapping[str, Any], page: tifffile.TiffPage) -> Voxel:
     """Return the voxel size of a stack of ImageJ, which has the distance of planes in a text."""
     told = imagej_steps(description, page)
-    return _voxel([told[a][0] for a in "ZYX"], [told[a][1] for a in "ZYX"])
+    return sized([told[a][0] for a in "ZYX"], [told[a][1] for a in "ZYX"])
 
 
 def imagej_steps(
@@ -66,7 +66,7 @@ def number(told: Any) -> float:
     return step if math.isfinite(step) else 0.0
 
 
-def _voxel(steps: list[float], units: list[str]) -> Voxel:
+def sized(steps: list[float], units: list[str]) -> Voxel:
     """Return the size in the unit of x; none if a length is missing or units do not compare."""
     factors = [_METRES.get(unit) for unit in units]
     if not all(steps):
