@@ -322,6 +322,35 @@ def test_folders_and_patterns_find_stores(tmp_path):
     assert target == (unnamed, tmp_path / "out" / "b.ome.zarr")
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_plate_is_a_batch(tmp_path, version):
+    plate = tmp_path / "screen.ome.zarr"
+    told = {
+        plate: {"plate": {"wells": [{"path": "A/1"}, {"path": "B/2"}]}},
+        plate / "A" / "1": {"well": {"images": [{"path": "0"}, {"path": "1"}]}},
+        plate / "B" / "2": {"well": {"images": [{"path": "0"}]}},
+    }
+    for path, ome in told.items():
+        group = zarr.open_group(str(path), mode="w", zarr_format=3 if version == "0.5" else 2)
+        group.attrs.update({"ome": {"version": version, **ome}} if version == "0.5" else ome)
+    for name in ("A/1/0", "A/1/1", "B/2/0"):
+        write_store(plate / name, IMAGES["YX"], "YX", version, levels=1)
+    report = gd.run_batch(plate, SETTINGS, 8, output=tmp_path / "out")
+    assert not report.failed and len(report.done) == 3
+    made = ["screen_A_1_0.ome.zarr", "screen_A_1_1.ome.zarr", "screen_B_2_0.ome.zarr"]
+    assert names(tmp_path / "out") == made
+    assert inputs.find_files(plate / "A" / "1") == [plate / "A/1/0", plate / "A/1/1"]
+
+
+def test_plates_name_only_what_is_in_them(tmp_path):
+    plate = tmp_path / "plate.zarr"
+    group = zarr.open_group(str(plate), mode="w")
+    for wells in ([{"path": "../other"}], "no", [], [{"path": "A/9"}]):
+        group.attrs.update({"ome": {"version": "0.5", "plate": {"wells": wells}}})
+        with pytest.raises(FileError, match=r"plate\.zarr"):
+            inputs.find_files(plate)
+
+
 def test_means_of_blocks():
     image = np.arange(35, dtype=np.uint8).reshape(5, 7)
     found = block_means(image, (2, 3))

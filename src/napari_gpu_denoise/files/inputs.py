@@ -21,7 +21,9 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
         inputs = [inputs]
     found: dict[str, Path] = {}
     for name in map(os.fspath, inputs):
-        if os.path.isdir(name) and not formats.is_image(name):
+        if zarr.is_zarr(name):
+            members = zarr.images_of(Path(name))
+        elif os.path.isdir(name):
             members = [p for p in sorted(Path(name).iterdir()) if formats.has_suffix(p)]
             if not members:
                 raise FileError(
@@ -30,9 +32,10 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
         elif not os.path.exists(name) and glob.has_magic(name):
             matches = sorted(glob.glob(name, recursive=True))
             members = [
-                Path(match)
+                image
                 for match in matches
-                if not os.path.isdir(match) or formats.is_image(match)
+                if not os.path.isdir(match) or zarr.is_zarr(match)
+                for image in (zarr.images_of(Path(match)) if zarr.is_zarr(match) else [Path(match)])
             ]
             if not members:
                 raise FileError(f"No file matches the pattern {name}: check folder and spelling.")
@@ -87,7 +90,7 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
 def _renamed(path: Path) -> str:
     """Return the name of the result of a file whose own name is not one of its format."""
     if zarr.is_zarr(path):
-        return f"{path.name}.ome.zarr"
+        return zarr.name_of(path)
     return path.stem + (".nii" if nifti.is_nifti(path) else ".tif")
 
 

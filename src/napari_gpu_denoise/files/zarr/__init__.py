@@ -5,6 +5,7 @@ an extra of this package.
 """
 
 from napari_gpu_denoise.files.zarr.naming import SUFFIXES, has_suffix, is_zarr
+from napari_gpu_denoise.files.zarr.plates import images_of, name_of
 from napari_gpu_denoise.files.zarr.reading import open_stack
 from napari_gpu_denoise.files.zarr.writing import (
     NewImage,
@@ -19,7 +20,9 @@ __all__ = [
     "NewImage",
     "check_writable",
     "has_suffix",
+    "images_of",
     "is_zarr",
+    "name_of",
     "new_image",
     "new_picture",
     "open_stack",

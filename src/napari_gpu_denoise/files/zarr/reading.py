@@ -96,10 +96,11 @@ def _first_image(
     ome = ome_of(attributes)[1]
     if "plate" in ome:
         raise FileError(
-            f"{path} is a plate: give the folders of its wells' images, such as {path}/A/1/0."
+            f"{path} is a plate, which is a batch of images: name the folder of one, such as "
+            f"{path}/A/1/0, or filter all of them by gpu-denoise or run_batch()."
         )
     if "well" in ome:
-        raise FileError(f"{path} is a well: give the folders of its images, such as {path}/0.")
+        raise FileError(f"{path} is a well: name the folder of an image, such as {path}/0.")
     numbered = [name for name in group.group_keys() if name.isdigit()]
     if "0" in numbered and "multiscales" in ome_of(dict(group["0"].attrs))[1]:
         if len(numbered) > 1:
