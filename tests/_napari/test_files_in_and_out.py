@@ -339,7 +339,7 @@ def test_the_command_line_of_a_channel_names_the_axes_of_its_file(
 
 @pytest.mark.parametrize("lazily", [False, True])
 def test_ome_zarr_is_opened_filtered_and_saved(
-    lazily, viewer, open_panel, run, tmp_path, monkeypatch
+    lazily, viewer, open_panel, run, copied, tmp_path, monkeypatch
 ):
     pytest.importorskip("zarr", reason="zarr is not installed")
     from zarr_stores import write_store
@@ -354,6 +354,7 @@ def test_ome_zarr_is_opened_filtered_and_saved(
     assert tuple(layers[0].scale) == (2.0, 0.25, 0.2)
     assert tuple(layers[0].contrast_limits) == (10.0, 240.0)
     panel = open_panel("NL-means")
+    assert f"{tmp_path}/in_nl-means.ome.zarr" in copied(panel.command_button)
     made = []
     for layer in layers:
         panel.layer.choose(layer)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import (
     Levels,
@@ -30,6 +31,7 @@ from napari_gpu_denoise.run.several import filter_parts
 PART_BYTES = 1 << 26
 # Of a filter over time, frames for each one that a part reads beyond them, if they fit.
 _FRAMES_PER_MARGIN = 8
+_MOST_PARTS = 1 << 20  # 64 TB; more are a shape that lies
 
 
 def denoise_parts(
@@ -89,13 +91,16 @@ def regions_of(job: Job, unit: Sequence[int] | None) -> list[tuple[slice, ...]]:
 
     Without a unit it is a plane.
     """
-    names, shape = job.names, job.shape
-    size = _size_of(job, unit)
-    starts = (range(0, n, s) for n, s in zip(shape, size, strict=True))
+    shape, size = job.shape, _size_of(job, unit)
+    starts = [range(0, n, s) for n, s in zip(shape, size, strict=True)]
+    if (count := math.prod(map(len, starts))) > _MOST_PARTS:
+        raise ImageError(
+            f"An image of shape {shape} would be filtered in {count} parts: split it into several."
+        )
     return [
         tuple(slice(a, min(a + s, n)) for a, s, n in zip(start, size, shape, strict=True))
         for start in itertools.product(*starts)
-    ] or [tuple(slice(0, n) for _, n in zip(names, shape, strict=True))]
+    ]
 
 
 def _size_of(job: Job, unit: Sequence[int] | None) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,11 @@ class ZarrPixels(Blocks):
     """
 
     def __init__(self, array: Any, path: Path) -> None:
-        dtype = np.dtype(array.dtype).newbyteorder("=")
-        super().__init__(array.shape, dtype, max(0, len(array.shape) - 2))
+        # Without numbers of planes, which would fill the memory where shapes lie.
+        super().__init__((1,) * len(array.shape), np.dtype(array.dtype).newbyteorder("="), 0)
+        self.shape = tuple(int(length) for length in array.shape)
+        self.size = math.prod(self.shape)
+        self.nbytes = self.size * self.dtype.itemsize
         self._array, self._path = array, path
         self.chunks = tuple(array.shards or array.chunks)
 
@@ -45,8 +49,7 @@ class ZarrPixels(Blocks):
             return np.asarray(self._array[parts]).astype(self.dtype, copy=False)[()]
 
     def _block(self, number: int) -> np.ndarray:
-        place = np.unravel_index(number, self.shape[: self._outer])
-        return self[tuple(map(int, place))]
+        return self[...]
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 _SMALLEST = 512  # pixels along Y and X up to which a new image gets no coarser level
-_AT_ONCE = 1 << 24  # pixels of a finer level that are read at a time, at least a chunk
+_AT_ONCE = 1 << 22  # pixels of a finer level that are read at a time, at least a chunk
 
 
 def factors_like(shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:

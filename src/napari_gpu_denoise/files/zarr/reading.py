@@ -9,14 +9,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from napari_gpu_denoise.errors import FileError, ImageError
 from napari_gpu_denoise.files.tiff import voxel
+from napari_gpu_denoise.files.tiff.checks import check_memory
 from napari_gpu_denoise.files.tiff.looks import SYMBOLS, Looks
 from napari_gpu_denoise.files.tiff.picture import Picture
 from napari_gpu_denoise.files.zarr.metadata import described, ome_of
 from napari_gpu_denoise.files.zarr.naming import zarr_package
 from napari_gpu_denoise.files.zarr.pixels import ZarrPixels, reading
 
+_LARGE_CHUNK = 1 << 28  # bytes from which on there must be memory for a chunk
 _COUNTED = 1 << 16  # chunks up to which those that are missing are counted
 
 
@@ -58,6 +62,9 @@ def _picture(group: Any, path: Path) -> Picture:
         )
     if 0 in finest.shape:
         raise ImageError(f"{path} has no pixels (its shape is {finest.shape}): nothing to filter.")
+    held = math.prod(finest.shards or finest.chunks) * np.dtype(finest.dtype).itemsize
+    if held >= _LARGE_CHUNK:
+        check_memory(2 * held, path)
     notes += _missing(finest)
     if "labels" in set(group.group_keys()):
         notes.append("The labels beside the image are not part of the result.")
