@@ -33,7 +33,8 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     codes = "\n".join(f"  {code:3}  {text}" for code, text in EXIT_TEXTS)
     parser = argparse.ArgumentParser(
         prog="gpu-denoise",
-        description="Denoise TIFF and NIfTI images, volumes and time-lapses on any OpenCL device.",
+        description="Denoise TIFF, NIfTI and OME-Zarr images, volumes and time-lapses on any "
+        "OpenCL device.",
         epilog=f"exit codes:\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -237,7 +238,7 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
         "inputs",
         nargs="+",
         metavar="IN",
-        help="TIFF or NIfTI files, patterns such as 'raw/*.tif', folders",
+        help="TIFF, NIfTI or OME-Zarr files, patterns such as 'raw/*.tif', folders",
     )
 
 

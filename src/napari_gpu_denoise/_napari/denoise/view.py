@@ -114,6 +114,7 @@ class DenoiseView(Panel):
         self.correct.setCurrentIndex(0)
         self.places.reset()
         self.maps.setChecked(False)
+        self.axes.forget()
         self.offer_axes()
 
     def sections(self) -> list[QCollapsible]:
