@@ -107,6 +107,7 @@ def run_batch(
     dtype=None,
     nonfinite: str = "raise",
     correct: Any = None,
+    sigma_factor: float = 1.0,
     device: Device | int | str | None = None,
     memory_limit: int | str | None = None,
     overwrite: bool = False,
@@ -140,6 +141,7 @@ def run_batch(
         Type of the results, as for `denoise`.
     {nonfinite}
     {correct}
+    {sigma_factor}
     {device}
     {memory_limit}
     overwrite : bool, default False
@@ -182,7 +184,7 @@ def run_batch(
     """
     found = find_files(inputs)
     jobs = dict(pair(found, output))
-    options = dtype, nonfinite, choose(device), memory_limit, correct
+    options = dtype, nonfinite, choose(device), memory_limit, correct, sigma_factor
     run = Run(filter, sigma, noise, axes, *options)
     files: list[FileReport] = []
     folders: set[Path] = set()  # those that hold results

@@ -39,6 +39,7 @@ def denoise_lazy(
     dtype=None,
     nonfinite: str = "raise",
     correct=None,
+    sigma_factor: float = 1.0,
     device: Device | int | str | None = None,
 ) -> da.Array:
     """Denoise a dask array, chunk by chunk, when the result is computed.
@@ -63,6 +64,7 @@ def denoise_lazy(
     {dtype}
     {nonfinite}
     {correct}
+    {sigma_factor}
     device : Device, int, str or None, optional
         Where to run; looked up again in each process. By default the best device available.
 
@@ -96,7 +98,7 @@ def denoise_lazy(
         )
     # Device handles are invalid in other processes: send names instead.
     sent = (device.name, device.platform, device.index) if isinstance(device, Device) else device
-    run = Run(filter, sigma, noise, axes, dtype, nonfinite, sent, correct=correct)
+    run = Run(filter, sigma, noise, axes, dtype, nonfinite, sent, None, correct, sigma_factor)
     wish = wish_of(correct)
     if wish is not None:
         run, array = _corrected(run, array, wish)
