@@ -126,6 +126,13 @@ class Job:
         squares = max(self.blank_width - 1, 0) if axis in "YX" else 0
         return max(before, squares), max(after, squares)
 
+    @property
+    def read_whole(self) -> str:
+        """Axes read whole whatever part is yielded: whole frames are compared in brightness."""
+        if not self.filter.over_time:
+            return ""
+        return "ZYX" if self.filter.whole_volumes else "YX"
+
     def unfiltered(self, pixels: np.ndarray) -> np.ndarray:
         """Return the result for pixels that are not filtered: the same, or 0 in a map."""
         if self.filter.yields_map:
@@ -195,6 +202,8 @@ class Part:
             if axis in "YX" and n < job.filter.smallest and (one.start, one.stop) != (0, n):
                 raise ValueError(f"the axis {axis} of {n} pixels is too short to be cut")
             margin = job.margin_along(axis) if noisy else (0, 0)
+            if noisy and axis in job.read_whole:
+                margin = n, n
             spans.append(Span.whole(n).part(one.start, one.stop, margin))
         return cls(tuple(spans))
 
