@@ -58,8 +58,9 @@ sigma_factor : float, optional
     Strength: the filter is told this many times the sigma that was given or measured, whatever
     the noise model. 1, the default, is best where sigma is right; above 1 removes more.""",
     "device": """\
-device : Device, int, str or None, optional
-    Where to run; by default the best device available, see `choose`.""",
+device : Device, int, str, sequence or None, optional
+    Where to run; by default the best device available, see `choose`. ``"all"`` divides the work
+    among all devices of its kind, and a list among those named.""",
     "memory_limit": """\
 memory_limit : int or str, optional
     Largest device memory to use: bytes, or text such as ``"512M"`` or ``"2G"``.""",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
             nonfinite: str = "raise",
             correct: Any = None,
             sigma_factor: float = 1.0,
-            device: Device | int | str | None = None,
+            device: Device | int | str | Sequence | None = None,
             memory_limit: int | str | None = None,
             progress: Callable[[int, int], None] | None = None,
             cancel: Any = None,

@@ -15,8 +15,8 @@ from napari_gpu_denoise._napari.preview.region import Region
 from napari_gpu_denoise._napari.stage import Stage, as_stages
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import convert, output_dtype
-from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
+from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.job import Job, Part, Run, prepare
 from napari_gpu_denoise.run.noise import NoiseMemory, is_measured
 from napari_gpu_denoise.run.part import filter_part
@@ -108,7 +108,7 @@ def _pixels(request: PreviewRequest) -> Pixels:
 
 def _prepared(request: PreviewRequest, pixels: Pixels) -> Job:
     """Prepare the run for the whole layer."""
-    run = replace(request.run, axes=pixels.names, device=choose(request.run.device))
+    run = replace(request.run, axes=pixels.names, device=choose_devices(request.run.device)[0])
     if run.correct is not None:
         given = np.dtype(request.source.data.dtype)
         run = replace(run, dtype=output_dtype(run.dtype, given), correct=None)
