@@ -81,7 +81,9 @@ class LivePreview(QObject):
 
     def events(self, layer: Image | None) -> list[tuple[Any, Callable]]:
         """Return the events of the viewer and of a layer that the preview follows."""
-        camera, dims = self._viewer.camera.events, self._viewer.dims.events
+        # napari 0.9 moved it; older ones have it on the viewer
+        scene = self._viewer.scene if hasattr(self._viewer, "scene") else self._viewer
+        camera, dims = scene.camera.events, self._viewer.dims.events
         followed = [camera.center, camera.zoom, dims.current_step, dims.ndisplay, dims.order]
         if layer is not None:
             followed += [getattr(layer.events, name) for name in _PLACED]
