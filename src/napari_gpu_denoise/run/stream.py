@@ -43,6 +43,7 @@ def stream(
     dtype=None,
     nonfinite: str = "raise",
     correct: Any = None,
+    sigma_factor: float = 1.0,
     live: bool = False,
     device: Device | int | str | None = None,
     memory_limit: int | str | None = None,
@@ -72,6 +73,7 @@ def stream(
     correct : str, tuple of str or None, optional
         Structured noise to remove from each frame first, as in `denoise`: what is found in the
         first frame, measured again in each.
+    {sigma_factor}
     live : bool, optional
         Return every frame as soon as possible, as for a camera. By default several are taken at
         once and results come a few frames later, which keeps the device busy.
@@ -107,7 +109,8 @@ def stream(
     >>> for frame in stream(VBM3D(frames_after=0), camera, 12.0, live=True):  # doctest: +SKIP
     ...     show(frame)
     """
-    run = Run(filter, sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct)
+    options = dtype, nonfinite, device, memory_limit, correct, sigma_factor
+    run = Run(filter, sigma, noise, axes, *options)
     with closing(iter(FrameStream(run, frames, live))) as results:
         yield from results
 

@@ -26,7 +26,13 @@ from napari_gpu_denoise.run.frame_notes import FrameNote, note_frame
 from napari_gpu_denoise.run.job import Job, Part, Run, check_kept, prepare
 from napari_gpu_denoise.run.part import arrange_part
 from napari_gpu_denoise.run.record import Tally
-from napari_gpu_denoise.run.sigma import Sigma, clamp_sigma, resolve_sigma, varies_within
+from napari_gpu_denoise.run.sigma import (
+    Sigma,
+    clamp_sigma,
+    resolve_sigma,
+    scaled,
+    varies_within,
+)
 from napari_gpu_denoise.run.work import Work
 
 
@@ -208,6 +214,7 @@ class FrameFeed:
         if self.sigma_varies:
             told = self._sigma_of(number) if number else self._first_sigma
             sigma = resolve_sigma(told, block.finite, job.names, job.filter)
+            sigma = scaled(sigma, job.filter.stronger(job.run.sigma_factor)[1])
             if varies_within(sigma.array, job.names) and job.filter.over_time:
                 raise SigmaError(
                     "A function that gives the sigma of each frame cannot give a map: give one "

@@ -7,7 +7,7 @@ from napari.viewer import Viewer
 from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QComboBox
 
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY, reason_unusable
+from napari_gpu_denoise._napari.layers.source import METADATA_KEY, is_preview, reason_unusable
 from napari_gpu_denoise._napari.parts import narrow, wrapped
 
 
@@ -44,7 +44,7 @@ class LayerInput(QComboBox):
     def refresh(self) -> None:
         """Follow the viewer's layer list; the choice stays while its layer is there."""
         # Topmost first, as in the layer list beside it.
-        self._layers = list(self._viewer.layers)[::-1]
+        self._layers = [each for each in self._viewer.layers if not is_preview(each)][::-1]
         before, active = self._last, self._viewer.layers.selection.active
         self.blockSignals(True)
         self.clear()

@@ -17,6 +17,7 @@ from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.image.axes import check_axes
 
 METADATA_KEY = "napari-gpu-denoise"
+PREVIEW_KEY = "napari-gpu-denoise preview"  # in the metadata of a layer that is no result
 
 # One place along an axis, in words.
 AXIS_WORDS = {"T": "time point", "Z": "slice", "C": "channel", "S": "colour sample"}
@@ -66,10 +67,17 @@ class Source:
 
 def reason_unusable(layer: Layer) -> str | None:
     """Return why a layer cannot be used, in one sentence; None if it can."""
+    if is_preview(layer):
+        return f"{layer.name!r} changes with the view: choose the layer that it is made of."
     if isinstance(layer, Image):
         return None
     kind = type(layer).__name__.lower()
     return f"{layer.name!r} is a {kind} layer: only image layers can be used."
+
+
+def is_preview(layer: Layer) -> bool:
+    """Return whether a layer is a live preview, which goes by itself."""
+    return PREVIEW_KEY in layer.metadata
 
 
 def finest(layer: Image) -> Any:
