@@ -46,7 +46,7 @@ class Source:
     `data` is its finest level, as the layer holds it, not copied; `attributes` are keyword
     arguments of ``viewer.add_image`` for the result. With `alpha` the last of the colour samples is
     not a colour. `path` is the file that the layer was read from. Data of a `boolean` layer are 0
-    and 1.
+    and 1. By `identity` the layer is found again.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Source:
     multiscale: bool = False
     path: str | None = None
     boolean: bool = False
+    identity: str = ""
 
 
 def reason_unusable(layer: Layer) -> str | None:
@@ -109,7 +110,8 @@ def capture(layer: Layer | None) -> Source:
     if boolean:
         data = data.view(np.uint8) if isinstance(data, np.ndarray) else AsNumbers(data)
     path = file_of(layer)
-    return Source(layer.name, data, kept, has_alpha(layer), layer.multiscale, path, boolean)
+    known = has_alpha(layer), layer.multiscale, path, boolean, str(layer.unique_id)
+    return Source(layer.name, data, kept, *known)
 
 
 def place_shown(layer: Image, axes: str, dims: Dims, letter: str) -> int | None:
