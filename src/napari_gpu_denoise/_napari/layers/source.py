@@ -48,7 +48,8 @@ class Source:
     `data` is its finest level, as the layer holds it, not copied; `attributes` are keyword
     arguments of ``viewer.add_image`` for the result. With `alpha` the last of the colour samples is
     not a colour. `path` is the file that the layer was read from, and `split` the axis of channels
-    there, if the layer is one of them. Data of a `boolean` layer are 0 and 1.
+    there, if the layer is one of them. Data of a `boolean` layer are 0 and 1. By `identity` the
+    layer is found again.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Source:
     path: str | None = None
     boolean: bool = False
     split: int | None = None
+    identity: str = ""
 
     def axes_of_file(self, axes: str) -> str:
         """Return the axes of the file, where those of the layer are these."""
@@ -124,7 +126,8 @@ def capture(layer: Layer | None) -> Source:
         data = data.view(np.uint8) if isinstance(data, np.ndarray) else AsNumbers(data)
     path, origin = file_of(layer), origin_of(layer.metadata)
     split = origin.split if path is not None and origin is not None else None
-    return Source(layer.name, data, kept, has_alpha(layer), layer.multiscale, path, boolean, split)
+    known = has_alpha(layer), layer.multiscale, path, boolean, split, str(layer.unique_id)
+    return Source(layer.name, data, kept, *known)
 
 
 def place_shown(layer: Image, axes: str, dims: Dims, letter: str) -> int | None:
