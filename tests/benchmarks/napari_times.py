@@ -2,8 +2,8 @@
 
     xvfb-run -a -s "-screen 0 1600x1000x24" python tests/benchmarks/napari_times.py
 
-Drives a window of napari by its own event loop and prints a table, in ms, with the bars that hold for a
-quiet machine with two CPU cores. `--device` chooses the OpenCL device.
+Drives a window of napari by its own event loop and prints a table, in ms, with the bars that hold
+for a quiet machine with two CPU cores. `--device` chooses the OpenCL device.
 """
 
 from __future__ import annotations
