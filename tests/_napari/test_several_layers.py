@@ -6,6 +6,7 @@ from napari.layers import Image, Labels
 from napari.layers._source import layer_source
 
 from napari_gpu_denoise._napari.layers import groups
+from napari_gpu_denoise._napari.layers.provenance import SOURCE_ID, identity
 from napari_gpu_denoise._napari.layers.source import METADATA_KEY
 from napari_gpu_denoise._napari.stage import Stage, TimeLeft
 from napari_gpu_denoise.run.record import MEASURING
@@ -21,7 +22,8 @@ def from_file(path, shape=(4, 5), **attributes):
 
 def test_layers_of_one_file():
     first, second = from_file("/data/a.tif"), from_file("/data/a.tif")
-    result = from_file("/data/a.tif", metadata={METADATA_KEY: {}})
+    made = {METADATA_KEY: {SOURCE_ID: identity(first)}}
+    result = from_file("/data/a.tif", metadata=made)
     others = [from_file("/data/b.tif"), from_file("/data/a.tif", (6, 5)), Image(np.zeros((4, 5)))]
     layers = [first, *others, result, second, Labels(np.zeros((4, 5), int))]
     found = groups.of_file(layers, second)

@@ -125,7 +125,9 @@ def test_more_settings(viewer, start, click, qtbot, movie):
     click(more.run_button)
     qtbot.waitUntil(lambda: not more.runs.running)
     assert more.status.text() == "2 layers done."
-    assert {f"{name} (VBM3D)" for name in "ab"} < {each.name for each in viewer.layers}
+    assert {f"{name} (VBM3D, profile fast)" for name in "ab"} < {
+        each.name for each in viewer.layers
+    }
 
 
 def test_clicked_before_it_has_looked(viewer, start, click, qtbot, noisy):

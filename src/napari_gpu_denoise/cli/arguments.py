@@ -11,7 +11,7 @@ from typing import Any
 from napari_gpu_denoise.cli import commands, noise, recommend
 from napari_gpu_denoise.cli.failures import EXIT_TEXTS
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.run.settings import number_of_bytes
+from napari_gpu_denoise.run.settings import checked_factor, number_of_bytes
 
 
 def package_version() -> str:
@@ -33,7 +33,8 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     codes = "\n".join(f"  {code:3}  {text}" for code, text in EXIT_TEXTS)
     parser = argparse.ArgumentParser(
         prog="gpu-denoise",
-        description="Denoise TIFF and NIfTI images, volumes and time-lapses on any OpenCL device.",
+        description="Denoise TIFF, NIfTI and OME-Zarr images, volumes and time-lapses on any "
+        "OpenCL device.",
         epilog=f"exit codes:\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -61,14 +62,9 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     advice = added.add_parser("recommend", help="say which filter suits images, and why")
     _add_inputs(advice)
     _add_axes(advice)
-    advice.add_argument(
-        "--effort",
-        choices=("fast", "normal", "high"),
-        help="profile to recommend; default: normal, or fast where that would take too long",
-    )
     _add_device(advice)
     _add_json(advice)
-    advice.set_defaults(run=recommend.recommend)
+    recommend.add_arguments(advice)
 
     sample = added.add_parser("sample", help="write a noisy sample stack as TIFF")
     sample.add_argument("name", nargs="?", help="sample to write; without a name, list the samples")
@@ -84,6 +80,13 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
 
         benchmark.add_arguments(bench)
         bench.set_defaults(run=benchmark.run)
+
+    warm = added.add_parser("warm", help="build all kernels, so that no first call waits for them")
+    if "warm" in argv:
+        from napari_gpu_denoise.cli import warm as warming
+
+        warming.add_arguments(warm)
+        warm.set_defaults(run=warming.run)
     return parser
 
 
@@ -145,6 +148,14 @@ def _add_filter(added: Any, settings: type) -> None:
         choices=("stripes", "outliers", "found"),
         help="structured noise to remove first, where it is found: stripes (rows and columns with "
         "offsets of their own, hum), outliers (hot and dead pixels), or both (default: nothing)",
+    )
+    parser.add_argument(
+        "--sigma-factor",
+        type=_factor,
+        default=1.0,
+        metavar="NUMBER",
+        help="strength: multiplies the sigma that is given or measured; above 1 removes more "
+        "(default: 1, the best where sigma is right)",
     )
     _add_device(parser)
     parser.add_argument(
@@ -237,7 +248,7 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
         "inputs",
         nargs="+",
         metavar="IN",
-        help="TIFF or NIfTI files, patterns such as 'raw/*.tif', folders",
+        help="TIFF, NIfTI or OME-Zarr files, patterns such as 'raw/*.tif', folders",
     )
 
 
@@ -272,6 +283,13 @@ def _sigma(text: str) -> list[float] | None:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not auto, a number, or numbers separated by commas"
         ) from None
+
+
+def _factor(text: str) -> float:
+    try:
+        return checked_factor(text)
+    except SettingsError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _bytes(text: str) -> int:

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.filters.advice.recommend import Advice
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that no other command has."""
+    parser.add_argument(
+        "--effort",
+        choices=("fast", "normal", "high"),
+        help="profile to recommend; default: normal, or fast where that would take too long",
+    )
+    parser.set_defaults(run=recommend)
+
+
 def recommend(args: argparse.Namespace) -> int:
     """Recommend a filter for each input."""
     from napari_gpu_denoise.files.inputs import find_files
@@ -46,7 +56,7 @@ def command(path: Path, advice: Advice, axes: str | None = None) -> str:
     from napari_gpu_denoise.run.settings import as_options
 
     name = advice.filter.name.replace("_", "-")
-    words = ["gpu-denoise", name, str(path), "-o", str(beside(path, name))]
+    words = ["gpu-denoise", name, str(path), "-o", beside(path, name)]
     words += [] if axes is None else ["--axes", axes]
     words += as_options(advice.filter.as_arguments())
     return shlex.join(words)

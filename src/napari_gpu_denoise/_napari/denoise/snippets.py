@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from pathlib import Path
 from typing import Any
 
+from napari_gpu_denoise._napari.denoise.adding import differences
 from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.layers.results import at_places
@@ -61,7 +61,8 @@ def python_call(request: Request) -> str:
 def _adding(request: Request) -> str:
     """Return lines that add the result as a layer, where its source lies and looking like it."""
     source, where = request.source, ", ".join(map(repr, PLACE))
-    given = {"name": f"{source.name} ({request.run.filter.title}{_suffix(request)})"}
+    words = [request.run.filter.title, *differences(request.run), *_places(request)]
+    given = {"name": f"{source.name} ({', '.join(words)})"}
     looks = ("blending",) if source.attributes.get("rgb") else _LOOKS
     given |= {name: code.Code(f"layer.{name}") for name in looks}
     if source.attributes.get("rgb"):
@@ -74,9 +75,9 @@ def _adding(request: Request) -> str:
     return f"{lines}viewer.add_image(denoised{code.arguments(given)}, **place)\n"
 
 
-def _suffix(request: Request) -> str:
+def _places(request: Request) -> list[str]:
     named = {"frame": request.frame, "slice": request.slice}
-    return "".join(f", {word} {place}" for word, place in named.items() if place is not None)
+    return [f"{word} {place}" for word, place in named.items() if place is not None]
 
 
 def _noise_argument(run: Run) -> dict[str, Any]:
@@ -89,7 +90,8 @@ def _noise_argument(run: Run) -> dict[str, Any]:
 
 def _common_arguments(run: Run) -> dict[str, Any]:
     given = {name: getattr(run, name) for name in ("dtype", "nonfinite", "correct", "device")}
-    return {name: value for name, value in given.items() if value not in (None, "raise")}
+    given = {name: value for name, value in given.items() if value not in (None, "raise")}
+    return given if run.sigma_factor == 1 else {**given, "sigma_factor": run.sigma_factor}
 
 
 def command_line(request: Request) -> str:
@@ -105,18 +107,19 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
     not read from a file that can be read leaves ``INPUT.tif`` to be filled in.
     """
     run, path = request.run, _file(request.source)
-    named = "INPUT.tif" if path is None else str(path)
+    named = path or "INPUT.tif"
     remarks = [] if path is not None else ["Replace INPUT.tif by the name of a TIFF or NIfTI file."]
     name = run.filter.name.replace("_", "-")
     target = beside(named, name)
-    if path is not None and path in map(samples.path, samples.names()):
-        target = Path(target.name)
-    elif target.exists():
-        remarks.append(f"{target.name} is there already and is kept unless you add --overwrite.")
-    words = ["gpu-denoise", name, named, "-o", str(target), *_noise_option(run)]
+    if path in [str(samples.path(each)) for each in samples.names()]:
+        target = os.path.basename(target)
+    elif os.path.exists(target):
+        known = os.path.basename(target)
+        remarks.append(f"{known} is there already and is kept unless you add --overwrite.")
+    words = ["gpu-denoise", name, named, "-o", target, *_noise_option(run)]
     axes = None if path is None else _other_axes(path, request)
     if axes is None:
-        words += ["--axes", run.axes]
+        words += ["--axes", request.source.axes_of_file(run.axes)]
     else:
         remarks.append(f"It filters the whole file, whose axes are {axes}.")
     words += as_options(run.filter.as_arguments() | _common_arguments(run))
@@ -131,26 +134,24 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
     return text, remarks
 
 
-def _file(source: Source) -> Path | None:
+def _file(source: Source) -> str | None:
     """Return the file of a layer, if the command can read it."""
-    if source.path is None:
-        return None
-    path = Path(source.path)
-    return path if formats.has_suffix(path) or formats.is_image(path) else None
+    path = source.path
+    return path if path and (formats.has_suffix(path) or formats.is_image(path)) else None
 
 
-def _other_axes(path: Path, request: Request) -> str | None:
+def _other_axes(path: str, request: Request) -> str | None:
     """Return the axes of a file whose layer is only a part of it; None if it is all."""
-    data, alpha = request.source.data, request.source.alpha
-    if data is None or not path.exists():
+    source = request.source
+    if source.data is None or source.split is not None or not os.path.exists(path):
         return None
     try:
         with formats.open_stack(path) as picture:
             shape, axes = tuple(picture.pixels.shape), picture.filter_axes
     except DenoiseError:
         return None
-    held = (*data.shape[:-1], 3) if alpha else tuple(data.shape)
-    return None if shape == held else axes
+    held = tuple(source.data.shape)
+    return None if shape == ((*held[:-1], 3) if source.alpha else held) else axes
 
 
 def _noise_option(run: Run) -> list[str]:

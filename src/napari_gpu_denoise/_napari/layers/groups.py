@@ -9,8 +9,8 @@ from pathlib import Path
 from napari.layers import Image, Layer
 from napari.viewer import Viewer
 
+from napari_gpu_denoise._napari.layers.provenance import first_origin, is_temporary
 from napari_gpu_denoise._napari.layers.source import (
-    METADATA_KEY,
     file_of,
     finest,
     reason_unusable,
@@ -40,24 +40,29 @@ def selected(layers: Sequence[Layer], selection: Sequence[Layer]) -> Group | Non
 
 def of_file(layers: Sequence[Layer], layer: Layer | None) -> Group | None:
     """Return the layers that a file was opened as, such as one for each channel, if several."""
-    if layer is None or not _is_usable(layer) or METADATA_KEY in layer.metadata:
+    if layer is None or not _is_usable(layer) or _is_made(layer, layers):
         return None
     path = file_of(layer)
     if path is None:
         return None
-    found = tuple(each for each in layers if _is_usable(each) and _fits(each, layer, path))
+    usable = [each for each in layers if _is_usable(each) and not _is_made(each, layers)]
+    found = tuple(each for each in usable if _fits(each, layer, path))
     text = f"All {len(found)} images of {Path(path).name}"
     return Group(text, found) if len(found) > 1 else None
 
 
 def _is_usable(layer: Layer) -> bool:
-    return reason_unusable(layer) is None
+    return reason_unusable(layer) is None and not is_temporary(layer)
+
+
+def _is_made(layer: Layer, layers: Sequence[Layer]) -> bool:
+    """Return whether a layer was made of another one that is still there."""
+    return first_origin(layer, layers) is not layer
 
 
 def _fits(layer: Image, other: Image, path: str) -> bool:
-    """Return whether a layer is of the same file and size, and no result."""
-    same = METADATA_KEY not in layer.metadata and file_of(layer) == path
-    return same and tuple(finest(layer).shape) == tuple(finest(other).shape)
+    """Return whether a layer is of the same file and size."""
+    return file_of(layer) == path and tuple(finest(layer).shape) == tuple(finest(other).shape)
 
 
 def same_axes(axes: str, shown: Image, layer: Image, viewer: Viewer) -> str:

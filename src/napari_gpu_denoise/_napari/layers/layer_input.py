@@ -10,7 +10,8 @@ from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QComboBox
 
 from napari_gpu_denoise._napari.layers.groups import Group, of_file, selected
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY, reason_unusable
+from napari_gpu_denoise._napari.layers.provenance import first_origin, is_temporary
+from napari_gpu_denoise._napari.layers.source import is_preview, reason_unusable
 from napari_gpu_denoise._napari.parts import narrow, wrapped
 
 
@@ -69,7 +70,7 @@ class LayerInput(QComboBox):
         """Choose what is selected in the viewer, unless that is a result."""
         active = self._viewer.layers.selection.active
         self.refresh()
-        if active is not None and METADATA_KEY in active.metadata:
+        if active is not None and self._origin() is not active:
             return
         wanted = self._first_choice()
         if isinstance(wanted, Group):
@@ -80,8 +81,7 @@ class LayerInput(QComboBox):
     def refresh(self, event: object = None) -> None:
         """Follow the viewer's layers and their selection; the choice stays while it is there."""
         before = self._last
-        # Topmost first, as in the layer list beside it.
-        self._layers = list(self._viewer.layers)[::-1]
+        self._layers = self.listed()
         self._groups = self._found_groups(before)
         self.blockSignals(True)
         self.clear()
@@ -98,19 +98,30 @@ class LayerInput(QComboBox):
                 self.model().item(index).setEnabled(False)
             else:
                 usable.append(layer)
-        known = [*self._groups, *usable]
-        wanted = next(
-            (each for each in (before, self._first_choice(), *usable) if each in known), None
-        )
+        # What a panel shows for a while is chosen by hand only.
+        offered = [each for each in usable if not is_temporary(each)]
+        wanted = before if before in [*self._groups, *usable] else self._first_choice()
+        if wanted not in [*self._groups, *offered] and wanted is not before:
+            wanted = None
+        if wanted is None:
+            wanted = next(iter(offered), None)
         self.setCurrentIndex(-1 if wanted is None else self._index(wanted))
         self.blockSignals(False)
         self._tell()
+
+    def listed(self) -> list[Layer]:
+        """Return the layers in the list, topmost first, as in the layer list beside it."""
+        return [each for each in self._viewer.layers if not is_preview(each)][::-1]
+
+    def meant_by(self, active: Layer) -> Layer | None:
+        """Return the layer to choose at first, where one is selected."""
+        return first_origin(active, self._layers)
 
     def _found_groups(self, before: Layer | Group | None) -> list[Group]:
         layers, selection = list(self._viewer.layers), self._viewer.layers.selection
         found = [selected(layers, selection)]
         single = before.layers[0] if isinstance(before, Group) else before
-        origin = self._origin(selection.active)
+        origin = self._origin()
         found += [of_file(layers, each) for each in (origin, single)]
         if self._kept is not None and all(each in layers for each in self._kept.layers):
             # The choice stays when a result is selected.
@@ -124,7 +135,7 @@ class LayerInput(QComboBox):
     def _first_choice(self) -> Layer | Group | None:
         """Return what the viewer's selection stands for."""
         layers, selection = list(self._viewer.layers), self._viewer.layers.selection
-        origin = self._origin(selection.active)
+        origin = self._origin()
         several = selected(layers, selection)
         if several is None and self._whole_files:
             several = of_file(layers, origin)
@@ -140,13 +151,9 @@ class LayerInput(QComboBox):
         index = self.currentIndex()
         return items[index] if 0 <= index < len(items) else None
 
-    def _origin(self, layer: Layer | None) -> Layer | None:
-        """Return the layer that a result was made from; any other layer itself."""
-        if layer is None or METADATA_KEY not in layer.metadata:
-            return layer
-        # The source's name stands before the brackets; of a result of a result, the first source's.
-        found = [each for each in self._layers if layer.name.startswith(f"{each.name} (")]
-        return min(found, key=lambda each: len(each.name), default=layer)
+    def _origin(self) -> Layer | None:
+        active = self._viewer.layers.selection.active
+        return None if active is None else self.meant_by(active)
 
     def _tell(self, _: int = 0) -> None:
         if self._item() != self._last:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 import napari.viewer
 from napari.layers import Image
@@ -10,7 +11,6 @@ from napari.utils.notifications import show_error
 from qtpy.QtCore import QTimer
 
 from napari_gpu_denoise._napari import docks, preferences
-from napari_gpu_denoise._napari.denoise.adding import add_layers
 from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.denoise.run import Outcome, report
 from napari_gpu_denoise._napari.denoise.runs import Runs
@@ -60,6 +60,7 @@ class StartPanel(StartView):
         self.run_on_return(self.run)
         self.cancel_button.clicked.connect(self.cancel)
         self.more_button.clicked.connect(self.show_more)
+        self.afterwards.wanted.connect(self.show_comparison)
         selection = viewer.layers.selection.events
         self.follow("selection", [(selection.changed, self.layer.follow_selection)])
         self.follow("preferences", ((each, self.look) for each in preferences.changed()))
@@ -125,6 +126,15 @@ class StartPanel(StartView):
         panel.form.show_settings(advised[0].filter)
         panel.nonfinite.setCurrentIndex(panel.nonfinite.findData(self._looked.looks[0].nonfinite))
 
+    def show_comparison(self, result: Any) -> None:
+        """Open the panel that compares a result with its source."""
+        docks.open_panel(self._viewer, "Compare").choose(result)
+
+    def reset_choices(self, event: object = None) -> None:
+        """Follow the viewer's layers."""
+        super().reset_choices(event)
+        self.afterwards.refresh()
+
     def show_error(self, error: Exception) -> str:
         """Show an error in the panel and as a notification of napari."""
         if sentence := super().show_error(error):
@@ -136,6 +146,8 @@ class StartPanel(StartView):
         data = [each.events.data for each in layers]
         self.follow("data", [(event, self._on_data) for event in data])
         self._layers = layers
+        self.afterwards.take(self.layer.layer())
+        self.follow("looks", self.afterwards.events())
         several = f" {len(layers)} layers" if len(layers) > 1 else ""
         self.run_button.setText(f"Denoise{several}")
         self.offer_axes()
@@ -194,7 +206,7 @@ class StartPanel(StartView):
         try:
             if outcome.result is None:
                 raise outcome.error
-            add_layers(self._viewer, outcome, outcome.request.run.filter.title)
+            self.afterwards.add(outcome, outcome.request.run.filter.title)
         except Exception as error:
             self.show_error(error)
             return

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import napari.viewer
 from qtpy.QtWidgets import QFrame, QProgressBar, QVBoxLayout
 
+from napari_gpu_denoise._napari.denoise.afterwards import Afterwards
 from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import Caption, button, choice, form_layout, stack
 from napari_gpu_denoise.filters.advice import cost
@@ -30,6 +31,7 @@ class StartView(Panel):
             "The profile of the filter. Best quality takes much longer, and gains little.",
         )
         self.effort.setAccessibleName("Effort")
+        self.afterwards = Afterwards(viewer)
         self.run_button = button("Denoise", "Do what is recommended; results are new layers.")
         self.cancel_button = button("Cancel", "Stop; add no layer.")
         self.more_button = button(
@@ -56,6 +58,7 @@ class StartView(Panel):
             (
                 (self.progress,),
                 (self.status,),
+                (self.afterwards,),
                 (self.run_button,),
                 (self.cancel_button, self.more_button),
             ),
