@@ -16,6 +16,7 @@ from napari_gpu_denoise.files.tiff import voxel
 from napari_gpu_denoise.files.tiff.checks import check_memory
 from napari_gpu_denoise.files.tiff.looks import SYMBOLS, Looks
 from napari_gpu_denoise.files.tiff.picture import Picture
+from napari_gpu_denoise.files.zarr.address import located
 from napari_gpu_denoise.files.zarr.metadata import described, ome_of
 from napari_gpu_denoise.files.zarr.naming import zarr_package
 from napari_gpu_denoise.files.zarr.pixels import ZarrPixels, reading
@@ -27,7 +28,7 @@ _COUNTED = 1 << 16  # chunks up to which those that are missing are counted
 @contextlib.contextmanager
 def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
     """Open an image of OME-Zarr, to read it part by part, as `files.tiff.open_stack` does TIFF."""
-    path = Path(path)
+    path = located(path)
     zarr = zarr_package()
     with reading(path):
         group = zarr.open(os.fspath(path), mode="r")
