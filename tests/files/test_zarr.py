@@ -495,6 +495,25 @@ def test_places_that_are_not_there(bucket):
         gd.read(f"{bucket}/none.ome.zarr")
     with pytest.raises(FileError, match="cannot be opened"):
         gd.read("nosuch://bucket/in.ome.zarr")
+    report = gd.run_batch(f"{bucket}/none.zarr", SETTINGS, 8, output=f"{bucket}/out.zarr")
+    assert "holds no zarr" in str(report.failed[0].error)
+
+
+def test_a_network_that_drops_is_one_sentence(bucket, monkeypatch):
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    def gone(*_, **__):
+        raise ConnectionError("the network is gone")
+
+    url = f"{bucket}/in.ome.zarr"
+    write_store(url, IMAGES["YX"], "YX", levels=1)
+    with monkeypatch.context() as context:
+        context.setattr(MemoryFileSystem, "exists", gone)
+        with pytest.raises(FileError, match=r"in\.ome\.zarr.* cannot be reached: the network"):
+            gd.read(url)
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", gone)
+    with pytest.raises(FileError, match="the network is gone"):
+        gd.read(url)
 
 
 def test_means_of_blocks():

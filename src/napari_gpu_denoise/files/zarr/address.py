@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.files.tiff.messages import brief
 
 
 class Address(os.PathLike):
@@ -72,9 +73,13 @@ class Address(os.PathLike):
         return False
 
     def exists(self) -> bool:
-        """Return whether anything is there."""
+        """Return whether anything is there; `FileError` if that cannot be told."""
         system, place = self.system()
-        return bool(system.exists(place))
+        try:
+            return bool(system.exists(place))
+        except Exception as error:
+            reason = brief(str(error).strip() or type(error).__name__)
+            raise FileError(f"{self} cannot be reached: {reason}.") from error
 
     def remove(self) -> None:
         """Remove all that is there."""
@@ -88,8 +93,9 @@ class Address(os.PathLike):
             from fsspec.core import url_to_fs
 
             return url_to_fs(str(self))
-        except (ImportError, ValueError) as error:
-            raise FileError(f"{self} cannot be opened: {error}.") from error
+        except Exception as error:
+            reason = brief(str(error).strip() or type(error).__name__)
+            raise FileError(f"{self} cannot be opened: {reason}.") from error
 
 
 def located(path: str | os.PathLike) -> Path | Address:

@@ -21,8 +21,7 @@ def is_zarr(path: str | os.PathLike) -> bool:
     """Return whether a path is a folder, or another place, that holds the metadata of zarr."""
     place = located(path)
     if isinstance(place, Address):
-        system, root = place.system()
-        return any(system.exists(f"{root}/{name}") for name in _HEADS)
+        return any((place / name).exists() for name in _HEADS)
     return any(os.path.isfile(os.path.join(path, name)) for name in _HEADS)
 
 

@@ -33,10 +33,10 @@ _HELD |= {"float16", "float32", "float64"}
 class NewImage:
     """An image of OME-Zarr that is being written: its finest level, then all that describes it."""
 
-    def __init__(self, folder: Path | Address, like: Picture) -> None:
-        self._folder, self._like = folder, like
+    def __init__(self, folder: Path | Address, like: Picture, named: Path | Address) -> None:
+        self._folder, self._like = named, like
         zarr = zarr_package()
-        with _writing(like.path):
+        with _writing(named):
             self._group = zarr.open_group(
                 os.fspath(folder), mode="w", zarr_format=like.metadata["format"]
             )
@@ -180,7 +180,7 @@ def new_image(path: str | os.PathLike, like: Picture, *, overwrite: bool) -> Ite
             yield made
         return
     with new_folder(path, overwrite=overwrite, keep=(like.path, *like.files)) as folder:
-        yield NewImage(folder, like)
+        yield NewImage(folder, like, place)
 
 
 @contextlib.contextmanager
@@ -200,7 +200,7 @@ def _in_place(place: Address, like: Picture, overwrite: bool) -> Iterator[NewIma
         with _writing(place):
             place.remove()
     try:
-        yield NewImage(place, like)
+        yield NewImage(place, like, place)
     except BaseException:
         with contextlib.suppress(Exception):
             place.remove()
