@@ -11,7 +11,7 @@ from typing import Any
 from napari_gpu_denoise.cli import commands, noise
 from napari_gpu_denoise.cli.failures import EXIT_TEXTS
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.run.settings import number_of_bytes
+from napari_gpu_denoise.run.settings import checked_factor, number_of_bytes
 
 
 def package_version() -> str:
@@ -73,6 +73,13 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
 
         benchmark.add_arguments(bench)
         bench.set_defaults(run=benchmark.run)
+
+    warm = added.add_parser("warm", help="build all kernels, so that no first call waits for them")
+    if "warm" in argv:
+        from napari_gpu_denoise.cli import warm as warming
+
+        warming.add_arguments(warm)
+        warm.set_defaults(run=warming.run)
     return parser
 
 
@@ -134,6 +141,14 @@ def _add_filter(added: Any, settings: type) -> None:
         choices=("stripes", "outliers", "found"),
         help="structured noise to remove first, where it is found: stripes (rows and columns with "
         "offsets of their own, hum), outliers (hot and dead pixels), or both (default: nothing)",
+    )
+    parser.add_argument(
+        "--sigma-factor",
+        type=_factor,
+        default=1.0,
+        metavar="NUMBER",
+        help="strength: multiplies the sigma that is given or measured; above 1 removes more "
+        "(default: 1, the best where sigma is right)",
     )
     parser.add_argument(
         "--device",
@@ -257,6 +272,13 @@ def _sigma(text: str) -> list[float] | None:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not auto, a number, or numbers separated by commas"
         ) from None
+
+
+def _factor(text: str) -> float:
+    try:
+        return checked_factor(text)
+    except SettingsError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _bytes(text: str) -> int:

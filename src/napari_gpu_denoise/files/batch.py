@@ -108,6 +108,7 @@ def run_batch(
     dtype=None,
     nonfinite: str = "raise",
     correct: Any = None,
+    sigma_factor: float = 1.0,
     device: Device | int | str | Sequence | None = None,
     memory_limit: int | str | None = None,
     overwrite: bool = False,
@@ -141,6 +142,7 @@ def run_batch(
         Type of the results, as for `denoise`.
     {nonfinite}
     {correct}
+    {sigma_factor}
     {device}
     {memory_limit}
     overwrite : bool, default False
@@ -183,7 +185,7 @@ def run_batch(
     """
     found = find_files(inputs)
     jobs = dict(pair(found, output))
-    options = dtype, nonfinite, choose_devices(device), memory_limit, correct
+    options = dtype, nonfinite, choose_devices(device), memory_limit, correct, sigma_factor
     run = Run(filter, sigma, noise, axes, *options)
     files: list[FileReport] = []
     folders: set[Path] = set()  # those that hold results

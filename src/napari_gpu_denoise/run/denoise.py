@@ -48,6 +48,7 @@ def denoise(
     dtype=None,
     nonfinite: str = "raise",
     correct: Any = None,
+    sigma_factor: float = 1.0,
     device: Device | int | str | Sequence | None = None,
     memory_limit: int | str | None = None,
     out: Any = None,
@@ -91,6 +92,7 @@ def denoise(
         Refuse NaN and infinity, or leave these pixels as they are; the others then see the nearest
         finite pixel of the plane in their place.
     {correct}
+    {sigma_factor}
     {device}
     {memory_limit}
     out : array or callable, optional
@@ -115,7 +117,8 @@ def denoise(
     Cancelled
         If `cancel` was set.
     """
-    run = Run(filter, sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct)
+    options = dtype, nonfinite, device, memory_limit, correct, sigma_factor
+    run = Run(filter, sigma, noise, axes, *options)
     return drive(
         image, run, frames=frames, slices=slices, out=out, progress=progress, cancel=cancel
     )

@@ -66,7 +66,8 @@ def _settings_arguments(settings: Any) -> dict[str, Any]:
 
 def _common_arguments(run: Run) -> dict[str, Any]:
     given = {name: getattr(run, name) for name in ("dtype", "nonfinite", "correct", "device")}
-    return {name: value for name, value in given.items() if value not in (None, "raise")}
+    given = {name: value for name, value in given.items() if value not in (None, "raise")}
+    return given if run.sigma_factor == 1 else {**given, "sigma_factor": run.sigma_factor}
 
 
 def command_line(request: Request) -> str:

@@ -17,6 +17,7 @@ from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.image.axes import check_axes
 
 METADATA_KEY = "napari-gpu-denoise"
+PREVIEW_KEY = "napari-gpu-denoise preview"  # in the metadata of a layer that is no result
 
 # One place along an axis, in words.
 AXIS_WORDS = {"T": "time point", "Z": "slice", "C": "channel", "S": "colour sample"}
@@ -47,7 +48,8 @@ class Source:
     `data` is its finest level, as the layer holds it, not copied; `attributes` are keyword
     arguments of ``viewer.add_image`` for the result. With `alpha` the last of the colour samples is
     not a colour. `path` is the file that the layer was read from, and `split` the axis of channels
-    there, if the layer is one of them. Data of a `boolean` layer are 0 and 1.
+    there, if the layer is one of them. Data of a `boolean` layer are 0 and 1. By `identity` the
+    layer is found again.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Source:
     path: str | None = None
     boolean: bool = False
     split: int | None = None
+    identity: str = ""
 
     def axes_of_file(self, axes: str) -> str:
         """Return the axes of the file, where those of the layer are these."""
@@ -66,10 +69,17 @@ class Source:
 
 def reason_unusable(layer: Layer) -> str | None:
     """Return why a layer cannot be used, in one sentence; None if it can."""
+    if is_preview(layer):
+        return f"{layer.name!r} changes with the view: choose the layer that it is made of."
     if isinstance(layer, Image):
         return None
     kind = type(layer).__name__.lower()
     return f"{layer.name!r} is a {kind} layer: only image layers can be used."
+
+
+def is_preview(layer: Layer) -> bool:
+    """Return whether a layer is a live preview, which goes by itself."""
+    return PREVIEW_KEY in layer.metadata
 
 
 def finest(layer: Image) -> Any:
@@ -116,7 +126,8 @@ def capture(layer: Layer | None) -> Source:
         data = data.view(np.uint8) if isinstance(data, np.ndarray) else AsNumbers(data)
     path, origin = file_of(layer), origin_of(layer.metadata)
     split = origin.split if path is not None and origin is not None else None
-    return Source(layer.name, data, kept, has_alpha(layer), layer.multiscale, path, boolean, split)
+    known = has_alpha(layer), layer.multiscale, path, boolean, split, str(layer.unique_id)
+    return Source(layer.name, data, kept, *known)
 
 
 def place_shown(layer: Image, axes: str, dims: Dims, letter: str) -> int | None:
