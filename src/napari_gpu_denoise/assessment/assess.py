@@ -21,7 +21,8 @@ from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import ImageError, SettingsError
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers
-from napari_gpu_denoise.opencl.device import Device, choose
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.denoise import is_lazy
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Job, Run, prepare
@@ -197,7 +198,9 @@ def assess_steps(
         yield MEASURING
     given = array.dtype
     array, second = _corrected(run.correct, names, array, second)
-    run = replace(run, device=choose(run.device), axes=names, dtype="float32", correct=None)
+    run = replace(
+        run, device=choose_devices(run.device)[0], axes=names, dtype="float32", correct=None
+    )
     job, told = _prepared(run, array)
     crop = choose_crop(job, options.region)
     trial = Trial.of(job, crop, array, CropNoise.of(*told, array, job, crop))

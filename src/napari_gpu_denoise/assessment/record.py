@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from napari_gpu_denoise.assessment.detail import Detail
 from napari_gpu_denoise.assessment.residual import Statistics
 from napari_gpu_denoise.assessment.strength import SigmaCheck
-from napari_gpu_denoise.errors import Note, worded
+from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.run.record import Record
 
 
@@ -155,13 +155,13 @@ class Assessment:
         finer = min(self.spacing) if self.spacing else 1.0
         return f"{finer / frequency:.2g} {self.unit if self.spacing else 'pixels'}".rstrip()
 
-    def lines(self, remedies: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+    def lines(self, said: Callable[[str], str] = str) -> list[tuple[str, str]]:
         """Return what was found as titles and texts.
 
         Parameters
         ----------
-        remedies : mapping of str to str, optional
-            Remedies of warnings as a front end words them, see `errors.worded`.
+        said : callable, optional
+            Returns a warning as a front end words it.
 
         Returns
         -------
@@ -186,7 +186,7 @@ class Assessment:
         found.append(("PSNR refers to", f"a range of {self.peak:.4g} grey levels"))
         found.append(("Check of sigma", self.check_words()))
         found.append(("Noise assumed", f"{self.noise} ({self.noise_source})"))
-        found += [("Warning", worded(each, remedies or {})) for each in self.warnings]
+        found += [("Warning", said(each)) for each in self.warnings]
         last, merged = "", []
         for title, text in found:
             merged.append(("" if title == last else title, text))
@@ -204,9 +204,9 @@ class Assessment:
             "sigma: sigma may be wrong"
         )
 
-    def summary(self) -> str:
-        """Return half a page of text."""
-        rows = self.lines()
+    def summary(self, said: Callable[[str], str] = str) -> str:
+        """Return half a page of text; `said` is as in `lines`."""
+        rows = self.lines(said)
         width = max(len(title) for title, _ in rows)
         region = ", ".join(
             f"{axis if axis != '.' else 'plane'} {start}:{stop}"
