@@ -113,6 +113,7 @@ class DenoisePanel(DenoiseView):
     def stop(self) -> None:
         """Stop the run; the panel is being closed."""
         self.runs.stop()
+        self.assess.stop()
         self.show_running(False)
 
     def _take_layer(self) -> None:
