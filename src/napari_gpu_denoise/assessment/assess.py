@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.assessment import strength
+from napari_gpu_denoise.assessment.channels import Channels
 from napari_gpu_denoise.assessment.crop import choose_crop
 from napari_gpu_denoise.assessment.judging import judged
 from napari_gpu_denoise.assessment.noise import CropNoise, noise_of
@@ -21,6 +23,8 @@ from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import ImageError, SettingsError
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers
+from napari_gpu_denoise.noise.structure.find import structure_in
+from napari_gpu_denoise.noise.structure.record import Finding
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.denoise import is_lazy
@@ -214,7 +218,13 @@ def assess_steps(
     random = np.random.default_rng([options.seed, _STREAM])
     other = None if second is None else crop.block(second, names, run.nonfinite).finite
     checking = trial.noise.checkable and not job.filter.sigma_unused
-    found = yield from observed(trial, random, other, checking)
+    # Meanwhile, in another thread.
+    pool = ThreadPoolExecutor(1)
+    try:
+        looking = pool.submit(_structure, trial)
+        found = yield from observed(trial, random, other, checking)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
     check, runs = None, number_of_runs(trial, other is not None, checking)
     if checking:
         small = choose_crop(job, crop.yields, strength.MOST)
@@ -228,7 +238,15 @@ def assess_steps(
         "peak": options.peak,
         "seed": options.seed,
     }
-    return judged(trial, found, check, given, shown)
+    return judged(trial, found, check, looking.result(), given, shown)
+
+
+def _structure(trial: Trial) -> list[Finding]:
+    """Return what there is of structured noise in the pixels that are judged."""
+    noisy = trial.pixels[trial.inner]
+    view = Channels(trial.job.names, noisy.shape)
+    planes = [view.of(noisy, k) for k in range(view.count)]
+    return structure_in([list(each.reshape(-1, *view.plane)) for each in planes])
 
 
 def _second(second: Any, image: Any) -> Any:

@@ -64,9 +64,12 @@ def error_map(
     )
     apart = np.mean(np.square(found - model)[usable]) - np.mean(noise[usable])
     trust = max(float(apart), 0.0) / (max(float(apart), 0.0) + noise)
-    return _fine(np.where(usable, model + trust * (found - model), found), mean.shape)
+    expected = np.where(usable, model + trust * (found - model), found)
+    # Some of the noise is left everywhere, though not all that `varied` has, which jumps raise.
+    return _fine(np.maximum(expected, _LEAST * told[1]), mean.shape)
 
 
+_LEAST = 0.25  # of the variance of the result, that the error has
 _BLOCK = 4  # pixels along Y and X that are taken together before local means
 
 

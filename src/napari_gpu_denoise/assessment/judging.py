@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.assessment.channels import Channels
 from napari_gpu_denoise.assessment.detail import Detail, Rings, detail
 from napari_gpu_denoise.assessment.error import decibels, error_map, standard_error
 from napari_gpu_denoise.assessment.record import Assessment, ChannelQuality
@@ -15,15 +17,24 @@ from napari_gpu_denoise.assessment.runs import Observed
 from napari_gpu_denoise.assessment.strength import SigmaCheck
 from napari_gpu_denoise.assessment.trial import Trial
 from napari_gpu_denoise.assessment.warn import are_correlated, clipped_shares, warnings_of
-from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.noise.structure.record import Finding
 
 _TAILS = 0.1, 99.9  # percentiles of the result that its range is between
 
 
 def judged(
-    trial: Trial, found: Observed, check: SigmaCheck | None, given: np.dtype, shown: dict[str, Any]
+    trial: Trial,
+    found: Observed,
+    check: SigmaCheck | None,
+    structure: Sequence[Finding],
+    given: np.dtype,
+    shown: dict[str, Any],
 ) -> Assessment:
-    """Return the assessment; `given` is the type of the image, `shown` are fields as they are."""
+    """Return the assessment.
+
+    `structure` is what was found of structured noise, `given` the type of the image; `shown` are
+    fields as they are.
+    """
     job, noise, known = trial.job, trial.noise, trial.image[trial.inner]
     peak = shown.pop("peak")
     if peak is None:
@@ -32,7 +43,7 @@ def judged(
     spread = np.where(known, found.spread, 1)
     residual = np.where(known, (found.noisy - found.mean) / spread, 0).astype(np.float32)
     twin = np.where(known, (found.twin - found.twin_mean) / spread, 0).astype(np.float32)
-    view = _Channels(job.names, known.shape)
+    view = Channels(job.names, known.shape)
     rings = Rings(*view.plane, shown["spacing"] or (1.0, 1.0))
     channels, maps, numbers = [], [], range(view.count)
     for k in numbers:
@@ -59,7 +70,6 @@ def judged(
         check = None  # of white noise alone it says something
     pairs = [[view.of(part, k) for part in (found.noisy, found.twin, known)] for k in numbers]
     clipped = [clipped_shares(*each, noise.constant) for each in pairs]
-    planes = [each[0] for each in pairs]
     return Assessment(
         filter=job.run.filter.name,
         settings=job.run.filter.as_dict(),
@@ -70,7 +80,7 @@ def judged(
         peak=float(peak),
         channels=tuple(channels),
         check=check,
-        warnings=warnings_of(channels, check, planes, clipped, noise.white),
+        warnings=warnings_of(channels, check, structure, clipped, noise.white),
         error_map=np.where(known, np.sqrt(np.maximum(view.together(maps), 0)), 0),
         residual=residual,
         twin_residual=twin,
@@ -78,7 +88,7 @@ def judged(
     )
 
 
-def _detail(rings: Rings, found: Observed, view: _Channels, k: int, trial: Trial) -> Detail:
+def _detail(rings: Rings, found: Observed, view: Channels, k: int, trial: Trial) -> Detail:
     """Return the detail kept in a channel."""
     spread = np.where(trial.image[trial.inner], found.spread, 0)
     expected = rings.noise(view.of(spread, k), trial.noise.powers(k, *rings.shape))
@@ -91,29 +101,3 @@ def _detail(rings: Rings, found: Observed, view: _Channels, k: int, trial: Trial
         [view.of(each, k) for each in found.others],
         second,
     )
-
-
-class _Channels:
-    """Channels of arrays with named axes, as planes (…, y, x)."""
-
-    def __init__(self, names: str, shape: tuple[int, ...]):
-        self._axis = channel_axis(names)
-        self._planes = names.index("Y"), names.index("X")
-        self.count = 1 if self._axis is None else shape[self._axis]
-        self.plane = tuple(shape[k] for k in self._planes)
-
-    def of(self, values: np.ndarray, k: int) -> np.ndarray:
-        """Return one channel."""
-        planes = np.moveaxis(values, self._planes, (-2, -1))
-        if self._axis is None:
-            return planes
-        before = sum(axis < self._axis for axis in self._planes)
-        return planes.take(k, axis=self._axis - before)
-
-    def together(self, channels: list[np.ndarray]) -> np.ndarray:
-        """Return an array of which these are the channels."""
-        whole = channels[0]
-        if self._axis is not None:
-            before = sum(axis < self._axis for axis in self._planes)
-            whole = np.stack(channels, self._axis - before)
-        return np.moveaxis(whole, (-2, -1), self._planes)

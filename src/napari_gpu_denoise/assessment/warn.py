@@ -12,7 +12,7 @@ import numpy as np
 from napari_gpu_denoise.assessment.record import ChannelQuality
 from napari_gpu_denoise.assessment.strength import SigmaCheck
 from napari_gpu_denoise.errors import Note
-from napari_gpu_denoise.noise.structure.find import structure_in
+from napari_gpu_denoise.noise.structure.record import Finding
 
 CLIPPED = 0.01  # share of pixels at an end of the grey levels from which on it matters
 VARIANCES = 0.87, 1.1  # of the residual over that of the twin, where sigma may be right
@@ -46,13 +46,13 @@ def clipped_shares(
 def warnings_of(
     channels: Sequence[ChannelQuality],
     check: SigmaCheck | None,
-    planes: Sequence[np.ndarray],
+    structure: Sequence[Finding],
     clipped: Sequence[tuple[float, float]],
     white: bool,
 ) -> tuple[Note, ...]:
-    """Return the warnings; `planes` are the noisy ones (…, y, x) of each channel."""
+    """Return the warnings; `structure` is what was found of structured noise."""
     found = [_clipped(k, *ends, len(channels)) for k, ends in enumerate(clipped) if any(ends)]
-    for each in structure_in([list(part.reshape(-1, *part.shape[-2:])) for part in planes]):
+    for each in structure:
         found.append(
             Note(
                 f"{each.words()}, which the filter keeps as image, at least in part",

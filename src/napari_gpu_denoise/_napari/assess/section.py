@@ -181,7 +181,7 @@ def _series(found: Assessment) -> list[Series]:
         if sure:
             series.append(Series(*zip(*sure, strict=True), name, "line", k))
         if hidden and not several:
-            series.append(Series(*zip(*hidden, strict=True), "hidden by noise", "rings", 5))
+            series.append(Series(*zip(*hidden, strict=True), "hidden by noise", "faint"))
     return series
 
 
