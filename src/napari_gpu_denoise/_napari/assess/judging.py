@@ -10,7 +10,6 @@ import numpy as np
 from napari.components import Dims
 from napari.layers import Image
 
-from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.layers.lazy import LazyArray, is_lazy
 from napari_gpu_denoise._napari.layers.regions import in_view
 from napari_gpu_denoise._napari.layers.source import METADATA_KEY
@@ -23,9 +22,9 @@ from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 
 @dataclass(frozen=True)
 class Judging:
-    """What is assessed: the run that a panel is set to, and where."""
+    """What is assessed: the `Request` that the panel of a filter is set to, and where."""
 
-    request: Request
+    request: Any
     options: Options
 
 
@@ -38,7 +37,7 @@ class Outcome:
     error: Exception | None = None
 
 
-def judging_of(request: Request, layer: Image, dims: Dims) -> Judging:
+def judging_of(request: Any, layer: Image, dims: Dims) -> Judging:
     """Return the request to assess what the viewer shows of a layer."""
     axes = request.run.axes
     region = None if dims.ndisplay == 3 else in_view(layer, axes, dims, None).index

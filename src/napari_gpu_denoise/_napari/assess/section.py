@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from napari.viewer import Viewer
 from qtpy.QtWidgets import QFileDialog, QFormLayout, QHBoxLayout, QVBoxLayout, QWidget
@@ -16,19 +17,15 @@ from napari_gpu_denoise._napari.assess.judging import (
     steps,
 )
 from napari_gpu_denoise._napari.assess.pictures import Residuals
-from napari_gpu_denoise._napari.denoise.request import remembering
-from napari_gpu_denoise._napari.denoise.runs import Runs
 from napari_gpu_denoise._napari.layers.results import NewLayer, add_layer, at_places
 from napari_gpu_denoise._napari.noise.plots import Plot, Series
 from napari_gpu_denoise._napari.noise.rows import Row, as_html
+from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import Caption, Section, button, stack
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.assessment.record import Assessment
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files.report import write_report
-
-if TYPE_CHECKING:
-    from napari_gpu_denoise._napari.denoise.view import DenoiseView
 
 TITLE = "How good is this?"
 _MOST_CHANNELS = 6  # drawn in one plot
@@ -36,9 +33,13 @@ _FORMATS = "Page with pictures (*.html);;JSON (*.json);;Text (*.txt)"
 
 
 class AssessSection(Section):
-    """Tells how good the result of a panel would be, for the region in view, off the GUI thread."""
+    """Tells how good the result of a panel would be, for the region in view, off the GUI thread.
 
-    def __init__(self, viewer: Viewer, panel: DenoiseView):
+    `panel` is that of a filter, whose `remembered` request is assessed; `runs` makes the `Runs` of
+    some steps.
+    """
+
+    def __init__(self, viewer: Viewer, panel: Panel, runs: Callable[..., Any]):
         form = QFormLayout()
         super().__init__(TITLE, form)
         self.start_button = button(
@@ -57,7 +58,7 @@ class AssessSection(Section):
         self._judging: Judging | None = None
         self._viewer, self._panel = viewer, panel
         form.addRow(self._laid_out())
-        self._runs = Runs(self, steps)
+        self._runs = runs(self, steps)
         self._runs.staged.connect(lambda stage: self.status.setText(stage.words))
         self._runs.ended.connect(self._on_outcome)
         self._runs.stopped.connect(self._on_stopped)
@@ -87,7 +88,7 @@ class AssessSection(Section):
             return
         panel, layer = self._panel, self._panel.layer.layer()
         try:
-            request = remembering(panel.request(), layer)
+            request = panel.remembered()
             judging = judging_of(request, layer, self._viewer.dims)
         except DenoiseError as error:
             self.status.setText(in_panel(error))

@@ -92,12 +92,16 @@ class DenoisePanel(DenoiseView):
         frame, place = (self.places.chosen(self.layer.layer(), axes, a) for a in "TZ")
         return Request(source, run, frame, self.maps.isChecked(), place)
 
+    def remembered(self) -> Request:
+        """Return the request, with what is known of the noise of the layer."""
+        return remembering(self.request(), self.layer.layer())
+
     def run(self) -> None:
         """Start a run; errors are shown in the panel."""
         if self.runs.running:
             return
         try:
-            request = remembering(self.request(), self.layer.layer())
+            request = self.remembered()
         except DenoiseError as error:
             self.show_error(error)
             return

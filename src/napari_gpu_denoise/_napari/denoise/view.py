@@ -15,6 +15,7 @@ from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.noise_input import NoiseInput
 from napari_gpu_denoise._napari.denoise.places_input import PlacesInput
+from napari_gpu_denoise._napari.denoise.runs import Runs
 from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import (
     Caption,
@@ -80,7 +81,7 @@ class DenoiseView(Panel):
         keep_room = self.progress.sizePolicy()
         keep_room.setRetainSizeWhenHidden(True)
         self.progress.setSizePolicy(keep_room)
-        self.assess = AssessSection(viewer, self)
+        self.assess = AssessSection(viewer, self, Runs)
         self._lay_out()
         self.show_running(False)
 

@@ -30,8 +30,8 @@ class Series:
     """Values drawn in one style; those that are not finite are left out.
 
     `name` is the entry in the legend, empty for none. `look` is "points", "rings", "line", "dashes"
-    or "faint", grey rings; `colour` an index into `COLOURS`, from 0 again at their end; `error` half
-    the length of a bar through each point.
+    or "faint", grey rings; `colour` an index into `COLOURS`, from 0 again at their end; `error`
+    half the length of a bar through each point.
     """
 
     x: Sequence[float]
