@@ -16,7 +16,7 @@ ALPHA = 0.1  # fresh noise in the image that is filtered, as variance in units o
 RING = 0.04  # cycles per pixel
 _WIDEST = 2.0  # rings are at least so many steps of frequency wide
 JUDGED = 0.5  # signal over noise of a ring above which its value can be relied on
-_SURE = 0.06  # relative standard error of its signal, up to which it can be relied on
+_SURE = 0.05  # relative standard error of its signal, up to which it can be relied on
 _WINDOWED = 1.5  # by how much the window raises that error
 HALF = 0.5
 
