@@ -98,6 +98,15 @@ def test_a_wrong_sigma_is_noticed(scene):
     assert "times this sigma" in low.check_words()
 
 
+def test_a_strength_does_not_change_the_noise(scene):
+    clean, noisy = scene
+    found = gd.assess(noisy, FAST, SIGMA, sigma_factor=1.5)
+    truth = true_error(found, noisy, clean, sigma=SIGMA, sigma_factor=1.5)
+    assert abs(found.mse - truth) < 4 * found.channels[0].mse_error + 0.05 * truth
+    assert found.channels[0].noise == pytest.approx(SIGMA)
+    assert found.check.fits, "it is sigma that is checked, not the strength"
+
+
 def test_the_right_sigma_raises_no_warning(found):
     assert found.warnings == ()
     assert found.check.fits

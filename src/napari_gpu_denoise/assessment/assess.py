@@ -52,6 +52,7 @@ def assess(
     seed: int = 0,
     nonfinite: str = "raise",
     correct: Any = None,
+    sigma_factor: float = 1.0,
     device: Device | int | str | None = None,
     memory_limit: int | str | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -89,6 +90,7 @@ def assess(
         Of the fresh noise; the result is the same each time.
     {nonfinite}
     {correct}
+    {sigma_factor}
     {device}
     {memory_limit}
     progress : callable, optional
@@ -131,7 +133,8 @@ def assess(
     >>> found = assess(image, BM3D(), sigma=20)                            # doctest: +SKIP
     >>> print(found.summary())                                             # doctest: +SKIP
     """
-    run = Run(filter, sigma, noise, axes, None, nonfinite, device, memory_limit, correct)
+    how = None, nonfinite, device, memory_limit, correct, sigma_factor
+    run = Run(filter, sigma, noise, axes, *how)
     options = Options(region, second, spacing, unit, peak, seed)
     return finish(assess_steps(image, run, options), progress, cancel, "no assessment was")
 

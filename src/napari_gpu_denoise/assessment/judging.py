@@ -73,6 +73,7 @@ def judged(
     return Assessment(
         filter=job.run.filter.name,
         settings=job.run.filter.as_dict(),
+        sigma_factor=job.run.sigma_factor,
         noise=noise.words(),
         noise_source=noise.source,
         axes=job.names,

@@ -61,6 +61,8 @@ class Assessment:
         Name of the filter.
     settings : dict
         Every setting by name.
+    sigma_factor : float
+        What sigma was multiplied by for the filter: the strength that was asked for.
     noise : str
         The noise that was assumed, in words.
     noise_source : str
@@ -96,6 +98,7 @@ class Assessment:
 
     filter: str
     settings: dict[str, Any]
+    sigma_factor: float
     noise: str
     noise_source: str
     axes: str
@@ -186,6 +189,8 @@ class Assessment:
         found.append(("PSNR refers to", f"a range of {self.peak:.4g} grey levels"))
         found.append(("Check of sigma", self.check_words()))
         found.append(("Noise assumed", f"{self.noise} ({self.noise_source})"))
+        if self.sigma_factor != 1:
+            found.append(("Strength", f"the filter was told {self.sigma_factor:g} times this"))
         found += [("Warning", said(each)) for each in self.warnings]
         last, merged = "", []
         for title, text in found:

@@ -107,7 +107,7 @@ def sigma_check(trial: Trial, done: int, total: int) -> Generator[Progress, None
     spread = trial.noise.spread(values)[inner]
     losses = []
     for factor in FACTORS:
-        steps = trial.filtered(values, factor)
+        steps = trial.filtered(values, factor / trial.job.run.sigma_factor)
         made = yield from _counted(steps, done, total)
         losses.append(strength.loss(pixels[inner], spread, made, mask[inner]))
     return strength.best_of(FACTORS, losses)

@@ -14,6 +14,7 @@ from napari_gpu_denoise.run.block import Block, keep_blank
 from napari_gpu_denoise.run.job import Job, Part
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import Progress
+from napari_gpu_denoise.run.sigma import scaled
 
 Steps = Generator[Progress, None, np.ndarray]
 
@@ -62,9 +63,8 @@ class Trial:
 
         Where the mean of the noise is not 0, as of magnitudes, they are as pixels are measured.
         """
-        job, sigma = self.job, self.job.sigma
-        if not job.filter.sigma_unused and factor != 1:
-            job = replace(job, sigma=replace(sigma, array=sigma.array * factor))
+        applied, factor = self.job.filter.stronger(factor)
+        job = replace(self.job, filter=applied, sigma=scaled(self.job.sigma, factor))
         block = Block(values, values, None)
         made = np.empty(tuple(one.stop - one.start for one in self.inner), values.dtype)
         yield from filter_part(job, self.part, block[self.part.reads], made)

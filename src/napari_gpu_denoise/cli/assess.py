@@ -129,6 +129,7 @@ def _assessed(path: Path, settings: Any, sigma: Any, noise: Any, args: Any) -> A
             unit=unit,
             nonfinite=args.nonfinite,
             correct=args.correct,
+            sigma_factor=args.sigma_factor,
             device=args.device,
             memory_limit=args.memory_limit,
         )

@@ -8,7 +8,7 @@ import textwrap
 from typing import Any
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.run.settings import number_of_bytes
+from napari_gpu_denoise.run.settings import checked_factor, number_of_bytes
 
 
 def add_noise(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +51,14 @@ def add_run(parser: argparse.ArgumentParser) -> None:
         choices=("stripes", "outliers", "found"),
         help="structured noise to remove first, where it is found: stripes (rows and columns with "
         "offsets of their own, hum), outliers (hot and dead pixels), or both (default: nothing)",
+    )
+    parser.add_argument(
+        "--sigma-factor",
+        type=_factor,
+        default=1.0,
+        metavar="NUMBER",
+        help="strength: multiplies the sigma that is given or measured; above 1 removes more "
+        "(default: 1, the best where sigma is right)",
     )
     parser.add_argument(
         "--device",
@@ -137,7 +145,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         "inputs",
         nargs="+",
         metavar="IN",
-        help="TIFF or NIfTI files, patterns such as 'raw/*.tif', folders",
+        help="TIFF, NIfTI or OME-Zarr files, patterns such as 'raw/*.tif', folders",
     )
 
 
@@ -163,6 +171,13 @@ def _sigma(text: str) -> list[float] | None:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not auto, a number, or numbers separated by commas"
         ) from None
+
+
+def _factor(text: str) -> float:
+    try:
+        return checked_factor(text)
+    except SettingsError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _bytes(text: str) -> int:

@@ -79,13 +79,10 @@ class Record:
         UTC, ISO 8601.
     corrected : tuple of str
         Structured noise that was looked for and removed first, in words; empty if not asked for.
-<<<<<<< HEAD
     assessment : dict or None
         How good the result is, as `Assessment.as_dict` gives it; None where it was not assessed.
-=======
     sigma_factor : float
         What sigma was multiplied by: the strength that was asked for.
->>>>>>> main
     """
 
     version: str
@@ -103,11 +100,8 @@ class Record:
     date: str
     noise: tuple[dict[str, Any], ...] = ()
     corrected: tuple[str, ...] = ()
-<<<<<<< HEAD
     assessment: dict[str, Any] | None = None
-=======
     sigma_factor: float = 1.0
->>>>>>> main
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as plain values that JSON can hold."""

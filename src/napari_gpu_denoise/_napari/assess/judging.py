@@ -92,6 +92,8 @@ def is_of(record: dict[str, Any], assessment: Assessment) -> bool:
     same = (record.get("filter"), record.get("settings"), record.get("sigma_source"))
     if same != (assessment.filter, assessment.settings, assessment.noise_source):
         return False
+    if record.get("sigma_factor", 1.0) != assessment.sigma_factor:
+        return False
     if record["noise"]:
         models = dict.fromkeys(NoiseModel.from_dict(each).summary() for each in record["noise"])
         return "; ".join(models) == assessment.noise

@@ -9,21 +9,15 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QProgressBar
 from superqt import QCollapsible
 
-<<<<<<< HEAD
 from napari_gpu_denoise._napari.assess.section import AssessSection
-=======
 from napari_gpu_denoise._napari.denoise.afterwards import Afterwards
->>>>>>> main
 from napari_gpu_denoise._napari.denoise.device_input import DeviceInput
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.noise_input import NoiseInput
 from napari_gpu_denoise._napari.denoise.places_input import PlacesInput
-<<<<<<< HEAD
 from napari_gpu_denoise._napari.denoise.runs import Runs
-=======
 from napari_gpu_denoise._napari.denoise.strength_input import StrengthInput
->>>>>>> main
 from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import (
     Caption,
