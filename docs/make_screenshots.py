@@ -197,6 +197,39 @@ def picture_of_vbm3d() -> None:
     viewer.close()
 
 
+def zoom(viewer, factor: float) -> None:
+    """Zoom in."""
+    # napari 0.9 moved it; older ones have it on the viewer
+    scene = viewer.scene if hasattr(viewer, "scene") else viewer
+    scene.camera.zoom *= factor
+
+
+def open_window():
+    """Open napari with a sample, in the middle of its time, and a panel; returns all three."""
+    viewer = napari.Viewer(show=False)
+    window = viewer.window._qt_window
+    window.resize(*SIZE)
+    window.show()
+    viewer.open_sample(PLUGIN, "fluorescence")
+    viewer.dims.set_current_step(0, 8)
+    panel = open_panel(viewer, "BM3D")
+    settle(1)
+    viewer.reset_view()
+    zoom(viewer, 1.2)
+    settle(1)
+    return viewer, window, panel
+
+
+def picture_of_preview() -> None:
+    """Preview a sample, and save what is seen then."""
+    viewer, window, panel = open_window()
+    panel.preview.box.click()
+    wait_for(lambda: panel.live.settled)
+    settle(1)
+    save(window, "napari_preview")
+    viewer.close()
+
+
 def picture_of_bm4d() -> None:
     """Try BM4D on one slice, then denoise the volume; save both, that in maximum projections."""
     viewer = napari.Viewer(show=False)
@@ -342,6 +375,7 @@ def main() -> None:
         "vbm3d": picture_of_vbm3d,
         "bm4d": picture_of_bm4d,
         "isoline": pictures_of_isoline,
+        "preview": picture_of_preview,
         "noise": pictures_of_noise,
         "readme": readme_picture,
     }

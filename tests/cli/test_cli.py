@@ -58,7 +58,7 @@ def calls(monkeypatch):
         return Result(data, record)
 
     monkeypatch.setattr(one_file, "drive", stand_in)
-    monkeypatch.setattr(batch, "choose", lambda device: device)
+    monkeypatch.setattr(batch, "choose_devices", lambda device: device)
     return asked
 
 
@@ -125,7 +125,9 @@ def test_arguments_reach_the_run(here, capsys, calls):
     arguments = (
         "--sigma 1.5,2 --noise rician --axes zyx --nonfinite keep --device 3 --memory-limit 1.5M"
     )
-    options = "--correct found --dtype float32 --patch 5 --step 1 --strength 0.5"
+    options = (
+        "--correct found --sigma-factor 1.25 --dtype float32 --patch 5 --step 1 --strength 0.5"
+    )
     code, *_ = run(capsys, "nl-means", "in.tif", "-o", "a.tif", *f"{arguments} {options}".split())
     assert code == 0
     assert calls == [
@@ -139,6 +141,7 @@ def test_arguments_reach_the_run(here, capsys, calls):
             device="3",
             memory_limit=3 * 2**19,
             correct="found",
+            sigma_factor=1.25,
         )
     ]
     assert run(capsys, "nl-means", "in.tif", "-o", "b.tif", "--sigma", "AUTO")[0] == 0

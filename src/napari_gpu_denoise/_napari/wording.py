@@ -8,6 +8,8 @@ from napari_gpu_denoise.errors import DenoiseError, Note, worded
 
 # An argument of a call in Python: name=number, name='text', name=(1, 2).
 _ARGUMENT = re.compile(r"""\b([a-z]\w*)=('[^']*'|"[^"]*"|\([^)]*\)|[^\s:;,]+)""")
+# Names that would be taken for something else in a panel.
+_LABELS = {"strength": "strength_h"}
 _TICKED = {"True": "on", "False": "off"}
 
 # By code; fields in braces are values of the error or note. Others are the same as in Python.
@@ -41,5 +43,5 @@ def _labelled(argument: re.Match) -> str:
 
 def label_of(name: str, unit: str = "") -> str:
     """Turn a field name into a label, with its unit unless the name says it already."""
-    words = name.split("_")
+    words = _LABELS.get(name, name).split("_")
     return " ".join(words).capitalize() + (f" ({unit})" if unit and unit not in words else "")

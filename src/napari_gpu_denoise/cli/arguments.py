@@ -11,7 +11,7 @@ from typing import Any
 from napari_gpu_denoise.cli import commands, noise
 from napari_gpu_denoise.cli.failures import EXIT_TEXTS
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.run.settings import number_of_bytes
+from napari_gpu_denoise.run.settings import checked_factor, number_of_bytes
 
 
 def package_version() -> str:
@@ -33,7 +33,8 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     codes = "\n".join(f"  {code:3}  {text}" for code, text in EXIT_TEXTS)
     parser = argparse.ArgumentParser(
         prog="gpu-denoise",
-        description="Denoise TIFF and NIfTI images, volumes and time-lapses on any OpenCL device.",
+        description="Denoise TIFF, NIfTI and OME-Zarr images, volumes and time-lapses on any "
+        "OpenCL device.",
         epilog=f"exit codes:\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -142,10 +143,18 @@ def _add_filter(added: Any, settings: type) -> None:
         "offsets of their own, hum), outliers (hot and dead pixels), or both (default: nothing)",
     )
     parser.add_argument(
+        "--sigma-factor",
+        type=_factor,
+        default=1.0,
+        metavar="NUMBER",
+        help="strength: multiplies the sigma that is given or measured; above 1 removes more "
+        "(default: 1, the best where sigma is right)",
+    )
+    parser.add_argument(
         "--device",
         metavar="N|NAME",
-        help="number or part of the name (see 'gpu-denoise devices'), gpu or cpu "
-        "(default: the best)",
+        help="number or part of the name (see 'gpu-denoise devices'), gpu or cpu; several, as 0,1; "
+        "or all of the best kind (default: the best)",
     )
     parser.add_argument(
         "--memory-limit",
@@ -237,7 +246,7 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
         "inputs",
         nargs="+",
         metavar="IN",
-        help="TIFF or NIfTI files, patterns such as 'raw/*.tif', folders",
+        help="TIFF, NIfTI or OME-Zarr files, patterns such as 'raw/*.tif', folders",
     )
 
 
@@ -263,6 +272,13 @@ def _sigma(text: str) -> list[float] | None:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not auto, a number, or numbers separated by commas"
         ) from None
+
+
+def _factor(text: str) -> float:
+    try:
+        return checked_factor(text)
+    except SettingsError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _bytes(text: str) -> int:

@@ -56,8 +56,8 @@ class Record:
     settings : dict
         Every setting by name.
     sigma : tuple of float
-        Noise standard deviation used, in grey levels: one value, one per channel, or one per
-        plane; for a map its root mean square.
+        Noise standard deviation, in grey levels, before `sigma_factor`: one value, one per
+        channel, or one per plane; for a map its root mean square.
     sigma_source : str
         ``"given"``, ``"given as a map from … to …"``, or how it was estimated.
     axes : str
@@ -79,6 +79,8 @@ class Record:
         UTC, ISO 8601.
     corrected : tuple of str
         Structured noise that was looked for and removed first, in words; empty if not asked for.
+    sigma_factor : float
+        What sigma was multiplied by: the strength that was asked for.
     """
 
     version: str
@@ -96,6 +98,7 @@ class Record:
     date: str
     noise: tuple[dict[str, Any], ...] = ()
     corrected: tuple[str, ...] = ()
+    sigma_factor: float = 1.0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as plain values that JSON can hold."""

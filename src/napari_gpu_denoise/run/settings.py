@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, ClassVar
 
 from napari_gpu_denoise.errors import SettingsError
@@ -193,3 +194,17 @@ def _checked(spec: dataclasses.Field, value: Any) -> Any:
             f"{spec.name}={value!r} is unknown: choose from {', '.join(map(str, choices))}."
         )
     return converted
+
+
+def checked_factor(factor: Any) -> float:
+    """Return the factor of sigma that a user gave; refuse what is not a positive number."""
+    try:
+        value = float(factor)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise SettingsError(
+            f"sigma_factor={factor!r} is not a positive number",
+            "give one such as 1.2, or 0.8 to keep more detail and more noise",
+        )
+    return value

@@ -7,25 +7,27 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 import napari.viewer
+from napari.layers import Image
 from napari.utils.notifications import show_error
 from qtpy.QtCore import QTimer
 
 from napari_gpu_denoise._napari import docks, preferences
-from napari_gpu_denoise._napari.denoise.adding import add_layers
 from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.request import Request, remembering
 from napari_gpu_denoise._napari.denoise.run import Outcome, report
 from napari_gpu_denoise._napari.denoise.runs import Runs
 from napari_gpu_denoise._napari.denoise.snippets import command_line, python_call
 from napari_gpu_denoise._napari.denoise.view import DenoiseView
-from napari_gpu_denoise._napari.layers.source import voxel_of
+from napari_gpu_denoise._napari.layers.source import Source, voxel_of
 from napari_gpu_denoise._napari.panel import PYTHON_COPIED
+from napari_gpu_denoise._napari.preview.live import LivePreview
 from napari_gpu_denoise._napari.stage import Stage
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.noise import NoiseMemory
 
 
 class DenoisePanel(DenoiseView):
@@ -58,6 +60,7 @@ class DenoisePanel(DenoiseView):
         self.axes.wanted.connect(self.show_other)
         self.noise.wanted.connect(self.show_noise)
         self.places.changed.connect(self._follow_places)
+        self.afterwards.wanted.connect(self.show_comparison)
         moved = viewer.dims.events
         events = (moved.current_step, moved.ndisplay, moved.order)
         self.follow("places shown", ((event, self._follow_places) for event in events))
@@ -68,6 +71,8 @@ class DenoisePanel(DenoiseView):
         self.reset_button.clicked.connect(self.reset)
         self.python_button.clicked.connect(self.copy_python)
         self.command_button.clicked.connect(self.copy_command)
+        self.live = LivePreview(viewer, self.title, self.preview, self._previewed, self)
+        self._follow_for_preview()
         self._take_layer()
         self._follow_scale()
         # The drivers are loaded when the panel is on the screen, not while it is being built.
@@ -75,6 +80,12 @@ class DenoisePanel(DenoiseView):
 
     def request(self) -> Request:
         """Return what the panel is set to; raises `DenoiseError` if it does not fit the layer."""
+        source, run = self._wanted()
+        frame, place = (self.places.chosen(self.layer.layer(), run.axes, a) for a in "TZ")
+        return Request(source, run, frame, self.maps.isChecked(), place)
+
+    def _wanted(self) -> tuple[Source, Run]:
+        """Return the layer as it is now, and the run of all of it."""
         source, axes, settings = self.captured(), self.axes.axes(), self.form.settings()
         if "voxel" in self.form.controls and not settings.voxel:
             settings = replace(settings, voxel=voxel_of(self.layer.layer(), axes))
@@ -88,9 +99,9 @@ class DenoisePanel(DenoiseView):
             device=self.device.device(),
             memory_limit=preferences.read().memory_limit,
             correct=self.correct.currentData(),
+            sigma_factor=self.strength.value(),
         )
-        frame, place = (self.places.chosen(self.layer.layer(), axes, a) for a in "TZ")
-        return Request(source, run, frame, self.maps.isChecked(), place)
+        return source, run
 
     def run(self) -> None:
         """Start a run; errors are shown in the panel."""
@@ -111,9 +122,32 @@ class DenoisePanel(DenoiseView):
             self._on_stopped()
 
     def stop(self) -> None:
-        """Stop the run; the panel is being closed."""
+        """Stop the run and the preview; the panel is being closed."""
+        self.live.stop()
         self.runs.stop()
         self.show_running(False)
+
+    def _follow_for_preview(self) -> None:
+        """Preview again whatever changes."""
+        boxes = self.dtype, self.nonfinite, self.correct, self.device.box
+        signals = [each.currentIndexChanged for each in boxes]
+        signals += [each.changed for each in (self.form, self.axes, self.noise, self.strength)]
+        for signal in signals:
+            signal.connect(lambda *_: self.live.changed())
+        self.layer.chosen.connect(self._follow_view)
+        self.preview.box.toggled.connect(self._follow_view)
+
+    def _follow_view(self, _: object = None) -> None:
+        """Preview again when the view or the layer change."""
+        ticked = self.preview.box.isChecked()
+        self.follow("preview", self.live.events(self.layer.layer()) if ticked else ())
+        self.live.changed()
+
+    def _previewed(self) -> tuple[Image, Source, Run, NoiseMemory | None]:
+        """Return what `LivePreview` takes."""
+        source, run = self._wanted()
+        known = remembering(Request(source, run), self.layer.layer())
+        return self.layer.layer(), source, run, known.memory
 
     def _take_layer(self) -> None:
         """Follow the choice of a layer; noise handed over for one is chosen again with it."""
@@ -121,6 +155,8 @@ class DenoisePanel(DenoiseView):
         if before is not None:
             self._handed[before] = self.noise.handed()
         self._last = None if layer is None else ref(layer)
+        self.afterwards.take(layer)
+        self.follow("looks", self.afterwards.events())
         self.offer_axes()
         if layer is not None and (known := self._handed.get(layer)) is not None:
             self.noise.hand_over(*known)
@@ -143,6 +179,15 @@ class DenoisePanel(DenoiseView):
         panel = docks.open_panel(self._viewer, title)
         if (layer := self.layer.layer()) is not None:
             panel.choose(layer, self.axes.letters())
+
+    def show_comparison(self, result: Any) -> None:
+        """Open the panel that compares a result with its source."""
+        docks.open_panel(self._viewer, "Compare").choose(result)
+
+    def reset_choices(self, event: object = None) -> None:
+        """Follow the viewer's layers."""
+        super().reset_choices(event)
+        self.afterwards.refresh()
 
     def take_noise(self, layer: Any, axes: str, estimate: NoiseEstimate, origin: str) -> None:
         """Choose a layer and an estimate of its noise, measured in `origin`, in words."""
@@ -226,7 +271,7 @@ class DenoisePanel(DenoiseView):
         try:
             if outcome.result is None:
                 raise outcome.error
-            add_layers(self._viewer, outcome, self.title)
+            self.afterwards.add(outcome, self.title)
         except Exception as error:
             self.show_error(error)
             return
