@@ -590,6 +590,27 @@ def test_bench_is_wired(capsys, monkeypatch):
     assert "--shape" in out
 
 
+def test_warm_runs_every_profile_of_a_filter(capsys, monkeypatch):
+    from napari_gpu_denoise.cli import warm
+
+    code, out, _ = run(capsys, "warm", "--filter", "dct3d")
+    assert code == 0
+    kind = next(each for each in warm.FILTERS if each.name == "dct3d")
+    for profile in kind.presets:
+        assert f"dct3d, {profile}" in out
+    assert "noise rician" in out and "programs are ready" in out
+
+    def fails(*_):
+        def job():
+            raise errors.NoDeviceError("It is gone.")
+
+        yield "nothing", job
+
+    monkeypatch.setattr(warm, "jobs", fails)
+    code, out, err = run(capsys, "warm", "--quiet")
+    assert code and "It is gone" in err and not out
+
+
 def test_ctrl_c_while_modules_are_imported_ends_in_a_sentence():
     code = (
         "import sys\n"

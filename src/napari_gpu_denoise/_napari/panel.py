@@ -134,13 +134,28 @@ class Panel(QWidget):
         return taken
 
     def offer_axes(self) -> None:
-        """Suggest the axes of the layer."""
-        layer = self.layer.layer()
+        """Suggest the axes of the layer, or those that were typed for it; follow its labels."""
+        layer, shown = self.layer.layer(), self._viewer.dims
+        self.follow("labels of the viewer", [(shown.events.axis_labels, self._follow_labels)])
+        own = [] if layer is None else [(layer.events.axis_labels, self._take_labels)]
+        self.follow("labels of the layer", own)
         if layer is None:
             self.axes.offer("", ())
         else:
-            labels = self._viewer.dims.axis_labels
-            self.axes.offer(suggest_axes(layer, labels), finest(layer).shape)
+            self.axes.offer(suggest_axes(layer, shown.axis_labels), finest(layer).shape, layer)
+
+    def _take_labels(self, event: object = None) -> None:
+        """Follow new labels of the layer, which say more than what was typed before."""
+        self.axes.forget()
+        self._follow_labels()
+
+    def _follow_labels(self, event: object = None) -> None:
+        before = self.axes.letters()
+        labels = self._viewer.dims.axis_labels
+        if (layer := self.layer.layer()) is None:
+            return
+        if self.axes.typed() is None and suggest_axes(layer, labels) != before:
+            self.offer_axes()
 
     def known_axes(self) -> str:
         """Return the axes typed; empty where they do not fit or there is no layer."""

@@ -33,7 +33,8 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     codes = "\n".join(f"  {code:3}  {text}" for code, text in EXIT_TEXTS)
     parser = argparse.ArgumentParser(
         prog="gpu-denoise",
-        description="Denoise TIFF and NIfTI images, volumes and time-lapses on any OpenCL device.",
+        description="Denoise TIFF, NIfTI and OME-Zarr images, volumes and time-lapses on any "
+        "OpenCL device.",
         epilog=f"exit codes:\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -72,6 +73,13 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
 
         benchmark.add_arguments(bench)
         bench.set_defaults(run=benchmark.run)
+
+    warm = added.add_parser("warm", help="build all kernels, so that no first call waits for them")
+    if "warm" in argv:
+        from napari_gpu_denoise.cli import warm as warming
+
+        warming.add_arguments(warm)
+        warm.set_defaults(run=warming.run)
     return parser
 
 
@@ -238,7 +246,7 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
         "inputs",
         nargs="+",
         metavar="IN",
-        help="TIFF or NIfTI files, patterns such as 'raw/*.tif', folders",
+        help="TIFF, NIfTI or OME-Zarr files, patterns such as 'raw/*.tif', folders",
     )
 
 

@@ -118,13 +118,13 @@ def run_batch(
     progress: Callable[[BatchProgress], None] | None = None,
     cancel=None,
 ) -> BatchReport:
-    """Denoise TIFF and NIfTI files with the same settings.
+    """Denoise TIFF, NIfTI and OME-Zarr files with the same settings.
 
     Parameters
     ----------
     inputs : path-like or iterable of path-like
         Files, patterns such as ``"raw/*.tif"`` (``**`` includes subfolders), or folders, of which
-        all TIFF and NIfTI files are taken.
+        all TIFF, NIfTI and OME-Zarr files are taken.
     filter : Filter
         An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``.
     sigma : float, array_like or None, default None

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import formats, nifti, tiff
+from napari_gpu_denoise.files import formats, nifti, zarr
 
 
 def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
@@ -21,15 +21,22 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
         inputs = [inputs]
     found: dict[str, Path] = {}
     for name in map(os.fspath, inputs):
-        if os.path.isdir(name):
+        if zarr.is_zarr(name):
+            members = zarr.images_of(Path(name))
+        elif os.path.isdir(name):
             members = [p for p in sorted(Path(name).iterdir()) if formats.has_suffix(p)]
             if not members:
                 raise FileError(
-                    f"The folder {name} contains no TIFF or NIfTI file: choose another."
+                    f"The folder {name} contains no TIFF, NIfTI or OME-Zarr: choose another."
                 )
         elif not os.path.exists(name) and glob.has_magic(name):
             matches = sorted(glob.glob(name, recursive=True))
-            members = [Path(match) for match in matches if not os.path.isdir(match)]
+            members = [
+                image
+                for match in matches
+                if not os.path.isdir(match) or zarr.is_zarr(match)
+                for image in (zarr.images_of(Path(match)) if zarr.is_zarr(match) else [Path(match)])
+            ]
             if not members:
                 raise FileError(f"No file matches the pattern {name}: check folder and spelling.")
         else:
@@ -37,7 +44,9 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
         for path in members:
             found.setdefault(os.path.realpath(path), path)
     if not found:
-        raise FileError("No input is given: give TIFF or NIfTI files, patterns or folders.")
+        raise FileError(
+            "No input is given: give TIFF, NIfTI or OME-Zarr files, patterns or folders."
+        )
     return list(found.values())
 
 
@@ -53,11 +62,12 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
         ]
     name = os.fspath(output)
     folder = Path(name)
-    if folder.suffix and not folder.is_dir() and not name.endswith(("/", os.sep)):
+    is_folder = folder.is_dir() and not zarr.has_suffix(folder)
+    if folder.suffix and not is_folder and not name.endswith(("/", os.sep)):
         if not formats.has_suffix(folder):
             raise OutputError(
-                f"{name} is neither the name of a TIFF or NIfTI file nor an existing folder: end "
-                "it with .tif, .nii or .nii.gz, or with / for a new folder."
+                f"{name} is neither the name of a TIFF, NIfTI or OME-Zarr file nor an existing "
+                "folder: end it with .tif, .nii, .nii.gz or .ome.zarr, or with / for a new folder."
             )
         if len(images) > 1:
             raise OutputError(f"{name} is one file, for {len(images)} inputs: give a folder.")
@@ -79,13 +89,15 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
 
 def _renamed(path: Path) -> str:
     """Return the name of the result of a file whose own name is not one of its format."""
+    if zarr.is_zarr(path):
+        return zarr.name_of(path)
     return path.stem + (".nii" if nifti.is_nifti(path) else ".tif")
 
 
 def check_target(target: Path, inputs: list[Path], written: set[tuple[int, int]]) -> None:
     """Check before the work starts that its result can be written, or replace what is there."""
     if target.parent.is_dir():
-        tiff.check_output(target, overwrite=True, keep=inputs)
+        formats.check_target(target, inputs)
         if target.exists() and identity(target) in written:
             raise OutputError(
                 f"{target} is the result of an earlier file of this run under another name: "

@@ -21,6 +21,7 @@ from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.corrected import corrected_frames
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.frame_flow import FrameFlow
+from napari_gpu_denoise.run.frame_transfer import FrameTypes
 from napari_gpu_denoise.run.job import Part, Run
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import Record, Tally, finish
@@ -201,7 +202,10 @@ class FrameStream:
             flows = []
             for video, (arena, stages) in enumerate(zip(arenas, all_stages, strict=True)):
                 variation = work.sigma.variation(tile)
-                flow = FrameFlow(held, arena, stages, tile, batch, variation, prompt=self._live)
+                types = FrameTypes.of(work, tile)
+                flow = FrameFlow(
+                    *(held, arena, stages, tile, batch, variation, types), prompt=self._live
+                )
                 stack.enter_context(closing(flow))
                 steps = flow.run(partial(feed.read, video), partial(feed.write, video))
                 flows.append(stack.enter_context(closing(steps)))

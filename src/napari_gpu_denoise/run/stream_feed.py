@@ -177,7 +177,7 @@ class FrameFeed:
                 self._held[first + k].constant[video] = levels
         return notes
 
-    def write(self, video: int, first: int, values: np.ndarray) -> None:
+    def write(self, video: int, first: int, values: np.ndarray, counts: np.ndarray | None) -> None:
         """Write results of a video, as `FrameFlow.run` does."""
         for k in range(values.shape[1]):
             frame = self._held[first + k]
@@ -188,6 +188,9 @@ class FrameFeed:
                 if video in frame.constant:
                     # As it was given: the channels on the device may have been mixed.
                     clipped = convert(np.full(out.shape, frame.constant[video][c]), out)
+                elif counts is not None:
+                    in_bands(np.copyto, out, values[c, k])
+                    clipped = int(counts[c, k])
                 else:
                     ny, nx = out.shape[-2:]
                     kept = values[c, k, :, :ny, :nx]
@@ -241,7 +244,7 @@ class FrameFeed:
     def _note(
         self, number: int, values: np.ndarray, sigma: np.ndarray, models: np.ndarray
     ) -> FrameNote:
-        """Make the note of a frame from its kernel values: its own pixels may be others by now."""
+        """Make the note of a frame from what is uploaded: its own pixels may be others by now."""
         self.check_values(number, values, Levels(0, 1.0))
         compares, whole = self.job.filter.compares_brightness, self.job.filter.whole_volumes
         levels = Levels(0, 1.0)

@@ -12,7 +12,6 @@ from napari.utils.notifications import show_error
 from qtpy.QtCore import QTimer
 
 from napari_gpu_denoise._napari import docks, preferences
-from napari_gpu_denoise._napari.denoise.adding import add_layers
 from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.request import Request, remembering
 from napari_gpu_denoise._napari.denoise.run import Outcome, report
@@ -61,6 +60,7 @@ class DenoisePanel(DenoiseView):
         self.axes.wanted.connect(self.show_other)
         self.noise.wanted.connect(self.show_noise)
         self.places.changed.connect(self._follow_places)
+        self.afterwards.wanted.connect(self.show_comparison)
         moved = viewer.dims.events
         events = (moved.current_step, moved.ndisplay, moved.order)
         self.follow("places shown", ((event, self._follow_places) for event in events))
@@ -155,6 +155,8 @@ class DenoisePanel(DenoiseView):
         if before is not None:
             self._handed[before] = self.noise.handed()
         self._last = None if layer is None else ref(layer)
+        self.afterwards.take(layer)
+        self.follow("looks", self.afterwards.events())
         self.offer_axes()
         if layer is not None and (known := self._handed.get(layer)) is not None:
             self.noise.hand_over(*known)
@@ -177,6 +179,15 @@ class DenoisePanel(DenoiseView):
         panel = docks.open_panel(self._viewer, title)
         if (layer := self.layer.layer()) is not None:
             panel.choose(layer, self.axes.letters())
+
+    def show_comparison(self, result: Any) -> None:
+        """Open the panel that compares a result with its source."""
+        docks.open_panel(self._viewer, "Compare").choose(result)
+
+    def reset_choices(self, event: object = None) -> None:
+        """Follow the viewer's layers."""
+        super().reset_choices(event)
+        self.afterwards.refresh()
 
     def take_noise(self, layer: Any, axes: str, estimate: NoiseEstimate, origin: str) -> None:
         """Choose a layer and an estimate of its noise, measured in `origin`, in words."""
@@ -260,7 +271,7 @@ class DenoisePanel(DenoiseView):
         try:
             if outcome.result is None:
                 raise outcome.error
-            add_layers(self._viewer, outcome, self.title)
+            self.afterwards.add(outcome, self.title)
         except Exception as error:
             self.show_error(error)
             return

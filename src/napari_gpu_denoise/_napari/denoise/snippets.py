@@ -12,6 +12,8 @@ from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.noise import snippets as code
 from napari_gpu_denoise.run.job import Run
 
+_ZARR = (".ome.zarr", ".zarr")
+
 
 def python_call(request: Request) -> str:
     """Return Python lines for napari's console that do what a run does.
@@ -76,13 +78,13 @@ def command_line(request: Request) -> str:
     """
     run, source = request.run, request.source.path or "INPUT.tif"
     stem, written = source, ".tif"
-    for ending in (".ome.tiff", ".ome.tif", ".tiff", ".tif", ".nii.gz", ".nii"):
+    for ending in (".ome.tiff", ".ome.tif", ".tiff", ".tif", ".nii.gz", ".nii", *_ZARR):
         stem = stem.removesuffix(ending)
-    if source.endswith((".nii.gz", ".nii")):
+    if source.endswith((".nii.gz", ".nii", *_ZARR)):
         written = source.removeprefix(stem)
     name = run.filter.name.replace("_", "-")
     words = ["gpu-denoise", name, source, "-o", f"{stem}_{name}{written}"]
-    words += [*_noise_option(run), "--axes", run.axes]
+    words += [*_noise_option(run), "--axes", request.source.axes_of_file(run.axes)]
     for option, value in (_settings_arguments(run.filter) | _common_arguments(run)).items():
         flag = option.replace("_", "-")
         if isinstance(value, bool):

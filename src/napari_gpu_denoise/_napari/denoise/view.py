@@ -9,6 +9,7 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QProgressBar
 from superqt import QCollapsible
 
+from napari_gpu_denoise._napari.denoise.afterwards import Afterwards
 from napari_gpu_denoise._napari.denoise.device_input import DeviceInput
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise._napari.denoise.maps import offer_of
@@ -73,6 +74,7 @@ class DenoiseView(Panel):
             self.maps.setToolTip(wrapped(offer.tip))
         self.preview = PreviewBox()
         self.places = PlacesInput(viewer, self)
+        self.afterwards = Afterwards(viewer)
         self.run_button = button("", "Denoise the layer; the result is a new layer.")
         self.cancel_button = button("Cancel", "Stop; add no layer.")
         self.reset_button = button("Reset to defaults", "Reset everything except the layer.")
@@ -104,6 +106,7 @@ class DenoiseView(Panel):
                 (self.preview,),
                 (self.maps,),
                 *((box,) for box in self.places.boxes.values()),
+                (self.afterwards,),
                 (self.run_button, self.cancel_button),
                 (self.python_button, self.command_button),
             ),
@@ -119,7 +122,9 @@ class DenoiseView(Panel):
         self.nonfinite.setCurrentIndex(0)
         self.correct.setCurrentIndex(0)
         self.places.reset()
+        self.afterwards.reset()
         self.maps.setChecked(False)
+        self.axes.forget()
         self.offer_axes()
 
     def sections(self) -> list[QCollapsible]:

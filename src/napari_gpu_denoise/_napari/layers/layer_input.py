@@ -7,7 +7,8 @@ from napari.viewer import Viewer
 from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QComboBox
 
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY, is_preview, reason_unusable
+from napari_gpu_denoise._napari.layers.provenance import first_origin, is_temporary
+from napari_gpu_denoise._napari.layers.source import is_preview, reason_unusable
 from napari_gpu_denoise._napari.parts import narrow, wrapped
 
 
@@ -57,20 +58,14 @@ class LayerInput(QComboBox):
                 self.model().item(index).setEnabled(False)
             else:
                 usable.append(layer)
-        wanted = next(
-            (each for each in (before, self._origin(active), *usable) if each in usable), None
-        )
+        # What a panel shows for a while is chosen by hand only.
+        offered = [each for each in usable if not is_temporary(each)]
+        origin = None if active is None else first_origin(active, self._layers)
+        wanted = before if before in usable else origin if origin in offered else None
+        wanted = wanted or next(iter(offered), None)
         self.setCurrentIndex(-1 if wanted is None else self._layers.index(wanted))
         self.blockSignals(False)
         self._tell()
-
-    def _origin(self, layer: Layer | None) -> Layer | None:
-        """Return the layer that a result was made from; any other layer itself."""
-        if layer is None or METADATA_KEY not in layer.metadata:
-            return layer
-        # The source's name stands before the brackets; of a result of a result, the first source's.
-        found = [each for each in self._layers if layer.name.startswith(f"{each.name} (")]
-        return min(found, key=lambda each: len(each.name), default=layer)
 
     def _tell(self, _: int = 0) -> None:
         if self.layer() != self._last:
