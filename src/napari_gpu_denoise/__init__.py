@@ -19,6 +19,8 @@ import sys
 _NAMES = {
     "FILTERS": "filters",
     "IsolineMaps": "filters.isoline.maps",
+    "Advice": "filters.advice.recommend",
+    "recommend": "filters.advice.recommend",
     "isoline_maps": "filters.isoline.maps",
     "pixels_averaged": "filters.pixelwise.maps",
     "similar_pixels": "filters.swnlm.maps",

@@ -6,10 +6,11 @@ import argparse
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from napari_gpu_denoise.cli import commands, noise
+from napari_gpu_denoise.cli import commands, noise, recommend
 from napari_gpu_denoise.cli.failures import EXIT_TEXTS
 from napari_gpu_denoise.cli.options import (
     add_axes,
+    add_device,
     add_inputs,
     add_json,
     add_noise,
@@ -62,6 +63,13 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     )
     add_json(estimate)
     estimate.set_defaults(run=noise.estimate)
+
+    advice = added.add_parser("recommend", help="say which filter suits images, and why")
+    add_inputs(advice)
+    add_axes(advice)
+    add_device(advice)
+    add_json(advice)
+    recommend.add_arguments(advice)
 
     sample = added.add_parser("sample", help="write a noisy sample stack as TIFF")
     sample.add_argument("name", nargs="?", help="sample to write; without a name, list the samples")

@@ -60,12 +60,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
         help="strength: multiplies the sigma that is given or measured; above 1 removes more "
         "(default: 1, the best where sigma is right)",
     )
-    parser.add_argument(
-        "--device",
-        metavar="N|NAME",
-        help="number or part of the name (see 'gpu-denoise devices'), gpu or cpu; several, as 0,1; "
-        "or all of the best kind (default: the best)",
-    )
+    add_device(parser)
     parser.add_argument(
         "--memory-limit",
         type=_bytes,
@@ -76,6 +71,16 @@ def add_run(parser: argparse.ArgumentParser) -> None:
         "--companions-anywhere",
         action="store_true",
         help="read the other files of an OME-TIFF set wherever they are, not only beside the input",
+    )
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the device."""
+    parser.add_argument(
+        "--device",
+        metavar="N|NAME",
+        help="number or part of the name (see 'gpu-denoise devices'), gpu or cpu; several, as 0,1; "
+        "or all of the best kind (default: the best)",
     )
 
 
