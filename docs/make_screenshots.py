@@ -216,6 +216,33 @@ def picture_of_bm3d(viewer, window) -> None:
     save(panel, "panel_bm3d")
 
 
+def picture_of_assessment() -> None:
+    """Ask how good BM3D is on a frame of a sample, and save the window and the section."""
+    viewer = napari.Viewer(show=False)
+    window = viewer.window._qt_window
+    window.resize(SIZE[0], SIZE[1] + 160)
+    window.show()
+    viewer.open_sample(PLUGIN, "fluorescence")
+    viewer.dims.set_current_step(0, 8)
+    panel = open_panel(viewer, "BM3D")
+    panel.form.profile.setCurrentText("fast")
+    viewer.reset_view()
+    settle(1)
+    panel.assess.expand()
+    panel.assess.start_button.click()
+    wait_for(lambda: not panel.assess.running)
+    settle(1)
+    panel.assess.map_button.click()
+    viewer.reset_view()
+    settle(1)
+    bar = panel.assess.parent().parent().parent().verticalScrollBar()
+    bar.setValue(bar.maximum())
+    settle(1)
+    save(window, "napari_assess")
+    save(panel.assess, "panel_assess")
+    viewer.close()
+
+
 def picture_of_vbm3d() -> None:
     """Try VBM3D on the frame shown of a sample, and save what is seen then."""
     viewer = napari.Viewer(show=False)
@@ -412,6 +439,7 @@ def main() -> None:
     makers = {
         "napari": napari_pictures,
         "start": pictures_of_start,
+        "assess": picture_of_assessment,
         "vbm3d": picture_of_vbm3d,
         "bm4d": picture_of_bm4d,
         "isoline": pictures_of_isoline,

@@ -10,7 +10,7 @@ from napari.layers import Layer
 from napari.utils.notifications import notification_manager
 from napari.viewer import Viewer
 from qtpy.QtCore import QEvent, QSize, Qt, QTimer
-from qtpy.QtGui import QKeySequence
+from qtpy.QtGui import QKeySequence, QShowEvent
 from qtpy.QtWidgets import (
     QApplication,
     QGridLayout,
@@ -64,6 +64,11 @@ class Panel(QWidget):
         self._stacking = QTimer(self)
         self._stacking.setSingleShot(True)
         self._stacking.timeout.connect(lambda: docks.stack_on(self, self.others()))
+        # Shown when the dock is on the screen: the GUI thread does not stand still for both.
+        self._content = QWidget(self)
+        self._showing = QTimer(self)
+        self._showing.setSingleShot(True)
+        self._showing.timeout.connect(self._content.show)
 
     def arrange(
         self, rows: Iterable[QWidget | QLayout], below: Iterable[Sequence[QWidget]]
@@ -79,16 +84,24 @@ class Panel(QWidget):
         for number, widgets in enumerate(below):
             for column, widget in enumerate(widgets):
                 grid.addWidget(widget, number, column, 1, 3 - len(widgets))
-        layout = QVBoxLayout(self)
+        layout = QVBoxLayout(self._content)
         layout.setContentsMargins(8, 8, 8, 8)
         layout.addWidget(Scrolled(inside), 1)
         layout.addLayout(grid)
+        stack(QVBoxLayout(self), (self._content,), spacing=0)
+        self._content.hide()
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
 
     def sizeHint(self) -> QSize:
         """Return a width at which rows are readable."""
         hint = super().sizeHint()
         return QSize(max(hint.width(), WIDTH), hint.height())
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Show the controls, in a step of their own."""
+        super().showEvent(event)
+        if self._content.isHidden():
+            self._showing.start()
 
     def changeEvent(self, event: QEvent) -> None:
         """Stop when the panel is taken out of its dock, which is how napari closes it."""

@@ -21,7 +21,9 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
         inputs = [inputs]
     found: dict[str, Path] = {}
     for name in map(os.fspath, inputs):
-        if zarr.is_zarr(name):
+        if isinstance(place := zarr.located(name), zarr.Address):
+            members = [place]
+        elif zarr.is_zarr(name):
             members = zarr.images_of(Path(name))
         elif os.path.isdir(name):
             members = [p for p in sorted(Path(name).iterdir()) if formats.has_suffix(p)]
@@ -61,7 +63,7 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
             if formats.has_suffix(path) or not path.is_file() or formats.is_image(path)
         ]
     name = os.fspath(output)
-    folder = Path(name)
+    folder = zarr.located(name)
     is_folder = folder.is_dir() and not zarr.has_suffix(folder)
     if folder.suffix and not is_folder and not name.endswith(("/", os.sep)):
         if not formats.has_suffix(folder):
@@ -121,5 +123,7 @@ def check_target(target: Path, inputs: list[Path], written: set[tuple[int, int]]
 
 def identity(path: Path) -> tuple[int, int]:
     """Return the device and inode of a file, the same for all its names."""
+    if isinstance(path, zarr.Address):
+        return -1, hash(path)
     status = os.stat(path)
     return status.st_dev, status.st_ino

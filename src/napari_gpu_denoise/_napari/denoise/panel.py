@@ -117,6 +117,10 @@ class DenoisePanel(DenoiseView):
         )
         return source, run
 
+    def remembered(self) -> Request:
+        """Return the request, with what is known of the noise of the layer."""
+        return remembering(self.request(), self.layer.layer())
+
     def run(self) -> None:
         """Run for each of the layers chosen; errors are shown in the panel."""
         if self.runs.running:
@@ -141,6 +145,7 @@ class DenoisePanel(DenoiseView):
         """Stop the run and the preview; the panel is being closed."""
         self.live.stop()
         self.runs.stop()
+        self.assess.stop()
         self.show_running(False)
 
     def _follow_for_preview(self) -> None:

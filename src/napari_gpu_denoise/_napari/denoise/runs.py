@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 
 from napari.qt.threading import create_worker
@@ -15,7 +15,10 @@ from napari_gpu_denoise._napari.worker import ActivityBar, Task, Worker
 
 
 class Runs(QObject):
-    """Runs requests one after another, off the GUI thread; signals come in the GUI thread."""
+    """Runs requests one after another, off the GUI thread; signals come in the GUI thread.
+
+    `work` makes the steps of a request.
+    """
 
     #: The `Stage` of the run in progress.
     staged = Signal(object)
@@ -24,8 +27,9 @@ class Runs(QObject):
     #: The runs were stopped in napari's activity dock; there will be no outcome.
     stopped = Signal()
 
-    def __init__(self, parent: QObject):
+    def __init__(self, parent: QObject, work: Callable[..., Generator] = steps):
         super().__init__(parent)
+        self._work = work
         # At most one; a list of its own, so that it can be reached when this is gone.
         self._bars: list[ActivityBar] = []
         self._request: Request | None = None  # in progress
@@ -84,7 +88,7 @@ class Runs(QObject):
         self._request = request
         # Signals come when this has returned: the worker cannot be too quick for them.
         bar.worker = create_worker(
-            Task(steps, name),
+            Task(self._work, name),
             request,
             _worker_class=Worker,
             _connect={
@@ -118,7 +122,7 @@ class Runs(QObject):
             return
         waiting = list(self._waiting)
         self._ended += 1
-        self._failed += outcome.result is None
+        self._failed += outcome.error is not None
         self.stop()
         if waiting:
             (request, name), *self._waiting = waiting

@@ -14,6 +14,7 @@ from napari_gpu_denoise._napari.layers.lazy import LazyArray, is_lazy
 from napari_gpu_denoise._napari.layers.regions import Part
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.noise.flat import flat_noise
+from napari_gpu_denoise._napari.noise.plots import load_library
 from napari_gpu_denoise._napari.stage import Stage
 from napari_gpu_denoise._napari.worker import Task, Worker
 from napari_gpu_denoise.errors import Cancelled
@@ -57,6 +58,7 @@ def measure(
     yield Stage("Measuring")
     try:
         load_bundled_drivers()
+        load_library()  # not in the GUI thread, when there is something to draw
         data, part = request.source.data, request.part
         data = LazyArray(data, stopped, part.index) if is_lazy(data) else data[part.index]
         if request.flat:
