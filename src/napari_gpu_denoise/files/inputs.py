@@ -89,6 +89,20 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
     return jobs
 
 
+def beside(path: str | os.PathLike, name: str) -> str:
+    """Return where the result of a file lies beside it: `name` is added to the file's own name."""
+    # As text: the path may be an address.
+    folder, own = os.path.split(os.fspath(path).rstrip("/\\"))
+    double = (".ome.tiff", ".ome.tif", ".ome.zarr")
+    known = (*double, *sorted(formats.SUFFIXES, key=len, reverse=True))
+    ending = next((each for each in known if own.lower().endswith(each)), "")
+    if not ending:
+        # A TIFF in the format of a vendor is written as a plain one.
+        return os.path.join(folder, f"{os.path.splitext(own)[0]}_{name}.tif")
+    cut = len(own) - len(ending)
+    return os.path.join(folder, f"{own[:cut]}_{name}{own[cut:]}")
+
+
 def _renamed(path: Path) -> str:
     """Return the name of the result of a file whose own name is not one of its format."""
     if zarr.is_zarr(path):
