@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -598,7 +599,7 @@ def test_warm_runs_every_profile_of_a_filter(capsys, monkeypatch):
     kind = next(each for each in warm.FILTERS if each.name == "dct3d")
     for profile in kind.presets:
         assert f"dct3d, {profile}" in out
-    assert "noise rician" in out and "programs are ready" in out
+    assert "noise rician" in out and "All are ready" in out
 
     def fails(*_):
         def job():
@@ -609,6 +610,14 @@ def test_warm_runs_every_profile_of_a_filter(capsys, monkeypatch):
     monkeypatch.setattr(warm, "jobs", fails)
     code, out, err = run(capsys, "warm", "--quiet")
     assert code and "It is gone" in err and not out
+
+
+def test_jobs_of_warm_can_go_to_other_processes(device):
+    from napari_gpu_denoise.cli import warm
+
+    for _, job in warm.jobs(warm.FILTERS, device):
+        sent = pickle.loads(pickle.dumps(job))
+        assert sent.keywords["device"] == device
 
 
 def test_ctrl_c_while_modules_are_imported_ends_in_a_sentence():

@@ -9,9 +9,17 @@ from typing import Any, ClassVar
 from napari.layers import Layer
 from napari.utils.notifications import notification_manager
 from napari.viewer import Viewer
-from qtpy.QtCore import QEvent, QSize, QTimer
-from qtpy.QtGui import QShowEvent
-from qtpy.QtWidgets import QApplication, QGridLayout, QLayout, QSizePolicy, QVBoxLayout, QWidget
+from qtpy.QtCore import QEvent, QSize, Qt, QTimer
+from qtpy.QtGui import QKeySequence, QShowEvent
+from qtpy.QtWidgets import (
+    QApplication,
+    QGridLayout,
+    QLayout,
+    QShortcut,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.layers.axes_input import AxesInput
@@ -39,10 +47,10 @@ class Panel(QWidget):
     #: Advice where Python runs out of memory.
     out_of_memory: ClassVar[str]
 
-    def __init__(self, viewer: Viewer, tip: str, kind: Any = None):
+    def __init__(self, viewer: Viewer, tip: str, kind: Any = None, *, whole_files: bool = False):
         super().__init__()
         self._viewer = viewer
-        self.layer = LayerInput(viewer, tip)
+        self.layer = LayerInput(viewer, tip, whole_files=whole_files)
         self.axes = AxesInput(kind)
         self.status = Caption(rich=True)
         self._closed = False
@@ -50,6 +58,8 @@ class Panel(QWidget):
         self._followed: dict[str, list[tuple[Any, Callable]]] = {}
         lists = self._followed.values()
         self.destroyed.connect(lambda _=None: [_disconnect(each) for each in lists])
+        selection = viewer.layers.selection.events.changed
+        self.follow("selection", [(selection, self.layer.refresh)])
         # Started when the panel gets a parent; the dock joins the window only afterwards.
         self._stacking = QTimer(self)
         self._stacking.setSingleShot(True)
@@ -116,6 +126,13 @@ class Panel(QWidget):
         for event, act in connected:
             event.connect(act)
 
+    def run_on_return(self, act: Callable[[], None]) -> None:
+        """Act on the key Return anywhere in the panel, and on Enter."""
+        for key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            shortcut = QShortcut(QKeySequence(key), self)
+            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+            shortcut.activated.connect(act)
+
     def stop(self) -> None:
         """Stop what is running; the panel is being closed."""
         raise NotImplementedError
@@ -123,7 +140,12 @@ class Panel(QWidget):
     def choose(self, layer: Layer, axes: str) -> None:
         """Choose a layer, and set its axes as another panel has them."""
         self.layer.choose(layer)
-        if self.layer.layer() == layer and self.axes.letters() != axes.upper():
+        if self.layer.layer() == layer:
+            self.choose_axes(axes)
+
+    def choose_axes(self, axes: str) -> None:
+        """Set the axes of the layer chosen as another panel has them."""
+        if self.axes.letters() != axes.upper():
             self.axes.edit.setText(axes)
 
     def captured(self) -> Source:

@@ -127,6 +127,8 @@ def check_result(target: Path, filter: Filter) -> None:
 
 def _make_folder(target: Path, new_folder: bool) -> None:
     """Create the folder of a file if necessary."""
+    if isinstance(target, zarr.Address):
+        return
     if not new_folder and not target.parent.is_dir():
         raise OutputError(
             f"The folder {target.parent} was removed during the run, with the results in it: "

@@ -92,13 +92,15 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     """Measure one of ``source.channels``; NonFiniteError if none of its pixels is finite."""
     planes = list(source.sampled(channel))
     with ThreadPoolExecutor(min(len(planes), os.cpu_count() or 1)) as pool:
-        areas = list(pool.map(blank_area, planes))
+        # Nothing is gained by another thread for one plane.
+        each = map if len(planes) == 1 else pool.map
+        areas = list(each(blank_area, planes))
         blanks = not_image(planes, areas)
-        levels = list(pool.map(clipping_levels, planes, blanks))
+        levels = list(each(clipping_levels, planes, blanks))
         # The patches of a single plane serve for both.
         only = _spectra_alone(planes[0], blanks[0], levels[0]) if len(planes) == 1 else None
         patches = None if only is None else only.statistics
-        measured = list(pool.map(plane_noise, planes, blanks, [patches] * len(planes), levels))
+        measured = list(each(plane_noise, planes, blanks, [patches] * len(planes), levels))
     sigma, error, ends = combined_sigma(measured)
     spectra = only or _spectra(planes, blanks, levels)
     share = np.mean([0.0 if mask is None else mask.mean() for mask in blanks])

@@ -9,12 +9,14 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QProgressBar
 from superqt import QCollapsible
 
+from napari_gpu_denoise._napari.assess.section import AssessSection
 from napari_gpu_denoise._napari.denoise.afterwards import Afterwards
 from napari_gpu_denoise._napari.denoise.device_input import DeviceInput
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.noise_input import NoiseInput
 from napari_gpu_denoise._napari.denoise.places_input import PlacesInput
+from napari_gpu_denoise._napari.denoise.runs import Runs
 from napari_gpu_denoise._napari.denoise.strength_input import StrengthInput
 from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import (
@@ -84,6 +86,7 @@ class DenoiseView(Panel):
         keep_room = self.progress.sizePolicy()
         keep_room.setRetainSizeWhenHidden(True)
         self.progress.setSizePolicy(keep_room)
+        self.assess = AssessSection(viewer, self, Runs)
         self._lay_out()
         self.show_running(False)
 
@@ -98,7 +101,7 @@ class DenoiseView(Panel):
         reset = QHBoxLayout()
         reset.addWidget(self.reset_button, alignment=Qt.AlignmentFlag.AlignRight)
         self.arrange(
-            (summary, top, ruler(), self.form, results, reset),
+            (summary, top, ruler(), self.form, results, self.assess, reset),
             (
                 # Above the buttons, which then stay where they are, however long the text.
                 (self.progress,),

@@ -20,6 +20,7 @@ from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
 
 # Bright enough for dark themes and dark enough for light ones: at least 3 : 1 on both.
 COLOURS = ("#d9730d", "#3d8bcd", "#1b9e77", "#c45ca0", "#9a7d0a", "#7a73d1")
+_GREY = "#8c8c8c"  # on both themes, too
 _HEIGHT = 210
 _MOST_CHANNELS = 6  # drawn in one plot
 _MANY_DIGITS = 6
@@ -30,9 +31,9 @@ _MARGIN = 0.1  # of the range, on each side: pyqtgraph drops a tick's text that 
 class Series:
     """Values drawn in one style; those that are not finite are left out.
 
-    `name` is the entry in the legend, empty for none. `look` is "points", "rings", "line" or
-    "dashes"; `colour` an index into `COLOURS`, from 0 again at their end; `error` half the length
-    of a bar through each point.
+    `name` is the entry in the legend, empty for none. `look` is "points", "rings", "line", "dashes"
+    or "faint", grey rings; `colour` an index into `COLOURS`, from 0 again at their end; `error`
+    half the length of a bar through each point.
     """
 
     x: Sequence[float]
@@ -136,11 +137,12 @@ class Plot(QWidget):
 
     def _draw(self, series: Series) -> None:
         (x, y, error), colour = series.points(), COLOURS[series.colour % len(COLOURS)]
+        colour = _GREY if series.look == "faint" else colour
         dash = Qt.PenStyle.DashLine if series.look == "dashes" else Qt.PenStyle.SolidLine
         library = load_library()
         pen = library.mkPen(colour, width=1.6, style=dash)
         how = {"pen": pen}
-        if series.look in ("points", "rings"):
+        if series.look in ("points", "rings", "faint"):
             how = {"pen": None, "symbol": "o", "symbolSize": 7, "symbolPen": pen}
             how["symbolBrush"] = colour if series.look == "points" else None
             self.area.addItem(library.ErrorBarItem(x=x, y=y, height=2 * error, pen=pen))
