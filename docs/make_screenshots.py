@@ -186,7 +186,7 @@ def picture_of_vbm3d() -> None:
     viewer.open_sample(PLUGIN, "fluorescence")
     viewer.dims.set_current_step(0, 8)
     panel = open_panel(viewer, "VBM3D")
-    panel.one_frame.click()
+    panel.places.boxes["T"].click()
     panel.run_button.click()
     wait_for(lambda: not panel.run_button.isEnabled())
     wait_for(panel.run_button.isEnabled)
@@ -213,7 +213,7 @@ def picture_of_bm4d() -> None:
         wait_for(panel.run_button.isEnabled)
         settle(1)
 
-    panel.one_slice.click()
+    panel.places.boxes["Z"].click()
     run()
     preview = viewer.layers[-1]
     # napari 0.9 moved it; older ones have it on the viewer
@@ -225,7 +225,7 @@ def picture_of_bm4d() -> None:
     save(window, "napari_bm4d_slice")
 
     viewer.layers.remove(preview)
-    panel.one_slice.click()
+    panel.places.boxes["Z"].click()
     run()
     source.visible = True
     viewer.dims.ndisplay = 3

@@ -54,8 +54,9 @@ correct : str, tuple of str or None, optional
     is found, see `find_structure`. The record says what was removed. By default nothing is.
     Where something is removed, results of integers are float32 unless `dtype` says otherwise.""",
     "device": """\
-device : Device, int, str or None, optional
-    Where to run; by default the best device available, see `choose`.""",
+device : Device, int, str, sequence or None, optional
+    Where to run; by default the best device available, see `choose`. ``"all"`` divides the work
+    among all devices of its kind, and a list among those named.""",
     "memory_limit": """\
 memory_limit : int or str, optional
     Largest device memory to use: bytes, or text such as ``"512M"`` or ``"2G"``.""",

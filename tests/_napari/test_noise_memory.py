@@ -42,7 +42,7 @@ def test_noise_is_measured_once(viewer, open_panel, run, counted, movie):
         panel.progress.valueChanged.connect(lambda _, panel=panel: said.append(panel.status.text()))
     run(first)
     run(second)
-    second.one_frame.click()
+    second.places.boxes["T"].click()
     run(second)
     assert counted == ["TYX"]
     assert not any("Measuring" in text for text in said)

@@ -139,7 +139,7 @@ def test_of_one_frame(viewer, isoline_panel, run, click, movie, lazy, pasted):
     )
     viewer.dims.set_current_step(0, 4)
     panel = isoline_panel()
-    panel.one_frame.click()
+    panel.places.boxes["T"].click()
     run(panel)
     expected = gd.isoline_maps(movie, axes="TYX", frames=4)
     layers = shown(viewer, "movie,, frame 4")
@@ -176,7 +176,7 @@ def test_not_of_what_is_too_large_for_memory(
     status = run(panel)
     assert "Maps are not made for stacks this large: try Only" in status
     assert len(viewer.layers) == 2
-    panel.one_frame.click()
+    panel.places.boxes["T"].click()
     run(panel)
     assert len(viewer.layers) == 5
 

@@ -57,7 +57,7 @@ def calls(monkeypatch):
         return Result(data, record)
 
     monkeypatch.setattr(one_file, "drive", stand_in)
-    monkeypatch.setattr(batch, "choose", lambda device: device)
+    monkeypatch.setattr(batch, "choose_devices", lambda device: device)
     return asked
 
 

@@ -137,8 +137,8 @@ def _add_filter(added: Any, settings: type) -> None:
     parser.add_argument(
         "--device",
         metavar="N|NAME",
-        help="number or part of the name (see 'gpu-denoise devices'), gpu or cpu "
-        "(default: the best)",
+        help="number or part of the name (see 'gpu-denoise devices'), gpu or cpu; several, as 0,1; "
+        "or all of the best kind (default: the best)",
     )
     parser.add_argument(
         "--memory-limit",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from napari_gpu_denoise.errors import (
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.inputs import check_target, find_files, identity, pair
 from napari_gpu_denoise.files.one_file import check_result, denoise_file
-from napari_gpu_denoise.opencl.device import Device, choose
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Record
@@ -107,7 +108,7 @@ def run_batch(
     dtype=None,
     nonfinite: str = "raise",
     correct: Any = None,
-    device: Device | int | str | None = None,
+    device: Device | int | str | Sequence | None = None,
     memory_limit: int | str | None = None,
     overwrite: bool = False,
     resume: bool = False,
@@ -182,7 +183,7 @@ def run_batch(
     """
     found = find_files(inputs)
     jobs = dict(pair(found, output))
-    options = dtype, nonfinite, choose(device), memory_limit, correct
+    options = dtype, nonfinite, choose_devices(device), memory_limit, correct
     run = Run(filter, sigma, noise, axes, *options)
     files: list[FileReport] = []
     folders: set[Path] = set()  # those that hold results

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
             dtype: Any = None,
             nonfinite: str = "raise",
             correct: Any = None,
-            device: Device | int | str | None = None,
+            device: Device | int | str | Sequence | None = None,
             memory_limit: int | str | None = None,
             progress: Callable[[int, int], None] | None = None,
             cancel: Any = None,

@@ -15,8 +15,9 @@ import numpy as np
 from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import DeviceMemoryError, ImageError, SettingsError
 from napari_gpu_denoise.image.levels import Levels, as_array
-from napari_gpu_denoise.opencl.device import Device, choose
+from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
+from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.corrected import corrected_frames
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.frame_flow import FrameFlow
@@ -73,7 +74,8 @@ def stream(
     live : bool, optional
         Return every frame as soon as possible, as for a camera. By default several are taken at
         once and results come a few frames later, which keeps the device busy.
-    {device}
+    device : Device, int, str or None, optional
+        Where to run, one device; by default the best available, see `choose`.
     {memory_limit}
 
     Yields
@@ -128,7 +130,7 @@ class FrameStream:
     ):
         if not isinstance(live, (bool, np.bool_)):
             raise SettingsError(f"live={live!r} is neither True nor False: choose one of them.")
-        self._run = replace(run, device=choose(run.device))
+        self._run = replace(run, device=choose_devices(run.device)[0])
         self._frames, self._live, self._levels, self._sigma_of = frames, live, levels, sigma_of
         self.count, self.tally = 0, Tally()
 

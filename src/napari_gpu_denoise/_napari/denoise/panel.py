@@ -7,7 +7,6 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 import napari.viewer
-from napari.qt.threading import create_worker
 from napari.utils.notifications import show_error
 from qtpy.QtCore import QTimer
 
@@ -15,15 +14,15 @@ from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.denoise.adding import add_layers
 from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.request import Request, remembering
-from napari_gpu_denoise._napari.denoise.run import Outcome, report, steps
+from napari_gpu_denoise._napari.denoise.run import Outcome, report
+from napari_gpu_denoise._napari.denoise.runs import Runs
 from napari_gpu_denoise._napari.denoise.snippets import command_line, python_call
 from napari_gpu_denoise._napari.denoise.view import DenoiseView
-from napari_gpu_denoise._napari.layers.source import place_shown, voxel_of
+from napari_gpu_denoise._napari.layers.source import voxel_of
 from napari_gpu_denoise._napari.panel import PYTHON_COPIED
 from napari_gpu_denoise._napari.stage import Stage
 from napari_gpu_denoise._napari.wording import in_panel
-from napari_gpu_denoise._napari.worker import ActivityBar, Task, Worker
-from napari_gpu_denoise.errors import DenoiseError, LayerError
+from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.run.job import Run
@@ -43,10 +42,10 @@ class DenoisePanel(DenoiseView):
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer)
-        # At most one; a list of its own, so that it can be reached when the panel is gone.
-        self._bars: list[ActivityBar] = []
-        self._request: Request | None = None  # in progress
-        self.destroyed.connect(lambda _=None, bars=self._bars: _abandon(bars))
+        self.runs = Runs(self)
+        self.runs.staged.connect(self._on_stage)
+        self.runs.ended.connect(self._on_outcome)
+        self.runs.stopped.connect(self._on_stopped)
         # Estimates handed over, by the layer that they were last used for.
         self._handed: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._last: ref | None = None
@@ -58,8 +57,7 @@ class DenoisePanel(DenoiseView):
         self.axes.changed.connect(self._count_channels)
         self.axes.wanted.connect(self.show_other)
         self.noise.wanted.connect(self.show_noise)
-        for box in (self.one_frame, self.one_slice):
-            box.toggled.connect(self._follow_places)
+        self.places.changed.connect(self._follow_places)
         moved = viewer.dims.events
         events = (moved.current_step, moved.ndisplay, moved.order)
         self.follow("places shown", ((event, self._follow_places) for event in events))
@@ -91,49 +89,31 @@ class DenoisePanel(DenoiseView):
             memory_limit=preferences.read().memory_limit,
             correct=self.correct.currentData(),
         )
-        frame, place = self._chosen_place(axes, "T"), self._chosen_place(axes, "Z")
+        frame, place = (self.places.chosen(self.layer.layer(), axes, a) for a in "TZ")
         return Request(source, run, frame, self.maps.isChecked(), place)
 
     def run(self) -> None:
         """Start a run; errors are shown in the panel."""
-        if self._bars:
+        if self.runs.running:
             return
         try:
             request = remembering(self.request(), self.layer.layer())
         except DenoiseError as error:
             self.show_error(error)
             return
-        name = f"{self.title} of {request.source.name}"
         self.show_running(True)
-        bar = ActivityBar(total=0, desc=name)
-        bar.on_cancel = self.cancel
-        self._bars.append(bar)
-        self._request = request
-        # Signals come when this has returned: the worker cannot be too quick for them.
-        bar.worker = create_worker(
-            Task(steps, name),
-            request,
-            _worker_class=Worker,
-            _connect={
-                "yielded": self._on_stage,
-                "returned": self._on_outcome,
-                "aborted": self._on_aborted,
-            },
-        )
+        self.runs.start(request, f"{self.title} of {request.source.name}")
 
     def cancel(self) -> None:
-        """Leave a run in progress at once; no layer will be added.
-
-        Its thread ends by itself: after the current tile, or when the noise is measured.
-        """
-        if self._bars:
-            self._end()
-            self.say("Cancelled: no layer was added.")
+        """Leave a run in progress at once; no layer will be added."""
+        if self.runs.running:
+            self.runs.stop()
+            self._on_stopped()
 
     def stop(self) -> None:
         """Stop the run; the panel is being closed."""
-        if self._bars:
-            self._end()
+        self.runs.stop()
+        self.show_running(False)
 
     def _take_layer(self) -> None:
         """Follow the choice of a layer; noise handed over for one is chosen again with it."""
@@ -205,25 +185,8 @@ class DenoisePanel(DenoiseView):
 
     def _follow_places(self, event: object = None) -> None:
         """Offer the frame and the slice in view."""
-        axes = self.known_axes()
-        self.show_places(axes, self._shown(axes, "T"), self._shown(axes, "Z"))
-
-    def _shown(self, axes: str, letter: str) -> int | None:
-        if letter not in axes:
-            return None
-        return place_shown(self.layer.layer(), axes, self._viewer.dims, letter)
-
-    def _chosen_place(self, axes: str, letter: str) -> int | None:
-        word, box = ("frame", self.one_frame) if letter == "T" else ("slice", self.one_slice)
-        if not (box.isEnabled() and box.isChecked()):
-            return None
-        place = self._shown(axes, letter)
-        if place is None:
-            raise LayerError(
-                f"The viewer does not show a single {word} of {self.layer.layer().name!r}: move "
-                f"the {letter} slider to one, or untick Only the {word} shown."
-            )
-        return place
+        chosen = self.places.show(self.layer.layer(), self.known_axes())
+        self.run_button.setText(f"Run {chosen}".strip())
 
     def _follow_scale(self) -> None:
         """Follow the voxel size of the chosen layer."""
@@ -250,22 +213,16 @@ class DenoisePanel(DenoiseView):
             self.noise.set_unused(self.form.settings().sigma_unused)
         except DenoiseError as error:
             message = in_panel(error), "Not ready."
-        if not self._bars:
+        if not self.runs.running:
             self.say(*message)
 
     def _on_stage(self, stage: Stage) -> None:
-        if not self._bars:
-            return
         self.progress.setRange(0, stage.total)
         self.progress.setValue(stage.done)
         self.say(stage.words)
-        self._bars[0].show(stage)
 
     def _on_outcome(self, outcome: Outcome) -> None:
-        # Of a run that was cancelled the result may already be on its way here.
-        if outcome.request is not self._request:
-            return
-        self._end()
+        self.show_running(False)
         try:
             if outcome.result is None:
                 raise outcome.error
@@ -277,20 +234,6 @@ class DenoisePanel(DenoiseView):
         self.noise.show_used(record.sigma, record.noise)
         self.say(report(outcome))
 
-    def _on_aborted(self) -> None:
-        # Also of a run that was cancelled before this one.
-        if any(bar.worker.abort_requested for bar in self._bars):
-            self.cancel()
-
-    def _end(self) -> None:
-        self._request = None
-        _abandon(self._bars)
+    def _on_stopped(self) -> None:
         self.show_running(False)
-
-
-def _abandon(bars: list[ActivityBar]) -> None:
-    """Stop the run, if it has not ended, and close its bar."""
-    while bars:
-        bar = bars.pop()
-        bar.worker.quit()
-        bar.close()
+        self.say("Cancelled: no layer was added.")

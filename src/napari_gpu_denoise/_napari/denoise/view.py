@@ -13,6 +13,7 @@ from napari_gpu_denoise._napari.denoise.device_input import DeviceInput
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.noise_input import NoiseInput
+from napari_gpu_denoise._napari.denoise.places_input import PlacesInput
 from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import (
     Caption,
@@ -22,11 +23,6 @@ from napari_gpu_denoise._napari.parts import (
     form_layout,
     ruler,
     wrapped,
-)
-
-_ALONE = (
-    "Filter only the {} at the viewer's slider, to try settings. The pixels are the same as in a "
-    "run of everything."
 )
 
 
@@ -73,7 +69,7 @@ class DenoiseView(Panel):
         if offer is not None:
             self.maps.setText(offer.label)
             self.maps.setToolTip(wrapped(offer.tip))
-        self.one_frame, self.one_slice = QCheckBox(), QCheckBox()
+        self.places = PlacesInput(viewer, self)
         self.run_button = button("", "Denoise the layer; the result is a new layer.")
         self.cancel_button = button("Cancel", "Stop; add no layer.")
         self.reset_button = button("Reset to defaults", "Reset everything except the layer.")
@@ -102,8 +98,7 @@ class DenoiseView(Panel):
                 (self.progress,),
                 (self.status,),
                 (self.maps,),
-                (self.one_frame,),
-                (self.one_slice,),
+                *((box,) for box in self.places.boxes.values()),
                 (self.run_button, self.cancel_button),
                 (self.python_button, self.command_button),
             ),
@@ -117,28 +112,13 @@ class DenoiseView(Panel):
         self.dtype.setCurrentIndex(0)
         self.nonfinite.setCurrentIndex(0)
         self.correct.setCurrentIndex(0)
-        self.one_frame.setChecked(False)
-        self.one_slice.setChecked(False)
+        self.places.reset()
         self.maps.setChecked(False)
         self.offer_axes()
 
     def sections(self) -> list[QCollapsible]:
         """Return the parts of the panel that can be collapsed."""
         return self.findChildren(QCollapsible)
-
-    def show_places(self, axes: str, frame: int | None, place: int | None) -> None:
-        """Offer to filter only the frame or slice in view, along the axes that there are."""
-        wanted = []
-        rows = (("T", "frame", self.one_frame, frame), ("Z", "slice", self.one_slice, place))
-        for axis, word, box, shown in rows:
-            number = "" if shown is None else f" {shown}"
-            box.setEnabled(axis in axes)
-            box.setText(f"Only the {word} shown" + (number and f":{number}"))
-            tip = _ALONE.format(word) if axis in axes else f"Name an axis {axis} above to use it."
-            box.setToolTip(wrapped(tip))
-            if axis in axes and box.isChecked():
-                wanted.append(word + number)
-        self.run_button.setText(" ".join(["Run", ", ".join(wanted)]).strip())
 
     def show_running(self, running: bool) -> None:
         """Show that a run can be cancelled, or that the next one can be started."""
