@@ -11,7 +11,7 @@ from napari_gpu_denoise.image.flicker import block_means, block_pixels
 from napari_gpu_denoise.image.levels import Levels
 
 _MOST_SLICES = 16  # of a volume, whose brightness is compared
-_MOST_ROWS = 64  # of a plane, by which frames are told apart
+_MOST_ROWS = 16  # of a plane, by which frames are told apart
 
 
 @dataclass(frozen=True)
