@@ -92,7 +92,8 @@ def test_only_the_frame_shown(
     assert panel.run_button.text() == "Run frame 4"
     assert run(panel).startswith("Done in ")
     result = viewer.layers[-1]
-    assert result.name == f"movie ({kind.title}, frame 4)"
+    settled = ", frames before 1" if kind is NLMeans else ""
+    assert result.name == f"movie ({kind.title}{settled}, frame 4)"
     expected = runs.denoise(movie, settings, axes="TYX")
     np.testing.assert_array_equal(result.data, expected.image[4:5])
     assert result.metadata[METADATA_KEY]["frame"] == 4
@@ -105,12 +106,14 @@ def test_only_the_frame_shown(
     scope = pasted(panel)
     assert "frames=4" in QApplication.clipboard().text()
     np.testing.assert_array_equal(scope["denoised"], result.data)
+    np.testing.assert_allclose(scope["added"].translate, result.translate)
+    assert scope["added"].name.startswith(result.name)  # napari numbers it
     assert "frame" not in copied(panel.command_button).replace("--frames-before", "")
     assert "It filters all frames." in panel.status.text()
     panel.places.boxes["T"].click()
     run(panel)
     np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
-    assert viewer.layers[-1].name == f"movie ({kind.title})"
+    assert viewer.layers[-1].name == f"movie ({kind.title}{settled})"
 
 
 def test_the_frame_of_a_layer_with_fewer_axes_than_the_viewer(

@@ -108,6 +108,7 @@ def run_batch(
     dtype=None,
     nonfinite: str = "raise",
     correct: Any = None,
+    sigma_factor: float = 1.0,
     device: Device | int | str | Sequence | None = None,
     memory_limit: int | str | None = None,
     overwrite: bool = False,
@@ -117,13 +118,13 @@ def run_batch(
     progress: Callable[[BatchProgress], None] | None = None,
     cancel=None,
 ) -> BatchReport:
-    """Denoise TIFF and NIfTI files with the same settings.
+    """Denoise TIFF, NIfTI and OME-Zarr files with the same settings.
 
     Parameters
     ----------
     inputs : path-like or iterable of path-like
         Files, patterns such as ``"raw/*.tif"`` (``**`` includes subfolders), or folders, of which
-        all TIFF and NIfTI files are taken.
+        all TIFF, NIfTI and OME-Zarr files are taken.
     filter : Filter
         An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``.
     sigma : float, array_like or None, default None
@@ -141,6 +142,7 @@ def run_batch(
         Type of the results, as for `denoise`.
     {nonfinite}
     {correct}
+    {sigma_factor}
     {device}
     {memory_limit}
     overwrite : bool, default False
@@ -183,7 +185,7 @@ def run_batch(
     """
     found = find_files(inputs)
     jobs = dict(pair(found, output))
-    options = dtype, nonfinite, choose_devices(device), memory_limit, correct
+    options = dtype, nonfinite, choose_devices(device), memory_limit, correct, sigma_factor
     run = Run(filter, sigma, noise, axes, *options)
     files: list[FileReport] = []
     folders: set[Path] = set()  # those that hold results

@@ -38,6 +38,7 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
             dtype: Any = None,
             nonfinite: str = "raise",
             correct: Any = None,
+            sigma_factor: float = 1.0,
             device: Device | int | str | Sequence | None = None,
             memory_limit: int | str | None = None,
             progress: Callable[[int, int], None] | None = None,
@@ -45,7 +46,7 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
             **changes: Any,
         ) -> np.ndarray:
             chosen = kind.of(settings, profile=profile, **changes)
-            options = dtype, nonfinite, device, memory_limit, correct
+            options = dtype, nonfinite, device, memory_limit, correct, sigma_factor
             run = Run(chosen, sigma, noise, axes, *options)
             result = drive(image, run, progress=progress, cancel=cancel)
             if result.record.saturated:

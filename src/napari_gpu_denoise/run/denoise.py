@@ -18,6 +18,7 @@ from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtyp
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.by_parts import denoise_parts, is_chunked
 from napari_gpu_denoise.run.change import change_note
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Part, Run, prepare
@@ -47,6 +48,7 @@ def denoise(
     dtype=None,
     nonfinite: str = "raise",
     correct: Any = None,
+    sigma_factor: float = 1.0,
     device: Device | int | str | Sequence | None = None,
     memory_limit: int | str | None = None,
     out: Any = None,
@@ -90,6 +92,7 @@ def denoise(
         Refuse NaN and infinity, or leave these pixels as they are; the others then see the nearest
         finite pixel of the plane in their place.
     {correct}
+    {sigma_factor}
     {device}
     {memory_limit}
     out : array or callable, optional
@@ -114,7 +117,8 @@ def denoise(
     Cancelled
         If `cancel` was set.
     """
-    run = Run(filter, sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct)
+    options = dtype, nonfinite, device, memory_limit, correct, sigma_factor
+    run = Run(filter, sigma, noise, axes, *options)
     return drive(
         image, run, frames=frames, slices=slices, out=out, progress=progress, cancel=cancel
     )
@@ -189,9 +193,11 @@ def denoise_steps(
     everything = frames is None and slices is None
     if is_measured(run.sigma, run.noise, run.filter):
         yield MEASURING
-    if everything and lazy and out is not None and "T" in names:
+    if everything and lazy and out is not None and ("T" in names or is_chunked(image)):
         job = prepare(run, array)
         made = out(shape, job.dtypes[1]) if callable(out) else out
+        if is_chunked(image):
+            return (yield from denoise_parts(array, job, made, devices))
         return (yield from denoise_series(array, job, made, devices))
     if lazy and not everything:
         job = prepare(run, array)

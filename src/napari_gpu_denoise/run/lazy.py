@@ -45,6 +45,7 @@ def denoise_lazy(
     dtype=None,
     nonfinite: str = "raise",
     correct=None,
+    sigma_factor: float = 1.0,
     device: Device | int | str | Sequence | None = None,
 ) -> da.Array:
     """Denoise a dask array, chunk by chunk, when the result is computed.
@@ -69,6 +70,7 @@ def denoise_lazy(
     {dtype}
     {nonfinite}
     {correct}
+    {sigma_factor}
     device : Device, int, str, sequence or None, optional
         Where to run; looked up again in each process. By default the best device available. Of
         several (``"all"``, or a list) each chunk takes the one that does least.
@@ -104,7 +106,8 @@ def denoise_lazy(
     several = list(device) if isinstance(device, (list, tuple)) else [device]
     # Device handles are invalid in other processes: send names instead.
     sent = [(d.name, d.platform, d.index) if isinstance(d, Device) else d for d in several]
-    run = Run(filter, sigma, noise, axes, dtype, nonfinite, *sent[:1], correct=correct)
+    options = {"correct": correct, "sigma_factor": sigma_factor}
+    run = Run(filter, sigma, noise, axes, dtype, nonfinite, *sent[:1], **options)
     wish = wish_of(correct)
     if wish is not None:
         run, array = _corrected(run, array, wish)
