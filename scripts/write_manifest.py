@@ -27,7 +27,16 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
     """Return a manifest with the entries of all filters and samples as they are now."""
     there = plain["contributions"]
     ours = {f"{PLUGIN}.{kind.name}": kind for kind in FILTERS}
+    first = f"{PLUGIN}.denoise", f"{PLUGIN}.open_denoise"
     commands = [
+        {
+            "id": key,
+            "title": title,
+            "python_name": f"napari_gpu_denoise._napari.commands:{key.rpartition('.')[2]}",
+        }
+        for key, title in zip(first, ("Denoise: look, recommend, run", "Denoise"), strict=True)
+    ]
+    commands += [
         {
             "id": key,
             "title": f"Denoise an image layer: {kind.title}",
@@ -77,7 +86,8 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         "display_name": "image with record",
     }
     noise = there["widgets"][-1]
-    widgets = [{"command": key, "display_name": kind.title} for key, kind in ours.items()]
+    widgets = [{"command": first[0], "display_name": "Denoise"}]
+    widgets += [{"command": key, "display_name": kind.title} for key, kind in ours.items()]
     offered = [
         {
             "command": f"{PLUGIN}.sample_{name}",
@@ -89,7 +99,8 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
     (submenu,) = there["submenus"]
     menus = {
         **there["menus"],
-        submenu["id"]: [{"command": f"{PLUGIN}.open_{kind.name}"} for kind in FILTERS],
+        submenu["id"]: [{"command": first[1]}]
+        + [{"command": f"{PLUGIN}.open_{kind.name}"} for kind in FILTERS],
     }
     made = {"commands": commands, "readers": [reader], "writers": [writer]}
     made |= {"widgets": [*widgets, noise], "menus": menus}

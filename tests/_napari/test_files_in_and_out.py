@@ -169,7 +169,7 @@ def test_a_run_is_saved_as_the_command_line_writes_it(kind, viewer, open_panel, 
         panel.noise.choose("typed")
         panel.noise.edit.setText("8")
         assert run(panel).startswith("Done"), panel.status.text()
-        made.append(viewer.layers[-1])
+        made.append(viewer.layers[viewer.layers.index(layer) + 1])
     saved, expected = tmp_path / f"saved{suffix}", tmp_path / f"expected{suffix}"
     viewer.layers.selection = set(made)
     viewer.layers.save(str(saved), selected=True, plugin=PLUGIN)
@@ -199,7 +199,7 @@ def test_records_go_along_and_are_not_written_twice(viewer, open_panel, run, tmp
     panel.noise.edit.setText("3")
     assert run(panel).startswith("Done")
     second = tmp_path / "second.tif"
-    write_images(str(second), [viewer.layers[-1].as_layer_data_tuple()])
+    write_images(str(second), [viewer.layers[viewer.layers.index(layer) + 1].as_layer_data_tuple()])
     assert [each["sigma"] for each in gd.read(second).history] == [[8.0], [3.0]]
 
 
@@ -361,7 +361,7 @@ def test_ome_zarr_is_opened_filtered_and_saved(
         panel.noise.choose("typed")
         panel.noise.edit.setText("8")
         assert run(panel).startswith("Done"), panel.status.text()
-        made.append(viewer.layers[-1])
+        made.append(viewer.layers[viewer.layers.index(layer) + 1])
     saved, expected = tmp_path / "saved.ome.zarr", tmp_path / "expected.ome.zarr"
     viewer.layers.selection = set(made)
     viewer.layers.save(str(saved), selected=True, plugin=PLUGIN)

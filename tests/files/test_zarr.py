@@ -441,6 +441,81 @@ def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path):
     assert names(tmp_path) == ["in.zarr", "out.zarr"]
 
 
+@pytest.fixture
+def bucket():
+    """An empty place in memory, as a bucket is one of a server."""
+    fsspec = pytest.importorskip("fsspec")
+    system = fsspec.filesystem("memory")
+    yield "memory://bucket"
+    if system.exists("/bucket"):
+        system.rm("/bucket", recursive=True)
+
+
+def test_other_places_than_folders(bucket, tmp_path, monkeypatch):
+    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    image = IMAGES["TCZYX"]
+    url = f"{bucket}/in.ome.zarr"
+    write_store(url, image, "TCZYX", chunks=(1, 1, 1, 40, 50))
+    np.testing.assert_array_equal(gd.read(url).data, image)
+    expected = gd.denoise(image, SETTINGS, 8, axes="TCZYX").image
+    for target in (tmp_path / "out.ome.zarr", f"{bucket}/out.ome.zarr"):
+        (file,) = gd.run_batch(url, SETTINGS, 8, output=target).files
+        assert file.error is None and str(file.output) == str(target)
+        found = gd.read(target)
+        np.testing.assert_array_equal(found.data, expected)
+        assert found.looks == gd.read(url).looks
+    (file,) = gd.run_batch(url, SETTINGS, 8, output=f"{bucket}/out.ome.zarr").files
+    assert "exists and was kept" in file.skipped
+    (file,) = gd.run_batch(url, SETTINGS, 8, output=f"{bucket}/made").files
+    assert str(file.output) == f"{bucket}/made/in.ome.zarr"
+    report = gd.run_batch(url, SETTINGS, 8, output=url, overwrite=True)
+    assert "an input" in str(report.failed[0].error)
+    np.testing.assert_array_equal(gd.read(url).data, image)
+
+
+def test_other_places_hold_no_half_result(bucket, monkeypatch):
+    url, out = f"{bucket}/in.ome.zarr", f"{bucket}/out.ome.zarr"
+    write_store(url, IMAGES["ZYX"], "ZYX", chunks=(1, 40, 50))
+    seen = []
+
+    def fail(*_):
+        with pytest.raises(FileError, match="not an image"):
+            gd.read(out)
+        seen.append(True)
+        raise OSError(5, "the network is gone")
+
+    monkeypatch.setattr(pyramid, "fill", fail)
+    report = gd.run_batch(url, SETTINGS, 8, output=out)
+    assert "the network is gone" in str(report.failed[0].error) and seen
+    assert not naming.is_zarr(out)
+
+
+def test_places_that_are_not_there(bucket):
+    with pytest.raises(FileError):
+        gd.read(f"{bucket}/none.ome.zarr")
+    with pytest.raises(FileError, match="cannot be opened"):
+        gd.read("nosuch://bucket/in.ome.zarr")
+    report = gd.run_batch(f"{bucket}/none.zarr", SETTINGS, 8, output=f"{bucket}/out.zarr")
+    assert "holds no zarr" in str(report.failed[0].error)
+
+
+def test_a_network_that_drops_is_one_sentence(bucket, monkeypatch):
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    def gone(*_, **__):
+        raise ConnectionError("the network is gone")
+
+    url = f"{bucket}/in.ome.zarr"
+    write_store(url, IMAGES["YX"], "YX", levels=1)
+    with monkeypatch.context() as context:
+        context.setattr(MemoryFileSystem, "exists", gone)
+        with pytest.raises(FileError, match=r"in\.ome\.zarr.* cannot be reached: the network"):
+            gd.read(url)
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", gone)
+    with pytest.raises(FileError, match="the network is gone"):
+        gd.read(url)
+
+
 def test_means_of_blocks():
     image = np.arange(35, dtype=np.uint8).reshape(5, 7)
     found = block_means(image, (2, 3))

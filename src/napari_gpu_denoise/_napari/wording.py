@@ -14,6 +14,11 @@ _TICKED = {"True": "on", "False": "off"}
 
 # By code; fields in braces are values of the error or note. Others are the same as in Python.
 REMEDIES = {
+    "assess-check": "choose Automatic at Noise, or type {factor} times this sigma",
+    "assess-correlated": "choose Correlated at Noise",
+    "assess-empty": "move or zoom the view",
+    "assess-sigma": "choose Automatic at Noise",
+    "assess-small": "zoom out until at least {least} x {least} are in view",
     "volume-needed": "use BM3D for images, or name the slices Z at Axes",
     "axis-needed": "name it at Axes, such as {axis}YX",
     "channels": "set Channels to joint or separate",

@@ -66,7 +66,7 @@ def open_stack(
 
     Its context is what `read` returns, but with ``data`` in the file until the context ends.
     """
-    if zarr.is_zarr(path):
+    if zarr.is_zarr(path) or isinstance(zarr.located(path), zarr.Address):
         return zarr.open_stack(path)
     if tiff.is_tiff(path) or not os.path.isfile(path):
         return tiff.open_stack(path, companions_anywhere=companions_anywhere)

@@ -21,7 +21,9 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
         inputs = [inputs]
     found: dict[str, Path] = {}
     for name in map(os.fspath, inputs):
-        if zarr.is_zarr(name):
+        if isinstance(place := zarr.located(name), zarr.Address):
+            members = [place]
+        elif zarr.is_zarr(name):
             members = zarr.images_of(Path(name))
         elif os.path.isdir(name):
             members = [p for p in sorted(Path(name).iterdir()) if formats.has_suffix(p)]
@@ -61,7 +63,7 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
             if formats.has_suffix(path) or not path.is_file() or formats.is_image(path)
         ]
     name = os.fspath(output)
-    folder = Path(name)
+    folder = zarr.located(name)
     is_folder = folder.is_dir() and not zarr.has_suffix(folder)
     if folder.suffix and not is_folder and not name.endswith(("/", os.sep)):
         if not formats.has_suffix(folder):
@@ -87,6 +89,20 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
     return jobs
 
 
+def beside(path: str | os.PathLike, name: str) -> str:
+    """Return where the result of a file lies beside it: `name` is added to the file's own name."""
+    # As text: the path may be an address.
+    folder, own = os.path.split(os.fspath(path).rstrip("/\\"))
+    double = (".ome.tiff", ".ome.tif", ".ome.zarr")
+    known = (*double, *sorted(formats.SUFFIXES, key=len, reverse=True))
+    ending = next((each for each in known if own.lower().endswith(each)), "")
+    if not ending:
+        # A TIFF in the format of a vendor is written as a plain one.
+        return os.path.join(folder, f"{os.path.splitext(own)[0]}_{name}.tif")
+    cut = len(own) - len(ending)
+    return os.path.join(folder, f"{own[:cut]}_{name}{own[cut:]}")
+
+
 def _renamed(path: Path) -> str:
     """Return the name of the result of a file whose own name is not one of its format."""
     if zarr.is_zarr(path):
@@ -107,5 +123,7 @@ def check_target(target: Path, inputs: list[Path], written: set[tuple[int, int]]
 
 def identity(path: Path) -> tuple[int, int]:
     """Return the device and inode of a file, the same for all its names."""
+    if isinstance(path, zarr.Address):
+        return -1, hash(path)
     status = os.stat(path)
     return status.st_dev, status.st_ino

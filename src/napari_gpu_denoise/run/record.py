@@ -79,6 +79,8 @@ class Record:
         UTC, ISO 8601.
     corrected : tuple of str
         Structured noise that was looked for and removed first, in words; empty if not asked for.
+    assessment : dict or None
+        How good the result is, as `Assessment.as_dict` gives it; None where it was not assessed.
     sigma_factor : float
         What sigma was multiplied by: the strength that was asked for.
     """
@@ -98,6 +100,7 @@ class Record:
     date: str
     noise: tuple[dict[str, Any], ...] = ()
     corrected: tuple[str, ...] = ()
+    assessment: dict[str, Any] | None = None
     sigma_factor: float = 1.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -105,7 +108,10 @@ class Record:
         lists = {
             name: list(getattr(self, name)) for name in ("sigma", "notes", "noise", "corrected")
         }
-        return {**asdict(self), **lists}
+        values = {**asdict(self), **lists}
+        if self.assessment is None:
+            del values["assessment"]
+        return values
 
 
 def correction_noted(record: Record, correction: Correction, given: Any) -> Record:

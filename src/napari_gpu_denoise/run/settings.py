@@ -165,6 +165,23 @@ class Settings:
         nearest = min(found, key=words)
         return nearest, found[nearest]
 
+    def as_arguments(self) -> dict[str, Any]:
+        """Return the fewest arguments of `of` that give these settings."""
+        profile, changes = self.nearest_profile()
+        return changes if profile == next(iter(self.presets)) else {"profile": profile, **changes}
+
+
+def as_options(given: dict[str, Any]) -> list[str]:
+    """Return arguments as options of the command line."""
+    words = []
+    for name, value in given.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words += [f"--{flag}", str(value)]
+    return words
+
 
 def _checked(spec: dataclasses.Field, value: Any) -> Any:
     kind = type(spec.default)

@@ -9,13 +9,16 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QProgressBar
 from superqt import QCollapsible
 
+from napari_gpu_denoise._napari.assess.section import AssessSection
 from napari_gpu_denoise._napari.denoise.afterwards import Afterwards
 from napari_gpu_denoise._napari.denoise.device_input import DeviceInput
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.noise_input import NoiseInput
 from napari_gpu_denoise._napari.denoise.places_input import PlacesInput
+from napari_gpu_denoise._napari.denoise.runs import Runs
 from napari_gpu_denoise._napari.denoise.strength_input import StrengthInput
+from napari_gpu_denoise._napari.guide import page_of, with_guide
 from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import (
     Caption,
@@ -84,12 +87,14 @@ class DenoiseView(Panel):
         keep_room = self.progress.sizePolicy()
         keep_room.setRetainSizeWhenHidden(True)
         self.progress.setSizePolicy(keep_room)
+        self.assess = AssessSection(viewer, self, Runs)
         self._lay_out()
         self.show_running(False)
 
     def _lay_out(self) -> None:
         summary = Caption()
         summary.setText(self.filter.summary)
+        head = with_guide(summary, page_of(self.filter.name))
         layer = {"Image": self.layer, "Axes": self.axes}
         noise = {"Noise": self.noise, "Strength": self.strength}
         top = form_layout({**layer, "Correct first": self.correct, **noise})
@@ -98,7 +103,7 @@ class DenoiseView(Panel):
         reset = QHBoxLayout()
         reset.addWidget(self.reset_button, alignment=Qt.AlignmentFlag.AlignRight)
         self.arrange(
-            (summary, top, ruler(), self.form, results, reset),
+            (head, top, ruler(), self.form, results, self.assess, reset),
             (
                 # Above the buttons, which then stay where they are, however long the text.
                 (self.progress,),

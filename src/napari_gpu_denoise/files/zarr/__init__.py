@@ -4,6 +4,7 @@ Images are read and written part by part, whatever their size. zarr is imported 
 an extra of this package.
 """
 
+from napari_gpu_denoise.files.zarr.address import Address, located
 from napari_gpu_denoise.files.zarr.naming import SUFFIXES, has_suffix, is_zarr
 from napari_gpu_denoise.files.zarr.plates import images_of, name_of
 from napari_gpu_denoise.files.zarr.reading import open_stack
@@ -17,11 +18,13 @@ from napari_gpu_denoise.files.zarr.writing import (
 
 __all__ = [
     "SUFFIXES",
+    "Address",
     "NewImage",
     "check_writable",
     "has_suffix",
     "images_of",
     "is_zarr",
+    "located",
     "name_of",
     "new_image",
     "new_picture",

@@ -6,6 +6,7 @@ import os
 from types import ModuleType
 
 from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.files.zarr.address import Address, located
 
 SUFFIXES = (".zarr",)
 _HEADS = ("zarr.json", ".zgroup", ".zattrs", ".zarray")
@@ -17,7 +18,10 @@ def has_suffix(path: str | os.PathLike) -> bool:
 
 
 def is_zarr(path: str | os.PathLike) -> bool:
-    """Return whether a path is a folder that holds the metadata of zarr."""
+    """Return whether a path is a folder, or another place, that holds the metadata of zarr."""
+    place = located(path)
+    if isinstance(place, Address):
+        return any((place / name).exists() for name in _HEADS)
     return any(os.path.isfile(os.path.join(path, name)) for name in _HEADS)
 
 

@@ -16,8 +16,9 @@ from napari_gpu_denoise.files.tiff import voxel
 from napari_gpu_denoise.files.tiff.checks import check_memory
 from napari_gpu_denoise.files.tiff.looks import SYMBOLS, Looks
 from napari_gpu_denoise.files.tiff.picture import Picture
+from napari_gpu_denoise.files.zarr.address import located
 from napari_gpu_denoise.files.zarr.metadata import described, ome_of
-from napari_gpu_denoise.files.zarr.naming import zarr_package
+from napari_gpu_denoise.files.zarr.naming import is_zarr, zarr_package
 from napari_gpu_denoise.files.zarr.pixels import ZarrPixels, reading
 
 _LARGE_CHUNK = 1 << 28  # bytes from which on there must be memory for a chunk
@@ -27,8 +28,10 @@ _COUNTED = 1 << 16  # chunks up to which those that are missing are counted
 @contextlib.contextmanager
 def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
     """Open an image of OME-Zarr, to read it part by part, as `files.tiff.open_stack` does TIFF."""
-    path = Path(path)
+    path = located(path)
     zarr = zarr_package()
+    if not is_zarr(path):
+        raise FileError(f"{path} is not there, or holds no zarr: check the name.")
     with reading(path):
         group = zarr.open(os.fspath(path), mode="r")
         picture = _picture(group, path)

@@ -19,8 +19,9 @@ from napari_gpu_denoise.files.tiff.messages import brief
 from napari_gpu_denoise.files.tiff.output import new_folder
 from napari_gpu_denoise.files.tiff.picture import Picture, records_of
 from napari_gpu_denoise.files.zarr import pyramid
+from napari_gpu_denoise.files.zarr.address import Address, located
 from napari_gpu_denoise.files.zarr.metadata import VERSIONS, new_attributes, ome_of, revised
-from napari_gpu_denoise.files.zarr.naming import zarr_package
+from napari_gpu_denoise.files.zarr.naming import is_zarr, zarr_package
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.run.record import Record
@@ -32,10 +33,10 @@ _HELD |= {"float16", "float32", "float64"}
 class NewImage:
     """An image of OME-Zarr that is being written: its finest level, then all that describes it."""
 
-    def __init__(self, folder: Path, like: Picture) -> None:
-        self._folder, self._like = folder, like
+    def __init__(self, folder: Path | Address, like: Picture, named: Path | Address) -> None:
+        self._folder, self._like = named, like
         zarr = zarr_package()
-        with _writing(like.path):
+        with _writing(named):
             self._group = zarr.open_group(
                 os.fspath(folder), mode="w", zarr_format=like.metadata["format"]
             )
@@ -96,7 +97,7 @@ class NewImage:
 class _Finest:
     """The finest level, as an array that is written part by part; errors are named."""
 
-    def __init__(self, array: Any, folder: Path) -> None:
+    def __init__(self, array: Any, folder: Path | Address) -> None:
         self._array, self._folder = array, folder
         self.shape, self.dtype, self.ndim = tuple(array.shape), np.dtype(array.dtype), array.ndim
         self.chunks = tuple(array.shards or array.chunks)
@@ -169,9 +170,41 @@ def new_picture(
 
 @contextlib.contextmanager
 def new_image(path: str | os.PathLike, like: Picture, *, overwrite: bool) -> Iterator[NewImage]:
-    """Write an image that appears under its name when the block ends, if nothing was raised."""
+    """Write an image that appears under its name when the block ends, if nothing was raised.
+
+    Where folders cannot be renamed it is written in place: its metadata, without which it is none,
+    come last, and what is there is removed if anything is raised.
+    """
+    if isinstance(place := located(path), Address):
+        with _in_place(place, like, overwrite) as made:
+            yield made
+        return
     with new_folder(path, overwrite=overwrite, keep=(like.path, *like.files)) as folder:
-        yield NewImage(folder, like)
+        yield NewImage(folder, like, place)
+
+
+@contextlib.contextmanager
+def _in_place(place: Address, like: Picture, overwrite: bool) -> Iterator[NewImage]:
+    for other in (like.path, *like.files):
+        if located(other) == place or place in located(other).parents:
+            raise OutputError(f"{place} is, or holds, an input: choose another place.")
+    if place.exists():
+        if not overwrite:
+            raise OutputError(
+                f"{place} exists",
+                "choose another name, or pass overwrite=True to replace it",
+                code="exists",
+            )
+        if not is_zarr(place):
+            raise OutputError(f"{place} is not zarr: it is kept; choose another name.")
+        with _writing(place):
+            place.remove()
+    try:
+        yield NewImage(place, like, place)
+    except BaseException:
+        with contextlib.suppress(Exception):
+            place.remove()
+        raise
 
 
 def write(
@@ -206,7 +239,7 @@ def _rows(shape: tuple[int, ...], unit: tuple[int, ...]) -> Iterator[tuple[slice
 
 
 @contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def _writing(path: Path | Address) -> Iterator[None]:
     """Turn what is raised while a folder is written into an `OutputError`."""
     try:
         yield
