@@ -47,7 +47,7 @@ def test_an_estimate_is_handed_to_a_filter(
     )
     status = run(filtering)
     assert "Poisson-Gaussian noise, gain 1.5, read noise 4, offset 20 (estimated)." in status
-    result = viewer.layers[-1]
+    result = viewer.layers.selection.active
     expected = gd.denoise(noisy, NLMeans(), noise=PHOTONS, axes="XY").image
     np.testing.assert_array_equal(result.data, expected)
     plain = gd.denoise(noisy, NLMeans(), 10.0, axes="XY").image
@@ -126,10 +126,11 @@ def test_speckle_is_handed_to_isoline(viewer, open_panel, run, noisy):
     panel.maps.click()
     run(panel)
     expected = runs.denoise(noisy, Isoline(), noise=looks)
-    result = viewer.layers["echoes (Isoline)"]
+    result = viewer.layers["echoes (Isoline, noise as measured)"]
     np.testing.assert_array_equal(result.data, expected.image)
     seen = gd.isoline_maps(noisy, noise=looks)
-    np.testing.assert_array_equal(viewer.layers["echoes (Isoline classes)"].data, seen.classes)
+    classes = viewer.layers["echoes (Isoline classes, noise as measured)"]
+    np.testing.assert_array_equal(classes.data, seen.classes)
     # What the filter is told by its own settings goes before it.
     panel.form.controls["criterion"].value = "multiplicative"
     assert panel.request().run.noise is None and not panel.noise.mode.isEnabled()

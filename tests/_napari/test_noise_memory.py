@@ -28,21 +28,24 @@ def counted(monkeypatch):
 
 
 def record_of(layer):
-    """The record of a result without what belongs to the moment."""
-    return {key: each for key, each in layer.metadata[METADATA_KEY].items() if key != "date"}
+    """The record of a result without what belongs to the moment, and to the layer."""
+    momentary = ("date", "source", "source_id")
+    record = layer.metadata[METADATA_KEY].items()
+    return {key: each for key, each in record if key not in momentary}
 
 
 def test_noise_is_measured_once(viewer, open_panel, run, counted, movie):
     layer = viewer.add_image(movie.copy(), name="movie", axis_labels=("t", "y", "x"))
     first, second = open_panel("NL-means"), open_panel("BM3D")
     second.form.profile.setCurrentText("fast")
+    first.afterwards.keep_both.click()
     run(first)
     said = []
     for panel in (first, second):
         panel.progress.valueChanged.connect(lambda _, panel=panel: said.append(panel.status.text()))
     run(first)
     run(second)
-    second.one_frame.click()
+    second.places.boxes["T"].click()
     run(second)
     assert counted == ["TYX"]
     assert not any("Measuring" in text for text in said)

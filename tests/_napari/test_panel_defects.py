@@ -289,14 +289,14 @@ def test_progress_handles_no_other_events(viewer, open_panel, qtbot, finish, hel
     panel = open_panel()
     within = []
 
-    def watched(stage, real=panel._on_stage):
+    def watched(stage, real=panel.runs._on_stage):
         QTimer.singleShot(0, lambda: within.append(deep[-1]))
         deep.append(True)
         real(stage)
         deep.append(False)
 
     deep = [False]
-    panel._on_stage = watched
+    panel.runs._on_stage = watched
     click(panel.run_button)
     (bar,) = progress._all_instances
     shown = []

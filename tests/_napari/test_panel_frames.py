@@ -81,18 +81,19 @@ def test_only_the_frame_shown(
     )
     viewer.dims.set_current_step(0, 3)
     panel = open_panel(kind.title)
-    assert panel.one_frame.text() == "Only the frame shown: 3"
+    assert panel.places.boxes["T"].text() == "Only the frame shown: 3"
     assert panel.run_button.text() == "Run"
     if kind is NLMeans:
         panel.form.controls["frames_before"].value = 1
     settings = panel.form.settings()
-    panel.one_frame.click()
+    panel.places.boxes["T"].click()
     assert panel.run_button.text() == "Run frame 3"
     viewer.dims.set_current_step(0, 4)
     assert panel.run_button.text() == "Run frame 4"
     assert run(panel).startswith("Done in ")
     result = viewer.layers[-1]
-    assert result.name == f"movie ({kind.title}, frame 4)"
+    settled = ", frames before 1" if kind is NLMeans else ""
+    assert result.name == f"movie ({kind.title}{settled}, frame 4)"
     expected = runs.denoise(movie, settings, axes="TYX")
     np.testing.assert_array_equal(result.data, expected.image[4:5])
     assert result.metadata[METADATA_KEY]["frame"] == 4
@@ -105,12 +106,14 @@ def test_only_the_frame_shown(
     scope = pasted(panel)
     assert "frames=4" in QApplication.clipboard().text()
     np.testing.assert_array_equal(scope["denoised"], result.data)
+    np.testing.assert_allclose(scope["added"].translate, result.translate)
+    assert scope["added"].name.startswith(result.name)  # napari numbers it
     assert "frame" not in copied(panel.command_button).replace("--frames-before", "")
     assert "It filters all frames." in panel.status.text()
-    panel.one_frame.click()
+    panel.places.boxes["T"].click()
     run(panel)
     np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
-    assert viewer.layers[-1].name == f"movie ({kind.title})"
+    assert viewer.layers[-1].name == f"movie ({kind.title}{settled})"
 
 
 def test_the_frame_of_a_layer_with_fewer_axes_than_the_viewer(
@@ -120,17 +123,17 @@ def test_the_frame_of_a_layer_with_fewer_axes_than_the_viewer(
     layer = viewer.add_image(movie, name="movie", translate=(4, 0, 0), contrast_limits=(0, 900))
     panel = open_panel("BM3D")
     panel.layer.setCurrentIndex(panel.layer.findText("movie"))
-    assert not panel.one_frame.isEnabled()
-    assert "Name an axis T" in panel.one_frame.toolTip()
+    assert not panel.places.boxes["T"].isEnabled()
+    assert "Name an axis T" in panel.places.boxes["T"].toolTip()
     panel.axes.edit.setText("TYX")
-    panel.one_frame.click()
+    panel.places.boxes["T"].click()
     viewer.dims.set_current_step(0, 2)
     viewer.dims.set_current_step(1, 1)
-    assert panel.one_frame.text() == "Only the frame shown"
+    assert panel.places.boxes["T"].text() == "Only the frame shown"
     status = run(panel)
     assert status.startswith("<b>Not done.</b> The viewer does not show a single frame of")
     viewer.dims.set_current_step(1, 6)
-    assert panel.one_frame.text() == "Only the frame shown: 2"
+    assert panel.places.boxes["T"].text() == "Only the frame shown: 2"
     run(panel)
     result = viewer.layers["movie (BM3D, frame 2)"]
     np.testing.assert_array_equal(result.data, runs.denoise(movie, BM3D()).image[2:3])
@@ -151,7 +154,7 @@ def test_one_frame_in_colour_with_alpha(viewer, open_panel, run, click, movie, p
     viewer.dims.set_current_step(0, 1)
     panel = open_panel("VBM3D")
     assert panel.axes.axes() == "TYXS"
-    panel.one_frame.click()
+    panel.places.boxes["T"].click()
     run(panel)
     result = viewer.layers["rgba (VBM3D, frame 1)"]
     assert result.rgb
@@ -165,7 +168,7 @@ def test_one_frame_in_colour_with_alpha(viewer, open_panel, run, click, movie, p
 def test_reset_takes_the_frame_back(viewer, open_panel, click, movie):
     viewer.add_image(movie, axis_labels=("t", "y", "x"))
     panel = open_panel("VBM3D")
-    panel.one_frame.click()
+    panel.places.boxes["T"].click()
     assert panel.request().frame == viewer.dims.current_step[0]
     click(panel.reset_button)
     assert panel.request().frame is None

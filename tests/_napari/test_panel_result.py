@@ -91,6 +91,7 @@ def test_a_profile_chosen_reaches_the_filter(viewer, open_panel, run, noisy):
 def test_names_stay_unique_and_the_choice_stays(viewer, open_panel, run, noisy):
     source = viewer.add_image(noisy, name="a")
     panel = open_panel()
+    panel.afterwards.keep_both.setChecked(True)
     run(panel)
     run(panel)
     names = [layer.name for layer in viewer.layers]

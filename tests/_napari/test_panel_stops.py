@@ -125,7 +125,7 @@ def test_source_removed_in_the_middle(
 
 def test_panel_closed_in_the_middle(viewer, open_panel, qtbot, held, running):
     panel = running()
-    worker = panel._bars[0].worker
+    worker = panel.runs.worker
     ended = []
     worker.finished.connect(lambda: ended.append(True))
     viewer.window.remove_dock_widget(panel)
@@ -142,7 +142,7 @@ def test_viewer_closed_in_the_middle(viewer, qtbot, held, running):
     from napari.utils.progress import progress
 
     panel = running()
-    worker = panel._bars[0].worker
+    worker = panel.runs.worker
     viewer.close()
     held.set()
     qtbot.waitUntil(lambda: not worker.is_running)
@@ -289,7 +289,7 @@ def test_cancel_when_the_result_is_on_its_way(
     viewer.add_image(noisy)
     panel = open_panel()
     click(panel.run_button)
-    worker = panel._bars[0].worker
+    worker = panel.runs.worker
     # The worker ends, but Qt has not told the panel yet.
     at_work.wait()
     while worker.is_running:
@@ -318,7 +318,7 @@ def test_cancel_is_heard_while_nothing_moves(
     viewer.add_image(noisy)
     panel = open_panel()
     click(panel.run_button)
-    workers.append(panel._bars[0].worker)
+    workers.append(panel.runs.worker)
     qtbot.waitUntil(lambda: panel.status.text() == f"{stage} …")
     click(panel.cancel_button)
     assert panel.status.text() == "Cancelled: no layer was added."

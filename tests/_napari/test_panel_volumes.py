@@ -68,9 +68,9 @@ def test_only_the_slice_shown(viewer, open_panel, run, volume, copied, pasted, k
     layer = viewer.add_image(volume, name="v", scale=SCALE, axis_labels=("z", "y", "x"))
     viewer.dims.set_current_step(0, 3)
     panel = open_panel(kind.title)
-    assert panel.one_slice.text() == "Only the slice shown: 3"
-    assert not panel.one_frame.isEnabled()
-    panel.one_slice.click()
+    assert panel.places.boxes["Z"].text() == "Only the slice shown: 3"
+    assert not panel.places.boxes["T"].isEnabled()
+    panel.places.boxes["Z"].click()
     assert panel.run_button.text() == "Run slice 3"
     assert run(panel).startswith("Done in ")
     result = viewer.layers[-1]
@@ -95,8 +95,8 @@ def test_one_slice_of_one_frame(viewer, open_panel, run, volume, pasted):
     viewer.add_image(rgba, rgb=True, name="v", axis_labels=("t", "z", "y", "x"))
     viewer.dims.set_current_step((0, 1), (1, 4))
     panel = open_panel("Sliding 3D DCT")
-    panel.one_frame.click()
-    panel.one_slice.click()
+    panel.places.boxes["T"].click()
+    panel.places.boxes["Z"].click()
     assert panel.run_button.text() == "Run frame 1, slice 4"
     run(panel)
     result = viewer.layers["v (Sliding 3D DCT, frame 1, slice 4)"]

@@ -25,7 +25,7 @@ _GPU_MARGIN_SHARE = 0.1
 _LARGEST_WIDE_TILE = 1 << 25
 
 # Longest time of a launch in seconds, far below the time limit of display drivers.
-_LAUNCH_SECONDS = 0.05
+_LAUNCH_SECONDS = 0.06
 
 # Longest time of a tile on a CPU in seconds, and so the longest delay of a cancel.
 _TILE_SECONDS = 0.25

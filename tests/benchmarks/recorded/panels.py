@@ -150,7 +150,7 @@ class FilterPanel:
             panel.take_noise(panel.layer.layer(), panel.axes.axes(), estimate, "a test")
         if frame is not None:
             self.viewer.dims.set_current_step(0, frame)
-            panel.one_frame.setChecked(True)
+            panel.places.boxes["T"].setChecked(True)
         panel.maps.setChecked(maps)
         panel.dtype.setCurrentIndex(int(fractions))
         panel.nonfinite.setCurrentIndex(int(keep))

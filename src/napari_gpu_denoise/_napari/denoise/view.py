@@ -9,10 +9,16 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QProgressBar
 from superqt import QCollapsible
 
+from napari_gpu_denoise._napari.assess.section import AssessSection
+from napari_gpu_denoise._napari.denoise.afterwards import Afterwards
 from napari_gpu_denoise._napari.denoise.device_input import DeviceInput
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.noise_input import NoiseInput
+from napari_gpu_denoise._napari.denoise.places_input import PlacesInput
+from napari_gpu_denoise._napari.denoise.runs import Runs
+from napari_gpu_denoise._napari.denoise.strength_input import StrengthInput
+from napari_gpu_denoise._napari.guide import page_of, with_guide
 from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import (
     Caption,
@@ -23,11 +29,7 @@ from napari_gpu_denoise._napari.parts import (
     ruler,
     wrapped,
 )
-
-_ALONE = (
-    "Filter only the {} at the viewer's slider, to try settings. The pixels are the same as in a "
-    "run of everything."
-)
+from napari_gpu_denoise._napari.preview.box import PreviewBox
 
 
 class DenoiseView(Panel):
@@ -39,7 +41,7 @@ class DenoiseView(Panel):
     def __init__(self, viewer: napari.viewer.Viewer):
         tip = "Image layer to denoise. The layer itself is never changed."
         super().__init__(viewer, tip, self.filter)
-        self.noise = NoiseInput()
+        self.noise, self.strength = NoiseInput(), StrengthInput()
         offer = offer_of(self.filter)
         self.form = SettingsForm(self.filter, without=() if offer is None else (offer.setting,))
         self.dtype = choice(
@@ -73,7 +75,9 @@ class DenoiseView(Panel):
         if offer is not None:
             self.maps.setText(offer.label)
             self.maps.setToolTip(wrapped(offer.tip))
-        self.one_frame, self.one_slice = QCheckBox(), QCheckBox()
+        self.preview = PreviewBox()
+        self.places = PlacesInput(viewer, self)
+        self.afterwards = Afterwards(viewer)
         self.run_button = button("", "Denoise the layer; the result is a new layer.")
         self.cancel_button = button("Cancel", "Stop; add no layer.")
         self.reset_button = button("Reset to defaults", "Reset everything except the layer.")
@@ -83,27 +87,31 @@ class DenoiseView(Panel):
         keep_room = self.progress.sizePolicy()
         keep_room.setRetainSizeWhenHidden(True)
         self.progress.setSizePolicy(keep_room)
+        self.assess = AssessSection(viewer, self, Runs)
         self._lay_out()
         self.show_running(False)
 
     def _lay_out(self) -> None:
         summary = Caption()
         summary.setText(self.filter.summary)
+        head = with_guide(summary, page_of(self.filter.name))
         layer = {"Image": self.layer, "Axes": self.axes}
-        top = form_layout({**layer, "Correct first": self.correct, "Noise": self.noise})
+        noise = {"Noise": self.noise, "Strength": self.strength}
+        top = form_layout({**layer, "Correct first": self.correct, **noise})
         output = {"Result type": self.dtype, "NaN, infinity": self.nonfinite, "Device": self.device}
         results = Section("Result and device", form_layout(output))
         reset = QHBoxLayout()
         reset.addWidget(self.reset_button, alignment=Qt.AlignmentFlag.AlignRight)
         self.arrange(
-            (summary, top, ruler(), self.form, results, reset),
+            (head, top, ruler(), self.form, results, self.assess, reset),
             (
                 # Above the buttons, which then stay where they are, however long the text.
                 (self.progress,),
                 (self.status,),
+                (self.preview,),
                 (self.maps,),
-                (self.one_frame,),
-                (self.one_slice,),
+                *((box,) for box in self.places.boxes.values()),
+                (self.afterwards,),
                 (self.run_button, self.cancel_button),
                 (self.python_button, self.command_button),
             ),
@@ -113,32 +121,20 @@ class DenoiseView(Panel):
         """Set everything but the layer to its default."""
         self.form.reset()
         self.noise.reset()
+        self.strength.reset()
         self.device.box.setCurrentIndex(0)
         self.dtype.setCurrentIndex(0)
         self.nonfinite.setCurrentIndex(0)
         self.correct.setCurrentIndex(0)
-        self.one_frame.setChecked(False)
-        self.one_slice.setChecked(False)
+        self.places.reset()
+        self.afterwards.reset()
         self.maps.setChecked(False)
+        self.axes.forget()
         self.offer_axes()
 
     def sections(self) -> list[QCollapsible]:
         """Return the parts of the panel that can be collapsed."""
         return self.findChildren(QCollapsible)
-
-    def show_places(self, axes: str, frame: int | None, place: int | None) -> None:
-        """Offer to filter only the frame or slice in view, along the axes that there are."""
-        wanted = []
-        rows = (("T", "frame", self.one_frame, frame), ("Z", "slice", self.one_slice, place))
-        for axis, word, box, shown in rows:
-            number = "" if shown is None else f" {shown}"
-            box.setEnabled(axis in axes)
-            box.setText(f"Only the {word} shown" + (number and f":{number}"))
-            tip = _ALONE.format(word) if axis in axes else f"Name an axis {axis} above to use it."
-            box.setToolTip(wrapped(tip))
-            if axis in axes and box.isChecked():
-                wanted.append(word + number)
-        self.run_button.setText(" ".join(["Run", ", ".join(wanted)]).strip())
 
     def show_running(self, running: bool) -> None:
         """Show that a run can be cancelled, or that the next one can be started."""

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import ref
 
+import napari.layers
 import numpy as np
+from napari.layers import Layer
 from napari.viewer import Viewer
 
+from napari_gpu_denoise._napari.layers import storage
+from napari_gpu_denoise._napari.layers.provenance import (
+    HISTORY,
+    MAP,
+    SOURCE,
+    SOURCE_ID,
+    identity,
+    made_from,
+    record_of,
+)
 from napari_gpu_denoise._napari.layers.source import METADATA_KEY, PLACE, Source
 
-HISTORY = "history"  # in a record: those of the source, a result itself
+_SAME = ("filter", "frame", "slice", MAP, SOURCE_ID)  # of records whose result is made anew
+_COVERING = ("opaque", "translucent", "translucent_no_depth")
 
 
 @dataclass(frozen=True)
@@ -27,28 +41,143 @@ class NewLayer:
     attributes: dict[str, Any] = field(repr=False)
 
 
+@dataclass
+class Replaced:
+    """What a layer was before a rerun replaced it; `swap` exchanges the two.
+
+    The layer is not kept alive, nor are pixels that take 1 GiB or more: such a result has none.
+    """
+
+    layer: ref[Layer]
+    was: dict[str, Any]
+
+    def swap(self) -> None:
+        """Bring the earlier result back, or the later one again."""
+        if (layer := self.layer()) is not None:
+            self.was, was = _state(layer), self.was
+            _show(layer, was)
+
+    @property
+    def name(self) -> str:
+        """The name of the result that `swap` brings."""
+        return self.was["name"]
+
+
+def shines_through(layer: Layer) -> bool:
+    """Return whether a layer is seen together with one that lies on it and looks like it."""
+    alpha = getattr(layer, "rgb", False) and layer.data.shape[-1] == 4
+    return str(layer.blending) not in _COVERING or layer.opacity < 1 or alpha
+
+
 def add_layer(
     viewer: Viewer,
     source: Source,
     new: NewLayer,
     title: str,
     provenance: dict[str, Any],
-) -> None:
-    """Add a layer at the place of its source, with its provenance under `METADATA_KEY`.
+    keep: bool = True,
+) -> Replaced | None:
+    """Add a layer above its source, with its provenance under `METADATA_KEY`.
 
     The title follows the source's name in brackets; napari numbers a name that is taken. Where the
-    source is itself a result, the records of how it was made are kept, oldest first.
+    source is itself a result, the records of how it was made are kept, oldest first. Unless `keep`,
+    a layer that the same filter made from the same source gets the new data instead; returned is
+    what it was.
     """
     attributes = {key: source.attributes[key] for key in PLACE if key in source.attributes}
     attributes |= new.attributes
+    provenance = {**provenance, SOURCE: source.name, SOURCE_ID: source.identity}
+    if new.title:
+        provenance[MAP] = new.title
     earlier = source.attributes["metadata"].get(METADATA_KEY)
     if earlier is not None:
         last = {name: value for name, value in earlier.items() if name != HISTORY}
-        provenance = {**provenance, HISTORY: [*earlier.get(HISTORY, ()), last]}
+        provenance[HISTORY] = [*earlier.get(HISTORY, ()), last]
     attributes["metadata"] = {**source.attributes["metadata"], METADATA_KEY: provenance}
     attributes["name"] = f"{source.name} ({title})"
+    found = None if keep else _earlier(viewer, new, provenance)
+    if found is not None:
+        return _replace(viewer, found, new, attributes)
+    shown, place = _shown(viewer, source), _place(viewer, source)
+    attributes["visible"] = shown and new.attributes.get("visible", True)
+    kind = getattr(napari.layers, new.kind.capitalize())
     # multiscale=False: napari would otherwise guess from the shape.
-    getattr(viewer, f"add_{new.kind}")(new.data, multiscale=False, **attributes)
+    viewer.layers.insert(place, kind(new.data, multiscale=False, **attributes))
+    return None
+
+
+def _shown(viewer: Viewer, source: Source) -> bool:
+    """Return whether a result is shown at first: as its source, or where that hides behind one."""
+    layer = _layer_of(viewer, source)
+    return layer is None or layer.visible or bool(made_from(layer, viewer.layers))
+
+
+def _layer_of(viewer: Viewer, source: Source) -> Layer | None:
+    return next((each for each in viewer.layers if identity(each) == source.identity), None)
+
+
+def _place(viewer: Viewer, source: Source) -> int:
+    """Return where in the layer list a result lies: on its source, and what was made from that."""
+    layer = _layer_of(viewer, source)
+    if layer is None:
+        return len(viewer.layers)
+    place, family = viewer.layers.index(layer) + 1, {source.identity}
+    for each in viewer.layers[place:]:
+        if record_of(each).get(SOURCE_ID) not in family:
+            break
+        family.add(identity(each))
+        place += 1
+    return place
+
+
+def _earlier(viewer: Viewer, new: NewLayer, provenance: dict[str, Any]) -> Layer | None:
+    """Return the newest layer that the same run made; not one that others were made from."""
+    same = [provenance.get(key) for key in _SAME]
+    axes = new.data.ndim - bool(new.attributes.get("rgb"))
+    for each in reversed(made_from(provenance[SOURCE_ID], viewer.layers)):
+        record = record_of(each)
+        fits = type(each).__name__.lower() == new.kind and each.ndim == axes
+        fits = fits and not getattr(each, "multiscale", False)
+        rgb = bool(new.attributes.get("rgb")) == bool(getattr(each, "rgb", False))
+        if [record.get(key) for key in _SAME] == same and fits and rgb:
+            return None if made_from(each, viewer.layers) else each
+    return None
+
+
+def _replace(
+    viewer: Viewer, layer: Layer, new: NewLayer, attributes: dict[str, Any]
+) -> Replaced | None:
+    """Give a layer the data of a rerun, and its place; how it looks is the user's."""
+    was = _state(layer)
+    first = record_of(layer)[SOURCE]
+    name = attributes["name"] if layer.name.startswith(f"{first} (") else layer.name
+    state = {key: attributes[key] for key in PLACE if key in attributes}
+    _show(layer, {"data": new.data, "metadata": attributes["metadata"], "name": name, **state})
+    if not new.title:
+        layer.visible = True
+        viewer.layers.selection.active = layer
+    large = getattr(was["data"], "nbytes", 0) >= storage.LARGEST_IN_MEMORY
+    return None if large else Replaced(ref(layer), was)
+
+
+def _state(layer: Layer) -> dict[str, Any]:
+    _, attributes, _ = layer.as_layer_data_tuple()
+    place = {key: attributes[key] for key in PLACE if key in attributes}
+    # A copy: napari's setter changes the dictionary itself.
+    return {"data": layer.data, "metadata": dict(layer.metadata), "name": layer.name, **place}
+
+
+def _show(layer: Layer, state: dict[str, Any]) -> None:
+    """Set what of a layer is another in a state; each change is drawn."""
+    now = _state(layer)
+    for key, value in state.items():
+        if key in PLACE and not np.array_equal(now[key], value):
+            setattr(layer, key, value)
+    layer.metadata = state["metadata"]
+    if layer.name != state["name"]:
+        layer.name = state["name"]
+    if layer.data is not state["data"]:
+        layer.data = state["data"]
 
 
 def at_places(source: Source, places: dict[int, int]) -> Source:

@@ -1,0 +1,127 @@
+"""What becomes of a result: tick boxes before a run, buttons after it."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import ref
+
+from napari.layers import Layer
+from napari.viewer import Viewer
+from qtpy.QtCore import Signal
+from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QVBoxLayout, QWidget
+
+from napari_gpu_denoise._napari.denoise.adding import add_layers
+from napari_gpu_denoise._napari.denoise.run import Outcome
+from napari_gpu_denoise._napari.layers.provenance import identity, is_result, made_from
+from napari_gpu_denoise._napari.layers.results import Replaced, shines_through
+from napari_gpu_denoise._napari.parts import button, stack, wrapped
+
+_HIDE = (
+    "Hide the layer once it is denoised. Ticked by itself where both would be seen at once, as "
+    "channels that are added up are: they would be twice as bright."
+)
+_KEEP = "Add a layer for every run. Otherwise a run replaces the result of the run before."
+_LOOKS = ("blending", "opacity")
+
+
+class Afterwards(QWidget):
+    """Adds results; offers to hide their source, to keep earlier ones, to undo and to compare.
+
+    One result that a run replaced is kept, unless it takes 1 GiB, until the next run, or until its
+    layer is removed.
+    """
+
+    #: This result is to be compared with its source.
+    wanted = Signal(object)
+
+    def __init__(self, viewer: Viewer):
+        super().__init__()
+        self._viewer = viewer
+        self._source: ref[Layer] | None = None
+        self._result: ref[Layer] | None = None
+        self._replaced: list[Replaced] = []
+        self._undone = self._by_hand = False
+        self.hide_source, self.keep_both = QCheckBox("Hide source"), QCheckBox("Keep both results")
+        self.hide_source.setToolTip(wrapped(_HIDE))
+        self.keep_both.setToolTip(wrapped(_KEEP))
+        self.hide_source.clicked.connect(self._take_choice)
+        self.undo_button = button("Undo", "")
+        self.compare_button = button("Compare", "Show source and result across a line, and more.")
+        self.undo_button.clicked.connect(self.undo)
+        self.compare_button.clicked.connect(lambda: self.wanted.emit(self.result()))
+        boxes, buttons = QHBoxLayout(), QHBoxLayout()
+        for box in (self.hide_source, self.keep_both):
+            boxes.addWidget(box)
+        for each in (self.undo_button, self.compare_button):
+            buttons.addWidget(each)
+        stack(QVBoxLayout(self), (boxes, buttons), spacing=6)
+        self.refresh()
+
+    def take(self, layer: Layer | None) -> None:
+        """Follow the choice of a layer."""
+        self._source = None if layer is None else ref(layer)
+        self.suggest()
+
+    def events(self) -> list[tuple[Any, Any]]:
+        """Return what of the layer is to be followed, and by what."""
+        layer = self._source and self._source()
+        names = () if layer is None else _LOOKS
+        return [(getattr(layer.events, name), self.suggest) for name in names]
+
+    def suggest(self, event: object = None) -> None:
+        """Tick what hides the source, where both would be seen at once, unless it was clicked."""
+        layer = self._source and self._source()
+        if layer is not None and not self._by_hand:
+            self.hide_source.setChecked(shines_through(layer))
+
+    def reset(self) -> None:
+        """Set both boxes to their defaults."""
+        self._by_hand = False
+        self.keep_both.setChecked(False)
+        self.hide_source.setChecked(False)
+        self.suggest()
+
+    def add(self, outcome: Outcome, title: str) -> None:
+        """Add the layers of a run as the boxes say."""
+        layers, wanted = self._viewer.layers, outcome.request.source.identity
+        self._replaced = []  # freed before more is taken
+        self._replaced = add_layers(self._viewer, outcome, title, self.keep_both.isChecked())
+        found = [each for each in made_from(wanted, layers) if is_result(each)]
+        active = layers.selection.active
+        newest = active if active in found else next(reversed(found), None)
+        self._undone = False
+        self._result = None if newest is None else ref(newest)
+        if newest is not None:
+            layers.selection.active = newest
+        source = next((each for each in layers if identity(each) == wanted), None)
+        if source is not None and self.hide_source.isChecked():
+            source.visible = False
+        self.refresh()
+
+    def undo(self) -> None:
+        """Bring the result back that was replaced, or the newer one again."""
+        for each in self._replaced:
+            each.swap()
+        self._undone = not self._undone
+        self._tell()
+
+    def result(self) -> Layer | None:
+        """Return the layer of the last result, if it is still there."""
+        layer = self._result and self._result()
+        return layer if layer in self._viewer.layers else None
+
+    def refresh(self) -> None:
+        """Follow the viewer's layers: what is left to undo and to compare."""
+        layers = self._viewer.layers
+        self._replaced = [each for each in self._replaced if each.layer() in layers]
+        self._tell()
+
+    def _tell(self) -> None:
+        self.undo_button.setText("Redo" if self._undone else "Undo")
+        self.undo_button.setVisible(bool(self._replaced))
+        self.compare_button.setVisible(self.result() is not None)
+        names = ", ".join(each.name for each in self._replaced)
+        self.undo_button.setToolTip(wrapped(f"Bring back {names}." if names else ""))
+
+    def _take_choice(self) -> None:
+        self._by_hand = True
