@@ -20,6 +20,7 @@ from napari_gpu_denoise.filters import FILTERS
 PLUGIN = "napari-gpu-denoise"
 MANIFEST = Path(__file__).parents[1] / "src" / "napari_gpu_denoise" / "_napari" / "napari.yaml"
 HEAD = "# Filters and samples are written by scripts/write_manifest.py; the rest is edited here.\n"
+BESIDE = ("estimated_noise", "compare")  # panels that are edited in the manifest
 
 
 def manifest(plain: dict[str, Any]) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         }
         for key, kind in ours.items()
     ]
-    commands += [each for each in there["commands"] if each["id"].endswith("estimated_noise")]
+    commands += [each for each in there["commands"] if each["id"].endswith(BESIDE)]
     commands += [
         {
             "id": f"{PLUGIN}.open_{kind.name}",
@@ -51,7 +52,7 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         }
         for name in samples.names()
     ]
-    noise = there["widgets"][-1]
+    beside = [each for each in there["widgets"] if each["command"].endswith(BESIDE)]
     widgets = [{"command": key, "display_name": kind.title} for key, kind in ours.items()]
     offered = [
         {
@@ -66,7 +67,7 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         **there["menus"],
         submenu["id"]: [{"command": f"{PLUGIN}.open_{kind.name}"} for kind in FILTERS],
     }
-    made = {"commands": commands, "widgets": [*widgets, noise], "menus": menus}
+    made = {"commands": commands, "widgets": [*widgets, *beside], "menus": menus}
     return {**plain, "contributions": {**there, **made, "sample_data": offered}}
 
 

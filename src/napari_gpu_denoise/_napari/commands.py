@@ -1,4 +1,4 @@
-"""Commands of the manifest: the panels, one for each filter and one for noise, and their opening.
+"""Commands of the manifest: panels of filters, panels beside them, and their opening.
 
 The menus have commands of their own: napari hides a panel whose widget is chosen again.
 """
@@ -17,6 +17,10 @@ def __getattr__(name: str) -> type | Callable[[], None]:
         from napari_gpu_denoise._napari.noise.panel import NoisePanel
 
         return NoisePanel
+    if name == "compare":
+        from napari_gpu_denoise._napari.compare.panel import ComparePanel
+
+        return ComparePanel
     from napari_gpu_denoise.filters import FILTERS
 
     for kind in FILTERS:

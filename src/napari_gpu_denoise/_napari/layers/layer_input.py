@@ -44,8 +44,7 @@ class LayerInput(QComboBox):
 
     def refresh(self) -> None:
         """Follow the viewer's layer list; the choice stays while its layer is there."""
-        # Topmost first, as in the layer list beside it.
-        self._layers = list(self._viewer.layers)[::-1]
+        self._layers = self.listed()
         before, active = self._last, self._viewer.layers.selection.active
         self.blockSignals(True)
         self.clear()
@@ -60,12 +59,20 @@ class LayerInput(QComboBox):
                 usable.append(layer)
         # What a panel shows for a while is chosen by hand only.
         offered = [each for each in usable if not is_temporary(each)]
-        origin = None if active is None else first_origin(active, self._layers)
-        wanted = before if before in usable else origin if origin in offered else None
+        meant = None if active is None else self.meant_by(active)
+        wanted = before if before in usable else meant if meant in offered else None
         wanted = wanted or next(iter(offered), None)
         self.setCurrentIndex(-1 if wanted is None else self._layers.index(wanted))
         self.blockSignals(False)
         self._tell()
+
+    def listed(self) -> list[Layer]:
+        """Return the layers in the list, topmost first, as in the layer list beside it."""
+        return list(self._viewer.layers)[::-1]
+
+    def meant_by(self, active: Layer) -> Layer | None:
+        """Return the layer to choose at first, where one is selected."""
+        return first_origin(active, self._layers)
 
     def _tell(self, _: int = 0) -> None:
         if self.layer() != self._last:
