@@ -14,7 +14,7 @@ from qtpy.QtCore import QSignalBlocker, QTimer
 from napari_gpu_denoise._napari.compare.line import shown_axes
 from napari_gpu_denoise._napari.compare.pair import Pair
 from napari_gpu_denoise._napari.compare.profiles import profile
-from napari_gpu_denoise._napari.compare.showing import RESIDUAL, Showing, slice_shown
+from napari_gpu_denoise._napari.compare.showing import NOTHING, RESIDUAL, Showing, slice_shown
 from napari_gpu_denoise._napari.compare.view import KEY, CompareView
 from napari_gpu_denoise._napari.layers.provenance import SOURCE, SOURCE_ID, TEMPORARY, identity
 from napari_gpu_denoise._napari.layers.source import METADATA_KEY, PLACE, finest
@@ -73,11 +73,12 @@ class ComparePanel(CompareView):
         if self._drawn is not None and self._drawn not in layers:
             self._drop_profile()
         gone = self._pair is not None and not {self._pair.before, self._pair.after} <= set(layers)
-        if gone or (self.showing.mode and not self.showing.is_whole()):
+        if gone:
             self._leave()
-            if not gone:
-                # The user has removed what was shown.
-                self.mode.setCurrentIndex(self.mode.count() - 1)
+        elif self.showing.mode and not self.showing.is_whole():
+            # The user has removed what was shown.
+            self.showing.stop()
+            self.mode.setCurrentIndex(self.mode.findData(NOTHING))
         super().reset_choices(event)
         self.offer_partners(keep=True)
         if gone:
