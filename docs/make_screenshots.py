@@ -20,12 +20,16 @@ os.environ["NAPARI_CONFIG"] = str(Path(tempfile.mkdtemp()) / "settings.yaml")
 
 import napari
 import numpy as np
+import platformdirs
 import tifffile
 from qtpy.QtCore import QPoint
 from qtpy.QtWidgets import QApplication, QMenu
 
 from napari_gpu_denoise import NLMeans, denoise
 from napari_gpu_denoise.files import samples
+
+# Settings of earlier runs do not show, and these are not kept.
+platformdirs.user_config_path = lambda *_: Path(tempfile.mkdtemp())
 
 IMAGES = Path(__file__).resolve().parent / "images"
 PLUGIN = "napari-gpu-denoise"
@@ -119,7 +123,7 @@ def napari_pictures() -> None:
     picture_of_menu(
         window,
         viewer.window.layers_menu,
-        ["Filter", "Denoise (GPU)", "NL-means (GPU Denoise)"],
+        ["Filter", "Denoise (GPU)", "Denoise (GPU Denoise)"],
         "napari_menu",
     )
     picture_of_menu(
@@ -165,6 +169,41 @@ def napari_pictures() -> None:
     viewer.close()
 
 
+def pictures_of_start() -> None:
+    """Let the start panel look at a time-lapse and at two channels, and denoise them."""
+    viewer = napari.Viewer(show=False)
+    window = viewer.window._qt_window
+    window.resize(*SIZE)
+    window.show()
+    viewer.open_sample(PLUGIN, "fluorescence")
+    viewer.dims.set_current_step(0, 8)
+    panel = open_panel(viewer, "Denoise")
+    wait_for(panel.advised)
+    settle(1)
+    viewer.reset_view()
+    settle(1)
+    save(window, "napari_start")
+
+    movie = viewer.layers[0]
+    place = {name: getattr(movie, name) for name in ("scale", "units", "axis_labels")}
+    low, high = movie.contrast_limits
+    turned = viewer.add_image(
+        np.ascontiguousarray(movie.data[:, ::-1]),
+        name="second channel",
+        colormap="magenta",
+        blending="additive",
+        contrast_limits=(low, high),
+        **place,
+    )
+    viewer.layers.selection = {movie, turned}
+    wait_for(lambda: len(panel.advised()) == 2)
+    panel.run_button.click()
+    wait_for(lambda: not panel.runs.running)
+    settle(1)
+    save(panel, "panel_start")
+    viewer.close()
+
+
 def picture_of_bm3d(viewer, window) -> None:
     """Run BM3D from its panel, and save the panel as it is then."""
     viewer.layers.selection.active = viewer.layers["fluorescence"]
@@ -175,6 +214,33 @@ def picture_of_bm3d(viewer, window) -> None:
     wait_for(panel.run_button.isEnabled)
     settle(1)
     save(panel, "panel_bm3d")
+
+
+def picture_of_assessment() -> None:
+    """Ask how good BM3D is on a frame of a sample, and save the window and the section."""
+    viewer = napari.Viewer(show=False)
+    window = viewer.window._qt_window
+    window.resize(SIZE[0], SIZE[1] + 160)
+    window.show()
+    viewer.open_sample(PLUGIN, "fluorescence")
+    viewer.dims.set_current_step(0, 8)
+    panel = open_panel(viewer, "BM3D")
+    panel.form.profile.setCurrentText("fast")
+    viewer.reset_view()
+    settle(1)
+    panel.assess.expand()
+    panel.assess.start_button.click()
+    wait_for(lambda: not panel.assess.running)
+    settle(1)
+    panel.assess.map_button.click()
+    viewer.reset_view()
+    settle(1)
+    bar = panel.assess.parent().parent().parent().verticalScrollBar()
+    bar.setValue(bar.maximum())
+    settle(1)
+    save(window, "napari_assess")
+    save(panel.assess, "panel_assess")
+    viewer.close()
 
 
 def picture_of_vbm3d() -> None:
@@ -194,6 +260,39 @@ def picture_of_vbm3d() -> None:
     viewer.reset_view()
     settle(1)
     save(window, "napari_vbm3d")
+    viewer.close()
+
+
+def zoom(viewer, factor: float) -> None:
+    """Zoom in."""
+    # napari 0.9 moved it; older ones have it on the viewer
+    scene = viewer.scene if hasattr(viewer, "scene") else viewer
+    scene.camera.zoom *= factor
+
+
+def open_window():
+    """Open napari with a sample, in the middle of its time, and a panel; returns all three."""
+    viewer = napari.Viewer(show=False)
+    window = viewer.window._qt_window
+    window.resize(*SIZE)
+    window.show()
+    viewer.open_sample(PLUGIN, "fluorescence")
+    viewer.dims.set_current_step(0, 8)
+    panel = open_panel(viewer, "BM3D")
+    settle(1)
+    viewer.reset_view()
+    zoom(viewer, 1.2)
+    settle(1)
+    return viewer, window, panel
+
+
+def picture_of_preview() -> None:
+    """Preview a sample, and save what is seen then."""
+    viewer, window, panel = open_window()
+    panel.preview.box.click()
+    wait_for(lambda: panel.live.settled)
+    settle(1)
+    save(window, "napari_preview")
     viewer.close()
 
 
@@ -373,9 +472,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Make the pictures of the documentation.")
     makers = {
         "napari": napari_pictures,
+        "start": pictures_of_start,
+        "assess": picture_of_assessment,
         "vbm3d": picture_of_vbm3d,
         "bm4d": picture_of_bm4d,
         "isoline": pictures_of_isoline,
+        "preview": picture_of_preview,
         "noise": pictures_of_noise,
         "compare": pictures_of_comparison,
         "readme": readme_picture,

@@ -1,4 +1,4 @@
-"""Write the entries of filters and samples into the manifest of the napari plugin.
+"""Write the entries of filters, samples and files into the manifest of the napari plugin.
 
     python scripts/write_manifest.py [--check]
 
@@ -14,12 +14,13 @@ from typing import Any
 
 import yaml
 
-from napari_gpu_denoise.files import samples
+from napari_gpu_denoise.files import formats, samples
 from napari_gpu_denoise.filters import FILTERS
 
 PLUGIN = "napari-gpu-denoise"
 MANIFEST = Path(__file__).parents[1] / "src" / "napari_gpu_denoise" / "_napari" / "napari.yaml"
-HEAD = "# Filters and samples are written by scripts/write_manifest.py; the rest is edited here.\n"
+IO = "napari_gpu_denoise._napari.io"
+HEAD = "# Filters, samples and files: by scripts/write_manifest.py; the rest is edited here.\n"
 BESIDE = ("estimated_noise", "compare")  # panels that are edited in the manifest
 
 
@@ -27,7 +28,16 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
     """Return a manifest with the entries of all filters and samples as they are now."""
     there = plain["contributions"]
     ours = {f"{PLUGIN}.{kind.name}": kind for kind in FILTERS}
+    first = f"{PLUGIN}.denoise", f"{PLUGIN}.open_denoise"
     commands = [
+        {
+            "id": key,
+            "title": title,
+            "python_name": f"napari_gpu_denoise._napari.commands:{key.rpartition('.')[2]}",
+        }
+        for key, title in zip(first, ("Denoise: look, recommend, run", "Denoise"), strict=True)
+    ]
+    commands += [
         {
             "id": key,
             "title": f"Denoise an image layer: {kind.title}",
@@ -52,8 +62,33 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         }
         for name in samples.names()
     ]
+    commands += [
+        {
+            "id": f"{PLUGIN}.read",
+            "title": "Open images with scale, units and channels",
+            "python_name": f"{IO}.reading:get_reader",
+        },
+        {
+            "id": f"{PLUGIN}.write",
+            "title": "Save image layers with the record of how they were made",
+            "python_name": f"{IO}.writing:write_images",
+        },
+    ]
+    reader = {
+        "command": f"{PLUGIN}.read",
+        "filename_patterns": [f"*{suffix}" for suffix in formats.SUFFIXES],
+        "accepts_directories": True,  # OME-Zarr
+    }
+    writer = {
+        "command": f"{PLUGIN}.write",
+        "layer_types": ["image+"],
+        # The first is what napari appends to a name without one.
+        "filename_extensions": [".ome.tif", ".ome.tiff", ".ome.zarr", *formats.SUFFIXES],
+        "display_name": "image with record",
+    }
     beside = [each for each in there["widgets"] if each["command"].endswith(BESIDE)]
-    widgets = [{"command": key, "display_name": kind.title} for key, kind in ours.items()]
+    widgets = [{"command": first[0], "display_name": "Denoise"}]
+    widgets += [{"command": key, "display_name": kind.title} for key, kind in ours.items()]
     offered = [
         {
             "command": f"{PLUGIN}.sample_{name}",
@@ -65,9 +100,11 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
     (submenu,) = there["submenus"]
     menus = {
         **there["menus"],
-        submenu["id"]: [{"command": f"{PLUGIN}.open_{kind.name}"} for kind in FILTERS],
+        submenu["id"]: [{"command": first[1]}]
+        + [{"command": f"{PLUGIN}.open_{kind.name}"} for kind in FILTERS],
     }
-    made = {"commands": commands, "widgets": [*widgets, *beside], "menus": menus}
+    made = {"commands": commands, "readers": [reader], "writers": [writer]}
+    made |= {"widgets": [*widgets, *beside], "menus": menus}
     return {**plain, "contributions": {**there, **made, "sample_data": offered}}
 
 

@@ -122,11 +122,15 @@ def test_commands_run_and_print_what_is_said(page, tmp_path, monkeypatch):
 
 def options() -> dict[str, set[str]]:
     """Return the options of each command of the command line."""
-    parser = build_parser(["bench"])
+    parser = build_parser(["bench", "warm", "assess"])
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     found = {"": set(parser._option_string_actions)}
     for name, command in commands.choices.items():
         found[name] = set(command._option_string_actions)
+        for part in command._actions:
+            if isinstance(part, argparse._SubParsersAction):
+                each = (set(inner._option_string_actions) for inner in part.choices.values())
+                found[name] = found[name].union(*each)
     return found
 
 

@@ -4,7 +4,7 @@
 // Grid: (ceil(kept_x / VALUES) rounded up to whole work-groups, kept_y, frames); a work-item converts VALUES neighbours of a row.
 // Constants: BITS, SIGNED, see common/level_type.h; VALUES as in levels_to_float.cl.
 // Shapes: values (frames, ny, nx), of which the first kept_y rows and kept_x columns are converted; levels (frames, kept_y,
-//   kept_x); clipped (tiles): the number of clipped values is added to entry `tile`.
+//   kept_x); clipped (tiles): the number of clipped values of every `planes` frames is added to an entry, from `tile` on.
 
 #include "common/level_type.h"
 
@@ -13,7 +13,7 @@
 #define NO_FRACTION 12582912.0f
 
 __kernel void float_to_levels(__global const float *values, ulong ny, ulong nx, ulong kept_y, ulong kept_x,
-                              __global Level *levels, __global int *clipped, int tile)
+                              __global Level *levels, __global int *clipped, int tile, int planes)
 {
     const size_t y = get_global_id(1);
     const size_t frame = get_global_id(2);
@@ -35,5 +35,5 @@ __kernel void float_to_levels(__global const float *values, ulong ny, ulong nx, 
     }
     // An integer sum does not depend on the order of additions.
     if (beyond)
-        atomic_add(clipped + tile, beyond);
+        atomic_add(clipped + tile + (int)frame / planes, beyond);
 }

@@ -53,9 +53,14 @@ correct : str, tuple of str or None, optional
     own, hum), ``"outliers"`` (hot and dead pixels), or both by ``"found"``; each only where it
     is found, see `find_structure`. The record says what was removed. By default nothing is.
     Where something is removed, results of integers are float32 unless `dtype` says otherwise.""",
+    "sigma_factor": """\
+sigma_factor : float, optional
+    Strength: the filter is told this many times the sigma that was given or measured, whatever
+    the noise model. 1, the default, is best where sigma is right; above 1 removes more.""",
     "device": """\
-device : Device, int, str or None, optional
-    Where to run; by default the best device available, see `choose`.""",
+device : Device, int, str, sequence or None, optional
+    Where to run; by default the best device available, see `choose`. ``"all"`` divides the work
+    among all devices of its kind, and a list among those named.""",
     "memory_limit": """\
 memory_limit : int or str, optional
     Largest device memory to use: bytes, or text such as ``"512M"`` or ``"2G"``.""",
@@ -84,7 +89,7 @@ SaturationWarning
 UnchangedWarning
     If the noise was measured, and so little was found that the result is nearly the image.""",
 }
-_RUN = ("nonfinite", "correct", "device", "memory_limit", "progress")
+_RUN = ("nonfinite", "correct", "sigma_factor", "device", "memory_limit", "progress")
 PARAGRAPHS["run"] = "\n".join(PARAGRAPHS[name] for name in _RUN)
 PARAGRAPHS["options"] = PARAGRAPHS["dtype"] + "\n" + PARAGRAPHS["run"]
 

@@ -27,6 +27,14 @@ def qtbot(qtbot, monkeypatch):
     return qtbot
 
 
+@pytest.fixture(autouse=True)
+def kept(tmp_path_factory, monkeypatch):
+    """A folder for settings that are kept between sessions, in place of the user's."""
+    found = tmp_path_factory.mktemp("kept") / "config"
+    monkeypatch.setattr("napari_gpu_denoise._napari.denoise.presets.folder", lambda: found)
+    return found
+
+
 @pytest.fixture
 def plugin(npe2pm, request):
     """The plugin as installed, and no other."""
@@ -125,11 +133,18 @@ def copied(click):
 
 @pytest.fixture
 def pasted(viewer, copied):
-    """Run a panel's Python call as in napari's console, up to a word; returns its variables."""
+    """Run a panel's Python call as in napari's console, up to a word; returns its variables.
+
+    The layer that it adds is taken out again; it is the variable "added".
+    """
 
     def paste(panel, until=None):
         scope, code = {"viewer": viewer}, copied(panel.python_button)
+        before = list(viewer.layers)
         exec(code if until is None else code.partition(until)[0], scope)
+        for layer in [each for each in viewer.layers if each not in before]:
+            scope["added"] = layer
+            viewer.layers.remove(layer)
         return scope
 
     return paste

@@ -1,7 +1,11 @@
 """Axes in words, and the names offered for axes without labels."""
 
+import gc
+
+import numpy as np
 import pytest
 
+from napari_gpu_denoise._napari.layers import axes_input
 from napari_gpu_denoise._napari.layers.axes_input import AxesInput, likely_axes
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.filters import BM3D, FILTERS, VBM3D, NLMeans
@@ -102,3 +106,75 @@ def test_wrong_letters_are_shown_as_they_are(shown, kind):
     assert visible(made) == []
     made.offer("", ())
     assert made.caption.text() == "" and made.axes is not None
+
+
+@pytest.fixture
+def two(viewer):
+    """Two layers without names of axes."""
+    rng = np.random.default_rng(3)
+    return [viewer.add_image(rng.normal(100, 5, (5, 30, 40)), name=name) for name in "ab"]
+
+
+def test_axes_typed_are_kept_when_layers_are_switched(two, open_panel):
+    panel = open_panel()
+    first, second = two
+    panel.layer.choose(first)
+    panel.axes.edit.setText("tyx")
+    panel.layer.choose(second)
+    assert panel.axes.letters() == ".YX"
+    panel.axes.edit.setText("ZYX")
+    panel.layer.choose(first)
+    assert panel.axes.letters() == "TYX"
+    panel.layer.choose(second)
+    assert panel.axes.letters() == "ZYX"
+    assert open_panel("BM3D").axes.letters() in ("TYX", "ZYX")  # other panels know them
+    panel.reset()
+    assert panel.axes.letters() == ".YX"
+
+
+def test_axes_typed_for_another_shape_are_not_offered(two, open_panel):
+    panel = open_panel()
+    first, second = two
+    panel.layer.choose(first)
+    panel.axes.edit.setText("TYX")
+    panel.layer.choose(second)
+    first.data = first.data[0]
+    panel.layer.choose(first)
+    assert panel.axes.letters() == "YX"
+
+
+def test_labels_are_followed_while_the_panel_is_open(two, viewer, open_panel):
+    panel = open_panel()
+    first, second = two
+    panel.layer.choose(first)
+    first.axis_labels = ("time", "y", "x")
+    assert panel.axes.letters() == "TYX"
+    second.axis_labels = ("z", "y", "x")  # of a layer that is not chosen
+    assert panel.axes.letters() == "TYX"
+    panel.axes.edit.setText("CYX")
+    first.axis_labels = ("z", "y", "x")  # newer than what was typed
+    assert panel.axes.letters() == "ZYX"
+
+
+def test_labels_of_the_viewer_are_followed_unless_axes_were_typed(two, viewer, open_panel):
+    panel = open_panel()
+    panel.layer.choose(two[0])
+    viewer.dims.axis_labels = ("t", "y", "x")
+    assert panel.axes.letters() == "TYX"
+    panel.axes.edit.setText("CYX")
+    viewer.dims.axis_labels = ("z", "y", "x")
+    assert panel.axes.letters() == "CYX"
+
+
+def test_layers_are_not_kept_alive(shown):
+    class Layer:
+        """Stands in for one of napari, of which napari itself may keep references."""
+
+    layer, made = Layer(), shown(BM3D, ".YX", (5, 30, 40))
+    made.offer(".YX", (5, 30, 40), layer)
+    made.edit.setText("TYX")
+    assert axes_input._TYPED[layer] == "TYX"
+    count = len(axes_input._TYPED)
+    del layer
+    gc.collect()
+    assert len(axes_input._TYPED) < count

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pytest
 
-from napari_gpu_denoise._napari.denoise.form import SettingsForm, label_of
+from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run.settings import Settings, setting
@@ -121,51 +121,16 @@ def test_settings_that_do_not_go_together_are_no_profile(qtbot):
     assert form.settings() == NLMeans.of(profile="fine")
 
 
-def test_a_filter_without_profiles_has_no_list_of_them(qtbot):
+def test_a_filter_with_one_profile(qtbot):
     @dataclass(frozen=True)
     class Plain(Settings):
+        name: ClassVar[str] = "plain"
         width: int = setting(3, "How wide", bounds=(1, 9))
 
     form = SettingsForm(Plain)
     qtbot.addWidget(form)
-    form.show()
-    assert not form.profile.isVisible()
     form.controls["width"].value = 5
-    assert form.settings() == Plain(width=5)
-
-
-def test_changes_are_told(form, qtbot):
-    with qtbot.waitSignal(form.changed):
-        form.controls["colour"].value = False
-
-
-def test_settings_without_their_axis_stay_at_the_default(form):
-    control = form.controls["frames_after"]
-    control.value = 3
-    form.set_axes("ZYX")
-    assert not control.native.isEnabled()
-    assert "axis T" in control.native.toolTip()
-    assert form.settings().frames_after == 0
-    form.set_axes("TYX")
-    assert control.native.isEnabled()
-    assert form.settings().frames_after == 3
-
-
-def test_help_is_the_tooltip(form):
-    assert "How much" in form.controls["amount"].native.toolTip()
-    assert "if &lt; 1" in form.controls["threshold"].native.toolTip()
-
-
-@pytest.mark.parametrize(
-    ("name", "unit", "label"),
-    [
-        ("patch", "pixels", "Patch (pixels)"),
-        ("frames_before", "frames", "Frames before"),
-        ("neighbours", "", "Neighbours"),
-    ],
-)
-def test_labels(name, unit, label):
-    assert label_of(name, unit) == label
+    assert form.settings() == Plain(width=5) and form.profile.currentText() == "custom"
 
 
 @pytest.mark.parametrize("kind", FILTERS)

@@ -35,6 +35,8 @@ def test_every_filter_has_a_widget_and_a_menu_entry(manifest):
     assert [each.command for each in manifest.contributions.menus["napari/layers/visualize"]] == [
         f"{PLUGIN}.open_compare"
     ]
+    assert next(iter(widgets.items())) == (f"{PLUGIN}.denoise", "Denoise")
+    del widgets[f"{PLUGIN}.denoise"]
     # The menus open panels by commands of their own, which bring those that are open to the front.
     assert [each.command for each in manifest.contributions.menus["napari/layers/measure"]] == [
         f"{PLUGIN}.open_estimated_noise"
@@ -43,8 +45,9 @@ def test_every_filter_has_a_widget_and_a_menu_entry(manifest):
     submenus = [item.submenu for item in manifest.contributions.menus["napari/layers/filter"]]
     (submenu,) = manifest.contributions.submenus
     assert submenus == [submenu.id]
-    entries = {item.command for item in manifest.contributions.menus[submenu.id]}
-    assert entries == {f"{PLUGIN}.open_{kind.name}" for kind in FILTERS}
+    first, *entries = [item.command for item in manifest.contributions.menus[submenu.id]]
+    assert first == f"{PLUGIN}.open_denoise"
+    assert entries == [f"{PLUGIN}.open_{kind.name}" for kind in FILTERS]
     known = {command.id: command.title for command in manifest.contributions.commands}
     assert [known[f"{PLUGIN}.open_{kind.name}"] for kind in FILTERS] == [k.title for k in FILTERS]
 

@@ -106,12 +106,14 @@ def test_only_the_frame_shown(
     scope = pasted(panel)
     assert "frames=4" in QApplication.clipboard().text()
     np.testing.assert_array_equal(scope["denoised"], result.data)
+    np.testing.assert_allclose(scope["added"].translate, result.translate)
+    assert scope["added"].name.startswith(result.name)  # napari numbers it
     assert "frame" not in copied(panel.command_button).replace("--frames-before", "")
     assert "It filters all frames." in panel.status.text()
     panel.places.boxes["T"].click()
     run(panel)
     np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
-    assert viewer.layers[-1].name == f"movie ({kind.title})"
+    assert viewer.layers[-1].name == f"movie ({kind.title}{settled})"
 
 
 def test_the_frame_of_a_layer_with_fewer_axes_than_the_viewer(

@@ -280,9 +280,7 @@ def test_copied_calls(viewer, isoline_panel, run, click, noisy, qtbot, copied, p
     panel.dtype.setCurrentIndex(2)
     run(panel)
     lines = copied(panel.python_button)
-    assert lines.splitlines()[-1] == (
-        "maps = gd.isoline_maps(image, sigma=9.0, profile='paper', segment_length=4)"
-    )
+    assert "maps = gd.isoline_maps(image, sigma=9.0, profile='paper', segment_length=4)" in lines
     scope = pasted(panel)
     same(shown(viewer, "a"), scope["maps"])
     click(panel.command_button)

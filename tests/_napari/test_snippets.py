@@ -3,12 +3,18 @@
 import shlex
 import sys
 
+import numpy as np
 import pytest
+import tifffile
 
 import napari_gpu_denoise as gd
 from _napari.noise_records import estimate
 from napari_gpu_denoise._napari.denoise.request import Request
-from napari_gpu_denoise._napari.denoise.snippets import command_line, python_call
+from napari_gpu_denoise._napari.denoise.snippets import (
+    command_line,
+    command_with_remarks,
+    python_call,
+)
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.cli.commands import chosen_settings
@@ -49,7 +55,7 @@ def test_everything_set_is_read_back():
     )
     given = parsed(command_line(request))
     assert given.inputs == ["/data/my cells' movie.ome.tif"]
-    assert given.output == "/data/my cells' movie_nl-means.tif"
+    assert given.output == "/data/my cells' movie_nl-means.ome.tif"
     assert list(given.sigma) == [3.5, 4.0]
     assert (given.axes, given.dtype, given.nonfinite) == ("TYXC", "float32", "keep")
     assert given.correct == "stripes"
@@ -59,7 +65,13 @@ def test_everything_set_is_read_back():
 
 @pytest.mark.parametrize(
     ("path", "written"),
-    [("a.tiff", "a_nl-means.tif"), ("a.nii", "a_nl-means.nii"), ("a.nii.gz", "a_nl-means.nii.gz")],
+    [
+        ("a.tiff", "a_nl-means.tiff"),
+        ("a.OME.TIF", "a_nl-means.OME.TIF"),
+        ("a.btf", "a_nl-means.btf"),
+        ("a.nii", "a_nl-means.nii"),
+        ("a.nii.gz", "a_nl-means.nii.gz"),
+    ],
 )
 def test_the_result_has_the_format_of_the_file(path, written):
     assert parsed(command_line(requested(NLMeans(), "ZYX", path=path))).output == written
@@ -95,17 +107,27 @@ def test_defaults_are_left_out():
     assert given.sigma is None and given.device is None
 
 
+def called(code):
+    """The line of Python code that filters."""
+    return next(line for line in code.splitlines() if line.startswith("denoised = gd."))
+
+
 def test_python_call():
     assert python_call(requested(NLMeans(), ".YX", name="cells")) == (
         "import napari_gpu_denoise as gd\n\n"
         "image = viewer.layers['cells'].data\n"
         "denoised = gd.nl_means(image)\n"
+        "layer = viewer.layers['cells']\n"
+        "place = {name: getattr(layer, name) for name in ('scale', 'translate', 'rotate', 'shear', "
+        "'affine', 'units', 'axis_labels')}\n"
+        "viewer.add_image(denoised, name='cells (NL-means)', colormap=layer.colormap, "
+        "contrast_limits=layer.contrast_limits, blending=layer.blending, **place)\n"
     )
     output = {"dtype": "float32", "nonfinite": "keep", "correct": "found"}
     full = python_call(
         requested(NLMeans(step=2), "ZYX", 4.0, **output, device=1, name="it's", multiscale=True)
     )
-    assert full.splitlines()[2:] == [
+    assert full.splitlines()[2:4] == [
         'image = viewer.layers["it\'s"].data[0]',
         "denoised = gd.nl_means(image, sigma=4.0, axes='ZYX', step=2, dtype='float32', "
         "nonfinite='keep', correct='found', device=1)",
@@ -114,13 +136,11 @@ def test_python_call():
 
 def test_python_call_of_one_frame():
     call = python_call(requested(VBM3D(), "TYX", frame=12))
-    assert call.splitlines()[-1] == (
-        "denoised = gd.denoise(image, gd.VBM3D(), axes='TYX', frames=12).image"
-    )
+    assert called(call) == ("denoised = gd.denoise(image, gd.VBM3D(), axes='TYX', frames=12).image")
     settings = VBM3D.of(profile="fast", threshold=2.5)
     output = {"dtype": "float32", "nonfinite": "keep"}
     call = python_call(requested(settings, "ZTYX", 4.0, **output, frame=3))
-    assert call.splitlines()[-1] == (
+    assert called(call) == (
         "denoised = gd.denoise(image, gd.VBM3D.of(profile='fast', threshold=2.5), sigma=4.0, "
         "axes='ZTYX', frames=3, dtype='float32', nonfinite='keep').image"
     )
@@ -161,8 +181,8 @@ def test_noise_on_the_command_line(choices, said):
 )
 def test_models_as_code(models, said):
     call = python_call(requested(NLMeans(), "YX", noise=estimate(models)))
-    assert call.endswith(f"gd.nl_means(image, noise={said})\n")
-    kept = eval(call.rpartition("noise=")[2].rpartition(")")[0], {"gd": gd})
+    assert called(call).endswith(f"gd.nl_means(image, noise={said})")
+    kept = eval(called(call).rpartition("noise=")[2].rpartition(")")[0], {"gd": gd})
     assert kept == (models if len(models) > 1 else models[0])
     whole = python_call(requested(NLMeans(), "TYX", frame=3, noise="auto"))
     assert "gd.denoise(image, gd.NLMeans(), noise='auto', axes='TYX', frames=3)" in whole
@@ -170,4 +190,36 @@ def test_models_as_code(models, said):
 
 def test_models_with_tables_as_code():
     call = python_call(requested(NLMeans(), "YX", noise=estimate((CORRELATED,))))
-    assert eval(call.rpartition("noise=")[2].rpartition(")")[0], {"gd": gd}) == CORRELATED
+    model = called(call).rpartition("noise=")[2].rpartition(")")[0]
+    assert eval(model, {"gd": gd}) == CORRELATED
+
+
+def test_the_result_never_has_the_name_of_the_file(tmp_path):
+    from napari_gpu_denoise.files import samples
+
+    path = tmp_path / "a.tif"
+    path.write_bytes(samples.path("fluorescence").read_bytes())
+    request = requested(NLMeans(), "TYX", path=str(path))
+    text, remarks = command_with_remarks(request)
+    assert parsed(text).output == str(tmp_path / "a_nl-means.tif") and remarks == []
+    (tmp_path / "a_nl-means.tif").touch()
+    text, (remark,) = command_with_remarks(request)
+    assert "--overwrite" not in text and "kept unless you add --overwrite" in remark
+    sample = requested(NLMeans(), "TYX", path=str(samples.path("fluorescence")))
+    assert parsed(command_line(sample)).output == "fluorescence_nl-means.tif"
+    picture = requested(NLMeans(), "YXS", path="photo.png")
+    text, (remark,) = command_with_remarks(picture)
+    assert parsed(text).inputs == ["INPUT.tif"] and "Replace INPUT.tif" in remark
+
+
+def test_a_layer_that_is_a_part_of_its_file(tmp_path):
+    path = tmp_path / "a.ome.tif"
+    whole = np.zeros((2, 3, 16, 16), np.uint8)
+    tifffile.imwrite(path, whole, photometric="minisblack", metadata={"axes": "CTYX"})
+    for data, axes in ((whole[0], "TYX"), (whole, "CTYX")):
+        source = Source("a", data, path=str(path))
+        text, remarks = command_with_remarks(Request(source, Run(VBM3D(), axes=axes)))
+        assert (parsed(text).axes is None) == (data is not whole)
+        assert remarks == (
+            [] if data is whole else ["It filters the whole file, whose axes are CTYX."]
+        )

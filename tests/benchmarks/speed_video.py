@@ -72,7 +72,7 @@ def device_times(settings, frames: np.ndarray, device, variants=None) -> tuple[d
 
     for _ in range(2):
         flow = FrameFlow(held, arena, Stages(plan), tile, batch, profiling=True)
-        for _ in flow.run(read, lambda t, values: None, stop=len(frames)):
+        for _ in flow.run(read, lambda t, values, clipped: None, stop=len(frames)):
             pass
         flow.close()
     times: dict[str, float] = defaultdict(float)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -57,7 +58,7 @@ def calls(monkeypatch):
         return Result(data, record)
 
     monkeypatch.setattr(one_file, "drive", stand_in)
-    monkeypatch.setattr(batch, "choose", lambda device: device)
+    monkeypatch.setattr(batch, "choose_devices", lambda device: device)
     return asked
 
 
@@ -124,7 +125,9 @@ def test_arguments_reach_the_run(here, capsys, calls):
     arguments = (
         "--sigma 1.5,2 --noise rician --axes zyx --nonfinite keep --device 3 --memory-limit 1.5M"
     )
-    options = "--correct found --dtype float32 --patch 5 --step 1 --strength 0.5"
+    options = (
+        "--correct found --sigma-factor 1.25 --dtype float32 --patch 5 --step 1 --strength 0.5"
+    )
     code, *_ = run(capsys, "nl-means", "in.tif", "-o", "a.tif", *f"{arguments} {options}".split())
     assert code == 0
     assert calls == [
@@ -138,6 +141,7 @@ def test_arguments_reach_the_run(here, capsys, calls):
             device="3",
             memory_limit=3 * 2**19,
             correct="found",
+            sigma_factor=1.25,
         )
     ]
     assert run(capsys, "nl-means", "in.tif", "-o", "b.tif", "--sigma", "AUTO")[0] == 0
@@ -585,6 +589,35 @@ def test_bench_is_wired(capsys, monkeypatch):
     code, out, _ = run(capsys, "bench", "--help")
     assert code == 0
     assert "--shape" in out
+
+
+def test_warm_runs_every_profile_of_a_filter(capsys, monkeypatch):
+    from napari_gpu_denoise.cli import warm
+
+    code, out, _ = run(capsys, "warm", "--filter", "dct3d")
+    assert code == 0
+    kind = next(each for each in warm.FILTERS if each.name == "dct3d")
+    for profile in kind.presets:
+        assert f"dct3d, {profile}" in out
+    assert "noise rician" in out and "All are ready" in out
+
+    def fails(*_):
+        def job():
+            raise errors.NoDeviceError("It is gone.")
+
+        yield "nothing", job
+
+    monkeypatch.setattr(warm, "jobs", fails)
+    code, out, err = run(capsys, "warm", "--quiet")
+    assert code and "It is gone" in err and not out
+
+
+def test_jobs_of_warm_can_go_to_other_processes(device):
+    from napari_gpu_denoise.cli import warm
+
+    for _, job in warm.jobs(warm.FILTERS, device):
+        sent = pickle.loads(pickle.dumps(job))
+        assert sent.keywords["device"] == device
 
 
 def test_ctrl_c_while_modules_are_imported_ends_in_a_sentence():

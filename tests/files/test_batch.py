@@ -76,7 +76,7 @@ def calls(monkeypatch):
         return Result(data + np.ones((), data.dtype), record)
 
     monkeypatch.setattr(one_file, "drive", stand_in)
-    monkeypatch.setattr(batch, "choose", lambda device: device)
+    monkeypatch.setattr(batch, "choose_devices", lambda device: device)
     return asked
 
 
@@ -172,7 +172,7 @@ def test_no_device_is_told_at_once(folder, monkeypatch):
     def none(device):
         raise NoDeviceError("No OpenCL device was found.")
 
-    monkeypatch.setattr(batch, "choose", none)
+    monkeypatch.setattr(batch, "choose_devices", none)
     with pytest.raises(NoDeviceError):
         run_batch("raw", SETTINGS, output="out")
     assert not (folder / "out").exists()

@@ -23,11 +23,18 @@ CASES = {
         "YXS",
     ),
 }
+OTHERS = {
+    "nl_means_pixelwise": (gd.NLMeansPixelwise(window=5), "YX"),
+    "swnlm": (gd.SWNLM(window=5), "YX"),
+    "bm4d": (gd.BM4D.of(profile="fast"), "ZYX"),
+    "dct3d": (gd.DCT3D(), "ZYX"),
+    "pri_nlm": (gd.PRINLM(window=3, window_z=3), "ZYX"),
+}
 every_case = pytest.mark.parametrize("settings, axes", CASES.values(), ids=CASES)
 
 
 def image_of(axes: str, ny: int, nx: int) -> np.ndarray:
-    lengths = {"T": 3, "Y": ny, "X": nx, "S": 3}
+    lengths = {"T": 3, "Z": 9, "Y": ny, "X": nx, "S": 3}
     return noisy(*(lengths[axis] for axis in axes), sigma=SIGMA)
 
 
@@ -51,7 +58,9 @@ def launched(monkeypatch) -> list:
     release_memory()
 
 
-@every_case
+@pytest.mark.parametrize(
+    "settings, axes", [*CASES.values(), *OTHERS.values()], ids=[*CASES, *OTHERS]
+)
 def test_a_new_size_compiles_nothing(device, launched, settings, axes):
     """PoCL compiles for every shape of groups, and for the constants of a program."""
     gd.denoise(image_of(axes, 48, 64), settings, SIGMA, axes=axes, device=device)

@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, frequency_sets
 from napari_gpu_denoise.noise.patches.white import PATCH, frequencies, frequency_order
+from napari_gpu_denoise.noise.photon import readings as photon_readings
 from napari_gpu_denoise.noise.photon import texture as photon_texture
+from napari_gpu_denoise.noise.photon.readings import COEFFICIENTS, Readings, read_levels
 from napari_gpu_denoise.noise.photon.single_image import single_image_noise
-from napari_gpu_denoise.noise.photon.texture import (
-    COEFFICIENTS,
-    Readings,
-    level_variances,
-    read_levels,
-    texture_spectrum,
-)
+from napari_gpu_denoise.noise.photon.texture import level_variances, texture_spectrum
 from reference.data import REASON, data_folder, pictures
 
 
@@ -36,7 +33,7 @@ def grown_over(seed=0, shape=(256, 320)):
 
 
 def bands():
-    _, read, _, first = photon_texture._bands()
+    _, read, _, first = photon_readings.frequency_bands()
     return first, np.diff(np.append(first, len(read)))
 
 
@@ -53,7 +50,7 @@ def test_coefficients_are_told_apart():
 
 
 def test_ranking_and_reading_share_nothing():
-    ranks, read, sums, _ = photon_texture._bands()
+    ranks, read, sums, _ = photon_readings.frequency_bands()
     assert set(ranks) | set(read) == set(range(COEFFICIENTS))
     assert not set(ranks) & set(read)
     assert len(set(read)) == len(read)
@@ -71,19 +68,25 @@ def test_sets_are_nested_from_smooth_to_textured():
     energy = np.square(coefficients)
     mean = rng.uniform(0, 100, 4000)
     levels = [np.flatnonzero(mean < 50), np.flatnonzero(mean >= 50)]
-    found = read_levels(mean, coefficients, np.ones(4000), levels)
+    lows = len(frequency_order((PATCH, PATCH))[0])
+    energies = (energy @ frequency_sets(lows, COEFFICIENTS).T).T
+    place, upper = np.zeros((4000, 2)), np.ones(COEFFICIENTS - lows, bool)
+    spectra = PatchSpectra(
+        mean, coefficients, energies, mean, lows, upper, np.zeros(4000), 1.0, place
+    )
+    found = read_levels(spectra, np.ones(4000), levels)
     for level, part in enumerate(levels):
         inside = found.level == level
         count, power = found.count[inside], found.power[inside].mean(axis=1)
         assert count[-1] == len(part) == found.added[inside].sum()
-        assert np.all(np.diff(count) >= photon_texture.LEAST)
+        assert np.all(np.diff(count) >= photon_readings.LEAST)
         assert power[:-2] == pytest.approx(1, abs=0.1)
         assert power[-1] == pytest.approx(energy[part].mean(), rel=0.05)
         assert found.own[inside][-1].mean() > 8
 
 
 def spectrum(fall):
-    sums = np.minimum(photon_texture._bands()[2], photon_texture.TOP)
+    sums = np.minimum(photon_readings.frequency_bands()[2], photon_readings.TOP)
     power = np.exp(-fall * sums / PATCH)
     first, sizes = bands()
     shape = np.add.reduceat(power, first) / sizes
@@ -132,7 +135,7 @@ def test_texture_is_taken_away():
 def test_the_error_without_texture_is_that_of_chance():
     rng = np.random.default_rng(0)
     number, count = 200, 400
-    power = rng.chisquare(count, (number, len(photon_texture._bands()[1]))) / count
+    power = rng.chisquare(count, (number, len(photon_readings.frequency_bands()[1]))) / count
     sets = sets_of(power, count, np.full(number, 9.0))
     found = level_variances(sets, 0.0, 1.0, 1.0)
     assert found.variance.mean() == pytest.approx(1, abs=0.01)

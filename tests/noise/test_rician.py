@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, SettingsError
-from napari_gpu_denoise.noise.magnitude.piesno import piesno
+from napari_gpu_denoise.noise.magnitude.piesno import _Quantiles, piesno
 from napari_gpu_denoise.noise.magnitude.rician import koay_factor, rician_noise
 from reference.data import REASON, data_folder, pictures
 
@@ -153,3 +153,15 @@ def test_heads(percent):
     sigma = 255 * percent / 100
     for i, picture in enumerate(pictures("colin27").values()):
         assert rician_noise(magnitude(picture, sigma, i)).sigma == pytest.approx(sigma, rel=0.05)
+
+
+@pytest.mark.parametrize("groups", [1, 30, 3000, 40_000])
+def test_quantiles_of_groups_in_a_row(groups):
+    rng = np.random.default_rng(groups)
+    values = np.rint(rng.gamma(2, 20, (groups, 5)))  # many are equal
+    quantiles = _Quantiles(values)
+    for first, last in ((0, groups), (0, 1), (groups - 1, groups), (groups // 3, groups - 1)):
+        for share in (0.0, 0.31, 0.797, 1.0):
+            if last > first:
+                expected = np.quantile(values[first:last], share)
+                assert quantiles.of(first, last, share) == pytest.approx(expected, rel=1e-12)

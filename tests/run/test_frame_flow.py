@@ -31,7 +31,8 @@ def flow_over(stack, settings, held, arena, batch, **options):
             )
         return notes
 
-    def write(t, values):
+    def write(t, values, clipped):
+        assert clipped is None
         for k in range(values.shape[1]):
             assert t + k not in out
             out[t + k] = values[0, k, 0].copy()

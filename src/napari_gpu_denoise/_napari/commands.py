@@ -1,4 +1,4 @@
-"""Commands of the manifest: panels of filters, panels beside them, and their opening.
+"""Commands of the manifest: panels to start, of each filter and beside them, and their opening.
 
 The menus have commands of their own: napari hides a panel whose widget is chosen again.
 """
@@ -13,6 +13,10 @@ from functools import cache
 def __getattr__(name: str) -> type | Callable[[], None]:
     if name.startswith("open_"):
         return _opening(name.removeprefix("open_"))
+    if name == "denoise":
+        from napari_gpu_denoise._napari.start.panel import StartPanel
+
+        return StartPanel
     if name == "estimated_noise":
         from napari_gpu_denoise._napari.noise.panel import NoisePanel
 

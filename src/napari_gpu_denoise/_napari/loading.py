@@ -18,6 +18,7 @@ _MODULES = (
     "napari_gpu_denoise.noise.estimate",
     "napari_gpu_denoise._napari.denoise.panel",
     "napari_gpu_denoise._napari.noise.panel",
+    "napari_gpu_denoise._napari.start.panel",
     "napari_gpu_denoise._napari.compare.panel",
 )
 

@@ -9,8 +9,17 @@ from typing import Any, ClassVar
 from napari.layers import Layer
 from napari.utils.notifications import notification_manager
 from napari.viewer import Viewer
-from qtpy.QtCore import QEvent, QSize, QTimer
-from qtpy.QtWidgets import QApplication, QGridLayout, QLayout, QSizePolicy, QVBoxLayout, QWidget
+from qtpy.QtCore import QEvent, QSize, Qt, QTimer
+from qtpy.QtGui import QKeySequence, QShowEvent
+from qtpy.QtWidgets import (
+    QApplication,
+    QGridLayout,
+    QLayout,
+    QShortcut,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.layers.axes_input import AxesInput
@@ -40,10 +49,10 @@ class Panel(QWidget):
     #: Advice where Python runs out of memory.
     out_of_memory: ClassVar[str]
 
-    def __init__(self, viewer: Viewer, tip: str, kind: Any = None):
+    def __init__(self, viewer: Viewer, tip: str, kind: Any = None, *, whole_files: bool = False):
         super().__init__()
         self._viewer = viewer
-        self.layer = self.layer_input(viewer, tip)
+        self.layer = self.layer_input(viewer, tip, whole_files=whole_files)
         self.axes = AxesInput(kind)
         self.status = Caption(rich=True)
         self._closed = False
@@ -51,10 +60,17 @@ class Panel(QWidget):
         self._followed: dict[str, list[tuple[Any, Callable]]] = {}
         lists = self._followed.values()
         self.destroyed.connect(lambda _=None: [_disconnect(each) for each in lists])
+        selection = viewer.layers.selection.events.changed
+        self.follow("selection", [(selection, self.layer.refresh)])
         # Started when the panel gets a parent; the dock joins the window only afterwards.
         self._stacking = QTimer(self)
         self._stacking.setSingleShot(True)
         self._stacking.timeout.connect(lambda: docks.stack_on(self, self.others()))
+        # Shown when the dock is on the screen: the GUI thread does not stand still for both.
+        self._content = QWidget(self)
+        self._showing = QTimer(self)
+        self._showing.setSingleShot(True)
+        self._showing.timeout.connect(self._content.show)
 
     def arrange(
         self, rows: Iterable[QWidget | QLayout], below: Iterable[Sequence[QWidget]]
@@ -70,16 +86,24 @@ class Panel(QWidget):
         for number, widgets in enumerate(below):
             for column, widget in enumerate(widgets):
                 grid.addWidget(widget, number, column, 1, 3 - len(widgets))
-        layout = QVBoxLayout(self)
+        layout = QVBoxLayout(self._content)
         layout.setContentsMargins(8, 8, 8, 8)
         layout.addWidget(Scrolled(inside), 1)
         layout.addLayout(grid)
+        stack(QVBoxLayout(self), (self._content,), spacing=0)
+        self._content.hide()
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
 
     def sizeHint(self) -> QSize:
         """Return a width at which rows are readable."""
         hint = super().sizeHint()
         return QSize(max(hint.width(), WIDTH), hint.height())
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Show the controls, in a step of their own."""
+        super().showEvent(event)
+        if self._content.isHidden():
+            self._showing.start()
 
     def changeEvent(self, event: QEvent) -> None:
         """Stop when the panel is taken out of its dock, which is how napari closes it."""
@@ -104,6 +128,13 @@ class Panel(QWidget):
         for event, act in connected:
             event.connect(act)
 
+    def run_on_return(self, act: Callable[[], None]) -> None:
+        """Act on the key Return anywhere in the panel, and on Enter."""
+        for key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            shortcut = QShortcut(QKeySequence(key), self)
+            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+            shortcut.activated.connect(act)
+
     def stop(self) -> None:
         """Stop what is running; the panel is being closed."""
         raise NotImplementedError
@@ -111,7 +142,12 @@ class Panel(QWidget):
     def choose(self, layer: Layer, axes: str) -> None:
         """Choose a layer, and set its axes as another panel has them."""
         self.layer.choose(layer)
-        if self.layer.layer() == layer and self.axes.letters() != axes.upper():
+        if self.layer.layer() == layer:
+            self.choose_axes(axes)
+
+    def choose_axes(self, axes: str) -> None:
+        """Set the axes of the layer chosen as another panel has them."""
+        if self.axes.letters() != axes.upper():
             self.axes.edit.setText(axes)
 
     def captured(self) -> Source:
@@ -122,13 +158,28 @@ class Panel(QWidget):
         return taken
 
     def offer_axes(self) -> None:
-        """Suggest the axes of the layer."""
-        layer = self.layer.layer()
+        """Suggest the axes of the layer, or those that were typed for it; follow its labels."""
+        layer, shown = self.layer.layer(), self._viewer.dims
+        self.follow("labels of the viewer", [(shown.events.axis_labels, self._follow_labels)])
+        own = [] if layer is None else [(layer.events.axis_labels, self._take_labels)]
+        self.follow("labels of the layer", own)
         if layer is None:
             self.axes.offer("", ())
         else:
-            labels = self._viewer.dims.axis_labels
-            self.axes.offer(suggest_axes(layer, labels), finest(layer).shape)
+            self.axes.offer(suggest_axes(layer, shown.axis_labels), finest(layer).shape, layer)
+
+    def _take_labels(self, event: object = None) -> None:
+        """Follow new labels of the layer, which say more than what was typed before."""
+        self.axes.forget()
+        self._follow_labels()
+
+    def _follow_labels(self, event: object = None) -> None:
+        before = self.axes.letters()
+        labels = self._viewer.dims.axis_labels
+        if (layer := self.layer.layer()) is None:
+            return
+        if self.axes.typed() is None and suggest_axes(layer, labels) != before:
+            self.offer_axes()
 
     def known_axes(self) -> str:
         """Return the axes typed; empty where they do not fit or there is no layer."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
+
+from napari_gpu_denoise.filters.advice.cost import in_words
+
+_SETTLED = 3.0  # seconds from which the pace of a step is believed
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,25 @@ class Stage:
     def words(self) -> str:
         """What is done, and how much of it."""
         return f"{self.text} {self.done} of {self.total}" if self.total else f"{self.text} …"
+
+
+class TimeLeft:
+    """Says how long a step of a run still takes, from the pace of its parts so far."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._text, self._since, self._done = "", 0.0, 0
+
+    def words(self, stage: Stage) -> str:
+        """Return the words of a stage, with the time left once it can be told."""
+        now = self._clock()
+        if stage.text != self._text or stage.done < self._done:
+            self._text, self._since, self._done = stage.text, now, stage.done
+        passed, parts = now - self._since, stage.done - self._done
+        left = stage.total - stage.done
+        if passed < _SETTLED or parts < 1 or left < 1:
+            return stage.words
+        return f"{stage.words}, {in_words(passed / parts * left)} left"
 
 
 def as_stages(running: Generator, text: str) -> Generator[Stage, None, Any]:

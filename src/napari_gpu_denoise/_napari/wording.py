@@ -8,10 +8,17 @@ from napari_gpu_denoise.errors import DenoiseError, Note, worded
 
 # An argument of a call in Python: name=number, name='text', name=(1, 2).
 _ARGUMENT = re.compile(r"""\b([a-z]\w*)=('[^']*'|"[^"]*"|\([^)]*\)|[^\s:;,]+)""")
+# Names that would be taken for something else in a panel.
+_LABELS = {"strength": "strength_h"}
 _TICKED = {"True": "on", "False": "off"}
 
 # By code; fields in braces are values of the error or note. Others are the same as in Python.
 REMEDIES = {
+    "assess-check": "choose Automatic at Noise, or type {factor} times this sigma",
+    "assess-correlated": "choose Correlated at Noise",
+    "assess-empty": "move or zoom the view",
+    "assess-sigma": "choose Automatic at Noise",
+    "assess-small": "zoom out until at least {least} x {least} are in view",
     "volume-needed": "use BM3D for images, or name the slices Z at Axes",
     "axis-needed": "name it at Axes, such as {axis}YX",
     "channels": "set Channels to joint or separate",
@@ -41,5 +48,5 @@ def _labelled(argument: re.Match) -> str:
 
 def label_of(name: str, unit: str = "") -> str:
     """Turn a field name into a label, with its unit unless the name says it already."""
-    words = name.split("_")
+    words = _LABELS.get(name, name).split("_")
     return " ".join(words).capitalize() + (f" ({unit})" if unit and unit not in words else "")

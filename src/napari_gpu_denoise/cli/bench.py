@@ -92,7 +92,7 @@ def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: i
                 stages = Stages(applied.plan(arena))
                 batch = frames_at_once(stages.plan, device, tiles[0], device.memory // 2)
                 flow = FrameFlow(chosen, arena, stages, tiles[0], batch, profiling=True)
-                steps = flow.run(read, lambda t, frames: None, stop=len(image))
+                steps = flow.run(read, lambda t, frames, clipped: None, stop=len(image))
             else:
                 flow = TileFlow(work, arena, profiling=True)
                 tiles, steps = flow.tiles, flow.run()

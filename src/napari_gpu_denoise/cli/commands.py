@@ -39,6 +39,7 @@ def denoise(args: argparse.Namespace) -> int:
             dtype=args.dtype,
             nonfinite=args.nonfinite,
             correct=args.correct,
+            sigma_factor=args.sigma_factor,
             device=args.device,
             memory_limit=args.memory_limit,
             overwrite=args.overwrite,
@@ -103,6 +104,8 @@ def _print_done(file: Any, settings: Any) -> None:
         # The source says why, for a filter that takes no sigma.
         source = record.sigma_source
         print(f"  sigma       {f'{sigma} ({source})' if sigma else source}")
+    if record.sigma_factor != 1:
+        print(f"  strength    {record.sigma_factor:g} times this")
     print(f"  saturated   {record.saturated} values")
     if record.nonfinite:
         print(f"  non-finite  {record.nonfinite} values, left unchanged")

@@ -8,6 +8,11 @@ from napari_gpu_denoise import errors
 
 # Remedies by code; names in braces are values of the error or note. Others are as in Python.
 REMEDIES = {
+    "assess-check": "give {factor} times this --sigma, or leave --sigma out to have it measured",
+    "assess-correlated": "--noise correlated takes it into account",
+    "assess-empty": "choose another --region",
+    "assess-sigma": "leave --sigma out to have it measured",
+    "assess-small": "give a --region of at least {least} x {least}",
     "volume-needed": "use gpu-denoise bm3d for images, or name the slices, as --axes ZYX",
     "axis-needed": "name the axes, such as --axes {axis}YX",
     "channels": "use --channels joint or --channels separate",

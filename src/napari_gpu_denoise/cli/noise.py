@@ -50,29 +50,35 @@ def estimate(args: argparse.Namespace) -> int:
 
 
 def _measure(path: Path, axes: str | None, model: str) -> tuple[Picture, NoiseEstimate, int]:
-    """Return the description of a file, its noise, and its number of planes.
+    """Return the description of a file, its noise, and its number of planes."""
+    from napari_gpu_denoise.files import formats
+    from napari_gpu_denoise.noise.estimate import estimate_noise
+
+    with formats.open_stack(path) as picture:
+        held, names, planes = to_measure(picture, axes)
+        return picture, estimate_noise(held.pixels, names, model), planes
+
+
+def to_measure(picture: Picture, axes: str | None) -> tuple[Picture, str, int]:
+    """Return a picture to measure its noise, its axes, and its number of planes.
 
     Of a large file only the planes are read that an estimate needs. What counts as large does not
     depend on the machine, so that results do not either.
     """
-    from napari_gpu_denoise.files import formats, one_file
+    from napari_gpu_denoise.files import one_file
     from napari_gpu_denoise.image.axes import channel_axis, check_axes
     from napari_gpu_denoise.image.levels import check_numbers
-    from napari_gpu_denoise.noise.estimate import estimate_noise
 
-    with formats.open_stack(path) as picture:
-        check_numbers(picture.data)
-        shape = picture.pixels.shape
-        names = check_axes(picture.filter_axes if axes is None else axes, shape)
-        planes = math.prod(n for n, a in zip(shape, names, strict=True) if a not in "YX")
-        channel = channel_axis(names)
-        many = planes // (1 if channel is None else shape[channel]) > HELD
-        large = many and picture.data.nbytes >= one_file.STREAMED_BYTES
-        # If the planes are not those of the file, reading one means reading all of it.
-        by_plane = picture.data.reads_by_plane(names.index("Y"), names.index("X"))
-        held = picture if large and by_plane else picture.loaded()
-        found = estimate_noise(held.pixels, names, model)
-    return picture, found, planes
+    check_numbers(picture.data)
+    shape = picture.pixels.shape
+    names = check_axes(picture.filter_axes if axes is None else axes, shape)
+    planes = math.prod(n for n, a in zip(shape, names, strict=True) if a not in "YX")
+    channel = channel_axis(names)
+    many = planes // (1 if channel is None else shape[channel]) > HELD
+    large = many and picture.data.nbytes >= one_file.STREAMED_BYTES
+    # If the planes are not those of the file, reading one means reading all of it.
+    by_plane = picture.data.reads_by_plane(names.index("Y"), names.index("X"))
+    return picture if large and by_plane else picture.loaded(), names, planes
 
 
 def sigma_map(path: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from napari_gpu_denoise.errors import (
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.inputs import check_target, find_files, identity, pair
 from napari_gpu_denoise.files.one_file import check_result, denoise_file
-from napari_gpu_denoise.opencl.device import Device, choose
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Record
@@ -107,7 +108,8 @@ def run_batch(
     dtype=None,
     nonfinite: str = "raise",
     correct: Any = None,
-    device: Device | int | str | None = None,
+    sigma_factor: float = 1.0,
+    device: Device | int | str | Sequence | None = None,
     memory_limit: int | str | None = None,
     overwrite: bool = False,
     resume: bool = False,
@@ -116,13 +118,13 @@ def run_batch(
     progress: Callable[[BatchProgress], None] | None = None,
     cancel=None,
 ) -> BatchReport:
-    """Denoise TIFF and NIfTI files with the same settings.
+    """Denoise TIFF, NIfTI and OME-Zarr files with the same settings.
 
     Parameters
     ----------
     inputs : path-like or iterable of path-like
         Files, patterns such as ``"raw/*.tif"`` (``**`` includes subfolders), or folders, of which
-        all TIFF and NIfTI files are taken.
+        all TIFF, NIfTI and OME-Zarr files are taken.
     filter : Filter
         An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``.
     sigma : float, array_like or None, default None
@@ -140,6 +142,7 @@ def run_batch(
         Type of the results, as for `denoise`.
     {nonfinite}
     {correct}
+    {sigma_factor}
     {device}
     {memory_limit}
     overwrite : bool, default False
@@ -182,7 +185,7 @@ def run_batch(
     """
     found = find_files(inputs)
     jobs = dict(pair(found, output))
-    options = dtype, nonfinite, choose(device), memory_limit, correct
+    options = dtype, nonfinite, choose_devices(device), memory_limit, correct, sigma_factor
     run = Run(filter, sigma, noise, axes, *options)
     files: list[FileReport] = []
     folders: set[Path] = set()  # those that hold results

@@ -1,41 +1,44 @@
-"""TIFF and NIfTI by one name: which format a file has, and what reads and writes it."""
+"""TIFF, NIfTI and OME-Zarr by one name: which format a file has, and what reads and writes it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from napari_gpu_denoise.errors import OutputError
-from napari_gpu_denoise.files import nifti, tiff
+from napari_gpu_denoise.files import nifti, tiff, zarr
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.run.record import Record
 
-SUFFIXES = (*tiff.SUFFIXES, *nifti.SUFFIXES)
+SUFFIXES = (*tiff.SUFFIXES, *nifti.SUFFIXES, *zarr.SUFFIXES)
 
 
 def has_suffix(path: str | os.PathLike) -> bool:
     """Return whether a name ends like that of a file that can be read and written."""
-    return os.fspath(path).lower().endswith(SUFFIXES)
+    return os.fspath(path).lower().endswith(SUFFIXES) or zarr.has_suffix(path)
 
 
 def is_image(path: str | os.PathLike) -> bool:
     """Return whether a file starts like one that can be read; False also if it cannot be opened."""
-    return tiff.is_tiff(path) or nifti.is_nifti(path)
+    return tiff.is_tiff(path) or nifti.is_nifti(path) or zarr.is_zarr(path)
 
 
 def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> tiff.Picture:
-    """Read a NIfTI file, or the first image of a TIFF file.
+    """Read a NIfTI file, an OME-Zarr folder, or the first image of a TIFF file.
 
     Parameters
     ----------
     path : path-like
-        A TIFF, BigTIFF, ImageJ or OME-TIFF file; or a NIfTI file, of version 1 or 2, compressed by
-        gzip or not. The axes of a NIfTI file come in reverse order, as in (t, z, y, x), and slope
-        and intercept of its header are applied.
+        A TIFF, BigTIFF, ImageJ or OME-TIFF file; the folder of an OME-Zarr image, of version 0.4
+        or 0.5; or a NIfTI file, of version 1 or 2, compressed by gzip or not. The axes of a NIfTI
+        file come in reverse order, as in (t, z, y, x), and slope and intercept of its header are
+        applied.
     companions_anywhere : bool, default False
         Read the other files of an OME-TIFF set wherever its XML says they are. By default only
         those in the folder of `path`, or below.
@@ -59,10 +62,12 @@ def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> tiff.
 def open_stack(
     path: str | os.PathLike, *, companions_anywhere: bool = False
 ) -> AbstractContextManager[tiff.Picture]:
-    """Open a NIfTI file, or the first image of a TIFF file, to read its planes on demand.
+    """Open a NIfTI file, an OME-Zarr, or the first image of a TIFF file, to read it on demand.
 
     Its context is what `read` returns, but with ``data`` in the file until the context ends.
     """
+    if zarr.is_zarr(path) or isinstance(zarr.located(path), zarr.Address):
+        return zarr.open_stack(path)
     if tiff.is_tiff(path) or not os.path.isfile(path):
         return tiff.open_stack(path, companions_anywhere=companions_anywhere)
     if nifti.has_suffix(path) or nifti.is_nifti(path):
@@ -74,7 +79,7 @@ def write(
     path: str | os.PathLike,
     data: np.ndarray | tiff.Planes | tiff.PlaneStore,
     like: tiff.Picture,
-    record: Record | None = None,
+    record: Record | Sequence[dict] | None = None,
     *,
     overwrite: bool = False,
 ) -> tuple[str, ...]:
@@ -86,7 +91,8 @@ def write(
     Parameters
     ----------
     path : path-like
-        The new file. That of a NIfTI image ends with ``.nii``, or ``.nii.gz`` to be compressed.
+        The new file. That of a NIfTI image ends with ``.nii``, or ``.nii.gz`` to be compressed,
+        that of an OME-Zarr with ``.zarr``.
     data : ndarray, Planes or PlaneStore
         Pixels of the shape of ``like.data``, of any real type. If they are not in memory, they
         are fetched page by page.
@@ -94,11 +100,12 @@ def write(
         Source of the metadata. Of a TIFF file: axes, voxel size, units, time interval, channel
         names, byte order, tiles and compression; lossy compression becomes deflate. Of a NIfTI
         file: the header, with affine and units, its extensions, and byte order; slope and intercept
-        become 1 and 0, as pixels are grey levels.
-    record : Record, optional
-        How the pixels were made. It is stored as JSON: in the Info of an ImageJ file, as an
-        annotation of an OME image, as a comment among the extensions of a NIfTI header, otherwise
-        as a line of the Software tag; `read` finds it.
+        become 1 and 0, as pixels are grey levels. Of an OME-Zarr: all attributes, chunks, shards
+        and compression; the levels of its pyramid are computed anew, as means of blocks.
+    record : Record or sequence of dict, optional
+        How the pixels were made; several as `Record.as_dict` returns them. It is stored as JSON:
+        in the Info of an ImageJ file, as an annotation of an OME image, as a comment among the
+        extensions of a NIfTI header, otherwise as a line of the Software tag; `read` finds it.
     overwrite : bool, default False
         Replace an existing file. The input itself is never replaced.
 
@@ -114,22 +121,36 @@ def write(
         or the kind of file cannot hold this type of pixels; nothing is left behind.
     """
     check_name(path, like)
-    written_by = nifti.write if like.kind == "nifti" else tiff.write
-    return written_by(path, data, like, record, overwrite=overwrite)
+    return _of(like).write(path, data, like, record, overwrite=overwrite)
 
 
 def check_name(path: str | os.PathLike, like: tiff.Picture) -> None:
     """Refuse a name for a result that is not one of the format of its input."""
-    if nifti.has_suffix(path) == (like.kind == "nifti"):
+    forms = {
+        "nifti": (nifti, "a NIfTI file", ".nii or .nii.gz"),
+        "zarr": (zarr, "an OME-Zarr", ".ome.zarr"),
+    }
+    named = next((kind for kind, (form, _, _) in forms.items() if form.has_suffix(path)), "")
+    if named == (like.kind if like.kind in forms else ""):
         return
-    form, endings = ("NIfTI", ".nii or .nii.gz") if like.kind == "nifti" else ("TIFF", ".tif")
+    _, form, endings = forms.get(like.kind, (None, "a TIFF file", ".tif"))
     raise OutputError(
-        f"{path} is not the name of a {form} file, as which a result of {like.path} is written: "
+        f"{path} is not the name of {form}, as which a result of {like.path} is written: "
         f"end it with {endings}."
     )
 
 
+def check_target(path: str | os.PathLike, keep: Sequence[str | os.PathLike]) -> None:
+    """Refuse a name at which no result can be written, before the work starts."""
+    check = tiff.check_folder if zarr.has_suffix(path) else tiff.check_output
+    check(path, overwrite=True, keep=keep)
+
+
 def check_writable(like: tiff.Picture, dtype: np.dtype) -> None:
     """Refuse pixels of a type, before they are computed, that cannot be written like an image."""
-    checked_by = nifti.check_writable if like.kind == "nifti" else tiff.check_writable
-    checked_by(like, dtype)
+    _of(like).check_writable(like, dtype)
+
+
+def _of(like: tiff.Picture) -> ModuleType:
+    """Return the package that writes images of the format of another."""
+    return {"nifti": nifti, "zarr": zarr}.get(like.kind, tiff)

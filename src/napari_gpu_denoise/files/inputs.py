@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import formats, nifti, tiff
+from napari_gpu_denoise.files import formats, nifti, zarr
 
 
 def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
@@ -21,15 +21,24 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
         inputs = [inputs]
     found: dict[str, Path] = {}
     for name in map(os.fspath, inputs):
-        if os.path.isdir(name):
+        if isinstance(place := zarr.located(name), zarr.Address):
+            members = [place]
+        elif zarr.is_zarr(name):
+            members = zarr.images_of(Path(name))
+        elif os.path.isdir(name):
             members = [p for p in sorted(Path(name).iterdir()) if formats.has_suffix(p)]
             if not members:
                 raise FileError(
-                    f"The folder {name} contains no TIFF or NIfTI file: choose another."
+                    f"The folder {name} contains no TIFF, NIfTI or OME-Zarr: choose another."
                 )
         elif not os.path.exists(name) and glob.has_magic(name):
             matches = sorted(glob.glob(name, recursive=True))
-            members = [Path(match) for match in matches if not os.path.isdir(match)]
+            members = [
+                image
+                for match in matches
+                if not os.path.isdir(match) or zarr.is_zarr(match)
+                for image in (zarr.images_of(Path(match)) if zarr.is_zarr(match) else [Path(match)])
+            ]
             if not members:
                 raise FileError(f"No file matches the pattern {name}: check folder and spelling.")
         else:
@@ -37,7 +46,9 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
         for path in members:
             found.setdefault(os.path.realpath(path), path)
     if not found:
-        raise FileError("No input is given: give TIFF or NIfTI files, patterns or folders.")
+        raise FileError(
+            "No input is given: give TIFF, NIfTI or OME-Zarr files, patterns or folders."
+        )
     return list(found.values())
 
 
@@ -52,12 +63,13 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
             if formats.has_suffix(path) or not path.is_file() or formats.is_image(path)
         ]
     name = os.fspath(output)
-    folder = Path(name)
-    if folder.suffix and not folder.is_dir() and not name.endswith(("/", os.sep)):
+    folder = zarr.located(name)
+    is_folder = folder.is_dir() and not zarr.has_suffix(folder)
+    if folder.suffix and not is_folder and not name.endswith(("/", os.sep)):
         if not formats.has_suffix(folder):
             raise OutputError(
-                f"{name} is neither the name of a TIFF or NIfTI file nor an existing folder: end "
-                "it with .tif, .nii or .nii.gz, or with / for a new folder."
+                f"{name} is neither the name of a TIFF, NIfTI or OME-Zarr file nor an existing "
+                "folder: end it with .tif, .nii, .nii.gz or .ome.zarr, or with / for a new folder."
             )
         if len(images) > 1:
             raise OutputError(f"{name} is one file, for {len(images)} inputs: give a folder.")
@@ -77,15 +89,31 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
     return jobs
 
 
+def beside(path: str | os.PathLike, name: str) -> str:
+    """Return where the result of a file lies beside it: `name` is added to the file's own name."""
+    # As text: the path may be an address.
+    folder, own = os.path.split(os.fspath(path).rstrip("/\\"))
+    double = (".ome.tiff", ".ome.tif", ".ome.zarr")
+    known = (*double, *sorted(formats.SUFFIXES, key=len, reverse=True))
+    ending = next((each for each in known if own.lower().endswith(each)), "")
+    if not ending:
+        # A TIFF in the format of a vendor is written as a plain one.
+        return os.path.join(folder, f"{os.path.splitext(own)[0]}_{name}.tif")
+    cut = len(own) - len(ending)
+    return os.path.join(folder, f"{own[:cut]}_{name}{own[cut:]}")
+
+
 def _renamed(path: Path) -> str:
     """Return the name of the result of a file whose own name is not one of its format."""
+    if zarr.is_zarr(path):
+        return zarr.name_of(path)
     return path.stem + (".nii" if nifti.is_nifti(path) else ".tif")
 
 
 def check_target(target: Path, inputs: list[Path], written: set[tuple[int, int]]) -> None:
     """Check before the work starts that its result can be written, or replace what is there."""
     if target.parent.is_dir():
-        tiff.check_output(target, overwrite=True, keep=inputs)
+        formats.check_target(target, inputs)
         if target.exists() and identity(target) in written:
             raise OutputError(
                 f"{target} is the result of an earlier file of this run under another name: "
@@ -95,5 +123,7 @@ def check_target(target: Path, inputs: list[Path], written: set[tuple[int, int]]
 
 def identity(path: Path) -> tuple[int, int]:
     """Return the device and inode of a file, the same for all its names."""
+    if isinstance(path, zarr.Address):
+        return -1, hash(path)
     status = os.stat(path)
     return status.st_dev, status.st_ino

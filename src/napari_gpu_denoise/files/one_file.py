@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
-from napari_gpu_denoise.files import formats, nifti, tiff
+from napari_gpu_denoise.files import formats, nifti, tiff, zarr
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
 from napari_gpu_denoise.run.denoise import drive
@@ -53,6 +53,13 @@ def denoise_file(
         same = isinstance(run.dtype, str) and run.dtype == "same"
         filter = with_voxel(run.filter, picture)
         run = replace(run, filter=filter, axes=run.axes or picture.filter_axes, dtype=dtype)
+        if picture.kind == "zarr":
+            _make_folder(target, new_folder)
+            with zarr.new_image(target, picture, overwrite=overwrite) as made:
+                options = {"progress": progress, "cancel": cancel}
+                result = drive(picture.data, run, out=made.finest, **options)
+                notes = made.finish(result.record)
+            return picture, result.record, notes
         if _is_long(picture, run.axes):
             _make_folder(target, new_folder)
             planes = 3 if picture.axes.endswith("S") else 2
@@ -120,6 +127,8 @@ def check_result(target: Path, filter: Filter) -> None:
 
 def _make_folder(target: Path, new_folder: bool) -> None:
     """Create the folder of a file if necessary."""
+    if isinstance(target, zarr.Address):
+        return
     if not new_folder and not target.parent.is_dir():
         raise OutputError(
             f"The folder {target.parent} was removed during the run, with the results in it: "

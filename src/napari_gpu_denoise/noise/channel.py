@@ -26,7 +26,6 @@ from napari_gpu_denoise.noise.patches.white import PlaneNoise, plane_noise
 from napari_gpu_denoise.noise.photon.curve import PhotonNoise
 from napari_gpu_denoise.noise.photon.pairs import still_noise
 from napari_gpu_denoise.noise.photon.single_image import single_image_noise
-from napari_gpu_denoise.noise.photon.texture import brightness_seen
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
 from napari_gpu_denoise.noise.sigma_estimate import combined_sigma
 from napari_gpu_denoise.noise.unlike import unlike
@@ -79,7 +78,7 @@ class ChannelNoise:
     @cached_property
     def single(self) -> PhotonNoise:
         """Photon and read noise of single images."""
-        return single_image_noise(self.planes)
+        return single_image_noise(self.planes, self.spectra)
 
     @cached_property
     def grows_over_time(self) -> bool | None:
@@ -93,21 +92,24 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     """Measure one of ``source.channels``; NonFiniteError if none of its pixels is finite."""
     planes = list(source.sampled(channel))
     with ThreadPoolExecutor(min(len(planes), os.cpu_count() or 1)) as pool:
-        areas = list(pool.map(blank_area, planes))
+        # Nothing is gained by another thread for one plane.
+        each = map if len(planes) == 1 else pool.map
+        areas = list(each(blank_area, planes))
         blanks = not_image(planes, areas)
+        levels = list(each(clipping_levels, planes, blanks))
         # The patches of a single plane serve for both.
-        only = _spectra_alone(planes[0], blanks[0]) if len(planes) == 1 else None
+        only = _spectra_alone(planes[0], blanks[0], levels[0]) if len(planes) == 1 else None
         patches = None if only is None else only.statistics
-        measured = list(pool.map(plane_noise, planes, blanks, [patches] * len(planes)))
+        measured = list(each(plane_noise, planes, blanks, [patches] * len(planes), levels))
     sigma, error, ends = combined_sigma(measured)
-    spectra = only or _spectra(planes, blanks)
+    spectra = only or _spectra(planes, blanks, levels)
     share = np.mean([0.0 if mask is None else mask.mean() for mask in blanks])
     found = ChannelNoise(
         PlaneStack.held(planes),
         sigma,
         error,
         ends,
-        _clipped(planes),
+        _clipped(planes, blanks, levels),
         spectra,
         blank=float(share),
         blanks=tuple(blanks),
@@ -119,7 +121,7 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     levelled, laws = _level(planes, blanks, measured, sigma), _laws(spectra)
     alone = []
     if levelled is not None:
-        every = map(_spectra_alone, planes, blanks)
+        every = map(_spectra_alone, planes, blanks, levels)
         alone = [each for each in every if each is not None]
     if levelled is not None and laws is not None and laws.is_linear:
         # Planes of unlike noise must not pass for photon noise together, if they show alone that
@@ -152,27 +154,35 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     )
 
 
-def _spectra(planes: list[np.ndarray], blanks: list[np.ndarray | None]) -> PatchSpectra | None:
-    """Return patches of 8 x 8 pixels; None where there are none, or values are too extreme."""
-    spectra = read_spectra(planes, blanks=blanks)
-    whole = spectra.low.shape[1] + spectra.high.shape[1] == 63
+def _spectra(
+    planes: list[np.ndarray],
+    blanks: list[np.ndarray | None],
+    levels: list[list] | None = None,
+) -> PatchSpectra | None:
+    """Return patches of 8 x 8 pixels; None where there are none, or values are too extreme.
+
+    `levels` are the `clipping_levels` of the planes, if known.
+    """
+    spectra = read_spectra(planes, blanks=blanks, levels=levels)
     largest = float(np.abs(spectra.mean).max())
-    if not whole or not (largest == 0 or 1 / EXTREME < largest < EXTREME):
+    if not spectra.whole or not (largest == 0 or 1 / EXTREME < largest < EXTREME):
         return None
     return spectra
 
 
-def _spectra_alone(plane: np.ndarray, blank: np.ndarray | None) -> PatchSpectra | None:
+def _spectra_alone(
+    plane: np.ndarray, blank: np.ndarray | None, levels: list
+) -> PatchSpectra | None:
     """Return the patches of one plane of several; None also where it shows nothing at all."""
     try:
-        return _spectra([plane], [blank])
+        return _spectra([plane], [blank], [levels])
     except NonFiniteError:
         return None  # other planes tell of the noise
 
 
 def _laws(spectra: PatchSpectra) -> VarianceLaws | None:
     """Return how the variance depends on the brightness that each frequency sees."""
-    return variance_laws(spectra._replace(mean=brightness_seen(spectra)).statistics)
+    return variance_laws(spectra.at(spectra.seen))
 
 
 def _width(laws: VarianceLaws) -> float:
@@ -236,11 +246,13 @@ def _repeats(source: PlaneReader, channel: tuple[int, int] | None) -> PlaneStack
     return source.along(longest, channel, spread(source.shape[longest], MOST_REPEATS))
 
 
-def _clipped(planes: list[np.ndarray]) -> tuple[float, float]:
+def _clipped(
+    planes: list[np.ndarray], blanks: list[np.ndarray | None], levels: list[list]
+) -> tuple[float, float]:
     """Return the share of clipped pixels at the dark and the bright end."""
     dark = bright = 0
-    for plane in planes:
-        for level in clipping_levels(plane):
+    for plane, blank, known in zip(planes, blanks, levels, strict=True):
+        for level in known if blank is None else clipping_levels(plane):
             number = int(np.count_nonzero(plane == level))
             if level < np.nanmean(plane[:: max(1, len(plane) // 64)]):
                 dark += number

@@ -16,13 +16,8 @@ import numpy as np
 
 from napari_gpu_denoise.noise.patches.laws import CLEARLY, capped_cost
 from napari_gpu_denoise.noise.patches.variance import CLIPPED
-from napari_gpu_denoise.noise.photon.texture import (
-    COEFFICIENTS,
-    LEAST,
-    brightness_seen,
-    level_variances,
-    read_levels,
-)
+from napari_gpu_denoise.noise.photon.readings import LEAST, read_levels
+from napari_gpu_denoise.noise.photon.texture import level_variances
 from napari_gpu_denoise.noise.unlike import RATIO
 
 if TYPE_CHECKING:
@@ -139,25 +134,24 @@ def _cells(channel: ChannelNoise, model: NoiseModel, counts: tuple[int, ...]) ->
     """Return the noise of a channel in so many cells along y and x."""
     spectra = channel.spectra
     found = _Cells(*(np.full(math.prod(counts), np.nan) for _ in _Cells._fields))
-    if spectra.low.shape[1] + spectra.high.shape[1] != COEFFICIENTS:
+    if not spectra.whole:
         return found
     cell = (spectra.place * counts).astype(int) @ (counts[1], 1)
-    inside = [np.flatnonzero(cell == k) for k in range(len(found.sigma))]
+    ends = np.cumsum(np.bincount(cell, minlength=len(found.sigma)))[:-1]
+    inside = np.split(np.argsort(cell.astype(np.uint8), kind="stable"), ends)
     told = [
         k
         for k, part in enumerate(inside)
         if len(part) >= LEAST
         and spectra.clipped[part].mean() <= CLIPPED
-        and spectra.high[part].any()
+        and spectra.energy_of("high")[part].any()
     ]
     if not told:
         return found
-    mean = brightness_seen(spectra)
-    line = model.variance(mean)
+    line = model.variance(spectra.seen)
     # A small minimum keeps ratios finite where the model has no noise.
     line = np.maximum(line, 1e-3 * float(np.median(line)) or 1e-300)
-    patches = np.concatenate([spectra.low, spectra.high], axis=1) / np.sqrt(line)[:, None]
-    readings = read_levels(mean, patches, np.ones(len(mean)), [inside[k] for k in told])
+    readings = read_levels(spectra, line, [inside[k] for k in told], relative=True)
     each = level_variances(readings, 0.0, 1.0, spectra.overlap)
     total = each.variance
     # The strength of texture is measured relative to the noise, so what was found is divided by it.

@@ -18,6 +18,7 @@ from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.opencl.process import check_process, claim_process
 
 ENVIRONMENT_VARIABLE = "GPU_DENOISE_DEVICE"
+ALL = "all"  # every device of the kind of the best one, see `choose_devices`
 
 ADVICE = (
     "On any Linux or Windows PC the CPU can be used: pip install 'napari-gpu-denoise[cpu]' "
@@ -199,6 +200,9 @@ def _choose(wanted: Device | int | str | None) -> tuple[Device, str]:
     if wanted is None or (isinstance(wanted, str) and not wanted):
         wanted = os.environ.get(ENVIRONMENT_VARIABLE, "").strip() or None
         reason = f"the environment variable {ENVIRONMENT_VARIABLE} names it"
+    if isinstance(wanted, str):
+        wanted = wanted.split(",")[0].strip()  # of several, the first
+        wanted = None if wanted.lower() == ALL else wanted
     available = devices()
     if not available:
         raise NoDeviceError(f"No OpenCL device was found. {ADVICE}")

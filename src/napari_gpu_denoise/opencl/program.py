@@ -34,6 +34,8 @@ class Session:
     device: Device
     context: Any
     programs: dict[tuple, Any] = field(default_factory=dict)
+    # A lock for each program, so that threads build different ones at the same time.
+    building: dict[tuple, Any] = field(default_factory=dict)
     turn: Any = field(default_factory=threading.Lock)
     ended: bool = False
 
@@ -61,7 +63,11 @@ class Session:
         import pyopencl as cl
 
         key = (name, tuple(sorted(constants.items())), standard)
+        # The compilers of CPU drivers keep to one program at a time.
+        one = () if self.device.shares_cores else key
         with _lock:
+            alone = self.building.setdefault(one, threading.Lock())
+        with alone:
             program = self.programs.get(key)
             if program is None:
                 program = self.programs[key] = self._build(name, constants, standard)

@@ -15,6 +15,7 @@ from napari_gpu_denoise.image.levels import convert
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.frame_flow import FrameFlow
 from napari_gpu_denoise.run.frame_notes import FrameNote, note_frame
+from napari_gpu_denoise.run.frame_transfer import FrameTypes
 from napari_gpu_denoise.run.record import Progress
 from napari_gpu_denoise.run.tile_sizes import (
     frame_budget,
@@ -23,6 +24,7 @@ from napari_gpu_denoise.run.tile_sizes import (
     spatial_tiles,
 )
 from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.run.transfer import converted_at_once, copy_as_is, frame_blocks
 from napari_gpu_denoise.run.work import Stages, Work
 
 
@@ -74,7 +76,9 @@ class ArrayFrameFlow:
         yield Progress(0, total, unit)
         for part in self.tiles:
             variation = work.sigma.variation(part)
-            flow = FrameFlow(work.session, self.arena, self.stages, part, self.batch, variation)
+            types = FrameTypes.of(work, part)
+            stages = self.stages
+            flow = FrameFlow(work.session, self.arena, stages, part, self.batch, variation, types)
             with closing(flow):
                 for sequence, span in videos:
                     tile = replace(part, sequence=sequence)
@@ -91,19 +95,20 @@ class ArrayFrameFlow:
     def _read(self, tile: Tile, end: int, t: int, host: np.ndarray) -> list[FrameNote]:
         source = self.work.source
         region = source.region(*tile.source_region)
-        notes = []
-        for k in range(min(host.shape[1], end - t)):
-            planes = [source.frame(tile.sequence, t + k, c) for c in range(tile.channels)]
-            for plane, values in zip(planes, host[:, k], strict=True):
-                in_bands(self.work.levels.load, plane[region], values)
-            notes.append(self._note(tile.sequence, t + k, planes))
-        return notes
+        stop = min(t + host.shape[1], end)
+        most = converted_at_once(source, self.work.levels)
+        for c in range(tile.channels):
+            for k, block in frame_blocks(source, tile.sequence, t, stop, c, most):
+                values = host[c, k : k + len(block)]
+                in_bands(self.work.levels.load, block[:, *region], values)
+        return [self._note(tile.sequence, number, tile.channels) for number in range(t, stop)]
 
-    def _note(self, sequence: int, t: int, planes: list[np.ndarray]) -> FrameNote:
+    def _note(self, sequence: int, t: int, channels: int) -> FrameNote:
         # Of the whole frame, whatever part of it is read: all parts have to agree.
         key = sequence, t
         if key not in self._notes:
             work = self.work
+            planes = [work.source.frame(sequence, t, c) for c in range(channels)]
             sigma, models = work.sigma.of_frame(sequence, t, work.sigma_unit)
             compares = work.filter.compares_brightness
             whole = work.filter.whole_volumes
@@ -111,20 +116,27 @@ class ArrayFrameFlow:
             self._notes[key] = replace(note, first_slice=work.source.origin[1], models=models)
         return self._notes[key]
 
-    def _write(self, tile: Tile, t: int, values: np.ndarray) -> None:
+    def _write(self, tile: Tile, t: int, values: np.ndarray, clipped: np.ndarray | None) -> None:
         source, out = self.work.source, self.work.out
         ny, nx = self.work.kept(tile)
         if not ny or not nx:
             return
         region = tile.kept_region(ny, nx)
         there, here = out.region(*region), source.region(*region)
-        store = partial(self.work.levels.store, spare=True)
+        times = t, t + values.shape[1]
+        empty = [self._notes[tile.sequence, number].empty for number in range(*times)]
+        if clipped is not None:
+            self._saturated += int(clipped[:, ~np.array(empty)].sum(dtype=np.int64))
+            store, most = copy_as_is, None
+        else:
+            store, values = partial(self.work.levels.store, spare=True), values[..., :ny, :nx]
+            most = 1 if any(empty) else converted_at_once(out, self.work.levels)
         for c in range(tile.channels):
-            for k in range(values.shape[1]):
-                place = tile.sequence, t + k, c
-                frame = out.frame(*place)[there]
-                if self._notes[place[:2]].empty:
-                    # Copied from the source: the channels on the device may have been mixed.
-                    self._saturated += convert(source.frame(*place)[here], frame)
-                else:
-                    self._saturated += sum(in_bands(store, values[c, k, :, :ny, :nx], frame))
+            for k, block in frame_blocks(out, tile.sequence, *times, c, most):
+                if not all(empty[k : k + len(block)]):
+                    found = in_bands(store, values[c, k : k + len(block)], block[:, *there])
+                    self._saturated += sum(found)
+            # Copied from the source: the channels on the device may have been mixed.
+            for k in np.flatnonzero(empty):
+                place = tile.sequence, t + int(k), c
+                self._saturated += convert(source.frame(*place)[here], out.frame(*place)[there])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,14 +38,15 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
             dtype: Any = None,
             nonfinite: str = "raise",
             correct: Any = None,
-            device: Device | int | str | None = None,
+            sigma_factor: float = 1.0,
+            device: Device | int | str | Sequence | None = None,
             memory_limit: int | str | None = None,
             progress: Callable[[int, int], None] | None = None,
             cancel: Any = None,
             **changes: Any,
         ) -> np.ndarray:
             chosen = kind.of(settings, profile=profile, **changes)
-            options = dtype, nonfinite, device, memory_limit, correct
+            options = dtype, nonfinite, device, memory_limit, correct, sigma_factor
             run = Run(chosen, sigma, noise, axes, *options)
             result = drive(image, run, progress=progress, cancel=cancel)
             if result.record.saturated:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,14 +15,15 @@ from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import AxesError, ImageError
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtype
-from napari_gpu_denoise.opencl.device import Device, choose
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.by_parts import denoise_parts, is_chunked
 from napari_gpu_denoise.run.change import change_note
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Part, Run, prepare
 from napari_gpu_denoise.run.long_series import denoise_series
 from napari_gpu_denoise.run.noise import is_measured
-from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import (
     COMPILING,
     MEASURING,
@@ -31,6 +32,7 @@ from napari_gpu_denoise.run.record import (
     correction_noted,
     finish,
 )
+from napari_gpu_denoise.run.several import filter_on
 
 
 @documented
@@ -46,7 +48,8 @@ def denoise(
     dtype=None,
     nonfinite: str = "raise",
     correct: Any = None,
-    device: Device | int | str | None = None,
+    sigma_factor: float = 1.0,
+    device: Device | int | str | Sequence | None = None,
     memory_limit: int | str | None = None,
     out: Any = None,
     progress: Callable[[int, int], None] | None = None,
@@ -89,6 +92,7 @@ def denoise(
         Refuse NaN and infinity, or leave these pixels as they are; the others then see the nearest
         finite pixel of the plane in their place.
     {correct}
+    {sigma_factor}
     {device}
     {memory_limit}
     out : array or callable, optional
@@ -113,7 +117,8 @@ def denoise(
     Cancelled
         If `cancel` was set.
     """
-    run = Run(filter, sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct)
+    options = dtype, nonfinite, device, memory_limit, correct, sigma_factor
+    run = Run(filter, sigma, noise, axes, *options)
     return drive(
         image, run, frames=frames, slices=slices, out=out, progress=progress, cancel=cancel
     )
@@ -168,7 +173,8 @@ def denoise_steps(
     check_numbers(array)
     region = wanted_region(names, array.shape, frames, slices)
     dtype = output_dtype(run.dtype, np.dtype(array.dtype))
-    run = replace(run, device=choose(run.device), axes=names)
+    devices = choose_devices(run.device)
+    run = replace(run, device=devices[0], axes=names)
     wish = wish_of(run.correct)
     if wish is not None:
         # Imported only when needed: it takes long to load.
@@ -177,7 +183,7 @@ def denoise_steps(
         correction = prepare_correction(array, names, wish)
         if correction:
             array = CorrectedArray(array, correction) if lazy else correction.applied(array)
-        plain = replace(run, dtype=dtype, correct=None)
+        plain = replace(run, dtype=dtype, correct=None, device=devices)
         made = yield from denoise_steps(array, plain, frames, out, slices)
         return Result(made.image, correction_noted(made.record, correction, given))
     shape = tuple(one.stop - one.start for one in region)
@@ -187,10 +193,12 @@ def denoise_steps(
     everything = frames is None and slices is None
     if is_measured(run.sigma, run.noise, run.filter):
         yield MEASURING
-    if everything and lazy and out is not None and "T" in names:
+    if everything and lazy and out is not None and ("T" in names or is_chunked(image)):
         job = prepare(run, array)
         made = out(shape, job.dtypes[1]) if callable(out) else out
-        return (yield from denoise_series(array, job, made))
+        if is_chunked(image):
+            return (yield from denoise_parts(array, job, made, devices))
+        return (yield from denoise_series(array, job, made, devices))
     if lazy and not everything:
         job = prepare(run, array)
         part = Part.of(job, region)
@@ -206,13 +214,13 @@ def denoise_steps(
     direct = isinstance(out, np.ndarray) and not np.may_share_memory(out, block.given)
     made = out if direct else np.empty(shape, job.dtypes[1])
     yield COMPILING
-    tally = yield from filter_part(job, part, block, made)
+    shared = yield from filter_on(devices, job, part, block, made)
     if out is not None and made is not out:
         out[...] = made
     change = None
     if job.sigma.array.any() and not job.filter.yields_map:
         change = change_note(block.finite[part.inner], made, names)
-    return Result(made if out is None else out, job.record(tally, change))
+    return Result(made if out is None else out, shared.noted(job.record(shared.tally, change)))
 
 
 def is_lazy(image: Any) -> bool:

@@ -143,6 +143,14 @@ class Filter(Settings):
         """
         return self
 
+    def stronger(self, factor: float) -> tuple[Self, float]:
+        """Return the filter that treats noise as so many times as strong, and the factor of sigma.
+
+        Default: these settings, and all of the factor. Override where sigma is unused, or is needed
+        as it is for something else than strength.
+        """
+        return self, factor
+
     # Result and brightness over time.
 
     @property

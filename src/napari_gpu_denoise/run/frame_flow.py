@@ -14,6 +14,7 @@ import numpy as np
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.run.frame_notes import FrameNote
+from napari_gpu_denoise.run.frame_transfer import FrameTransfer, FrameTypes
 from napari_gpu_denoise.run.plan import Launches
 from napari_gpu_denoise.run.tiles import Tile
 from napari_gpu_denoise.run.work import Queues, Stages
@@ -39,8 +40,9 @@ class FrameFlow:
 
     `tile` is what is read from each frame and yielded; its time is not used. At most `batch` frames
     are taken or yielded at once. `variation` is a map, float32 of the shape of what is read, that
-    sigma is multiplied by. With `prompt`, every result is waited for before the next frame is read,
-    instead of keeping the device busy. With `profiling`, events of launches are kept in `events`.
+    sigma is multiplied by. `types` are those of the frames on the host. With `prompt`, every result
+    is waited for before the next frame is read, instead of keeping the device busy. With
+    `profiling`, events of launches are kept in `events`.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class FrameFlow:
         tile: Tile,
         batch: int,
         variation: np.ndarray | None = None,
+        types: FrameTypes | None = None,
         *,
         prompt: bool = False,
         profiling: bool = False,
@@ -58,6 +61,7 @@ class FrameFlow:
         self.arena = arena
         self.plan, self._stabilisation = stages.plan, stages.stabilisation
         self.tile, self.batch = tile, batch
+        self._transfer = FrameTransfer(arena, types or FrameTypes(), tile, batch)
         # Noise model of each channel, the same in all frames.
         self._models = np.zeros(1, np.int32)
         alone = session.device.shares_cores
@@ -75,7 +79,7 @@ class FrameFlow:
     def run(
         self,
         read: Callable[[int, np.ndarray], list[FrameNote]],
-        write: Callable[[int, np.ndarray], None],
+        write: Callable[[int, np.ndarray, np.ndarray | None], None],
         first: int = 0,
         start: int = 0,
         stop: int | None = None,
@@ -88,7 +92,8 @@ class FrameFlow:
             ``read(t, host)`` fills ``host`` (channels, count, nz, ny, nx) with frames from time t
             on and returns a note of each; fewer than there is room for only at the end.
         write : callable
-            ``write(t, values)`` takes frames (channels, count, nz, ny, nx) from time t on.
+            ``write(t, values, clipped)`` takes frames (channels, count, nz, ny, nx) from time t on,
+            and of integers how many values were clipped (channels, count).
         first, start, stop : int
             Times of the first frame to read, the first to write, and the first not to write;
             without `stop` all are written.
@@ -132,32 +137,28 @@ class FrameFlow:
 
     def _take(self, read, t: int, wanted: int) -> int:
         """Read frames and pass them to the device; return how many there were."""
-        import pyopencl as cl
-
         slot = self._ins[0]
         self._ins.append(self._ins.pop(0))
         if slot.done is not None:
             slot.done.wait()
         tile = self.tile
         frame = math.prod(tile.source_shape[1:])
-        most = tile.channels * self.batch * frame
-        host = self.arena.pinned(slot.name, most, self.queues.up)
-        given = host[: tile.channels * wanted * frame]
-        given = given.reshape(tile.channels, wanted, *tile.source_shape[1:])
+        given = self._transfer.room(slot.name, wanted, self.queues.up)
         # The device is not locked meanwhile: `read` may use it, too.
         notes = read(t, given)
         count = len(notes)
         if not count:
             return 0
         size = tile.channels * count * frame
+        host = given.reshape(-1)[:size]
         if count < wanted and tile.channels > 1:
             # The frames of each channel have to be contiguous: close the gap of missing ones.
-            host[:size] = given[:, :count].copy().ravel()
-        buffer = self.arena.buffer(slot.name, 4 * most)
+            host[:] = given[:, :count].copy().ravel()
         with self.turn:
-            upload = cl.enqueue_copy(self.queues.up, buffer, host[:size], is_blocking=False)
+            buffer, upload = self._transfer.upload(self.queues.up, slot.name, host)
             self.queues.after_upload([upload])
-            slot.launches = [("upload", upload)]
+            buffer, converted = self._transfer.as_float(self.queues.compute, buffer, size)
+            slot.launches = [("upload", upload), *converted]
             if self._stabilisation is not None:
                 self._models = notes[0].models
                 numbers = np.repeat(self._models, count)
@@ -173,25 +174,21 @@ class FrameFlow:
         return count
 
     def _yield_frames(self, start: int, count: int, ended: bool, write) -> _Slot:
-        import pyopencl as cl
-
         slot = self._outs[0]
         self._outs.append(self._outs.pop(0))
         tile = self.tile
-        shape = (tile.channels, count, *tile.shape[1:])
-        size = math.prod(shape)
-        most = size // count * self.batch
-        host = self.arena.pinned(slot.name, most, self.queues.up)[:size].reshape(shape)
         slot.start, slot.count = start, count
-        buffer = self.arena.buffer(slot.name, 4 * most)
-        queues = self.queues
-        launches = self.plan.enqueue_frames(queues.compute, start, count, ended, buffer)
+        queues, transfer = self.queues, self._transfer
+        values = transfer.result(slot.name)
+        launches = self.plan.enqueue_frames(queues.compute, start, count, ended, values)
         if self._stabilisation is not None:
             numbers, pixels = np.repeat(self._models, count), math.prod(tile.shape[1:])
-            launches += self._stabilisation.inverse(queues.compute, buffer, numbers, pixels)
+            launches += self._stabilisation.inverse(queues.compute, values, numbers, pixels)
+        buffer, counts, converted = transfer.as_levels(queues.compute, values, slot.name, count)
+        launches += converted
         queues.compute.flush()
         after = [launches[-1][1]]
-        done = cl.enqueue_copy(queues.down, host, buffer, wait_for=after, is_blocking=False)
+        host, counts, done = transfer.download(queues.down, buffer, counts, slot.name, count, after)
         queues.down.flush()
         slot.launches = [*launches, ("download", done)]
         if self.profiling:
@@ -199,7 +196,7 @@ class FrameFlow:
 
         def finish() -> None:
             done.wait()
-            write(start, host)
+            write(start, host, transfer.clipped(slot.name, counts, count))
 
         slot.written = None
         if self._writer is None:

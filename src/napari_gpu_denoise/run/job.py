@@ -23,8 +23,13 @@ from napari_gpu_denoise.run.frame_sigma import largest_in_planes
 from napari_gpu_denoise.run.noise import resolve_noise
 from napari_gpu_denoise.run.output_type import type_for_noise
 from napari_gpu_denoise.run.record import Record, Tally, package_version
-from napari_gpu_denoise.run.settings import number_of_bytes
-from napari_gpu_denoise.run.sigma import Sigma, clamp_sigma, varies_within
+from napari_gpu_denoise.run.settings import checked_factor, number_of_bytes
+from napari_gpu_denoise.run.sigma import (
+    Sigma,
+    clamp_sigma,
+    scaled,
+    varies_within,
+)
 from napari_gpu_denoise.run.tiles import Span
 
 NO_NOISE = "sigma is 0: the image is returned unchanged"  # in the notes of a record
@@ -38,7 +43,7 @@ class Run:
     ----------
     filter : Filter
         As the user set it.
-    sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct
+    sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct, sigma_factor
         As in `denoise`; `device` may also be (name, platform, index), which can be sent to another
         process. The memory limit becomes a number of bytes.
     """
@@ -52,6 +57,7 @@ class Run:
     device: Device | int | str | tuple[str, str, int] | None = None
     memory_limit: int | str | None = None
     correct: Any = None
+    sigma_factor: float = 1.0
 
     def __post_init__(self):
         if not isinstance(self.filter, Filter):
@@ -60,6 +66,7 @@ class Run:
                 "give settings of one, such as napari_gpu_denoise.NLMeans()",
             )
         wish_of(self.correct)  # refuses what is unknown
+        object.__setattr__(self, "sigma_factor", checked_factor(self.sigma_factor))
         if self.memory_limit is not None:
             object.__setattr__(self, "memory_limit", number_of_bytes(self.memory_limit))
 
@@ -119,6 +126,13 @@ class Job:
         squares = max(self.blank_width - 1, 0) if axis in "YX" else 0
         return max(before, squares), max(after, squares)
 
+    @property
+    def read_whole(self) -> str:
+        """Axes read whole whatever part is yielded: whole frames are compared in brightness."""
+        if not self.filter.over_time:
+            return ""
+        return "ZYX" if self.filter.whole_volumes else "YX"
+
     def unfiltered(self, pixels: np.ndarray) -> np.ndarray:
         """Return the result for pixels that are not filtered: the same, or 0 in a map."""
         if self.filter.yields_map:
@@ -165,6 +179,7 @@ class Job:
             notes=tuple(notes),
             date=datetime.now(UTC).isoformat(timespec="seconds"),
             noise=tuple(model.as_dict() for model in self.sigma.models),
+            sigma_factor=self.run.sigma_factor,
         )
 
 
@@ -187,6 +202,8 @@ class Part:
             if axis in "YX" and n < job.filter.smallest and (one.start, one.stop) != (0, n):
                 raise ValueError(f"the axis {axis} of {n} pixels is too short to be cut")
             margin = job.margin_along(axis) if noisy else (0, 0)
+            if noisy and axis in job.read_whole:
+                margin = n, n
             spans.append(Span.whole(n).part(one.start, one.stop, margin))
         return cls(tuple(spans))
 
@@ -244,6 +261,11 @@ def prepare(
         applied, sigma = resolve_noise(*noise, measured, names, filter, device)
     except NonFiniteError:  # there is too little else
         applied, sigma = resolve_noise(*noise, pixels, names, filter, device)
+    if wanted is None:
+        # By the noise that there is, not by what the filter is told.
+        wanted = type_for_noise(given, sigma, applied, pixels, names)
+    applied, factor = applied.stronger(run.sigma_factor)
+    sigma = scaled(sigma, factor)
     applied, told = applied.for_pixels(measured, names)
     if block is not None:
         sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied, one_of_many))
@@ -252,8 +274,6 @@ def prepare(
     elif levels is None and block is not None:
         same = applied.keeps_zero == filter.keeps_zero
         levels = chosen if same else Levels.of(pixels, applied.keeps_zero)
-    if wanted is None:
-        wanted = type_for_noise(given, sigma, applied, pixels, names)
     return Job(run, names, shape, (given, wanted), applied, sigma, levels, told)
 
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import math
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -15,7 +20,8 @@ from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtype
-from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.device import Device, find
+from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.denoise import is_lazy
 from napari_gpu_denoise.run.filter import Filter
@@ -39,7 +45,8 @@ def denoise_lazy(
     dtype=None,
     nonfinite: str = "raise",
     correct=None,
-    device: Device | int | str | None = None,
+    sigma_factor: float = 1.0,
+    device: Device | int | str | Sequence | None = None,
 ) -> da.Array:
     """Denoise a dask array, chunk by chunk, when the result is computed.
 
@@ -63,8 +70,10 @@ def denoise_lazy(
     {dtype}
     {nonfinite}
     {correct}
-    device : Device, int, str or None, optional
-        Where to run; looked up again in each process. By default the best device available.
+    {sigma_factor}
+    device : Device, int, str, sequence or None, optional
+        Where to run; looked up again in each process. By default the best device available. Of
+        several (``"all"``, or a list) each chunk takes the one that does least.
 
     Returns
     -------
@@ -94,9 +103,11 @@ def denoise_lazy(
         raise ImageError(
             "The shape of the dask array is unknown: call compute_chunk_sizes() first."
         )
+    several = list(device) if isinstance(device, (list, tuple)) else [device]
     # Device handles are invalid in other processes: send names instead.
-    sent = (device.name, device.platform, device.index) if isinstance(device, Device) else device
-    run = Run(filter, sigma, noise, axes, dtype, nonfinite, sent, correct=correct)
+    sent = [(d.name, d.platform, d.index) if isinstance(d, Device) else d for d in several]
+    options = {"correct": correct, "sigma_factor": sigma_factor}
+    run = Run(filter, sigma, noise, axes, dtype, nonfinite, *sent[:1], **options)
     wish = wish_of(correct)
     if wish is not None:
         run, array = _corrected(run, array, wish)
@@ -114,6 +125,7 @@ def denoise_lazy(
     return overlap(array, depth, "none", allow_rechunk=False).map_blocks(
         _denoise_block,
         job=job,
+        devices=sent,
         margins=margins,
         dtype=job.dtypes[1],
         chunks=array.chunks,
@@ -155,7 +167,12 @@ def _chunks(array: da.Array, job: Job, margins: dict[int, tuple[int, int]]) -> t
 
 
 def _denoise_block(
-    block: np.ndarray, *, job: Job, margins: dict[int, tuple[int, int]], block_info: dict
+    block: np.ndarray,
+    *,
+    job: Job,
+    devices: list[Any],
+    margins: dict[int, tuple[int, int]],
+    block_info: dict,
 ) -> np.ndarray:
     """Denoise one chunk, given with its margin."""
     where = [slice(*ends) for ends in block_info[None]["array-location"]]
@@ -167,5 +184,30 @@ def _denoise_block(
     )
     out = np.empty([one.stop - one.start for one in where], job.dtypes[1])
     pixels = Block.of(as_array(block), job.names, job.run.nonfinite)
-    finish(filter_part(job, part, pixels[needed], out))
+    with _least_busy(_here(devices)) as device:
+        job = replace(job, run=replace(job.run, device=device))
+        finish(filter_part(job, part, pixels[needed], out))
     return out
+
+
+def _here(sent: list[Any]) -> tuple[Device, ...]:
+    """Return devices that were sent from another process, as they are called in this one."""
+    found = [find(*one) if isinstance(one, tuple) else one for one in sent]
+    return choose_devices(found if len(found) > 1 else found[0])
+
+
+_busy: Counter[Device] = Counter()  # chunks in progress on each device, in this process
+_lock = threading.Lock()
+
+
+@contextmanager
+def _least_busy(devices: tuple[Device, ...]) -> Iterator[Device]:
+    """Borrow the device that works on the fewest chunks."""
+    with _lock:
+        device = min(devices, key=_busy.__getitem__)
+        _busy[device] += 1
+    try:
+        yield device
+    finally:
+        with _lock:
+            _busy[device] -= 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+import math
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -17,26 +19,39 @@ from napari_gpu_denoise.image.levels import (
     nonfinite_error,
     value_range,
 )
+from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.change import change_note
 from napari_gpu_denoise.run.job import Job, Part
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import COMPILING, Progress, Result
+from napari_gpu_denoise.run.several import filter_parts
 from napari_gpu_denoise.run.sigma import Sigma
 from napari_gpu_denoise.run.stream import FrameStream
 
+# Of a part that one of several devices filters: frames for each one that it reads beyond them, and
+# bytes that it holds at least, if there are enough frames.
+_FRAMES_PER_MARGIN = 8
+_PART_BYTES = 1 << 26
 
-def denoise_series(image: Any, job: Job, out: Any) -> Generator[Progress, None, Result]:
+
+def denoise_series(
+    image: Any, job: Job, out: Any, devices: Sequence[Device]
+) -> Generator[Progress, None, Result]:
     """Denoise an array along its axis T; `job` is prepared for it. Progress is yielded per frame.
 
     The image is read by NumPy indexing, once, or twice if the range of its values has to be known
-    first. Frames are written to `out` by NumPy indexing, each once and in order.
+    first. Frames are written to `out` by NumPy indexing, each once; on one device in order, while
+    several devices take a part of the series each, in turn.
     """
     run, t = job.run, job.names.index("T")
     count = image.shape[t]
     levels = None
     if not is_plain(job.dtypes[0]):
         levels = yield from _range_of_levels(image, job, t)
+    if len(devices) > 1:
+        levels = job.levels if levels is None or job.sigma.stabilised else levels
+        return (yield from _on_several(devices, image, replace(job, levels=levels), out, t))
     models, array, axes = job.sigma.models, job.sigma.array, job.names[:t] + job.names[t + 1 :]
     first = None if models else array.take(0, axis=t)
     one = replace(run, sigma=first, noise=models or None, axes=axes, dtype=job.dtypes[1])
@@ -63,6 +78,48 @@ def denoise_series(image: Any, job: Job, out: Any) -> Generator[Progress, None, 
         return Result(out, job.record(tally))
     change = change_note(*middle, axes) if job.sigma.array.any() else None
     return Result(out, job.record(stream.tally, change))
+
+
+def _on_several(
+    devices: Sequence[Device], image: Any, job: Job, out: Any, t: int
+) -> Generator[Progress, None, Result]:
+    """Filter parts of a series, of a few frames each, on several devices."""
+    count, locks = image.shape[t], (threading.Lock(), threading.Lock())
+    size = _frames_of_part(job, t, len(devices))
+    whole = [slice(0, n) for n in job.shape]
+    regions = (slice(a, min(a + size, count)) for a in range(0, count, size))
+    parts = [Part.of(job, [*whole[:t], one, *whole[t + 1 :]]) for one in regions]
+
+    def read(part: Part) -> Block:
+        with locks[0]:
+            pixels = as_array(image[part.reads])
+        return Block.of(pixels, job.names, job.run.nonfinite)
+
+    def room(part: Part) -> np.ndarray:
+        return np.empty([one.size for one in part.spans], job.dtypes[1])
+
+    def write(part: Part, made: np.ndarray) -> None:
+        with locks[1]:
+            for number, frame in enumerate(np.moveaxis(made, t, 0), part.spans[t].start):
+                out[_at(t, number)] = frame
+
+    yield COMPILING
+    shared = yield from filter_parts(devices, job, parts, read, room, write)
+    change = None
+    if job.sigma.array.any():
+        middle = _at(t, count // 2)
+        axes = job.names[:t] + job.names[t + 1 :]
+        change = change_note(as_array(image[middle]), np.asarray(out[middle]), axes)
+    return Result(out, shared.noted(job.record(shared.tally, change)))
+
+
+def _frames_of_part(job: Job, t: int, devices: int) -> int:
+    """Return how many frames a part of a series yields: few margins, in little memory."""
+    count = job.shape[t]
+    margin = sum(job.margin_along("T"))
+    frame = math.prod(job.shape) // count * (job.dtypes[0].itemsize + job.dtypes[1].itemsize)
+    wanted = max(_FRAMES_PER_MARGIN * margin, _PART_BYTES // max(frame, 1), 1)
+    return min(wanted, max(math.ceil(count / devices), margin, 1))
 
 
 def _frames(image: Any, t: int) -> Iterator[np.ndarray]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from napari_gpu_denoise.correct.wish import wish_of
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
-from napari_gpu_denoise.opencl.device import choose
+from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.denoise import wanted_region
 from napari_gpu_denoise.run.filter import Filter
@@ -44,7 +44,9 @@ def shown_maps(
         array = prepare_correction(array, names, wish).applied(array)
     whole = Block.of(array, names, run.nonfinite)
     # The noise is measured once, for all maps.
-    job = prepare(replace(run, axes=names, dtype=np.float32, device=choose(run.device)), whole)
+    job = prepare(
+        replace(run, axes=names, dtype=np.float32, device=choose_devices(run.device)[0]), whole
+    )
     wanted = shown(job.filter)
     maps: dict[str, np.ndarray] = {}
     for number, show in enumerate(wanted):

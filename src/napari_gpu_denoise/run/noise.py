@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, choices
 from napari_gpu_denoise.noise.sampling import PlaneReader
+from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate, estimate_sigma
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.sigma import Sigma, estimated, place, resolve_sigma
 
@@ -24,15 +26,33 @@ _SMALLEST, _LARGEST = 1e-15, 1e15
 
 
 class NoiseMemory:
-    """Stands for ``"auto"``, the noise of one image: the first run measures it, others know it.
+    """Stands for the noise of one image: the first run measures it, others know it.
 
     It belongs to an image and to everything a measurement depends on, which is for the owner to
-    keep apart.
+    keep apart. `model` is what is measured: ``"auto"``, or ``"gaussian"``, one sigma.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, model: str = "auto") -> None:
+        self.model = model
         self.estimate: NoiseEstimate | None = None
+        self._sigmas: dict[Any, SigmaEstimate | None] = {}
         self._measuring = Lock()
+
+    def knows(self, filter: Filter) -> bool:
+        """Return whether the noise for a filter has been measured."""
+        own = self._sigmas.get(_own_noise(filter))
+        return own is not None or (self.model == "auto" and self.estimate is not None)
+
+    def own_sigma(self, filter: Filter, image: Any, names: str) -> SigmaEstimate | None:
+        """Return one sigma, or sigma as the filter itself measures it; None for the estimate."""
+        key = _own_noise(filter)
+        with self._measuring:
+            if key not in self._sigmas:
+                found = filter.estimate_sigma(image, names)
+                if found is None and self.model == Gaussian.name:
+                    found = estimate_sigma(image, names)
+                self._sigmas[key] = found
+            return self._sigmas[key]
 
     def measured(self, image: Any, names: str, device: Any) -> NoiseEstimate:
         """Return the estimate; of runs at the same time one measures it."""
@@ -45,12 +65,17 @@ class NoiseMemory:
             return self.estimate
 
 
+def _own_noise(filter: Filter) -> tuple:
+    """Return what an estimate of sigma depends on: whether it is the filter's own, and its unit."""
+    return filter.name, filter.keeps_zero, filter.sigma_power
+
+
 def is_measured(sigma: Any, noise: Any, filter: Filter) -> bool:
     """Return whether a run measures noise."""
     if sigma is not None or filter.sigma_unused:
         return False
     if isinstance(noise, NoiseMemory):
-        return noise.estimate is None
+        return not noise.knows(filter)
     return noise is None or isinstance(noise, str)
 
 
@@ -67,7 +92,10 @@ def resolve_noise(
     if noise is None and (sigma is not None or filter.sigma_unused):
         return filter, resolve_sigma(sigma, image, names, filter)
     if noise is None:
-        own = filter.estimate_sigma(image, names)
+        measure = filter.estimate_sigma
+        if memory is not None:
+            measure = partial(memory.own_sigma, filter)
+        own = measure(image, names)
         if own is not None:
             return filter, estimated(own, image, names)
         noise = "auto" if memory is None else memory.measured(image, names, device)

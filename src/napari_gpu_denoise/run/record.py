@@ -56,8 +56,8 @@ class Record:
     settings : dict
         Every setting by name.
     sigma : tuple of float
-        Noise standard deviation used, in grey levels: one value, one per channel, or one per
-        plane; for a map its root mean square.
+        Noise standard deviation, in grey levels, before `sigma_factor`: one value, one per
+        channel, or one per plane; for a map its root mean square.
     sigma_source : str
         ``"given"``, ``"given as a map from … to …"``, or how it was estimated.
     axes : str
@@ -79,6 +79,10 @@ class Record:
         UTC, ISO 8601.
     corrected : tuple of str
         Structured noise that was looked for and removed first, in words; empty if not asked for.
+    assessment : dict or None
+        How good the result is, as `Assessment.as_dict` gives it; None where it was not assessed.
+    sigma_factor : float
+        What sigma was multiplied by: the strength that was asked for.
     """
 
     version: str
@@ -96,13 +100,18 @@ class Record:
     date: str
     noise: tuple[dict[str, Any], ...] = ()
     corrected: tuple[str, ...] = ()
+    assessment: dict[str, Any] | None = None
+    sigma_factor: float = 1.0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as plain values that JSON can hold."""
         lists = {
             name: list(getattr(self, name)) for name in ("sigma", "notes", "noise", "corrected")
         }
-        return {**asdict(self), **lists}
+        values = {**asdict(self), **lists}
+        if self.assessment is None:
+            del values["assessment"]
+        return values
 
 
 def correction_noted(record: Record, correction: Correction, given: Any) -> Record:

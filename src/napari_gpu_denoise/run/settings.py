@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, ClassVar
 
 from napari_gpu_denoise.errors import SettingsError
@@ -164,6 +165,23 @@ class Settings:
         nearest = min(found, key=words)
         return nearest, found[nearest]
 
+    def as_arguments(self) -> dict[str, Any]:
+        """Return the fewest arguments of `of` that give these settings."""
+        profile, changes = self.nearest_profile()
+        return changes if profile == next(iter(self.presets)) else {"profile": profile, **changes}
+
+
+def as_options(given: dict[str, Any]) -> list[str]:
+    """Return arguments as options of the command line."""
+    words = []
+    for name, value in given.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words += [f"--{flag}", str(value)]
+    return words
+
 
 def _checked(spec: dataclasses.Field, value: Any) -> Any:
     kind = type(spec.default)
@@ -193,3 +211,17 @@ def _checked(spec: dataclasses.Field, value: Any) -> Any:
             f"{spec.name}={value!r} is unknown: choose from {', '.join(map(str, choices))}."
         )
     return converted
+
+
+def checked_factor(factor: Any) -> float:
+    """Return the factor of sigma that a user gave; refuse what is not a positive number."""
+    try:
+        value = float(factor)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise SettingsError(
+            f"sigma_factor={factor!r} is not a positive number",
+            "give one such as 1.2, or 0.8 to keep more detail and more noise",
+        )
+    return value

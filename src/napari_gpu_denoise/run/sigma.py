@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,6 +56,11 @@ class Sigma:
     planes: PlaneNoise | None = None
     stabilised: bool = False
     blank_width: int = 0
+
+
+def scaled(sigma: Sigma, factor: float) -> Sigma:
+    """Return sigma for a filter that is told so many times the noise; what is said stays."""
+    return sigma if factor == 1 else replace(sigma, array=sigma.array * factor)
 
 
 def varies_within(sigma: np.ndarray, names: str) -> bool:

@@ -15,11 +15,13 @@ import numpy as np
 from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import DeviceMemoryError, ImageError, SettingsError
 from napari_gpu_denoise.image.levels import Levels, as_array
-from napari_gpu_denoise.opencl.device import Device, choose
+from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
+from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.corrected import corrected_frames
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.frame_flow import FrameFlow
+from napari_gpu_denoise.run.frame_transfer import FrameTypes
 from napari_gpu_denoise.run.job import Part, Run
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import Record, Tally, finish
@@ -41,6 +43,7 @@ def stream(
     dtype=None,
     nonfinite: str = "raise",
     correct: Any = None,
+    sigma_factor: float = 1.0,
     live: bool = False,
     device: Device | int | str | None = None,
     memory_limit: int | str | None = None,
@@ -70,10 +73,12 @@ def stream(
     correct : str, tuple of str or None, optional
         Structured noise to remove from each frame first, as in `denoise`: what is found in the
         first frame, measured again in each.
+    {sigma_factor}
     live : bool, optional
         Return every frame as soon as possible, as for a camera. By default several are taken at
         once and results come a few frames later, which keeps the device busy.
-    {device}
+    device : Device, int, str or None, optional
+        Where to run, one device; by default the best available, see `choose`.
     {memory_limit}
 
     Yields
@@ -104,7 +109,8 @@ def stream(
     >>> for frame in stream(VBM3D(frames_after=0), camera, 12.0, live=True):  # doctest: +SKIP
     ...     show(frame)
     """
-    run = Run(filter, sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct)
+    options = dtype, nonfinite, device, memory_limit, correct, sigma_factor
+    run = Run(filter, sigma, noise, axes, *options)
     with closing(iter(FrameStream(run, frames, live))) as results:
         yield from results
 
@@ -128,7 +134,7 @@ class FrameStream:
     ):
         if not isinstance(live, (bool, np.bool_)):
             raise SettingsError(f"live={live!r} is neither True nor False: choose one of them.")
-        self._run = replace(run, device=choose(run.device))
+        self._run = replace(run, device=choose_devices(run.device)[0])
         self._frames, self._live, self._levels, self._sigma_of = frames, live, levels, sigma_of
         self.count, self.tally = 0, Tally()
 
@@ -196,7 +202,10 @@ class FrameStream:
             flows = []
             for video, (arena, stages) in enumerate(zip(arenas, all_stages, strict=True)):
                 variation = work.sigma.variation(tile)
-                flow = FrameFlow(held, arena, stages, tile, batch, variation, prompt=self._live)
+                types = FrameTypes.of(work, tile)
+                flow = FrameFlow(
+                    *(held, arena, stages, tile, batch, variation, types), prompt=self._live
+                )
                 stack.enter_context(closing(flow))
                 steps = flow.run(partial(feed.read, video), partial(feed.write, video))
                 flows.append(stack.enter_context(closing(steps)))

@@ -26,7 +26,13 @@ from napari_gpu_denoise.run.frame_notes import FrameNote, note_frame
 from napari_gpu_denoise.run.job import Job, Part, Run, check_kept, prepare
 from napari_gpu_denoise.run.part import arrange_part
 from napari_gpu_denoise.run.record import Tally
-from napari_gpu_denoise.run.sigma import Sigma, clamp_sigma, resolve_sigma, varies_within
+from napari_gpu_denoise.run.sigma import (
+    Sigma,
+    clamp_sigma,
+    resolve_sigma,
+    scaled,
+    varies_within,
+)
 from napari_gpu_denoise.run.work import Work
 
 
@@ -171,7 +177,7 @@ class FrameFeed:
                 self._held[first + k].constant[video] = levels
         return notes
 
-    def write(self, video: int, first: int, values: np.ndarray) -> None:
+    def write(self, video: int, first: int, values: np.ndarray, counts: np.ndarray | None) -> None:
         """Write results of a video, as `FrameFlow.run` does."""
         for k in range(values.shape[1]):
             frame = self._held[first + k]
@@ -182,6 +188,9 @@ class FrameFeed:
                 if video in frame.constant:
                     # As it was given: the channels on the device may have been mixed.
                     clipped = convert(np.full(out.shape, frame.constant[video][c]), out)
+                elif counts is not None:
+                    in_bands(np.copyto, out, values[c, k])
+                    clipped = int(counts[c, k])
                 else:
                     ny, nx = out.shape[-2:]
                     kept = values[c, k, :, :ny, :nx]
@@ -205,6 +214,7 @@ class FrameFeed:
         if self.sigma_varies:
             told = self._sigma_of(number) if number else self._first_sigma
             sigma = resolve_sigma(told, block.finite, job.names, job.filter)
+            sigma = scaled(sigma, job.filter.stronger(job.run.sigma_factor)[1])
             if varies_within(sigma.array, job.names) and job.filter.over_time:
                 raise SigmaError(
                     "A function that gives the sigma of each frame cannot give a map: give one "
@@ -234,7 +244,7 @@ class FrameFeed:
     def _note(
         self, number: int, values: np.ndarray, sigma: np.ndarray, models: np.ndarray
     ) -> FrameNote:
-        """Make the note of a frame from its kernel values: its own pixels may be others by now."""
+        """Make the note of a frame from what is uploaded: its own pixels may be others by now."""
         self.check_values(number, values, Levels(0, 1.0))
         compares, whole = self.job.filter.compares_brightness, self.job.filter.whole_volumes
         levels = Levels(0, 1.0)

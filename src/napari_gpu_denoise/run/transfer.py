@@ -26,6 +26,9 @@ from napari_gpu_denoise.run.work import Work
 # Most pixels converted on the host at once, so that intermediate arrays stay in the cache.
 _CONVERTED = 1 << 20
 
+# Frames whose clipped values are counted together: those of a tile, however many.
+_ALL = np.iinfo(np.int32).max
+
 
 class Sender:
     """Uploads what tiles read, and converts it to float32; `arena` keeps the buffers."""
@@ -33,10 +36,10 @@ class Sender:
     def __init__(self, arena: Arena, work: Work, stabilisation: Stabilisation | None = None):
         self._arena, self._source, self._levels = arena, work.source, work.levels
         self._stabilisation = stabilisation
-        self._dtype = _transfer_dtype(work.source, work.levels)
+        self._dtype = transfer_dtype(work.source, work.levels)
         self._kernel = None
         if self._dtype.kind != "f":
-            constants = _constants(self._dtype, arena.session.device)
+            constants = level_constants(self._dtype, arena.session.device)
             self._kernel = arena.kernel("levels/levels_to_float", constants)
 
     def upload(self, queue, name: str, tile: Tile) -> tuple[Any, Any]:
@@ -47,11 +50,11 @@ class Sender:
         import pyopencl as cl
 
         shape = (tile.channels, *tile.source_shape)
-        host = _pinned(self._arena, name, shape, self._dtype, queue)
+        host = pinned_of(self._arena, name, shape, self._dtype, queue)
         region = self._source.region(*tile.source_region)
         times = tile.t.source_start, tile.t.source_stop
-        most = _frames_at_once(self._source, self._levels)
-        load = _copy if self._kernel is not None else self._levels.load
+        most = converted_at_once(self._source, self._levels)
+        load = copy_as_is if self._kernel is not None else self._levels.load
         for c in range(tile.channels):
             for k, block in frame_blocks(self._source, tile.sequence, *times, c, most):
                 in_bands(load, block[:, *region], host[c, k : k + len(block)])
@@ -97,11 +100,11 @@ class Receiver:
         self._stabilisation = stabilisation
         self._arena, self._out, self._work = arena, work.out, work
         self._levels = Levels(0, 1.0) if work.filter.yields_map else work.levels
-        self._dtype = _transfer_dtype(work.out, self._levels)
+        self._dtype = transfer_dtype(work.out, self._levels)
         self._queue, self._tiles = queue, tiles
         self._kernel = self._clipped = None
         if self._dtype.kind != "f":
-            constants = _constants(self._dtype, arena.session.device)
+            constants = level_constants(self._dtype, arena.session.device)
             self._kernel = arena.kernel("levels/float_to_levels", constants)
             self._clipped = arena.buffer("clipped", 4 * tiles)
             cl.enqueue_fill_buffer(queue, self._clipped, np.int32(0), 0, 4 * tiles)
@@ -134,7 +137,7 @@ class Receiver:
         event = self._kernel(
             *(self._queue, (across, kept[0], frames), (*group, 1, 1), values),
             *map(np.uint64, (ny, nx, *kept)),
-            *(buffer, self._clipped, np.int32(number)),
+            *(buffer, self._clipped, np.int32(number), np.int32(_ALL)),
         )
         return buffer, [*launches, ("to levels", event)]
 
@@ -148,7 +151,7 @@ class Receiver:
         shape = (tile.channels, *tile.shape)
         if self._kernel is not None:
             shape = (*shape[:-2], *self._work.kept(tile))
-        host = _pinned(self._arena, name, shape, self._dtype, queue)
+        host = pinned_of(self._arena, name, shape, self._dtype, queue)
         return host, cl.enqueue_copy(queue, host, buffer, wait_for=after, is_blocking=False)
 
     def write(self, tile: Tile, host: np.ndarray, done) -> int:
@@ -157,8 +160,8 @@ class Receiver:
         ny, nx = self._work.kept(tile)
         region = self._out.region(*tile.kept_region(ny, nx))
         host = host[..., :ny, :nx]
-        most = _frames_at_once(self._out, self._levels)
-        store = _copy if self._kernel is not None else self._levels.store
+        most = converted_at_once(self._out, self._levels)
+        store = copy_as_is if self._kernel is not None else self._levels.store
         clipped = 0
         for c in range(tile.channels):
             times = tile.t.start, tile.t.stop
@@ -198,14 +201,16 @@ def frame_blocks(
         at += count
 
 
-def _transfer_dtype(frames: Frames, levels: Levels) -> np.dtype:
+def transfer_dtype(frames: Frames, levels: Levels) -> np.dtype:
+    """Return the type in which frames travel: as they are, if they are not converted here."""
     dtype = frames.view.dtype
     if levels.plain and is_plain(dtype):
         return dtype.newbyteorder("=")
     return np.dtype(np.float32)
 
 
-def _constants(dtype: np.dtype, device: Device) -> dict[str, int]:
+def level_constants(dtype: np.dtype, device: Device) -> dict[str, int]:
+    """Return the constants of kernels that convert integers."""
     return {
         "BITS": 8 * dtype.itemsize,
         "SIGNED": int(dtype.kind == "i"),
@@ -213,13 +218,16 @@ def _constants(dtype: np.dtype, device: Device) -> dict[str, int]:
     }
 
 
-def _pinned(arena: Arena, name: str, shape: tuple[int, ...], dtype: np.dtype, queue) -> np.ndarray:
+def pinned_of(
+    arena: Arena, name: str, shape: tuple[int, ...], dtype: np.dtype, queue
+) -> np.ndarray:
+    """Return pinned host memory for an array."""
     nbytes = math.prod(shape) * dtype.itemsize
     floats = arena.pinned(name, -(-nbytes // 4), queue)
     return floats.view(np.uint8)[:nbytes].view(dtype).reshape(shape)
 
 
-def _frames_at_once(frames: Frames, levels: Levels) -> int | None:
+def converted_at_once(frames: Frames, levels: Levels) -> int | None:
     """Return how many frames may be converted at once; None if they are only copied."""
     dtype = frames.view.dtype
     if levels.plain and (is_plain(dtype) or dtype == np.float32):
@@ -227,6 +235,7 @@ def _frames_at_once(frames: Frames, levels: Levels) -> int | None:
     return max(1, _CONVERTED // math.prod(frames.shape[-3:]))
 
 
-def _copy(values: np.ndarray, out: np.ndarray) -> int:
+def copy_as_is(values: np.ndarray, out: np.ndarray) -> int:
+    """Copy values; none is clipped."""
     np.copyto(out, values)
     return 0

@@ -38,6 +38,12 @@ class ResultInput(LayerInput):
         """Return the results, topmost first."""
         return results_in(self._viewer.layers)
 
+    def _found_groups(self, before: object) -> list:
+        return []
+
+    def _first_choice(self) -> Layer | None:
+        return self._origin()
+
     def meant_by(self, active: Layer) -> Layer | None:
         """Return the selected result, or the newest of the selected layer."""
         made = made_from(active, self._viewer.layers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from qtpy.QtWidgets import QComboBox, QVBoxLayout, QWidget
@@ -34,10 +35,18 @@ class DeviceInput(QWidget):
         Loading(_devices, self._list, self)
 
     def _list(self, devices: tuple[Any, ...] | None) -> None:
+        from napari_gpu_denoise.opencl import several
+        from napari_gpu_denoise.opencl.device import ALL
+
         for found in devices or ():
             add_item(self.box, str(found), found.index, found.problem or found.version)
             if found.problem:
                 self.box.model().item(self.box.count() - 1).setEnabled(False)
+        with suppress(NoDeviceError):
+            together = several.choose_devices(ALL)
+            if len(together) > 1:
+                names = several.names_of(together)
+                add_item(self.box, f"All {len(together)}: {names}", ALL, "Divide the work.")
         self.explain()
 
     def device(self) -> int | str | None:
@@ -47,12 +56,12 @@ class DeviceInput(QWidget):
 
     def explain(self, _: object = None) -> None:
         """Show the preferred device, and below the list which one will be used."""
-        from napari_gpu_denoise.opencl import device
+        from napari_gpu_denoise.opencl.several import why_devices
 
         preferred = preferences.read().device
         self.box.setItemText(0, "Automatic" if preferred is None else f"Automatic ({preferred})")
         try:
-            self.caption.setText(device.why(self.device()))
+            self.caption.setText(why_devices(self.device()))
         except NoDeviceError as error:
             self.caption.setText(in_panel(error))
 

@@ -9,14 +9,15 @@ from typing import Any
 
 from magicgui.widgets import CheckBox, ComboBox, FloatSpinBox, LineEdit, SpinBox
 from magicgui.widgets.bases import ValueWidget
-from qtpy.QtCore import QLocale, QSignalBlocker, Signal
-from qtpy.QtWidgets import QComboBox, QFormLayout, QLabel, QVBoxLayout, QWidget
+from qtpy.QtCore import QLocale, Signal
+from qtpy.QtWidgets import QFormLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
+from napari_gpu_denoise._napari.denoise.presets import OF_IMAGE
+from napari_gpu_denoise._napari.denoise.profile_input import PresetButton, ProfileInput
 from napari_gpu_denoise._napari.parts import (
     DecimalComma,
     Section,
     WheelGuard,
-    add_item,
     form_layout,
     wrapped,
 )
@@ -30,8 +31,7 @@ class SettingsForm(QWidget):
     """One control for each setting, with its help as tooltip; advanced ones are collapsed.
 
     `kind` is an entry of FILTERS; settings named in `without` get no control and stay at their
-    defaults. A filter with more than one profile has a list of them on top, which follows changes
-    below.
+    defaults. The list of profiles on top follows changes below.
     """
 
     changed = Signal()
@@ -45,14 +45,14 @@ class SettingsForm(QWidget):
         self._filling = False
         plain, advanced = form_layout(), form_layout()
         self.profile = ProfileInput(kind)
-        if len(kind.presets) > 1:
-            plain.addRow("Profile", self.profile)
-        else:
-            self.profile.setParent(self)
-            self.profile.hide()
+        self.presets = PresetButton(self.profile, self.settings)
+        row = QHBoxLayout()
+        row.setSpacing(4)
+        row.addWidget(self.profile, 1)
+        row.addWidget(self.presets)
+        plain.addRow("Profile", row)
         self._scrolling.watch(self.profile)
-        chosen = self.profile.currentTextChanged
-        chosen.connect(lambda name: self.show_settings(kind.of(profile=name)))
+        self.profile.wanted.connect(self._apply)
         for field in dataclasses.fields(kind):
             if field.name not in without:
                 self._add(field, advanced if field.metadata["advanced"] else plain)
@@ -105,6 +105,11 @@ class SettingsForm(QWidget):
             self._filling = False
         self._tell()
 
+    def _apply(self, settings: Any) -> None:
+        """Set every control but those that describe the image."""
+        kept = {name: self.controls[name].value for name in OF_IMAGE if name in self.controls}
+        self.show_settings(self.kind.of(settings, **kept))
+
     def reset(self) -> None:
         """Set every control to its default."""
         self.show_settings(self.kind())
@@ -114,30 +119,10 @@ class SettingsForm(QWidget):
         if self._filling:
             return
         try:
-            self.profile.show_name(self.settings().profile_name())
+            self.profile.show_name(self.settings())
         except SettingsError:
-            self.profile.show_name("custom")
+            self.profile.show_name(None)
         self.changed.emit()
-
-
-class ProfileInput(QComboBox):
-    """The profiles of a filter; "custom" is shown for other settings, and cannot be chosen."""
-
-    def __init__(self, kind: type):
-        super().__init__()
-        units = {field.name: field.metadata["unit"] for field in dataclasses.fields(kind)}
-        for name, changes in kind.presets.items():
-            lines = [f"{label_of(key, units[key])}: {value}" for key, value in changes.items()]
-            add_item(self, name, name, "; ".join(lines) or "The defaults")
-        self.addItem("custom")
-        self.model().item(self.count() - 1).setEnabled(False)
-        self.setToolTip(wrapped("Sets all settings below; change any of them afterwards."))
-        self.setAccessibleName("Profile")
-
-    def show_name(self, name: str) -> None:
-        """Show the name of the current settings without applying a profile."""
-        with QSignalBlocker(self):
-            self.setCurrentText(name)
 
 
 def make_control(field: dataclasses.Field) -> ValueWidget:

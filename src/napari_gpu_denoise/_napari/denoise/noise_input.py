@@ -56,6 +56,8 @@ class NoiseInput(QWidget):
 
     #: The panel that measures noise is to be opened.
     wanted = Signal()
+    #: What is assumed may have changed.
+    changed = Signal()
 
     def __init__(self):
         super().__init__()
@@ -208,3 +210,4 @@ class NoiseInput(QWidget):
             text = f"{typed} (estimated {rows.sigma(self._known)})"
         self.caption.setText(text)
         self.caption.setVisible(bool(text))
+        self.changed.emit()

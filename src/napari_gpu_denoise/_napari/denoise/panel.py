@@ -7,24 +7,28 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 import napari.viewer
+from napari.layers import Image
 from napari.utils.notifications import show_error
 from qtpy.QtCore import QTimer
 
 from napari_gpu_denoise._napari import docks, preferences
-from napari_gpu_denoise._napari.denoise.maps import offer_of
+from napari_gpu_denoise._napari.denoise import presets
 from napari_gpu_denoise._napari.denoise.request import Request, remembering
 from napari_gpu_denoise._napari.denoise.run import Outcome, report
 from napari_gpu_denoise._napari.denoise.runs import Runs
-from napari_gpu_denoise._napari.denoise.snippets import command_line, python_call
+from napari_gpu_denoise._napari.denoise.snippets import command_with_remarks, python_call
 from napari_gpu_denoise._napari.denoise.view import DenoiseView
-from napari_gpu_denoise._napari.layers.source import voxel_of
+from napari_gpu_denoise._napari.layers.groups import same_axes
+from napari_gpu_denoise._napari.layers.source import Source, capture, voxel_of
 from napari_gpu_denoise._napari.panel import PYTHON_COPIED
-from napari_gpu_denoise._napari.stage import Stage
+from napari_gpu_denoise._napari.preview.live import LivePreview
+from napari_gpu_denoise._napari.stage import Stage, TimeLeft
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.noise import NoiseMemory
 
 
 class DenoisePanel(DenoiseView):
@@ -45,6 +49,7 @@ class DenoisePanel(DenoiseView):
         self.runs.staged.connect(self._on_stage)
         self.runs.ended.connect(self._on_outcome)
         self.runs.stopped.connect(self._on_stopped)
+        self._left = TimeLeft()
         # Estimates handed over, by the layer that they were last used for.
         self._handed: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._last: ref | None = None
@@ -64,20 +69,40 @@ class DenoisePanel(DenoiseView):
         self.follow("preferences", ((each, self.device.explain) for each in preferences.changed()))
         self.form.changed.connect(self._check)
         self.run_button.clicked.connect(self.run)
+        self.run_on_return(self.run)
         self.cancel_button.clicked.connect(self.cancel)
         self.reset_button.clicked.connect(self.reset)
         self.python_button.clicked.connect(self.copy_python)
         self.command_button.clicked.connect(self.copy_command)
+        self.live = LivePreview(viewer, self.title, self.preview, self._previewed, self)
+        self._follow_for_preview()
         self._take_layer()
         self._follow_scale()
+        if (known := presets.last(self.filter)) is not None:
+            self.form.show_settings(known)
         # The drivers are loaded when the panel is on the screen, not while it is being built.
         QTimer.singleShot(0, self.device.fill)
 
-    def request(self) -> Request:
-        """Return what the panel is set to; raises `DenoiseError` if it does not fit the layer."""
-        source, axes, settings = self.captured(), self.axes.axes(), self.form.settings()
+    def request(self, layer: Image | None = None) -> Request:
+        """Return what the panel is set to, for the layer shown or another one.
+
+        Raises `DenoiseError` if it does not fit the layer.
+        """
+        source, run = self._wanted(layer)
+        layer = layer or self.layer.layer()
+        frame, place = (self.places.chosen(layer, run.axes, a) for a in "TZ")
+        return Request(source, run, frame, self.maps.isChecked(), place)
+
+    def _wanted(self, layer: Image | None = None) -> tuple[Source, Run]:
+        """Return a layer as it is now, and the run of all of it."""
+        settings = self.form.settings()
+        if layer in (None, self.layer.layer()):
+            layer, source, axes = self.layer.layer(), self.captured(), self.axes.axes()
+        else:
+            source = capture(layer)
+            axes = same_axes(self.axes.axes(), self.layer.layer(), layer, self._viewer)
         if "voxel" in self.form.controls and not settings.voxel:
-            settings = replace(settings, voxel=voxel_of(self.layer.layer(), axes))
+            settings = replace(settings, voxel=voxel_of(layer, axes))
         run = Run(
             filter=settings,
             sigma=self.noise.sigma(),
@@ -88,21 +113,27 @@ class DenoisePanel(DenoiseView):
             device=self.device.device(),
             memory_limit=preferences.read().memory_limit,
             correct=self.correct.currentData(),
+            sigma_factor=self.strength.value(),
         )
-        frame, place = (self.places.chosen(self.layer.layer(), axes, a) for a in "TZ")
-        return Request(source, run, frame, self.maps.isChecked(), place)
+        return source, run
+
+    def remembered(self) -> Request:
+        """Return the request, with what is known of the noise of the layer."""
+        return remembering(self.request(), self.layer.layer())
 
     def run(self) -> None:
-        """Start a run; errors are shown in the panel."""
+        """Run for each of the layers chosen; errors are shown in the panel."""
         if self.runs.running:
             return
+        layers = self.layer.layers() or (None,)
         try:
-            request = remembering(self.request(), self.layer.layer())
+            requests = [remembering(self.request(each), each) for each in layers]
         except DenoiseError as error:
             self.show_error(error)
             return
+        presets.remember(presets.without_image(requests[0].run.filter))
         self.show_running(True)
-        self.runs.start(request, f"{self.title} of {request.source.name}")
+        self.runs.start_all([(each, f"{self.title} of {each.source.name}") for each in requests])
 
     def cancel(self) -> None:
         """Leave a run in progress at once; no layer will be added."""
@@ -111,9 +142,33 @@ class DenoisePanel(DenoiseView):
             self._on_stopped()
 
     def stop(self) -> None:
-        """Stop the run; the panel is being closed."""
+        """Stop the run and the preview; the panel is being closed."""
+        self.live.stop()
         self.runs.stop()
+        self.assess.stop()
         self.show_running(False)
+
+    def _follow_for_preview(self) -> None:
+        """Preview again whatever changes."""
+        boxes = self.dtype, self.nonfinite, self.correct, self.device.box
+        signals = [each.currentIndexChanged for each in boxes]
+        signals += [each.changed for each in (self.form, self.axes, self.noise, self.strength)]
+        for signal in signals:
+            signal.connect(lambda *_: self.live.changed())
+        self.layer.chosen.connect(self._follow_view)
+        self.preview.box.toggled.connect(self._follow_view)
+
+    def _follow_view(self, _: object = None) -> None:
+        """Preview again when the view or the layer change."""
+        ticked = self.preview.box.isChecked()
+        self.follow("preview", self.live.events(self.layer.layer()) if ticked else ())
+        self.live.changed()
+
+    def _previewed(self) -> tuple[Image, Source, Run, NoiseMemory | None]:
+        """Return what `LivePreview` takes."""
+        source, run = self._wanted()
+        known = remembering(Request(source, run), self.layer.layer())
+        return self.layer.layer(), source, run, known.memory
 
     def _take_layer(self) -> None:
         """Follow the choice of a layer; noise handed over for one is chosen again with it."""
@@ -174,19 +229,8 @@ class DenoisePanel(DenoiseView):
         self.copy(self._command)
 
     def _command(self) -> tuple[str, str]:
-        request = self.request()
-        text = command_line(request)
-        hint = "." if request.source.path else ": replace INPUT.tif by the name of the file."
-        parts = [f"Command line copied{hint}"]
-        if request.places:
-            words = {"frames": request.frame, "slices": request.slice}
-            named = [word for word, place in words.items() if place is not None]
-            parts.append(f"It filters all {' and '.join(named)}.")
-        if request.maps:
-            parts.append(f"Maps need a separate run with --{offer_of(self.filter).setting}.")
-        if "--noise" in text and not isinstance(request.run.noise, str):
-            parts.append("It measures the noise again, in the whole file.")
-        return text, " ".join(parts)
+        text, remarks = command_with_remarks(self.request())
+        return text, " ".join(["Command line copied.", *remarks])
 
     def show_error(self, error: Exception) -> str:
         """Show an error in the panel and as a notification of napari."""
@@ -197,7 +241,9 @@ class DenoisePanel(DenoiseView):
     def _follow_places(self, event: object = None) -> None:
         """Offer the frame and the slice in view."""
         chosen = self.places.show(self.layer.layer(), self.known_axes())
-        self.run_button.setText(f"Run {chosen}".strip())
+        count = len(self.layer.layers())
+        several = f"{count} layers" if count > 1 else ""
+        self.run_button.setText(" ".join(filter(None, ("Run", several, chosen))))
 
     def _follow_scale(self) -> None:
         """Follow the voxel size of the chosen layer."""
@@ -230,10 +276,10 @@ class DenoisePanel(DenoiseView):
     def _on_stage(self, stage: Stage) -> None:
         self.progress.setRange(0, stage.total)
         self.progress.setValue(stage.done)
-        self.say(stage.words)
+        self.say(self.runs.place + self._left.words(stage))
 
     def _on_outcome(self, outcome: Outcome) -> None:
-        self.show_running(False)
+        self.show_running(self.runs.running)
         try:
             if outcome.result is None:
                 raise outcome.error
@@ -243,8 +289,9 @@ class DenoisePanel(DenoiseView):
             return
         record = outcome.result.record
         self.noise.show_used(record.sigma, record.noise)
-        self.say(report(outcome))
+        if not self.runs.running:
+            self.say(self.runs.summary or report(outcome))
 
     def _on_stopped(self) -> None:
         self.show_running(False)
-        self.say("Cancelled: no layer was added.")
+        self.say(self.runs.cancelled)

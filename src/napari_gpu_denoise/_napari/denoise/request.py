@@ -11,6 +11,8 @@ from napari_gpu_denoise._napari.noise.memory import memory_of
 from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.noise import NoiseMemory
 
+ONE_SIGMA = "gaussian"  # the noise that is one sigma for each channel
+
 
 @dataclass(frozen=True)
 class Request:
@@ -45,7 +47,7 @@ class Request:
 def remembering(request: Request, layer: Image) -> Request:
     """Return a request for a layer that measures its noise only if no other run has."""
     run = request.run
-    if run.sigma is not None or run.noise is not None:
+    if run.sigma is not None or run.noise not in (None, ONE_SIGMA):
         return request
     key = run.axes, run.correct, run.nonfinite, run.device
-    return replace(request, memory=memory_of(layer, *key))
+    return replace(request, memory=memory_of(layer, run.noise or "auto", *key))

@@ -111,6 +111,7 @@ def report(outcome: Outcome) -> str:
     sentences = [
         f"Done in {seconds:.2g} s." if seconds < 9.5 else f"Done in {seconds:.0f} s.",
         _noise(record),
+        f"Strength {record.sigma_factor:g}." if record.sigma_factor != 1 else "",
         f"Device: {record.device}.",
     ]
     if record.corrected:
@@ -128,7 +129,7 @@ def report(outcome: Outcome) -> str:
             f"The result, {size}, is kept in a temporary file in {outcome.folder} until its layer "
             "is removed or napari is closed: save it to keep it."
         )
-    return " ".join(sentences)
+    return " ".join(filter(None, sentences))
 
 
 def _noise(record: Record) -> str:

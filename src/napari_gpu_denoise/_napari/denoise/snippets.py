@@ -7,14 +7,23 @@ import shlex
 import subprocess
 from typing import Any
 
+from napari_gpu_denoise._napari.denoise.adding import differences
 from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.request import Request
+from napari_gpu_denoise._napari.layers.results import at_places
+from napari_gpu_denoise._napari.layers.source import PLACE, Source
 from napari_gpu_denoise._napari.noise import snippets as code
+from napari_gpu_denoise.errors import DenoiseError
+from napari_gpu_denoise.files import formats, samples
+from napari_gpu_denoise.files.inputs import beside
 from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.settings import as_options
+
+_LOOKS = ("colormap", "contrast_limits", "blending")
 
 
 def python_call(request: Request) -> str:
-    """Return Python lines for napari's console that do what a run does.
+    """Return Python lines for napari's console that do what a run does, and add the result.
 
     ``denoised`` holds the result, ``maps`` the maps of the filter.
     """
@@ -22,7 +31,7 @@ def python_call(request: Request) -> str:
     alone = {"frames": request.frame, "slices": request.slice}
     alone = {name: place for name, place in alone.items() if place is not None}
     given = {**_noise_argument(run), **code.axes_argument(run.axes)}
-    chosen = _settings_arguments(run.filter)
+    chosen = run.filter.as_arguments()
     common = _common_arguments(run)
     image, numpy, rest = "image", "", ""
     if alpha:
@@ -45,7 +54,30 @@ def python_call(request: Request) -> str:
         given = {**given, **chosen}
         given.pop("dtype", None)
         rest += f"maps = gd.{offer_of(run.filter).function}({image}{code.arguments(given)})\n"
-    return f"{code.IMPORT}{numpy}\n{code.image_of(request.source)}denoised = gd.{call}\n{rest}"
+    head = f"{code.IMPORT}{numpy}\n{code.image_of(request.source)}"
+    return f"{head}denoised = gd.{call}\n{rest}{_adding(request)}"
+
+
+def _adding(request: Request) -> str:
+    """Return lines that add the result as a layer, where its source lies and looking like it."""
+    source, where = request.source, ", ".join(map(repr, PLACE))
+    words = [request.run.filter.title, *differences(request.run), *_places(request)]
+    given = {"name": f"{source.name} ({', '.join(words)})"}
+    looks = ("blending",) if source.attributes.get("rgb") else _LOOKS
+    given |= {name: code.Code(f"layer.{name}") for name in looks}
+    if source.attributes.get("rgb"):
+        given["rgb"] = True
+    lines = f"layer = viewer.layers[{source.name!r}]\n"
+    lines += f"place = {{name: getattr(layer, name) for name in ({where})}}\n"
+    if request.places and source.attributes:
+        first = at_places(source, request.places).attributes["translate"]
+        lines += f"place['translate'] = {tuple(round(float(each), 9) for each in first)}\n"
+    return f"{lines}viewer.add_image(denoised{code.arguments(given)}, **place)\n"
+
+
+def _places(request: Request) -> list[str]:
+    named = {"frame": request.frame, "slice": request.slice}
+    return [f"{word} {place}" for word, place in named.items() if place is not None]
 
 
 def _noise_argument(run: Run) -> dict[str, Any]:
@@ -56,39 +88,70 @@ def _noise_argument(run: Run) -> dict[str, Any]:
     return {"noise": run.noise if isinstance(run.noise, str) else code.model_code(run.noise.models)}
 
 
-def _settings_arguments(settings: Any) -> dict[str, Any]:
-    """Return the fewest arguments that give the settings; ``profile`` may be one."""
-    profile, changes = settings.nearest_profile()
-    return changes if profile == next(iter(settings.presets)) else {"profile": profile, **changes}
-
-
 def _common_arguments(run: Run) -> dict[str, Any]:
     given = {name: getattr(run, name) for name in ("dtype", "nonfinite", "correct", "device")}
-    return {name: value for name, value in given.items() if value not in (None, "raise")}
+    given = {name: value for name, value in given.items() if value not in (None, "raise")}
+    return given if run.sigma_factor == 1 else {**given, "sigma_factor": run.sigma_factor}
 
 
 def command_line(request: Request) -> str:
-    """Return the shell command that filters a file as a run filters its layer.
+    """Return the shell command that filters a file as a run filters its layer."""
+    return command_with_remarks(request)[0]
 
-    It filters everything: there is no option for one frame or slice. A layer that was not read from
-    a file leaves ``INPUT.tif`` to be filled in.
+
+def command_with_remarks(request: Request) -> tuple[str, list[str]]:
+    """Return the command for a shell, and sentences on what it does otherwise than the run.
+
+    The result lies beside the file under a name of its own, one of the samples' in the folder of
+    the shell. It filters everything: there is no option for one frame or slice. A layer that was
+    not read from a file that can be read leaves ``INPUT.tif`` to be filled in.
     """
-    run, source = request.run, request.source.path or "INPUT.tif"
-    stem, written = source, ".tif"
-    for ending in (".ome.tiff", ".ome.tif", ".tiff", ".tif", ".nii.gz", ".nii"):
-        stem = stem.removesuffix(ending)
-    if source.endswith((".nii.gz", ".nii")):
-        written = source.removeprefix(stem)
+    run, path = request.run, _file(request.source)
+    named = path or "INPUT.tif"
+    remarks = [] if path is not None else ["Replace INPUT.tif by the name of a TIFF or NIfTI file."]
     name = run.filter.name.replace("_", "-")
-    words = ["gpu-denoise", name, source, "-o", f"{stem}_{name}{written}"]
-    words += [*_noise_option(run), "--axes", run.axes]
-    for option, value in (_settings_arguments(run.filter) | _common_arguments(run)).items():
-        flag = option.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(f"--{flag}" if value else f"--no-{flag}")
-        else:
-            words += [f"--{flag}", str(value)]
-    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+    target = beside(named, name)
+    if path in [str(samples.path(each)) for each in samples.names()]:
+        target = os.path.basename(target)
+    elif os.path.exists(target):
+        known = os.path.basename(target)
+        remarks.append(f"{known} is there already and is kept unless you add --overwrite.")
+    words = ["gpu-denoise", name, named, "-o", target, *_noise_option(run)]
+    axes = None if path is None else _other_axes(path, request)
+    if axes is None:
+        words += ["--axes", request.source.axes_of_file(run.axes)]
+    else:
+        remarks.append(f"It filters the whole file, whose axes are {axes}.")
+    words += as_options(run.filter.as_arguments() | _common_arguments(run))
+    places = {"frames": request.frame, "slices": request.slice}
+    if chosen := [word for word, place in places.items() if place is not None]:
+        remarks.append(f"It filters all {' and '.join(chosen)}.")
+    if request.maps:
+        remarks.append(f"Maps need a separate run with --{offer_of(run.filter).setting}.")
+    if "--noise" in words and not isinstance(run.noise, str):
+        remarks.append("It measures the noise again, in the whole file.")
+    text = subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+    return text, remarks
+
+
+def _file(source: Source) -> str | None:
+    """Return the file of a layer, if the command can read it."""
+    path = source.path
+    return path if path and (formats.has_suffix(path) or formats.is_image(path)) else None
+
+
+def _other_axes(path: str, request: Request) -> str | None:
+    """Return the axes of a file whose layer is only a part of it; None if it is all."""
+    source = request.source
+    if source.data is None or source.split is not None or not os.path.exists(path):
+        return None
+    try:
+        with formats.open_stack(path) as picture:
+            shape, axes = tuple(picture.pixels.shape), picture.filter_axes
+    except DenoiseError:
+        return None
+    held = tuple(source.data.shape)
+    return None if shape == ((*held[:-1], 3) if source.alpha else held) else axes
 
 
 def _noise_option(run: Run) -> list[str]:

@@ -9,12 +9,15 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QProgressBar
 from superqt import QCollapsible
 
+from napari_gpu_denoise._napari.assess.section import AssessSection
 from napari_gpu_denoise._napari.denoise.afterwards import Afterwards
 from napari_gpu_denoise._napari.denoise.device_input import DeviceInput
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.noise_input import NoiseInput
 from napari_gpu_denoise._napari.denoise.places_input import PlacesInput
+from napari_gpu_denoise._napari.denoise.runs import Runs
+from napari_gpu_denoise._napari.denoise.strength_input import StrengthInput
 from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import (
     Caption,
@@ -25,6 +28,7 @@ from napari_gpu_denoise._napari.parts import (
     ruler,
     wrapped,
 )
+from napari_gpu_denoise._napari.preview.box import PreviewBox
 
 
 class DenoiseView(Panel):
@@ -36,7 +40,7 @@ class DenoiseView(Panel):
     def __init__(self, viewer: napari.viewer.Viewer):
         tip = "Image layer to denoise. The layer itself is never changed."
         super().__init__(viewer, tip, self.filter)
-        self.noise = NoiseInput()
+        self.noise, self.strength = NoiseInput(), StrengthInput()
         offer = offer_of(self.filter)
         self.form = SettingsForm(self.filter, without=() if offer is None else (offer.setting,))
         self.dtype = choice(
@@ -70,6 +74,7 @@ class DenoiseView(Panel):
         if offer is not None:
             self.maps.setText(offer.label)
             self.maps.setToolTip(wrapped(offer.tip))
+        self.preview = PreviewBox()
         self.places = PlacesInput(viewer, self)
         self.afterwards = Afterwards(viewer)
         self.run_button = button("", "Denoise the layer; the result is a new layer.")
@@ -81,6 +86,7 @@ class DenoiseView(Panel):
         keep_room = self.progress.sizePolicy()
         keep_room.setRetainSizeWhenHidden(True)
         self.progress.setSizePolicy(keep_room)
+        self.assess = AssessSection(viewer, self, Runs)
         self._lay_out()
         self.show_running(False)
 
@@ -88,17 +94,19 @@ class DenoiseView(Panel):
         summary = Caption()
         summary.setText(self.filter.summary)
         layer = {"Image": self.layer, "Axes": self.axes}
-        top = form_layout({**layer, "Correct first": self.correct, "Noise": self.noise})
+        noise = {"Noise": self.noise, "Strength": self.strength}
+        top = form_layout({**layer, "Correct first": self.correct, **noise})
         output = {"Result type": self.dtype, "NaN, infinity": self.nonfinite, "Device": self.device}
         results = Section("Result and device", form_layout(output))
         reset = QHBoxLayout()
         reset.addWidget(self.reset_button, alignment=Qt.AlignmentFlag.AlignRight)
         self.arrange(
-            (summary, top, ruler(), self.form, results, reset),
+            (summary, top, ruler(), self.form, results, self.assess, reset),
             (
                 # Above the buttons, which then stay where they are, however long the text.
                 (self.progress,),
                 (self.status,),
+                (self.preview,),
                 (self.maps,),
                 *((box,) for box in self.places.boxes.values()),
                 (self.afterwards,),
@@ -111,6 +119,7 @@ class DenoiseView(Panel):
         """Set everything but the layer to its default."""
         self.form.reset()
         self.noise.reset()
+        self.strength.reset()
         self.device.box.setCurrentIndex(0)
         self.dtype.setCurrentIndex(0)
         self.nonfinite.setCurrentIndex(0)
@@ -118,6 +127,7 @@ class DenoiseView(Panel):
         self.places.reset()
         self.afterwards.reset()
         self.maps.setChecked(False)
+        self.axes.forget()
         self.offer_axes()
 
     def sections(self) -> list[QCollapsible]:

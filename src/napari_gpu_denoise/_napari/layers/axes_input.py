@@ -6,6 +6,7 @@ import dataclasses
 import html
 import math
 from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 from qtpy.QtCore import QSignalBlocker, Signal
 from qtpy.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWidget
@@ -23,10 +24,14 @@ _LETTERS = (
     "One letter per axis, in the order of the data: T time, Z slices, C channels, S colours of "
     "RGB, Y, X. Any other letter, or a dot, marks independent planes."
 )
+# Letters that were typed, by layer: all panels show them whenever the layer is chosen again.
+_TYPED: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 class AxesInput(QWidget):
     """Axis letters, and below them their meaning for this layer.
+
+    Letters that are typed are kept for the layer until its labels change, or `forget` is called.
 
     Where the layer does not name an axis, buttons beside the letters set the likely names. `kind`
     is the entry of FILTERS that the axes are for, if any. For volumes a button asks for the panel
@@ -42,6 +47,7 @@ class AxesInput(QWidget):
         self._kind = kind
         #: Shape the axes are for; empty where there is no layer.
         self.shape: tuple[int, ...] = ()
+        self._layer: ref | None = None
         self.edit = QLineEdit()
         used = "" if kind is None else " Time and slices are used only by settings that need them."
         self.edit.setToolTip(wrapped(_LETTERS + used))
@@ -61,12 +67,15 @@ class AxesInput(QWidget):
         self.volume_button.clicked.connect(lambda: self.wanted.emit(best))
         self.volume_button.hide()
         stack(QVBoxLayout(self), (row, self.caption, self.volume_button), spacing=2)
+        self.edit.textChanged.connect(self._keep)
         self.edit.textChanged.connect(self._read)
 
-    def offer(self, axes: str, shape: tuple[int, ...]) -> None:
-        """Set the suggested axes and the shape of a new layer."""
+    def offer(self, axes: str, shape: tuple[int, ...], layer: Any = None) -> None:
+        """Set the suggested axes and the shape of a new layer, or what was typed for it."""
         # The letters are read together with their shape, once.
         self.shape = tuple(shape)
+        self._layer = None if layer is None else ref(layer)
+        axes = self.typed() or axes
         with QSignalBlocker(self.edit):
             self.edit.setText(axes)
         self._read()
@@ -78,6 +87,21 @@ class AxesInput(QWidget):
     def letters(self) -> str:
         """Return the letters typed, whether they fit or not."""
         return self.edit.text().upper()
+
+    def typed(self) -> str | None:
+        """Return what was typed for this layer, if it fits; else None."""
+        layer = None if self._layer is None else self._layer()
+        typed = None if layer is None else _TYPED.get(layer)
+        return typed if typed is not None and _fits(typed, self.shape) else None
+
+    def forget(self) -> None:
+        """Forget what was typed for this layer."""
+        if self._layer is not None and (layer := self._layer()) is not None:
+            _TYPED.pop(layer, None)
+
+    def _keep(self, text: str) -> None:
+        if self._layer is not None and (layer := self._layer()) is not None:
+            _TYPED[layer] = text.upper()
 
     def _read(self, _: str = "") -> None:
         found: dict[str, str] = {}
@@ -124,6 +148,14 @@ class AxesInput(QWidget):
             return f". <b>{works}: name the slices Z, as in {' or '.join(found)}.</b>"
         hints = ", ".join(f"for {meaning} type {letters}" for letters, meaning in found.items())
         return f". {hints[0].upper()}{hints[1:]}." if hints else ""
+
+
+def _fits(axes: str, shape: tuple[int, ...]) -> bool:
+    try:
+        check_axes(axes, shape)
+    except AxesError:
+        return False
+    return True
 
 
 def follows_time(kind: Any) -> bool:

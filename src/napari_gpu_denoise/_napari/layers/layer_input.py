@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from napari.layers import Layer
 from napari.viewer import Viewer
 from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QComboBox
 
+from napari_gpu_denoise._napari.layers.groups import Group, of_file, selected
 from napari_gpu_denoise._napari.layers.provenance import first_origin, is_temporary
-from napari_gpu_denoise._napari.layers.source import reason_unusable
+from napari_gpu_denoise._napari.layers.source import is_preview, reason_unusable
 from napari_gpu_denoise._napari.parts import narrow, wrapped
 
 
 class LayerInput(QComboBox):
     """The viewer's layers; those that cannot be filtered are shown but cannot be chosen.
 
-    At first the selected layer is chosen. If that is the result of a filter, the layer that it was
-    made of is chosen instead.
+    Above them are groups of layers that can be filtered together: those that are selected, and
+    those of one file, such as its channels. At first the selected layers are chosen. If one is the
+    result of a filter, the layer that it was made of is chosen instead. With `whole_files` a layer
+    is chosen together with the others of its file.
     """
 
     chosen = Signal()
 
-    def __init__(self, viewer: Viewer, tip: str):
+    def __init__(self, viewer: Viewer, tip: str, *, whole_files: bool = False):
         super().__init__()
         self._viewer = viewer
+        self._whole_files = whole_files
+        self._groups: list[Group] = []
         self._layers: list[Layer] = []
-        self._last: Layer | None = None
+        self._last: Layer | Group | None = None
+        self._kept: Group | None = None  # the last one that was chosen
         narrow(self)
         self.setToolTip(wrapped(tip))
         self.setPlaceholderText("No image layer")
@@ -33,25 +41,58 @@ class LayerInput(QComboBox):
         self.refresh()
 
     def layer(self) -> Layer | None:
-        """Return the layer chosen, or None."""
-        index = self.currentIndex()
-        return self._layers[index] if 0 <= index < len(self._layers) else None
+        """Return the layer chosen, the first one of several, or None."""
+        return next(iter(self.layers()), None)
+
+    def layers(self) -> tuple[Layer, ...]:
+        """Return all layers chosen."""
+        item = self._item()
+        return item.layers if isinstance(item, Group) else () if item is None else (item,)
 
     def choose(self, layer: Layer | None) -> None:
         """Choose a layer; one that is not there or cannot be filtered changes nothing."""
         if layer in self._layers and reason_unusable(layer) is None:
-            self.setCurrentIndex(self._layers.index(layer))
+            self.setCurrentIndex(len(self._groups) + self._layers.index(layer))
 
-    def refresh(self) -> None:
-        """Follow the viewer's layer list; the choice stays while its layer is there."""
+    def choose_all(self, layers: Sequence[Layer]) -> None:
+        """Choose several layers, or one; nothing changes if one is not there."""
+        if len(layers) < 2:
+            self.choose(next(iter(layers), None))
+            return
+        wanted = Group(f"{len(layers)} layers", tuple(layers))
+        if wanted not in self._groups:
+            self._kept = wanted
+            self.refresh()
+        if wanted in self._groups:
+            self.setCurrentIndex(self._groups.index(wanted))
+
+    def follow_selection(self, event: object = None) -> None:
+        """Choose what is selected in the viewer, unless that is a result."""
+        active = self._viewer.layers.selection.active
+        self.refresh()
+        if active is not None and self._origin() is not active:
+            return
+        wanted = self._first_choice()
+        if isinstance(wanted, Group):
+            self.choose_all(wanted.layers)
+        elif wanted is active:
+            self.choose(active)
+
+    def refresh(self, event: object = None) -> None:
+        """Follow the viewer's layers and their selection; the choice stays while it is there."""
+        before = self._last
         self._layers = self.listed()
-        before, active = self._last, self._viewer.layers.selection.active
+        self._groups = self._found_groups(before)
         self.blockSignals(True)
         self.clear()
+        for group in self._groups:
+            self.addItem(group.text)
+            names = ", ".join(each.name for each in group.layers)
+            self.setItemData(self.count() - 1, wrapped(names), Qt.ItemDataRole.ToolTipRole)
         usable = []
-        for index, layer in enumerate(self._layers):
+        for layer in self._layers:
             self.addItem(layer.name)
-            reason = reason_unusable(layer)
+            reason, index = reason_unusable(layer), self.count() - 1
             self.setItemData(index, reason or layer.name, Qt.ItemDataRole.ToolTipRole)
             if reason:
                 self.model().item(index).setEnabled(False)
@@ -59,22 +100,65 @@ class LayerInput(QComboBox):
                 usable.append(layer)
         # What a panel shows for a while is chosen by hand only.
         offered = [each for each in usable if not is_temporary(each)]
-        meant = None if active is None else self.meant_by(active)
-        wanted = before if before in usable else meant if meant in offered else None
-        wanted = wanted or next(iter(offered), None)
-        self.setCurrentIndex(-1 if wanted is None else self._layers.index(wanted))
+        wanted = before if before in [*self._groups, *usable] else self._first_choice()
+        if wanted not in [*self._groups, *offered] and wanted is not before:
+            wanted = None
+        if wanted is None:
+            wanted = next(iter(offered), None)
+        self.setCurrentIndex(-1 if wanted is None else self._index(wanted))
         self.blockSignals(False)
         self._tell()
 
     def listed(self) -> list[Layer]:
         """Return the layers in the list, topmost first, as in the layer list beside it."""
-        return list(self._viewer.layers)[::-1]
+        return [each for each in self._viewer.layers if not is_preview(each)][::-1]
 
     def meant_by(self, active: Layer) -> Layer | None:
         """Return the layer to choose at first, where one is selected."""
         return first_origin(active, self._layers)
 
+    def _found_groups(self, before: Layer | Group | None) -> list[Group]:
+        layers, selection = list(self._viewer.layers), self._viewer.layers.selection
+        found = [selected(layers, selection)]
+        single = before.layers[0] if isinstance(before, Group) else before
+        origin = self._origin()
+        found += [of_file(layers, each) for each in (origin, single)]
+        if self._kept is not None and all(each in layers for each in self._kept.layers):
+            # The choice stays when a result is selected.
+            found.append(self._kept)
+        groups: list[Group] = []
+        for group in found:
+            if group is not None and group not in groups:
+                groups.append(group)
+        return groups
+
+    def _first_choice(self) -> Layer | Group | None:
+        """Return what the viewer's selection stands for."""
+        layers, selection = list(self._viewer.layers), self._viewer.layers.selection
+        origin = self._origin()
+        several = selected(layers, selection)
+        if several is None and self._whole_files:
+            several = of_file(layers, origin)
+        return origin if several is None else several
+
+    def _index(self, item: Layer | Group) -> int:
+        if isinstance(item, Group):
+            return self._groups.index(item)
+        return len(self._groups) + self._layers.index(item)
+
+    def _item(self) -> Layer | Group | None:
+        items = [*self._groups, *self._layers]
+        index = self.currentIndex()
+        return items[index] if 0 <= index < len(items) else None
+
+    def _origin(self) -> Layer | None:
+        active = self._viewer.layers.selection.active
+        return None if active is None else self.meant_by(active)
+
     def _tell(self, _: int = 0) -> None:
-        if self.layer() != self._last:
-            self._last = self.layer()
+        if self._item() != self._last:
+            self._last = self._item()
+            if isinstance(self._last, Group):
+                layers = self._last.layers
+                self._kept = Group(f"{len(layers)} layers", layers)
             self.chosen.emit()

@@ -11,11 +11,13 @@ from napari.components import Dims
 from napari.layers import Image, Layer
 
 from napari_gpu_denoise._napari.layers.lazy import AsNumbers
+from napari_gpu_denoise._napari.layers.origin import origin_of
 from napari_gpu_denoise.errors import LayerError
 from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.image.axes import check_axes
 
 METADATA_KEY = "napari-gpu-denoise"
+PREVIEW_KEY = "napari-gpu-denoise preview"  # in the metadata of a layer that is no result
 
 # One place along an axis, in words.
 AXIS_WORDS = {"T": "time point", "Z": "slice", "C": "channel", "S": "colour sample"}
@@ -45,8 +47,9 @@ class Source:
 
     `data` is its finest level, as the layer holds it, not copied; `attributes` are keyword
     arguments of ``viewer.add_image`` for the result. With `alpha` the last of the colour samples is
-    not a colour. `path` is the file that the layer was read from. Data of a `boolean` layer are 0
-    and 1. By `identity` the layer is found again.
+    not a colour. `path` is the file that the layer was read from, and `split` the axis of channels
+    there, if the layer is one of them. Data of a `boolean` layer are 0 and 1. By `identity` the
+    layer is found again.
     """
 
     name: str
@@ -56,15 +59,27 @@ class Source:
     multiscale: bool = False
     path: str | None = None
     boolean: bool = False
+    split: int | None = None
     identity: str = ""
+
+    def axes_of_file(self, axes: str) -> str:
+        """Return the axes of the file, where those of the layer are these."""
+        return axes if self.split is None else f"{axes[: self.split]}C{axes[self.split :]}"
 
 
 def reason_unusable(layer: Layer) -> str | None:
     """Return why a layer cannot be used, in one sentence; None if it can."""
+    if is_preview(layer):
+        return f"{layer.name!r} changes with the view: choose the layer that it is made of."
     if isinstance(layer, Image):
         return None
     kind = type(layer).__name__.lower()
     return f"{layer.name!r} is a {kind} layer: only image layers can be used."
+
+
+def is_preview(layer: Layer) -> bool:
+    """Return whether a layer is a live preview, which goes by itself."""
+    return PREVIEW_KEY in layer.metadata
 
 
 def finest(layer: Image) -> Any:
@@ -109,8 +124,9 @@ def capture(layer: Layer | None) -> Source:
     data, boolean = finest(layer), np.dtype(finest(layer).dtype).kind == "b"
     if boolean:
         data = data.view(np.uint8) if isinstance(data, np.ndarray) else AsNumbers(data)
-    path = file_of(layer)
-    known = has_alpha(layer), layer.multiscale, path, boolean, str(layer.unique_id)
+    path, origin = file_of(layer), origin_of(layer.metadata)
+    split = origin.split if path is not None and origin is not None else None
+    known = has_alpha(layer), layer.multiscale, path, boolean, split, str(layer.unique_id)
     return Source(layer.name, data, kept, *known)
 
 
@@ -154,8 +170,19 @@ def suggest_axes(layer: Image, dims_labels: Sequence[str] = ()) -> str:
     """
     colour = "S" if layer.rgb else ""
     for labels in (getattr(layer, "axis_labels", ()), dims_labels):
-        roles = "".join(_ROLES.get(str(label).strip().lower(), ".") for label in labels)
-        known = roles.replace(".", "") + colour
-        if len(roles) == layer.ndim and {"Y", "X"} <= set(known) and len(set(known)) == len(known):
+        if roles := clear_letters(labels, layer.ndim):
             return roles + colour
-    return check_axes(None, (1,) * layer.ndim) + colour
+    return letters_of((), layer.ndim) + colour
+
+
+def letters_of(labels: Sequence[str], ndim: int) -> str:
+    """Return the letters of axes with these labels; of unclear ones those of independent planes."""
+    return clear_letters(labels, ndim) or check_axes(None, (1,) * ndim)
+
+
+def clear_letters(labels: Sequence[str], ndim: int) -> str:
+    """Return the letters of axes with these labels; empty if they do not name Y and X."""
+    roles = "".join(_ROLES.get(str(label).strip().lower(), ".") for label in labels)
+    known = roles.replace(".", "")
+    clear = len(roles) == ndim and {"Y", "X"} <= set(known) and len(set(known)) == len(known)
+    return roles if clear else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from napari.qt.threading import create_worker
 from qtpy.QtCore import QObject, Signal
@@ -13,6 +14,7 @@ from napari_gpu_denoise._napari.layers.lazy import LazyArray, is_lazy
 from napari_gpu_denoise._napari.layers.regions import Part
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.noise.flat import flat_noise
+from napari_gpu_denoise._napari.noise.plots import load_library
 from napari_gpu_denoise._napari.stage import Stage
 from napari_gpu_denoise._napari.worker import Task, Worker
 from napari_gpu_denoise.errors import Cancelled
@@ -56,6 +58,7 @@ def measure(
     yield Stage("Measuring")
     try:
         load_bundled_drivers()
+        load_library()  # not in the GUI thread, when there is something to draw
         data, part = request.source.data, request.part
         data = LazyArray(data, stopped, part.index) if is_lazy(data) else data[part.index]
         if request.flat:
@@ -70,19 +73,30 @@ def measure(
 
 
 class Measuring(QObject):
-    """Measures in one thread at a time; a new request replaces any other."""
+    """Measures in one thread at a time; a new request replaces any other.
 
-    #: The `Outcome` of the latest request.
+    `steps` is a generator of stages, called as `measure`; `name` is what napari shows of it.
+    """
+
+    #: What `steps` returned for the latest request.
     done = Signal(object)
+    #: The `Stage` of the latest request.
+    staged = Signal(object)
 
-    def __init__(self, parent: QObject):
+    def __init__(
+        self,
+        parent: QObject,
+        steps: Callable[..., Generator] = measure,
+        name: str = "Estimated noise",
+    ):
         super().__init__(parent)
+        self._task = Task(steps, name)
         # Lists of their own, so that they can be reached when this is gone.
         self._workers: list[Worker] = []
-        self._wanted: list[NoiseRequest] = []
+        self._wanted: list[Any] = []
         self.destroyed.connect(partial(_abandon, self._workers, self._wanted))
 
-    def ask(self, request: NoiseRequest) -> None:
+    def ask(self, request: Any) -> None:
         """Start a measurement, replacing the current one."""
         self.drop()
         self._wanted.append(request)
@@ -97,14 +111,18 @@ class Measuring(QObject):
         if self._workers or not self._wanted:
             return
         worker = create_worker(
-            Task(measure, "Estimated noise"),
+            self._task,
             self._wanted.pop(),
             _worker_class=Worker,
-            _connect={"returned": self._tell, "finished": self._end},
+            _connect={"yielded": self._show, "returned": self._tell, "finished": self._end},
         )
         self._workers.append(worker)
 
-    def _tell(self, outcome: Outcome | None) -> None:
+    def _show(self, stage: Stage) -> None:
+        if not any(each.abort_requested for each in self._workers):
+            self.staged.emit(stage)
+
+    def _tell(self, outcome: Any) -> None:
         # The request may have changed when the result was already on its way here.
         if outcome is not None and not any(each.abort_requested for each in self._workers):
             self.done.emit(outcome)
@@ -114,7 +132,7 @@ class Measuring(QObject):
         self._start()
 
 
-def _abandon(workers: list[Worker], wanted: list[NoiseRequest], *_: object) -> None:
+def _abandon(workers: list[Worker], wanted: list[Any], *_: object) -> None:
     wanted.clear()
     for worker in workers:
         worker.quit()

@@ -19,11 +19,11 @@ _SAMPLED = 1 << 16  # pixels compared to notice that an array was changed in pla
 _kept: WeakKeyDictionary[Image, tuple[Any, int, dict[Any, NoiseMemory]]] = WeakKeyDictionary()
 
 
-def memory_of(layer: Image, *key: Any) -> NoiseMemory:
+def memory_of(layer: Image, model: str, *key: Any) -> NoiseMemory:
     """Return what is known of the noise of a layer, which a run fills in.
 
-    It is that of the data as they are now. `key` holds all else that the measurement depends on:
-    axes, what is corrected first, treatment of NaN, device.
+    It is that of the data as they are now. `model` is as in `NoiseMemory`, `key` holds all else
+    that the measurement depends on: axes, what is corrected first, treatment of NaN, device.
     """
     data = finest(layer)
     sample = 0 if is_lazy(data) else _checksum(data)
@@ -31,7 +31,7 @@ def memory_of(layer: Image, *key: Any) -> NoiseMemory:
     if same() is not data or before != sample:
         known = {}
         _kept[layer] = _reference(data), sample, known
-    return known.setdefault(key, NoiseMemory())
+    return known.setdefault((model, *key), NoiseMemory(model))
 
 
 def _checksum(data: np.ndarray) -> int:

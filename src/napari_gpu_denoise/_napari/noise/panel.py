@@ -254,7 +254,7 @@ class NoisePanel(NoiseView):
             return
         # Runs do not look for structured noise.
         notes = tuple(n for n in outcome.estimate.notes if getattr(n, "code", "") != "structured")
-        memory = memory_of(layer, request.axes, None, "raise", request.device)
+        memory = memory_of(layer, "auto", request.axes, None, "raise", request.device)
         memory.estimate = memory.estimate or replace(outcome.estimate, notes=notes)
 
     def _suggest(self, estimate: NoiseEstimate) -> None:

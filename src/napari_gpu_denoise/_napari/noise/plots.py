@@ -6,6 +6,8 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import qtpy
@@ -18,6 +20,7 @@ from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
 
 # Bright enough for dark themes and dark enough for light ones: at least 3 : 1 on both.
 COLOURS = ("#d9730d", "#3d8bcd", "#1b9e77", "#c45ca0", "#9a7d0a", "#7a73d1")
+_GREY = "#8c8c8c"  # on both themes, too
 _HEIGHT = 210
 _MOST_CHANNELS = 6  # drawn in one plot
 _MANY_DIGITS = 6
@@ -28,9 +31,9 @@ _MARGIN = 0.1  # of the range, on each side: pyqtgraph drops a tick's text that 
 class Series:
     """Values drawn in one style; those that are not finite are left out.
 
-    `name` is the entry in the legend, empty for none. `look` is "points", "rings", "line" or
-    "dashes"; `colour` an index into `COLOURS`, from 0 again at their end; `error` half the length
-    of a bar through each point.
+    `name` is the entry in the legend, empty for none. `look` is "points", "rings", "line", "dashes"
+    or "faint", grey rings; `colour` an index into `COLOURS`, from 0 again at their end; `error`
+    half the length of a bar through each point.
     """
 
     x: Sequence[float]
@@ -47,43 +50,73 @@ class Series:
         return rows[:, np.isfinite(rows).all(axis=0)]
 
 
+def load_library() -> Any:
+    """Return what draws plots; the first time this takes long, in any thread."""
+    # With the Qt that napari has.
+    os.environ.setdefault("PYQTGRAPH_QT_LIB", qtpy.API_NAME)
+    import pyqtgraph
+
+    return pyqtgraph
+
+
 class Plot(QWidget):
-    """A title, a legend, two axes with ticks and labels, and series of values."""
+    """A title, a legend, two axes with ticks and labels, and series of values.
+
+    It is made when there is something to draw.
+    """
 
     def __init__(self, title: str, x_label: str, y_label: str):
         super().__init__()
-        # Not before a plot is wanted, and with the Qt that napari has.
-        os.environ.setdefault("PYQTGRAPH_QT_LIB", qtpy.API_NAME)
-        import pyqtgraph
-
-        self._pg = pyqtgraph
         self.title, self.x_label, self.y_label = title, x_label, y_label
         self.series: list[Series] = []
-        self._canvas = canvas = pyqtgraph.PlotWidget(enableMenu=False)
+        self._made: list[Any] = []  # the canvas
+        stack(QVBoxLayout(self), (), spacing=0)
+        self.setFixedHeight(_HEIGHT)
+        self.setMinimumWidth(260)
+
+    @property
+    def _canvas(self) -> Any:
+        if not self._made:
+            self._made.append(self._new_canvas())
+            self._colour()
+        return self._made[0]
+
+    def _new_canvas(self) -> Any:
+        canvas = load_library().PlotWidget(enableMenu=False)
         # It is a picture: the wheel scrolls the panel, and nothing opens, zooms or takes focus.
         canvas.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         canvas.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         canvas.setAntialiasing(True)
-        self.area = canvas.plotItem
-        self.area.hideButtons()
+        area = canvas.plotItem
+        area.hideButtons()
         for side in ("bottom", "left"):
             # Here, where there are no values yet: later it would scale them once more.
-            self.area.getAxis(side).enableAutoSIPrefix(False)
-        self.area.showGrid(x=True, y=True, alpha=0.25)
-        self.legend = pyqtgraph.LegendItem(colCount=len(COLOURS))
-        self.legend.layout.setContentsMargins(0, 0, 0, 0)
-        self.area.layout.setContentsMargins(4, 0, 8, 5)
-        self.area.layout.addItem(self.legend, 4, 0, 1, 3)
-        stack(QVBoxLayout(self), (canvas,), spacing=0)
-        self.setFixedHeight(_HEIGHT)
-        self.setMinimumWidth(260)
+            area.getAxis(side).enableAutoSIPrefix(False)
+        area.showGrid(x=True, y=True, alpha=0.25)
+        area.layout.setContentsMargins(4, 0, 8, 5)
+        self.layout().addWidget(canvas)
+        return canvas
+
+    @property
+    def area(self) -> Any:
+        """Axes and what is drawn between them."""
+        return self._canvas.plotItem
+
+    @cached_property
+    def legend(self) -> Any:
+        """The names of the series, below the axes."""
+        made = load_library().LegendItem(colCount=len(COLOURS))
+        made.layout.setContentsMargins(0, 0, 0, 0)
+        self.area.layout.addItem(made, 4, 0, 1, 3)
+        return made
 
     def show_series(self, series: Sequence[Series], x_label: str | None = None) -> None:
         """Replace what is drawn; an empty plot is hidden."""
         self.series = [each for each in series if each.points().size]
         self.x_label = x_label or self.x_label
-        self.area.clear()
-        self.legend.clear()
+        if self._made or self.series:
+            self.area.clear()
+            self.legend.clear()
         for each in self.series:
             self._draw(each)
         if self.series:
@@ -104,18 +137,22 @@ class Plot(QWidget):
 
     def _draw(self, series: Series) -> None:
         (x, y, error), colour = series.points(), COLOURS[series.colour % len(COLOURS)]
+        colour = _GREY if series.look == "faint" else colour
         dash = Qt.PenStyle.DashLine if series.look == "dashes" else Qt.PenStyle.SolidLine
-        pen = self._pg.mkPen(colour, width=1.6, style=dash)
+        library = load_library()
+        pen = library.mkPen(colour, width=1.6, style=dash)
         how = {"pen": pen}
-        if series.look in ("points", "rings"):
+        if series.look in ("points", "rings", "faint"):
             how = {"pen": None, "symbol": "o", "symbolSize": 7, "symbolPen": pen}
             how["symbolBrush"] = colour if series.look == "points" else None
-            self.area.addItem(self._pg.ErrorBarItem(x=x, y=y, height=2 * error, pen=pen))
+            self.area.addItem(library.ErrorBarItem(x=x, y=y, height=2 * error, pen=pen))
         item = self.area.plot(x, y, antialias=True, **how)
         if series.name:
             self.legend.addItem(item, series.name)
 
     def _colour(self) -> None:
+        if not self._made:
+            return
         ink = self.palette().color(QPalette.ColorRole.WindowText)
         self._canvas.setBackground(self.palette().color(QPalette.ColorRole.Window))
         self.area.setTitle(self.title, color=ink, bold=True, size="9pt")

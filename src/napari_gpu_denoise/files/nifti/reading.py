@@ -26,6 +26,7 @@ from napari_gpu_denoise.files.nifti.header import (
 )
 from napari_gpu_denoise.files.nifti.voxels import Voxels, reading, size_of
 from napari_gpu_denoise.files.tiff.checks import check_declared
+from napari_gpu_denoise.files.tiff.looks import Looks, kept_steps
 from napari_gpu_denoise.files.tiff.messages import brief
 from napari_gpu_denoise.files.tiff.picture import Picture
 
@@ -38,6 +39,7 @@ _COLOURS = {128: "RGB", 2304: "RGBA"}
 _COMPLEX = {32, 1792, 2048}
 _OTHERS = {1: "binary", 1536: "float128"}
 _UNITS = {1: "m", 2: "mm", 3: "µm"}
+_TIMES = {8: "s", 16: "ms", 24: "µs"}
 _MOST_EXTENSIONS = 1 << 26  # bytes
 _FAULTY = 40  # level from which on nibabel refuses a header itself
 
@@ -135,7 +137,7 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> Picture:
     voxels = Voxels(handle, path, shape[::-1], stored, offset, scaling, **places)
     history = records_in(extensions)
     size, unit = _voxel(header, len(shape))
-    kept = (path, (path,), tuple(notes), history, size, unit)
+    kept = (path, (path,), tuple(notes), history, size, unit, _looks(header, len(shape)))
     return Picture(voxels, axes, "nifti", metadata, *kept)
 
 
@@ -180,3 +182,11 @@ def _voxel(header: Any, ndim: int) -> tuple[tuple[float, float, float] | None, s
     if not all(math.isfinite(step) and step > 0 for step in (x, y, z)):
         return None, ""
     return (z, y, x), _UNITS.get(int(header["xyzt_units"]) % 8, "")
+
+
+def _looks(header: Any, ndim: int) -> Looks:
+    """Return the steps along the axes and their units."""
+    code = int(header["xyzt_units"])
+    units = {**dict.fromkeys("XYZ", _UNITS.get(code % 8, "")), "T": _TIMES.get(code & 0x38, "")}
+    steps = zip("XYZT"[:ndim], header["pixdim"][1:], strict=False)
+    return Looks(kept_steps({a: (float(f"{float(step):.7g}"), units[a]) for a, step in steps}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from napari_gpu_denoise.files.nifti.header import (
     with_record,
 )
 from napari_gpu_denoise.files.tiff.output import new_file
-from napari_gpu_denoise.files.tiff.picture import Picture
+from napari_gpu_denoise.files.tiff.picture import Picture, records_of
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.run.record import Record
@@ -32,7 +33,7 @@ def write(
     path: str | os.PathLike,
     data: Any,
     like: Picture,
-    record: Record | None = None,
+    record: Record | Sequence[dict] | None = None,
     *,
     overwrite: bool = False,
 ) -> tuple[str, ...]:
@@ -70,7 +71,7 @@ def check_writable(like: Picture, dtype: np.dtype) -> None:
         )
 
 
-def _head(dtype: np.dtype, like: Picture, record: Record | None) -> bytes:
+def _head(dtype: np.dtype, like: Picture, record: Record | Sequence[dict] | None) -> bytes:
     """Return all that precedes the voxels."""
     kept = like.metadata
     header = header_of(kept["header"], kept["version"], kept["byteorder"])
@@ -79,8 +80,8 @@ def _head(dtype: np.dtype, like: Picture, record: Record | None) -> bytes:
         # The values written are grey levels.
         header["scl_slope"], header["scl_inter"] = 1, 0
     extensions = list(kept["extensions"])
-    if record is not None:
-        extensions = with_record(extensions, record.as_dict())
+    for one in records_of(record):
+        extensions = with_record(extensions, one)
     behind = pack_extensions(extensions, kept["byteorder"])
     header["vox_offset"] = LENGTHS[kept["version"]] + len(behind)
     return header.binaryblock + behind

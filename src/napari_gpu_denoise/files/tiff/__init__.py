@@ -8,7 +8,7 @@ interval and channel names need no translation between formats and none of them 
 a result in a file until `write` gets them, so that neither need be in memory as a whole.
 """
 
-from napari_gpu_denoise.files.tiff.output import check_output, new_file
+from napari_gpu_denoise.files.tiff.output import check_folder, check_output, new_file
 from napari_gpu_denoise.files.tiff.picture import SUFFIXES, Picture, is_tiff
 from napari_gpu_denoise.files.tiff.plane_store import PlaneStore
 from napari_gpu_denoise.files.tiff.planes import Planes
@@ -20,6 +20,7 @@ __all__ = [
     "Picture",
     "PlaneStore",
     "Planes",
+    "check_folder",
     "check_output",
     "check_writable",
     "is_tiff",

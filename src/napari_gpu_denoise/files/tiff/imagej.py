@@ -65,6 +65,21 @@ class Blocks:
         entries = self._blocks.get(self._of_order(b"info"), [])
         return "".join(entry.decode(self._encoding, "replace") for entry in entries)
 
+    def colours(self) -> list[str]:
+        """Return the brightest colours of the colour tables of channels, as ``"#rrggbb"``."""
+        tables = self._blocks.get(self._of_order(b"luts"), [])
+        return ["#" + bytes((t[255], t[511], t[767])).hex() for t in tables if len(t) == 768]
+
+    def ranges(self) -> list[tuple[float, float]]:
+        """Return the grey levels that are shown black and white, of each channel."""
+        held = b"".join(self._blocks.get(self._of_order(b"rang"), []))
+        values = struct.unpack(f"{self._order}{len(held) // 8}d", held[: len(held) // 8 * 8])
+        return [
+            ends
+            for ends in zip(values[::2], values[1::2], strict=False)
+            if ends[0] < ends[1] < 1e300
+        ]
+
     def with_lines(self, lines: Sequence[str]) -> Blocks:
         """Return the blocks with lines added to the Info."""
         result = Blocks(b"", (), self._order)

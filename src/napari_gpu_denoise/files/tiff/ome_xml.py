@@ -56,6 +56,12 @@ def physical_sizes(xml: str, index: int) -> dict[str, str]:
     return {name: held for name in names if (held := pixels.get("PhysicalSize" + name))}
 
 
+def described(xml: str, index: int) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """Return the attributes of image `index`, and those of each of its channels."""
+    _, pixels = list(_images(ElementTree.fromstring(xml)))[index]
+    return dict(pixels.attrib), [dict(each.attrib) for each in _children(pixels, "Channel")]
+
+
 def declared_planes(xml: str) -> tuple[int, int]:
     """Return how many planes all images of a set have, and how many files hold them."""
     try:

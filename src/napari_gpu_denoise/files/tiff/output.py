@@ -6,6 +6,7 @@ import contextlib
 import os
 import platform
 import secrets
+import shutil
 import zlib
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -49,13 +50,49 @@ def new_file(
             part.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def new_folder(
+    path: str | os.PathLike, *, overwrite: bool = False, keep: Iterable[str | os.PathLike] = ()
+) -> Iterator[Path]:
+    """Make a folder that appears under its name only when it is complete, as `new_file` does.
+
+    With `overwrite` a folder of zarr may be replaced, and no other.
+    """
+    check_folder(path, overwrite=overwrite, keep=keep)
+    target = Path(os.path.realpath(path))
+    name = f"{_OWN}{os.getpid()}-{secrets.token_hex(6)}"
+    part, old = (target.with_name(f"{name}{end}.part") for end in ("", "-old"))
+    remove_abandoned(target.parent)
+    try:
+        part.mkdir()
+        yield part
+        check_folder(path, overwrite=overwrite, keep=keep)
+        if target.exists():
+            os.replace(target, old)
+        try:
+            os.replace(part, target)
+        except OSError:
+            if old.exists():
+                os.replace(old, target)
+            raise
+        _sync_folder(target.parent)
+    except DenoiseError:
+        raise
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror or error}.") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        if target.exists():
+            shutil.rmtree(old, ignore_errors=True)
+
+
 @lru_cache(maxsize=1)  # once for all files of a batch
 def remove_abandoned(folder: Path) -> None:
     """Remove unfinished files of processes of this machine that are gone, as after a power cut."""
     for part in folder.glob(f"{_OWN}*.part"):
         with contextlib.suppress(OSError, ValueError):
             if not _is_alive(int(part.name.removeprefix(_OWN).partition("-")[0])):
-                part.unlink()
+                shutil.rmtree(part) if part.is_dir() else part.unlink()
 
 
 def _is_alive(process: int) -> bool:
@@ -85,6 +122,31 @@ def check_output(
     for other in keep:
         if os.path.exists(other) and os.path.samefile(path, other):
             raise OutputError(f"{path} is an input, which is never replaced: choose another name.")
+    if not overwrite:
+        raise OutputError(
+            f"{path} exists",
+            "choose another name, or pass overwrite=True to replace it",
+            code="exists",
+        )
+
+
+def check_folder(
+    path: str | os.PathLike, *, overwrite: bool, keep: Iterable[str | os.PathLike]
+) -> None:
+    """Refuse a path at which no folder of zarr can be made, as `check_output` does for files."""
+    target = Path(os.path.realpath(path))
+    for other in map(os.path.realpath, keep):
+        inside = Path(other) in target.parents or target in Path(other).parents
+        if inside and os.path.isdir(other):
+            raise OutputError(f"{path} is within the input {other}: choose another place.")
+    if not os.path.isdir(path):
+        check_output(path, overwrite=False, keep=keep)
+        return
+    for other in keep:
+        if os.path.exists(other) and os.path.samefile(path, other):
+            raise OutputError(f"{path} is an input, which is never replaced: choose another name.")
+    if not any((target / head).is_file() for head in ("zarr.json", ".zgroup", ".zattrs")):
+        raise OutputError(f"{path} is a folder, but not of zarr: it is kept; choose another name.")
     if not overwrite:
         raise OutputError(
             f"{path} exists",

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from napari_gpu_denoise.files.tiff.checks import check_memory
+from napari_gpu_denoise.files.tiff.looks import Looks
 from napari_gpu_denoise.files.tiff.planes import Blocks, PartOfPlanes, Planes
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.run.record import Record
 
 SUFFIXES = (".tif", ".tiff", ".btf", ".tf8")
 MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON
@@ -46,6 +51,9 @@ class Picture:
         Voxel size (z, y, x), if the file tells all three.
     voxel_unit : str
         Its unit, such as ``"µm"``; empty if the file does not tell it.
+    looks : Looks
+        Steps along the axes with their units, and names and colours of channels, as far as the
+        file tells them.
     """
 
     data: np.ndarray | Blocks
@@ -58,6 +66,7 @@ class Picture:
     history: tuple[dict, ...] = field(default=(), repr=False)
     voxel: tuple[float, float, float] | None = None
     voxel_unit: str = ""
+    looks: Looks = field(default=Looks({}), repr=False)
 
     @property
     def filter_axes(self) -> str:
@@ -111,3 +120,10 @@ def is_tiff(path: str | os.PathLike) -> bool:
             return file.read(4) in _MAGIC
     except OSError:
         return False
+
+
+def records_of(record: Record | Sequence[dict] | None) -> list[dict]:
+    """Return the records that a writer is given: of one run, of several, or none."""
+    if record is None:
+        return []
+    return [record.as_dict()] if hasattr(record, "as_dict") else list(record)

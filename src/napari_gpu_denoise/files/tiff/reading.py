@@ -13,7 +13,7 @@ from pathlib import Path
 import tifffile
 
 from napari_gpu_denoise.errors import FileError, ImageError
-from napari_gpu_denoise.files.tiff import checks, imagej, ome_xml, voxel
+from napari_gpu_denoise.files.tiff import checks, imagej, looks, ome_xml, voxel
 from napari_gpu_denoise.files.tiff.messages import brief, listening
 from napari_gpu_denoise.files.tiff.picture import MARK, Picture, is_tiff
 from napari_gpu_denoise.files.tiff.planes import Planes
@@ -123,12 +123,13 @@ def _picture(
         "descriptions": [_raw(tif, t) for i in (0, 1) if (t := page.tags.get(270, index=i))],
     }
     history: tuple[dict, ...] = ()
-    size = voxel.NONE
+    size, shown = voxel.NONE, looks.Looks({})
     if kind == "ome":
         xml = metadata["xml"] = tif.ome_metadata
         metadata["image"] = ome_xml.find_image(xml, series.name, math.prod(series.shape))
         history = ome_xml.history(xml, metadata["image"])
         size = voxel.of_ome(xml, metadata["image"])
+        shown = looks.of_ome(xml, metadata["image"])
     elif kind == "imagej":
         blocks = _raw(tif, page.tags.get(imagej.BLOCKS)) or b""
         lengths = page.tags.valueof(imagej.LENGTHS, default=())
@@ -139,8 +140,10 @@ def _picture(
             notes.append("The labels, overlays and Info of the file are damaged and not kept.")
         history = _records(metadata["imagej"].info)
         size = voxel.of_imagej(tif.imagej_metadata, page)
+        shown = looks.of_imagej(tif.imagej_metadata, page, metadata["imagej"])
     else:
         history = _records((metadata["software"] or b"").decode("ascii", "replace"))
+        shown = looks.of_description(metadata["descriptions"])
         if series.kind not in ("shaped", "uniform", "generic"):
             _foreign(series, metadata, notes)
         elif tif.is_ome:
@@ -158,7 +161,7 @@ def _picture(
     if kind == "imagej":
         metadata["signed16"] = imagej.is_signed16(tif.imagej_metadata, series.dtype)
     planes = Planes(series, path, signed16=metadata["signed16"])
-    kept = (path, files, tuple(notes), history, *size)
+    kept = (path, files, tuple(notes), history, *size, shown)
     return Picture(planes, series.axes, kind, metadata, *kept)
 
 

@@ -30,26 +30,34 @@ def of_ome(xml: str, image: int) -> Voxel:
     """Return the voxel size of an image of OME-XML."""
     told = ome_xml.physical_sizes(xml, image)
     steps, units = (
-        [_number(told.get(a)) for a in "ZYX"],
+        [number(told.get(a)) for a in "ZYX"],
         [told.get(f"{a}Unit", "µm") for a in "ZYX"],
     )
-    return _voxel(steps, units)
+    return sized(steps, units)
 
 
 def of_imagej(description: Mapping[str, Any], page: tifffile.TiffPage) -> Voxel:
     """Return the voxel size of a stack of ImageJ, which has the distance of planes in a text."""
+    told = imagej_steps(description, page)
+    return sized([told[a][0] for a in "ZYX"], [told[a][1] for a in "ZYX"])
+
+
+def imagej_steps(
+    description: Mapping[str, Any], page: tifffile.TiffPage
+) -> dict[str, tuple[float, str]]:
+    """Return the steps along Z, Y and X and their units as told; 0 for what is not."""
     unit = str(description.get("unit", "")).replace("\\u00B5", "µ").replace("\\u00b5", "µ")
-    units = [str(description.get(f"{a}unit", unit)) for a in "zy"] + [unit]
-    steps = [_number(description.get("spacing"))]
-    for code in (283, 282):  # pixels in a unit, along y and x
+    found = {"Z": (number(description.get("spacing")), str(description.get("zunit", unit)))}
+    for letter, code in (("Y", 283), ("X", 282)):  # pixels in a unit
         tag = page.tags.get(code)
         value = tag.value if tag is not None else None
         pixels, length = value if isinstance(value, tuple) and len(value) == 2 else (value, 1)
-        steps.append(_number(length) / (_number(pixels) or math.inf))
-    return _voxel(steps, units)
+        own = str(description.get("yunit", unit)) if letter == "Y" else unit
+        found[letter] = number(length) / (number(pixels) or math.inf), own
+    return found
 
 
-def _number(told: Any) -> float:
+def number(told: Any) -> float:
     """Return a length; 0 for what is none."""
     try:
         step = abs(float(told))
@@ -58,7 +66,7 @@ def _number(told: Any) -> float:
     return step if math.isfinite(step) else 0.0
 
 
-def _voxel(steps: list[float], units: list[str]) -> Voxel:
+def sized(steps: list[float], units: list[str]) -> Voxel:
     """Return the size in the unit of x; none if a length is missing or units do not compare."""
     factors = [_METRES.get(unit) for unit in units]
     if not all(steps):

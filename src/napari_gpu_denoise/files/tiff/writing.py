@@ -6,7 +6,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -17,7 +17,7 @@ import tifffile
 from napari_gpu_denoise.errors import DenoiseError, OutputError
 from napari_gpu_denoise.files.tiff import imagej, ome_xml
 from napari_gpu_denoise.files.tiff.output import new_file
-from napari_gpu_denoise.files.tiff.picture import MARK, Picture
+from napari_gpu_denoise.files.tiff.picture import MARK, Picture, records_of
 from napari_gpu_denoise.files.tiff.plane_store import PlaneStore
 from napari_gpu_denoise.files.tiff.planes import Planes, page_axis
 
@@ -40,7 +40,7 @@ def write(
     path: str | os.PathLike,
     data: np.ndarray | Planes | PlaneStore,
     like: Picture,
-    record: Record | None = None,
+    record: Record | Sequence[dict] | None = None,
     *,
     overwrite: bool = False,
 ) -> tuple[str, ...]:
@@ -59,9 +59,10 @@ def write(
     like : Picture
         Source of axes, voxel size, units, time interval, channel names, byte order, tiles and
         compression. Lossy compression becomes deflate.
-    record : Record, optional
-        How the pixels were made. It is stored as JSON: in the Info of an ImageJ file, as an
-        annotation of an OME image, otherwise as a line of the Software tag; `read` finds it.
+    record : Record or sequence of dict, optional
+        How the pixels were made; several as `Record.as_dict` returns them. It is stored as JSON:
+        in the Info of an ImageJ file, as an annotation of an OME image, otherwise as a line of
+        the Software tag; `read` finds it.
     overwrite : bool, default False
         Replace an existing file. The input itself is never replaced.
 
@@ -105,7 +106,7 @@ def _encode(
     path: Path,
     data: np.ndarray | Planes | PlaneStore,
     like: Picture,
-    record: Record | None,
+    record: Record | Sequence[dict] | None,
     notes: list[str],
 ) -> None:
     """Write a whole TIFF file; `path` is what an error names."""
@@ -166,11 +167,11 @@ def _tiles(page: np.ndarray, tile: tuple[int, int]) -> Iterator[np.ndarray]:
 
 
 def _prepare(
-    dtype: np.dtype, like: Picture, record: Record | None, notes: list[str]
+    dtype: np.dtype, like: Picture, record: Record | Sequence[dict] | None, notes: list[str]
 ) -> dict[str, Any]:
     """Return the arguments of ``TiffWriter.write`` for pixels of a type."""
     kept = like.metadata
-    records = [] if record is None else [record.as_dict()]
+    records = records_of(record)
     lines = [MARK + json.dumps(entry) for entry in records]
     separate, depth, y, x, contiguous = kept["stored"]
     if kept["signed16"] and dtype == np.int16:

@@ -54,6 +54,7 @@ def isoline_maps(
     slices: int | slice | None = None,
     nonfinite: str = "raise",
     correct: Any = None,
+    sigma_factor: float = 1.0,
     device: Device | int | str | None = None,
     memory_limit: int | str | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -108,6 +109,7 @@ def isoline_maps(
     options = {
         "nonfinite": nonfinite,
         "correct": correct,
+        "sigma_factor": sigma_factor,
         "device": device,
         "memory_limit": memory_limit,
     }

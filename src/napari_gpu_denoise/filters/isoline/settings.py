@@ -181,6 +181,13 @@ class IsolineSettings(Filter):
         channels = "separate" if self.channels == "opponent" else self.channels
         return replace(self, criterion="multiplicative", looks=min(looks), channels=channels)
 
+    def stronger(self, factor: float) -> tuple[Self, float]:
+        """Return settings with the looks of stronger speckle, if they stand for sigma."""
+        if self.criterion == "additive":
+            return self, factor
+        least, most = type(self).__dataclass_fields__["looks"].metadata["bounds"]
+        return replace(self, looks=min(max(self.looks / factor**2, least), most)), 1.0
+
     @property
     def operations_per_pixel(self) -> float:
         """Estimate for tracing and for fitting planes."""

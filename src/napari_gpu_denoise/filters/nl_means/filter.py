@@ -131,6 +131,16 @@ class NLMeans(FrameSearch):
             return self
         raise SettingsError(f"rician=True does not fit {told} noise: leave one of them out.")
 
+    def stronger(self, factor: float) -> tuple[NLMeans, float]:
+        """Return settings that average more where sigma is needed as it is, for the Rician bias."""
+        if not self.rician:
+            return self, factor
+        fields, changes = type(self).__dataclass_fields__, {}
+        for name, times in (("strength", factor), ("flat", factor**2)):
+            least, most = fields[name].metadata["bounds"]
+            changes[name] = min(max(getattr(self, name) * times, least), most)
+        return replace(self, **changes), 1.0
+
     @property
     def offsets(self) -> int:
         """Number of patches in the search window."""

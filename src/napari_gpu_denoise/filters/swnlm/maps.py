@@ -28,6 +28,7 @@ def similar_pixels(
     frames: int | slice | None = None,
     nonfinite: str = "raise",
     correct: Any = None,
+    sigma_factor: float = 1.0,
     device: Device | int | str | None = None,
     memory_limit: int | str | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -78,6 +79,7 @@ def similar_pixels(
     options = {
         "nonfinite": nonfinite,
         "correct": correct,
+        "sigma_factor": sigma_factor,
         "device": device,
         "memory_limit": memory_limit,
     }

@@ -63,12 +63,13 @@ def channel_covariance(image: Any) -> ChannelCovariance:
     clipped = np.max([each.clipped for each in spectra], axis=0)
     members = unclipped(clipped)
     overlap = spectra[0].overlap
+    high = [each.high for each in spectra]
     rank, energy = 0.0, 0.0
-    for each in spectra:
-        patches = each.statistics
-        alone = pooled_variance(patches.rank, patches.energy, overlap, members).variance
+    for values, each in zip(high, spectra, strict=True):
+        smooth = each.energy_of("low").astype(np.float64)
+        alone = pooled_variance(smooth, np.square(values), overlap, members).variance
         scale = 1 / alone if alone > 0 else 0.0
-        rank, energy = rank + scale * patches.rank, energy + scale * patches.energy
+        rank, energy = rank + scale * smooth, energy + scale * np.square(values)
     if np.ndim(energy) == 0 or not np.any(energy):
         number, order = len(members), members
     else:
@@ -78,13 +79,13 @@ def channel_covariance(image: Any) -> ChannelCovariance:
         needed = 0.5 / relative**2 / energy.shape[1] * overlap if relative**2 > 0 else math.inf
         number = max(round(min(needed, len(members))), 1)
         order = members[np.argsort(rank[members], kind="stable")[:number]]
-    high = np.array([each.high[order].ravel() for each in spectra])
+    high = np.array([values[order].ravel() for values in high])
     covariance = high @ high.T / high.shape[1]
     deviation = np.sqrt(np.diag(covariance))
     product = np.outer(deviation, deviation)
     correlation = np.divide(covariance, product, out=np.zeros_like(covariance), where=product > 0)
     np.fill_diagonal(correlation, 1.0)
-    independent = max(number / overlap, 1) * spectra[0].high.shape[1]
+    independent = max(number / overlap, 1) * len(spectra[0].upper)
     # Of normal values: var(s_ab) = (s_aa s_bb + s_ab^2) / n.
     error = np.sqrt((np.square(product) + np.square(covariance)) / independent)
     return ChannelCovariance(

@@ -18,7 +18,7 @@ from napari_gpu_denoise.image.flicker import block_means, block_pixels, brightne
 from napari_gpu_denoise.noise.correlation.any_range import covariance_of_any_range
 from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum, spectrum_of_patches
 from napari_gpu_denoise.noise.patches.blank import not_image
-from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra, together
 from napari_gpu_denoise.noise.sampling import PlaneStack, spread
 
 PLACES = 4  # along time at which three frames in a row are read
@@ -58,7 +58,7 @@ class FramesInARow:
         """
         try:
             parts, apart = self._differences(single.sigma)
-            near, far = _together(parts), _together(apart)
+            near, far = together(parts), together(apart)
             if np.mean(~near.high.any(axis=1)) > REPEATED:
                 return None
             found, further = spectrum_of_patches(near), spectrum_of_patches(far)
@@ -112,14 +112,8 @@ def _difference(before: PatchSpectra, after: PatchSpectra, gain: float) -> Patch
     The transform of a difference is the difference of transforms.
     """
     share = 1 / math.hypot(1, 1 / gain)
-    return before._replace(
-        low=share * (after.low / gain - before.low),
-        high=share * (after.high / gain - before.high),
-        clipped=np.maximum(before.clipped, after.clipped),
+    return before.changed(
+        share * (after.low / gain - before.low),
+        share * (after.high / gain - before.high),
+        np.maximum(before.clipped, after.clipped),
     )
-
-
-def _together(parts: list[PatchSpectra]) -> PatchSpectra:
-    names = "mean", "low", "high", "clipped", "place"
-    joined = {name: np.concatenate([getattr(each, name) for each in parts]) for name in names}
-    return parts[0]._replace(**joined, overlap=max(each.overlap for each in parts))

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from napari_gpu_denoise.noise.correlation.fit import CALM, HIGHEST, ROUGHER, PatchPower
-from napari_gpu_denoise.noise.patches.products import times
-from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
+from napari_gpu_denoise.noise.patches.coefficients import Squares, range_sums, rising
+from napari_gpu_denoise.noise.patches.spectra import SETS, PatchSpectra, frequency_sets
 from napari_gpu_denoise.noise.patches.variance import brightness_levels
 from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
 
@@ -31,9 +31,8 @@ def smooth_powers(spectra: PatchSpectra, members: np.ndarray, number: int) -> Pa
 
 def are_exceptions(spectra: PatchSpectra, members: np.ndarray, power: np.ndarray) -> bool:
     """Return whether hardly any patch has as little power as this, (8, 8), the mean left out."""
-    energy = np.square(spectra.low[members]).sum(axis=1)
-    energy += np.square(spectra.high[members]).sum(axis=1)
-    return float(np.mean(energy < AS_SMOOTH * (power.sum() - power[0, 0]))) < EXCEPTIONS
+    energy = spectra.energy_of("low") + spectra.energy_of("high")
+    return float(np.mean(energy[members] < AS_SMOOTH * (power.sum() - power[0, 0]))) < EXCEPTIONS
 
 
 def powers_by_brightness(spectra: PatchSpectra, members: np.ndarray) -> PatchPower | None:
@@ -72,21 +71,19 @@ def _parts(
     others: tuple[tuple[float, float], ...],
 ) -> np.ndarray:
     """Return the power of the `number` smoothest patches and of other shares of them, (n, 8, 8)."""
-    y, x = np.divmod(np.arange(PATCH**2), PATCH)
     places = np.concatenate(frequency_order((PATCH, PATCH)))
-    squares = np.square(np.concatenate([spectra.low, spectra.high], axis=1)[members])
-    # Both halves hold frequencies along y, along x, and across.
-    half = np.where(x > y, x % 2 == 1, y % 2 == 0)[places]
-    ranks = times(squares, np.column_stack([half, ~half]).astype(float))
-    parts = [slice(number)]
+    half = frequency_sets(spectra.lows, len(places))[SETS.index("half")]
+    parts = [(0, number)]
     for first, last in others:
         start = min(max(round(first * len(members)), number), len(members) - 1)
-        parts.append(slice(start, max(round(last * len(members)), start + 1)))
+        parts.append((start, max(round(last * len(members)), start + 1)))
+    squares = Squares(spectra.coefficients)
     found = np.zeros((len(parts), PATCH**2))
-    for read, rank in ((half, ranks[:, 1]), (~half, ranks[:, 0])):
-        order = np.argsort(rank, kind="stable")
-        for row, part in zip(found, parts, strict=True):
-            row[places[read]] = squares[order[part]].mean(axis=0)[read]
+    # Ranked by one half, read at the other.
+    for read, rank in ((half, "rest"), (~half, "half")):
+        order = members[rising(spectra.energy_of(rank)[members])]
+        for row, (start, stop) in zip(found, parts, strict=True):
+            row[places[read]] = range_sums(squares, order, (start, stop))[0, read] / (stop - start)
     return found.reshape(-1, PATCH, PATCH)
 
 

@@ -119,7 +119,7 @@ def noise_spectrum(image: Any) -> NoiseSpectrum:
 
 def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
     """Return the noise spectrum of patches; ImageError if they are not 8 x 8 pixels."""
-    if spectra.low.shape[1] + spectra.high.shape[1] + 1 != PATCH**2:
+    if not spectra.whole:
         raise ImageError(
             "NaN or infinite pixels leave no patch of 8 x 8 pixels; replace those pixels first."
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ ROUNDS = 50  # of its iteration, at most
 MAX_GROUPS = 40_000  # groups of values looked at, about
 LIKE_NOISE = 0.25  # by which the squared contrast may be below that of pure noise, relative
 COILS = (1, 2, 4, 8, 16, 32)  # tried where the number is not known
+RANGE = 1024  # values counted together
 CONTRAST_ERROR = 1.1  # relative standard error of that contrast, of one value
 
 
@@ -111,6 +113,7 @@ def noise_only(values: np.ndarray, coils: int, tolerance: float) -> tuple[float,
     order = np.argsort(energy)
     ranked = energy[order]
     ordered = values[order]
+    quantiles, known = _Quantiles(ordered), {}  # many starts come to the same groups
     for start in np.arange(1, TRIALS + 1) / TRIALS * np.quantile(values, quantile) / unit:
         sigma, span = float(start), (0, 0)
         for _ in range(ROUNDS):
@@ -119,7 +122,9 @@ def noise_only(values: np.ndarray, coils: int, tolerance: float) -> tuple[float,
                 span = now
                 break
             span = now
-            sigma = float(np.quantile(ordered[slice(*span)], quantile)) / unit
+            if span not in known:
+                known[span] = quantiles.of(*span, quantile)
+            sigma = known[span] / unit
         kept = span[1] - span[0]
         if kept <= most or sigma <= 0:
             continue
@@ -134,6 +139,34 @@ def noise_only(values: np.ndarray, coils: int, tolerance: float) -> tuple[float,
     return best
 
 
+class _Quantiles:
+    """Quantiles of the values of groups in a row, (group, value), of which many are asked for."""
+
+    def __init__(self, values: np.ndarray):
+        order = np.argsort(values, axis=None)
+        self._values = values.ravel()[order]
+        self._each = values.shape[1]
+        kind = np.uint16 if len(values) < 1 << 15 else np.uint32
+        self._group = (order // self._each).astype(kind)
+
+    def of(self, first: int, last: int, quantile: float) -> float:
+        """Return what `numpy.quantile` returns for the groups from first to last."""
+        # Unsigned differences: those of groups before the first one are large.
+        inside = self._group - self._group.dtype.type(first) < last - first
+        place = quantile * ((last - first) * self._each - 1)
+        below = math.floor(place)
+        blocks = np.add.reduceat(inside, np.arange(0, len(inside), RANGE), dtype=np.int32)
+        ends = np.cumsum(blocks)
+        found = []
+        for number in (below, min(below + 1, int(ends[-1]) - 1)):
+            block = int(np.searchsorted(ends, number, "right"))
+            within = np.flatnonzero(inside[block * RANGE : (block + 1) * RANGE])
+            at = block * RANGE + within[number - ends[block] + blocks[block]]
+            found.append(float(self._values[at]))
+        return found[0] + (found[1] - found[0]) * (place - below)
+
+
+@cache
 def _best_quantile(coils: int) -> tuple[float, float]:
     """Return the quantile with the smallest error of sigma, and that of one value, relative.
 

@@ -12,7 +12,7 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.levels import check_numbers
 from napari_gpu_denoise.noise.models.parameters import Parameter, checked
-from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
+from napari_gpu_denoise.noise.patches.variance import pooled_variances, unclipped
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
@@ -209,10 +209,12 @@ class NoiseModel(ABC):
         """
         line = np.ones_like(patches.mean) if self.additive else self.variance(patches.mean)
         # A small minimum keeps ratios finite where the model has no noise.
-        line = np.maximum(line, 1e-3 * float(np.median(line)) or 1e-300)
-        rank, energy = patches.rank / line, patches.energy / line[:, None]
-        pooled = pooled_variance(rank, energy, patches.overlap, unclipped(patches.clipped))
-        sigma = math.sqrt(pooled.variance * self.representative(line) * scale)
+        typical = float(np.median(line))
+        unit = typical or float(line.mean()) or 1.0
+        weight = 1 / np.maximum(line / unit, 1e-3 if typical else 1e-12)
+        read = patches.rank * weight, patches.energy, patches.overlap
+        (pooled,) = pooled_variances(*read, [unclipped(patches.clipped)], weight)
+        sigma = math.sqrt(pooled.variance / unit * self.representative(unit / weight) * scale)
         return sigma, sigma * pooled.error
 
     def mean_sigma(self, channel: ChannelNoise) -> tuple[float, float]:

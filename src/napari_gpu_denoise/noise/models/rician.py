@@ -104,6 +104,16 @@ class Rician(NoiseModel):
         """
         return pointwise(lambda d: self.sigma * unbiased_signal(d, signed), numbers(stabilised))
 
+    def expected(self, result: Any) -> np.ndarray:
+        """Return the mean magnitude where this is the signal; a negative one is as if positive."""
+        signal = np.abs(np.asarray(result)) / self.sigma
+        known, magnitude, probability = _signals()
+        mean = np.interp(signal, known, (probability * magnitude).sum(axis=1))
+        # Far above the noise the mean is x + 1 / (2 x).
+        far = signal + 0.5 / np.maximum(signal, known[-1])
+        found = self.sigma * np.where(signal > known[-1], far, mean)
+        return found.astype(np.asarray(result).dtype, copy=False)
+
     def transform(self, signed: bool = True) -> Transform:
         return Transform(
             "magnitudes",

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.variance import FIRST_PATCHES, WHITE, pooled_variance
 
 BLOCK = 8
@@ -43,7 +44,7 @@ def noise_before(
     origin = _grid(plane, matrix[low:], levels)
     if origin is None:
         return None
-    found = _blocks(plane, *origin, levels) @ matrix.T
+    found = times(_blocks(plane, *origin, levels), matrix.T)
     if len(found) < FIRST_PATCHES:
         return None
     rank, energy = np.square(found[:, :low]).sum(axis=1), np.square(found[:, low:])
@@ -85,14 +86,16 @@ def _blocks(
     found = part.reshape(rows, BLOCK, columns, BLOCK).transpose(0, 2, 1, 3)[::step, ::step]
     found = found.reshape(-1, BLOCK**2).astype(np.float64)
     clear = np.isfinite(found).all(axis=1) & (np.ptp(found, axis=1) > 0)
-    return found[clear & ~np.isin(found, levels).any(axis=1)]
+    if levels:
+        clear &= ~np.isin(found, levels).any(axis=1)
+    return found[clear]
 
 
 def _grid(plane: np.ndarray, high: np.ndarray, levels: list) -> tuple[int, int] | None:
     """Return the origin of the grid in which coefficients lie on lattices, if there is one."""
     some = high[:: max(1, len(high) // (2 * SHOWN))]
     for y, x in np.ndindex(BLOCK, BLOCK):
-        found = (_blocks(plane, y, x, levels, SAMPLE) @ some.T).T
+        found = times(_blocks(plane, y, x, levels, SAMPLE), some.T).T
         # A few nearly always show that there is none.
         if any(map(_step, found[::4])) and np.count_nonzero([*map(_step, found)]) >= SHOWN:
             return y, x
@@ -105,11 +108,21 @@ def _step(values: np.ndarray) -> int:
     values = size[size > SMALLEST / 2][: 8 * NUMBER]
     if len(values) < NUMBER:
         return 0
-    steps = np.arange(SMALLEST, LARGEST)[:, None]
-    number = np.rint(values / steps)
-    fits = (np.abs(values - number * steps) < OFF) & (number > 0)
-    found = np.flatnonzero(fits.mean(axis=1) >= ON)
+    steps = np.arange(SMALLEST, LARGEST, dtype=np.float64)[:, None]
+    # A few values rule out nearly all steps.
+    few = NUMBER // 2
+    steps = steps[_off(values[:few], steps) <= (1 - ON) * len(values)]
+    if not len(steps):
+        return 0
+    fits = len(values) - _off(values, steps)
+    found = np.flatnonzero(fits / len(values) >= ON)
     return int(steps[found[-1], 0]) if len(found) else 0
+
+
+def _off(values: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Return how many values do not lie on the lattice of each of the steps (step, 1)."""
+    number = np.rint(values / steps)
+    return np.count_nonzero((np.abs(values - number * steps) >= OFF) | (number == 0), axis=1)
 
 
 def _before(variance: np.ndarray) -> np.ndarray:

@@ -11,8 +11,8 @@ ROWS = 64
 
 
 def times(rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Return ``rows @ matrix`` of float64, some rows at a time, in this thread alone."""
-    out = np.empty((len(rows), matrix.shape[1]))
+    """Return ``rows @ matrix`` of one type of floats, some rows at a time, in this thread alone."""
+    out = np.empty((len(rows), matrix.shape[1]), rows.dtype)
     blocks, inner, columns = len(rows) // ROWS, rows.shape[1], matrix.shape[1]
     whole = blocks * ROWS
     many = rows[:whole].reshape(blocks, ROWS, inner)

@@ -58,10 +58,10 @@ def read_patches(
         kept = clear_patches(blank, shape, down, across)
         patches = patches[kept].reshape(-1, shape[0] * shape[1])
     place = np.argwhere(kept) * (down, across)
-    if plane.dtype.kind == "f":
-        finite = np.isfinite(patches).all(axis=1)
-        if not finite.all():
-            patches, place = patches[finite], place[finite]
+    finite = np.isfinite(patches) if plane.dtype.kind == "f" else np.array(True)
+    if not finite.all():
+        whole = finite.all(axis=1)
+        patches, place = patches[whole], place[whole]
     overlap = max(1.0, shape[0] / down) * max(1.0, shape[1] / across)
     return Patches(patches, shape, overlap, place)
 

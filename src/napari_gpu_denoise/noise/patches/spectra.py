@@ -5,54 +5,131 @@ The low frequencies of a patch show how smooth it is, the high ones its noise.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 
 import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise.patches.blank import not_image, number_of_patches
+from napari_gpu_denoise.noise.patches.coefficients import Squares, transformed
 from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, read_patches
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
-from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH, frequencies
+from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH, frequencies, frequency_order
 
 
-class PatchSpectra(NamedTuple):
-    """Patches of one or more planes; those with pixels that are not finite are left out."""
+@dataclass(frozen=True, eq=False)
+class PatchSpectra:
+    """Patches of one or more planes; those with pixels that are not finite are left out.
+
+    `coefficients` are those of an orthonormal cosine transform, first the `lows` low frequencies
+    without the mean, then the high ones.
+    """
 
     mean: np.ndarray  # (patch,), grey levels
-    low: np.ndarray  # (patch, frequency), orthonormal coefficients; without the mean
-    high: np.ndarray  # (patch, frequency)
+    coefficients: np.ndarray  # (patch, frequency), float32, or float64 where these are extreme
+    energy: np.ndarray  # (set, patch), sums of squares over the frequencies of each of `SETS`
+    seen: np.ndarray  # (patch,), mean grey levels as the high frequencies see them
+    lows: int
     upper: np.ndarray  # (frequency,), whether it is one of the upper ones of the high frequencies
     clipped: np.ndarray  # (patch,), share of clipped pixels
     overlap: float  # how many patches share a pixel
     place: np.ndarray  # (patch, 2), y and x of the middle, from 0 to 1 over the plane
 
     @property
+    def whole(self) -> bool:
+        """Whether patches have 8 x 8 pixels."""
+        return self.coefficients.shape[1] == PATCH**2 - 1
+
+    @property
+    def low(self) -> np.ndarray:
+        """Coefficients of the low frequencies, (patch, frequency), float64."""
+        return self.coefficients[:, : self.lows].astype(np.float64)
+
+    @property
+    def high(self) -> np.ndarray:
+        """Coefficients of the high frequencies, (patch, frequency), float64."""
+        return self.coefficients[:, self.lows :].astype(np.float64)
+
+    @property
     def statistics(self) -> PatchStatistics:
         """The same patches, the low frequencies of each reduced to one number."""
-        rank = np.square(self.low).sum(axis=1)
-        energy = np.square(self.high)
-        return PatchStatistics(self.mean, rank, energy, self.upper, self.clipped, self.overlap)
+        return self.at(self.mean)
+
+    def at(self, mean: np.ndarray) -> PatchStatistics:
+        """Return the same with other means."""
+        squares = Squares(self.coefficients[:, self.lows :])
+        low = self.energy[SETS.index("low")]
+        return PatchStatistics(mean, low, squares, self.upper, self.clipped, self.overlap)
+
+    def energy_of(self, name: str) -> np.ndarray:
+        """Return the sums of squares over one of `SETS`, (patch,)."""
+        return self.energy[SETS.index(name)]
+
+    def changed(self, low: np.ndarray, high: np.ndarray, clipped: np.ndarray) -> PatchSpectra:
+        """Return patches with other coefficients."""
+        found = np.concatenate([low, high], axis=1)
+        sets = frequency_sets(low.shape[1], found.shape[1]).T.astype(np.float64)
+        energy = times(np.square(found), sets).T
+        return replace(self, coefficients=found, energy=energy, clipped=clipped)
+
+
+# Sets of frequencies whose energy is known: low and high ones; those that rank patches where
+# texture is subtracted (`RANKS`); and two halves that both hold frequencies along y, along x, and
+# across.
+SETS = "low", "high", "ranks", "half", "rest"
+# Frequencies (j, k) are sorted by j + k. Up to LOW they measure how smooth a patch is; up to
+# DEALT those with an odd smaller number do, the others are read; above, all are read.
+LOW = 4
+DEALT = 7
+
+
+@cache
+def frequency_sets(lows: int, number: int) -> np.ndarray:
+    """Return which coefficients of a patch belong to each of `SETS`, (set, coefficient)."""
+    low = np.arange(number) < lows
+    if number != PATCH**2 - 1:
+        return np.array([low, ~low, low, low, ~low])
+    j, k = np.divmod(np.concatenate(frequency_order((PATCH, PATCH))), PATCH)
+    ranks = (j + k <= LOW) | ((j + k <= DEALT) & (np.minimum(j, k) % 2 == 1))
+    half = np.where(k > j, k % 2 == 1, j % 2 == 0)
+    return np.array([low, ~low, ranks, half, ~half])
+
+
+@lru_cache(maxsize=1)
+def weights() -> np.ndarray:
+    """Return how the coefficients of a patch add to its mean as each frequency sees it, (63, 63).
+
+    A cosine of a high frequency is weak in the corners of a patch, so of the noise of a bright spot
+    there it sees little. What it sees of noise that grows linearly with brightness is the same as
+    in a patch whose mean is weighted by the squared cosine; that is linear in the coefficients.
+    """
+    basis = np.concatenate(frequencies((PATCH, PATCH))[:2])
+    return np.square(basis) @ basis.T
 
 
 def read_spectra(
     planes: list[np.ndarray],
     limit: int | None = None,
     blanks: list[np.ndarray | None] | None = None,
+    levels: list[list] | None = None,
 ) -> PatchSpectra:
     """Read about `limit` patches of 8 x 8 pixels, evenly spread over all planes.
 
-    Those that touch what is not image are left out: `blanks`, if `not_image` was asked before. With
-    None as `limit`, `MAX_PATCHES` others are read.
+    Those that touch what is not image are left out: `blanks`, if `not_image` was asked before, and
+    `levels`, if `clipping_levels` was. With None as `limit`, `MAX_PATCHES` others are read.
     NonFiniteError if NaN or infinity leave none.
     """
     blanks = not_image(planes) if blanks is None else blanks
     limit = number_of_patches(MAX_PATCHES, blanks) if limit is None else limit
-    both = list(zip(planes, blanks, strict=True))
+    if levels is None:
+        levels = list(map(clipping_levels, planes, blanks))
+    each = list(zip(planes, blanks, levels, strict=True))
     # Scattered non-finite pixels may leave no large patch whole, but still smaller ones.
     for size in (PATCH, PATCH // 2, PATCH // 4):
-        parts = [_plane_spectra(plane, size, limit // len(planes), blank) for plane, blank in both]
+        parts = [_plane_spectra(*one, size, limit // len(planes)) for one in each]
         parts = [part for part in parts if part is not None]
         if parts:
             break
@@ -61,18 +138,22 @@ def read_spectra(
             "NaN or infinite pixels leave nothing to estimate the noise from; "
             "give the noise, or replace those pixels first."
         )
-    mean, low, high, _, clipped, overlap, place = zip(*parts, strict=True)
-    return PatchSpectra(
-        *(np.concatenate(each) for each in (mean, low, high)),
-        parts[0].upper,
-        np.concatenate(clipped),
-        max(overlap),
-        np.concatenate(place),
-    )
+    return together(parts)
+
+
+def together(parts: Sequence[PatchSpectra]) -> PatchSpectra:
+    """Return the patches of several parts as one."""
+    if len(parts) == 1:
+        return parts[0]
+    names = "mean", "coefficients", "seen", "clipped", "place"
+    joined = {name: np.concatenate([getattr(each, name) for each in parts]) for name in names}
+    energy = np.concatenate([each.energy for each in parts], axis=1)
+    overlap = max(each.overlap for each in parts)
+    return replace(parts[0], **joined, energy=energy, overlap=overlap)
 
 
 def _plane_spectra(
-    plane: np.ndarray, size: int, limit: int, blank: np.ndarray | None
+    plane: np.ndarray, blank: np.ndarray | None, levels: list, size: int, limit: int
 ) -> PatchSpectra | None:
     patches, shape, overlap, place = read_patches(plane, size, limit, blank)
     if not len(patches):
@@ -81,14 +162,14 @@ def _plane_spectra(
     if not len(high):  # single pixels: nothing to compare them with
         high, upper = np.zeros((1, patches.shape[1])), np.ones(1, bool)
     clipped = np.zeros(len(patches))
-    for level in clipping_levels(plane, blank):
+    for level in levels:
         clipped += np.mean(patches == level, axis=1)
-    values = patches.astype(np.float64)
-    differences = values - values[:, :1]  # small numbers, whatever the level of the patch
+    matrix = np.concatenate([low, high])
+    sight = weights()[len(low) :].mean(axis=0) if shape == (PATCH, PATCH) else None
+    found = transformed(patches, matrix, frequency_sets(len(low), len(matrix)), sight)
     return PatchSpectra(
-        values.mean(axis=1),
-        times(differences, low.T),
-        times(differences, high.T),
+        *found,
+        len(low),
         upper,
         clipped,
         overlap,

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from napari_gpu_denoise.noise.patches.blank import number_of_patches
+from napari_gpu_denoise.noise.patches.coefficients import SMALL, Squares, transformed
 from napari_gpu_denoise.noise.patches.compressed import noise_before
 from napari_gpu_denoise.noise.patches.laws import Trend, brightness_trend
-from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.selection import as_floats, clipping_levels, read_patches
 from napari_gpu_denoise.noise.patches.variance import (
     FIRST_PATCHES,
@@ -51,14 +51,17 @@ class PlaneNoise(NamedTuple):
 
 
 def plane_noise(
-    plane: np.ndarray, blank: np.ndarray | None = None, patches: PatchStatistics | None = None
+    plane: np.ndarray,
+    blank: np.ndarray | None = None,
+    patches: PatchStatistics | None = None,
+    levels: list | None = None,
 ) -> PlaneNoise | None:
     """Estimate the noise of one plane of any real dtype; None where no pixel is finite.
 
     Pixels of `blank`, a mask as `not_image` returns it, are left out. `patches` of 8 x 8 pixels
-    of the plane serve for its own, where they are known.
+    of the plane serve for its own, where they are known, and so do its `clipping_levels`.
     """
-    levels = clipping_levels(plane, blank)
+    levels = clipping_levels(plane, blank) if levels is None else levels
     # Differences of large integers of 64 bits do not fit float64.
     if patches is None or (plane.dtype.kind in "iu" and plane.dtype.itemsize == 8):
         read = _read(plane, blank, levels)
@@ -121,12 +124,16 @@ def _read(
     for level in levels:
         share += np.mean(patches == level, axis=1)
     low, high, upper = frequencies(shape)
-    values, levels, unit = as_floats(patches, levels)
-    differences = values - values[:, :1]  # small numbers, whatever the level of the patch
-    rank = np.square(times(differences, low.T)).sum(axis=1)
-    energy = np.square(times(differences, high.T))
-    mean = values.mean(axis=1)
-    return PatchStatistics(mean, rank, energy, upper, share, overlap), shape, levels, unit
+    if patches.dtype.str[1:] not in SMALL:
+        patches, levels, unit = as_floats(patches, levels)
+    else:
+        levels, unit = [float(level) for level in levels], 1.0
+    matrix = np.concatenate([low, high])
+    lows = np.arange(len(matrix)) < len(low)
+    found = transformed(patches, matrix, np.array([lows, ~lows]))
+    energy = Squares(found.coefficients[:, len(low) :])
+    statistics = PatchStatistics(found.mean, found.energy[0], energy, upper, share, overlap)
+    return statistics, shape, levels, unit
 
 
 def cosine_transform(n: int) -> np.ndarray:

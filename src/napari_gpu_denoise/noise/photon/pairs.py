@@ -18,8 +18,9 @@ import numpy as np
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
 from napari_gpu_denoise.noise.patches.blank import not_image
+from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, grid_steps
-from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra, weights
 from napari_gpu_denoise.noise.patches.variance import CLIPPED, VarianceCurve, brightness_levels
 from napari_gpu_denoise.noise.photon.curve import (
     SYSTEMATIC,
@@ -28,7 +29,7 @@ from napari_gpu_denoise.noise.photon.curve import (
     robust_line,
     weighted_line,
 )
-from napari_gpu_denoise.noise.photon.texture import COEFFICIENTS, weights
+from napari_gpu_denoise.noise.photon.readings import COEFFICIENTS
 from napari_gpu_denoise.noise.sampling import MAX_PLANES, PlaneStack, readable, spread
 
 BLOCK = 8
@@ -102,7 +103,7 @@ def still_noise(frames: PlaneStack) -> PhotonNoise | None:
     before, after = (
         read_spectra([pair[k] for pair in pairs[::2]], PATCHES, blanks[::2]) for k in (0, 1)
     )
-    if before.low.shape != after.low.shape or before.low.shape[1] < 2:
+    if before.coefficients.shape != after.coefficients.shape or before.lows < 2:
         return None
     means = (before.mean + after.mean) / 2
     floor = found.read_noise**2 or 1e-300
@@ -110,14 +111,18 @@ def still_noise(frames: PlaneStack) -> PhotonNoise | None:
     parts = [np.concatenate([each.low, each.high], axis=1) for each in (before, after)]
     offsets = (parts[0] + parts[1]) / 2
     sight = weights() if offsets.shape[1] == COEFFICIENTS else np.zeros(2 * offsets.shape[1:])
-    split = before.low.shape[1]
+    split = before.lows
     expected = [
-        np.maximum(found.gain * (means + offsets @ part.mean(axis=0)) + found.intercept, floor)
+        np.maximum(
+            found.gain * (means + times(offsets, part.mean(axis=0)[:, None])[:, 0])
+            + found.intercept,
+            floor,
+        )
         for part in (sight[:split], sight[split:])
     ]
     low = np.square(after.low - before.low).mean(axis=1) / 2 / expected[0]
     high = np.square(after.high - before.high).mean(axis=1) / 2 / expected[1]
-    limit = 1 + MOVING * math.sqrt(2 / before.low.shape[1])
+    limit = 1 + MOVING * math.sqrt(2 / before.lows)
     # Objects may move on a ground that stands still: the gain is measured on both.
     parts = brightness_levels(means, MEMBERS)
     moving = [_moves(low[part], high[part], limit, before) for part in parts]
@@ -131,7 +136,7 @@ def _moves(low: np.ndarray, high: np.ndarray, limit: float, patches: PatchSpectr
         return True
     # Faint objects: all patches differ a little more at the low frequencies than at the high ones.
     known = max(len(low) / patches.overlap, 1.0)
-    error = math.sqrt(2 / (patches.low.shape[1] * known) + 2 / (patches.high.shape[1] * known))
+    error = math.sqrt(2 / (patches.lows * known) + 2 / (len(patches.upper) * known))
     return bool(np.median(low) > (SHIFTED + 2 * error) * np.median(high))
 
 

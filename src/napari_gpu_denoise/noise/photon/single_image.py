@@ -31,14 +31,9 @@ from napari_gpu_denoise.noise.photon.curve import (
     photon_noise,
     robust_line,
 )
+from napari_gpu_denoise.noise.photon.readings import read_levels
 from napari_gpu_denoise.noise.photon.surroundings import surroundings
-from napari_gpu_denoise.noise.photon.texture import (
-    COEFFICIENTS,
-    LevelVariances,
-    brightness_seen,
-    level_variances,
-    read_levels,
-)
+from napari_gpu_denoise.noise.photon.texture import LevelVariances, level_variances
 from napari_gpu_denoise.noise.sampling import sample_planes
 
 TEXTURED = 1.0  # standard errors above the line from which texture is suspected
@@ -48,7 +43,7 @@ MOST_FLATTENED = 0.95  # share of a line's spread that noise is held for, at mos
 METHOD = "high frequencies of smooth patches"
 
 
-def single_image_noise(image: Any) -> PhotonNoise:
+def single_image_noise(image: Any, known: PatchSpectra | None = None) -> PhotonNoise:
     """Estimate gain and read noise from images of one sensor, (y, x) or (..., y, x).
 
     At most 8 planes are read, which together make one curve. A constant image gives 0.
@@ -60,19 +55,21 @@ def single_image_noise(image: Any) -> PhotonNoise:
     there is one level only, or nothing without clipped pixels.
 
     Patches are sorted by their own brightness, unless its noise is what mostly sets them apart;
-    then by that of their surroundings.
+    then by that of their surroundings. `known` are the patches that would be read, if they were
+    before.
     """
-    planes = sample_planes(image)
-    blanks = not_image(planes)
-    limit = number_of_patches(MAX_PATCHES, blanks)
-    spectra = read_spectra(planes, limit, blanks)
-    if not spectra.high.any():
+    planes, blanks = sample_planes(image), None
+    if known is None:
+        blanks = not_image(planes)
+    spectra = read_spectra(planes, blanks=blanks) if known is None else known
+    if not spectra.energy_of("high").any():
         return _nothing(spectra)
-    seen = spectra._replace(mean=brightness_seen(spectra))
-    found, flattened = _line(spectra, seen, seen.mean)
+    found, flattened = _line(spectra, spectra.seen)
     if flattened > 0.5 * found.gain_error:
         found = dataclasses.replace(found, gain_error=math.hypot(found.gain_error, flattened))
-        other, _ = _line(spectra, seen, surroundings(planes, limit, blanks))
+        blanks = not_image(planes) if blanks is None else blanks
+        limit = number_of_patches(MAX_PATCHES, blanks)
+        other, _ = _line(spectra, surroundings(planes, limit, blanks))
         found = min(found, other, key=lambda each: each.gain_error)
     error = math.hypot(found.gain_error, SINGLE * found.gain)
     return dataclasses.replace(found, gain_error=error)
@@ -84,16 +81,16 @@ def _nothing(spectra: PatchSpectra) -> PhotonNoise:
     means = np.array([spectra.mean[part].mean() for part in levels])
     counts = np.array([len(part) for part in levels])
     found = LevelVariances(means, 0.0 * means, 0.0 * means, counts)
-    curve = _curve(spectra, levels, found, counts > 0)
+    curve = _curve(spectra.mean, levels, found, counts > 0)
     return photon_noise((0.0, 0.0, np.zeros((2, 2))), None, curve, METHOD)
 
 
-def _line(spectra: PatchSpectra, seen: PatchSpectra, key: np.ndarray) -> tuple[PhotonNoise, float]:
+def _line(spectra: PatchSpectra, key: np.ndarray) -> tuple[PhotonNoise, float]:
     """Return the noise along levels of a key, and how much the key's own noise flattens the line.
 
-    `seen` are the patches with the brightness that high frequencies see.
+    The brightness of a patch is that which its high frequencies see.
     """
-    patches = seen.statistics
+    patches = spectra.at(spectra.seen)
     levels = brightness_levels(key)
     open_levels = [part for part in levels if spectra.clipped[part].mean() <= CLIPPED]
     known = len(open_levels) > 1
@@ -102,16 +99,15 @@ def _line(spectra: PatchSpectra, seen: PatchSpectra, key: np.ndarray) -> tuple[P
     found = _first_variances(patches, open_levels)
     line = robust_line(found.mean, found.variance, found.error, TEXTURED)
     flattened = 0.0
-    if spectra.low.shape[1] + spectra.high.shape[1] == COEFFICIENTS:
-        power = patches.energy.mean(axis=1)
-        expected = line_values(seen.mean, *line[:2], power[power > 0])
-        coefficients = np.concatenate([spectra.low, spectra.high], axis=1)
-        readings = read_levels(spectra.mean, coefficients, expected, open_levels)
+    if spectra.whole:
+        power = spectra.energy_of("high") / patches.energy.shape[1]
+        expected = line_values(spectra.seen, *line[:2], power[power > 0])
+        readings = read_levels(spectra, expected, open_levels)
         for _ in range(ROUNDS):
             found = level_variances(readings, *line[:2], spectra.overlap)
             line = robust_line(found.mean, found.variance, found.error, TEXTURED)
         flattened = _flattened(line[0], found, [key[part].var() for part in open_levels])
-    result = photon_noise(line[:3], None, _curve(seen, levels, found, line[3]), METHOD)
+    result = photon_noise(line[:3], None, _curve(spectra.seen, levels, found, line[3]), METHOD)
     if not known:
         result = dataclasses.replace(result, gain_error=math.inf)
     return result, flattened
@@ -144,7 +140,7 @@ def _first_variances(patches: PatchStatistics, levels: list[np.ndarray]) -> Leve
 
 
 def _curve(
-    spectra: PatchSpectra, levels: list[np.ndarray], found: LevelVariances, used: np.ndarray
+    mean: np.ndarray, levels: list[np.ndarray], found: LevelVariances, used: np.ndarray
 ) -> VarianceCurve:
     """Return the noise of each level of brightness, with empty levels where nothing was found."""
     rows = [
@@ -154,7 +150,7 @@ def _curve(
         )
     ]
     for part in levels:
-        inside = spectra.mean[part]
+        inside = mean[part]
         if not np.any((found.mean >= inside.min()) & (found.mean <= inside.max())):
             rows.append((float(inside.mean()), 0.0, 0, False))
     return VarianceCurve(*zip(*sorted(rows), strict=True))

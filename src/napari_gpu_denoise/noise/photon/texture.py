@@ -17,21 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
-from napari_gpu_denoise.noise.patches.white import PATCH, frequencies, frequency_order
+from napari_gpu_denoise.noise.patches.white import PATCH
 from napari_gpu_denoise.noise.photon.curve import FLOOR, line_values
+from napari_gpu_denoise.noise.photon.readings import Readings, frequency_bands
 
-COEFFICIENTS = PATCH**2 - 1  # of a patch, without its mean
-
-# Frequencies (j, k) are sorted by j + k. Up to LOW they measure how smooth a patch is; up to
-# DEALT those with an odd smaller number do, the others are read; above, all are read.
-LOW = 4
-DEALT = 7
-TOP = 11  # this and what is above are one band
 STRONG = 3  # the first bands, in which the strength of texture is measured
 
-SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)  # of a level, from the smoothest on
-LEAST = 48  # patches by which a set is larger than the one before
 
 # The spectrum of texture is exp(-fall * frequency^exponent), averaged over falls and exponents by
 # how well they fit.
@@ -50,20 +41,6 @@ UNEVEN = 2.0  # variance between the frequencies of a band over that by chance, 
 LOWEST = 0.3  # lowest relative power that a statistical error is computed from
 
 
-class Readings(NamedTuple):
-    """Nested sets of the smoothest patches of levels of brightness."""
-
-    level: np.ndarray  # (set,), number of the level
-    count: np.ndarray  # (set,), patches
-    mean: np.ndarray  # (set,), grey level
-    power: np.ndarray  # (set, frequency), at each frequency that is read
-    added: np.ndarray  # (set,), patches that the previous set does not have
-    own: np.ndarray  # (set, frequency), the power of these
-    seen: np.ndarray  # (set, frequency), grey level as each frequency that is read sees it
-    own_seen: np.ndarray  # (set, frequency), the same of the added patches
-    rank: np.ndarray  # (set,), mean power at the frequencies that rank, relative to the line
-
-
 class LevelVariances(NamedTuple):
     """Noise variance at levels of brightness."""
 
@@ -73,42 +50,6 @@ class LevelVariances(NamedTuple):
     count: np.ndarray  # number of patches
 
 
-def read_levels(
-    mean: np.ndarray, coefficients: np.ndarray, line: np.ndarray, levels: list[np.ndarray]
-) -> Readings:
-    """Sum up nested sets of the smoothest patches of each level of brightness.
-
-    `coefficients` (patch, 63) are those of 8 x 8 patches, low ones first, as `frequencies` orders
-    them; `line` (patch,) is about the noise variance of each patch; `levels` are the indices of the
-    patches of each level.
-    """
-    ranks, read, *_ = _bands()
-    rank = np.square(coefficients[:, ranks]).mean(axis=1) / line
-    sight = weights()[read]
-    rows = []
-    for number, part in enumerate(levels):
-        order = part[np.argsort(rank[part], kind="stable")]
-        stops = [0]
-        for share in SHARES:
-            stop = int(share * len(order))
-            if stop - stops[-1] >= LEAST or stop == len(order):
-                stops.append(stop)
-        inside = coefficients[order]
-        own = np.add.reduceat(np.square(inside[:, read]), stops[:-1])
-        added = np.diff(stops)
-        count = np.cumsum(added)
-        level = np.full(len(count), number)
-        means = np.cumsum(np.add.reduceat(mean[order], stops[:-1])) / count
-        power = np.cumsum(own, axis=0) / count[:, None]
-        signed = np.add.reduceat(inside, stops[:-1]) @ sight.T
-        signed += np.add.reduceat(mean[order], stops[:-1])[:, None]
-        seen = np.cumsum(signed, axis=0) / count[:, None]
-        ranked = np.cumsum(np.add.reduceat(rank[order], stops[:-1])) / count
-        own, signed = own / added[:, None], signed / added[:, None]
-        rows.append((level, count, means, power, added, own, seen, signed, ranked))
-    return Readings(*(np.concatenate(each) for each in zip(*rows, strict=True)))
-
-
 def level_variances(
     readings: Readings, gain: float, intercept: float, overlap: float
 ) -> LevelVariances:
@@ -116,7 +57,7 @@ def level_variances(
 
     The strength of texture is measured relative to the line; errors of the line matter little.
     """
-    *_, first = _bands()
+    *_, first = frequency_bands()
     sizes = np.diff(np.append(first, readings.power.shape[1]))
     overall = readings.power.mean(axis=1)
     own_line, line = (
@@ -171,7 +112,7 @@ def _chosen(readings: Readings, gain: float, intercept: float, line: np.ndarray)
     A pixel with a photon more has more power at all frequencies, so where photons are few, patches
     that happen to be smooth at those that rank are so at those that are read.
     """
-    ranks, *_ = _bands()
+    ranks, *_ = frequency_bands()
     photons = np.maximum(line - max(intercept, 0.0), 0.0) * max(gain, 0.0) ** 2
     shared = photons / (PATCH * line) ** 2
     return shared / (2 / len(ranks) + shared) * np.minimum(readings.rank - 1, 0.0)[:, None]
@@ -189,10 +130,16 @@ def texture_spectrum(
     strength = power[:, :STRONG].mean(axis=1)
     above = np.maximum(strength - 1, 0)
     weight = count * (above < STRONGEST) / (WEAK + np.square(above))
-    same = (level[:, None] == level) * weight
-    known = np.maximum(same.sum(axis=1), 1e-300)
-    apart = weight * (strength - same @ strength / known)
-    found = apart @ (power - same @ power / known[:, None])
+    starts = np.flatnonzero(np.diff(level, prepend=level[0] - 1))
+
+    def alike(values: np.ndarray) -> np.ndarray:
+        """Return weighted sums over the sets of the level of each set."""
+        sums = np.add.reduceat(weight[:, None] * values, starts)
+        return np.repeat(sums, np.diff(starts, append=len(level)), axis=0)
+
+    known = np.maximum(alike(np.ones((len(level), 1))), 1e-300)
+    apart = weight * (strength - (alike(strength[:, None]) / known)[:, 0])
+    found = apart @ (power - alike(power) / known)
     independent = np.maximum(count / overlap, 1.0)[:, None] * _bands_of()[1]
     chance = np.square(apart) @ (2 * np.square(power) / independent)
     shapes, prior = _spectra()
@@ -227,7 +174,7 @@ def _spectra() -> tuple[np.ndarray, np.ndarray]:
 @lru_cache(maxsize=1)
 def _bands_of() -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of j + k of each band, and how many frequencies it has."""
-    *_, sums, first = _bands()
+    *_, sums, first = frequency_bands()
     sizes = np.diff(np.append(first, len(sums)))
     return np.add.reduceat(sums, first) / sizes, sizes
 
@@ -260,39 +207,3 @@ def _strength(
     distance = texture - (weight @ texture)[:, None] / total
     square = (weight * np.square(distance)).sum(axis=1) + 1e-9
     return (weight * distance * power).sum(axis=1) / square, 1 / np.sqrt(square)
-
-
-@lru_cache(maxsize=1)
-def weights() -> np.ndarray:
-    """Return how the coefficients of a patch add to its mean as each frequency sees it, (63, 63).
-
-    A cosine of a high frequency is weak in the corners of a patch, so of the noise of a bright spot
-    there it sees little. What it sees of noise that grows linearly with brightness is the same as
-    in a patch whose mean is weighted by the squared cosine; that is linear in the coefficients.
-    """
-    basis = np.concatenate(frequencies((PATCH, PATCH))[:2])
-    return np.square(basis) @ basis.T
-
-
-def brightness_seen(spectra: PatchSpectra) -> np.ndarray:
-    """Return the mean grey level of each patch as its high frequencies see it."""
-    low = spectra.low.shape[1]
-    if low + spectra.high.shape[1] != COEFFICIENTS:
-        return spectra.mean
-    sight = weights()[low:].mean(axis=0)
-    return spectra.mean + spectra.low @ sight[:low] + spectra.high @ sight[low:]
-
-
-@lru_cache(maxsize=1)
-def _bands() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return which coefficients rank the patches, and which are read, by rising frequency.
-
-    Then the frequencies j + k of those that are read, and where in these each band begins.
-    """
-    j, k = np.divmod(np.concatenate(frequency_order((PATCH, PATCH))), PATCH)
-    total = j + k
-    ranks = (total <= LOW) | ((total <= DEALT) & (np.minimum(j, k) % 2 == 1))
-    read = np.flatnonzero(~ranks)
-    read = read[np.argsort(total[read], kind="stable")]
-    first = np.append(True, np.diff(np.minimum(total[read], TOP)) > 0)
-    return np.flatnonzero(ranks), read, total[read], np.flatnonzero(first)

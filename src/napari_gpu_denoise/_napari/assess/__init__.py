@@ -1,0 +1,1 @@
+"""The section "How good is this?" of a filter's panel."""

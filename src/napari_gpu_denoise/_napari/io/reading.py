@@ -1,0 +1,182 @@
+"""Files as layers, with their scale, units, axes, and channels apart.
+
+napari calls `get_reader` for the names that the manifest lists. Where other plugins read them too
+it asks the user which to take.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from weakref import finalize
+
+import numpy as np
+
+from napari_gpu_denoise._napari.layers.origin import KEY, Origin, is_rgb, split_axis, stamp_of
+from napari_gpu_denoise.errors import DenoiseError
+from napari_gpu_denoise.files import formats
+from napari_gpu_denoise.files.tiff import Picture
+from napari_gpu_denoise.files.tiff.looks import Channel
+
+LayerData = tuple[Any, dict[str, Any], str]
+
+LARGEST_LOADED = 1 << 27  # bytes; more stays in the file until it is looked at
+_SUFFIXES = (".ome.tiff", ".ome.tif", ".nii.gz", ".ome.zarr")
+# Where a file names no colours: those that napari gives channels.
+_TWO, _MORE = ("magenta", "green"), ("cyan", "yellow", "magenta", "red", "green", "blue")
+
+
+def get_reader(path: str | list[str]) -> Callable[[str], list[LayerData]] | None:
+    """Return the reader of a file, or None if it is none of ours; several are napari's to stack."""
+    if not isinstance(path, (str, os.PathLike)) or not formats.is_image(path):
+        return None
+    return read
+
+
+def read(path: str) -> list[LayerData]:
+    """Return the layers of a file: one, or one for each channel."""
+    from napari_gpu_denoise._napari.wording import in_panel
+
+    try:
+        with contextlib.ExitStack() as opened:
+            picture = opened.enter_context(formats.open_stack(path))
+            if picture.data.nbytes <= LARGEST_LOADED:
+                picture = picture.loaded()
+                levels = [picture.data]
+            else:
+                levels = _lazily(picture, opened.pop_all())
+    except DenoiseError as error:
+        raise type(error)(in_panel(error)) from error
+    for note in picture.notes:
+        _tell(note)
+    return list(_layers(picture, levels))
+
+
+class _File:
+    """An open file, which is closed when no pixels refer to it any more."""
+
+    def __init__(self, opened: contextlib.ExitStack):
+        finalize(self, opened.close)
+
+
+class _Held:
+    """Pixels of an open file."""
+
+    def __init__(self, pixels: Any, file: _File):
+        self._pixels, self._file = pixels, file
+        self.shape, self.dtype, self.ndim = pixels.shape, pixels.dtype, pixels.ndim
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._pixels[index]
+
+
+def _lazily(picture: Picture, opened: contextlib.ExitStack) -> list[Any]:
+    """Return the pixels of a file, and those of its pyramid, as dask arrays in its chunks."""
+    import dask.array as da
+
+    file, found = _File(opened), []
+    for data in (picture.data, *picture.metadata.get("levels", ())):
+        chunks = getattr(data, "chunks", None)
+        if chunks is None:
+            planes = {picture.axes.index("Y"), picture.axes.index("X"), *_samples(picture.axes)}
+            chunks = tuple(n if i in planes else 1 for i, n in enumerate(data.shape))
+        # Without a name dask would read all of it, to make one of its content.
+        options = {"name": False, "asarray": False, "lock": False}
+        found.append(da.from_array(_Held(data, file), chunks, **options))
+    return found
+
+
+def _samples(axes: str) -> list[int]:
+    return [axes.index("S")] if axes.endswith("S") else []
+
+
+def _layers(picture: Picture, levels: list[Any]) -> Iterator[LayerData]:
+    """Yield the layers of an image."""
+    from napari_gpu_denoise._napari.layers.results import HISTORY
+    from napari_gpu_denoise._napari.layers.source import METADATA_KEY
+
+    shape, axes = tuple(levels[0].shape), picture.axes
+    split = split_axis(axes, shape)
+    stem = _stem(picture.path)
+    metadata: dict[str, Any] = {}
+    if picture.history:
+        *earlier, last = picture.history
+        metadata[METADATA_KEY] = {**last, HISTORY: earlier} if earlier else dict(last)
+    rgb = is_rgb(axes, shape)
+    count = 1 if split is None else shape[split]
+    left = "".join(a for i, a in enumerate(axes) if i != split and not (rgb and a == "S"))
+    steps = [picture.looks.steps.get(a, (1.0, "")) for a in left]
+    place = {
+        "scale": tuple(step for step, _ in steps),
+        "units": tuple(unit or "pixel" for _, unit in steps),
+    }
+    labels = _labels(left)
+    for number in range(count):
+        known = picture.looks.channels
+        channel = known[number] if number < len(known) else Channel()
+        data = levels
+        if split is not None:
+            data = [each[(slice(None),) * split + (number,)] for each in levels]
+        origin = Origin(
+            path=os.path.abspath(picture.path),
+            axes=axes,
+            shape=shape,
+            place=-1 if split is None else number,
+            name=channel.name,
+            colour=channel.colour,
+            stamp=stamp_of(picture),
+            **place,
+        )
+        own = channel.name or f"channel {number}"
+        attributes = {
+            "name": stem if count == 1 else f"{stem} {own}",
+            "axis_labels": labels,
+            "rgb": rgb,
+            "multiscale": len(levels) > 1,
+            "metadata": {**metadata, KEY: origin.as_dict()},
+            **place,
+        }
+        if not rgb:
+            attributes |= _colours(channel, number, count)
+        yield data if len(levels) > 1 else data[0], attributes, "image"
+
+
+def _labels(axes: str) -> tuple[str, ...]:
+    """Return labels of axes; those without a name are numbered."""
+    return tuple(a.lower() if a in "TZCSYX" else f"axis {number}" for number, a in enumerate(axes))
+
+
+def _stem(path: Path) -> str:
+    name = Path(path).name
+    for suffix in _SUFFIXES:
+        if name.lower().endswith(suffix):
+            return name[: -len(suffix)]
+    return Path(name).stem
+
+
+def _colours(channel: Channel, number: int, count: int) -> dict[str, Any]:
+    """Return how a channel is drawn, beside `count` others."""
+    found: dict[str, Any] = {}
+    grey = channel.colour in ("", "#ffffff")
+    if not grey:
+        found["colormap"] = channel.colour
+    elif count > 1 and not channel.colour:
+        colours = _TWO if count == 2 else _MORE
+        found["colormap"] = colours[number % len(colours)]
+    else:
+        found["colormap"] = "gray"
+    if count > 1:
+        found["blending"] = "additive"
+    if channel.limits is not None and all(map(math.isfinite, channel.limits)):
+        found["contrast_limits"] = tuple(np.asarray(channel.limits, float).tolist())
+    return found
+
+
+def _tell(note: str) -> None:
+    from napari.utils.notifications import show_info
+
+    show_info(note)

@@ -1,0 +1,242 @@
+"""Image layers as a file: *Save with record*.
+
+napari calls `write_images` in its own thread, with the name that the user chose and agreed to
+replace. Layers that are the channels of one file are written as the command line writes its result:
+under all that the file says. Any others become an OME-TIFF.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise._napari.io.pixels import Pixels, channels_of, in_order
+from napari_gpu_denoise._napari.layers.origin import Origin, is_rgb, origin_of, stamp_of
+from napari_gpu_denoise._napari.layers.results import HISTORY
+from napari_gpu_denoise._napari.layers.source import METADATA_KEY, letters_of
+from napari_gpu_denoise._napari.wording import in_panel
+from napari_gpu_denoise.errors import DenoiseError, FileError, ImageError, LayerError, OutputError
+from napari_gpu_denoise.files import formats, fresh, nifti, zarr
+from napari_gpu_denoise.files.tiff import Picture
+from napari_gpu_denoise.files.tiff.looks import Channel, Looks, unit_named
+
+LayerData = tuple[Any, dict[str, Any], str]
+
+_DEFAULT = ".ome.tif"
+
+
+def write_images(path: str, layers: list[LayerData]) -> list[str]:
+    """Write image layers into one file; return its name."""
+    from napari.utils.notifications import show_info
+
+    try:
+        target, notes = _write(path, layers)
+    except DenoiseError as error:
+        raise type(error)(in_panel(error)) from error
+    for note in notes:
+        show_info(in_panel(note))
+    return [target]
+
+
+def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
+    whole = [_pixels(data, attributes) for data, attributes, _ in layers]
+    notes: list[str] = []
+    overwrite = True
+    if not formats.has_suffix(path):
+        # The user was not asked whether the file of this name may be replaced.
+        path, overwrite = path + _DEFAULT, False
+    like, data = _as_file(path, whole, notes) or (None, None)
+    if like is None:
+        if nifti.has_suffix(path):
+            raise LayerError(
+                f"{path} is the name of a NIfTI file, as which only all of an image is written "
+                "that was read from one: end it with .ome.tif."
+            )
+        like, data = _fresh(path, whole, notes)
+    known = [_without_channel(one) for one in like.history]
+    records = [one for one in _records(whole) if _without_channel(one) not in known]
+    notes += formats.write(path, data, like, records, overwrite=overwrite)
+    return path, notes
+
+
+def _pixels(data: Any, attributes: dict[str, Any]) -> Pixels:
+    """Return what a layer holds, at its finest level."""
+    name = attributes["name"]
+    if attributes.get("multiscale") or isinstance(data, (list, tuple)):
+        data = data[0]
+    dtype = np.dtype(data.dtype)
+    if dtype.kind not in "biuf":
+        raise LayerError(f"{name!r} holds {dtype}, which is not saved: save real numbers.")
+    metadata = attributes.get("metadata", {})
+    origin = origin_of(metadata)
+    record = metadata.get(METADATA_KEY)
+    rgb, ndim = bool(attributes.get("rgb")), len(data.shape)
+    axes = str(record.get("axes", "")) if isinstance(record, dict) else ""
+    if len(axes) != ndim:
+        axes = letters_of(attributes.get("axis_labels", ()), ndim - rgb) + "S" * rgb
+    return Pixels(name, data, axes, attributes, origin, record)
+
+
+def _as_file(path: str, whole: list[Pixels], notes: list[str]) -> tuple[Picture, Any] | None:
+    """Return the description of the file that layers are all of, and their pixels as it has them.
+
+    None if they are not, if the file is gone or another by now, if their scale was changed, or if
+    the name says that another kind of file is wanted.
+    """
+    origin = whole[0].origin
+    if origin is None or any(not _same_file(one.origin, origin) for one in whole):
+        return None
+    split = origin.split
+    count = 1 if split is None else origin.shape[split]
+    places = [one.origin.place for one in whole]
+    if sorted(places) != ([-1] if split is None else list(range(count))):
+        return None
+    shape = tuple(n for i, n in enumerate(origin.shape) if i != split)
+    if any(tuple(one.data.shape) != shape for one in whole):
+        return None
+    if any(not _is_placed(one, origin) for one in whole):
+        notes.append(
+            f"The layer was moved: its scale is saved, other metadata of {origin.path} are not."
+        )
+        return None
+    try:
+        with formats.open_stack(origin.path) as like:
+            pass  # only its description is needed
+    except (FileError, ImageError):
+        return None
+    if stamp_of(like) != origin.stamp or tuple(like.data.shape) != origin.shape:
+        return None
+    try:
+        formats.check_name(path, like)
+    except OutputError:
+        return None
+    if path.lower().endswith((".ome.tif", ".ome.tiff")) and like.kind != "ome":
+        return None
+    ordered = [one for _, one in sorted(zip(places, whole, strict=True), key=lambda pair: pair[0])]
+    data = channels_of(ordered, split)
+    try:
+        formats.check_writable(like, np.dtype(data.dtype))
+    except OutputError:
+        return None
+    return like, data
+
+
+def _same_file(one: Origin | None, other: Origin) -> bool:
+    return one is not None and (one.path, one.stamp, one.axes, one.shape) == (
+        *(other.path, other.stamp),
+        *(other.axes, other.shape),
+    )
+
+
+def _is_placed(one: Pixels, origin: Origin) -> bool:
+    """Return whether a layer has the scale and the units that its file gave it."""
+    units = tuple(map(str, one.attributes.get("units") or ()))
+    scale = tuple(one.attributes.get("scale", ()))
+    if len(scale) != len(origin.scale) or units != origin.units:
+        return False
+    return bool(np.allclose(scale, origin.scale, 1e-9, 0)) and _is_upright(one.attributes)
+
+
+def _fresh(path: str, whole: list[Pixels], notes: list[str]) -> tuple[Picture, Any]:
+    """Return a description of layers that are no whole file, and their pixels."""
+    first = whole[0]
+    rgb = bool(first.attributes.get("rgb"))
+    for one in whole[1:]:
+        if tuple(one.data.shape) != tuple(first.data.shape) or one.axes != first.axes:
+            raise LayerError(
+                f"{first.name!r} and {one.name!r} differ in shape or axes: save them one by one."
+            )
+    axes, split = first.axes, None
+    if len(whole) > 1:
+        if "C" in axes:
+            raise LayerError(
+                f"{first.name!r} has channels of its own: save it and {whole[1].name!r} one by one."
+            )
+        split = 1 if axes.startswith("T") else 0
+        axes = axes[:split] + "C" + axes[split:]
+    data = channels_of(whole, split)
+    end = "YXS" if rgb and is_rgb(first.axes, first.data.shape) else "YX"
+    order = [i for i, a in enumerate(axes) if a not in end] + [axes.index(a) for a in end]
+    data, axes = in_order(data, order), "".join(axes[i] for i in order)
+    looks = Looks(_steps(first), tuple(map(_channel, whole)))
+    inputs = [Path(one.origin.path) for one in whole if one.origin is not None]
+    if any(np.any(one.attributes.get("translate", 0)) for one in whole):
+        notes.append("The position (translate) of the layer is not kept in the file.")
+    if any(not _is_upright(one.attributes) for one in whole):
+        notes.append("Rotation, shear and affine of the layer are not kept in the file.")
+    name = os.path.basename(path)
+    inputs = [path for path in inputs if path.exists()]
+    if zarr.has_suffix(path):
+        if rgb:
+            raise LayerError(
+                f"{first.name!r} is RGB, which OME-Zarr has no axis for: end its name with "
+                ".ome.tif, or split it into channels."
+            )
+        return zarr.new_picture(data, axes, looks, first.name, inputs), data
+    like = fresh.new_picture(data, axes, looks, name, inputs)
+    if like.kind == "plain":
+        notes.append(
+            f"Axes {axes} of type {data.dtype} do not fit OME-TIFF: they are saved as plain TIFF, "
+            "with their description as JSON."
+        )
+    return like, data
+
+
+def _steps(one: Pixels) -> dict[str, tuple[float, str]]:
+    """Return the steps along the axes of a layer, with the units that files know."""
+    scale = one.attributes.get("scale", ())
+    units = one.attributes.get("units") or ("pixel",) * len(scale)
+    found = {}
+    for letter, step, unit in zip(one.axes, scale, units, strict=False):
+        known = unit_named(unit)
+        if known or abs(float(step)) != 1:
+            found[letter] = (abs(float(step)), known)
+    return found
+
+
+def _channel(one: Pixels) -> Channel:
+    """Return name and colour of the channel that a layer is."""
+    name = one.name if one.origin is None or not one.origin.name else one.origin.name
+    return Channel(name, "" if one.attributes.get("rgb") else _colour(one))
+
+
+def _colour(one: Pixels) -> str:
+    if one.origin is not None and one.origin.colour:
+        return one.origin.colour
+    colormap = one.attributes.get("colormap")
+    held = colormap.get("colors") if isinstance(colormap, dict) else getattr(colormap, "colors", ())
+    colours = np.atleast_2d(np.asarray(held))
+    if colours.ndim != 2 or colours.shape[1] < 3:
+        return ""
+    return "#" + bytes(np.rint(255 * np.clip(colours[-1, :3], 0, 1)).astype(np.uint8)).hex()
+
+
+def _is_upright(attributes: dict[str, Any]) -> bool:
+    """Return whether a layer is neither turned nor sheared."""
+    if np.any(attributes.get("shear", 0)):
+        return False
+    found = (np.asarray(attributes[name]) for name in ("rotate", "affine") if name in attributes)
+    return all(one.ndim == 2 and np.allclose(one, np.eye(len(one))) for one in found)
+
+
+def _records(whole: list[Pixels]) -> list[dict]:
+    """Return how layers were made, oldest first; with several each says which channel it is of."""
+    found: list[dict] = []
+    for number, one in enumerate(whole):
+        if not isinstance(one.record, dict):
+            continue
+        last = {name: value for name, value in one.record.items() if name != HISTORY}
+        for record in (*one.record.get(HISTORY, ()), last):
+            place = number if one.origin is None or one.origin.place < 0 else one.origin.place
+            told = {**record, "channel": place} if len(whole) > 1 else dict(record)
+            if told not in found:
+                found.append(told)
+    return found
+
+
+def _without_channel(record: dict) -> dict:
+    return {name: value for name, value in record.items() if name != "channel"}

@@ -1,0 +1,143 @@
+"""Filtering of a region as a generator of stages; no Qt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise._napari.layers.source import Source
+from napari_gpu_denoise._napari.preview.pixels import Pixels, pixels_of, without_alpha
+from napari_gpu_denoise._napari.preview.region import Region
+from napari_gpu_denoise._napari.stage import Stage, as_stages
+from napari_gpu_denoise.image.axes import check_axes
+from napari_gpu_denoise.image.levels import convert, output_dtype
+from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
+from napari_gpu_denoise.opencl.several import choose_devices
+from napari_gpu_denoise.run.job import Job, Part, Run, prepare
+from napari_gpu_denoise.run.noise import NoiseMemory, is_measured
+from napari_gpu_denoise.run.part import filter_part
+
+
+@dataclass(frozen=True)
+class PreviewRequest:
+    """All that a preview needs: the run as it would be for the whole layer, and a region.
+
+    It holds no napari or Qt objects. `memory` is what is known of the noise of the layer. `final`
+    says that the settings are those of the panel, not quicker ones; `stoppable` that there are
+    quicker ones, which it may be stopped for.
+    """
+
+    source: Source
+    run: Run
+    memory: NoiseMemory
+    region: Region
+    final: bool
+    stoppable: bool
+
+    @property
+    def measures(self) -> bool:
+        """Whether the noise has to be measured first."""
+        return is_measured(self.run.sigma, self.run.noise, self.run.filter)
+
+    def same(self, other: PreviewRequest | None) -> bool:
+        """Return whether another request has the same result."""
+        return (
+            other is not None
+            and self.memory is other.memory
+            and self.region == other.region
+            and self.run.noise is other.run.noise
+            and replace(self.run, noise=None) == replace(other.run, noise=None)
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a preview: pixels of the region, or the error that ended it."""
+
+    request: PreviewRequest
+    seconds: float = 0.0
+    pixels: np.ndarray | None = None
+    error: Exception | None = None
+
+
+def filter_region(
+    request: PreviewRequest, stopped: Callable[[], bool] = lambda: False
+) -> Generator[Stage, None, Outcome]:
+    """Filter a region; every pixel is that of a run of the whole layer."""
+    started = time.perf_counter()
+    try:
+        load_bundled_drivers()
+        yield Stage("Preparing")
+        pixels = _pixels(request)
+        job = _prepared(request, pixels)
+        part, kept = _part(job, request.region)
+        block = pixels.read(part.reads)
+        out = np.empty([span.size for span in part.spans], job.dtypes[1])
+        yield from as_stages(filter_part(job, part, block, out), "Denoising")
+        made = out[kept]
+        if request.source.alpha:
+            made = _with_alpha(request, made)
+    except Exception as error:
+        return Outcome(request, error=error)
+    return Outcome(request, time.perf_counter() - started, made)
+
+
+def measure_noise(
+    request: PreviewRequest, stopped: Callable[[], bool] = lambda: False
+) -> Generator[Stage, None, Outcome]:
+    """Measure the noise of the layer, which `request.memory` then knows; filter nothing."""
+    yield Stage("Measuring the noise")
+    try:
+        load_bundled_drivers()
+        _prepared(request, _pixels(request))
+    except Exception as error:
+        return Outcome(request, error=error)
+    return Outcome(request)
+
+
+def _pixels(request: PreviewRequest) -> Pixels:
+    run, data = request.run, request.source.data
+    data = without_alpha(data) if request.source.alpha else data
+    names = check_axes(run.axes, data.shape)
+    return pixels_of(request.memory, data, names, run.correct, run.nonfinite)
+
+
+def _prepared(request: PreviewRequest, pixels: Pixels) -> Job:
+    """Prepare the run for the whole layer."""
+    run = replace(request.run, axes=pixels.names, device=choose_devices(request.run.device)[0])
+    if run.correct is not None:
+        given = np.dtype(request.source.data.dtype)
+        run = replace(run, dtype=output_dtype(run.dtype, given), correct=None)
+    return prepare(run, pixels.image)
+
+
+def _part(job: Job, region: Region) -> tuple[Part, tuple[slice, ...]]:
+    """Return the part to filter, and the region as an index into what it yields.
+
+    Channels that are joined, and axes too short for the filter, are filtered whole.
+    """
+    yields, kept = [], []
+    colours = [(0, n) for n in job.shape[len(region.spans) :]]
+    for axis, length, (start, stop) in zip(
+        job.names, job.shape, (*region.spans, *colours), strict=True
+    ):
+        joined = axis in "CS" and "C" in job.filter.joint
+        if joined or (axis in "YX" and length < job.filter.smallest):
+            yields.append(slice(0, length))
+            kept.append(slice(start, stop))
+        else:
+            yields.append(slice(start, stop))
+            kept.append(slice(0, stop - start))
+    return Part.of(job, yields), tuple(kept)
+
+
+def _with_alpha(request: PreviewRequest, colours: np.ndarray) -> np.ndarray:
+    where: Any = tuple(slice(*span) for span in request.region.spans)
+    made = np.empty((*colours.shape[:-1], 4), colours.dtype)
+    made[..., :3] = colours
+    convert(np.asarray(request.source.data[where])[..., 3:], made[..., 3:])
+    return made

@@ -1,0 +1,217 @@
+"""The live preview of a panel: when it is made again, and of what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from napari.layers import Image
+from napari.viewer import Viewer
+from qtpy.QtCore import QObject, QTimer
+
+from napari_gpu_denoise._napari.layers.source import Source
+from napari_gpu_denoise._napari.noise.memory import memory_of
+from napari_gpu_denoise._napari.preview.box import PreviewBox
+from napari_gpu_denoise._napari.preview.compute import (
+    Outcome,
+    PreviewRequest,
+    filter_region,
+    measure_noise,
+)
+from napari_gpu_denoise._napari.preview.layer import PreviewLayer
+from napari_gpu_denoise._napari.preview.quick import quick_settings
+from napari_gpu_denoise._napari.preview.region import region_shown
+from napari_gpu_denoise._napari.preview.working import Working
+from napari_gpu_denoise._napari.wording import in_panel
+from napari_gpu_denoise.errors import DenoiseError
+from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.noise import NoiseMemory
+
+REST = 250  # ms without a change after which the settings of the panel are used
+_SOON = 15  # ms in which changes are taken together, and the view is drawn
+_PLACED = ("scale", "translate", "rotate", "shear", "affine", "data")
+
+
+class LivePreview(QObject):
+    """Keeps the preview of a panel up to date while its box is ticked.
+
+    `wanted` returns the layer, also as it is now, the run that the panel is set to, and what is
+    known of noise that it would measure, else None; it raises `DenoiseError` if the settings do not
+    fit. Of requests only the latest counts. Quick ones
+    are finished, so that something is seen while a hand moves; others are stopped by newer ones.
+    """
+
+    def __init__(
+        self,
+        viewer: Viewer,
+        title: str,
+        box: PreviewBox,
+        wanted: Callable[[], tuple[Image, Source, Run, NoiseMemory | None]],
+        parent: QObject,
+    ):
+        super().__init__(parent)
+        self._viewer, self._box, self._wanted = viewer, box, wanted
+        self._preview = PreviewLayer(viewer, title)
+        self._filtering = Working(filter_region, f"Preview: {title}", self)
+        self._measuring = Working(measure_noise, "Noise for the preview", self)
+        self._shown: PreviewRequest | None = None
+        self._failed: PreviewRequest | None = None  # as measuring its noise did
+        self._due = ""  # "quick" or "final"
+        self._layer: Image | None = None  # that is previewed
+        self._soon, self._rest = (QTimer(self, singleShot=True) for _ in range(2))
+        self._soon.timeout.connect(lambda: self._make("quick"))
+        self._rest.timeout.connect(lambda: self._make("final"))
+        self._filtering.done.connect(self._show)
+        self._filtering.free.connect(self._go)
+        self._measuring.done.connect(self._know)
+        self._measuring.free.connect(self._go)
+        box.box.toggled.connect(self._switch)
+
+    @property
+    def layer(self) -> Image | None:
+        """The layer of the preview, if there is one."""
+        return self._preview.layer
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is going to change unless something else does."""
+        waiting = self._soon.isActive() or self._rest.isActive() or self._due
+        return not (waiting or self._filtering.busy or self._measuring.busy)
+
+    def events(self, layer: Image | None) -> list[tuple[Any, Callable]]:
+        """Return the events of the viewer and of a layer that the preview follows."""
+        # napari 0.9 moved it; older ones have it on the viewer
+        scene = self._viewer.scene if hasattr(self._viewer, "scene") else self._viewer
+        camera, dims = scene.camera.events, self._viewer.dims.events
+        followed = [camera.center, camera.zoom, dims.current_step, dims.ndisplay, dims.order]
+        if layer is not None:
+            followed += [getattr(layer.events, name) for name in _PLACED]
+        removed = self._viewer.layers.events.removed
+        return [*((event, self.changed) for event in followed), (removed, self._removed)]
+
+    def changed(self, event: object = None) -> None:
+        """Make the preview again: quickly now, and as it is to be when nothing changes any more."""
+        if not self._box.box.isChecked():
+            return
+        if not self._soon.isActive():
+            self._soon.start(_SOON)
+        self._rest.start(REST)
+
+    def stop(self) -> None:
+        """End, and remove the layer."""
+        self._box.box.setChecked(False)
+        self._end()
+
+    def _switch(self, on: bool) -> None:
+        if on:
+            self.changed()
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        self._soon.stop()
+        self._rest.stop()
+        self._due = ""
+        self._filtering.drop()
+        self._measuring.drop()
+        self._shown = self._failed = None
+        self._preview.remove()
+        self._box.say("")
+
+    def _removed(self, event: Any) -> None:
+        # By the user: the box goes with the layer.
+        if self._shown is not None and self._preview.layer is None:
+            self.stop()
+
+    def _make(self, due: str) -> None:
+        self._due = due
+        self._go()
+
+    def _go(self) -> None:
+        """Begin what is due, as soon as the last one has ended."""
+        if not self._due:
+            return
+        try:
+            request, layer = self._request(self._due)
+        except DenoiseError as error:
+            self._due = ""
+            self._give_up(error)
+            return
+        running = self._filtering.request
+        if request.same(running):
+            self._due = ""
+        elif self._filtering.busy:
+            if running is not None and running.stoppable:
+                self._filtering.drop()
+        else:
+            self._due = ""
+            self._begin(request, layer)
+
+    def _begin(self, request: PreviewRequest, layer: Image) -> None:
+        if layer is not self._layer:
+            self._clear()
+        self._layer = layer
+        if request.measures:
+            self._measure(request)
+        elif not request.same(self._shown):
+            self._filtering.start(request)
+
+    def _request(self, due: str) -> tuple[PreviewRequest, Image]:
+        """Return what is due, or what the panel is set to if that is there or on its way."""
+        layer, source, run, memory = self._wanted()
+        if memory is None:
+            # The noise is given; what is known of the pixels is kept all the same.
+            memory = memory_of(layer, "given", run.axes, run.correct, run.nonfinite)
+        else:
+            run = replace(run, noise=memory)
+        quick = quick_settings(run.filter, run.axes)
+        region = region_shown(layer, self._viewer.dims)
+        final = PreviewRequest(source, run, memory, region, True, quick != run.filter)
+        known = final.same(self._shown) or final.same(self._filtering.request)
+        if due == "final" or known or quick == run.filter:
+            return final, layer
+        return replace(final, run=replace(run, filter=quick), final=False, stoppable=False), layer
+
+    def _measure(self, request: PreviewRequest) -> None:
+        if self._failed is not None and self._failed.memory is request.memory:
+            return
+        self._box.say("Measuring the noise …")
+        running = self._measuring.request
+        if running is not None and running.memory is request.memory:
+            return
+        if self._measuring.busy:
+            self._measuring.drop()
+            self._due = "quick"
+            return
+        self._measuring.start(request)
+
+    def _know(self, outcome: Outcome) -> None:
+        if outcome.error is not None:
+            self._failed = outcome.request
+            self._give_up(outcome.error)
+        else:
+            self.changed()
+
+    def _show(self, outcome: Outcome) -> None:
+        request = outcome.request
+        if outcome.error is not None:
+            self._give_up(outcome.error)
+            return
+        if self._layer not in self._viewer.layers:
+            return
+        self._preview.show(self._layer, request.source, request.region, outcome.pixels)
+        self._shown = request
+        how = "" if request.final else ", quick profile"
+        self._box.say(f"{request.region.words()}{how}, {outcome.seconds:.2g} s".capitalize())
+
+    def _give_up(self, error: Exception) -> None:
+        self._clear()
+        if isinstance(error, DenoiseError):
+            self._box.say(in_panel(error))
+        else:
+            self._box.say(f"No preview: {error!r}")
+
+    def _clear(self) -> None:
+        self._shown = None
+        self._preview.remove()

@@ -1,0 +1,1 @@
+"""The panel "Denoise": looks at a layer, recommends a filter, and runs it."""

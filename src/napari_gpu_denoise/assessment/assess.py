@@ -1,0 +1,298 @@
+"""Assess how good a result is, in one call or step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from napari_gpu_denoise.assessment import strength
+from napari_gpu_denoise.assessment.channels import Channels
+from napari_gpu_denoise.assessment.crop import choose_crop
+from napari_gpu_denoise.assessment.judging import judged
+from napari_gpu_denoise.assessment.noise import CropNoise, noise_of
+from napari_gpu_denoise.assessment.record import Assessment
+from napari_gpu_denoise.assessment.runs import number_of_runs, observed, sigma_check
+from napari_gpu_denoise.assessment.trial import Trial
+from napari_gpu_denoise.correct.wish import wish_of
+from napari_gpu_denoise.docstrings import documented
+from napari_gpu_denoise.errors import ImageError, SettingsError
+from napari_gpu_denoise.image.axes import check_axes
+from napari_gpu_denoise.image.levels import as_array, check_numbers
+from napari_gpu_denoise.noise.structure.find import structure_in
+from napari_gpu_denoise.noise.structure.record import Finding
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.several import choose_devices
+from napari_gpu_denoise.run.denoise import is_lazy
+from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.job import Job, Run, prepare
+from napari_gpu_denoise.run.noise import is_measured
+from napari_gpu_denoise.run.record import MEASURING, Progress, finish
+
+_STREAM = 0x617373657373  # beside the seed
+
+
+@documented
+def assess(
+    image: ArrayLike,
+    filter: Filter,
+    sigma: ArrayLike | None = None,
+    *,
+    noise: Any = None,
+    axes: str | None = None,
+    region: Sequence[Any] | None = None,
+    second: Any = None,
+    spacing: float | tuple[float, float] | None = None,
+    unit: str = "",
+    peak: float | None = None,
+    seed: int = 0,
+    nonfinite: str = "raise",
+    correct: Any = None,
+    sigma_factor: float = 1.0,
+    device: Device | int | str | None = None,
+    memory_limit: int | str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    cancel: Any = None,
+) -> Assessment:
+    """Tell how good the result of a filter is, from the noisy image alone.
+
+    Parameters
+    ----------
+    image : array_like
+        Pixels of any real type, with two or more axes; also arrays that are not in memory. Never
+        modified.
+    filter : Filter
+        An object of one of `FILTERS` with its settings, such as ``BM3D.of(profile="fast")``.
+    sigma, noise
+        As in `denoise`. All numbers are as right as the noise is.
+    axes : str, optional
+        Names of the axes, such as ``"TZYX"``. By default the last two are Y and X, the rest
+        independent planes.
+    region : sequence of slice or int, optional
+        What to judge: a slice or an index for each axis, or slices for Y and X. By default, and
+        where it is larger than about a million pixels, its middle. One plane is judged, or some
+        slices of a volume, with the frames and slices around that the filter uses.
+    second : array_like, optional
+        Another image of the same that does not move, with noise of its own, of the same shape and
+        brightness. The detail kept is told better from two.
+    spacing : float or (float, float), optional
+        Size of a pixel along Y and X.
+    unit : str, optional
+        Unit of `spacing`, such as ``"µm"``.
+    peak : float, optional
+        Range of grey levels that the PSNR refers to; by default 255 for 8 bits, else the range of
+        the result.
+    seed : int, optional
+        Of the fresh noise; the result is the same each time.
+    {nonfinite}
+    {correct}
+    {sigma_factor}
+    {device}
+    {memory_limit}
+    progress : callable, optional
+        Called as ``progress(done, total)`` with numbers of runs of the filter.
+    cancel : object with ``is_set()``, optional
+        An event that stops at the next tile or frame.
+
+    Returns
+    -------
+    Assessment
+        Predicted error and PSNR, a map of the expected error, detail kept by spatial frequency, the
+        residual beside that of a twin, a check of sigma, and warnings.
+
+    Raises
+    ------
+    {errors}
+
+    See Also
+    --------
+    denoise : Make the result.
+    estimate_noise : Measure the noise.
+
+    Notes
+    -----
+    The filter runs about nine times on the region. Errors are predicted by Stein's estimate with
+    fresh noise of a tenth of the noise, added and subtracted; the detail kept is the correlation of
+    the filtered image with one of independent noise; sigma is checked by the loss of pixels that
+    the filter has not seen. ``docs/methods/assess.md`` has the accuracy of each, and says what a
+    residual does not tell. Of magnitudes (`Rician`), errors are those of the mean magnitude.
+
+    References
+    ----------
+    S. Ramani, T. Blu, M. Unser, "Monte-Carlo SURE: a black-box optimization of regularization
+    parameters for general denoising algorithms", IEEE Trans. Image Process. 17 (2008),
+    doi:10.1109/TIP.2008.2001404; J. Batson, L. Royer, "Noise2Self: blind denoising by
+    self-supervision", ICML 2019, arXiv:1901.11365.
+
+    Examples
+    --------
+    >>> found = assess(image, BM3D(), sigma=20)                            # doctest: +SKIP
+    >>> print(found.summary())                                             # doctest: +SKIP
+    """
+    how = None, nonfinite, device, memory_limit, correct, sigma_factor
+    run = Run(filter, sigma, noise, axes, *how)
+    options = Options(region, second, spacing, unit, peak, seed)
+    return finish(assess_steps(image, run, options), progress, cancel, "no assessment was")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to assess, and how it is shown; as in `assess`."""
+
+    region: Sequence[Any] | None = None
+    second: Any = None
+    spacing: float | tuple[float, float] | None = None
+    unit: str = ""
+    peak: float | None = None
+    seed: int = 0
+
+    def sizes(self) -> tuple[float, float] | None:
+        """Return `spacing` along Y and X."""
+        if self.spacing is None:
+            return None
+        try:
+            given = np.broadcast_to(np.asarray(self.spacing, np.float64), 2)
+        except (TypeError, ValueError):
+            given = np.zeros(2)
+        if not (np.isfinite(given).all() and (given > 0).all()):
+            raise SettingsError(
+                f"spacing={self.spacing!r} is no size of a pixel: give a positive number, or one "
+                "each for Y and X."
+            )
+        return float(given[0]), float(given[1])
+
+
+def assess_steps(
+    image: Any, run: Run, options: Options | None = None
+) -> Generator[Progress, None, Assessment]:
+    """Assess step by step: `assess` as a generator.
+
+    Parameters
+    ----------
+    image
+        As in `assess`.
+    run : Run
+        The filter and the noise.
+    options : Options, optional
+        What to assess.
+
+    Yields
+    ------
+    Progress
+        After each part of the work, in runs of the filter; values may repeat. Closing the generator
+        stops the work.
+
+    Returns
+    -------
+    Assessment
+        As the value of ``StopIteration``.
+    """
+    options = options or Options()
+    sizes = options.sizes()
+    array = image if is_lazy(image) else as_array(image)
+    names = check_axes(run.axes, array.shape)
+    check_numbers(array)
+    if run.filter.yields_map:
+        raise SettingsError(
+            "The result with these settings is a map, not an image: choose settings that denoise."
+        )
+    second = _second(options.second, array)
+    if is_measured(run.sigma, run.noise, run.filter):
+        yield MEASURING
+    given = array.dtype
+    array, second = _corrected(run.correct, names, array, second)
+    run = replace(
+        run, device=choose_devices(run.device)[0], axes=names, dtype="float32", correct=None
+    )
+    job, told = _prepared(run, array)
+    crop = choose_crop(job, options.region)
+    trial = Trial.of(job, crop, array, CropNoise.of(*told, array, job, crop))
+    if not trial.image[trial.inner].any():
+        raise ImageError(
+            "The region holds no image: it is constant, NaN, or without noise",
+            "choose another",
+            code="assess-empty",
+        )
+    # Not the noise of a simulated image that was drawn with the same seed.
+    random = np.random.default_rng([options.seed, _STREAM])
+    other = None if second is None else crop.block(second, names, run.nonfinite).finite
+    checking = trial.noise.checkable and not job.filter.sigma_unused
+    # Meanwhile, in another thread.
+    pool = ThreadPoolExecutor(1)
+    try:
+        looking = pool.submit(_structure, trial)
+        found = yield from observed(trial, random, other, checking)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    check, runs = None, number_of_runs(trial, other is not None, checking)
+    if checking:
+        small = choose_crop(job, crop.yields, strength.MOST)
+        noise = CropNoise.of(*told, array, job, small)
+        check = yield from sigma_check(Trial.of(job, small, array, noise), runs - 1, runs)
+    yield Progress(runs, runs, "run")
+    shown = {
+        "region": tuple((one.start, one.stop) for one in crop.yields),
+        "spacing": sizes,
+        "unit": options.unit,
+        "peak": options.peak,
+        "seed": options.seed,
+    }
+    return judged(trial, found, check, looking.result(), given, shown)
+
+
+def _structure(trial: Trial) -> list[Finding]:
+    """Return what there is of structured noise in the pixels that are judged."""
+    noisy = trial.pixels[trial.inner]
+    view = Channels(trial.job.names, noisy.shape)
+    planes = [view.of(noisy, k) for k in range(view.count)]
+    return structure_in([list(each.reshape(-1, *view.plane)) for each in planes])
+
+
+def _second(second: Any, image: Any) -> Any:
+    """Return the second image as an array, if it fits the first."""
+    if second is None:
+        return None
+    array = second if is_lazy(second) else as_array(second)
+    if tuple(array.shape) != tuple(image.shape):
+        raise ImageError(
+            f"second= has shape {tuple(array.shape)}, the image {tuple(image.shape)}: give another "
+            "image of the same."
+        )
+    check_numbers(array)
+    return array
+
+
+def _corrected(correct: Any, names: str, image: Any, second: Any) -> tuple[Any, Any]:
+    """Return the images without structured noise, if that is to be removed first."""
+    wish = wish_of(correct)
+    if wish is None:
+        return image, second
+    # Imported only when needed: it takes long to load.
+    from napari_gpu_denoise.correct.correction import CorrectedArray, prepare_correction
+
+    correction = prepare_correction(image, names, wish)
+    if not correction:
+        return image, second
+    image = CorrectedArray(image, correction)
+    return image, None if second is None else CorrectedArray(second, correction)
+
+
+def _prepared(run: Run, image: Any) -> tuple[Job, tuple[Any, Any]]:
+    """Return the job of the whole image, and its noise as sigma and model.
+
+    They are the same noise, but for filters that take sigma in other units, or none.
+    """
+    filter, names = run.filter, run.axes
+    own = filter.sigma_unused or filter.sigma_power != 1
+    if not own and run.sigma is None and run.noise is None:
+        own = filter.estimate_sigma(image, names) is not None
+    told = noise_of(run.sigma, run.noise, image, names, filter, run.device)
+    if filter.sigma_unused:
+        run = replace(run, noise=None)
+    elif not own:
+        run = replace(run, sigma=told[0], noise=told[1])
+    return prepare(run, image), told

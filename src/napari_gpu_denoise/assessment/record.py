@@ -1,0 +1,275 @@
+"""What is known of how good a result is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.assessment.detail import Detail
+from napari_gpu_denoise.assessment.residual import Statistics
+from napari_gpu_denoise.assessment.strength import SigmaCheck
+from napari_gpu_denoise.errors import Note
+from napari_gpu_denoise.run.record import Record
+
+
+@dataclass(frozen=True)
+class ChannelQuality:
+    """How good the result is in one channel.
+
+    Attributes
+    ----------
+    noise : float
+        Standard deviation of the noise, root of the mean square, grey levels.
+    error : float
+        Predicted error of the result, root of the mean square, grey levels; 0 where it is too small
+        to be told.
+    mse_error : float
+        Standard error of the square of `error`, grey levels squared, that the noise of so few
+        pixels leaves; an error in sigma comes on top.
+    psnr : float
+        The same in dB below `Assessment.peak`; infinity where the error is 0.
+    gain : float
+        By how many dB the error is below the noise.
+    detail : Detail
+        Contrast kept, by spatial frequency.
+    residual, twin : Statistics
+        Of what the filter took away, in units of the noise: from the image, and from a twin of
+        known noise. The first one says something only where it differs from the second.
+    """
+
+    noise: float
+    error: float
+    mse_error: float
+    psnr: float
+    gain: float
+    detail: Detail
+    residual: Statistics
+    twin: Statistics
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """How good the result of a filter is, told from the noisy image alone.
+
+    Attributes
+    ----------
+    filter : str
+        Name of the filter.
+    settings : dict
+        Every setting by name.
+    sigma_factor : float
+        What sigma was multiplied by for the filter: the strength that was asked for.
+    noise : str
+        The noise that was assumed, in words.
+    noise_source : str
+        Where that is from: ``"given"``, or how it was estimated.
+    axes : str
+        Axes of the image.
+    region : tuple of (int, int)
+        What was judged: first and past the last place along each axis.
+    device : str
+        Where the filter ran.
+    peak : float
+        Range of grey levels that the PSNR refers to.
+    channels : tuple of ChannelQuality
+        One for each channel, or a single one.
+    check : SigmaCheck or None
+        Whether sigma fits; None where that cannot be told, as of correlated noise.
+    warnings : tuple of str
+        What makes the numbers doubtful, or the result worse than it could be.
+    spacing : tuple of float or None
+        Size of a pixel along Y and X, in `unit`.
+    unit : str
+        Unit of length; empty where it is not known.
+    seed : int
+        Of the fresh noise.
+    error_map : ndarray, float32
+        Expected error around each pixel of `region`, grey levels: the root of a mean over some 30
+        pixels. Not in `as_dict`.
+    residual, twin_residual : ndarray, float32
+        What the filter took away from the image, and from a twin of known noise, in units of the
+        noise. Not in `as_dict`. They show noise that is not as assumed. They do not show what
+        detail was lost.
+    """
+
+    filter: str
+    settings: dict[str, Any]
+    sigma_factor: float
+    noise: str
+    noise_source: str
+    axes: str
+    region: tuple[tuple[int, int], ...]
+    device: str
+    peak: float
+    channels: tuple[ChannelQuality, ...]
+    check: SigmaCheck | None
+    warnings: tuple[str, ...]
+    spacing: tuple[float, float] | None
+    unit: str
+    seed: int
+    error_map: np.ndarray = field(repr=False, compare=False)
+    residual: np.ndarray = field(repr=False, compare=False)
+    twin_residual: np.ndarray = field(repr=False, compare=False)
+
+    @property
+    def mse(self) -> float:
+        """Predicted mean squared error over all channels, grey levels squared."""
+        return float(np.mean([each.error**2 for each in self.channels]))
+
+    @property
+    def error(self) -> float:
+        """Its root."""
+        return math.sqrt(self.mse)
+
+    @property
+    def psnr(self) -> float:
+        """Predicted PSNR over all channels, dB."""
+        return 10 * math.log10(self.peak**2 / self.mse) if self.mse > 0 else math.inf
+
+    def detail_words(self, channel: int = 0) -> str:
+        """Return down to which size of detail half the contrast is kept.
+
+        Parameters
+        ----------
+        channel : int, optional
+            Number of the channel.
+
+        Returns
+        -------
+        str
+            Such as ``"half the contrast down to 0.31 µm"``.
+        """
+        detail = self.channels[channel].detail
+        if detail.limit is None:
+            return "the noise hides all detail: how much is kept cannot be told"
+        if detail.half is None:
+            return (
+                f"at least half the contrast down to {self._length(detail.limit)}, as far as the"
+                " noise lets it be judged"
+            )
+        return f"half the contrast down to {self._length(detail.half)}"
+
+    def _length(self, frequency: float) -> str:
+        """Return the period of a frequency as text."""
+        finer = min(self.spacing) if self.spacing else 1.0
+        return f"{finer / frequency:.2g} {self.unit if self.spacing else 'pixels'}".rstrip()
+
+    def lines(self, said: Callable[[str], str] = str) -> list[tuple[str, str]]:
+        """Return what was found as titles and texts.
+
+        Parameters
+        ----------
+        said : callable, optional
+            Returns a warning as a front end words it.
+
+        Returns
+        -------
+        list of (str, str)
+            A title is empty where a line goes on.
+        """
+        several = len(self.channels) > 1
+        found: list[tuple[str, str]] = []
+        for k, each in enumerate(self.channels):
+            name = f"channel {k}: " if several else ""
+            psnr = f"{each.psnr:.1f} dB" if math.isfinite(each.psnr) else "very high"
+            unsure = each.mse_error / (2 * each.error) if each.error else math.sqrt(each.mse_error)
+            error = f"{_measured(each.error, unsure)} grey levels, of {each.noise:.3g} before"
+            gain = f" ({each.gain:.1f} dB less)" if math.isfinite(each.gain) else ""
+            found.append(("Expected error", f"{name}{error}{gain}; PSNR {psnr}"))
+        for k, _ in enumerate(self.channels):
+            name = f"channel {k}: " if several else ""
+            found.append(("Detail kept", f"{name}{self.detail_words(k)}"))
+        for k, each in enumerate(self.channels):
+            name = f"channel {k}: " if several else ""
+            found.append(("Residual", f"{name}{_beside(each)}"))
+        found.append(("PSNR refers to", f"a range of {self.peak:.4g} grey levels"))
+        found.append(("Check of sigma", self.check_words()))
+        found.append(("Noise assumed", f"{self.noise} ({self.noise_source})"))
+        if self.sigma_factor != 1:
+            found.append(("Strength", f"the filter was told {self.sigma_factor:g} times this"))
+        found += [("Warning", said(each)) for each in self.warnings]
+        last, merged = "", []
+        for title, text in found:
+            merged.append(("" if title == last else title, text))
+            last = title
+        return merged
+
+    def check_words(self) -> str:
+        """Return in words whether sigma fits."""
+        if self.check is None:
+            return "not possible: the noise is not white, or the filter takes no sigma"
+        if self.check.fits:
+            return "it fits: the filter predicts pixels it has not seen best at about this sigma"
+        return (
+            f"the filter predicts pixels it has not seen best at {self.check.best:.2g} times this "
+            "sigma: sigma may be wrong"
+        )
+
+    def summary(self, said: Callable[[str], str] = str) -> str:
+        """Return half a page of text; `said` is as in `lines`."""
+        rows = self.lines(said)
+        width = max(len(title) for title, _ in rows)
+        region = ", ".join(
+            f"{axis if axis != '.' else 'plane'} {start}:{stop}"
+            for axis, (start, stop) in zip(self.axes, self.region, strict=True)
+        )
+        head = [("Judged", region), ("Filter", self.filter)]
+        return "\n".join(f"{title:{width}}  {text}" for title, text in (*head, *rows))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all but the pictures as plain values that JSON can hold.
+
+        Returns
+        -------
+        dict
+            The fields by name, `mse`, `error` and `psnr` over all channels, and for each channel
+            `detail_words`. Numbers that are not finite are None.
+        """
+        pictures = ("error_map", "residual", "twin_residual")
+        kept = asdict(replace(self, **dict.fromkeys(pictures)))
+        values = {name: value for name, value in kept.items() if name not in pictures}
+        own = {"mse": self.mse, "error": self.error, "psnr": self.psnr}
+        words = [self.detail_words(k) for k in range(len(self.channels))]
+        return _plain({**values, **own, "detail_words": words})
+
+    def noted(self, record: Record) -> Record:
+        """Return the record of a result with this assessment in it.
+
+        Parameters
+        ----------
+        record : Record
+            Of a run with the same filter.
+
+        Returns
+        -------
+        Record
+        """
+        return replace(record, assessment=self.as_dict())
+
+
+def _measured(value: float, error: float) -> str:
+    places = min(max(1 - math.floor(math.log10(error)), 0), 9) if 0 < error < math.inf else 3
+    return f"{value:.{places}f} ± {error:.{places}f}"
+
+
+def _beside(each: ChannelQuality) -> str:
+    residual, twin = each.residual, each.twin
+    return (
+        f"variance {residual.variance:.2f} of that of the noise (twin {twin.variance:.2f}), "
+        f"correlation of neighbours {residual.along_x:+.2f}, {residual.along_y:+.2f} "
+        f"(twin {twin.along_x:+.2f}, {twin.along_y:+.2f})"
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return str(value) if isinstance(value, Note) else value

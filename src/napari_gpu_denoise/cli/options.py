@@ -1,0 +1,192 @@
+"""Options that commands share; those of the filters come from their settings dataclasses."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import textwrap
+from typing import Any
+
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.run.settings import checked_factor, number_of_bytes
+
+
+def add_noise(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the noise."""
+    from napari_gpu_denoise.noise.models import choices
+
+    sigma = parser.add_mutually_exclusive_group()
+    sigma.add_argument(
+        "--sigma",
+        type=_sigma,
+        default=None,
+        metavar="auto|NUMBER[,NUMBER...]",
+        help="noise standard deviation in grey levels of the input, one value or one for each "
+        "channel (default: auto, which is --noise auto)",
+    )
+    sigma.add_argument(
+        "--sigma-map",
+        metavar="FILE",
+        help="the same for each pixel: a file of the height and width of the inputs",
+    )
+    parser.add_argument(
+        "--noise",
+        metavar="MODEL|FILE",
+        help=f"noise model, measured in each file: {', '.join(choices())}; or a file that "
+        "'gpu-denoise estimate --json' wrote, whose first estimate is used for all (default: "
+        "auto, which chooses the model; --sigma takes precedence)",
+    )
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the options for pixels, devices and memory."""
+    parser.add_argument(
+        "--nonfinite",
+        choices=("raise", "keep"),
+        default="raise",
+        help="refuse NaN and infinity, or keep them in place (default: raise)",
+    )
+    parser.add_argument(
+        "--correct",
+        choices=("stripes", "outliers", "found"),
+        help="structured noise to remove first, where it is found: stripes (rows and columns with "
+        "offsets of their own, hum), outliers (hot and dead pixels), or both (default: nothing)",
+    )
+    parser.add_argument(
+        "--sigma-factor",
+        type=_factor,
+        default=1.0,
+        metavar="NUMBER",
+        help="strength: multiplies the sigma that is given or measured; above 1 removes more "
+        "(default: 1, the best where sigma is right)",
+    )
+    add_device(parser)
+    parser.add_argument(
+        "--memory-limit",
+        type=_bytes,
+        metavar="SIZE",
+        help="largest device memory to use, such as 512M or 2G (default: what the device allows)",
+    )
+    parser.add_argument(
+        "--companions-anywhere",
+        action="store_true",
+        help="read the other files of an OME-TIFF set wherever they are, not only beside the input",
+    )
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the device."""
+    parser.add_argument(
+        "--device",
+        metavar="N|NAME",
+        help="number or part of the name (see 'gpu-denoise devices'), gpu or cpu; several, as 0,1; "
+        "or all of the best kind (default: the best)",
+    )
+
+
+def add_settings(parser: argparse.ArgumentParser, settings: type) -> None:
+    """Add the profiles and the settings of a filter."""
+    _add_profiles(parser, settings)
+    groups = {
+        False: parser.add_argument_group("settings of the filter"),
+        True: parser.add_argument_group("advanced settings of the filter"),
+    }
+    for spec in dataclasses.fields(settings):
+        _add_setting(groups[spec.metadata["advanced"]], spec)
+
+
+def _add_profiles(parser: argparse.ArgumentParser, settings: type) -> None:
+    """Add ``--profile`` and a list of the profiles, where there is more than one."""
+    default = next(iter(settings.presets))
+    if len(settings.presets) == 1:
+        parser.set_defaults(profile=default)
+        return
+    width = max(map(len, settings.presets))
+    lines = []
+    for name, changes in settings.presets.items():
+        changed = " ".join(f"{_option(field)}={value}" for field, value in changes.items())
+        lines += textwrap.wrap(
+            f"{name:{width}}  {changed or 'the defaults below'}",
+            76,
+            subsequent_indent=" " * (width + 2),
+            break_on_hyphens=False,
+        )
+    group = parser.add_argument_group("profiles", "\n".join(lines))
+    group.add_argument(
+        "--profile",
+        choices=tuple(settings.presets),
+        default=default,
+        help=f"settings to start from; other options override them (default: {default})",
+    )
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _add_setting(group: Any, spec: dataclasses.Field) -> None:
+    """Add a field of a settings dataclass as an option; the dataclass checks its bounds.
+
+    An option not given stays out of the namespace, since a profile may have another default.
+    """
+    option = _option(spec.name)
+    kind, about = type(spec.default), spec.metadata
+    parts = [f"default {spec.default}"]
+    if about["bounds"] is not None:
+        parts.insert(0, "{:g} to {:g}".format(*about["bounds"]))
+    if about["unit"]:
+        parts.insert(0, about["unit"])
+    text = f"{about['help']} [{', '.join(parts)}]".replace("%", "%%")
+    if kind is bool:
+        action = argparse.BooleanOptionalAction
+        group.add_argument(option, action=action, default=argparse.SUPPRESS, help=text)
+    else:
+        shown = "|".join(map(str, about["choices"])) if about["choices"] else kind.__name__.upper()
+        group.add_argument(option, type=kind, default=argparse.SUPPRESS, metavar=shown, help=text)
+
+
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "inputs",
+        nargs="+",
+        metavar="IN",
+        help="TIFF, NIfTI or OME-Zarr files, patterns such as 'raw/*.tif', folders",
+    )
+
+
+def add_axes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--axes",
+        metavar="AXES",
+        help="one letter per axis, such as TZYX, of T Z Y X C S; others are independent "
+        "(default: as in the file)",
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def _sigma(text: str) -> list[float] | None:
+    if text.strip().lower() == "auto":
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not auto, a number, or numbers separated by commas"
+        ) from None
+
+
+def _factor(text: str) -> float:
+    try:
+        return checked_factor(text)
+    except SettingsError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _bytes(text: str) -> int:
+    try:
+        return number_of_bytes(text)
+    except SettingsError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

@@ -1,0 +1,153 @@
+"""An assessment as a file: a page with pictures, text, or JSON."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from napari_gpu_denoise.errors import OutputError
+from napari_gpu_denoise.files.tiff.output import check_output, new_file
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.assessment.record import Assessment
+
+SUFFIXES = (".html", ".json", ".txt")
+_RESIDUALS = 3.0  # standard deviations that are black and white
+_WIDTH, _HEIGHT, _MARGIN = 460, 240, 44  # of the curve, in pixels
+_COLOURS = ("#b4500a", "#1f6fb0", "#14795a", "#a03c82")
+_STYLE = (
+    "body{font:15px/1.45 sans-serif;max-width:62em;margin:2em auto;padding:0 1em}"
+    "td{padding:.15em 1em .15em 0;vertical-align:top}figure{display:inline-block;margin:.5em}"
+    "img{max-width:30em;image-rendering:pixelated}figcaption{max-width:30em;font-size:90%}"
+)
+
+
+def check_report(path: str | os.PathLike, *, overwrite: bool = False) -> None:
+    """Refuse a name that no report can have, before any work is done."""
+    if not os.fspath(path).lower().endswith(SUFFIXES):
+        raise OutputError(f"{path} is not the name of a report: end it with {', '.join(SUFFIXES)}.")
+    check_output(path, overwrite=overwrite, keep=())
+
+
+def write_report(
+    path: str | os.PathLike,
+    assessment: Assessment,
+    name: str,
+    *,
+    overwrite: bool = False,
+    said: Callable[[str], str] = str,
+) -> None:
+    """Write an assessment of an image of a name; the ending of the file decides how.
+
+    `said` returns a warning as a front end words it.
+    """
+    check_report(path, overwrite=overwrite)
+    ending = os.fspath(path).lower()
+    if ending.endswith(".json"):
+        text = json.dumps({"input": name, **assessment.as_dict()}, indent=2)
+    elif ending.endswith(".txt"):
+        text = f"{name}\n{assessment.summary(said)}\n"
+    else:
+        text = page(assessment, name, said)
+    with new_file(path, overwrite=overwrite) as file:
+        file.write(text.encode())
+
+
+def page(assessment: Assessment, name: str, said: Callable[[str], str] = str) -> str:
+    """Return an assessment as a page of HTML that needs no other file."""
+    rows = "".join(
+        f"<tr><td>{html.escape(title)}</td><td>{html.escape(text)}</td></tr>"
+        for title, text in assessment.lines(said)
+    )
+    plane = _plane(assessment)
+    top = float(plane(assessment.error_map).max()) or 1.0
+    pictures = (
+        (plane(assessment.error_map) / top, f"Expected error, black 0, white {top:.3g}"),
+        (_shades(plane(assessment.residual)), "Residual, ±3 standard deviations of the noise"),
+        (_shades(plane(assessment.twin_residual)), "Residual of the twin, the same: judge by it"),
+    )
+    figures = "".join(_figure(values, text) for values, text in pictures)
+    title = html.escape(f"How good is this? {assessment.filter} of {name}")
+    return (
+        f"<!DOCTYPE html><html lang='en'><meta charset='utf-8'><title>{title}</title>"
+        f"<style>{_STYLE}</style><h1>{title}</h1><table>{rows}</table>"
+        f"<h2>Detail kept</h2>{curve(assessment)}"
+        "<p>Contrast kept at each spatial frequency. Grey rings: what the noise hides, where "
+        f"nothing can be told.</p><h2>Pictures</h2>{figures}"
+        "<p>A residual shows noise that is not as assumed, where it differs from that of the twin. "
+        "It does not show what detail was lost.</p></html>\n"
+    )
+
+
+def curve(assessment: Assessment) -> str:
+    """Return the detail kept against frequency as SVG."""
+    wide, high = _WIDTH - 2 * _MARGIN, _HEIGHT - 2 * _MARGIN
+
+    def at(frequency: float, kept: float) -> tuple[float, float]:
+        kept = min(max(kept, 0.0), 1.1)
+        return _MARGIN + wide * frequency / 0.5, _HEIGHT - _MARGIN - high * kept / 1.1
+
+    parts = [
+        _line((at(0, k), at(0.5, k)), "#ccc") + _text(*at(0, k), f"{k:g}", "end")
+        for k in (0, 0.5, 1)
+    ]
+    for f in (0, 0.1, 0.2, 0.3, 0.4, 0.5):
+        x, y = at(f, 0)
+        parts.append(_text(x, y + 16, f"{f:g}", "middle"))
+    for number, each in enumerate(assessment.channels):
+        colour = _COLOURS[number % len(_COLOURS)]
+        rows = list(zip(each.detail.frequency, each.detail.kept, each.detail.judged, strict=True))
+        sure = [at(f, kept) for f, kept, judged in rows if judged]
+        parts.append(_line(sure, colour, 2))
+        for f, kept, judged in rows:
+            if not judged and np.isfinite(kept):
+                x, y = at(f, kept)
+                parts.append(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='3' fill='none' stroke='#aaa'/>")
+    parts.append(_text(_WIDTH / 2, _HEIGHT - 6, "cycles per pixel", "middle"))
+    return f"<svg width='{_WIDTH}' height='{_HEIGHT}' role='img'>{''.join(parts)}</svg>"
+
+
+def _line(points: Sequence[tuple[float, float]], colour: str, width: float = 1) -> str:
+    places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f"<polyline points='{places}' fill='none' stroke='{colour}' stroke-width='{width}'/>"
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    shift = -6 if anchor == "end" else 0
+    return (
+        f"<text x='{x + shift:.1f}' y='{y + 4:.1f}' font-size='12' text-anchor='{anchor}'>"
+        f"{html.escape(text)}</text>"
+    )
+
+
+def _plane(assessment: Assessment) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function that takes one plane, of the first channel, from pixels of the region."""
+    shape = [stop - start for start, stop in assessment.region]
+    index = tuple(
+        slice(None) if axis in "YX" else (0 if axis in "CS" else length // 2)
+        for axis, length in zip(assessment.axes, shape, strict=True)
+    )
+    upright = assessment.axes.index("Y") < assessment.axes.index("X")
+    return lambda values: values[index] if upright else values[index].T
+
+
+def _shades(residual: np.ndarray) -> np.ndarray:
+    return (residual / _RESIDUALS + 1) / 2
+
+
+def _figure(values: np.ndarray, text: str) -> str:
+    """Return a picture of values from 0 to 1."""
+    from imagecodecs import png_encode
+
+    shades = np.ascontiguousarray(np.clip(255 * values, 0, 255).astype(np.uint8))
+    encoded = base64.b64encode(png_encode(shades)).decode()
+    return (
+        f"<figure><img alt='{html.escape(text)}' src='data:image/png;base64,{encoded}'>"
+        f"<figcaption>{html.escape(text)}</figcaption></figure>"
+    )

@@ -1,0 +1,33 @@
+"""OME-Zarr in and out: pixels replaced, metadata, chunks and levels of the pyramid kept.
+
+Images are read and written part by part, whatever their size. zarr is imported when one is; it is
+an extra of this package.
+"""
+
+from napari_gpu_denoise.files.zarr.address import Address, located
+from napari_gpu_denoise.files.zarr.naming import SUFFIXES, has_suffix, is_zarr
+from napari_gpu_denoise.files.zarr.plates import images_of, name_of
+from napari_gpu_denoise.files.zarr.reading import open_stack
+from napari_gpu_denoise.files.zarr.writing import (
+    NewImage,
+    check_writable,
+    new_image,
+    new_picture,
+    write,
+)
+
+__all__ = [
+    "SUFFIXES",
+    "Address",
+    "NewImage",
+    "check_writable",
+    "has_suffix",
+    "images_of",
+    "is_zarr",
+    "located",
+    "name_of",
+    "new_image",
+    "new_picture",
+    "open_stack",
+    "write",
+]

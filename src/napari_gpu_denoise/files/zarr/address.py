@@ -1,0 +1,106 @@
+"""Places of OME-Zarr that are no local folders: whatever fsspec opens, such as ``s3://``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.files.tiff.messages import brief
+
+
+class Address(os.PathLike):
+    """A place such as ``s3://bucket/in.ome.zarr``, with what batches ask of a `Path`."""
+
+    def __init__(self, url: str) -> None:
+        self._protocol, _, place = url.partition("://")
+        self._place = PurePosixPath(place)
+
+    def __fspath__(self) -> str:
+        return f"{self._protocol}://{self._place}"
+
+    __str__ = __fspath__
+
+    def __repr__(self) -> str:
+        return f"Address({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Address) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __truediv__(self, name: str | os.PathLike) -> Address:
+        return Address(f"{self}/{os.fspath(name)}")
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self._place.name
+
+    @property
+    def stem(self) -> str:
+        """The last part without its suffix."""
+        return self._place.stem
+
+    @property
+    def suffix(self) -> str:
+        """What the last part ends with."""
+        return self._place.suffix
+
+    @property
+    def parent(self) -> Address:
+        """The place that holds this one."""
+        return Address(f"{self._protocol}://{self._place.parent}")
+
+    @property
+    def parents(self) -> Iterable[Address]:
+        """The places that hold this one, the nearest first."""
+        return [Address(f"{self._protocol}://{each}") for each in self._place.parents]
+
+    def resolve(self) -> Address:
+        """Return the place itself: there are no links."""
+        return self
+
+    def is_dir(self) -> bool:
+        """Return whether this is a local folder: it is not."""
+        return False
+
+    def is_file(self) -> bool:
+        """Return whether this is a local file: it is not."""
+        return False
+
+    def exists(self) -> bool:
+        """Return whether anything is there; `FileError` if that cannot be told."""
+        system, place = self.system()
+        try:
+            return bool(system.exists(place))
+        except Exception as error:
+            reason = brief(str(error).strip() or type(error).__name__)
+            raise FileError(f"{self} cannot be reached: {reason}.") from error
+
+    def remove(self) -> None:
+        """Remove all that is there."""
+        system, place = self.system()
+        if system.exists(place):
+            system.rm(place, recursive=True)
+
+    def system(self) -> tuple[Any, str]:
+        """Return the file system of fsspec, and the place there; `FileError` if there is none."""
+        try:
+            from fsspec.core import url_to_fs
+
+            return url_to_fs(str(self))
+        except Exception as error:
+            reason = brief(str(error).strip() or type(error).__name__)
+            raise FileError(f"{self} cannot be opened: {reason}.") from error
+
+
+def located(path: str | os.PathLike) -> Path | Address:
+    """Return the path of a folder or file, or the address of another place."""
+    if isinstance(path, Address):
+        return path
+    text = os.fspath(path)
+    return Address(text) if "://" in text else Path(text)

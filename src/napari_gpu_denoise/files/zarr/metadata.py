@@ -1,0 +1,216 @@
+"""The metadata of OME-Zarr, versions 0.4 and 0.5: read, and made for a new image.
+
+Attributes are kept as they are, and only what describes other pixels is changed in them: so
+nothing is lost that this package does not know.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.files.tiff.looks import Channel, Looks, kept_steps
+
+VERSIONS = {"0.4": 2, "0.5": 3}  # and the version of zarr that each one rests on
+OURS = "napari-gpu-denoise"  # the attribute that holds our records
+_TYPES = {"T": "time", "C": "channel", "Z": "space", "Y": "space", "X": "space"}
+_SPARE = "QIRVWABDEFGHJKLMNOPU"
+
+
+@dataclass(frozen=True)
+class Described:
+    """What the attributes of an image say.
+
+    `axes` are letters as of a `Picture`; `paths` and `scales` are those of the levels of the
+    pyramid, the finest first, with `moves` where they begin.
+    """
+
+    version: str
+    axes: str
+    paths: tuple[str, ...]
+    scales: tuple[tuple[float, ...], ...]
+    moves: tuple[tuple[float, ...], ...]
+    looks: Looks
+    history: tuple[dict, ...]
+
+
+def ome_of(attributes: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return the version, and the attributes that OME-Zarr defines; version 0.5 has a place."""
+    ome = attributes.get("ome")
+    if isinstance(ome, Mapping):
+        return str(ome.get("version", "")), ome
+    several = attributes.get("multiscales")
+    first = several[0] if isinstance(several, list) and several else {}
+    told = first.get("version", "0.4") if isinstance(first, Mapping) else ""
+    return str(told), attributes
+
+
+def described(attributes: Mapping[str, Any], path: Path) -> Described:
+    """Return what the attributes of an image say; `FileError` if they are damaged or missing."""
+    version, ome = ome_of(attributes)
+    if "multiscales" not in ome:
+        raise FileError(
+            f"{path} is zarr, but not an image of OME-Zarr, whose attributes say what its axes "
+            "are (multiscales): save it as OME-Zarr, or read it by zarr and pass the array."
+        )
+    if version not in VERSIONS:
+        raise FileError(
+            f"{path} is of version {version} of OME-Zarr, of which 0.4 and 0.5 can be read: "
+            "convert it."
+        )
+    try:
+        image = ome["multiscales"][0]
+        axes = _letters(image["axes"])
+        paths, scales, moves = zip(
+            *(_level(each, len(axes)) for each in image["datasets"]), strict=True
+        )
+        all_scale, all_move = _transformed(image.get("coordinateTransformations") or (), len(axes))
+        moves = tuple(
+            tuple(a * b + c for a, b, c in zip(one, all_scale, all_move, strict=True))
+            for one in moves
+        )
+        scales = tuple(tuple(a * b for a, b in zip(one, all_scale, strict=True)) for one in scales)
+        units = [each.get("unit", "") for each in image["axes"]]
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise FileError(
+            f"The OME-Zarr metadata of {path} are damaged ({error or type(error).__name__}): save "
+            "it again."
+        ) from error
+    if not {"Y", "X"} <= set(axes):
+        raise FileError(f"{path} has the axes {axes}, without y and x: it is no image.")
+    steps = kept_steps(
+        {a: (s, u) for a, s, u in zip(axes, scales[0], units, strict=True) if a in "TZYX"}
+    )
+    steps = {a: both for a, both in steps.items() if both != (1.0, "")}
+    looks = Looks(steps, _channels(ome.get("omero")))
+    ours = attributes.get(OURS)
+    history = ours.get("history", ()) if isinstance(ours, Mapping) else ()
+    history = tuple(dict(each) for each in history if isinstance(each, Mapping))
+    return Described(version, axes, paths, scales, moves, looks, history)
+
+
+def _letters(axes: Sequence[Mapping[str, Any]]) -> str:
+    """Return a letter for each axis; what is no time, channel or direction gets a spare one."""
+    spare, found = iter(_SPARE), ""
+    for each in axes:
+        name = str(each["name"]).upper()
+        kind = each.get("type", _TYPES.get(name))
+        letter = {"time": "T", "channel": "C"}.get(kind, name)
+        known = letter in _TYPES and kind == _TYPES[letter] and letter not in found
+        found += letter if known else next(spare)
+    return found
+
+
+def _level(dataset: Mapping[str, Any], count: int) -> tuple[str, tuple, tuple]:
+    scale, move = _transformed(dataset["coordinateTransformations"], count)
+    return str(dataset["path"]), scale, move
+
+
+def _transformed(steps: Sequence[Mapping[str, Any]], count: int) -> tuple[tuple, tuple]:
+    """Return scale and translation of a list of transformations."""
+    scale, move = (1.0,) * count, (0.0,) * count
+    for each in steps:
+        if each["type"] not in ("scale", "translation", "identity"):
+            raise ValueError(f"a transformation of type {each['type']!r}")
+        if each["type"] == "identity":
+            continue
+        values = tuple(float(value) for value in each[each["type"]])
+        if len(values) != count or not all(map(math.isfinite, values)):
+            raise ValueError(f"{len(values)} values of {each['type']} for {count} axes")
+        if each["type"] == "scale":
+            scale = values
+        else:
+            move = values
+    return scale, move
+
+
+def _channels(omero: Any) -> tuple[Channel, ...]:
+    """Return names, colours and limits of channels; none if they are damaged."""
+    try:
+        return tuple(_channel(each) for each in omero["channels"])
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return ()
+
+
+def _channel(told: Mapping[str, Any]) -> Channel:
+    colour = str(told.get("color", "")).lstrip("#").lower()
+    window = told.get("window") or {}
+    limits = (float(window["start"]), float(window["end"])) if "end" in window else None
+    limits = limits if limits is not None and limits[0] < limits[1] else None
+    colour = f"#{colour}" if len(colour) == 6 and int(colour, 16) >= 0 else ""
+    return Channel(str(told.get("label", "")), colour, limits)
+
+
+def revised(
+    attributes: Mapping[str, Any],
+    paths: Sequence[str],
+    factors: Sequence[Sequence[float]],
+    records: Sequence[dict],
+) -> dict[str, Any]:
+    """Return the attributes of an image for new pixels of it.
+
+    `factors` tell by how much each level is coarser than the finest along each axis.
+    """
+    made = copy.deepcopy(dict(attributes))
+    made.pop("bioformats2raw.layout", None)
+    _, ome = ome_of(made)
+    image = ome["multiscales"][0]
+    image.pop("coordinateTransformations", None)
+    found = described(attributes, Path())
+    image["datasets"] = [
+        {
+            "path": path,
+            "coordinateTransformations": _placed(found.scales[0], found.moves[0], factor),
+        }
+        for path, factor in zip(paths, factors, strict=True)
+    ]
+    ome["multiscales"] = [image]
+    if len(factors) > 1:
+        image["type"] = "mean"
+    if records:
+        made[OURS] = {"history": [*found.history, *records]}
+    return made
+
+
+def _placed(
+    scale: Sequence[float], move: Sequence[float], factor: Sequence[float]
+) -> list[dict[str, Any]]:
+    """Return the transformations of a level: its pixels lie in the middle of those it averages."""
+    steps = [s * f for s, f in zip(scale, factor, strict=True)]
+    moved = [m + s * (f - 1) / 2 for m, s, f in zip(move, scale, factor, strict=True)]
+    placed: list[dict[str, Any]] = [{"type": "scale", "scale": steps}]
+    if any(moved):
+        placed.append({"type": "translation", "translation": moved})
+    return placed
+
+
+def new_attributes(axes: str, looks: Looks, name: str, version: str = "0.5") -> dict[str, Any]:
+    """Return the attributes of an image that comes from no OME-Zarr; its levels are to follow."""
+    held = []
+    for number, letter in enumerate(axes):
+        one = {"name": letter.lower() if letter.isalpha() else f"axis{number}"}
+        if letter in _TYPES:
+            one["type"] = _TYPES[letter]
+        if letter in "TZYX" and looks.steps.get(letter, (0, ""))[1]:
+            one["unit"] = looks.steps[letter][1]
+        held.append(one)
+    scale = [looks.steps.get(a, (1.0, ""))[0] for a in axes]
+    dataset = {"path": "0", "coordinateTransformations": [{"type": "scale", "scale": scale}]}
+    image = {"axes": held, "datasets": [dataset], "name": name}
+    ome: dict[str, Any] = {"version": version, "multiscales": [image]}
+    if looks.channels:
+        ome["omero"] = {"channels": [_told(each) for each in looks.channels]}
+    return {"ome": ome}
+
+
+def _told(channel: Channel) -> dict[str, Any]:
+    told: dict[str, Any] = {"label": channel.name, "color": channel.colour.lstrip("#") or "ffffff"}
+    if channel.limits is not None:
+        low, high = channel.limits
+        told["window"] = {"start": low, "end": high, "min": low, "max": high}
+    return {**told, "active": True}

@@ -1,0 +1,41 @@
+"""Which folders are OME-Zarr, and the package that reads them."""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+
+from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.files.zarr.address import Address, located
+
+SUFFIXES = (".zarr",)
+_HEADS = ("zarr.json", ".zgroup", ".zattrs", ".zarray")
+
+
+def has_suffix(path: str | os.PathLike) -> bool:
+    """Return whether a name ends like that of an OME-Zarr folder."""
+    return os.fspath(path).lower().rstrip("/\\").endswith(SUFFIXES)
+
+
+def is_zarr(path: str | os.PathLike) -> bool:
+    """Return whether a path is a folder, or another place, that holds the metadata of zarr."""
+    place = located(path)
+    if isinstance(place, Address):
+        return any((place / name).exists() for name in _HEADS)
+    return any(os.path.isfile(os.path.join(path, name)) for name in _HEADS)
+
+
+def zarr_package() -> ModuleType:
+    """Return the package zarr; `FileError` says how to install it."""
+    try:
+        import zarr
+    except ImportError as error:
+        raise FileError(
+            "OME-Zarr needs another package: pip install 'napari-gpu-denoise[zarr]'."
+        ) from error
+    if int(zarr.__version__.split(".")[0]) < 3:
+        raise FileError(
+            f"OME-Zarr needs zarr 3 or newer, but {zarr.__version__} is installed: "
+            "pip install 'zarr>=3'."
+        )
+    return zarr

@@ -1,0 +1,252 @@
+"""Writing OME-Zarr: new pixels with the metadata of the input, part by part.
+
+The folder is made under a hidden name beside the target, and renamed when it is complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from napari_gpu_denoise.errors import DenoiseError, OutputError
+from napari_gpu_denoise.files.tiff.looks import Looks
+from napari_gpu_denoise.files.tiff.messages import brief
+from napari_gpu_denoise.files.tiff.output import new_folder
+from napari_gpu_denoise.files.tiff.picture import Picture, records_of
+from napari_gpu_denoise.files.zarr import pyramid
+from napari_gpu_denoise.files.zarr.address import Address, located
+from napari_gpu_denoise.files.zarr.metadata import VERSIONS, new_attributes, ome_of, revised
+from napari_gpu_denoise.files.zarr.naming import is_zarr, zarr_package
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.run.record import Record
+
+_HELD = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+_HELD |= {"float16", "float32", "float64"}
+
+
+class NewImage:
+    """An image of OME-Zarr that is being written: its finest level, then all that describes it."""
+
+    def __init__(self, folder: Path | Address, like: Picture, named: Path | Address) -> None:
+        self._folder, self._like = named, like
+        zarr = zarr_package()
+        with _writing(named):
+            self._group = zarr.open_group(
+                os.fspath(folder), mode="w", zarr_format=like.metadata["format"]
+            )
+        self._levels: list[Any] = []
+
+    def finest(self, shape: tuple[int, ...], dtype: np.dtype) -> _Finest:
+        """Return the array that takes the pixels."""
+        check_writable(self._like, dtype)
+        return _Finest(self._added(0, tuple(shape), np.dtype(dtype)), self._folder)
+
+    def finish(self, record: Record | Sequence[dict] | None) -> tuple[str, ...]:
+        """Write the coarser levels and the metadata; return what could not be kept."""
+        like = self._like
+        arrays = like.metadata.get("arrays")
+        shapes = [tuple(one.shape) for one in arrays] if arrays else []
+        factors = (
+            pyramid.factors_like(shapes)
+            if arrays
+            else pyramid.new_factors(like.axes, tuple(like.data.shape))
+        )
+        total = [(1,) * len(like.axes)]
+        with _writing(self._folder):
+            for number, factor in enumerate(factors, 1):
+                finer = self._levels[-1]
+                wanted = shapes[number] if arrays else None
+                shape = pyramid.coarser_shape(tuple(finer.shape), factor, wanted)
+                coarser = self._added(number, shape, np.dtype(finer.dtype))
+                for _ in pyramid.fill(finer, coarser, factor):
+                    pass
+                total.append(tuple(a * b for a, b in zip(total[-1], factor, strict=True)))
+            paths = [self._path(number) for number in range(len(total))]
+            made = revised(like.metadata["attributes"], paths, total, records_of(record))
+            self._group.attrs.update(made)
+        return ()
+
+    def _path(self, number: int) -> str:
+        """Return the name of a level: that of the input, or its number."""
+        ome = ome_of(self._like.metadata["attributes"])[1]
+        named = [str(each["path"]) for each in ome["multiscales"][0]["datasets"]]
+        if number < len(named) and len(set(named)) == len(named):
+            return named[number]
+        return str(number)
+
+    def _added(self, number: int, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        """Add a level, stored as that of the input."""
+        arrays = self._like.metadata.get("arrays")
+        options = (
+            _stored_like(arrays[min(number, len(arrays) - 1)], shape, dtype)
+            if arrays
+            else (_stored_new(self._like, shape))
+        )
+        with _writing(self._folder):
+            made = self._group.create_array(self._path(number), shape=shape, dtype=dtype, **options)
+        self._levels.append(made)
+        return made
+
+
+class _Finest:
+    """The finest level, as an array that is written part by part; errors are named."""
+
+    def __init__(self, array: Any, folder: Path | Address) -> None:
+        self._array, self._folder = array, folder
+        self.shape, self.dtype, self.ndim = tuple(array.shape), np.dtype(array.dtype), array.ndim
+        self.chunks = tuple(array.shards or array.chunks)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        with _writing(self._folder):
+            return np.asarray(self._array[index])
+
+    def __setitem__(self, index: Any, values: Any) -> None:
+        with _writing(self._folder):
+            self._array[index] = values
+
+
+def _stored_like(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
+    """Return how an array is stored, for another of this shape and type."""
+    same = np.dtype(array.dtype).newbyteorder("=") == dtype
+    chunks = tuple(max(1, min(c, n)) for c, n in zip(array.chunks, shape, strict=True))
+    options: dict[str, Any] = {"chunks": chunks, "compressors": array.compressors or None}
+    if array.metadata.zarr_format == 2:
+        options["chunk_key_encoding"] = {
+            "name": "v2",
+            "separator": array.metadata.dimension_separator,
+        }
+        if not same:
+            options["compressors"] = "auto"
+    else:
+        options["chunk_key_encoding"] = array.metadata.chunk_key_encoding
+        options["dimension_names"] = array.metadata.dimension_names
+        if array.shards:
+            # A shard is a whole number of chunks.
+            options["shards"] = tuple(
+                c * max(1, min(s // d, -(-n // c)))
+                for c, s, d, n in zip(chunks, array.shards, array.chunks, shape, strict=True)
+            )
+    # Filters such as differences are of the type of the pixels.
+    if same and array.filters:
+        options["filters"] = array.filters
+    return options
+
+
+def _stored_new(like: Picture, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Return how the pixels of a picture are stored that comes from no OME-Zarr."""
+    planes = "YX"
+    chunks = tuple(
+        min(n, 1024) if a in planes else 1 for a, n in zip(like.axes, shape, strict=True)
+    )
+    return {"chunks": chunks, "dimension_names": [a.lower() for a in like.axes]}
+
+
+def check_writable(like: Picture, dtype: np.dtype) -> None:
+    """Refuse pixels of a type that OME-Zarr is not written with."""
+    if np.dtype(dtype).name not in _HELD:
+        raise OutputError(
+            f"{like.path} is OME-Zarr, which is not written with {dtype}",
+            "pass dtype='float32'",
+            code="file-dtype",
+        )
+
+
+def new_picture(
+    data: Any, axes: str, looks: Looks, name: str, inputs: Iterable[Path] = ()
+) -> Picture:
+    """Return the description of pixels from no OME-Zarr, as which `write` makes one of 0.5."""
+    inputs = tuple(inputs)
+    attributes = new_attributes(axes, looks, name)
+    metadata = {"attributes": attributes, "levels": [], "format": VERSIONS["0.5"]}
+    path = inputs[0] if inputs else Path(name)
+    return Picture(data, axes, "zarr", metadata, path, inputs, looks=looks)
+
+
+@contextlib.contextmanager
+def new_image(path: str | os.PathLike, like: Picture, *, overwrite: bool) -> Iterator[NewImage]:
+    """Write an image that appears under its name when the block ends, if nothing was raised.
+
+    Where folders cannot be renamed it is written in place: its metadata, without which it is none,
+    come last, and what is there is removed if anything is raised.
+    """
+    if isinstance(place := located(path), Address):
+        with _in_place(place, like, overwrite) as made:
+            yield made
+        return
+    with new_folder(path, overwrite=overwrite, keep=(like.path, *like.files)) as folder:
+        yield NewImage(folder, like, place)
+
+
+@contextlib.contextmanager
+def _in_place(place: Address, like: Picture, overwrite: bool) -> Iterator[NewImage]:
+    for other in (like.path, *like.files):
+        if located(other) == place or place in located(other).parents:
+            raise OutputError(f"{place} is, or holds, an input: choose another place.")
+    if place.exists():
+        if not overwrite:
+            raise OutputError(
+                f"{place} exists",
+                "choose another name, or pass overwrite=True to replace it",
+                code="exists",
+            )
+        if not is_zarr(place):
+            raise OutputError(f"{place} is not zarr: it is kept; choose another name.")
+        with _writing(place):
+            place.remove()
+    try:
+        yield NewImage(place, like, place)
+    except BaseException:
+        with contextlib.suppress(Exception):
+            place.remove()
+        raise
+
+
+def write(
+    path: str | os.PathLike,
+    data: Any,
+    like: Picture,
+    record: Record | Sequence[dict] | None = None,
+    *,
+    overwrite: bool = False,
+) -> tuple[str, ...]:
+    """Write new pixels with the metadata of another OME-Zarr, as `files.tiff.write` does TIFF."""
+    if tuple(data.shape) != tuple(like.data.shape):
+        raise OutputError(
+            f"Pixels of shape {tuple(data.shape)} cannot take the metadata of an image of shape "
+            f"{tuple(like.data.shape)}: write them like an image of their own shape."
+        )
+    with new_image(path, like, overwrite=overwrite) as made:
+        finest = made.finest(tuple(data.shape), np.dtype(data.dtype))
+        unit = finest.chunks[: max(0, finest.ndim - 2)]
+        for where in _rows(finest.shape[: len(unit)], unit):
+            finest[where] = np.asarray(data[where])
+        return made.finish(record)
+
+
+def _rows(shape: tuple[int, ...], unit: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    """Yield the parts of the outer axes that are written at once."""
+    counts = tuple(-(-n // u) for n, u in zip(shape, unit, strict=True))
+    for place in np.ndindex(counts):
+        yield tuple(
+            slice(p * u, min((p + 1) * u, n)) for p, u, n in zip(place, unit, shape, strict=True)
+        )
+
+
+@contextlib.contextmanager
+def _writing(path: Path | Address) -> Iterator[None]:
+    """Turn what is raised while a folder is written into an `OutputError`."""
+    try:
+        yield
+    except (DenoiseError, MemoryError):
+        raise
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror or error}.") from error
+    except Exception as error:
+        reason = brief(str(error).strip() or type(error).__name__)
+        raise OutputError(f"{path} cannot be written as OME-Zarr: {reason}.") from error

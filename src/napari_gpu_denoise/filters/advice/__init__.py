@@ -1,0 +1,1 @@
+"""Advice: which filter and profile suit an image, and why."""

@@ -1,0 +1,295 @@
+"""Which filter, profile and settings suit an image, and why.
+
+The choices are those of docs/guide/choosing_settings.md, where they were measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.filters.advice import cost, words
+from napari_gpu_denoise.filters.advice.likeness import Likeness, likeness
+from napari_gpu_denoise.filters.bm3d.filter import BM3D
+from napari_gpu_denoise.filters.bm4d.filter import BM4D
+from napari_gpu_denoise.filters.isoline.filter import Isoline
+from napari_gpu_denoise.filters.vbm3d.filter import VBM3D
+from napari_gpu_denoise.image.axes import UNNAMED
+from napari_gpu_denoise.noise.record import NoiseEstimate
+from napari_gpu_denoise.noise.sampling import PlaneReader, spread
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.several import choose_devices
+from napari_gpu_denoise.run.filter import Filter
+
+EFFORTS = ("fast", "normal", "high")
+SLICES = 4  # of a volume, from which a filter of volumes gains by them
+_PAIRS = 3  # of neighbouring frames that are compared
+_FOUND = 0.35  # share of structures found again, from which frames help
+_REPEATED = 0.75  # share of noise found again, from which frames harm
+# Pixels from one frame to the next that VBM3D follows: by default, and with a wide search.
+_FOLLOWED, _FOLLOWED_WIDELY, _WIDE = 7, 19, 39
+_LONG = 15 * 60  # seconds from which a quicker profile is recommended
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What is recommended for an image.
+
+    Parameters
+    ----------
+    filter : Filter
+        The filter with its settings, as `denoise` takes it.
+    axes : str
+        Axes of the image, one letter each.
+    image : str
+        What the image is, in words, such as ``"Time-lapse of 80 frames, 512 by 512 pixels"``.
+    noise : str
+        Its noise in words, such as ``"photon noise"``.
+    reason : str
+        Why this filter, as a part of a sentence.
+    hints : tuple of str
+        Sentences on what else to know.
+    seconds : float
+        About how long it takes on the device.
+    shape : tuple of int
+        Shape of the image.
+    estimate : NoiseEstimate
+        The noise as measured.
+    """
+
+    filter: Filter
+    axes: str
+    image: str
+    noise: str
+    reason: str
+    hints: tuple[str, ...]
+    seconds: float
+    shape: tuple[int, ...]
+    estimate: NoiseEstimate
+
+    @property
+    def profile(self) -> str:
+        """Name of the profile that the settings start from."""
+        return self.filter.nearest_profile()[0]
+
+    @property
+    def choice(self) -> str:
+        """Filter, profile and other settings in words."""
+        profile, changes = self.filter.nearest_profile()
+        named = [f"{name.replace('_', ' ')} {value}" for name, value in changes.items()]
+        return ", ".join([self.filter.title, f"profile {profile}", *named])
+
+    def with_effort(self, effort: str | None, device: Any = None) -> Advice:
+        """Return the same advice for another effort, as `recommend` takes it.
+
+        Parameters
+        ----------
+        effort : {"fast", "normal", "high"} or None
+            The profile to take; None changes nothing.
+        device : Device, int or str, optional
+            The device that it is to run on.
+
+        Returns
+        -------
+        Advice
+        """
+        settings = _with_effort(self.filter, effort)
+        pixels = math.prod(self.shape)
+        time = cost.seconds(settings, pixels, choose_devices(device))
+        return replace(self, filter=settings, seconds=time)
+
+    def sentence(self) -> str:
+        """Return image, noise, choice and reason as one line."""
+        return f"{self.image}, {self.noise}: {self.choice}, because {self.reason}."
+
+    def summary(self) -> str:
+        """Return the advice as several lines of text, no line break at the end."""
+        rows = [("image", self.image), ("noise", self.noise), ("use", self.choice)]
+        rows += [("because", self.reason), ("takes", cost.in_words(self.seconds))]
+        rows += [("note", hint) for hint in self.hints]
+        return "\n".join(f"{name:<11} {text}" for name, text in rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the advice as plain values, ready for JSON."""
+        return {
+            "filter": self.filter.name,
+            "profile": self.profile,
+            "settings": self.filter.as_dict(),
+            "axes": self.axes,
+            "image": self.image,
+            "noise": self.noise,
+            "reason": self.reason,
+            "hints": list(self.hints),
+            "seconds": round(self.seconds, 1),
+        }
+
+
+def recommend(
+    image: Any,
+    axes: str | None = None,
+    *,
+    noise: NoiseEstimate | None = None,
+    effort: str | None = None,
+    device: Device | int | str | Sequence | None = None,
+) -> Advice:
+    """Recommend a filter, its profile and settings for an image.
+
+    Parameters
+    ----------
+    image : array_like
+        Pixels of any real type, in memory or not; a few planes are read.
+    axes : str, optional
+        One letter per axis, as `denoise` takes them.
+    noise : NoiseEstimate, optional
+        The noise, if it was measured already; by default it is measured.
+    effort : {"fast", "normal", "high"}, optional
+        The profile to take. By default ``"normal"``, or ``"fast"`` where that would take more than
+        a quarter of an hour.
+    device : Device, int, str or a sequence of these, optional
+        What it is to run on, as `denoise` takes it.
+
+    Returns
+    -------
+    Advice
+
+    Raises
+    ------
+    AxesError, ImageError, SettingsError
+        If the input does not fit.
+    NoDeviceError
+        If there is no such device.
+
+    Examples
+    --------
+    >>> import napari_gpu_denoise as gd
+    >>> advice = gd.recommend(movie, "TYX")              # doctest: +SKIP
+    >>> print(advice.summary())                          # doctest: +SKIP
+    >>> result = gd.denoise(movie, advice.filter, axes="TYX")  # doctest: +SKIP
+    """
+    if effort not in (None, *EFFORTS):
+        raise SettingsError(f"effort={effort!r} is unknown: choose from {', '.join(EFFORTS)}.")
+    reader = PlaneReader(image, axes)
+    found = choose_devices(device)
+    if noise is None:
+        # Imported only when needed: it takes long to load.
+        from napari_gpu_denoise.noise.estimate import measure_noise
+
+        noise = measure_noise(image, reader.axes, "auto", found[0])
+    names, shape = reader.axes, reader.shape
+    settings, reason, hints = _chosen(reader, noise)
+    if settings.nearest_profile()[1] or effort in settings.presets:
+        settings = _with_effort(settings, effort)
+    time = cost.seconds(settings, math.prod(shape), found)
+    if effort is None and time > _LONG and "fast" in settings.presets:
+        quick = _with_effort(settings, "fast")
+        hints.append(
+            f"Profile fast was chosen as normal would take {cost.in_words(time)} on this device."
+        )
+        settings, time = quick, cost.seconds(quick, math.prod(shape), found)
+    said = words.image(names, shape), words.noise(noise), reason, tuple(hints)
+    return Advice(settings, names, *said, time, shape, noise)
+
+
+def compared(reader: PlaneReader, axis: int, noise: NoiseEstimate) -> Likeness:
+    """Return how neighbouring planes along an axis resemble each other, in the middle channel."""
+    count = len(reader.channels)
+    number = count // 2
+    channel = reader.channels[number]
+    sigma = noise.sigma[number if number < len(noise.sigma) else 0]
+    starts = spread(reader.shape[axis] - 1, _PAIRS)
+    planes = reader.along(axis, channel, [k + step for k in starts for step in (0, 1)])
+    held = list(planes)
+    return likeness(list(zip(held[::2], held[1::2], strict=True)), sigma)
+
+
+def _chosen(reader: PlaneReader, noise: NoiseEstimate) -> tuple[Filter, str, list[str]]:
+    """Return settings, the reason for them, and hints."""
+    lengths = dict(zip(reader.axes, reader.shape, strict=True))
+    frames, slices = lengths.get("T", 1), lengths.get("Z", 1)
+    hints = _unnamed(reader, noise)
+    if not any(noise.sigma):
+        return BM3D(), "no noise was found: a filter would change nothing", hints
+    if noise.name == "speckle":
+        return Isoline(), "it averages along lines of equal brightness, as speckle needs", hints
+    alike = compared(reader, reader.axes.index("T"), noise) if frames > 1 else Likeness()
+    reasons = _why_not_over_time(alike) if frames > 1 else ""
+    over_time = frames > 1 and not reasons
+    if slices >= SLICES and not noise.models[0].models_correlation:
+        return _for_volumes(over_time, reasons, hints)
+    if over_time:
+        settings, reason = VBM3D(), f"frames before and after show the same structures{_how(alike)}"
+        if alike.moved > _FOLLOWED:
+            settings = replace(settings, window_nearest=_WIDE)
+            reason += ", so that it searches wider"
+        return settings, reason, hints
+    if reasons:
+        return BM3D(), f"{reasons}: each frame is filtered alone", hints
+    return BM3D(), _why_alone(reader.axes, slices, noise), hints
+
+
+def _for_volumes(over_time: bool, reasons: str, hints: list[str]) -> tuple[Filter, str, list[str]]:
+    reason = "it filters all slices of a volume together"
+    if over_time:
+        reason = f"{reason}, with the volumes before and after"
+        return BM4D(frames_before=1, frames_after=1), reason, hints
+    if reasons:
+        hints = [*hints, f"Each volume is filtered alone: {reasons}."]
+    return BM4D(), reason, hints
+
+
+def _why_alone(axes: str, slices: int, noise: NoiseEstimate) -> str:
+    """Return why BM3D is the filter for planes."""
+    if noise.models[0].models_correlation:
+        beside = ", which filters of volumes do not" if slices >= SLICES else ""
+        return f"it takes into account that neighbouring pixels share noise{beside}"
+    if "S" in axes:
+        return "it is the best filter for single images, and filters the colours together"
+    if set(axes) <= set("YX"):
+        return "it is the best filter for single images"
+    return "it is the best filter for images on their own"
+
+
+def _why_not_over_time(alike: Likeness) -> str:
+    """Return why frames before and after do not help; empty where they do."""
+    if alike.repeated >= _REPEATED:
+        return "the noise stays the same from frame to frame, so other frames cannot remove it"
+    if alike.found < _FOUND:
+        return "frames before and after show other structures"
+    if alike.moved > _FOLLOWED_WIDELY:
+        return f"structures move by {alike.moved:.0f} pixels a frame, too far to be followed"
+    return ""
+
+
+def _how(alike: Likeness) -> str:
+    if math.isnan(alike.moved):
+        return ""
+    if alike.moved < 1:
+        return ", which hardly move"
+    return f", which move by about {alike.moved:.0f} pixel{'s' * (round(alike.moved) != 1)} a frame"
+
+
+def _unnamed(reader: PlaneReader, noise: NoiseEstimate) -> list[str]:
+    """Return what to do about an axis without a name."""
+    unknown = [i for i, a in enumerate(reader.axes) if a == UNNAMED and reader.shape[i] > 1]
+    if not unknown or not any(noise.sigma):
+        return []
+    axis = max(unknown, key=lambda i: reader.shape[i])
+    alike = compared(reader, axis, noise)
+    count = reader.shape[axis]
+    if alike.found >= _FOUND:
+        return [
+            f"The {count} planes along an axis without a name look alike: name it T if they are "
+            "frames, Z if they are slices, and they are filtered together, which is better."
+        ]
+    return [f"The {count} planes along an axis without a name are filtered one by one."]
+
+
+def _with_effort(settings: Filter, effort: str | None) -> Filter:
+    """Return settings with those of a profile, where the filter has it."""
+    if effort is None or effort not in settings.presets:
+        return settings
+    _, changes = settings.nearest_profile()
+    return type(settings).of(profile=effort, **changes)

@@ -1,0 +1,141 @@
+"""Cosine coefficients of many patches, and sums of their squares.
+
+They are single precision where their squares are, which halves the memory to go through: after
+that, and not after arithmetic, the time of an estimate goes. For the same reason squares are not
+kept: a few hundred patches at a time are squared where they are summed up, in the cache.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from napari_gpu_denoise.noise.patches.products import ROWS, times
+
+BLOCK = 8 * ROWS  # patches at a time
+SMALL = ("u1", "i1", "u2", "i2", "f4")  # whose differences float32 holds, or rounds as they are
+WEAKEST, STRONGEST = 1e-25, 1e25  # sums of squares that float32 is used for
+ROUNDING = 1e-9  # energy of high frequencies over low ones, from which rounding does not matter
+
+
+class Transformed(NamedTuple):
+    """The coefficients of patches."""
+
+    mean: np.ndarray  # (patch,), float64
+    coefficients: np.ndarray  # (patch, coefficient), float32 or float64
+    energy: np.ndarray  # (set, patch), sums of squares over sets of coefficients, of the same type
+    seen: np.ndarray  # (patch,), float64, the mean and a weighted sum of coefficients
+
+
+def transformed(
+    patches: np.ndarray, matrix: np.ndarray, sets: np.ndarray, sight: np.ndarray | None = None
+) -> Transformed:
+    """Transform patches (patch, pixel) by an orthonormal matrix (coefficient, pixel).
+
+    `sets` (set, coefficient) tells which coefficients make each energy, the first two the low and
+    the high frequencies; `sight` (coefficient,) how coefficients add to what is seen of the mean.
+    """
+    if sight is None:
+        sight = np.zeros(len(matrix))
+    found = _transformed(patches, matrix, sets, sight, np.float32)
+    largest = float(found.energy.max(initial=0))
+    low, high = found.energy[:2].sum(axis=1, dtype=np.float64)
+    if largest == 0 or (WEAKEST < largest < STRONGEST and high >= ROUNDING * low):
+        return found
+    return _transformed(patches, matrix, sets, sight, np.float64)
+
+
+def _transformed(
+    patches: np.ndarray, matrix: np.ndarray, sets: np.ndarray, sight: np.ndarray, dtype: type
+) -> Transformed:
+    number, pixels = patches.shape
+    exact = dtype if patches.dtype.newbyteorder("=").str[1:] in SMALL else np.float64
+    # The mean comes last; whole numbers give it exactly.
+    columns = np.vstack([matrix, sight @ matrix, np.full(pixels, 1 / pixels)]).T.astype(dtype)
+    members = np.ascontiguousarray(sets.T, dtype)
+    found, rest = np.empty((number, len(matrix)), dtype), np.empty((number, 2))
+    energy = np.empty((number, len(sets)), dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # then float64 is used
+        for start in range(0, number, BLOCK):
+            part = patches[start : start + BLOCK].astype(exact)
+            # Differences are small numbers, whatever the level of the patch.
+            part -= part[:, :1].copy()
+            part = times(part.astype(dtype, copy=False), columns)
+            inside = found[start : start + BLOCK]
+            inside[:], rest[start : start + BLOCK] = part[:, :-2], part[:, -2:]
+            energy[start : start + BLOCK] = times(np.square(inside), members)
+    mean = patches[:, 0] + rest[:, 1]
+    return Transformed(mean, found, np.ascontiguousarray(energy.T), mean + rest[:, 0])
+
+
+class Squares:
+    """Squares of coefficients (patch, coefficient), not computed before they are summed up."""
+
+    def __init__(self, coefficients: np.ndarray):
+        self.coefficients = coefficients
+        self.shape = coefficients.shape
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return np.square(self.coefficients.astype(np.float64)).astype(dtype or np.float64)
+
+
+def range_sums(
+    energy: Squares | np.ndarray,
+    order: np.ndarray,
+    limits: np.ndarray,
+    weight: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return sums of `energy` (patch, frequency) over ranges of patches, (range, frequency).
+
+    Range k goes from ``limits[k]`` to ``limits[k + 1]`` of `order`. Each patch counts by its
+    `weight`.
+    """
+    squared = isinstance(energy, Squares)
+    rows = energy.coefficients if squared else energy
+    weight = None if weight is None else weight.astype(rows.dtype, copy=False)
+    found = np.zeros((len(limits) - 1, rows.shape[1]))
+    for row, (first, last) in zip(found, pairwise(limits), strict=True):
+        for start in range(first, last, BLOCK):
+            which = order[start : min(start + BLOCK, last)]
+            part = rows[which]
+            if squared:
+                part *= part
+            if weight is not None:
+                part *= weight[which, None]
+            row += part.sum(axis=0)
+    return found
+
+
+def range_moments(
+    coefficients: np.ndarray, order: np.ndarray, limits: np.ndarray, scale: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return sums of coefficients over ranges, as `range_sums` has them, and of their squares.
+
+    Those of each patch are multiplied by its `scale` first.
+    """
+    scale = None if scale is None else scale.astype(coefficients.dtype, copy=False)
+    found = np.zeros((2, len(limits) - 1, coefficients.shape[1]))
+    for k, (first, last) in enumerate(pairwise(limits)):
+        for start in range(first, last, BLOCK):
+            which = order[start : min(start + BLOCK, last)]
+            part = coefficients[which]
+            if scale is not None:
+                part *= scale[which, None]
+            found[0, k] += part.sum(axis=0)
+            part *= part
+            found[1, k] += part.sum(axis=0)
+    return found[0], found[1]
+
+
+def rising(values: np.ndarray) -> np.ndarray:
+    """Return the order of values that are not negative; equal ones stay as they are."""
+    if values.dtype != np.float32:
+        return np.argsort(values, kind="stable")
+    # The bits of such floats rise with them. With the place behind them all keys are different, so
+    # that the fastest sort is stable: 0.4 ms instead of 2.3 ms for 36 000 values.
+    keys = (values + np.float32(0)).view(np.uint32).astype(np.uint64) << np.uint64(32)
+    keys |= np.arange(len(values), dtype=np.uint64)
+    keys.sort()
+    return (keys & np.uint64(0xFFFFFFFF)).astype(np.intp)

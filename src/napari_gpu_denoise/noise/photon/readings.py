@@ -1,0 +1,110 @@
+"""Sums over nested sets of patches of one brightness, from the smoothest few to all."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from napari_gpu_denoise.noise.patches.coefficients import range_moments, rising
+from napari_gpu_denoise.noise.patches.products import times
+from napari_gpu_denoise.noise.patches.spectra import (
+    SETS,
+    PatchSpectra,
+    frequency_sets,
+    weights,
+)
+from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
+
+COEFFICIENTS = PATCH**2 - 1  # of a patch, without its mean
+TOP = 11  # this and what is above are one band
+
+SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)  # of a level, from the smoothest on
+LEAST = 48  # patches by which a set is larger than the one before
+WEAKEST = 1e-12  # standard deviation from which float32 holds what is relative to it
+
+
+class Readings(NamedTuple):
+    """Nested sets of the smoothest patches of levels of brightness."""
+
+    level: np.ndarray  # (set,), number of the level
+    count: np.ndarray  # (set,), patches
+    mean: np.ndarray  # (set,), grey level
+    power: np.ndarray  # (set, frequency), at each frequency that is read
+    added: np.ndarray  # (set,), patches that the previous set does not have
+    own: np.ndarray  # (set, frequency), the power of these
+    seen: np.ndarray  # (set, frequency), grey level as each frequency that is read sees it
+    own_seen: np.ndarray  # (set, frequency), the same of the added patches
+    rank: np.ndarray  # (set,), mean power at the frequencies that rank, relative to the line
+
+
+def read_levels(
+    spectra: PatchSpectra, line: np.ndarray, levels: list[np.ndarray], relative: bool = False
+) -> Readings:
+    """Sum up nested sets of the smoothest patches of each level of brightness.
+
+    `line` (patch,) is about the noise variance of each patch; `levels` are the indices of the
+    patches of each level. If `relative`, all is divided by the line.
+    """
+    ranks, read, *_ = frequency_bands()
+    sight, dtype = weights()[read], spectra.energy.dtype
+    rank = np.minimum(spectra.energy_of("ranks") / (len(ranks) * line), np.finfo(dtype).max)
+    rank = rank.astype(dtype)
+    orders, limits, level = [], [0], []
+    for number, part in enumerate(levels):
+        stops = [0]
+        for share in SHARES:
+            stop = int(share * len(part))
+            if stop - stops[-1] >= LEAST or stop == len(part):
+                stops.append(stop)
+        start = limits[-1]
+        limits += [start + stop for stop in stops[1:]]
+        level += [number] * (len(stops) - 1)
+        orders.append(part[rising(rank[part])])
+    order, first = np.concatenate(orders), np.array(limits[:-1])
+    mean, scale, coefficients = spectra.mean, None, spectra.coefficients
+    if relative:
+        mean, scale = spectra.seen, 1 / np.sqrt(line)
+        if scale.max() > 1 / WEAKEST:
+            coefficients = coefficients.astype(np.float64)
+    sums, squares = range_moments(coefficients, order, limits, scale)
+    added, level = np.diff(limits), np.array(level)
+
+    def nested(each: np.ndarray) -> np.ndarray:
+        """Return sums over each set and those before it of the same level."""
+        total = np.cumsum(each, axis=0)
+        starts = np.flatnonzero(np.diff(level, prepend=-1))
+        before = np.concatenate([np.zeros_like(total[:1]), total[:-1]])[starts]
+        return total - np.repeat(before, np.bincount(level), axis=0)
+
+    own = squares[:, read]
+    bright = np.add.reduceat(mean[order], first)
+    seen = times(sums, sight.T) + bright[:, None]
+    count = nested(added)
+    return Readings(
+        level,
+        count,
+        nested(bright) / count,
+        nested(own) / count[:, None],
+        added,
+        own / added[:, None],
+        nested(seen) / count[:, None],
+        seen / added[:, None],
+        nested(np.add.reduceat(rank[order].astype(np.float64), first)) / count,
+    )
+
+
+@lru_cache(maxsize=1)
+def frequency_bands() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return which coefficients rank the patches, and which are read, by rising frequency.
+
+    Then the frequencies j + k of those that are read, and where in these each band begins.
+    """
+    total = sum(np.divmod(np.concatenate(frequency_order((PATCH, PATCH))), PATCH))
+    low, _ = frequency_order((PATCH, PATCH))
+    ranks = frequency_sets(len(low), COEFFICIENTS)[SETS.index("ranks")]
+    read = np.flatnonzero(~ranks)
+    read = read[np.argsort(total[read], kind="stable")]
+    first = np.append(True, np.diff(np.minimum(total[read], TOP)) > 0)
+    return np.flatnonzero(ranks), read, total[read], np.flatnonzero(first)

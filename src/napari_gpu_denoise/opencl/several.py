@@ -1,0 +1,67 @@
+"""Choose the devices of a run: one, several, or all of a kind."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from napari_gpu_denoise.errors import NoDeviceError
+from napari_gpu_denoise.opencl.device import (
+    ALL,
+    ENVIRONMENT_VARIABLE,
+    Device,
+    choose,
+    devices,
+    why,
+)
+
+
+def choose_devices(wanted: Any = None) -> tuple[Device, ...]:
+    """Choose the devices to run on, at least one.
+
+    Parameters
+    ----------
+    wanted : Device, int, str, sequence of these, or None
+        One device, as `choose` takes it; several of them, also as text such as ``"0,1"``; or
+        ``"all"``: every usable device of the same kind as the best one. Devices of other kinds
+        round a little differently, and a slow one would only delay the others.
+
+    Returns
+    -------
+    tuple of Device
+        In the order given, each once.
+
+    Raises
+    ------
+    NoDeviceError
+        If there is no device, or none that fits.
+    """
+    if wanted is None:
+        wanted = os.environ.get(ENVIRONMENT_VARIABLE)
+    if isinstance(wanted, str) and wanted.strip().lower() == ALL:
+        best = choose(ALL)
+        same = [each for each in devices() if each.kind == best.kind and not each.problem]
+        return (best, *(each for each in same if each != best))
+    if isinstance(wanted, str) and "," in wanted:
+        wanted = [text.strip() for text in wanted.split(",") if text.strip()]
+    if not isinstance(wanted, Sequence) or isinstance(wanted, str):
+        return (choose(wanted),)
+    if not wanted:
+        raise NoDeviceError("No device is named: name one, several, or 'all'.")
+    return tuple(dict.fromkeys(map(choose, wanted)))
+
+
+def why_devices(wanted: Any = None) -> str:
+    """Say in one sentence which devices `choose_devices` returns, and why."""
+    chosen = choose_devices(wanted)
+    if len(chosen) == 1:
+        return why(wanted)
+    return f"{names_of(chosen)} are used: they were asked for."
+
+
+def names_of(chosen: Iterable[Device]) -> str:
+    """Return the names of devices; equal ones are counted."""
+    counted = Counter(map(str, chosen))
+    return "; ".join(f"{n} x {name}" if n > 1 else name for name, n in counted.items())

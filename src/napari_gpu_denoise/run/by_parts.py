@@ -1,0 +1,162 @@
+"""Denoise an array part by part; neither the image nor the result has to be in memory."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.errors import ImageError
+from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.image.levels import (
+    Levels,
+    as_array,
+    is_plain,
+    nonfinite_error,
+    value_range,
+)
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.change import change_note
+from napari_gpu_denoise.run.job import Job, Part
+from napari_gpu_denoise.run.record import COMPILING, Progress, Result
+from napari_gpu_denoise.run.several import filter_parts
+
+# Bytes of pixels and result that a part holds. Larger parts read fewer margins.
+PART_BYTES = 1 << 26
+# Of a filter over time, frames for each one that a part reads beyond them, if they fit.
+_FRAMES_PER_MARGIN = 8
+_MOST_PARTS = 1 << 20  # 64 TB; more are a shape that lies
+
+
+def denoise_parts(
+    image: Any, job: Job, out: Any, devices: Sequence[Device]
+) -> Generator[Progress, None, Result]:
+    """Denoise an array in parts, each of a few chunks; `job` is prepared for it.
+
+    The image is read by NumPy indexing: each part with its margin; and once more before, if the
+    range of its values has to be known first. Each pixel of `out` is written once, in whole chunks
+    wherever possible. Progress is yielded per part.
+    """
+    unit = _unit_of(out) or _unit_of(image)
+    parts = [Part.of(job, region) for region in regions_of(job, unit)]
+    locks = threading.Lock(), threading.Lock()
+    if job.levels is None and not is_plain(job.dtypes[0]):
+        job = replace(job, levels=(yield from _range_of_levels(image, job, parts)))
+
+    def read(part: Part) -> Block:
+        with locks[0]:
+            pixels = as_array(image[part.reads])
+        return Block.of(pixels, job.names, job.run.nonfinite)
+
+    def room(part: Part) -> np.ndarray:
+        return np.empty([one.size for one in part.spans], job.dtypes[1])
+
+    def write(part: Part, made: np.ndarray) -> None:
+        # Parts may share a chunk.
+        with locks[1]:
+            out[part.yields] = made
+
+    yield COMPILING
+    shared = yield from filter_parts(devices, job, parts, read, room, write)
+    change = None
+    if job.sigma.array.any() and not job.filter.yields_map:
+        middle = parts[len(parts) // 2].yields
+        pixels = Block.of(as_array(image[middle]), job.names, job.run.nonfinite)
+        change = change_note(pixels.finite, np.asarray(out[middle]), job.names)
+    return Result(out, shared.noted(job.record(shared.tally, change)))
+
+
+def _unit_of(array: Any) -> tuple[int, ...] | None:
+    """Return what is best read and written at once: the chunks of zarr, if there are any."""
+    chunks = getattr(array, "chunks", None)
+    chunks = getattr(array, "shards", None) or chunks
+    if not chunks or not all(isinstance(one, (int, np.integer)) for one in chunks):
+        return None
+    return tuple(map(int, chunks))
+
+
+def is_chunked(array: Any) -> bool:
+    """Return whether an array, such as one of zarr, is stored in chunks of one shape."""
+    return _unit_of(array) is not None
+
+
+def regions_of(job: Job, unit: Sequence[int] | None) -> list[tuple[slice, ...]]:
+    """Cut an image into regions of whole units, as large as `PART_BYTES` allows.
+
+    Without a unit it is a plane.
+    """
+    shape, size = job.shape, _size_of(job, unit)
+    starts = [range(0, n, s) for n, s in zip(shape, size, strict=True)]
+    if (count := math.prod(map(len, starts))) > _MOST_PARTS:
+        raise ImageError(
+            f"An image of shape {shape} would be filtered in {count} parts: split it into several."
+        )
+    return [
+        tuple(slice(a, min(a + s, n)) for a, s, n in zip(start, size, shape, strict=True))
+        for start in itertools.product(*starts)
+    ]
+
+
+def _size_of(job: Job, unit: Sequence[int] | None) -> list[int]:
+    """Return the lengths of a region: those that must not be cut, and units of the others."""
+    filter, names, shape = job.filter, job.names, job.shape
+    whole = {channel_axis(names)} if "C" in filter.joint else set()
+    if filter.over_time:
+        # Whole frames are compared in brightness, and checked for being empty.
+        whole |= {names.index(a) for a in ("YXZ" if filter.whole_volumes else "YX") if a in names}
+    whole |= {i for i, a in enumerate(names) if a in "YX" and shape[i] < 2 * filter.smallest}
+    plane = {names.index("Y"), names.index("X")}
+    steps = [n if i in plane else 1 for i, n in enumerate(shape)] if unit is None else list(unit)
+    steps = [
+        n if i in whole else min(s, n) for i, (s, n) in enumerate(zip(steps, shape, strict=True))
+    ]
+    margins = [sum(job.margin_along(a)) for a in names]
+    most = PART_BYTES // sum(one.itemsize for one in job.dtypes)
+    if filter.over_time and "T" in names:
+        t = names.index("T")
+        frames = min(shape[t], _FRAMES_PER_MARGIN * max(margins[t], 1))
+        alone = math.prod(s for i, s in enumerate(steps) if i != t)
+        if alone * frames > 4 * most:
+            # Rather reading a chunk several times than margins of many frames with few.
+            steps = [s if i in {t, *whole} else 1 for i, s in enumerate(steps)]
+        steps[t] = max(steps[t], frames)
+    size = [max(s, 1) for s in steps]
+    while True:
+        held = math.prod(size)
+        grow = [i for i, n in enumerate(shape) if size[i] < n and 2 * held <= most]
+        if not grow:
+            return size
+        # Where the margin is largest beside what is yielded; then the axis that varies fastest.
+        axis = max(grow, key=lambda i: (margins[i] / size[i], i))
+        size[axis] = min(shape[axis], 2 * size[axis])
+
+
+def _range_of_levels(
+    image: Any, job: Job, parts: Sequence[Part]
+) -> Generator[Progress, None, Levels]:
+    """Choose the mapping of grey levels from the range of all pixels."""
+    if job.sigma.stabilised:
+        return Levels(0, 1.0)
+    ends, nonfinite, size = [], 0, 0
+    for number, part in enumerate(parts):
+        yield Progress(number, len(parts), "part read")
+        pixels = as_array(image[part.yields])
+        size += pixels.size
+        if pixels.dtype.kind == "f":
+            finite = np.isfinite(pixels)
+            nonfinite += pixels.size - int(np.count_nonzero(finite))
+            pixels = pixels[finite]
+        if pixels.size:
+            ends.append(value_range(pixels))
+    if nonfinite and job.run.nonfinite == "raise":
+        raise nonfinite_error(f"{nonfinite} of {size} pixels are NaN or infinite")
+    if not ends:
+        return Levels(0, 1.0)
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
+    return Levels.spanning(low, high, job.filter.keeps_zero)

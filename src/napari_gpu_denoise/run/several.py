@@ -1,0 +1,210 @@
+"""Filter parts of an image on several devices at once; a device that fails is left out."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from queue import SimpleQueue
+
+import numpy as np
+
+from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, Note
+from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.several import names_of
+from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.job import Job, Part
+from napari_gpu_denoise.run.part import filter_part
+from napari_gpu_denoise.run.record import Progress, Record, Tally
+
+# Fewest pixels of a part: for fewer, a second device would not be worth its transfers.
+_SMALLEST_PART = 1 << 18
+# Parts for each device: the more, the less a slow device delays the others at the end.
+_PARTS_EACH = 4
+# What a part costs besides its pixels, as a share of the image.
+_PART_COST = 0.005
+
+_FAILURES = (DeviceMemoryError, KernelError, NoDeviceError)
+
+
+@dataclass
+class Shared:
+    """What was done by several devices: clipped values, devices used, and those that failed."""
+
+    tally: Tally = field(default_factory=Tally)
+    used: list[Device] = field(default_factory=list)
+    failed: list[tuple[Device, Exception]] = field(default_factory=list)
+
+    def noted(self, record: Record) -> Record:
+        """Return a record that names the devices, and those that were left out."""
+        notes = [
+            Note(f"{device} failed and was left out, others did its part: {error}")
+            for device, error in self.failed
+        ]
+        return replace(record, device=names_of(self.used), notes=(*record.notes, *notes))
+
+
+def divide(job: Job, part: Part, devices: int) -> list[Part]:
+    """Cut a part for several devices, along the axis where that costs least; or leave it whole.
+
+    The pixels of the parts are those of the whole. Filters over time compare whole frames, so that
+    these are cut along other axes only.
+    """
+    filter, names = job.filter, job.names
+    whole = {channel_axis(names)} if "C" in filter.joint else set()
+    if filter.over_time:
+        whole |= {names.index(a) for a in ("YXZ" if filter.whole_volumes else "YX") if a in names}
+    most = min(_PARTS_EACH * devices, math.prod(s.size for s in part.spans) // _SMALLEST_PART)
+    best, cost = (0, 1), 1.0
+    for axis, (letter, span) in enumerate(zip(names, part.spans, strict=True)):
+        if axis in whole or (letter in "YX" and span.length < filter.smallest):
+            continue
+        margin = sum(job.margin_along(letter)) / span.size
+        for count in range(devices, min(most, span.size) + 1):
+            each = math.ceil(span.size / count) / span.size + margin + _PART_COST
+            taken = math.ceil(count / devices) * each
+            if taken < cost:
+                best, cost = (axis, count), taken
+    axis, count = best
+    span = part.spans[axis]
+    ends = [span.start + span.size * k // count for k in range(count + 1)]
+    regions = (
+        [*part.yields[:axis], slice(*both), *part.yields[axis + 1 :]] for both in pairwise(ends)
+    )
+    return [part] if count == 1 else [Part.of(job, region) for region in regions]
+
+
+def filter_on(
+    devices: Sequence[Device], job: Job, part: Part, block: Block, out: np.ndarray
+) -> Generator[Progress, None, Shared]:
+    """Filter a part of an image, as `filter_part` does, on one device or several."""
+    parts = divide(job, part, len(devices)) if len(devices) > 1 else [part]
+    if len(parts) == 1:
+        one = _on(job, devices[0])
+        return Shared((yield from filter_part(one, part, block, out)), [devices[0]])
+
+    def read(one: Part) -> Block:
+        return block[_within(one.reads, part.reads)]
+
+    def room(one: Part) -> np.ndarray:
+        return out[_within(one.yields, part.yields)]
+
+    return (yield from filter_parts(devices, job, parts, read, room))
+
+
+def filter_parts(
+    devices: Sequence[Device],
+    job: Job,
+    parts: Sequence[Part],
+    read: Callable[[Part], Block],
+    room: Callable[[Part], np.ndarray],
+    write: Callable[[Part, np.ndarray], None] = lambda part, made: None,
+) -> Generator[Progress, None, Shared]:
+    """Filter parts of an image: each device takes the next part whenever it is free.
+
+    `read` returns the pixels of a part, `room` the array for its result, and `write` takes it when
+    it is complete; they are called in the threads of the devices. A device that fails is left out.
+    Progress is yielded after each part. Closing the generator stops the work at the next tiles.
+    """
+    crew = _Crew(job, parts, read, room, write)
+    shared, done = Shared(), 0
+    waiting = list(devices)
+    yield Progress(0, len(parts), "part")
+    try:
+        while done < len(parts):
+            # Again for those still able, if a part came back after they had ended.
+            crew.start(waiting)
+            waiting = []
+            while crew.busy:
+                device, outcome = crew.told.get()
+                if outcome is None:
+                    waiting.append(device)
+                    crew.busy -= 1
+                elif isinstance(outcome, Tally):
+                    shared.tally += outcome
+                    shared.used += [device] * (device not in shared.used)
+                    done += 1
+                    yield Progress(done, len(parts), "part")
+                elif isinstance(outcome, _FAILURES):
+                    shared.failed.append((device, outcome))
+                    crew.busy -= 1
+                else:
+                    raise outcome
+            if not waiting and done < len(parts):
+                raise shared.failed[-1][1]
+    finally:
+        crew.stop()
+    return shared
+
+
+class _Crew:
+    """Threads, one for each device, that take parts from one list."""
+
+    def __init__(self, job: Job, parts: Sequence[Part], *hands: Callable):
+        self._job, self._parts = job, deque(parts)
+        self._read, self._room, self._write = hands
+        self._stopped = threading.Event()
+        self._threads: list[threading.Thread] = []
+        #: (device, the `Tally` of a part, an error, or None when nothing is left to do).
+        self.told: SimpleQueue = SimpleQueue()
+        self.busy = 0
+
+    def start(self, devices: Sequence[Device]) -> None:
+        """Let devices take parts until none is left."""
+        self.busy += len(devices)
+        for device in devices:
+            thread = threading.Thread(target=self._work, args=(device,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop at the next tiles, and wait for that."""
+        self._stopped.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self, device: Device) -> None:
+        job, part = _on(self._job, device), None
+        try:
+            while not self._stopped.is_set():
+                try:
+                    part = self._parts.popleft()
+                except IndexError:
+                    break
+                tally = self._filtered(job, part)
+                if tally is not None:
+                    self.told.put((device, tally))
+        except BaseException as error:
+            if isinstance(error, _FAILURES):
+                self._parts.append(part)
+            self.told.put((device, error))
+        else:
+            self.told.put((device, None))
+
+    def _filtered(self, job: Job, part: Part) -> Tally | None:
+        out = self._room(part)
+        with closing(filter_part(job, part, self._read(part), out)) as steps:
+            while not self._stopped.is_set():
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    self._write(part, out)
+                    return end.value
+        return None
+
+
+def _on(job: Job, device: Device) -> Job:
+    return replace(job, run=replace(job.run, device=device))
+
+
+def _within(inner: Sequence[slice], outer: Sequence[slice]) -> tuple[slice, ...]:
+    """Return a region as an index into a larger one that holds it."""
+    return tuple(
+        slice(one.start - all_.start, one.stop - all_.start)
+        for one, all_ in zip(inner, outer, strict=True)
+    )

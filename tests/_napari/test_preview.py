@@ -1,0 +1,232 @@
+"""The live preview in napari: its layer, and when it is made again."""
+
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise._napari.layers.source import is_preview
+from napari_gpu_denoise._napari.preview import live as lives
+from napari_gpu_denoise.errors import DeviceMemoryError
+from napari_gpu_denoise.run.noise import NoiseMemory
+
+pytestmark = pytest.mark.gui
+
+
+@pytest.fixture(autouse=True)
+def whole_layers(monkeypatch):
+    """Take the whole plane for what the camera shows: a window that is not shown has no canvas."""
+    real = lives.region_shown
+
+    def shown(layer, dims):
+        last = np.array(layer.level_shapes[0]) if layer.multiscale else np.array(layer.data.shape)
+        layer.corner_pixels = np.stack([np.zeros(layer.ndim), last[: layer.ndim] - 1]).astype(int)
+        return real(layer, dims)
+
+    monkeypatch.setattr(lives, "region_shown", shown)
+
+
+@pytest.fixture
+def tick(qtbot):
+    """Tick the box and wait for the preview; returns the status."""
+
+    def tick_it(panel, sigma="10"):
+        if sigma:
+            panel.noise.edit.setText(sigma)
+            panel.noise.choose("typed")
+        panel.preview.box.setChecked(True)
+        qtbot.waitUntil(lambda: panel.live.settled)
+        return panel.preview.caption.text()
+
+    return tick_it
+
+
+@pytest.fixture
+def settle(qtbot):
+    """Wait until a preview is what it is to be."""
+    return lambda panel: qtbot.waitUntil(lambda: panel.live.settled)
+
+
+def test_the_preview_is_a_run_of_the_place_shown(viewer, open_panel, movie, tick, settle):
+    look = {"scale": (1, 0.5, 0.5), "rotate": (20), "axis_labels": ("t", "y", "x")}
+    source = viewer.add_image(movie, name="movie", translate=(4, 3, 2), colormap="green", **look)
+    other = viewer.add_image(movie, name="above")
+    viewer.dims.set_point(0, 6)  # frame 2
+    viewer.layers.selection.active = source
+    panel = open_panel("BM3D")
+    assert "40 by 48 pixels" in tick(panel)
+    shown = panel.live.layer
+    assert [each.name for each in viewer.layers] == ["movie", "Preview of movie (BM3D)", "above"]
+    assert viewer.layers.selection.active is source
+    np.testing.assert_array_equal(
+        shown.data, gd.bm3d(movie, 10, axes="TYX")[viewer.dims.current_step[0] - 4][None]
+    )
+    world, place = source.data_to_world((2, 0, 0)), shown.data_to_world((0, 0, 0))
+    np.testing.assert_allclose(place, world)
+    assert shown.colormap.name == "green"
+    assert list(shown.contrast_limits) == list(source.contrast_limits)
+    # Everything that changes is followed, in the same layer.
+    source.contrast_limits = (200, 700)
+    assert list(shown.contrast_limits) == [200, 700]
+    panel.strength.slider.setValue(20)
+    viewer.dims.set_point(0, 8)
+    settle(panel)
+    assert panel.live.layer is shown
+    np.testing.assert_array_equal(shown.data, gd.bm3d(movie, 20, axes="TYX")[4:5])
+    assert other in viewer.layers and len(viewer.layers) == 3
+
+
+def test_the_layer_goes_with_the_box(viewer, open_panel, noisy, tick):
+    source = viewer.add_image(noisy, name="noisy")
+    panel = open_panel("NL-means")
+    tick(panel)
+    assert is_preview(panel.live.layer)
+    panel.preview.box.setChecked(False)
+    assert list(viewer.layers) == [source]
+    assert not panel.preview.caption.text()
+    # Ticked again, and removed by hand: the box goes with the layer.
+    tick(panel)
+    viewer.layers.remove(panel.live.layer)
+    assert not panel.preview.box.isChecked()
+    tick(panel)
+    viewer.window.remove_dock_widget(panel)
+    assert list(viewer.layers) == [source]
+
+
+def test_it_is_no_source_and_no_result(viewer, open_panel, noisy, tick, run):
+    viewer.add_image(noisy, name="noisy")
+    panel, other = open_panel("NL-means"), open_panel("BM3D")
+    tick(panel)
+    assert [other.layer.itemText(i) for i in range(other.layer.count())] == ["noisy"]
+    viewer.layers.selection.active = panel.live.layer
+    assert open_panel("Isoline").layer.layer().name == "noisy"
+    run(panel)
+    assert [each.name for each in viewer.layers if not is_preview(each)] == [
+        "noisy",
+        "noisy (NL-means)",
+    ]
+    assert not is_preview(viewer.layers["noisy (NL-means)"])
+
+
+def test_another_layer_is_previewed_when_it_is_chosen(viewer, open_panel, noisy, tick, settle):
+    viewer.add_image(noisy, name="first")
+    second = viewer.add_image(noisy[:, :50], name="second")
+    panel = open_panel("NL-means")
+    tick(panel)
+    panel.layer.choose(viewer.layers["first"])
+    settle(panel)
+    assert [each.name for each in viewer.layers if is_preview(each)] == [
+        "Preview of first (NL-means)"
+    ]
+    viewer.layers.remove(viewer.layers["first"])
+    settle(panel)
+    assert panel.layer.layer() is second
+    assert [each.name for each in viewer.layers if is_preview(each)] == [
+        "Preview of second (NL-means)"
+    ]
+
+
+def test_a_source_that_would_shine_through_is_hidden(viewer, open_panel, noisy, tick):
+    source = viewer.add_image(noisy, blending="additive")
+    panel = open_panel("NL-means")
+    tick(panel)
+    assert not source.visible and panel.live.layer.visible
+    assert panel.live.layer.blending == "additive"
+    panel.preview.box.setChecked(False)
+    assert source.visible
+
+
+def test_the_noise_is_measured_once_and_out_of_the_way(
+    viewer, open_panel, noisy, tick, settle, monkeypatch, qtbot
+):
+    asked, said, real = [], [], NoiseMemory.measured
+
+    def measured(memory, *given):
+        if memory.estimate is None:
+            asked.append(1)
+        return real(memory, *given)
+
+    monkeypatch.setattr(NoiseMemory, "measured", measured)
+    viewer.add_image(noisy, name="noisy")
+    panel = open_panel("NL-means")
+    monkeypatch.setattr(panel.preview, "say", lambda text: said.append(text))
+    tick(panel, sigma="")
+    panel.strength.slider.setValue(10)
+    settle(panel)
+    assert said[0] == "Measuring the noise …"
+    assert said.count("Measuring the noise …") == 1 and "pixels" in said[-1]
+    assert asked == [1]
+    expected = gd.nl_means(noisy, sigma_factor=panel.strength.value())
+    np.testing.assert_array_equal(panel.live.layer.data, expected)
+
+
+def test_why_there_is_no_preview(viewer, open_panel, movie, tick, settle, monkeypatch):
+    viewer.add_image(movie, name="movie", axis_labels=("t", "y", "x"))
+    panel = open_panel("BM3D")
+    tick(panel)
+    viewer.dims.ndisplay = 3
+    settle(panel)
+    assert "switch the viewer to 2D" in panel.preview.caption.text()
+    assert panel.live.layer is None
+    viewer.dims.ndisplay = 2
+    settle(panel)
+    assert panel.live.layer is not None
+
+    def fails(*_):
+        raise DeviceMemoryError("The device is full: wait.")
+        yield
+
+    from napari_gpu_denoise._napari.preview import compute
+
+    monkeypatch.setattr(compute, "filter_part", fails)
+    panel.strength.slider.setValue(5)
+    settle(panel)
+    assert panel.preview.caption.text() == "The device is full: wait."
+    assert panel.live.layer is None
+
+
+def test_a_quick_profile_comes_first(viewer, open_panel, noisy, tick, settle):
+    viewer.add_image(noisy)
+    panel = open_panel("BM3D")
+    started, start = [], panel.live._filtering.start
+    panel.live._filtering.start = lambda request: started.append(request) or start(request)
+    tick(panel)
+    names = [each.run.filter.profile_name() for each in started]
+    assert names == ["fast", "normal"]
+    started.clear()
+    panel.live.changed()  # nothing has
+    settle(panel)
+    assert not started
+    for value in range(1, 8):
+        panel.strength.slider.setValue(value)
+    settle(panel)
+    # Taken together, and the last one wins.
+    assert [each.run.sigma_factor for each in started] == [panel.strength.value()] * 2
+    panel.form.profile.setCurrentText("fast")
+    settle(panel)
+    assert started[-1].final and len(started) == 3
+
+
+def test_strength_counts_everywhere(viewer, open_panel, noisy, run, copied, qtbot):
+    from qtpy.QtCore import Qt
+
+    viewer.add_image(noisy, name="noisy")
+    panel = open_panel("NL-means")
+    assert "sigma_factor" not in copied(panel.python_button)
+    panel.noise.edit.setText("10")
+    panel.noise.choose("typed")
+    panel.strength.slider.setValue(10)
+    factor = panel.strength.value()
+    assert factor == 1.41
+    status = run(panel)
+    assert "Strength 1.41." in status
+    result = viewer.layers["noisy (NL-means)"]
+    np.testing.assert_array_equal(result.data, gd.nl_means(noisy, 10, sigma_factor=factor))
+    assert result.metadata["napari-gpu-denoise"]["sigma_factor"] == factor
+    assert "sigma_factor=1.41" in copied(panel.python_button)
+    assert "--sigma-factor 1.41" in copied(panel.command_button)
+    qtbot.mouseDClick(panel.strength.slider, Qt.MouseButton.LeftButton)
+    assert panel.strength.value() == 1
+    panel.strength.slider.setValue(-20)
+    assert (panel.strength.value(), panel.strength.label.text()) == (0.5, "0.50")
+    panel.reset()
+    assert panel.strength.value() == 1

@@ -1,0 +1,138 @@
+"""Pixels of previews: to the bit those of a run of the whole layer."""
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise._napari.layers.source import Source
+from napari_gpu_denoise._napari.preview.compute import (
+    PreviewRequest,
+    filter_region,
+    measure_noise,
+)
+from napari_gpu_denoise._napari.preview.quick import quick_settings
+from napari_gpu_denoise._napari.preview.region import Region
+from napari_gpu_denoise.errors import AxesError
+from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.noise import NoiseMemory
+from napari_gpu_denoise.run.record import finish
+from scenes import joining, needs_volume, noisy, small
+
+pytestmark = pytest.mark.gui
+
+LENGTHS = {"T": 5, "Z": 9, "C": 2, "Y": 64, "X": 72, "S": 3}
+SPANS = {"T": (2, 3), "Z": (4, 5), "C": (1, 2), "Y": (19, 40), "X": (30, 55)}
+
+
+def preview(data, run, spans=None, memory=None, alpha=False):
+    """Return what the preview of a region shows."""
+    spans = tuple(SPANS[a] for a in run.axes if a != "S") if spans is None else spans
+    source = Source("layer", data, alpha=alpha)
+    memory = memory or NoiseMemory()
+    request = PreviewRequest(source, run, memory, Region(spans, (0, 1)), True, False)
+    outcome = finish(filter_region(request))
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.pixels
+
+
+def cases():
+    for kind in FILTERS:
+        axes = "ZYX" if needs_volume(kind) else "YX"
+        yield pytest.param(kind, axes, id=f"{kind.name}-{axes}")
+        if kind.name in ("vbm3d", "bm4d", "nl_means"):
+            yield pytest.param(kind, f"T{axes}", id=f"{kind.name}-T{axes}")
+        if hasattr(kind, "channels"):
+            yield pytest.param(kind, f"C{axes}", id=f"{kind.name}-C{axes}")
+
+
+@pytest.mark.parametrize(("kind", "axes"), cases())
+def test_every_filter(kind, axes):
+    image = noisy(*(LENGTHS[a] for a in axes), dtype="uint16")
+    chosen = joining(kind, axes)
+    for number, settings in enumerate(dict.fromkeys((chosen, quick_settings(chosen, axes)))):
+        run = Run(settings, 12.0, axes=axes, sigma_factor=1 + number / 4)
+        whole = gd.denoise(image, settings, 12.0, axes=axes, sigma_factor=run.sigma_factor).image
+        made = preview(image, run)
+        assert made.dtype == whole.dtype
+        np.testing.assert_array_equal(made, whole[tuple(slice(*SPANS[a]) for a in axes)])
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_measured_noise(lazy):
+    image = np.random.default_rng(2).poisson(noisy(4, 64, 72, sigma=0) * 3).astype(np.uint16)
+    data = da.from_array(image, chunks=(1, 32, 72)) if lazy else image
+    memory, settings = NoiseMemory(), small(gd.BM3D)
+    run = Run(settings, noise=memory, axes="TYX")
+    request = PreviewRequest(Source("", data), run, memory, None, True, False)
+    assert request.measures
+    finish(measure_noise(request))
+    assert not request.measures
+    whole = gd.denoise(image, settings, axes="TYX").image
+    np.testing.assert_array_equal(preview(data, run, memory=memory), whole[2:3, 19:40, 30:55])
+
+
+def test_one_sigma_is_measured_once(monkeypatch):
+    from napari_gpu_denoise.run import noise
+
+    asked, real = [], noise.estimate_sigma
+    monkeypatch.setattr(noise, "estimate_sigma", lambda *given: asked.append(1) or real(*given))
+    image, memory = noisy(64, 72), NoiseMemory("gaussian")
+    run = Run(small(gd.NLMeans), noise=memory, axes="YX")
+    whole = gd.denoise(image, run.filter, noise="gaussian").image
+    for _ in range(2):
+        np.testing.assert_array_equal(preview(image, run, memory=memory), whole[19:40, 30:55])
+    assert asked == [1]
+
+
+def test_colours_and_alpha():
+    image = np.random.default_rng(3).integers(0, 255, (64, 72, 4)).astype(np.uint8)
+    run = Run(small(gd.BM3D), 12.0, axes="YXS")
+    made = preview(image, run, alpha=True)
+    whole = gd.denoise(image[..., :3], run.filter, 12.0, axes="YXS").image
+    np.testing.assert_array_equal(made[..., :3], whole[19:40, 30:55])
+    np.testing.assert_array_equal(made[..., 3], image[19:40, 30:55, 3])
+
+
+def test_structured_noise_is_removed_first():
+    image = noisy(3, 64, 72, dtype="uint16")
+    image[:, 20] += 60
+    image += (np.arange(64) % 7).astype(np.uint16)[:, None] * 8
+    run = Run(small(gd.NLMeans), 12.0, axes="TYX", correct="stripes")
+    whole = gd.denoise(image, run.filter, 12.0, axes="TYX", correct="stripes").image
+    np.testing.assert_array_equal(preview(image, run), whole[2:3, 19:40, 30:55])
+
+
+def test_holes_and_wide_levels():
+    image = noisy(64, 72).astype(np.float64) + 1e7
+    image[25, 35:38] = np.nan
+    run = Run(small(gd.NLMeans), 12.0, axes="YX", nonfinite="keep")
+    whole = gd.denoise(image, run.filter, 12.0, nonfinite="keep").image
+    np.testing.assert_array_equal(preview(image, run), whole[19:40, 30:55])
+
+
+def test_short_axes_and_other_planes():
+    image = noisy(3, 6, 40)  # fewer rows than BM3D takes
+    run = Run(small(gd.BM3D), 12.0, axes="TYX")
+    whole = gd.denoise(image, run.filter, 12.0, axes="TYX").image
+    made = preview(image, run, spans=((0, 3), (4, 5), (3, 20)))
+    np.testing.assert_array_equal(made, whole[:, 4:5, 3:20])
+
+
+def test_errors_are_told():
+    with pytest.raises(AxesError):
+        preview(noisy(64, 72), Run(small(gd.BM4D), 12.0, axes="YX"))
+
+
+def test_quick_settings():
+    fast = gd.BM3D.of(profile="fast")
+    assert quick_settings(gd.BM3D(), "YX") == quick_settings(fast, "YX") == fast
+    kept = quick_settings(gd.BM3D(threshold=3.1), "YX")
+    assert kept == gd.BM3D.of(profile="fast", threshold=3.1)
+    assert quick_settings(gd.NLMeans.of(profile="fine"), "YX") == gd.NLMeans()
+    assert quick_settings(gd.Isoline(), "YX") == gd.Isoline()
+    # The fast profile looks at fewer frames, which are settings that need an axis T.
+    assert quick_settings(gd.VBM3D(), "TYX").frames_before == 2
+    assert quick_settings(gd.VBM3D(), "YX").frames_before == gd.VBM3D().frames_before

@@ -1,0 +1,273 @@
+"""`assess`: every kind of image and noise, its errors, and what it says."""
+
+import json
+from threading import Event
+
+import numpy as np
+import pytest
+from scipy.ndimage import gaussian_filter
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise import errors
+
+SIGMA = 12.0
+FAST = gd.NLMeans(step=4, window=11)
+
+
+def clean_of(shape=(128, 120), seed=0):
+    rng = np.random.default_rng(seed)
+    planes = [gaussian_filter(rng.normal(0, 1, shape), width) for width in (12, 4)]
+    mixed = sum(plane / plane.std() for plane in planes)
+    return (120 + 30 * mixed + 40 * (planes[0] > 0)).astype(np.float32)
+
+
+def with_noise(clean, seed=1, sigma=SIGMA):
+    return (clean + np.random.default_rng(seed).normal(0, sigma, clean.shape)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def scene():
+    clean = clean_of()
+    return clean, with_noise(clean)
+
+
+@pytest.fixture(scope="module")
+def found(scene):
+    return gd.assess(scene[1], FAST, SIGMA, spacing=0.1, unit="µm", peak=255)
+
+
+def true_error(found, noisy, clean, filter=FAST, **told):
+    result = gd.denoise(noisy, filter, dtype="float32", **told).image
+    inner = tuple(slice(*each) for each in found.region)
+    return float(np.mean((result[inner] - clean[inner]) ** 2))
+
+
+def test_the_error_is_predicted(scene, found):
+    clean, noisy = scene
+    truth = true_error(found, noisy, clean, sigma=SIGMA)
+    assert abs(found.mse - truth) < 4 * found.channels[0].mse_error + 0.05 * truth
+    assert found.psnr == pytest.approx(10 * np.log10(255**2 / found.mse))
+    assert found.error_map.shape == noisy.shape
+    assert found.error_map.dtype == np.float32
+    assert np.sqrt(np.mean(found.error_map**2)) == pytest.approx(found.error, rel=0.15)
+
+
+def test_it_is_the_same_each_time(scene, found):
+    again = gd.assess(scene[1], FAST, SIGMA, spacing=0.1, unit="µm", peak=255)
+    assert again == found
+    np.testing.assert_array_equal(again.error_map, found.error_map)
+    other = gd.assess(scene[1], FAST, SIGMA, spacing=0.1, unit="µm", peak=255, seed=1)
+    assert other.mse != found.mse
+
+
+def test_noise_drawn_with_the_same_seed_does_no_harm(scene):
+    clean, _ = scene
+    fresh = np.random.default_rng(0).standard_normal(clean.shape, np.float32)
+    noisy = clean + np.float32(SIGMA) * fresh
+    found = gd.assess(noisy, FAST, SIGMA)
+    truth = true_error(found, noisy, clean, sigma=SIGMA)
+    assert abs(found.mse - truth) < 4 * found.channels[0].mse_error + 0.05 * truth
+
+
+def test_it_fits_on_half_a_page_and_in_json(found):
+    text = found.summary()
+    assert len(text.splitlines()) < 30
+    assert "µm" in text
+    assert "Detail kept" in text
+    values = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert values["psnr"] == pytest.approx(found.psnr)
+    assert values["region"] == [[0, 128], [0, 120]]
+    assert "error_map" not in values
+
+
+def test_a_record_holds_it(scene, found):
+    record = gd.denoise(scene[1], FAST, SIGMA).record
+    assert "assessment" not in record.as_dict()
+    held = found.noted(record).as_dict()
+    assert held["assessment"]["mse"] == pytest.approx(found.mse)
+    json.dumps(held, allow_nan=False)
+
+
+def test_a_wrong_sigma_is_noticed(scene):
+    noisy = scene[1]
+    low = gd.assess(noisy, FAST, 0.6 * SIGMA)
+    assert low.check is not None
+    assert not low.check.fits
+    assert low.check.best > 1.25
+    assert any("sigma may be low" in each for each in low.warnings)
+    assert "times this sigma" in low.check_words()
+
+
+def test_a_strength_does_not_change_the_noise(scene):
+    clean, noisy = scene
+    found = gd.assess(noisy, FAST, SIGMA, sigma_factor=1.5)
+    truth = true_error(found, noisy, clean, sigma=SIGMA, sigma_factor=1.5)
+    assert abs(found.mse - truth) < 4 * found.channels[0].mse_error + 0.05 * truth
+    assert found.channels[0].noise == pytest.approx(SIGMA)
+    assert found.check.fits, "it is sigma that is checked, not the strength"
+
+
+def test_the_right_sigma_raises_no_warning(found):
+    assert found.warnings == ()
+    assert found.check.fits
+
+
+@pytest.mark.parametrize(
+    "spoil, word",
+    [
+        (lambda y: gaussian_filter(y, 0.7), "in common"),
+        (lambda y: np.clip(y, 90, 150), "clipped"),
+        (lambda y: y + 9 * np.random.default_rng(4).normal(0, 1, (len(y), 1)), "rows"),
+    ],
+    ids=["shared", "clipped", "rows"],
+)
+def test_what_is_not_as_assumed_is_said(scene, spoil, word):
+    found = gd.assess(spoil(scene[1]).astype(np.float32), FAST, SIGMA)
+    assert any(word in each for each in found.warnings)
+
+
+def test_photons():
+    clean = np.maximum(clean_of() / 8, 0.5)
+    model = gd.PoissonGaussian(1.0, 0.5)
+    rng = np.random.default_rng(2)
+    noisy = (rng.poisson(clean) + rng.normal(0, 0.5, clean.shape)).astype(np.float32)
+    found = gd.assess(noisy, FAST, noise=model)
+    truth = true_error(found, noisy, clean, noise=model)
+    assert abs(found.mse - truth) < 4 * found.channels[0].mse_error + 0.1 * truth
+    assert found.warnings == ()
+
+
+def test_magnitudes_are_judged_as_they_are_measured():
+    clean, rng = np.maximum(clean_of() - 80, 0), np.random.default_rng(3)
+    real, other = (rng.normal(0, SIGMA, clean.shape) for _ in range(2))
+    noisy = np.hypot(clean + real, other).astype(np.float32)
+    model = gd.Rician(SIGMA)
+    found = gd.assess(noisy, FAST, noise=model)
+    result = gd.denoise(noisy, FAST, noise=model).image
+    truth = float(np.mean((model.expected(result) - model.expected(clean)) ** 2))
+    assert abs(found.mse - truth) < 4 * found.channels[0].mse_error + 0.1 * truth
+    assert found.check is None
+
+
+def test_correlated_noise_given_as_a_model(scene):
+    clean, _ = scene
+    noise = gaussian_filter(np.random.default_rng(5).normal(0, 1, clean.shape), 0.6, mode="wrap")
+    noise *= SIGMA / noise.std()
+    shifted = [[np.roll(noise, (j, i), (0, 1)) for i in range(5)] for j in range(5)]
+    table = [[float(np.mean(noise * one)) / SIGMA**2 for one in row] for row in shifted]
+    table[0][0] = 1.0
+    noisy, model = (clean + noise).astype(np.float32), gd.Correlated(SIGMA, table)
+    found = gd.assess(noisy, FAST, noise=model)
+    truth = true_error(found, noisy, clean, noise=model)
+    assert abs(found.mse - truth) < 4 * found.channels[0].mse_error + 0.1 * truth
+    assert not any("in common" in each for each in found.warnings)
+
+
+def test_channels_are_judged_one_by_one(scene):
+    clean, _ = scene
+    both = np.stack([clean, clean[::-1]])
+    noisy = np.stack([with_noise(clean, 1, 6), with_noise(clean[::-1], 2, 18)])
+    found = gd.assess(noisy, FAST, (6, 18), axes="CYX")
+    assert [round(each.noise) for each in found.channels] == [6, 18]
+    inner = gd.denoise(noisy, FAST, (6, 18), axes="CYX", dtype="float32").image
+    for k, each in enumerate(found.channels):
+        truth = np.mean((inner[k] - both[k]) ** 2)
+        assert abs(each.error**2 - truth) < 4 * each.mse_error + 0.05 * truth
+    assert "channel 1" in found.summary()
+    last = gd.assess(np.moveaxis(noisy, 0, -1), FAST, (6, 18), axes="YXC")
+    assert last.error_map.shape == (*clean.shape, 2)
+    assert last.channels[1].error == pytest.approx(found.channels[1].error, rel=0.1)
+
+
+def test_a_second_image_is_used_for_the_detail(scene, found):
+    clean, noisy = scene
+    two = gd.assess(noisy, FAST, SIGMA, second=with_noise(clean, 9))
+    one, other = found.channels[0].detail, two.channels[0].detail
+    judged = np.array(one.judged) & np.array(other.judged)
+    assert judged.sum() >= 2
+    np.testing.assert_allclose(np.array(one.kept)[judged], np.array(other.kept)[judged], atol=0.15)
+
+
+def test_a_filter_over_time_gets_its_frames():
+    clean = clean_of((64, 72))
+    noisy = np.stack([with_noise(clean, k) for k in range(7)])
+    filter = gd.NLMeans(step=4, window=11, frames_before=1, frames_after=1)
+    found = gd.assess(noisy, filter, SIGMA, axes="TYX", region=(3, slice(0, 64), slice(0, 72)))
+    assert found.region == ((3, 4), (0, 64), (0, 72))
+    truth = true_error(found, noisy, np.stack([clean] * 7), filter, axes="TYX", sigma=SIGMA)
+    assert abs(found.mse - truth) < 4 * found.channels[0].mse_error + 0.05 * truth
+
+
+def test_a_volume_is_judged_by_some_slices():
+    rng = np.random.default_rng(6)
+    clean = 100 + 400 * gaussian_filter(rng.normal(0, 1, (14, 40, 44)), 3)
+    noisy = (clean + rng.normal(0, SIGMA, clean.shape)).astype(np.float32)
+    found = gd.assess(noisy, gd.DCT3D(), SIGMA, axes="ZYX")
+    assert found.region == ((3, 11), (0, 40), (0, 44))
+    assert found.residual.shape == (8, 40, 44)
+    truth = true_error(found, noisy, clean, gd.DCT3D(), axes="ZYX", sigma=SIGMA)
+    assert abs(found.mse - truth) < 5 * found.channels[0].mse_error + 0.05 * truth
+
+
+def test_pixels_that_are_no_image_do_not_count(scene):
+    holed = scene[1].copy()
+    holed[:40, :40] = np.nan
+    found = gd.assess(holed, FAST, SIGMA, nonfinite="keep")
+    assert np.isfinite(found.mse)
+    assert np.all(found.error_map[:40, :40] == 0)
+    assert found.warnings == ()
+
+
+def test_a_filter_without_sigma_is_judged_by_the_noise(scene):
+    clean, _ = scene
+    gamma = np.random.default_rng(8).gamma(9, 1 / 9, clean.shape)
+    noisy = (np.maximum(clean, 20) * gamma).astype(np.float32)
+    filter = gd.Isoline(criterion="multiplicative", looks=9)
+    found = gd.assess(noisy, filter, noise=gd.Speckle(9))
+    assert found.check is None
+    truth = true_error(found, noisy, np.maximum(clean, 20), filter)
+    assert found.mse == pytest.approx(truth, rel=0.35)
+
+
+def test_noise_is_measured_where_it_is_not_given(scene):
+    found = gd.assess(scene[1], FAST)
+    assert found.noise_source.startswith("estimated")
+    assert found.channels[0].noise == pytest.approx(SIGMA, rel=0.1)
+
+
+def test_large_levels_keep_their_digits(scene):
+    found = gd.assess(scene[1].astype(np.float64) + 1e8, FAST, SIGMA)
+    plain = gd.assess(scene[1].astype(np.float64), FAST, SIGMA)
+    assert found.error == pytest.approx(plain.error, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "change, error, word",
+    [
+        ({"filter": "bm3d"}, errors.SettingsError, "not a filter"),
+        ({"sigma": 0}, errors.SettingsError, "no noise"),
+        ({"region": (slice(0, 8), slice(0, 8))}, errors.ImageError, "at least 32"),
+        ({"region": "middle"}, errors.SettingsError, "region"),
+        ({"region": (500, slice(0, 64))}, errors.SettingsError, "region"),
+        ({"spacing": -1}, errors.SettingsError, "spacing"),
+        ({"second": np.zeros((4, 4))}, errors.ImageError, "second"),
+        ({"filter": gd.Isoline(show="classes")}, errors.SettingsError, "map"),
+    ],
+    ids=["filter", "sigma", "small", "word", "beyond", "spacing", "second", "map"],
+)
+def test_errors_say_what_to_do(scene, change, error, word):
+    given = {"filter": FAST, "sigma": SIGMA} | change
+    with pytest.raises(error, match=word):
+        gd.assess(scene[1], **given)
+
+
+def test_it_can_be_cancelled(scene):
+    cancel, seen = Event(), []
+
+    def progress(done, total):
+        seen.append((done, total))
+        cancel.set()
+
+    with pytest.raises(errors.Cancelled, match="no assessment"):
+        gd.assess(scene[1], FAST, SIGMA, progress=progress, cancel=cancel)
+    assert seen[0] == (0, 9)

@@ -1,0 +1,67 @@
+"""``gpu-denoise assess``."""
+
+import json
+
+import numpy as np
+import pytest
+import tifffile
+from scipy.ndimage import gaussian_filter
+
+from napari_gpu_denoise.cli import main
+
+FAST = ["--step", "4", "--window", "11"]
+
+
+@pytest.fixture
+def file(tmp_path):
+    rng = np.random.default_rng(0)
+    clean = 100 + 200 * gaussian_filter(rng.normal(0, 1, (3, 80, 88)), (0, 4, 4))
+    path = tmp_path / "in.tif"
+    noisy = (clean + rng.normal(0, 10, clean.shape)).astype(np.float32)
+    tifffile.imwrite(path, noisy, imagej=True, metadata={"axes": "TYX"})
+    return path
+
+
+def test_it_prints_half_a_page(file, capsys):
+    assert main(["assess", "nl-means", str(file), "--sigma", "10", *FAST]) == 0
+    text = capsys.readouterr().out
+    assert "Expected error" in text
+    assert "T 1:2" in text
+    assert len(text.splitlines()) < 30
+
+
+@pytest.mark.parametrize("ending", ["json", "txt", "html"])
+def test_reports(file, tmp_path, capsys, ending):
+    report = tmp_path / f"report.{ending}"
+    given = ["--sigma", "10", "--pixel-size", "0.2", "--unit", "um", "--report", str(report)]
+    call = ["assess", "nl-means", str(file), "--json", "--region", "0,8:72,0:64", *given, *FAST]
+    assert main(call) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed[0]["region"] == [[0, 1], [8, 72], [0, 64]]
+    text = report.read_text(encoding="utf-8")
+    if ending == "json":
+        assert json.loads(text)["mse"] == printed[0]["mse"]
+    else:
+        assert "um" in text
+    if ending == "html":
+        assert text.count("data:image/png") == 3
+        assert "<svg" in text
+    before = report.read_bytes()
+    assert main(call) == 5
+    assert report.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "more, code, word",
+    [
+        (["--report", "a.pdf"], 5, "end it with"),
+        (["--region", "a:b"], 2, "not a region"),
+        (["--region", "0,0:9,0:9"], 6, "--region"),
+        (["--sigma", "0"], 2, "no noise"),
+    ],
+    ids=["report", "region", "small", "sigma"],
+)
+def test_errors_say_what_to_do(file, capsys, more, code, word):
+    given = [] if "--sigma" in more else ["--sigma", "10"]
+    assert main(["assess", "nl-means", str(file), *given, *more]) == code
+    assert word in capsys.readouterr().err

@@ -1,0 +1,162 @@
+"""The advice on images whose kind is known, and what it is based on."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+import napari_gpu_denoise as gd
+from _napari.noise_records import estimate
+from napari_gpu_denoise import errors
+from napari_gpu_denoise.filters.advice import cost, words
+from napari_gpu_denoise.filters.advice.likeness import likeness
+from napari_gpu_denoise.filters.advice.recommend import recommend
+from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, Speckle
+
+SIGMA = 10.0
+CORRELATED = Correlated(SIGMA, tuple(tuple(0.5 ** (y + x) for x in range(5)) for y in range(5)))
+
+
+def scene(step: int, frames: int = 4) -> np.ndarray:
+    """Structures that move along x by so many pixels a frame, with white noise, (t, 128, 144)."""
+    rng = np.random.default_rng(3)
+    wide = 900 * ndimage.gaussian_filter(rng.normal(size=(128, 900)), 4)
+    clean = np.stack([wide[:, t * step : t * step + 144] for t in range(frames)])
+    return clean + rng.normal(0, SIGMA, clean.shape)
+
+
+def advise(image, axes=None, model=None, **options):
+    """Recommend with the noise known, which takes no time to measure."""
+    axes = axes or "." * (image.ndim - 2) + "YX"
+    known = estimate((model or Gaussian(SIGMA),), sigma=(SIGMA,), axes=axes)
+    return recommend(image, axes, noise=known, **options)
+
+
+@pytest.mark.parametrize(
+    ("step", "moved", "filter", "said"),
+    [
+        (0, 0, "vbm3d", "hardly move"),
+        (3, 3, "vbm3d", "about 3 pixels a frame"),
+        (12, 12, "vbm3d", "searches wider"),
+        (240, None, "bm3d", "show other structures"),
+    ],
+)
+def test_frames_are_used_where_they_show_the_same(step, moved, filter, said):
+    movie = scene(step)
+    found = likeness([(movie[0], movie[1]), (movie[1], movie[2])], SIGMA)
+    advice = advise(movie, "TYX")
+    assert advice.filter.name == filter and said in advice.reason
+    if moved is None:
+        assert found.found < 0.2
+    else:
+        assert found.found > 0.9 and abs(found.moved - moved) <= 1
+    if step == 12:
+        assert advice.filter.window_nearest == 39 and "window nearest 39" in advice.choice
+
+
+def test_noise_that_stays_is_not_filtered_over_time():
+    movie = np.repeat(scene(0, 1), 4, axis=0)
+    advice = advise(movie, "TYX")
+    assert advice.filter.name == "bm3d" and "stays the same from frame to frame" in advice.reason
+
+
+def test_nothing_is_said_of_frames_without_structure():
+    flat = np.random.default_rng(0).normal(100, SIGMA, (3, 64, 64))
+    found = likeness([(flat[0], flat[1])], SIGMA)
+    assert math.isnan(found.found) and math.isnan(found.moved) and found.repeated < 0.3
+    assert math.isnan(likeness([(flat[0, :9], flat[1, :9])], SIGMA).found)
+    assert advise(flat, "TYX").filter.name == "vbm3d"
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "model", "expected"),
+    [
+        ((48, 48), "YX", Gaussian(SIGMA), gd.BM3D()),
+        ((48, 48, 3), "YXS", Gaussian(SIGMA), gd.BM3D()),
+        ((6, 48, 48), "ZYX", Gaussian(SIGMA), gd.BM4D()),
+        ((2, 48, 48), "ZYX", Gaussian(SIGMA), gd.BM3D()),
+        ((6, 48, 48), "ZYX", CORRELATED, gd.BM3D()),
+        ((3, 6, 48, 48), "TZYX", Gaussian(SIGMA), gd.BM4D(frames_before=1, frames_after=1)),
+        ((2, 6, 48, 48), "CZYX", PoissonGaussian(2.0, 1.0), gd.BM4D()),
+        ((48, 48), "YX", Speckle(3.0), gd.Isoline()),
+    ],
+)
+def test_the_axes_and_the_noise_decide(shape, axes, model, expected):
+    image = np.random.default_rng(1).normal(100, SIGMA, shape)
+    assert advise(image, axes, model).filter == expected
+
+
+def test_axes_without_names():
+    advice = advise(scene(0))
+    assert advice.filter.name == "bm3d"
+    (hint,) = advice.hints
+    assert "look alike: name it T if they are frames, Z if they are slices" in hint
+    (hint,) = advise(scene(240)).hints
+    assert "one by one" in hint
+
+
+def test_efforts():
+    movie = scene(12)
+    assert advise(movie, "TYX", effort="fast").filter == gd.VBM3D.of(
+        profile="fast", window_nearest=39
+    )
+    assert advise(movie[0], effort="high").profile == "high"
+    with pytest.raises(errors.SettingsError, match="effort='quick' is unknown"):
+        advise(movie, effort="quick")
+
+
+def test_what_would_take_too_long_gets_a_quick_profile(monkeypatch):
+    monkeypatch.setattr(cost, "seconds", lambda filter, *_: 1e9 / (1 + filter.step_basic))
+    advice = advise(scene(0)[0])
+    assert advice.profile == "fast" and "Profile fast was chosen" in advice.hints[-1]
+
+
+def test_it_measures_the_noise_and_says_it():
+    image = np.zeros((64, 64))
+    advice = recommend(image)
+    assert "nothing" in advice.reason and advice.noise == "no noise"
+    noisy = np.random.default_rng(2).normal(100, 5, (64, 64)).astype(np.float32)
+    advice = gd.recommend(noisy)
+    assert abs(advice.estimate.sigma[0] - 5) < 0.5
+    assert advice.sentence().startswith("Image, 64 by 64 pixels, noise of one strength: BM3D")
+    assert "because     it is the best filter" in advice.summary()
+    assert json.loads(json.dumps(advice.as_dict()))["filter"] == "bm3d"
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape", "text"),
+    [
+        ("TYX", (80, 5, 6), "Time-lapse of 80 frames, 5 by 6 pixels"),
+        ("TYXS", (8, 5, 6, 3), "Colour time-lapse of 8 frames, 5 by 6 pixels"),
+        (
+            "TZCYX",
+            (8, 4, 2, 5, 6),
+            "Time-lapse of 8 volumes of 4 slices, 5 by 6 pixels, 2 channels",
+        ),
+        (".ZYX", (3, 4, 5, 6), "Volume of 4 slices, 5 by 6 pixels, 3 times"),
+        (".YX", (3, 5, 6), "3 planes, 5 by 6 pixels"),
+        ("YXS", (5, 6, 3), "Colour image, 5 by 6 pixels"),
+    ],
+)
+def test_images_in_words(axes, shape, text):
+    assert words.image(axes, shape) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (1, "a few seconds"),
+        (7.2, "about 7 seconds"),
+        (31, "about 30 seconds"),
+        (60, "about a minute"),
+        (700, "about 10 minutes"),
+        (4000, "about an hour"),
+        (10000, "about 3 hours"),
+    ],
+)
+def test_times_in_words(seconds, text):
+    assert cost.in_words(seconds) == text

@@ -1,0 +1,237 @@
+"""Several devices: the same pixels whoever filters them, and what happens when one fails."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, NonFiniteError
+from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.opencl import several as choosing
+from napari_gpu_denoise.opencl.device import choose
+from napari_gpu_denoise.run import long_series, several
+from napari_gpu_denoise.run.denoise import denoise_steps
+from napari_gpu_denoise.run.job import Part, Run, prepare
+from scenes import follows_time, joining, needs_volume, noisy, small
+
+SIGMA = 20.0
+
+
+@pytest.fixture
+def pair(device, monkeypatch):
+    """One device twice, in contexts of its own, and images that are large enough to be divided."""
+    monkeypatch.setattr(several, "_SMALLEST_PART", 1 << 10)
+    monkeypatch.setattr(long_series, "_PART_BYTES", 1)
+    monkeypatch.setattr(long_series, "_FRAMES_PER_MARGIN", 1)
+    return device, replace(device, index=device.index + 100)
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Let every part fail on the devices of these numbers."""
+
+    def fail(*numbers: int, error=KernelError, after: int = 0):
+        plain = several.filter_part
+        left = dict.fromkeys(numbers, after)
+
+        def filter_part(job, part, block, out):
+            number = job.run.device.index
+            if number in left:
+                left[number] -= 1
+                if left[number] < 0:
+                    raise error(f"Device {number} is broken.")
+            return plain(job, part, block, out)
+
+        monkeypatch.setattr(several, "filter_part", filter_part)
+
+    return fail
+
+
+def axes_for(kind) -> str:
+    return "TZYX" if needs_volume(kind) else "TYX"
+
+
+@pytest.mark.parametrize("kind", FILTERS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_pixels_are_those_of_one_device(pair, kind, dtype):
+    axes = axes_for(kind)
+    shape = (2, 20, 61, 57) if "Z" in axes else (24, 61, 57)
+    image = noisy(*shape, dtype=dtype)
+    settings = joining(kind, axes.replace("T", "") if not follows_time(kind) else axes)
+    one = gd.denoise(image, settings, SIGMA, axes=axes, device=pair[0])
+    both = gd.denoise(image, settings, SIGMA, axes=axes, device=pair)
+    np.testing.assert_array_equal(one.image, both.image)
+    assert both.record.device == f"2 x {pair[0]}" or both.record.device == str(pair[0])
+    assert both.record.saturated == one.record.saturated
+
+
+def test_both_devices_work(pair, monkeypatch):
+    used, plain = set(), several.filter_part
+    meeting = threading.Barrier(2, timeout=60)
+
+    def filter_part(job, part, block, out):
+        number = job.run.device.index
+        if number not in used:
+            used.add(number)
+            meeting.wait()  # neither can have done everything before the other began
+        return plain(job, part, block, out)
+
+    monkeypatch.setattr(several, "filter_part", filter_part)
+    made = gd.denoise(noisy(4, 61, 57), small(gd.BM3D), SIGMA, device=pair)
+    assert used == {device.index for device in pair}
+    assert made.record.device == f"2 x {pair[0]}"
+
+
+@pytest.mark.parametrize("error", [KernelError, DeviceMemoryError, NoDeviceError])
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_device_that_fails_is_left_out(pair, failing, error, after):
+    image, settings = noisy(61, 157), small(gd.NLMeans)
+    expected = gd.denoise(image, settings, SIGMA, device=pair[0])
+    failing(pair[1].index, error=error, after=after)
+    made = gd.denoise(image, settings, SIGMA, device=pair)
+    np.testing.assert_array_equal(made.image, expected.image)
+    # It may have come too late to fail.
+    left_out = [note for note in made.record.notes if "left out" in note]
+    assert all("is broken" in note for note in left_out) and len(left_out) <= 1
+
+
+def test_a_part_that_comes_back_when_the_others_have_ended_is_done(pair, monkeypatch):
+    image, settings = noisy(61, 157), small(gd.NLMeans)
+    expected = gd.denoise(image, settings, SIGMA, device=pair[0])
+    plain, ended = several.filter_part, several._Crew._work
+    last = threading.Event()
+
+    def work(crew, device):
+        ended(crew, device)
+        if device == pair[0]:
+            last.set()
+
+    def filter_part(job, part, block, out):
+        if job.run.device == pair[1]:
+            assert last.wait(60)
+            raise KernelError("Broken.")
+        return plain(job, part, block, out)
+
+    monkeypatch.setattr(several._Crew, "_work", work)
+    monkeypatch.setattr(several, "filter_part", filter_part)
+    # Begin with the one that fails: it has a part before the other has taken all.
+    made = gd.denoise(image, settings, SIGMA, device=pair[::-1])
+    np.testing.assert_array_equal(made.image, expected.image)
+
+
+def test_when_all_fail_the_error_is_raised(pair, failing):
+    failing(*(device.index for device in pair))
+    with pytest.raises(KernelError, match="is broken"):
+        gd.denoise(noisy(61, 157), small(gd.NLMeans), SIGMA, device=pair)
+
+
+def test_other_errors_end_the_run(pair, failing):
+    failing(pair[0].index, error=ZeroDivisionError)
+    failing(pair[1].index, error=ZeroDivisionError)
+    with pytest.raises(ZeroDivisionError):
+        gd.denoise(noisy(61, 157), small(gd.NLMeans), SIGMA, device=pair)
+
+
+def test_a_run_that_is_closed_leaves_no_thread(pair):
+    before = threading.active_count()
+    run = Run(small(gd.NLMeans), SIGMA, device=pair)
+    steps = denoise_steps(noisy(8, 61, 157), run)
+    for step in steps:
+        if step.total:
+            break
+    steps.close()
+    assert threading.active_count() <= before
+
+
+class Stored:
+    """An array that is read by NumPy indexing, and written in the same way."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def __getitem__(self, index):
+        return self.array[index]
+
+    def __setitem__(self, index, values):
+        self.array[index] = values
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "float32"])
+@pytest.mark.parametrize(
+    "noise", [None, gd.PoissonGaussian(2.0, 0.0, 5.0)], ids=["sigma", "photons"]
+)
+@pytest.mark.parametrize("axes", ["TYX", "CTYX"])
+def test_series_that_are_not_in_memory(pair, dtype, noise, axes):
+    image = noisy(*((2,) if "C" in axes else ()), 17, 40, 37, dtype=dtype)
+    settings = small(gd.VBM3D, frames_before=2, frames_after=1)
+    sigma = SIGMA if noise is None else None
+    options = {"noise": noise, "axes": axes, "dtype": "float32"}
+    made = [Stored(np.zeros(image.shape, np.float32)) for _ in range(2)]
+    one = gd.denoise(Stored(image), settings, sigma, out=made[0], device=pair[0], **options)
+    both = gd.denoise(Stored(image), settings, sigma, out=made[1], device=pair, **options)
+    np.testing.assert_array_equal(made[0].array, made[1].array)
+    assert both.record.saturated == one.record.saturated
+    assert both.record.device == f"2 x {pair[0]}"
+
+
+def test_nonfinite_pixels_are_refused(pair):
+    image = noisy(9, 40, 37)
+    image[7, 3, 4] = np.nan
+    out = Stored(np.zeros_like(image))
+    with pytest.raises(NonFiniteError):
+        gd.denoise(Stored(image), small(gd.BM3D), SIGMA, axes="TYX", out=out, device=pair)
+
+
+def test_dask_chunks_take_the_device_that_does_least(pair):
+    image = noisy(4, 61, 57, dtype="uint8")
+    array = da.from_array(image, chunks=(1, 61, 57))
+    made = gd.denoise_lazy(array, small(gd.NLMeans), SIGMA, device=list(pair))
+    # Devices are sent by their names, and found in the process that computes.
+    np.testing.assert_array_equal(
+        made.compute(), gd.denoise(image, small(gd.NLMeans), SIGMA, device=pair[0]).image
+    )
+
+
+def test_parts_cover_the_whole(pair):
+    settings = joining(gd.VBM3D, "TYX")
+    job = prepare(Run(settings, SIGMA, axes="TYX", device=pair[0]), noisy(40, 61, 57))
+    parts = several.divide(job, Part.of(job), 3)
+    ends = [(part.spans[0].start, part.spans[0].stop) for part in parts]
+    assert len(parts) >= 3 and len(parts) % 3 == 0
+    assert [a for a, _ in ends] == [0, *(b for _, b in ends)][:-1] and ends[-1][1] == 40
+    # Frames are compared as wholes.
+    assert all(part.yields[1:] == (slice(0, 61), slice(0, 57)) for part in parts)
+
+
+def test_small_images_stay_whole(device):
+    job = prepare(Run(small(gd.NLMeans), SIGMA, device=device), noisy(64, 64))
+    assert len(several.divide(job, Part.of(job), 2)) == 1
+
+
+def test_all_are_those_of_the_best_kind(device, monkeypatch):
+    best = choose("all")
+    twin = replace(best, index=90)
+    weaker = replace(best, index=91, kind="other")
+    broken = replace(best, index=92, problem="It is old.")
+    monkeypatch.setattr(choosing, "devices", lambda: (weaker, best, broken, twin))
+    assert choosing.choose_devices("all") == (best, twin)
+    assert choosing.names_of((best, twin, weaker)) == f"2 x {best}; {weaker}"
+    assert choosing.why_devices("ALL").startswith(f"2 x {best} are used")
+
+
+def test_devices_are_named_in_any_way(device, monkeypatch):
+    assert choosing.choose_devices(f"{device.index}, {device.index}") == (device,)
+    assert choosing.choose_devices([device, device.index]) == (device,)
+    assert choosing.choose_devices(device.index) == (device,)
+    monkeypatch.setenv("GPU_DENOISE_DEVICE", f"{device.index},{device.index}")
+    assert choosing.choose_devices() == (device,) and choose() == device
+    monkeypatch.setenv("GPU_DENOISE_DEVICE", "all")
+    assert choose() in choosing.choose_devices()
+    for wrong in ([], "0,nonsense", [device, True]):
+        with pytest.raises(NoDeviceError):
+            choosing.choose_devices(wrong)

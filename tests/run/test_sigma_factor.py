@@ -1,0 +1,96 @@
+"""Strength: what a filter is told of the noise, multiplied."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.noise.models import Correlated, PoissonGaussian, Rician
+from scenes import joining, noisy, small, with_slices
+
+KINDS = [pytest.param(kind, id=kind.name) for kind in FILTERS]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sigma_is_multiplied(kind, device):
+    image, axes, _, _ = with_slices(kind, noisy(24, 30, dtype="uint8"), "YX")
+    options = {"axes": axes, "device": device, "dtype": "same"}
+    told = gd.denoise(image, small(kind), 15, **options)
+    made = gd.denoise(image, small(kind), 10, sigma_factor=1.5, **options)
+    np.testing.assert_array_equal(made.image, told.image)
+    assert (made.record.sigma, made.record.sigma_factor) == ((10.0,), 1.5)
+    assert told.record.sigma_factor == 1
+
+
+def test_frames_from_anywhere_are_filtered_alike(device):
+    kind = next(each for each in FILTERS if each.name == "vbm3d")
+    image, settings = noisy(5, 20, 24, dtype="uint16"), joining(kind, "T")
+    shared = {"sigma_factor": 0.75, "device": device, "dtype": "same"}
+    whole = gd.denoise(image, settings, 20, axes="TYX", **shared).image
+    np.testing.assert_array_equal(
+        whole, gd.denoise(image, settings, 15, axes="TYX", device=device, dtype="same").image
+    )
+    lazy = gd.denoise_lazy(da.from_array(image, chunks=2), settings, 20, axes="TYX", **shared)
+    np.testing.assert_array_equal(lazy.compute(), whole)
+    np.testing.assert_array_equal(list(gd.stream(settings, image, 20, **shared)), whole)
+    each = gd.stream(settings, image, lambda t: 20, **shared)
+    np.testing.assert_array_equal(list(each), whole)
+    out = np.empty_like(image)
+    series = da.from_array(image)
+    gd.denoise(series, settings, 20, axes="TYX", out=out, **shared)
+    np.testing.assert_array_equal(out, whole)
+    model = gd.denoise(series, settings, noise=gd.Gaussian(20), axes="TYX", out=out, **shared)
+    np.testing.assert_array_equal(out, whole)
+    assert model.record.sigma_factor == 0.75
+
+
+def test_correlated_noise_keeps_its_spectrum(device):
+    image, kind = noisy(40, 44), small(gd.BM3D)
+    lags = [0.5**k for k in range(5)]
+    table = tuple(tuple(a * b for b in lags) for a in lags)
+    weak, strong = (Correlated(sigma, table) for sigma in (10, 20))
+    told = gd.denoise(image, kind, noise=strong, device=device).image
+    made = gd.denoise(image, kind, noise=weak, sigma_factor=2, device=device).image
+    np.testing.assert_array_equal(made, told)
+
+
+@pytest.mark.parametrize("model", [PoissonGaussian(2.0, 3.0), Rician(15.0)])
+def test_noise_that_depends_on_brightness_keeps_its_mean(model, device):
+    image = np.random.default_rng(3).poisson(80, (48, 48)).astype(np.float32) * 2
+    made = [
+        gd.denoise(image, small(gd.NLMeans), noise=model, sigma_factor=each, device=device).image
+        for each in (0.5, 1.0, 2.0)
+    ]
+    assert made[0].std() > 1.05 * made[1].std() > 1.05 * made[2].std()
+    for each in made[1:]:
+        assert abs(each.mean() - made[0].mean()) < 1
+
+
+def test_what_stands_for_sigma_follows(device):
+    image = np.random.default_rng(5).gamma(4, 25, (40, 40)).astype(np.float32)
+    speckle = gd.Isoline(criterion="multiplicative", looks=4)
+    made = gd.denoise(image, speckle, sigma_factor=2, device=device).image
+    told = gd.denoise(image, gd.Isoline(criterion="multiplicative", looks=1), device=device).image
+    np.testing.assert_array_equal(made, told)
+    # The bias of Rician noise is that of the noise there is.
+    rician = small(gd.NLMeans, rician=True)
+    made = gd.denoise(image, rician, 20, sigma_factor=2, device=device).image
+    strong = small(gd.NLMeans, rician=True, strength=2.0, flat=4.2)
+    np.testing.assert_array_equal(made, gd.denoise(image, strong, 20, device=device).image)
+
+
+def test_the_type_of_a_result_does_not_follow(device):
+    image = noisy(24, 30, sigma=9, dtype="uint8")
+    for factor in (0.5, 2):
+        made = gd.nl_means(image, 9, sigma_factor=factor, device=device)
+        assert made.dtype == np.uint8
+
+
+@pytest.mark.parametrize("factor", [0, -1, "much", float("nan"), float("inf"), None])
+def test_a_factor_that_is_none(factor):
+    with pytest.raises(SettingsError, match="is not a positive number"):
+        gd.denoise(noisy(8, 9), gd.NLMeans(), 5, sigma_factor=factor)
