@@ -75,6 +75,26 @@ def test_the_preview_is_a_run_of_the_place_shown(viewer, open_panel, movie, tick
     assert other in viewer.layers and len(viewer.layers) == 3
 
 
+def test_it_is_hidden_where_it_does_not_belong(viewer, open_panel, movie, tick, settle):
+    viewer.add_image(movie, name="movie", axis_labels=("t", "y", "x"))
+    panel = open_panel("NL-means")
+    tick(panel)
+    shown = panel.live.layer
+    place = viewer.dims.current_step[0]
+    viewer.dims.set_current_step(0, place + 1)
+    assert not shown.visible
+    viewer.dims.set_current_step(0, place)
+    settle(panel)
+    assert shown.visible
+    viewer.dims.set_current_step(0, place + 1)
+    settle(panel)
+    assert shown.visible and panel.live.layer is shown
+    shown.visible = False  # by the user, to compare
+    panel.strength.slider.setValue(5)
+    settle(panel)
+    assert not shown.visible
+
+
 def test_the_layer_goes_with_the_box(viewer, open_panel, noisy, tick):
     source = viewer.add_image(noisy, name="noisy")
     panel = open_panel("NL-means")
@@ -102,9 +122,9 @@ def test_it_is_no_source_and_no_result(viewer, open_panel, noisy, tick, run):
     run(panel)
     assert [each.name for each in viewer.layers if not is_preview(each)] == [
         "noisy",
-        "noisy (NL-means)",
+        "noisy (NL-means, sigma 10)",
     ]
-    assert not is_preview(viewer.layers["noisy (NL-means)"])
+    assert not is_preview(viewer.layers["noisy (NL-means, sigma 10)"])
 
 
 def test_another_layer_is_previewed_when_it_is_chosen(viewer, open_panel, noisy, tick, settle):
@@ -219,7 +239,7 @@ def test_strength_counts_everywhere(viewer, open_panel, noisy, run, copied, qtbo
     assert factor == 1.41
     status = run(panel)
     assert "Strength 1.41." in status
-    result = viewer.layers["noisy (NL-means)"]
+    result = viewer.layers["noisy (NL-means, sigma 10, strength 1.41)"]
     np.testing.assert_array_equal(result.data, gd.nl_means(noisy, 10, sigma_factor=factor))
     assert result.metadata["napari-gpu-denoise"]["sigma_factor"] == factor
     assert "sigma_factor=1.41" in copied(panel.python_button)

@@ -11,8 +11,9 @@ from napari.components import Dims
 from napari.layers import Image
 
 from napari_gpu_denoise._napari.layers.lazy import LazyArray, is_lazy
+from napari_gpu_denoise._napari.layers.provenance import SOURCE_ID, record_of
 from napari_gpu_denoise._napari.layers.regions import in_view
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY
+from napari_gpu_denoise._napari.layers.source import METADATA_KEY, Source
 from napari_gpu_denoise._napari.stage import Stage, as_stages
 from napari_gpu_denoise.assessment.assess import Options, assess_steps
 from napari_gpu_denoise.assessment.record import Assessment
@@ -101,15 +102,8 @@ def is_of(record: dict[str, Any], assessment: Assessment) -> bool:
     return not record["sigma"] or Gaussian(sigma).summary() == assessment.noise
 
 
-def note(layer: Any, name: str, assessment: Assessment) -> bool:
-    """Put an assessment into the record of a layer, if that is a result of the same run.
-
-    `name` is that of the layer that was assessed.
-    """
-    record = layer.metadata.get(METADATA_KEY)
-    if not isinstance(record, dict) or not layer.name.startswith(f"{name} ("):
-        return False
-    if not is_of(record, assessment):
-        return False
-    layer.metadata[METADATA_KEY] = {**record, "assessment": assessment.as_dict()}
-    return True
+def note(layer: Any, source: Source, assessment: Assessment) -> None:
+    """Put an assessment of a source into the record of a layer that is a result of the same run."""
+    record = record_of(layer)
+    if record.get(SOURCE_ID) == source.identity and is_of(record, assessment):
+        layer.metadata[METADATA_KEY] = {**record, "assessment": assessment.as_dict()}

@@ -65,7 +65,6 @@ class AssessSection(Section):
         self.start_button.clicked.connect(self.start)
         self.map_button.clicked.connect(self.add_map)
         self.save_button.clicked.connect(self.save)
-        panel.follow("assessed", [(viewer.layers.events.inserted, self._on_inserted)])
         self.show_assessment(None)
 
     def _laid_out(self) -> QWidget:
@@ -143,10 +142,10 @@ class AssessSection(Section):
             return
         self.status.setText(f"Saved {path}.")
 
-    def note_layer(self, layer: Any) -> None:
-        """Put what was found into the record of a layer that is a result of the same run."""
-        if self.assessment is not None:
-            note(layer, self._judging.request.source.name, self.assessment)
+    def note_results(self) -> None:
+        """Put what was found into the records of layers that are results of the same run."""
+        for layer in self._viewer.layers if self.assessment is not None else ():
+            note(layer, self._judging.request.source, self.assessment)
 
     def _on_outcome(self, outcome: Outcome) -> None:
         self.start_button.setText(TITLE)
@@ -160,11 +159,7 @@ class AssessSection(Section):
         self._judging = outcome.request
         self.status.setText(_place(outcome.assessment))
         self.show_assessment(outcome.assessment)
-        for layer in self._viewer.layers:
-            self.note_layer(layer)
-
-    def _on_inserted(self, event: Any) -> None:
-        self.note_layer(event.value)
+        self.note_results()
 
     def _on_stopped(self) -> None:
         self.start_button.setText(TITLE)

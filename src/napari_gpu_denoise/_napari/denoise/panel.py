@@ -288,6 +288,7 @@ class DenoisePanel(DenoiseView):
         except Exception as error:
             self.show_error(error)
             return
+        self.assess.note_results()
         record = outcome.result.record
         self.noise.show_used(record.sigma, record.noise)
         if not self.runs.running:

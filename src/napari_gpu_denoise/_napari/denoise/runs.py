@@ -122,7 +122,7 @@ class Runs(QObject):
             return
         waiting = list(self._waiting)
         self._ended += 1
-        self._failed += outcome.result is None
+        self._failed += outcome.error is not None
         self.stop()
         if waiting:
             (request, name), *self._waiting = waiting
