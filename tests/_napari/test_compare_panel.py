@@ -44,7 +44,8 @@ def choose(panel, mode):
 
 
 def temporary(viewer):
-    return [each for each in viewer.layers if is_temporary(each)]
+    """Temporary layers that are seen."""
+    return [each for each in viewer.layers if is_temporary(each) and each.visible]
 
 
 def test_the_selected_result_is_compared_and_left_as_it_was(viewer, pair, open_compare):
@@ -132,9 +133,14 @@ def test_blinking_takes_turns(viewer, pair, open_compare, qtbot):
     (shown,) = temporary(viewer)
     seen = set()
     qtbot.waitUntil(lambda: seen.add(shown.data.at) or seen == {0, 60})
+    choose(panel, RESIDUAL)
+    qtbot.waitUntil(lambda: panel.showing.mode == RESIDUAL)
+    assert temporary(viewer) != [shown]
     choose(panel, CURTAIN)
     qtbot.waitUntil(lambda: panel.showing.mode == CURTAIN)
-    assert temporary(viewer)[0].data.at == 30
+    # The layer is the same: napari takes long to remove one.
+    assert temporary(viewer)[0] is shown and shown.data.at == 30
+    assert len(temporary(viewer)) == 2
 
 
 def test_the_residual_is_symmetric(viewer, pair, open_compare):

@@ -134,7 +134,7 @@ class ComparePanel(CompareView):
         pair = self._pair
         self._unbind()
         self.follow("pair", ())
-        self.showing.stop()
+        self.showing.pause()
         self.show_mode("" if pair is None else self.mode.currentData())
         for each in (self.hide_source, self.draw_button):
             each.setEnabled(pair is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,8 @@ class Showing(QObject):
         self.mode = NOTHING
         self.layer: Image | None = None
         self.line: Line | None = None
+        self._made: dict[str, Image] = {}
+        self._axes: tuple[int, int] | None = None
         self._pair: Pair | None = None
         self._at: int | None = None
         self._alone = ""
@@ -70,61 +73,87 @@ class Showing(QObject):
         return data if isinstance(data, Curtain) else None
 
     def start(self, pair: Pair, mode: str) -> None:
-        """Show a pair; what was shown before is removed."""
-        self.stop()
+        """Show a pair; what was shown before is hidden, or removed where it was another pair."""
         axes = shown_axes(self._viewer, pair.after)
+        same = pair is self._pair and axes in (self._axes, None) and self.is_whole()
+        self.pause() if same else self.stop()
         if not mode or axes is None:
             return
-        self.mode, self._pair = mode, pair
-        if mode == RESIDUAL:
-            data, looks = Residual(pair), self._looks_of_residual(pair)
-        else:
-            width = pair.shape[axes[1]]
-            self._at = width // 2 if self._at is None else min(self._at, width)
-            data, looks = Curtain(pair, axes[1], self._at), _looks_of(pair.after)
-        place = _place_of(pair.after)
-        about = {SOURCE: pair.before.name, SOURCE_ID: identity(pair.before), TEMPORARY: mode}
-        place["metadata"] = {METADATA_KEY: about}
-        name = f"{mode}: {pair.before.name} | {pair.after.name}"
-        # Before napari asks for contrast: it would look through the data.
-        self.layer = Image(data, multiscale=False, name=name, **place, **looks)
-        layers = self._viewer.layers
-        top = max(layers.index(pair.before), layers.index(pair.after))
-        layers.insert(top + 1, self.layer)
+        self.mode, self._pair, self._axes = mode, pair, axes
+        if self._at is None:
+            self._at = pair.shape[axes[1]] // 2
+        self._at = min(self._at, pair.shape[axes[1]])
+        kind = RESIDUAL if mode == RESIDUAL else CURTAIN
+        known = self._made.get(kind)
+        self.layer = self._made[kind] = self._add(pair, kind, axes) if known is None else known
         for each in (pair.before, pair.after):
             self._hidden[each] = each.visible
             each.visible = False
-        if mode == CURTAIN:
-            named = {**place, "name": f"line of the {mode}"}
+        if known is not None:
+            looks = self._looks_of_residual(pair) if mode == RESIDUAL else _looks_of(pair.after)
+            _set_looks(known, looks)
+            known.visible = True
+        if mode == CURTAIN and self.line is None:
+            named = {**_place_of(pair.after), "name": "line of the curtain"}
+            named["metadata"] = self.layer.metadata
             self.line = Line(self._viewer, self.layer, named, self.move)
-            self.line.show(self._at)
-            self.moved.emit(self._at)
-        elif mode == BLINK:
+        if mode == BLINK:
             self._blinking.start()
             self._turn()
+        else:
+            self.redraw()
+            self.moved.emit(self.at)
         # Its controls then work on what stays: this layer follows.
-        layers.selection.active = pair.after
+        self._viewer.layers.selection.active = pair.after
 
-    def stop(self) -> None:
-        """Remove what is shown; the pair is as visible as it was."""
+    def _add(self, pair: Pair, kind: str, axes: tuple[int, int]) -> Image:
+        if kind == RESIDUAL:
+            data, looks = Residual(pair), self._looks_of_residual(pair)
+        else:
+            data, looks = Curtain(pair, axes[1], self.at), _looks_of(pair.after)
+        about = {SOURCE: pair.before.name, SOURCE_ID: identity(pair.before), TEMPORARY: kind}
+        name = f"{kind}: {pair.before.name} | {pair.after.name}"
+        metadata = {METADATA_KEY: about}
+        place = {**_place_of(pair.after), "metadata": metadata, "name": name}
+        # With contrast, which napari would look for in all of the data.
+        layer, layers = Image(data, multiscale=False, **place, **looks), self._viewer.layers
+        layers.insert(max(layers.index(pair.before), layers.index(pair.after)) + 1, layer)
+        return layer
+
+    def pause(self) -> None:
+        """Show the pair as it was; the temporary layers stay, hidden.
+
+        napari takes 0.2 seconds and more to remove a layer.
+        """
         self._blinking.stop()
         self._redrawing.stop()
-        layer, line, hidden = self.layer, self.line, self._hidden
-        # Before layers go, which others are told of.
-        self.layer = self.line = self._pair = None
-        self.mode, self._hidden = NOTHING, {}
-        if line is not None:
-            line.remove()
-        if layer is not None and layer in self._viewer.layers:
-            self._viewer.layers.remove(layer)
+        hidden, self._hidden = self._hidden, {}
+        self.layer, self.mode = None, NOTHING
+        if self._pair is not None:
+            self._pair.forget()
+        for each in (*self._made.values(), *([self.line.layer] if self.line else [])):
+            each.visible = False
         for each, visible in hidden.items():
             if each in self._viewer.layers:
                 each.visible = visible
         self._tell("")
 
+    def stop(self) -> None:
+        """Remove what is shown; the pair is as visible as it was."""
+        self.pause()
+        made, line = list(self._made.values()), self.line
+        # Before layers go, which others are told of.
+        self.line = self._pair = None
+        self._made = {}
+        if line is not None:
+            line.remove()
+        for each in made:
+            if each in self._viewer.layers:
+                self._viewer.layers.remove(each)
+
     def is_whole(self) -> bool:
         """Return whether all layers are there that this shows, and shows something of."""
-        wanted = [self.layer, *self._hidden, *([self.line.layer] if self.line else [])]
+        wanted = [*self._made.values(), *self._hidden, *([self.line.layer] if self.line else [])]
         return all(each in self._viewer.layers for each in wanted)
 
     def hide(self, layer: Layer, hidden: bool) -> None:
@@ -160,8 +189,7 @@ class Showing(QObject):
             ends = {"before": self.width, "after": 0}
             curtain.at = ends.get(self._alone, self.at)
         self.layer.refresh()
-        if self.line is not None:
-            self.line.show(self.at)
+        self._on_view()
 
     def follow(self) -> list[tuple[Any, Any]]:
         """Return events of the pair and the viewer, and what follows them."""
@@ -194,14 +222,12 @@ class Showing(QObject):
                 self._hiding = False
 
     def _on_view(self, event: object = None) -> None:
-        if self.line is not None:
+        if self.line is not None and self.mode == CURTAIN:
             self.line.show(self.at)
 
     def _on_looks(self, event: object = None) -> None:
         if self._curtain is not None:
-            for name, value in _looks_of(self._pair.after).items():
-                if name in _FOLLOWED:
-                    setattr(self.layer, name, value)
+            _set_looks(self.layer, _looks_of(self._pair.after))
 
     def _turn(self) -> None:
         self.show_alone("after" if self._alone == "before" else "before")
@@ -212,7 +238,12 @@ class Showing(QObject):
 
     def _looks_of_residual(self, pair: Pair) -> dict[str, Any]:
         """Return how a residual looks: contrast of three sigmas of the slice shown around 0."""
-        limit = _SIGMAS * spread(Residual(pair)[slice_shown(self._viewer, pair.after)])
+        index, residual = slice_shown(self._viewer, pair.after), Residual(pair)
+        sizes = [n for i, n in zip(index, residual.shape, strict=True) if isinstance(i, slice)]
+        # Of what is not in memory the plane is read that is then shown.
+        step = 1 if pair.is_lazy else max(1, int(np.sqrt(math.prod(sizes) / _SAMPLED)))
+        sampled = tuple(slice(None, None, step) if isinstance(i, slice) else i for i in index)
+        limit = _SIGMAS * spread(residual[sampled])
         return {"colormap": DIVERGING, "contrast_limits": (-limit, limit), "rgb": False}
 
 
@@ -238,6 +269,12 @@ def spread(residual: np.ndarray) -> float:
 def _place_of(layer: Image) -> dict[str, Any]:
     _, attributes, _ = layer.as_layer_data_tuple()
     return {key: attributes[key] for key in PLACE if key in attributes}
+
+
+def _set_looks(layer: Image, looks: dict[str, Any]) -> None:
+    for name in _FOLLOWED:
+        if name in looks:
+            setattr(layer, name, looks[name])
 
 
 def _looks_of(layer: Image) -> dict[str, Any]:
