@@ -47,7 +47,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("name", ["kernels", "sample_data"])
+@pytest.mark.parametrize("name", ["kernels", "sample_data", "docs/guide", "docs/methods"])
 def test_the_wheel_holds_the_same_files_as_the_folder(wheel, name):
     expected = contents(ROOT / name)
     prefix = f"{PACKAGE}/{name}/"
@@ -61,7 +61,7 @@ def test_the_wheel_holds_the_same_files_as_the_folder(wheel, name):
 
 def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel):
     expected = {f"{PACKAGE}/{name}" for name in contents(ROOT / "src" / PACKAGE)}
-    extra = {f"{PACKAGE}/{name}/" for name in ("kernels", "sample_data")}
+    extra = {f"{PACKAGE}/{name}/" for name in ("kernels", "sample_data", "docs")}
     found = {
         name
         for name in wheel.namelist()

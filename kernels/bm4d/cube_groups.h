@@ -1,22 +1,35 @@
 // The cubes of a group: which they are, the noise in them, and the noise that they share.
 //
-// Needs: cubes.h, common/match_key.h, bm3d/stack_variances.h. Constants: SIGMA_MAP.
-// Shapes: offsets (displacements) as (0, dz, dy, dx), the first one zero; correlation (CUBE + 1, CUBE): covariance of white noise,
-//   in sigma squared, in each coefficient of two cubes, by displacement, (|dz| CY + |dy|) CX + |dx|; the last row, for cubes that
-//   share no voxel, is zero.
+// Needs: cubes.h, common/match_key.h, bm3d/stack_variances.h. Constants: SIGMA_MAP, SPECTRUM; SHARE_Z, SHARE_Y, SHARE_X:
+//   displacements at which cubes share noise, 0 included: the sides of a cube, and of correlated noise how far it reaches.
+// Shapes: offsets (displacements) as (0, dz, dy, dx), the first one zero; correlation (spectra, APART + 1, CUBE): covariance of the
+//   noise, in sigma squared, in each coefficient of two cubes, by displacement, (|dz| SHARE_Y + |dy|) SHARE_X + |dx|; the last row,
+//   for cubes that share no noise, is zero, the first one that of a single cube: 1 if the noise is white, where there is one
+//   spectrum.
 
-// Code of two cubes that share no voxel.
-#define APART CUBE
+// Code of two cubes that share no noise.
+#define APART (SHARE_Z * SHARE_Y * SHARE_X)
 
-static inline int shared_voxels(int4 one, int4 other)
+static inline int shared_noise(int4 one, int4 other)
 {
     const int dz = abs(one.y - other.y), dy = abs(one.z - other.z), dx = abs(one.w - other.w);
-    return dz < CZ && dy < CY && dx < CX ? (dz * CY + dy) * CX + dx : APART;
+    return dz < SHARE_Z && dy < SHARE_Y && dx < SHARE_X ? (dz * SHARE_Y + dy) * SHARE_X + dx : APART;
 }
 
+// The volumes that have one spectrum of correlated noise: those of a channel, or all.
+#if SPECTRUM
+typedef ushort CODE;
+#define SPECTRUM_ARGUMENT int spectrum_volumes,
+#define SPECTRUM_OF(correlation, volume) ((correlation) + (volume) / spectrum_volumes * ((APART + 1) * CUBE))
+#else
+typedef uchar CODE;
+#define SPECTRUM_ARGUMENT
+#define SPECTRUM_OF(correlation, volume) (correlation)
+#endif
+
 // Pairs of a stack are kept as codes where they are few. In blocks with a stride of COUNTED_STRIDE or more, that is of 16 pairs or
-// more, it is counted how often each code occurs: there are only 64.
-#define COUNTED_STRIDE 4
+// more, it is counted how often each code occurs: there are only 64. Of correlated noise there are more than pairs.
+#define COUNTED_STRIDE (SPECTRUM ? NEIGHBOURS : 4)
 #define COUNTED_BLOCKS (NEIGHBOURS >= 2 * COUNTED_STRIDE ? NEIGHBOURS / COUNTED_STRIDE - 1 : 1)
 
 // Which of these blocks holds the pairs with one cube in either half of the block that begins at k.

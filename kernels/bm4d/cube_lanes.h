@@ -1,6 +1,6 @@
 // The transforms of cubes on a CPU: eight cubes side by side, in the lanes of vectors; then eight coefficients of all cubes.
 //
-// Needs: REAL = float8, cubes.h, line_transform.h, common/float8_rows.h. Constants: NEIGHBOURS.
+// Needs: REAL = float8, cubes.h, line_transform.h, cube_groups.h, common/float8_rows.h. Constants: NEIGHBOURS.
 
 // Eight neighbouring values of a cube, z first, lie in one row of eight voxels or in two of four.
 #define ROWS (CUBE / 8)
@@ -61,6 +61,23 @@ static inline void spectra_of_eight(float8 *v, float8 *cubes, int k0)
         transpose(cubes + 8 * r);
         for (int k = 0; k < 8 && k0 + k < NEIGHBOURS; ++k)
             v[r * NEIGHBOURS + k0 + k] = cubes[8 * r + k];
+    }
+}
+
+// Stores the codes of pairs in small blocks, and counts those in large ones; see cube_groups.h.
+static inline void count_pairs(CODE *codes, int *counts, const int4 *place, int size)
+{
+    for (int k = 0; k < COUNTED_BLOCKS * CUBE; ++k)
+        counts[k] = 0;
+    for (int p = 0; p < size - 1; ++p) {
+        for (int q = p + 1; q < size; ++q) {
+            const int code = shared_noise(place[p], place[q]);
+            const int stride = 1 << (31 - clz(p ^ q));
+            if (stride < COUNTED_STRIDE)
+                codes[pair_place(p, q)] = code;
+            else if (code != APART)
+                counts[counted_block(stride, p & ~(2 * stride - 1)) * CUBE + code]++;
+        }
     }
 }
 

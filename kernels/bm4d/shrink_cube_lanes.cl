@@ -4,8 +4,8 @@
 // Reference: as in shrink_cubes.
 // Grid: every second block of BLOCK_X, BLOCK_Y, BLOCK_Z references along each axis, beginning with number (turn_x, turn_y,
 //   turn_z), the volumes along z. The blocks of one launch reach no common voxel, so that nothing is added atomically.
-// Constants: those of cubes.h, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, SHARED_NOISE, SIGMA_MAP, BEFORE, AFTER, BLOCK_X,
-//   BLOCK_Y, BLOCK_Z.
+// Constants: those of cubes.h, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, SHARED_NOISE, SPECTRUM, SHARE_Z, SHARE_Y,
+//   SHARE_X, SIGMA_MAP, BEFORE, AFTER, BLOCK_X, BLOCK_Y, BLOCK_Z.
 // Shapes: as in shrink_cubes.
 // Cost: as in shrink_cubes, without atomic additions.
 
@@ -16,7 +16,6 @@ typedef float8 REAL;
 #include "bm3d/patch_transform.h"
 #include "bm4d/line_transform.h"
 #include "bm3d/stack_transform.h"
-#define SPECTRUM 0
 #include "bm3d/shrinkage.h"
 #include "bm3d/stack_variances.h"
 #include "bm4d/cube_groups.h"
@@ -24,7 +23,7 @@ typedef float8 REAL;
 #include "bm4d/cube_lanes.h"
 
 // Turns the stacks of v into the part that is removed, the mean of the group being kept or not; returns the variance of the noise that remains.
-static inline float shrink_stacks(float8 *v, float8 *basic, const uchar *codes, const int *counts,
+static inline float shrink_stacks(float8 *v, float8 *basic, const CODE *codes, const int *counts,
                                   __global const float *correlation, int size, float gain, float threshold, bool keep_mean)
 {
     float8 sum = (float8)0.0f;
@@ -32,14 +31,19 @@ static inline float shrink_stacks(float8 *v, float8 *basic, const uchar *codes, 
         float8 *stack = v + r * NEIGHBOURS;
         float8 *guide = basic + r * NEIGHBOURS;
         float8 variances[NEIGHBOURS];
+#if SPECTRUM
+        const float8 alone = ROW(correlation + 8 * r);
+#else
+        const float8 alone = (float8)1.0f;
+#endif
         for (int k = 0; k < NEIGHBOURS; ++k)
-            variances[k] = (float8)1.0f;
+            variances[k] = alone;
         if (SHARED_NOISE) {
             for (int stride = 1; stride < size; stride *= 2) {
                 for (int k = 0; k < size; k += 2 * stride) {
                     float8 across = (float8)0.0f;
                     if (stride < COUNTED_STRIDE) {
-                        const uchar *block = codes + pair_place(k, k + stride);
+                        const CODE *block = codes + pair_place(k, k + stride);
                         for (int pair = 0; pair < stride * stride; ++pair)
                             if (block[pair] != APART)
                                 across += ROW(correlation + block[pair] * CUBE + 8 * r);
@@ -52,7 +56,7 @@ static inline float shrink_stacks(float8 *v, float8 *basic, const uchar *codes, 
                     variances[k + stride] = across;
                 }
             }
-            variances_of_sums(variances, size, (float8)1.0f);
+            variances_of_sums(variances, size, alone);
         }
         for (int k = size; k < NEIGHBOURS; ++k)
             stack[k] = (float8)0.0f;
@@ -88,7 +92,7 @@ __kernel void shrink_cube_lanes(__global const float *noisy,
 #endif
                                 PLACE_ARGUMENTS, __global const int4 *offsets, __global const uint *keys,
                                 __global const float *levels, int slices, int first_slice, MAP_ARGUMENTS TIME_ARGUMENTS
-                                float similar, float threshold, __global const float *kaiser,
+                                SPECTRUM_ARGUMENT float similar, float threshold, __global const float *kaiser,
                                 __global const float *correlation, float scale, float largest, float units,
                                 __global int *sums, __global int *weights, int turn_z, int turn_y, int turn_x, int deep)
 {
@@ -97,6 +101,7 @@ __kernel void shrink_cube_lanes(__global const float *noisy,
     const int row0 = (2 * get_global_id(1) + turn_y) * BLOCK_Y;
     const int column0 = (2 * get_global_id(0) + turn_x) * BLOCK_X;
     const size_t plane = (size_t)pny * pitch;
+    correlation = SPECTRUM_OF(correlation, volume);
 
     for (int reference = 0; reference < BLOCK_Z * BLOCK_Y * BLOCK_X; ++reference) {
         const int layer = layer0 + reference / (BLOCK_Y * BLOCK_X);
@@ -134,22 +139,10 @@ __kernel void shrink_cube_lanes(__global const float *noisy,
         const float inverse = 1.0f / max(sigma, SMALLEST_SIGMA);
         const float level = noisy[corner_there];
         const float gain = stack_gain(size);
-        uchar codes[SHARED_NOISE ? CODES : 1];
+        CODE codes[SHARED_NOISE ? CODES : 1];
         int counts[SHARED_NOISE ? COUNTED_BLOCKS * CUBE : 1];
-        if (SHARED_NOISE) {
-            for (int k = 0; k < COUNTED_BLOCKS * CUBE; ++k)
-                counts[k] = 0;
-            for (int p = 0; p < size - 1; ++p) {
-                for (int q = p + 1; q < size; ++q) {
-                    const int code = shared_voxels(place[p], place[q]);
-                    const int stride = 1 << (31 - clz(p ^ q));
-                    if (stride < COUNTED_STRIDE)
-                        codes[pair_place(p, q)] = code;
-                    else if (code != APART)
-                        counts[counted_block(stride, p & ~(2 * stride - 1)) * CUBE + code]++;
-                }
-            }
-        }
+        if (SHARED_NOISE)
+            count_pairs(codes, counts, place, size);
 
         float8 v[ROWS * NEIGHBOURS];
         float8 b[WIENER ? ROWS * NEIGHBOURS : 1];
@@ -222,7 +215,7 @@ __kernel void shrink_cube_lanes(__global const float *noisy,
 #endif
         const float sum = shrink_stacks(v, b, codes, counts, correlation, size, gain, threshold, true);
 #endif
-        const int weight = group_units(sum / gain, units);
+        const int weight = group_units(sum / (gain * mean_variance(correlation)), units);
         const float factor = weight / units * scale / gain * sigma;
 
         for (int k0 = 0; k0 < size; k0 += 8) {

@@ -6,8 +6,8 @@
 //   1. An item loads a quarter of a cube, the columns x = q, q + 4 over all (z, y), and transforms it along y and z.
 //   2. Through local memory it gets whole lines along x and transforms them.
 //   3. Through local memory it gets whole stacks of CUBE / TEAM coefficients, which it shrinks. Then back.
-// Constants: those of cubes.h, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, SHARED_NOISE, SIGMA_MAP, BEFORE, AFTER, TEAM
-//   (32 or 64), LINE (length of a cube in local memory, padded).
+// Constants: those of cubes.h, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, SHARED_NOISE, SPECTRUM, SHARE_Z, SHARE_Y,
+//   SHARE_X, SIGMA_MAP, BEFORE, AFTER, TEAM (32 or 64), LINE (length of a cube in local memory, padded).
 // Shapes: noisy, basic (volumes, pnz, pny, pitch); keys as search_cubes writes them; levels (volumes, slices): sigma of every
 //   slice, `first_slice` the first one of the tile; kaiser (CUBE); correlation as in cube_groups.h; sums, weights (volumes, pnz,
 //   pny, pitch), of the volumes from v0 on: whole numbers, see shrinkage.h: a sum is in units of the sigma of its slice over `scale`.
@@ -19,7 +19,6 @@ typedef float REAL;
 #include "bm3d/patch_transform.h"
 #include "bm4d/line_transform.h"
 #include "bm3d/stack_transform.h"
-#define SPECTRUM 0
 #include "bm3d/shrinkage.h"
 #include "bm3d/stack_variances.h"
 #include "bm4d/cube_groups.h"
@@ -37,15 +36,17 @@ void shrink_cubes(__global const float *noisy,
                   __global const float *basic,
 #endif
                   PLACE_ARGUMENTS, __global const int4 *offsets, __global const uint *keys,
-                  __global const float *levels, int slices, int first_slice, MAP_ARGUMENTS TIME_ARGUMENTS
+                  __global const float *levels, int slices, int first_slice, MAP_ARGUMENTS TIME_ARGUMENTS SPECTRUM_ARGUMENT
                   float similar, float threshold, __global const float *kaiser, __global const float *correlation,
                   float scale, float largest, float units, __global int *sums, __global int *weights)
 {
     __local float cubes[NEIGHBOURS * LINE];
     __local int4 place[NEIGHBOURS];
     __local float noise[NEIGHBOURS];
-    __local uchar codes[CODES] __attribute__((aligned(16)));
-    __local int counts[CUBE * COUNTED_BLOCKS];
+    __local CODE codes[NEIGHBOURS > 1 ? CODES : 16] __attribute__((aligned(16)));
+    __local int counts[COUNTS] __attribute__((aligned(16)));
+    __local uchar list[LISTED] __attribute__((aligned(16)));
+    __local uint occurs[2];
     __local float parts[TEAM];
 #if TIMES > 1
     __local int4 moved[TIMES];
@@ -134,24 +135,19 @@ void shrink_cubes(__global const float *noisy,
     const float level = noisy[corner_there];
     const float gain = stack_gain(size);
     if (SHARED_NOISE) {
-        clear_pairs(codes, counts, item);
+        clear_pairs(codes, counts, occurs, item);
         barrier(CLK_LOCAL_MEM_FENCE);
-        count_pairs(codes, counts, place, item, size);
+        count_pairs(codes, counts, occurs, place, item, size);
         barrier(CLK_LOCAL_MEM_FENCE);
-        counts_as_floats(counts, item);
+        list_codes(list, counts, occurs, item);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
+    correlation = SPECTRUM_OF(correlation, volume);
     float all_variances[STACKS * NEIGHBOURS];
     #pragma unroll
-    for (int k = 0; k < STACKS * NEIGHBOURS; ++k)
-        all_variances[k] = 1.0f;
-    if (SHARED_NOISE) {
-        #pragma unroll
-        for (int s = 0; s < STACKS; ++s) {
-            across_pairs(all_variances + s * NEIGHBOURS, codes, (__local const float *)counts, correlation + s * TEAM + item);
-            variances_of_sums(all_variances + s * NEIGHBOURS, size, 1.0f);
-        }
-    }
+    for (int s = 0; s < STACKS; ++s)
+        variances_of_stack(all_variances + s * NEIGHBOURS, codes, (__local const float *)counts, list, occurs,
+                           correlation + s * TEAM + item, size);
 
     // With WIENER the shares that are removed are known before the noisy spectra are loaded: fewer registers hold it all.
     float sum = 0.0f;
@@ -241,7 +237,7 @@ void shrink_cubes(__global const float *noisy,
     sum = 0.0f;
     for (int k = 0; k < TEAM; ++k)
         sum += parts[k];
-    const int weight = group_units(sum / gain, units);
+    const int weight = group_units(sum / (gain * mean_variance(correlation)), units);
     const float factor = weight / units * scale / gain * sigma;
 
     rows_inverse(cubes, item, size);

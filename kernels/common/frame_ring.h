@@ -8,7 +8,8 @@ static inline int ring_slot(int first, int ahead, int ring)
 }
 
 // Converts grey levels of one frame to those of another: value * scale + shift. `noise` is the standard deviation of the noise
-// after that; 0 marks a frame that must not be used.
+// after that; 0 marks a frame that must not be used, a number below 0 one
+// through which motion is followed, but which a nearer frame repeats.
 typedef struct {
     float scale;
     float shift;

@@ -8,11 +8,11 @@
 //   local memory at a time, a multiple of PAIR, of offsets that share what they read; HELD, 1 where an item keeps its own pixels
 //   in registers; EVEN, 1 where all channels and slices of a patch count alike;
 //   APART, 1 where what is averaged is not what is compared; NVIDIA.
-// Shapes: those of average_rows; rows of spread and compared are split in COLUMNS, see spread_pixels. The first HALO items of a row are only there for their neighbours, as are the
-//   last. The first block is `skip` rows and `skip_x` columns before the first pixel yielded.
+// Shapes: those of average_rows; rows of spread and compared are split in COLUMNS, see spread_pixels. The first blocks begin `skip` rows and
+//   HALO items + `skip_x` columns before the first pixel yielded.
 // Blocks begin at multiples of ROWS and of COLUMNS of the image, since the order of additions depends on that.
-// Cost with HELD, GAUSSIAN 0, a patch of 7: 16 instructions a pixel and offset, 1.9 words of local memory, 1.5 exchanges, 1
-//   exponential.
+// Cost with HELD, GAUSSIAN 0, a patch of 7, for a pixel and offset: 16 instructions, 0.7 words of local memory, 1.5 exchanges, 1
+//   exponential with PAIR 3 and one channel; 28 instructions, 5.6 words, 2 exchanges with PAIR 1 and three channels.
 
 #pragma OPENCL FP_CONTRACT OFF
 
@@ -32,6 +32,10 @@
 #define PART_OF(i) ((i) & (COLUMNS - 1))
 #define PLACE_OF(i) ((i) >> (COLUMNS == 4 ? 2 : 1))
 #define PART (ITEMS + 2 * LEFT)
+// Columns that a row of items yields: those whose patches it knows, in whole items; the rest is only there for its neighbours.
+#define YIELDED ((COLUMNS * ITEMS - 2 * RADIUS) / COLUMNS * COLUMNS)
+
+#include "pixelwise/compare_columns.h"
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, GROUP_Y, 1)))
 void average_columns(__global const float *spread, __global const float *compared, int first_level, int snt, int snz,
@@ -42,7 +46,7 @@ void average_columns(__global const float *spread, __global const float *compare
 {
     const int lane = get_local_id(0);
     const int row_item = get_local_id(1);
-    const int first_item = get_group_id(0) * (ITEMS - 2 * HALO);
+    const int first_item = get_group_id(0) * (YIELDED / COLUMNS);
     const int x = COLUMNS * (first_item + lane - HALO);
     const int first_row = get_group_id(1) * GROUP_Y * ROWS;
     const int y = first_row + row_item * ROWS;
@@ -60,11 +64,12 @@ void average_columns(__global const float *spread, __global const float *compare
     const float unit = channel_units(levels + frame, nt * nz, first_level, strength, count, ratios);
     const float start = WEIGHTS == 0 ? 2.88539008f / (strength * strength) : 0.0f;
 
-    __local float others[PLANES][HEIGHT][COLUMNS][PART];
+    __local float others[PLANES * HEIGHT * COLUMNS * PART] __attribute__((aligned(8)));
 #if HELD
-    float own[PLANES][REACHED][COLUMNS];
+    float own[PLANES * REACHED * COLUMNS];
 #else
     __local float all_own[PLANES][OWN_HEIGHT][COLUMNS][ITEMS];
+    __local const float *own = &all_own[0][row_item * ROWS][0][lane];
 #endif
 #if !NVIDIA
     __local float shared[2][GROUP_Y][ROWS][COLUMNS][ITEMS];
@@ -79,18 +84,13 @@ void average_columns(__global const float *spread, __global const float *compare
 #if HELD
             #pragma unroll
             for (int row = 0; row < REACHED; ++row)
-                own[p][row][i] = compared[at + row * pitch + i * part];
+                OWN(p, row, i) = compared[at + row * pitch + i * part];
 #else
             for (int row = row_item; row < OWN_HEIGHT; row += GROUP_Y)
                 all_own[p][row][i][lane] = compared[at + (row - row_item * ROWS) * pitch + i * part];
 #endif
         }
     }
-#if HELD
-#define OWN(p, row, i) own[p][row][i]
-#else
-#define OWN(p, row, i) all_own[p][row_item * ROWS + (row)][i][lane]
-#endif
 
     __global const float *mine = spread + ((size_t)t * snz + z) * plane + here;
     float sums[CHANNELS][ROWS][COLUMNS], totals[ROWS][COLUMNS], most[ROWS][COLUMNS], factors[ROWS][COLUMNS];
@@ -116,16 +116,21 @@ void average_columns(__global const float *spread, __global const float *compare
         for (int dz = max(-WINDOW_Z, -(z_start + z)); dz <= min(WINDOW_Z, length_z - 1 - z_start - z); ++dz)
             for (int first = -WINDOW; first <= WINDOW; first += CHUNK) {
                 barrier(CLK_LOCAL_MEM_FENCE);
+                size_t from[PLANES];
+                #pragma unroll
                 for (int p = 0; p < PLANES; ++p) {
                     const int slice = mirror_place(z_start + z + dz + p % (2 * RADIUS_Z + 1) - RADIUS_Z, length_z) - z_start;
-                    const size_t channel = (p / (2 * RADIUS_Z + 1) + max(first_level, 0)) * size;
-                    __global const float *from = compared + channel + ((size_t)(t + dt) * snz + slice) * plane + first_item;
-                    for (int row = row_item; row < HEIGHT; row += GROUP_Y)
-                        for (int k = lane; k < COLUMNS * PART; k += ITEMS) {
-                            // Rows beyond the last ones compared may not be there.
-                            const int at = min(first_row + WINDOW + first + row, pny - 1);
-                            others[p][row][k / PART][k % PART] = from[at * pitch + k / PART * part + k % PART];
-                        }
+                    from[p] = (p / (2 * RADIUS_Z + 1) + max(first_level, 0)) * size + ((size_t)(t + dt) * snz + slice) * plane + first_item;
+                }
+                #pragma unroll 4
+                for (int row = row_item; row < HEIGHT; row += GROUP_Y) {
+                    // Rows beyond the last ones compared may not be there.
+                    const int at = min(first_row + WINDOW + first + row, pny - 1) * pitch;
+                    #pragma unroll
+                    for (int k = lane; k < COLUMNS * PART; k += ITEMS)
+                        #pragma unroll
+                        for (int p = 0; p < PLANES; ++p)
+                            *PLACE(others, others, p, row, k) = compared[from[p] + at + k / PART * part + k % PART];
                 }
                 barrier(CLK_LOCAL_MEM_FENCE);
                 for (int dx = -WINDOW; dx <= WINDOW; ++dx) {
@@ -135,68 +140,39 @@ void average_columns(__global const float *spread, __global const float *compare
                     for (int i = 0; i < COLUMNS; ++i)
                         columns_at[i] = PART_OF(i + dx) * PART + LEFT + PLACE_OF(i + dx) + lane;
                     for (int dy = first; dy <= min(first + CHUNK - 1, WINDOW); dy += PAIR) {
-                        __local const float *above = &others[0][row_item * ROWS + dy - first][0][0];
-#define OTHER(p, row, i) above[((p) * HEIGHT + (row)) * COLUMNS * PART + columns_at[i]]
-                        float columns[PAIR][ROWS][BESIDE + COLUMNS + BESIDE];
-                        #pragma unroll
-                        for (int i = 0; i < COLUMNS; ++i) {
-                            float given[PAIR][REACHED], found[ROWS];
-                            #pragma unroll
-                            for (int p = 0; p < PLANES; ++p) {
-                                // With EVEN it is 1.
-                                const float ratio = ratios[p / (2 * RADIUS_Z + 1)]
-                                                   * (GAUSSIAN ? taps[PATCH + p % (2 * RADIUS_Z + 1)] : 1.0f);
-                                #pragma unroll
-                                for (int row = 0; row < REACHED + PAIR - 1; ++row) {
-                                    const float other = OTHER(p, row, i);
-                                    #pragma unroll
-                                    for (int q = 0; q < PAIR; ++q)
-                                        if (row >= q && row - q < REACHED) {
-                                            const float difference = other - OWN(p, row - q, i);
-                                            const float scaled = EVEN ? difference : difference * ratio;
-                                            given[q][row - q] = SINGLE ? difference
-                                                                       : fma(scaled, difference, p ? given[q][row - q] : 0.0f);
-                                        }
-                                }
-                            }
-                            #pragma unroll
-                            for (int q = 0; q < PAIR; ++q) {
-                                column_sums(given[q], taps, found);
-                                #pragma unroll
-                                for (int j = 0; j < ROWS; ++j)
-                                    columns[q][j][BESIDE + i] = found[j];
-                            }
-                        }
+                        const int above = (row_item * ROWS + dy - first) * COLUMNS * PART;
+                        __local const float *pairs = others + 2 * above, *last = others + above;
+                        float columns[PAIR][ROWS][COLUMNS];
+                        compare_columns(own, pairs, last, columns_at, ratios, taps, columns);
                         #pragma unroll
                         for (int q = 0; q < PAIR; ++q) {
-#if NVIDIA
-                            #pragma unroll
-                            for (int j = 0; j < ROWS; ++j)
-                                EXCHANGE(columns[q][j])
-#else
+#if !NVIDIA
                             turn = 1 - turn;
                             #pragma unroll
                             for (int j = 0; j < ROWS; ++j)
                                 #pragma unroll
                                 for (int i = 0; i < COLUMNS; ++i)
-                                    shared[turn][row_item][j][i][lane] = columns[q][j][BESIDE + i];
+                                    shared[turn][row_item][j][i][lane] = columns[q][j][i];
                             // The other half is free: all have read it before they came here last.
                             barrier(CLK_LOCAL_MEM_FENCE);
-                            #pragma unroll
-                            for (int j = 0; j < ROWS; ++j)
-                                EXCHANGE_THROUGH(shared[turn][row_item][j], columns[q][j])
 #endif
                             if (dy + q > WINDOW || (dt == 0 && dz == 0 && dy + q == 0 && dx == 0))
                                 continue;
                             __global const float *there = spread + ((size_t)(t + dt) * snz + z + dz) * plane + here
                                                           + (dy + q) * pitch - lane - LEFT;
+                            float distances[ROWS][COLUMNS];
                             #pragma unroll
-                            for (int j = 0; j < ROWS; ++j) {
-                                float distances[COLUMNS];
-                                row_sums(columns[q][j], taps, distances);
+                            for (int j = 0; j < ROWS; ++j)
+#if NVIDIA
+                                row_sums(columns[q][j], taps, distances[j]);
+#else
+                                row_sums(shared[turn][row_item][j][0], lane, taps, distances[j]);
+#endif
+                            #pragma unroll
+                            for (int j = 0; j < ROWS; ++j)
                                 #pragma unroll
                                 for (int i = 0; i < COLUMNS; ++i) {
-                                    const float distance = SIGMA_MAP ? distances[i] * factors[j][i] : distances[i];
+                                    const float distance = SIGMA_MAP ? distances[j][i] * factors[j][i] : distances[j][i];
                                     const float weight = weight_of(distance, unit, start);
                                     totals[j][i] += weight;
                                     if (OWN_MAX)
@@ -213,24 +189,22 @@ void average_columns(__global const float *spread, __global const float *compare
                                                 const size_t at = c * size + (j + RADIUS) * pitch;
                                                 difference = there[at + column] - mine[at + i * part];
                                             } else
-                                                difference = OTHER(p, j + RADIUS + q, i) - OWN(p, j + RADIUS, i);
+                                                difference = OTHER(p, j + RADIUS + q, columns_at[i]) - OWN(p, j + RADIUS, i);
                                             sums[c][j][i] = fma(weight, difference, sums[c][j][i]);
                                         }
                                 }
-                            }
                         }
                     }
                 }
             }
 
-    if (lane < HALO || lane >= ITEMS - HALO)
-        return;
     #pragma unroll
     for (int j = 0; j < ROWS; ++j)
         #pragma unroll
         for (int i = 0; i < COLUMNS; ++i) {
+            const int column = COLUMNS * lane + i - RADIUS;
             const int to_y = y + j - skip, to_x = x + i - skip_x;
-            if (to_y < 0 || to_y >= ny || to_x < 0 || to_x >= nx)
+            if (column < 0 || column >= YIELDED || to_y < 0 || to_y >= ny || to_x < 0 || to_x >= nx)
                 continue;
             const float own_weight = OWN_MAX && most[j][i] > 0.0f ? most[j][i] : 1.0f;
             const float total = totals[j][i] + own_weight;

@@ -7,8 +7,8 @@
 #define HALO ((RADIUS + COLUMNS - 1) / COLUMNS)
 #define BESIDE (COLUMNS * HALO)
 
-// Completes BESIDE + COLUMNS + BESIDE columns of which an item knows its own. A row of items is a warp.
 #if NVIDIA
+// The value of an item so many places to the left or right. A row of items is a warp.
 static inline float from_left(float value, int far)
 {
     float found;
@@ -22,29 +22,11 @@ static inline float from_right(float value, int far)
     asm volatile("shfl.sync.down.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(found) : "f"(value), "r"(far));
     return found;
 }
-
-#define EXCHANGE(columns) \
-    _Pragma("unroll") \
-    for (int i = BESIDE - RADIUS; i < BESIDE; ++i) { \
-        const int far = HALO - i / COLUMNS, to = BESIDE + COLUMNS - 1 + BESIDE - i; \
-        columns[i] = from_left(columns[BESIDE + i % COLUMNS], far); \
-        columns[to] = from_right(columns[BESIDE + to % COLUMNS], far); \
-    }
 #endif
 
-// The same with those of all items in local memory, (COLUMNS, ITEMS).
-#define EXCHANGE_THROUGH(known, columns) \
-    _Pragma("unroll") \
-    for (int i = BESIDE - RADIUS; i < BESIDE; ++i) { \
-        const int far = HALO - i / COLUMNS, to = BESIDE + COLUMNS - 1 + BESIDE - i; \
-        columns[i] = known[i % COLUMNS][max(lane - far, 0)]; \
-        columns[to] = known[to % COLUMNS][min(lane + far, ITEMS - 1)]; \
-    }
-
-// The sums over the patches around the columns of an item.
-static inline void row_sums(const float *columns, __constant float *taps, float *found)
+// Adds up PATCH of the columns that an item and its neighbours know, `first` being RADIUS before those of the item.
+static inline void add_columns(const float *first, __constant float *taps, float *found)
 {
-    const float *first = columns + BESIDE - RADIUS;
 #if GAUSSIAN || PATCH < COLUMNS
     #pragma unroll
     for (int i = 0; i < COLUMNS; ++i) {
@@ -73,3 +55,66 @@ static inline void row_sums(const float *columns, __constant float *taps, float 
     }
 #endif
 }
+
+#if NVIDIA && !GAUSSIAN && HALO > 0
+// The sums over the patches around the columns of an item. Items add up what their neighbours need, which saves exchanges.
+static inline void row_sums(const float *columns, __constant float *taps, float *found)
+{
+    // The first columns of the item, and the last ones.
+    float begins[COLUMNS], ends[COLUMNS];
+    begins[0] = columns[0];
+    ends[COLUMNS - 1] = columns[COLUMNS - 1];
+    #pragma unroll
+    for (int i = 1; i < COLUMNS; ++i) {
+        begins[i] = begins[i - 1] + columns[i];
+        ends[COLUMNS - 1 - i] = ends[COLUMNS - i] + columns[COLUMNS - 1 - i];
+    }
+    const float all = begins[COLUMNS - 1];
+    float lefts[HALO + 1], rights[HALO + 1];
+    #pragma unroll
+    for (int far = 1; far <= RADIUS / COLUMNS; ++far) {
+        lefts[far] = from_left(all, far);
+        rights[far] = from_right(all, far);
+    }
+    #pragma unroll
+    for (int i = 0; i < COLUMNS; ++i) {
+        found[i] = i > RADIUS ? ends[i - RADIUS] : i + RADIUS < COLUMNS - 1 ? begins[i + RADIUS] : all;
+        #pragma unroll
+        for (int far = 1; far <= HALO; ++far) {
+            // Where the patch begins and ends, in that item.
+            const int begin = i - RADIUS + far * COLUMNS, end = i + RADIUS - far * COLUMNS;
+            if (begin < COLUMNS)
+                found[i] += begin <= 0 ? lefts[far] : from_left(ends[begin], far);
+            if (end >= 0)
+                found[i] += end >= COLUMNS - 1 ? rights[far] : from_right(begins[end], far);
+        }
+    }
+}
+#elif NVIDIA
+static inline void row_sums(const float *columns, __constant float *taps, float *found)
+{
+    float known[BESIDE + COLUMNS + BESIDE];
+    #pragma unroll
+    for (int i = 0; i < COLUMNS; ++i)
+        known[BESIDE + i] = columns[i];
+    #pragma unroll
+    for (int i = BESIDE - RADIUS; i < BESIDE; ++i) {
+        const int far = HALO - i / COLUMNS, to = BESIDE + COLUMNS - 1 + BESIDE - i;
+        known[i] = from_left(columns[i % COLUMNS], far);
+        known[to] = from_right(columns[to % COLUMNS], far);
+    }
+    add_columns(known + BESIDE - RADIUS, taps, found);
+}
+#else
+// With columns of a row of items in local memory, (COLUMNS, ITEMS).
+static inline void row_sums(__local const float *columns, int lane, __constant float *taps, float *found)
+{
+    float known[BESIDE + COLUMNS + BESIDE];
+    #pragma unroll
+    for (int i = BESIDE - RADIUS; i < BESIDE + COLUMNS + RADIUS; ++i) {
+        const int item = clamp(lane + i / COLUMNS - HALO, 0, ITEMS - 1);
+        known[i] = columns[i % COLUMNS * ITEMS + item];
+    }
+    add_columns(known + BESIDE - RADIUS, taps, found);
+}
+#endif

@@ -79,7 +79,7 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
 #if MOTION
     Track track;
 #if MOTION == 2
-    bool seen = true; // whether the frame that the track comes from is usable
+    bool seen = true; // whether the frame that the track comes from is there
 #endif
 #else
     CANDIDATE centres[KEPT];
@@ -90,17 +90,17 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
         const bool begins = turn == 0 || turn == frames_after;
 #if MOTION
         const int sign = forward ? 1 : -1;
-        const bool usable = frame_link(links, centre_link + dt).noise > 0.0f;
+        const bool there_is = frame_link(links, centre_link + dt).noise != 0.0f;
 #if MOTION == 2
         if (begins) {
             const bool other = (forward ? frames_before : frames_after) > 0;
             track = begin_with_block(MOTIONS, slot, !forward, y - y0, x - x0,
-                                     other && frame_link(links, centre_link - sign).noise > 0.0f);
+                                     other && frame_link(links, centre_link - sign).noise != 0.0f);
             seen = true;
         }
-        if (seen && usable)
+        if (seen && there_is)
             track = with_block(track, MOTIONS, ring_slot(slot, dt - sign, ring), !forward, y - y0, x - x0);
-        seen = usable;
+        seen = there_is;
 #else
         if (begins)
             track = begin_track();

@@ -63,11 +63,11 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
     const int sign = backward ? -1 : 1;
     const int reach = backward ? frames_before : frames_after;
 #if MOTION == 2
-    // Whether the frame that the track comes from is usable.
+    // Whether the frame that the track comes from is there.
     bool seen = true;
     Track track = begin_with_block(MOTIONS, slot, backward, y - y0, x - x0,
                                    (backward ? frames_after : frames_before) > 0
-                                       && frame_link(links, centre_link - sign).noise > 0.0f);
+                                       && frame_link(links, centre_link - sign).noise != 0.0f);
 #else
     Track track = begin_track();
 #endif
@@ -77,9 +77,9 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
         const int dt = sign * d;
         const Link link = frame_link(links, centre_link + dt);
 #if MOTION == 2
-        if (d > 0 && seen && link.noise > 0.0f)
+        if (d > 0 && seen && link.noise != 0.0f)
             track = with_block(track, MOTIONS, ring_slot(slot, dt - sign, ring), backward, y - y0, x - x0);
-        seen = link.noise > 0.0f;
+        seen = link.noise != 0.0f;
 #endif
         const Track was = track;
         if (d > 0)

@@ -75,6 +75,26 @@ def test_the_preview_is_a_run_of_the_place_shown(viewer, open_panel, movie, tick
     assert other in viewer.layers and len(viewer.layers) == 3
 
 
+def test_it_is_hidden_where_it_does_not_belong(viewer, open_panel, movie, tick, settle):
+    viewer.add_image(movie, name="movie", axis_labels=("t", "y", "x"))
+    panel = open_panel("NL-means")
+    tick(panel)
+    shown = panel.live.layer
+    place = viewer.dims.current_step[0]
+    viewer.dims.set_current_step(0, place + 1)
+    assert not shown.visible
+    viewer.dims.set_current_step(0, place)
+    settle(panel)
+    assert shown.visible
+    viewer.dims.set_current_step(0, place + 1)
+    settle(panel)
+    assert shown.visible and panel.live.layer is shown
+    shown.visible = False  # by the user, to compare
+    panel.strength.slider.setValue(5)
+    settle(panel)
+    assert not shown.visible
+
+
 def test_the_layer_goes_with_the_box(viewer, open_panel, noisy, tick):
     source = viewer.add_image(noisy, name="noisy")
     panel = open_panel("NL-means")

@@ -1,10 +1,11 @@
 """What `estimate_noise` makes of noise that is known: the model, sigma, and the time it takes.
 
-    python tests/benchmarks/noise_estimates.py [--tables models sigma real speed] [--quick]
+    python tests/benchmarks/noise_estimates.py [--tables models sigma real speed one] [--quick]
         [--device N] [--json FILE]
 
 Tables: which model is found on simulated noise, and its parameters; sigma on BSD68 beside
-scikit-image; measured images and samples; the time for large stacks on a device and without one.
+scikit-image; measured images and samples; the time for large stacks on a device and without one,
+and that of one image, where structured noise is not looked for.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import tifffile
 
 from napari_gpu_denoise import NoiseEstimate, estimate_noise
 from napari_gpu_denoise.files import samples
+from napari_gpu_denoise.noise.estimate import measure_noise
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference.data import REASON, data_folder, microscopy_pairs, pictures
@@ -207,9 +209,41 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
+def one(options: argparse.Namespace) -> list[dict]:
+    """Milliseconds for one image, as every call without sigma measures it: the least of twelve."""
+    parts = list(pictures("bsd68").values())[:24]
+    wide = [each if each.shape[0] < each.shape[1] else each.T for each in parts]
+    mosaic = np.block([wide[k : k + 4] for k in range(0, 24, 4)])
+    rows, rng = [], np.random.default_rng(1)
+    for width in (512, 2048):
+        scene = np.pad(mosaic, ((0, 2048), (0, 2048)), mode="wrap")[:width, :width].astype(float)
+        noisy = additive(scene, rng, 20)
+        cases = {
+            "float32": noisy.astype(np.float32),
+            "float32, photons": photons(scene, rng, 2, 5).astype(np.float32),
+            "uint8": np.clip(np.rint(noisy), 0, 255).astype(np.uint8),
+        }
+        for kind, image in cases.items():
+            clock, processor = [], []
+            for _ in range(12):
+                starts = time.perf_counter(), time.process_time()
+                found = measure_noise(image, None, "auto", options.device)
+                clock.append(time.perf_counter() - starts[0])
+                processor.append(time.process_time() - starts[1])
+            rows.append(
+                {
+                    "image": f"{width} x {width} {kind}",
+                    "ms": 1e3 * min(clock),
+                    "ms of the processor": 1e3 * min(processor),
+                    "model": found.models[0].name,
+                }
+            )
+    return rows
+
+
 def main() -> None:
     """Measure, print, and write JSON where asked to."""
-    tables = (models, sigma, real, speed)
+    tables = (models, sigma, real, speed, one)
     names = [table.__name__ for table in tables]
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tables", nargs="+", choices=names, default=names)

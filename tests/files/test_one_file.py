@@ -11,7 +11,8 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.files import one_file
-from napari_gpu_denoise.run import long_series
+from napari_gpu_denoise.files.tiff import Picture
+from napari_gpu_denoise.run import by_parts, long_series
 from scenes import bytes_per_pixel, noisy, small
 
 VIDEO = small(gd.VBM3D, frames_before=2, frames_after=1)
@@ -143,13 +144,40 @@ def test_what_does_not_fit_frame_by_frame_is_read_whole(streamed, tmp_path):
     assert len(streamed) == 1
 
 
-@pytest.mark.parametrize(("axes", "shape"), [("ZYX", (4, 33, 37)), ("YX", (33, 37))])
-def test_without_time_a_file_is_read_whole(streamed, tmp_path, axes, shape):
-    image = noisy(*shape, dtype="uint16")
-    path = written(tmp_path, image, axes)
-    out, _ = run(path, small(gd.BM3D), 20.0, axes=axes)
-    np.testing.assert_array_equal(out, gd.denoise(image, small(gd.BM3D), 20.0, axes=axes).image)
+def test_one_plane_is_read_whole(streamed, tmp_path):
+    image = noisy(33, 37, dtype="uint16")
+    out, _ = run(written(tmp_path, image, "YX"), small(gd.BM3D), 20.0)
+    np.testing.assert_array_equal(out, gd.denoise(image, small(gd.BM3D), 20.0).image)
     assert not streamed
+
+
+@pytest.mark.parametrize(
+    ("settings", "axes", "shape", "options"),
+    [
+        (small(gd.BM3D), "ZYX", (4, 33, 37), {}),
+        (small(gd.BM3D), "ZCYX", (3, 2, 33, 37), {"imagej": True}),
+        (small(gd.BM3D, channels="joint"), "CZYX", (2, 3, 33, 37), {"ome": True}),
+        (small(gd.BM3D), "ZYXS", (4, 33, 37, 3), {"photometric": "rgb"}),
+        (small(gd.NLMeans, slices=1), "ZYX", (5, 33, 37), {"compression": "zlib"}),
+        (small(gd.BM4D), "ZYX", (12, 33, 37), {}),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_stacks_without_time_are_filtered_in_parts(
+    streamed, tmp_path, monkeypatch, settings, axes, shape, options
+):
+    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    image = noisy(*shape, dtype="uint8" if axes.endswith("S") else "uint16")
+    path = written(tmp_path, image, axes, **options)
+    with monkeypatch.context() as context:
+        context.setattr(Picture, "loaded", None)  # nothing is read whole
+        for sigma in (20.0, None):
+            out, file = run(path, settings, sigma, axes=axes)
+            expected = gd.denoise(image, settings, sigma, axes=axes)
+            np.testing.assert_array_equal(out, expected.image)
+            assert file.record.sigma == expected.record.sigma
+    assert not streamed
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.tif", "out.tif"]
 
 
 def test_small_stacks_are_read_whole(tmp_path, monkeypatch):

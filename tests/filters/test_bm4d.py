@@ -140,7 +140,7 @@ def test_covariances_are_those_of_noise():
     other = noise[:, dz : dz + 2, dy : dy + 4, dx : dx + 8]
     spectra = [np.einsum("nzyx,az,by,cx->nabc", part, *matrices) for part in (one, other)]
     found = np.mean(spectra[0] * spectra[1], axis=0).ravel()
-    table = shared_noise("bior1.5", cube)
+    (table,) = shared_noise("bior1.5", cube)
     np.testing.assert_allclose(found, table[(dz * 4 + dy) * 8 + dx], atol=0.03)
     np.testing.assert_allclose(table[0], 1)
     np.testing.assert_array_equal(table[-1], 0)

@@ -259,3 +259,21 @@ def test_any_noise_may_be_allowed_for():
     np.testing.assert_array_equal(guide[0, 2], (1, 0, 400))
     np.testing.assert_array_equal(guide[1, 0], (1, 0, 4))
     assert guide[1, 2, 2] == 0 and not guide[2, :, 2].any()
+
+
+def test_frames_that_are_stored_twice_are_used_once():
+    def digests(*names):
+        return [FrameNote(np.array([SIGMA]), digest=one.encode() if one else None) for one in names]
+
+    def used(links, **options):
+        return links.links(0, 5, **options)[1][:, :, 2]
+
+    twice = made(digests("a", "a", "b", "c", "b"))
+    expected = [[0, 0, 1, 0, 1], [0, 0, 1, 1, 1], [0, 1, 1, 1, 0], [1, 1, 1, 0, 0], [0, 1, 1, 0, 0]]
+    expected = SIGMA * np.array(expected)
+    np.testing.assert_array_equal(used(twice), expected)
+    followed = used(twice, repeated=-1.0)
+    np.testing.assert_array_equal(np.maximum(followed, 0), expected)
+    np.testing.assert_array_equal(np.abs(followed), used(twice, repeated=1.0))
+    np.testing.assert_array_equal(used(twice, repeated=1.0), used(made(digests(*"abcde"))))
+    np.testing.assert_array_equal(used(made(digests(*5 * [None]))), used(made(digests(*"abcde"))))

@@ -54,7 +54,7 @@ IMAGES = {
     "bisquare": ({"weights": "bisquare", "strength": 2.0, "own_weight": "max"}, False),
     "wide patches": ({"patch": 11, "window": 5}, False),
     "single pixels": ({"patch": 1, "window": 5}, False),
-    "counts": ({"show": "pixels", "patch": 3, "window": 7}, False),
+    "counts": ({"show": "pixels", "patch": 3, "window": 9}, True),
     "hardly": ({"strength": 0.1, "patch": 3, "window": 7, "own_weight": "max"}, False),
 }
 

@@ -134,6 +134,10 @@ SETTINGS["bm4d"] = (
         **{"cube": "1x8x8", "step_basic": 4, "window_basic": 3, "neighbours_basic": 2},
         **{"step_final": 4, "window_final": 3, "neighbours_final": 2, "window_next": 3},
     },
+    {
+        **{"cube": "1x8x8", "step_basic": 4, "window_basic": 3, "neighbours_basic": 4},
+        **{"stages": "basic"},
+    },
 )
 # Cubes of every shape; windows in which some voxels have neighbours outside on both sides.
 SETTINGS["dct3d"] = ({"step": 2}, {"cube": "2x4x8", "step": 4}, {"step": 3})
@@ -152,6 +156,7 @@ _BLURRED, _STREAKS = (
 )
 NOISE = {("bm3d", 3): (_BLURRED,), ("bm3d", 4): (_STREAKS, _BLURRED, _STREAKS)}
 NOISE["bm3d", 5] = (_BLURRED,)
+NOISE["bm4d", 3] = (_STREAKS, _BLURRED)
 SCALES = {("bm3d", 5): 2}  # on which those are filtered, though their images are small
 CASES = {
     "nl_means": (
@@ -168,7 +173,7 @@ CASES = {
     "nl_means_pixelwise": (
         *((0, "YX"), (0, "ZYX"), (1, "CYX"), (2, "YX"), (3, "CYX"), (4, "TYX")),
     ),
-    "bm4d": ((0, "ZYX"), (1, "CZYX"), (2, "TZYX")),
+    "bm4d": ((0, "ZYX"), (1, "CZYX"), (2, "TZYX"), (3, "CZYX")),
     "dct3d": ((0, "ZYX"), (1, "TZYX"), (2, "ZYX")),
     "pri_nlm": ((0, "ZYX"), (1, "TZYX"), (2, "ZYX")),
     "swnlm": ((0, "YX"), (1, "TYX"), (2, "ZYX")),

@@ -14,13 +14,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from reference.block_matching import as_kernels_know
 from reference.bm3d import LEAST_VARIANCE, SMALLEST_SIGMA, shrink_hard, shrink_wiener
-from reference.transforms import (
-    HAAR_LOW,
-    dct_matrix,
-    stack_matrix,
-    transform_matrix,
-    wavelet_matrix,
-)
+from reference.bm4d_correlated import correlated_variances, mean_variance
+from reference.transforms import line_matrix, stack_matrix
 
 CUBES = {"4x4x4": (4, 4, 4), "2x4x8": (2, 4, 8), "1x8x8": (1, 8, 8)}
 
@@ -41,15 +36,15 @@ def bm4d(volume, sigma, settings, *, exact: bool = True) -> np.ndarray:
     """
     volume = np.asarray(volume, np.float64)
     sigma = np.broadcast_to(np.asarray(sigma, np.float64), volume.shape)
-    basic = one_pass(volume, sigma, settings.passes["basic"], None, exact)
-    if settings.stages == "basic":
-        return basic
-    return one_pass(volume, sigma, settings.passes["final"], basic, exact)
+    estimate = None
+    for one in settings.passes.values():
+        estimate = one_pass(volume, sigma, one, estimate, exact)
+    return estimate
 
 
-def one_pass(noisy, sigma, one, basic=None, exact: bool = True) -> np.ndarray:
-    """Filter a volume once: by a Wiener filter if there is a basic estimate."""
-    searched = noisy if basic is None else basic
+def one_pass(noisy, sigma, one, estimate=None, exact: bool = True) -> np.ndarray:
+    """Filter a volume once; an estimate is searched in its place, and guides a Wiener filter."""
+    searched = noisy if estimate is None else estimate
     total, weights = np.zeros(noisy.shape), np.zeros(noisy.shape)
     windows = [np.kaiser(side, one.kaiser) for side in one.cube]
     kaiser = np.einsum("z,y,x->zyx", *windows)
@@ -68,11 +63,14 @@ def one_pass(noisy, sigma, one, basic=None, exact: bool = True) -> np.ndarray:
             cubes = (cubes - level) / max(own, SMALLEST_SIGMA)
             return np.einsum("kj,jzyx,az,by,cx->kabc", along, cubes, *matrices, optimize=True)
 
-        variance = noise_variances(group, one, matrices, along) if one.shared_noise else 1.0
-        if basic is None:
+        variance = variances(group, one, matrices, along)
+        if not one.wiener:
             removed, weight = hard(spectrum(noisy), one.threshold, variance)
         else:
-            removed, weight = wiener(spectrum(noisy), spectrum(basic), one.threshold**2, variance)
+            removed, weight = wiener(
+                spectrum(noisy), spectrum(estimate), one.threshold**2, variance
+            )
+        weight = weight * mean_variance(one)
         cubes = np.einsum("kj,kabc,za,yb,xc->jzyx", along, removed, *inverses, optimize=True)
         for cube, taken in zip(group, cubes, strict=True):
             at = region(cube.place, one.cube)
@@ -131,6 +129,13 @@ def find_cubes(image, place, one, limit: float, exact: bool) -> list[Cube]:
     return [Cube(tuple(int(n) for n in place + offsets[k]), float(d2[k])) for k in similar]
 
 
+def variances(group: list[Cube], one, matrices, along) -> np.ndarray | float:
+    """Return the variance of the noise, in sigma squared, in the spectrum of a group."""
+    if one.spectra:
+        return correlated_variances([cube.place for cube in group], one, along)
+    return noise_variances(group, one, matrices, along) if one.shared_noise else 1.0
+
+
 def noise_variances(group: list[Cube], one, matrices, along) -> np.ndarray:
     """Return the variance of white noise, in sigma squared, in the spectrum of a group."""
     places = np.array([cube.place for cube in group])
@@ -146,13 +151,6 @@ def noise_variances(group: list[Cube], one, matrices, along) -> np.ndarray:
         common = common * table[apart].reshape(*apart.shape, *factor)
     variance = np.einsum("kp,pqabc,kq->kabc", along, common, along, optimize=True)
     return np.maximum(variance, LEAST_VARIANCE)
-
-
-def line_matrix(name: str, length: int) -> np.ndarray:
-    """Return the transform of a line of 1, 2, 4 or 8 values; rows have the norm 1."""
-    if length == 8:
-        return transform_matrix(name)
-    return dct_matrix(length) if name == "dct" else wavelet_matrix(length, HAAR_LOW)
 
 
 def middle(sigma, place, sides) -> float:

@@ -10,9 +10,10 @@ import itertools
 
 import numpy as np
 
-from reference.bm3d import LEAST_VARIANCE, SMALLEST_SIGMA
-from reference.bm4d import find_cubes, line_matrix, middle, noise_variances, reference_cubes, region
-from reference.transforms import stack_matrix
+from reference.bm3d import SMALLEST_SIGMA
+from reference.bm4d import find_cubes, middle, reference_cubes, region, variances
+from reference.bm4d_correlated import mean_variance
+from reference.transforms import line_matrix, stack_matrix
 
 LEAST_COMPARED = 0.25  # of the voxels of a block
 
@@ -48,9 +49,7 @@ def one_volume(noisy, sigma, one, basic, t: int, exact: bool) -> np.ndarray:
         moved[t] = (0, 0, 0)
         shares = shares_of(compared, sigma, place, moved, t, one)
         along = stack_matrix(one.stack, len(group))
-        variance = 1.0
-        if one.shared_noise:
-            variance = np.maximum(noise_variances(group, one, matrices, along), LEAST_VARIANCE)
+        variance = variances(group, one, matrices, along)
         rms = np.sqrt(np.mean([middle(sigma[t], cube.place, one.cube) ** 2 for cube in group]))
 
         removed, left = 0.0, 0.0
@@ -67,7 +66,7 @@ def one_volume(noisy, sigma, one, basic, t: int, exact: bool) -> np.ndarray:
             taken, kept = shrink(spectrum(noisy), guide, one.threshold, variance, not difference)
             removed = removed + noise * taken
             left += noise**2 * kept
-        weight = 1 / max(left / rms**2, 1.0)
+        weight = 1 / max(left / rms**2 / mean_variance(one), 1.0)
         cubes = np.einsum("kj,kabc,za,yb,xc->jzyx", along, removed, *inverses, optimize=True)
         for cube, taken in zip(group, cubes, strict=True):
             at = region(cube.place, one.cube)

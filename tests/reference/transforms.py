@@ -60,3 +60,10 @@ def wavelet_matrix(length: int, low: np.ndarray) -> np.ndarray:
 
 def unit_rows(matrix: np.ndarray) -> np.ndarray:
     return matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+
+
+def line_matrix(name: str, length: int) -> np.ndarray:
+    """Return the transform of a line of 1, 2, 4 or 8 values; rows have the norm 1."""
+    if length == 8:
+        return transform_matrix(name)
+    return dct_matrix(length) if name == "dct" else wavelet_matrix(length, HAAR_LOW)

@@ -73,3 +73,17 @@ def test_whole_volumes_are_compared_and_may_be_empty():
     assert note.block_pixels == 3 * planes[0].block_pixels
     constant = np.full((3, 64, 64), 7.0)
     assert note_frame([constant], sigma, levels, brightness=True, whole=True).empty
+
+
+@pytest.mark.parametrize("brightness", [False, True])
+def test_frames_are_told_apart_by_their_noise(brightness):
+    def digest(*planes):
+        sigma = np.full(len(planes), 12.0)
+        return note_frame(list(planes), sigma, Levels(0, 1.0), brightness=brightness).digest
+
+    plane, other = noisy(1, 200, 70), noisy(1, 200, 70, seed=1)
+    assert digest(plane) == digest(plane.copy()) is not None
+    assert len({digest(plane), digest(other), digest(plane, other), digest(other, plane)}) == 4
+    padded = np.zeros((1, 200, 70), np.float32)
+    padded[0, 1, 5] = 3.0  # what tells frames apart is not read
+    assert digest(padded) is None

@@ -66,7 +66,7 @@ def test_pixels_are_those_of_one_device(pair, kind, dtype):
     one = gd.denoise(image, settings, SIGMA, axes=axes, device=pair[0])
     both = gd.denoise(image, settings, SIGMA, axes=axes, device=pair)
     np.testing.assert_array_equal(one.image, both.image)
-    assert both.record.device == f"2 x {pair[0]}" or both.record.device == str(pair[0])
+    assert both.record.device in (f"2 x {pair[0]}", str(pair[0]))
     assert both.record.saturated == one.record.saturated
 
 
@@ -176,7 +176,8 @@ def test_series_that_are_not_in_memory(pair, dtype, noise, axes):
     both = gd.denoise(Stored(image), settings, sigma, out=made[1], device=pair, **options)
     np.testing.assert_array_equal(made[0].array, made[1].array)
     assert both.record.saturated == one.record.saturated
-    assert both.record.device == f"2 x {pair[0]}"
+    # One may have been too busy to take any part.
+    assert both.record.device in (f"2 x {pair[0]}", str(pair[0]))
 
 
 def test_nonfinite_pixels_are_refused(pair):

@@ -139,3 +139,18 @@ def test_stacks_shorter_than_the_window(device, name, count):
     padded[5 : 5 + count] = image
     if count > 1:
         np.testing.assert_array_equal(run(padded, settings, device)[5 : 5 + count], out)
+
+
+@pytest.mark.parametrize("kind", [VBM3D, gd.NLMeans], ids=lambda kind: kind.name)
+def test_frames_that_are_stored_twice_count_once(device, kind):
+    """Noise that frames share is not taken for signal, and motion is followed past them."""
+    steps, wide = range(5), scene(48, 72)
+    clean = np.stack([wide[:, 3 * t : 3 * t + 56] for t in steps])
+    image = (clean + np.random.default_rng(0).normal(0, 20, clean.shape)).astype(np.float32)
+
+    def left(reach, times):
+        settings = small(kind, frames_before=reach, frames_after=reach)
+        out = run(image.repeat(times, 0), settings, device)
+        return np.sqrt(np.mean(np.square(out - clean.repeat(times, 0))))
+
+    assert left(2, 2) < 1.1 * left(1, 1)

@@ -1,4 +1,4 @@
-"""Denoise one file into another; a long stack frame by frame, never whole in memory."""
+"""Denoise one file into another; a large one part by part, never whole in memory."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def with_voxel(filter: Filter, picture: tiff.Picture) -> Filter:
 
 
 def _is_long(picture: tiff.Picture, axes: str) -> bool:
-    """Return whether a stack is read and filtered frame by frame along T."""
+    """Return whether a stack is read and filtered frame by frame, or in parts of some planes."""
     data = picture.data
     if data.nbytes < STREAMED_BYTES:
         return False
@@ -108,7 +108,7 @@ def _is_long(picture: tiff.Picture, axes: str) -> bool:
     # Files with alpha, which is not filtered, are read whole, and so are files in which each frame
     # is scattered over the whole file.
     by_frame = data.reads_by_plane(names.index("Y"), names.index("X"))
-    return "T" in names and picture.alpha is None and by_frame
+    return picture.alpha is None and by_frame
 
 
 def check_result(target: Path, filter: Filter) -> None:

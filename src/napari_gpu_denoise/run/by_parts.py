@@ -29,6 +29,8 @@ from napari_gpu_denoise.run.several import filter_parts
 
 # Bytes of pixels and result that a part holds. Larger parts read fewer margins.
 PART_BYTES = 1 << 26
+# As many times as much where a part would read half as much again as it yields, along one axis.
+_WIDE = 4
 # Of a filter over time, frames for each one that a part reads beyond them, if they fit.
 _FRAMES_PER_MARGIN = 8
 _MOST_PARTS = 1 << 20  # 64 TB; more are a shape that lies
@@ -89,7 +91,7 @@ def is_chunked(array: Any) -> bool:
 def regions_of(job: Job, unit: Sequence[int] | None) -> list[tuple[slice, ...]]:
     """Cut an image into regions of whole units, as large as `PART_BYTES` allows.
 
-    Without a unit it is a plane.
+    Without a unit it is a plane. The margins of volumes are wide: their regions may be larger.
     """
     shape, size = job.shape, _size_of(job, unit)
     starts = [range(0, n, s) for n, s in zip(shape, size, strict=True)]
@@ -112,6 +114,7 @@ def _size_of(job: Job, unit: Sequence[int] | None) -> list[int]:
         whole |= {names.index(a) for a in ("YXZ" if filter.whole_volumes else "YX") if a in names}
     whole |= {i for i, a in enumerate(names) if a in "YX" and shape[i] < 2 * filter.smallest}
     plane = {names.index("Y"), names.index("X")}
+    plane |= {i for i, a in enumerate(names) if a == "S"}  # colours lie side by side
     steps = [n if i in plane else 1 for i, n in enumerate(shape)] if unit is None else list(unit)
     steps = [
         n if i in whole else min(s, n) for i, (s, n) in enumerate(zip(steps, shape, strict=True))
@@ -128,12 +131,14 @@ def _size_of(job: Job, unit: Sequence[int] | None) -> list[int]:
         steps[t] = max(steps[t], frames)
     size = [max(s, 1) for s in steps]
     while True:
-        held = math.prod(size)
-        grow = [i for i, n in enumerate(shape) if size[i] < n and 2 * held <= most]
-        if not grow:
-            return size
         # Where the margin is largest beside what is yielded; then the axis that varies fastest.
-        axis = max(grow, key=lambda i: (margins[i] / size[i], i))
+        grow = [i for i, n in enumerate(shape) if size[i] < n]
+        axis = max(grow, key=lambda i: (margins[i] / size[i], i), default=None)
+        if axis is None:
+            return size
+        wide = _WIDE if margins[axis] > size[axis] / 2 else 1
+        if 2 * math.prod(size) > most * wide:
+            return size
         size[axis] = min(shape[axis], 2 * size[axis])
 
 

@@ -61,8 +61,8 @@ def denoise(
     ----------
     image : array_like
         Pixels of any real type, with two or more axes. Never modified. Arrays that are not in
-        memory (dask, zarr, anything with ``shape``, ``dtype`` and NumPy indexing) are read frame by
-        frame along T if `out` is given, else whole.
+        memory (dask, zarr, anything with ``shape``, ``dtype`` and NumPy indexing) are read part by
+        part if `out` is given, else whole.
     filter : Filter
         An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``.
     sigma : float, array_like or None, optional
@@ -193,10 +193,10 @@ def denoise_steps(
     everything = frames is None and slices is None
     if is_measured(run.sigma, run.noise, run.filter):
         yield MEASURING
-    if everything and lazy and out is not None and ("T" in names or is_chunked(image)):
+    if everything and lazy and out is not None:
         job = prepare(run, array)
         made = out(shape, job.dtypes[1]) if callable(out) else out
-        if is_chunked(image):
+        if "T" not in names or is_chunked(image):
             return (yield from denoise_parts(array, job, made, devices))
         return (yield from denoise_series(array, job, made, devices))
     if lazy and not everything:

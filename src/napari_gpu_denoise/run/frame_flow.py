@@ -184,11 +184,11 @@ class FrameFlow:
         if self._stabilisation is not None:
             numbers, pixels = np.repeat(self._models, count), math.prod(tile.shape[1:])
             launches += self._stabilisation.inverse(queues.compute, values, numbers, pixels)
-        buffer, counts, converted = transfer.as_levels(queues.compute, values, slot.name, count)
+        buffer, converted = transfer.as_levels(queues.compute, values, slot.name, count)
         launches += converted
         queues.compute.flush()
         after = [launches[-1][1]]
-        host, counts, done = transfer.download(queues.down, buffer, counts, slot.name, count, after)
+        host, counts, done = transfer.download(queues.down, buffer, slot.name, count, after)
         queues.down.flush()
         slot.launches = [*launches, ("download", done)]
         if self.profiling:

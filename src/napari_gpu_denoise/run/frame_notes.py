@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ from napari_gpu_denoise.image.flicker import block_means, block_pixels
 from napari_gpu_denoise.image.levels import Levels
 
 _MOST_SLICES = 16  # of a volume, whose brightness is compared
+_MOST_ROWS = 16  # of a plane, by which frames are told apart
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,8 @@ class FrameNote:
     `sigma`, float64 of shape (channels * nz,), is in units of the pixels, 0 if there is nothing to
     filter; `first_slice` is the slice of the volume that it begins with. `means`, (channels,
     blocks), are averages over `block_pixels`, None if brightness is not compared. `models` has the
-    index of the noise model of each channel.
+    index of the noise model of each channel. Of frames that are stored twice the `digest` is the
+    same; None if it would tell nothing.
     """
 
     sigma: np.ndarray
@@ -27,6 +30,7 @@ class FrameNote:
     block_pixels: float = 1.0
     first_slice: int = 0
     models: np.ndarray | None = None
+    digest: bytes | None = None
 
     @property
     def empty(self) -> bool:
@@ -55,12 +59,26 @@ def note_frame(
     if all(map(_is_constant, planes)):
         # A dropped frame, of one grey level: there is nothing to filter.
         return FrameNote(np.zeros(np.shape(sigma)))
-    if not brightness:
-        return FrameNote(sigma)
     read = [slices * k // min(slices, _MOST_SLICES) for k in range(min(slices, _MOST_SLICES))]
+    digest = _digest(planes, read)
+    if not brightness:
+        return FrameNote(sigma, digest=digest)
     means = [np.mean([block_means(plane[z]) for z in read], axis=0) for plane in planes]
     means = (np.array(means, np.float64) - float(levels.offset)) / levels.scale
-    return FrameNote(sigma, means, len(read) * block_pixels(planes[0].shape[-2:]))
+    pixels = len(read) * block_pixels(planes[0].shape[-2:])
+    return FrameNote(sigma, means, pixels, digest=digest)
+
+
+def _digest(planes: list[np.ndarray], slices: list[int]) -> bytes | None:
+    """Return what tells frames apart, from some of their rows: no two hold the same noise."""
+    step = -(-planes[0].shape[1] // _MOST_ROWS)
+    parts = [np.ascontiguousarray(plane[z, ::step]) for plane in planes for z in slices]
+    if all(np.all(part == part.flat[0]) for part in parts):
+        return None
+    found = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        found.update(part)
+    return found.digest()
 
 
 def _is_constant(plane: np.ndarray) -> bool:

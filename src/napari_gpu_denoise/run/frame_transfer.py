@@ -20,6 +20,7 @@ from napari_gpu_denoise.run.transfer import level_constants, pinned_of, transfer
 from napari_gpu_denoise.run.work import Work
 
 _FLOAT = np.dtype(np.float32)
+_ALIGNED = 4096  # bytes at which a part of a buffer may begin on any device
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,10 @@ class FrameTransfer:
         # Values of the host are float32 unless they are kept as they are: no rows are left out.
         self._kept = (ny, nx) if types.kept is None or self._made.kind == "f" else types.kept
         self._load = self._store = None
-        # What was counted so far: filling a buffer with 0 each time would stop the device.
+        # Bytes of counts, by name what was counted so far, and the parts of buffers.
+        self._head = -(-4 * self._most // _ALIGNED) * _ALIGNED
         self._clipped: dict[str, np.ndarray] = {}
+        self._parts: dict[str, tuple[Any, Any, Any]] = {}
         if self._given.kind != "f":
             constants = level_constants(self._given, self._device)
             self._load = arena.kernel("levels/levels_to_float", constants)
@@ -93,36 +96,47 @@ class FrameTransfer:
         name = name if self._store is None else "frames out"
         return self._arena.buffer(name, 4 * self._most * math.prod(self._tile.shape[1:]))
 
-    def as_levels(self, queue, values, name: str, count: int) -> tuple[Any, Any, Launches]:
-        """Return `count` frames of each channel as they travel, and counts of clipped values.
+    def as_levels(self, queue, values, name: str, count: int) -> tuple[Any, Launches]:
+        """Return a buffer to download, with `count` frames of each channel as they travel.
 
-        There are none of floats, which are clipped when they are stored.
+        Before them it has counts of clipped values; not of floats, which are clipped when they are
+        stored.
         """
         if self._store is None:
-            return values, None, []
-        import pyopencl as cl
-
+            return values, []
         (nz, ny, nx), kept = self._tile.shape[1:], self._kept
-        frames = self._tile.channels * count
-        clipped = self._arena.buffer(f"{name} clipped", 4 * self._most)
-        if name not in self._clipped:
-            cl.enqueue_fill_buffer(queue, clipped, np.int32(0), 0, 4 * self._most)
-            self._clipped[name] = np.zeros(self._most, np.int32)
-        most = self._most * nz * math.prod(kept)
-        buffer = self._arena.buffer(name, self._made.itemsize * most)
-        planes = nz
+        frames, planes = self._tile.channels * count, nz
+        whole, counts, levels = self._counted(queue, name, self._most * nz * math.prod(kept))
         if kept == (ny, nx):
             ny, nx, kept, planes = 1, nz * ny * nx, (1, nz * ny * nx), 1  # as one row
         (across,), group = value_grid(kept[1], self._device)
         event = self._store(
             *(queue, (across, kept[0], frames * planes), (*group, 1, 1), values),
             *map(np.uint64, (ny, nx, *kept)),
-            *(buffer, clipped, np.int32(0), np.int32(planes)),
+            *(levels, counts, np.int32(0), np.int32(planes)),
         )
-        return buffer, clipped, [("to levels", event)]
+        return whole, [("to levels", event)]
+
+    def _counted(self, queue, name: str, values: int) -> tuple[Any, Any, Any]:
+        """Return a buffer for results, its first part for counts, and the other for `values`.
+
+        One buffer, as NVIDIA's driver waits for the device wherever a few bytes are copied.
+        """
+        import pyopencl as cl
+
+        size = self._made.itemsize * values
+        whole = self._arena.buffer(name, self._head + size)
+        if name not in self._parts:
+            counts = whole.get_sub_region(0, self._head)
+            levels = whole.get_sub_region(self._head, size)
+            # Once: filling a buffer would stop the device each time.
+            cl.enqueue_fill_buffer(queue, counts, np.int32(0), 0, self._head)
+            self._parts[name] = whole, counts, levels
+            self._clipped[name] = np.zeros(self._head // 4, np.int32)
+        return self._parts[name]
 
     def download(
-        self, queue, buffer, clipped, name: str, count: int, after: list
+        self, queue, buffer, name: str, count: int, after: list
     ) -> tuple[np.ndarray, np.ndarray | None, Any]:
         """Copy results to the host after some events.
 
@@ -131,18 +145,15 @@ class FrameTransfer:
         """
         import pyopencl as cl
 
-        tile = self._tile
+        tile, head = self._tile, 0 if self._store is None else self._head
         shape = (tile.channels, count, tile.shape[1], *self._kept)
-        # Counts come first, in the same memory: a driver may not pin a few bytes, and a copy to
-        # memory that is not pinned would wait for the device here.
-        counts, head = None, 4 * self._most * (clipped is not None)
-        size = self._made.itemsize * self._most * math.prod(shape[2:])
-        whole = pinned_of(self._arena, name, (head + size,), np.dtype(np.uint8), queue)
-        host = whole[head:].view(self._made)[: math.prod(shape)].reshape(shape)
-        if clipped is not None:
-            counts = whole[:head].view(np.int32)
-            cl.enqueue_copy(queue, counts, clipped, wait_for=after, is_blocking=False)
-        return host, counts, cl.enqueue_copy(queue, host, buffer, wait_for=after, is_blocking=False)
+        size = self._made.itemsize * math.prod(shape[2:])
+        place = name, (head + self._most * size,), np.dtype(np.uint8)
+        whole = pinned_of(self._arena, *place, queue)[: head + tile.channels * count * size]
+        host = whole[head:].view(self._made).reshape(shape)
+        counts = whole[:head].view(np.int32) if head else None
+        done = cl.enqueue_copy(queue, whole, buffer, wait_for=after, is_blocking=False)
+        return host, counts, done
 
     def clipped(self, name: str, counts: np.ndarray | None, count: int) -> np.ndarray | None:
         """Return how many values were clipped in each frame (channels, count) of a download."""

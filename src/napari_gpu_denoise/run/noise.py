@@ -241,8 +241,8 @@ def _applied(
         factor = values[0] / (models[0].spectral.sigma or 1.0)
         notes = (
             f"the noise of neighbouring pixels is correlated: sigma is multiplied by {factor:.2g} "
-            "for this filter, which assumes white noise; BM3D and VBM3D take the correlation into "
-            "account",
+            "for this filter, which assumes white noise; BM3D, VBM3D and BM4D take the "
+            "correlation into account",
         )
     spread = place(np.array(values, np.float64), image.shape, names)
     numbers = place(np.arange(len(models)), image.shape, names) if len(models) > 1 else None

@@ -11,8 +11,9 @@ from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.plan import FramePlan, Sizes, TilePlan
 from napari_gpu_denoise.run.tiles import Reach, Span, Tile, split
 
-# Most pixels that a tile reads. On a GPU, a few tiles per image let transfers and kernels overlap;
-# on a CPU, progress is reported and a cancel noticed after each tile.
+# Most pixels that a tile reads, on a GPU of each joined channel: what keeps it busy is the pixels
+# that launches go over. There, a few tiles per image let transfers and kernels overlap; on a CPU,
+# progress is reported and a cancel noticed after each tile.
 _LARGEST_TILE = {"CPU": 1 << 18, "simulator": 1 << 16}
 _LARGEST_GPU_TILE = 1 << 22
 _SMALLEST_TILE = 1 << 12
@@ -24,7 +25,7 @@ _GPU_MARGIN_SHARE = 0.1
 _LARGEST_WIDE_TILE = 1 << 25
 
 # Longest time of a launch in seconds, far below the time limit of display drivers.
-_LAUNCH_SECONDS = 0.05
+_LAUNCH_SECONDS = 0.06
 
 # Longest time of a tile on a CPU in seconds, and so the longest delay of a cancel.
 _TILE_SECONDS = 0.25
@@ -82,7 +83,8 @@ def tile_pixels(
     each = bytes_per_pixel(plan, settings, channels, is_map)
     buffers, size = _large(plan, settings, channels, is_map)
     largest_buffer = max(*buffers.values(), 4 * size) / size if buffers else 4.0
-    largest = _LARGEST_TILE.get(device.kind, _LARGEST_GPU_TILE)
+    busy = min(channels * _LARGEST_GPU_TILE, _LARGEST_WIDE_TILE)
+    largest = _LARGEST_TILE.get(device.kind, busy)
     # Six float32 images besides the two copies in flight, and never a large share of the device:
     # other programs, and above all the display, need memory too.
     budget = max(24 * pixels, 1 << 26)

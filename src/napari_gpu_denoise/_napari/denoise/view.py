@@ -18,6 +18,7 @@ from napari_gpu_denoise._napari.denoise.noise_input import NoiseInput
 from napari_gpu_denoise._napari.denoise.places_input import PlacesInput
 from napari_gpu_denoise._napari.denoise.runs import Runs
 from napari_gpu_denoise._napari.denoise.strength_input import StrengthInput
+from napari_gpu_denoise._napari.guide import page_of, with_guide
 from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import (
     Caption,
@@ -93,6 +94,7 @@ class DenoiseView(Panel):
     def _lay_out(self) -> None:
         summary = Caption()
         summary.setText(self.filter.summary)
+        head = with_guide(summary, page_of(self.filter.name))
         layer = {"Image": self.layer, "Axes": self.axes}
         noise = {"Noise": self.noise, "Strength": self.strength}
         top = form_layout({**layer, "Correct first": self.correct, **noise})
@@ -101,7 +103,7 @@ class DenoiseView(Panel):
         reset = QHBoxLayout()
         reset.addWidget(self.reset_button, alignment=Qt.AlignmentFlag.AlignRight)
         self.arrange(
-            (summary, top, ruler(), self.form, results, self.assess, reset),
+            (head, top, ruler(), self.form, results, self.assess, reset),
             (
                 # Above the buttons, which then stay where they are, however long the text.
                 (self.progress,),

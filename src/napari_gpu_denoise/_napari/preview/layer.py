@@ -28,7 +28,8 @@ class PreviewLayer:
         self._viewer, self._title = viewer, title
         self._layer: Image | None = None
         self._source: Image | None = None
-        self._hidden = False
+        self._hidden = False  # the source
+        self._away = False  # the preview
 
     @property
     def layer(self) -> Image | None:
@@ -50,6 +51,21 @@ class PreviewLayer:
         for name, value in place.items():
             if not _equal(getattr(shown, name), value):
                 setattr(shown, name, value)
+        self.come_back()
+
+    def go_away(self) -> None:
+        """Hide the layer, where the sliders move to a place that it does not show.
+
+        napari would hide it, too, but the software renderer of Mesa may crash on what is left.
+        """
+        if (shown := self.layer) is not None and shown.visible:
+            shown.visible, self._away = False, True
+
+    def come_back(self) -> None:
+        """Show the layer again."""
+        if (shown := self.layer) is not None and self._away:
+            shown.visible = True
+        self._away = False
 
     def remove(self) -> None:
         """Remove the layer, and show its source again."""
@@ -59,7 +75,7 @@ class PreviewLayer:
                 event.disconnect(self._follow)
             if self._hidden:
                 self._source.visible = True
-        self._source, self._hidden = None, False
+        self._source, self._hidden, self._away = None, False, False
         if shown is not None:
             self._viewer.layers.remove(shown)
 

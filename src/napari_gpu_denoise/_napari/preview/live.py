@@ -84,11 +84,12 @@ class LivePreview(QObject):
         # napari 0.9 moved it; older ones have it on the viewer
         scene = self._viewer.scene if hasattr(self._viewer, "scene") else self._viewer
         camera, dims = scene.camera.events, self._viewer.dims.events
-        followed = [camera.center, camera.zoom, dims.current_step, dims.ndisplay, dims.order]
+        followed = [camera.center, camera.zoom, dims.ndisplay, dims.order]
         if layer is not None:
             followed += [getattr(layer.events, name) for name in _PLACED]
         removed = self._viewer.layers.events.removed
-        return [*((event, self.changed) for event in followed), (removed, self._removed)]
+        others = [(dims.current_step, self._moved), (removed, self._removed)]
+        return [*((event, self.changed) for event in followed), *others]
 
     def changed(self, event: object = None) -> None:
         """Make the preview again: quickly now, and as it is to be when nothing changes any more."""
@@ -118,6 +119,10 @@ class LivePreview(QObject):
         self._shown = self._failed = None
         self._preview.remove()
         self._box.say("")
+
+    def _moved(self, event: object = None) -> None:
+        self._preview.go_away()
+        self.changed()
 
     def _removed(self, event: Any) -> None:
         # By the user: the box goes with the layer.
@@ -154,7 +159,9 @@ class LivePreview(QObject):
         self._layer = layer
         if request.measures:
             self._measure(request)
-        elif not request.same(self._shown):
+        elif request.same(self._shown):
+            self._preview.come_back()
+        else:
             self._filtering.start(request)
 
     def _request(self, due: str) -> tuple[PreviewRequest, Image]:

@@ -9,6 +9,7 @@ import napari.viewer
 from qtpy.QtWidgets import QFrame, QProgressBar, QVBoxLayout
 
 from napari_gpu_denoise._napari.denoise.afterwards import Afterwards
+from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import Caption, button, choice, form_layout, stack
 from napari_gpu_denoise.filters.advice import cost
@@ -49,11 +50,12 @@ class StartView(Panel):
         frame.setFrameShape(QFrame.Shape.StyledPanel)
         stack(inside := QVBoxLayout(frame), (self.advice,), spacing=0)
         inside.setContentsMargins(8, 8, 8, 8)
+        effort = with_guide(self.effort, "guide/choosing_settings.md#what-is-recommended")
         self.arrange(
             (
                 form_layout({"Image": self.layer, "Axes": self.axes}),
                 frame,
-                form_layout({"Effort": self.effort}),
+                form_layout({"Effort": effort}),
             ),
             (
                 (self.progress,),

@@ -66,13 +66,13 @@ def extended_autocorrelation(autocorrelation) -> np.ndarray:
     given. If there is none, the given values change. The noise is symmetric along each axis.
     """
     found = np.zeros((_PERIOD // 2 + 1,) * 2)
-    lags = len(autocorrelation)
+    rows, columns = np.shape(autocorrelation)
     lag = np.arange(_PERIOD // 2 + 1)
     cosines = np.cos(2 * np.pi * np.outer(lag, lag) / _PERIOD)
     sums = cosines * np.where(lag % (_PERIOD // 2), 2.0, 1.0)  # all but the ends are there twice
     for _ in range(_PROJECTIONS):
         found[_FURTHEST:] = found[:, _FURTHEST:] = 0.0
-        found[:lags, :lags] = autocorrelation
+        found[:rows, :columns] = autocorrelation
         power = np.maximum(sums @ found @ sums.T, LEAST_POWER)
         found = sums @ power @ sums.T / _PERIOD**2
     return found / found[0, 0]
@@ -85,14 +85,20 @@ def covariances(name: str, autocorrelation: tuple[tuple[float, ...], ...]) -> np
     The shape is (12, 12, 8, 8), by displacement of the patches along y and x, and coefficient along
     y and x. Patches further apart count as sharing nothing. The array is cached: do not modify it.
     """
-    matrix, lag = transform_matrix(name), np.arange(8)
-    near = extended_autocorrelation(autocorrelation)
-    apart = np.arange(APARTS)
-    # Distance between pixel n of one patch and pixel m of another, by their displacement.
-    between = np.abs(apart[:, None, None] + lag - lag[:, None])
-    along = np.zeros((len(apart), 8, len(near)))
-    for d, at in enumerate(between):
-        for n in range(8):
-            for m in range(8):
-                along[d, :, at[n, m]] += matrix[:, n] * matrix[:, m]
+    along, near = products_at_distances(name), extended_autocorrelation(autocorrelation)
     return np.einsum("dfk,kl,egl->defg", along, near, along, optimize=True)
+
+
+def products_at_distances(name: str, length: int = 8, apart: int = APARTS) -> np.ndarray:
+    """Return sums of products of the coefficients' weights in two lines, by pixels between them.
+
+    The shape is (apart, length, 33), by displacement of the lines, coefficient, and distance.
+    """
+    matrix, at = transform_matrix(name, length), np.arange(length)
+    # Distance between pixel n of one line and pixel m of another, by their displacement.
+    between = np.abs(np.arange(apart)[:, None, None] + at - at[:, None])
+    along = np.zeros((apart, length, _PERIOD // 2 + 1))
+    for d, distance in enumerate(between):
+        for n, m in np.ndindex(length, length):
+            along[d, :, distance[n, m]] += matrix[:, n] * matrix[:, m]
+    return along

@@ -1,4 +1,4 @@
-"""What BM3D and VBM3D for correlated noise have in common."""
+"""What BM3D, VBM3D and BM4D for correlated noise have in common."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ from napari_gpu_denoise.filters.bm3d.pass_fields import CollaborativeFilter
 from napari_gpu_denoise.filters.bm3d.spectra import spectra
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
+from napari_gpu_denoise.run.filter import Filter
 
 
-def spectral_models(models: Sequence[NoiseModel]) -> tuple[Correlated, ...] | None:
+def spectral_models(
+    models: Sequence[NoiseModel], *, volume: bool = False
+) -> tuple[Correlated, ...] | None:
     """Return the correlated noise that is left after stabilisation, one for all channels or each.
 
-    Empty if all of it is white, None if any model is of another kind.
+    Empty if all of it is white, in a `volume` also along z, None if any model is of another kind.
     """
     if not models or not all(model.models_correlation for model in models):
         return None
     found = [model.spectral for model in models]
-    if all(model.white for model in found):
+    if all(model.white and not (volume and any(model.along_z[1:])) for model in found):
         return ()
     return tuple(found[:1] if len(set(found)) == 1 else found)
 
 
-class SpectralFilter(CollaborativeFilter):
+class ModelledFilter(Filter):
     """Base of filters whose `models` describe the noise: one for all channels, or one for each."""
 
     models: tuple[Correlated, ...]
-    guide: int
 
     def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
         """Return the settings for an array whose channels fit the models."""
@@ -48,6 +50,12 @@ class SpectralFilter(CollaborativeFilter):
         """Return the filter with these models."""
         found = [model.spectral for model in models]
         return replace(self, models=tuple(found[:1] if len(set(found)) == 1 else found))
+
+
+class SpectralFilter(ModelledFilter, CollaborativeFilter):
+    """The same of filters of patches."""
+
+    guide: int
 
     @property
     def passes(self) -> dict[str, GroupSettings]:

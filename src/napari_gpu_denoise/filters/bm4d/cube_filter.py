@@ -7,7 +7,7 @@ import numpy as np
 from napari_gpu_denoise.filters.bm3d.group_kernels import fixed_point, weight_units
 from napari_gpu_denoise.filters.bm3d.group_settings import STACK_TRANSFORMS, TRANSFORMS
 from napari_gpu_denoise.filters.bm4d.block_motion import CubeMotion
-from napari_gpu_denoise.filters.bm4d.cube_noise import shared_noise
+from napari_gpu_denoise.filters.bm4d.cube_noise import share_sides, shared_noise
 from napari_gpu_denoise.filters.bm4d.cube_search import CubeSearch, Volumes
 from napari_gpu_denoise.filters.bm4d.cube_settings import CUBE, CubePass, choose_shrinkage
 from napari_gpu_denoise.filters.pixels import only_held, spread
@@ -19,6 +19,7 @@ from napari_gpu_denoise.run.tiles import Tile
 
 # So many cubes cover a voxel only if all cubes around match it: a smaller range suffices.
 _LARGEST_SIGMAS = 12
+_SHARE = "SHARE_Z", "SHARE_Y", "SHARE_X"
 
 
 class CubeFilter:
@@ -43,6 +44,8 @@ class CubeFilter:
             "STACK": STACK_TRANSFORMS.index(one.stack),
             "WIENER": int(one.wiener),
             "SHARED_NOISE": int(one.shared_noise),
+            "SPECTRUM": int(bool(one.spectra)),
+            **dict(zip(_SHARE, share_sides(one.cube, one.spectra), strict=True)),
             "BEFORE": one.frames[0],
             "AFTER": one.frames[1],
             **self.variant.constants,
@@ -51,7 +54,7 @@ class CubeFilter:
         window = np.ones(1)
         for length in one.cube:
             window = np.kron(window, np.kaiser(length, one.kaiser))
-        tables = window, shared_noise(one.transform, one.cube)
+        tables = window, shared_noise(one.transform, one.cube, one.spectra)
         self._kaiser, self._correlation = (
             constant_buffer(arena.session, table.astype(np.float32)) for table in tables
         )
@@ -72,7 +75,7 @@ class CubeFilter:
         sizes = self.search.buffers(tile)
         sums = 4 * tile.channels * tile.t.size * self.search.layout(tile).voxels
         more = {"sums": sums, "weights": sums}
-        if self.settings.wiener:
+        if self.settings.guided:
             more["padded noisy"] = sizes["padded"]
         if self.motion is not None:
             more |= self.motion.buffers(tile)
@@ -97,7 +100,8 @@ class CubeFilter:
         made : Tile
             What is yielded; along time it reads all volumes that there may be, given or not.
         noisy, basic : Volumes
-            The noisy volumes, and their basic estimate, which is searched then, or None.
+            The noisy volumes, and an estimate, which is searched and guides a Wiener filter, or
+            None.
         sigma : TileSigma
             Of the slices of all that is read.
         out
@@ -115,7 +119,7 @@ class CubeFilter:
         images = (buffers["padded"],)
         if basic is not None:
             launches.append(self.search.pad(queue, noisy, tile, buffers["padded noisy"]))
-            images = (buffers["padded noisy"], buffers["padded"])
+            images = (buffers["padded noisy"], *((buffers["padded"],) if one.wiener else ()))
         for name in ("sums", "weights"):
             nbytes = 4 * volumes * at.voxels
             clear = cl.enqueue_fill_buffer(queue, buffers[name], i32(0), 0, nbytes)
@@ -144,6 +148,7 @@ class CubeFilter:
         arguments = (
             *(*images, *at.arguments, self.search.offsets, buffers["keys"], *slices, *sigma_map),
             *over_time,
+            *((i32(volumes // len(one.spectra)),) if one.spectra else ()),
             *(f32(one.similar * CUBE), f32(one.threshold**2), self._kaiser, self._correlation),
             *(f32(self._scale), f32(2.0**31 / self._added), f32(self._units)),
             *(buffers["sums"], buffers["weights"]),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from napari_gpu_denoise.filters.search.variants import Variant
 from napari_gpu_denoise.opencl.device import Device
@@ -14,7 +17,29 @@ _SIDE = 4  # of the cube that steps and windows are given for
 # Local memory of a work-group: more would let fewer groups run on a compute unit at once.
 _LOCAL_MEMORY = 48 * 1024
 # Displacements along x that a work-item compares at once: more would fill its registers.
-_CHUNK = 11
+_CHUNK = 13
+
+
+@dataclass(frozen=True)
+class CubeSpectrum:
+    """Autocorrelation of noise: in a plane for displacements along y and x, and along z."""
+
+    plane: tuple[tuple[float, ...], ...]
+    along_z: tuple[float, ...]
+
+    @property
+    def neighbours(self) -> float:
+        """Correlation of neighbours along the axis that has most."""
+        return max(self.plane[0][1], self.plane[1][0], self.along_z[1])
+
+    @classmethod
+    def mean(cls, spectra: Sequence[CubeSpectrum], sigmas: Sequence[float]) -> CubeSpectrum:
+        """Return the mean of several, weighted by variance."""
+        total = sum(sigma**2 for sigma in sigmas)
+        weights = [sigma**2 / total if total else 1 / len(sigmas) for sigma in sigmas]
+        plane = np.tensordot(weights, [one.plane for one in spectra], axes=1)
+        along_z = np.tensordot(weights, [one.along_z for one in spectra], axes=1)
+        return cls(tuple(map(tuple, plane.tolist())), tuple(along_z.tolist()))
 
 
 @dataclass(frozen=True)
@@ -26,7 +51,9 @@ class CubePass:
     followed in a window `next_window` as long as their mean squared difference is at most
     `similar_next`, and that of their block at most `similar_block`, in sigma squared; by `still` of
     it no motion is preferred. `threshold` is in sigma: the hard threshold of coefficients, or the
-    noise level assumed by a Wiener filter.
+    noise level assumed by a Wiener filter. `spectra` are those of correlated noise, one for all
+    volumes or one a channel; there are none of white noise. What is searched are not the noisy
+    volumes themselves if the pass is `guided`.
     """
 
     cube: tuple[int, int, int]
@@ -38,8 +65,10 @@ class CubePass:
     similar: float
     threshold: float
     wiener: bool
+    guided: bool
     kaiser: float
     shared_noise: bool
+    spectra: tuple[CubeSpectrum, ...] = ()
     frames: tuple[int, int] = (0, 0)
     next_window: int = 1
     similar_next: float = 0.0
@@ -123,7 +152,7 @@ def choose_search(one: CubePass, device: Device) -> Variant:
         more = {"LANES": lanes, "SPLIT": one.steps[2]}
         return Variant("search_cube_lanes", constants | more)
     limit = min(device.local_memory, _LOCAL_MEMORY)
-    for group in ((8, 16), (8, 8), (8, 4)):
+    for group in ((8, 8), (8, 4)):
         variant = shared_search(one, group)
         if local_bytes(one, variant) <= limit and math.prod(group) <= device.max_group:
             return variant

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from napari_gpu_denoise.filters.bm3d.group_settings import STACK_TRANSFORMS, TRANSFORMS
 from napari_gpu_denoise.filters.bm3d.pass_fields import (
     BASIC,
     FINAL,
-    GROUPS,
     TwoPasses,
     stages,
     threshold,
     wiener_sigma,
 )
-from napari_gpu_denoise.filters.bm4d.cube_settings import CubePass
+from napari_gpu_denoise.filters.bm3d.spectra import ALIKE, PREFILTER_CORRELATED
+from napari_gpu_denoise.filters.bm3d.spectral import ModelledFilter, spectral_models
+from napari_gpu_denoise.filters.bm4d import cube_fields
+from napari_gpu_denoise.filters.bm4d.cube_settings import CubePass, CubeSpectrum
 from napari_gpu_denoise.filters.bm4d.plan import Plan
 from napari_gpu_denoise.filters.bm4d.series_plan import SeriesPlan
 from napari_gpu_denoise.filters.search.frame_links import (
@@ -27,6 +29,7 @@ from napari_gpu_denoise.filters.search.frame_links import (
 )
 from napari_gpu_denoise.filters.volumes.cube import AUTO, CUBES, cube_setting, voxel_setting
 from napari_gpu_denoise.filters.volumes.volume_filter import VolumeFilter
+from napari_gpu_denoise.noise.models import Correlated, NoiseModel
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.call import filter_function
 from napari_gpu_denoise.run.settings import setting
@@ -37,35 +40,8 @@ from napari_gpu_denoise.run.tiles import Reach
 _SIMILAR_NEXT = {"basic": 2.6, "final": 0.5}
 _SIMILAR_BLOCK = {"basic": 2.6, "final": 0.5}
 _STILL = {"basic": 0.4, "final": 0.1}
-
-
-def _step(default: int, of: str) -> Any:
-    help = f"Spacing of reference cubes {of}, along an axis of four voxels (1 is slowest and best)"
-    return setting(default, help, bounds=(1, 4), unit="voxels", advanced=True)
-
-
-def _window(default: int, of: str) -> Any:
-    help = f"Search window width {of} (odd), along an axis of four voxels"
-    return setting(default, help, bounds=(1, 21), unit="voxels", advanced=True, odd=True)
-
-
-def _neighbours(default: int, of: str) -> Any:
-    help = f"Maximum number of cubes in a group {of}"
-    return setting(default, help, choices=GROUPS, unit="cubes", advanced=True)
-
-
-def _transform(default: str, of: str) -> Any:
-    return setting(default, f"3D transform of a cube {of}", choices=TRANSFORMS[:3], advanced=True)
-
-
-def _stack(default: str, of: str) -> Any:
-    help = f"Transform along the stack of cubes {of}"
-    return setting(default, help, choices=STACK_TRANSFORMS, advanced=True)
-
-
-def _similar(default: float, of: str) -> Any:
-    help = f"Maximum mean squared difference between cubes of a group {of}"
-    return setting(default, help, bounds=(0.0, 1000.0), unit="sigma squared", advanced=True)
+# Spacing of the cubes that are filtered alone before correlated noise is searched.
+_PREFILTER_STEP = 3
 
 
 @dataclass(frozen=True)
@@ -99,10 +75,10 @@ class BM4D(FrameSearch, TwoPasses, VolumeFilter):
     stages: str = stages()
     threshold: float = threshold(2.9)
     wiener_sigma: float = wiener_sigma(0.9)
-    step_basic: int = _step(3, BASIC)
-    step_final: int = _step(3, FINAL)
-    window_basic: int = _window(13, BASIC)
-    window_final: int = _window(11, FINAL)
+    step_basic: int = cube_fields.step(3, BASIC)
+    step_final: int = cube_fields.step(3, FINAL)
+    window_basic: int = cube_fields.window(13, BASIC)
+    window_final: int = cube_fields.window(11, FINAL)
     window_next: int = setting(
         7,
         "Window of the motion from volume to volume (odd), along an axis of four voxels",
@@ -111,14 +87,14 @@ class BM4D(FrameSearch, TwoPasses, VolumeFilter):
         advanced=True,
         odd=True,
     )
-    neighbours_basic: int = _neighbours(32, BASIC)
-    neighbours_final: int = _neighbours(32, FINAL)
-    transform_basic: str = _transform("bior1.5", BASIC)
-    transform_final: str = _transform("dct", FINAL)
-    stack_basic: str = _stack("haar", BASIC)
-    stack_final: str = _stack("haar", FINAL)
-    similar_basic: float = _similar(25.0, BASIC)
-    similar_final: float = _similar(16.0, FINAL)
+    neighbours_basic: int = cube_fields.neighbours(32, BASIC)
+    neighbours_final: int = cube_fields.neighbours(32, FINAL)
+    transform_basic: str = cube_fields.transform("bior1.5", BASIC)
+    transform_final: str = cube_fields.transform("dct", FINAL)
+    stack_basic: str = cube_fields.stack("haar", BASIC)
+    stack_final: str = cube_fields.stack("haar", FINAL)
+    similar_basic: float = cube_fields.similar(25.0, BASIC)
+    similar_final: float = cube_fields.similar(16.0, FINAL)
     kaiser: float = setting(
         3.0,
         "Beta of the Kaiser window that weights overlapping cubes",
@@ -156,6 +132,7 @@ class BM4D(FrameSearch, TwoPasses, VolumeFilter):
                 getattr(self, f"window_{name}"),
                 getattr(self, f"neighbours_{name}"),
                 **self._shrinkage(name),
+                guided=name == "final",
                 frames=(self.frames_before, self.frames_after),
                 next_window=self.window_next,
                 similar_next=_SIMILAR_NEXT[name],
@@ -183,6 +160,50 @@ class BM4D(FrameSearch, TwoPasses, VolumeFilter):
         kind = SeriesPlan if self.over_time else Plan
         return kind(self.passes, arena, variants)
 
+    def for_noise(self, models: Sequence[NoiseModel]) -> BM4D | None:
+        """Return a `CorrelatedBM4D` for correlated noise, these settings if all of it is white.
+
+        Noise that depends on brightness has been stabilised. None if any model is of another kind.
+        """
+        found = spectral_models(models, volume=True)
+        if not found:
+            return None if found is None else self
+        return CorrelatedBM4D(**vars(self), models=found)
+
+
+@dataclass(frozen=True)
+class CorrelatedBM4D(ModelledFilter, BM4D):
+    """BM4D for correlated noise, made by `BM4D.for_noise`: sigma is that of each coefficient.
+
+    If neighbours are very alike, cubes are compared in a volume that was filtered cube by cube, but
+    over time.
+    """
+
+    # Not a setting: one noise model for all channels, or one for each.
+    models: tuple[Correlated, ...] = field(kw_only=True)
+
+    @property
+    def joint(self) -> str:
+        """Channels, too, that have spectra of their own; over time these are not told apart."""
+        return super().joint + "C" * (len(self.models) > 1 and not self.over_time)
+
+    @property
+    def passes(self) -> dict[str, CubePass]:
+        """The passes with the spectra of the noise."""
+        spectra = tuple(CubeSpectrum(one.autocorrelation, one.along_z) for one in self.models)
+        if self.over_time:
+            spectra = (CubeSpectrum.mean(spectra, [one.sigma for one in self.models]),)
+        passes = {name: replace(one, spectra=spectra) for name, one in super().passes.items()}
+        alike = sum(one.neighbours for one in spectra) / len(spectra)
+        if alike <= ALIKE or self.over_time:
+            return passes
+        # Noise alone makes nearby cubes look similar: each is filtered alone before the search.
+        alone = {"step": _PREFILTER_STEP, "window": 1, "neighbours": 1, "similar": 0.0}
+        alone |= {"transform": "dct", "threshold": PREFILTER_CORRELATED, "shared_noise": False}
+        basic = passes.pop("basic")
+        first = {"prefilter": replace(basic, **alone), "basic": replace(basic, guided=True)}
+        return {**first, **passes}
+
 
 @filter_function(BM4D)
 def bm4d() -> np.ndarray:
@@ -196,7 +217,7 @@ def bm4d() -> np.ndarray:
     profile : {"normal", "fast", "high"}, optional
         Settings to start from, by default ``"normal"``; settings given as keywords override it.
         ``"fast"`` takes about a third of the time of ``"normal"`` on a GPU and loses 0.3 to 0.6 dB;
-        ``"high"`` takes about five times as long and gains up to 0.15 dB.
+        ``"high"`` takes about six times as long and gains up to 0.15 dB.
     axes : str
         Names of the axes, such as ``"ZYX"``, ``"TZYX"`` or ``"CZYX"``. Z, Y and X are filtered
         together and must be there, T only with `frames_before` or `frames_after`; volumes along
@@ -238,8 +259,9 @@ def bm4d() -> np.ndarray:
     from that are filtered with a noise level each. Motion is followed by blocks, up to half of
     `window_next` from volume to volume; what is not found again is filtered as if it were alone.
 
-    Rician and photon noise is stabilised first. Correlated noise is treated as white noise of a
-    larger sigma.
+    Rician and photon noise is stabilised first. For correlated noise (``noise=Correlated(...)``, or
+    an estimate that finds it), thresholds and weights follow the noise variance of each
+    coefficient. Estimates take slices for independent; `Correlated.along_z` says otherwise.
 
     References
     ----------

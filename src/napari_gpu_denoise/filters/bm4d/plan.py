@@ -36,20 +36,20 @@ class Plan(TilePlan):
         for name, one in self.passes.items():
             sizes.append(one.buffers(made[name], held))
             held = made[name]
-        if len(made) > 1:
-            basic = made["basic"]
-            sizes.append({"basic estimate": 4 * basic.channels * math.prod(basic.shape)})
+        for name in list(self.passes)[:-1]:
+            one = made[name]
+            sizes.append({f"{name} estimate": 4 * one.channels * math.prod(one.shape)})
         return together(*sizes)
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
         """Enqueue the passes for one tile."""
         launches: Launches = []
         buffers, whole, made = self.hold(tile), all_read(tile), yields_of_passes(self.passes, tile)
-        noisy, basic = Volumes(source, whole), None
+        noisy, estimate = Volumes(source, whole), None
         for name, one in self.passes.items():
             last = name == list(self.passes)[-1]
-            result = out if last else buffers["basic estimate"]
-            steps = one.enqueue(queue, made[name], noisy, basic, sigma, result, buffers)
+            result = out if last else buffers[f"{name} estimate"]
+            steps = one.enqueue(queue, made[name], noisy, estimate, sigma, result, buffers)
             launches += [(f"{name} {step}", event) for step, event in steps]
-            basic = Volumes(result, made[name])
+            estimate = Volumes(result, made[name])
         return launches

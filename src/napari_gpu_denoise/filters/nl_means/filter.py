@@ -246,8 +246,8 @@ def nl_means() -> np.ndarray:
     followed. Every frame is sent to the device once. With `flicker` grey levels of other frames
     are brought to those of the frame that is filtered, where a gain and an offset of the whole
     frame explain the change; the result keeps its brightness. Frames of one grey level are neither
-    filtered nor used for others. A frame that is stored twice is not recognised: its noise is
-    taken for signal.
+    filtered nor used for others. Of frames that are equal only the nearest one is used: copies
+    hold the same noise.
 
     With `rician` squares are averaged and the result is ``sqrt(max(mean - 2 sigma**2, 0))``;
     groups whose mean square is at most ``2 * flat * sigma**2`` count as having no signal.

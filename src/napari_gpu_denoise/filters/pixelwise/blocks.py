@@ -14,7 +14,7 @@ _ITEMS = 32
 _MOST_GROUP_Y = 2
 # Most rows of a block, and most pixels to compare that an item of a GPU can keep in registers.
 _MOST_ROWS = {"CPU": 10, "GPU": 8}
-_HELD = 84
+_HELD = 104
 # Bytes of local memory of a group, and offsets along y for which it should hold pixels.
 _LOCAL_BYTES = 49152
 _CHUNK = 8
@@ -36,7 +36,12 @@ class Group:
         offsets, reached = settings.window, rows + settings.patch - 1
         columns = 4 if planes == 1 else 2
         held = reached * columns * planes <= _HELD
-        pair = 1 if held else 2
+        # Offsets that share what they read; with more planes there are too few registers.
+        pair = 3 if planes <= 2 else 1
+        if not held:
+            pair = 2
+        elif 8 * (-offsets % pair) > offsets:  # wasted, where the last ones are fewer
+            pair = 1
         across = columns * (_ITEMS + 2 * -(-(settings.window // 2) // columns))
         limit = min(device.local_memory, _LOCAL_BYTES)
         most = -(-offsets // pair) * pair
@@ -62,7 +67,8 @@ class Blocks:
     A block has `rows` x `width` pixels and begins at multiples of `rows` and of `split` of the
     image. `lanes` is the length of a vector; `group` the work-groups on a GPU, None for the kernel
     of CPUs. `around` is how far the search and a patch reach, `left` how many pixels of a row lie
-    before the first that a group compares on a GPU.
+    before the first that a group compares on a GPU; the first group yields `early` columns too
+    many, before the first pixel.
     """
 
     rows: int
@@ -72,6 +78,7 @@ class Blocks:
     group: Group | None = None
     left: int = 0
     halo: int = 0
+    early: int = 0
 
     @classmethod
     def of(cls, settings: PixelwiseSettings, device: Device, channels: int) -> Blocks:
@@ -91,8 +98,10 @@ class Blocks:
                 columns = group.columns
                 halo = -(-radius // columns)
                 left = -(-window // columns) * columns
-                width = columns * (_ITEMS - 2 * halo)
-                return cls(rows, width, 1, around, group, left, halo)
+                # In whole items, those columns whose patches a row of items knows.
+                width = (columns * _ITEMS - 2 * radius) // columns * columns
+                early = columns * halo - radius
+                return cls(rows, width, 1, around, group, left, halo, early)
         return cls(rows, lanes * _VECTORS, lanes, around)
 
     @property
@@ -110,7 +119,7 @@ class Blocks:
         down = -(-(skip_y + tile.y.size) // self.rows)
         if self.group:
             down = -(-down // self.group.group_y) * self.group.group_y
-        return down, -(-(skip_x + tile.x.size) // self.width)
+        return down, -(-(self.early + skip_x + tile.x.size) // self.width)
 
     def shape(self, tile: Tile) -> tuple[int, int]:
         """Return the shape of a frame with room around it."""

@@ -54,7 +54,8 @@ class FrameLinks:
     A frame is compared with those before and after it as `frames` says. What is filtered are
     mixtures of the channels, `matrix` of shape (filtered, channels); what is searched is the
     mixture `guide`, of channels divided by their noise if `weighted`. Frames whose noise differs by
-    more than a factor of `noise_ratio` are not used together. `strengths` multiply the noise of the
+    more than a factor of `noise_ratio` are not used together; of frames that are stored twice only
+    the nearest one is, since they share all their noise. `strengths` multiply the noise of the
     mixtures, the first one that of the guide, too; by default they are 1.
     """
 
@@ -76,6 +77,7 @@ class FrameLinks:
         self._levels: dict[int, np.ndarray] = {}
         self._means: dict[int, np.ndarray | None] = {}
         self._changed: dict[int, np.ndarray] = {}
+        self._digests: dict[int, bytes | None] = {}
         self._last: int | None = None
 
     def add(self, t: int, note: FrameNote) -> None:
@@ -88,6 +90,7 @@ class FrameLinks:
         levels = self._strengths * np.sqrt(mix**2 @ note.sigma**2)
         self._levels[t] = np.zeros(len(mix)) if empty else levels
         self._means[t] = None if empty or note.means is None else mix @ note.means
+        self._digests[t] = None if empty else note.digest
         if empty:
             return
         before = self._last
@@ -105,7 +108,7 @@ class FrameLinks:
 
     def forget(self, before: int) -> None:
         """Drop frames before a time."""
-        for held in (self._levels, self._means, self._changed):
+        for held in (self._levels, self._means, self._changed, self._digests):
             for t in [t for t in held if t < before]:
                 del held[t]
 
@@ -114,13 +117,14 @@ class FrameLinks:
         held = [self._levels[t][:-1] for t in range(first, first + count)]
         return np.ascontiguousarray(np.transpose(held), np.float32)
 
-    def links(self, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def links(self, first: int, count: int, repeated: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """Return how frames are linked to those around them, themselves included.
 
         A link is the scale and shift that bring grey levels of the other frame to those of the
         first, and its noise in those; noise 0 where the other frame must not be used. Returned as
         float32, first for what is filtered, of shape (filtered, count, span, 3), then for what is
-        searched, of shape (count, span, 3).
+        searched, of shape (count, span, 3). The noise of frames that a nearer one repeats is
+        multiplied by `repeated`: 1 to follow motion to them, -1 through them.
         """
         before, after = self.frames
         times = range(first - before, first + count + after)
@@ -136,8 +140,26 @@ class FrameLinks:
         made[..., 2] = found * made[..., 0]
         usable = self._alike(made[..., 2], own)
         made[~usable] = 0
+        made[self._repeated(times, count), :, 2] *= repeated
         made = np.moveaxis(made, 2, 0).astype(np.float32)
         return np.ascontiguousarray(made[:-1]), np.ascontiguousarray(made[-1])
+
+    def _repeated(self, times: range, count: int) -> np.ndarray:
+        """Return which frames around each of `count` hold the same as one that is nearer to it."""
+        before, after = self.frames
+        digests = [self._digests.get(t) for t in times]
+        known = [one for one in digests if one is not None]
+        found = np.zeros((count, before + 1 + after), bool)
+        if len(set(known)) == len(known):
+            return found
+        nearest_first = sorted(range(before + 1 + after), key=lambda k: abs(k - before))
+        for frame, row in enumerate(found):
+            seen = {None}
+            for k in nearest_first:
+                digest = digests[frame + k]
+                row[k] = digest is not None and digest in seen
+                seen.add(digest)
+        return found
 
     def _compose(self, links: np.ndarray, times: range) -> None:
         """Combine the changes between neighbouring frames, outwards from each frame."""

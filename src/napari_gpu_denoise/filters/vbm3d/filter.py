@@ -267,8 +267,8 @@ def vbm3d() -> np.ndarray:
     that is the delay of a stream. With ``frames_after=0`` there is none.
 
     Changes of brightness of whole frames, by a gain and an offset, are accounted for and kept.
-    Frames of one grey level are neither filtered nor used for others. A frame that is stored twice
-    is not recognised: its noise is taken for signal, so remove it first.
+    Frames of one grey level are neither filtered nor used for others. Of frames that are equal only
+    the nearest one is used: copies hold the same noise.
 
     For correlated noise, thresholds and weights follow the variance of each coefficient, as in
     `bm3d`; noise that patches of a frame share is then always accounted for.

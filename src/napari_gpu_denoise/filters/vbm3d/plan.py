@@ -167,7 +167,7 @@ class Plan(FramePlan):
         if self._motion is None:
             return
         rings = self._rings
-        _, links = self._links.links(first, count + 1)
+        _, links = self._links.links(first, count + 1, repeated=1.0)
         images = rings.guides("noisy") if self._guided else rings.images("noisy")
         sent = self._sent(queue, "motion links", links, launches)
         self._motions, more = self._motion.enqueue(
@@ -211,7 +211,7 @@ class Plan(FramePlan):
         reached = max(at.cleared, first + count + self._after)
         rings.clear(queue, name, at.cleared, reached, launches)
         at.cleared = reached
-        links, guide_links = self._links.links(first, count)
+        links, guide_links = self._links.links(first, count, repeated=-1.0)
         sent = searched_links = self._sent(queue, f"{name} links", links, launches)
         if self._mix is not None:
             searched_links = self._sent(queue, f"{name} guide links", guide_links, launches)

@@ -12,7 +12,13 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.correlation.fit import LAGS, autocovariance, power_of_lags
 from napari_gpu_denoise.noise.models.base import Fit, NoiseModel
 from napari_gpu_denoise.noise.models.gaussian import Additive, Gaussian
-from napari_gpu_denoise.noise.models.parameters import NOT_NEGATIVE, SHARE, TABLE, parameter
+from napari_gpu_denoise.noise.models.parameters import (
+    LINE,
+    NOT_NEGATIVE,
+    SHARE,
+    TABLE,
+    parameter,
+)
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
@@ -33,16 +39,21 @@ class Correlated(Additive, NoiseModel):
     shared : float, optional
         Correlation with the noise of the other colours of an RGB image, 0 to 1: that of a camera's
         files is shared. `BM3D` and `VBM3D` in opponent colours take it into account.
+    along_z : sequence of up to 5, optional
+        Correlation of slices 0, 1, ... apart, 0 further apart, such as ``(1, 0.4)``. By default
+        slices are independent; no estimate tells. The autocorrelation of a volume is its product
+        with that of a plane. `BM4D` takes it into account.
 
     Notes
     -----
-    There is nothing to stabilise. `BM3D` and `VBM3D` take the spectrum into account; other filters
-    treat the noise as white noise of a larger sigma, `white_sigma`.
+    There is nothing to stabilise. `BM3D`, `VBM3D` and `BM4D` take the spectrum into account; other
+    filters treat the noise as white noise of a larger sigma, `white_sigma`.
     """
 
     sigma: float = parameter(NOT_NEGATIVE, "sigma", "grey levels", squared=True)
     autocorrelation: tuple[tuple[float, ...], ...] = parameter(TABLE)
     shared: float = parameter(SHARE, "shared between colours", default=0.0, optional=True)
+    along_z: tuple[float, ...] = parameter(LINE, default=(1.0,))
     name: ClassVar[str] = "correlated"
     title: ClassVar[str] = "Correlated Gaussian"
     description: ClassVar[str] = "Neighbouring pixels have similar noise, as after interpolation."
@@ -58,6 +69,14 @@ class Correlated(Additive, NoiseModel):
                 f"displacement is not valid: give {LAGS + 1} x {LAGS + 1} values of -1 to 1, the "
                 "first one 1."
             )
+        line = np.array(self.along_z)
+        if len(line) > LAGS + 1 or line[0] != 1 or np.abs(line).max() > 1:
+            raise SettingsError(
+                f"along_z={self.along_z} is not valid: give up to {LAGS + 1} values of -1 to 1, "
+                "the first one 1."
+            )
+        padded = np.pad(line, (0, LAGS + 1 - len(line)))
+        object.__setattr__(self, "along_z", tuple(padded.tolist()))
 
     @classmethod
     def of_spectrum(cls, spectrum: NoiseSpectrum) -> Self:
@@ -86,7 +105,7 @@ class Correlated(Additive, NoiseModel):
 
     @property
     def white(self) -> bool:
-        """Whether the noise of different pixels is independent after all."""
+        """Whether the noise of different pixels of a plane is independent after all."""
         return not any(map(any, self.autocorrelation[1:])) and not any(self.autocorrelation[0][1:])
 
     @classmethod
@@ -114,8 +133,9 @@ class Correlated(Additive, NoiseModel):
 
     @classmethod
     def suggestion(cls, video: bool, volume: bool = False) -> str:
-        """Return BM3D, or over time VBM3D: these take the spectrum into account."""
-        return f"{'VBM3D' if video else 'BM3D'} with this noise spectrum"
+        """Return a filter that takes the spectrum into account."""
+        name = "VBM3D" if video else "BM4D" if volume else "BM3D"
+        return f"{name} with this noise spectrum"
 
     def summary(self) -> str:
         x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]

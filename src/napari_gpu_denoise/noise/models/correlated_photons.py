@@ -10,7 +10,7 @@ import numpy as np
 
 from napari_gpu_denoise.noise.models.base import Fit, NoiseModel
 from napari_gpu_denoise.noise.models.correlated import Correlated
-from napari_gpu_denoise.noise.models.parameters import SHARE, TABLE, parameter
+from napari_gpu_denoise.noise.models.parameters import LINE, SHARE, TABLE, parameter
 from napari_gpu_denoise.noise.models.poisson_gaussian import PoissonGaussian
 
 if TYPE_CHECKING:
@@ -29,19 +29,20 @@ class CorrelatedPhotons(PoissonGaussian, NoiseModel):
         As in `PoissonGaussian`: variance of a pixel = gain (mean - offset) + read_noise².
     autocorrelation : sequence, (5, 5)
         As in `Correlated`; the same at every brightness.
-    shared : float, optional
+    shared, along_z : optional
         As in `Correlated`.
 
     Notes
     -----
-    Noise is stabilised as that of `PoissonGaussian`. `BM3D` and `VBM3D` then take the spectrum
-    into account; other filters treat stabilised noise as white noise that is strong enough to cover
-    it.
+    Noise is stabilised as that of `PoissonGaussian`. `BM3D`, `VBM3D` and `BM4D` then take the
+    spectrum into account; other filters treat stabilised noise as white noise that is strong enough
+    to cover it.
     """
 
     _: KW_ONLY
     autocorrelation: tuple[tuple[float, ...], ...] = parameter(TABLE)
     shared: float = parameter(SHARE, "shared between colours", default=0.0, optional=True)
+    along_z: tuple[float, ...] = parameter(LINE, default=(1.0,))
     name: ClassVar[str] = "correlated-photons"
     title: ClassVar[str] = "Correlated Poisson-Gaussian"
     description: ClassVar[str] = "Photon noise that neighbouring pixels share."
@@ -50,12 +51,12 @@ class CorrelatedPhotons(PoissonGaussian, NoiseModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "autocorrelation", self.spectral.autocorrelation)
+        object.__setattr__(self, "along_z", self.spectral.along_z)
 
     @property
     def spectral(self) -> Correlated:
         """The noise after stabilisation."""
-        return Correlated(1.0, self.autocorrelation, self.shared)
+        return Correlated(1.0, self.autocorrelation, self.shared, self.along_z)
 
     @classmethod
     def evidence(cls, channel: ChannelNoise) -> str | None:
@@ -101,8 +102,8 @@ class CorrelatedPhotons(PoissonGaussian, NoiseModel):
 
     @classmethod
     def suggestion(cls, video: bool, volume: bool = False) -> str:
-        """Return BM3D, or over time VBM3D: these take the spectrum into account."""
-        name = "VBM3D" if video else "BM3D"
+        """Return a filter that takes the spectrum into account."""
+        name = "VBM3D" if video else "BM4D" if volume else "BM3D"
         return f"{name} with variance stabilisation and this noise spectrum"
 
     def summary(self) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 
 ANY, POSITIVE, NOT_NEGATIVE, TABLE = "any", "positive", "not negative", "table"
-SHARE = "share"
+SHARE, LINE = "share", "line"
 _WANTED: dict[str, tuple[str, Callable[[float], bool]]] = {
     ANY: ("a finite number", math.isfinite),
     POSITIVE: ("a finite number above 0", lambda value: value > 0),
@@ -42,18 +42,18 @@ def parameter(
 ) -> Any:
     """Return the dataclass field of a parameter.
 
-    `limit` is `ANY`, `POSITIVE` or `NOT_NEGATIVE` number, a `SHARE`, or a `TABLE` of numbers; the
-    rest is as in `Parameter`. A parameter without a label is not shown.
+    `limit` is `ANY`, `POSITIVE` or `NOT_NEGATIVE` number, a `SHARE`, a `TABLE` of numbers, or a
+    `LINE` of them; the rest is as in `Parameter`. A parameter without a label is not shown.
     """
     shown = {"label": label, "unit": unit, "optional": optional, "squared": squared}
     return dataclasses.field(default=default, metadata={"limit": limit, "shown": shown})
 
 
 def checked(field: dataclasses.Field, given: Any, model: str) -> Any:
-    """Return a field as a float, or a table as tuples; SettingsError if it is invalid."""
+    """Return a field as a float, or numbers as tuples; SettingsError if it is invalid."""
     limit = field.metadata.get("limit", ANY)
     try:
-        value = np.array(given, np.float64) if limit == TABLE else float(given)
+        value = np.array(given, np.float64) if limit in (TABLE, LINE) else float(given)
     except (TypeError, ValueError, OverflowError):
         value = math.nan
     if limit == TABLE:
@@ -63,6 +63,10 @@ def checked(field: dataclasses.Field, given: Any, model: str) -> Any:
             f"{field.name} does not fit {model} noise: give rows of finite numbers, all of the "
             "same length."
         )
+    if limit == LINE:
+        if np.ndim(value) == 1 and value.size and np.isfinite(value).all():
+            return tuple(value.tolist())
+        raise SettingsError(f"{field.name} does not fit {model} noise: give finite numbers.")
     wanted, fits = _WANTED[limit]
     if not (math.isfinite(value) and fits(value)):
         raise SettingsError(f"{field.name}={given!r} does not fit {model} noise: give {wanted}.")

@@ -42,7 +42,11 @@ def transformed(
     found = _transformed(patches, matrix, sets, sight, np.float32)
     largest = float(found.energy.max(initial=0))
     low, high = found.energy[:2].sum(axis=1, dtype=np.float64)
-    if largest == 0 or (WEAKEST < largest < STRONGEST and high >= ROUNDING * low):
+    if largest == 0:
+        suits = not (patches != patches[:, :1]).any()  # else their squares have vanished
+    else:
+        suits = WEAKEST < largest < STRONGEST and high >= ROUNDING * low
+    if suits:
         return found
     return _transformed(patches, matrix, sets, sight, np.float64)
 

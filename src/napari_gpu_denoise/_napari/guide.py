@@ -1,0 +1,123 @@
+"""The guide and the pages on methods, as they come with the package, in a window."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from qtpy.QtCore import Qt, QUrl
+from qtpy.QtGui import QDesktopServices, QTextCursor, QTextDocument
+from qtpy.QtWidgets import (
+    QDialog,
+    QHBoxLayout,
+    QTextBrowser,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+import napari_gpu_denoise
+from napari_gpu_denoise._napari.parts import wrapped
+
+# Pages of filters that share one.
+_SHARED = {"pri_nlm": "volumes.md#pri-nlm", "dct3d": "volumes.md#sliding-dct"}
+_SIZE = (760, 720)  # pixels
+_LINK_COLOUR = re.compile(r'(<a [^>]*><span style="[^"]*color:)#[0-9a-f]+')
+# What only the pages on a forge show.
+_HIDDEN = re.compile(r"<!--.*?-->|!\[[^\]]*\]\([^)]*\)", re.DOTALL)
+
+
+def folder() -> Path:
+    """Return the folder of the pages: that of the package, or of the repository."""
+    package = Path(napari_gpu_denoise.__file__).parent
+    installed = package / "docs"
+    return installed if installed.is_dir() else package.parents[1] / "docs"
+
+
+def page_of(name: str) -> str:
+    """Return the page on the filter of a name, as `Guide.open` takes it."""
+    return f"methods/{_SHARED.get(name, f'{name}.md')}"
+
+
+def anchor(heading: str) -> str:
+    """Return what links to a heading end with."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+
+
+class Guide(QDialog):
+    """Shows pages; links between them are followed here, others in the browser."""
+
+    def __init__(self, parent: QWidget):
+        super().__init__(parent)
+        self.setWindowTitle("GPU Denoise: guide")
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.resize(*_SIZE)
+        self.text = QTextBrowser()
+        self.text.setOpenLinks(False)
+        self.text.anchorClicked.connect(self._follow)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.text)
+        self._page = folder()
+
+    def open(self, page: str) -> None:
+        """Show a page, given from the folder of all, at a heading after ``#`` if there is one."""
+        self.show()  # first, as what is on top depends on the size
+        self.raise_()
+        self._follow(QUrl(page), folder())
+
+    def _follow(self, url: QUrl, start: Path | None = None) -> None:
+        if url.scheme() and url.scheme() != "file":
+            QDesktopServices.openUrl(url)
+            return
+        if url.path():
+            page = ((start or self._page.parent) / url.path()).resolve()
+            if page.suffix != ".md" or not page.is_file():
+                return
+            self._page = page
+            github = QTextDocument.MarkdownFeature.MarkdownDialectGitHub
+            text = _HIDDEN.sub("", page.read_text(encoding="utf-8"))
+            plain = QTextDocument()
+            plain.setMarkdown(text, github)
+            # Qt gives links a blue that a dark theme hides.
+            colour = self.text.palette().text().color().name()
+            self.text.setHtml(_LINK_COLOUR.sub(rf"\g<1>{colour}", plain.toHtml()))
+            self.text.moveCursor(QTextCursor.MoveOperation.Start)
+        if url.fragment():
+            self._go_to(url.fragment())
+
+    def _go_to(self, wanted: str) -> None:
+        block = self.text.document().begin()
+        while block.isValid():
+            if block.blockFormat().headingLevel() and anchor(block.text()) == wanted:
+                # From the end, so that the heading is on top.
+                self.text.moveCursor(QTextCursor.MoveOperation.End)
+                self.text.setTextCursor(QTextCursor(block))
+                return
+            block = block.next()
+
+
+class GuideButton(QToolButton):
+    """Opens a page of the guide."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self._page = page
+        self.setText("?")
+        self.setToolTip(wrapped("Open the guide."))
+        self.setAccessibleName("Guide")
+        self.clicked.connect(lambda _=False: self.open())
+
+    def open(self) -> Guide:
+        """Open the page in a window of its own."""
+        guide = Guide(self.window())
+        guide.open(self._page)
+        return guide
+
+
+def with_guide(widget: QWidget, page: str) -> QHBoxLayout:
+    """Return a row of a widget and the button that opens a page."""
+    row = QHBoxLayout()
+    row.addWidget(widget, 1)
+    row.addWidget(GuideButton(page), alignment=Qt.AlignmentFlag.AlignTop)
+    return row

@@ -1,0 +1,44 @@
+"""The guide that panels open: pages that exist, at headings that exist."""
+
+import pytest
+from qtpy.QtCore import QUrl
+from qtpy.QtGui import QDesktopServices
+
+from napari_gpu_denoise._napari import guide
+from napari_gpu_denoise.filters import FILTERS
+
+pytestmark = pytest.mark.gui
+CHOOSING = "guide/choosing_settings.md#what-is-recommended"
+
+
+def heading(text):
+    """The text at the cursor, where a page was opened at a heading."""
+    return text.textCursor().block().text()
+
+
+@pytest.mark.parametrize("page", [*(guide.page_of(kind.name) for kind in FILTERS), CHOOSING])
+def test_every_page_and_its_heading_are_there(qtbot, page):
+    button = guide.GuideButton(page)
+    qtbot.addWidget(button)
+    shown = button.open()
+    qtbot.addWidget(shown)
+    text = shown.text.toPlainText()
+    assert len(text) > 1000 and "<!--" not in text
+    _, _, fragment = page.partition("#")
+    assert guide.anchor(heading(shown.text)) == fragment or not fragment
+
+
+def test_links_are_followed(qtbot, monkeypatch):
+    shown = guide.Guide(None)
+    qtbot.addWidget(shown)
+    shown.open(CHOOSING)
+    shown.text.anchorClicked.emit(QUrl("../methods/volumes.md#cubes"))
+    assert heading(shown.text) == "Cubes"
+    shown.text.anchorClicked.emit(QUrl("#sliding-dct"))
+    assert heading(shown.text) == "Sliding DCT"
+    opened = []
+    monkeypatch.setattr(QDesktopServices, "openUrl", opened.append)
+    shown.text.anchorClicked.emit(QUrl("https://example.org"))
+    assert opened == [QUrl("https://example.org")]
+    shown.text.anchorClicked.emit(QUrl("missing.md"))
+    assert "Sliding DCT" in shown.text.toPlainText()

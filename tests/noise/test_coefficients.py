@@ -1,0 +1,103 @@
+"""Cosine coefficients of patches, and sums of their squares."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from napari_gpu_denoise.noise.estimate import estimate_noise
+from napari_gpu_denoise.noise.patches.coefficients import (
+    Squares,
+    range_moments,
+    range_sums,
+    rising,
+    transformed,
+)
+from napari_gpu_denoise.noise.patches.white import frequencies
+
+LOW, HIGH, _ = frequencies((8, 8))
+MATRIX = np.concatenate([LOW, HIGH])
+LOWS = np.arange(63) < len(LOW)
+SETS = np.array([LOWS, ~LOWS])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", ">u2", "uint32", "float32", "float64"])
+@pytest.mark.parametrize("number", [0, 1, 700])
+def test_coefficients_and_energies(dtype, number):
+    rng = np.random.default_rng(1)
+    patches = rng.uniform(0, 200, (number, 64)).astype(dtype)
+    sight = rng.standard_normal(63)
+    found = transformed(patches, MATRIX, SETS, sight)
+    exact = patches.astype(np.float64)
+    expected = (exact - exact[:, :1]) @ MATRIX.T
+    assert found.coefficients.dtype == np.float32
+    np.testing.assert_allclose(found.coefficients, expected, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(found.energy, SETS @ np.square(expected).T, rtol=1e-5)
+    np.testing.assert_allclose(found.seen, found.mean + expected @ sight, rtol=1e-4, atol=1e-2)
+    if np.dtype(dtype).kind in "iu":
+        np.testing.assert_array_equal(found.mean, exact.mean(axis=1))
+    else:
+        np.testing.assert_allclose(found.mean, exact.mean(axis=1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e-30, 1e-18, 1e18, 1e100])
+def test_extreme_grey_levels_are_handled_in_double_precision(scale):
+    patches = scale * np.random.default_rng(2).standard_normal((600, 64))
+    found = transformed(patches, MATRIX, SETS)
+    expected = (patches - patches[:, :1]) @ MATRIX.T
+    assert found.coefficients.dtype == np.float64
+    np.testing.assert_allclose(found.coefficients / scale, expected / scale, rtol=0, atol=1e-12)
+
+
+def test_levels_far_from_zero_keep_their_digits():
+    noise = np.random.default_rng(3).standard_normal((600, 64))
+    found = transformed(1e9 + noise, MATRIX, SETS)
+    np.testing.assert_allclose(found.coefficients, noise @ MATRIX.T, rtol=0, atol=1e-5)
+
+
+def test_a_picture_without_noise_has_none():
+    """Rounding to single precision would pass for noise."""
+    y, x = np.mgrid[:8, :8]
+    ramps = np.linspace(1, 50, 600)[:, None] * (0.5 * y + 0.1 * x).ravel()
+    diagonal = (LOW.shape[0] + HIGH.shape[0]) - 1  # frequencies 7 along y and along x
+    assert np.abs(transformed(ramps, MATRIX, SETS).coefficients[:, diagonal]).max() < 1e-10
+
+
+def test_weak_noise_of_any_scale_is_measured():
+    image = 1e-30 * np.random.default_rng(6).standard_normal((64, 64))
+    assert estimate_noise(image).sigma[0] == pytest.approx(1e-30, rel=0.1)
+    assert estimate_noise(image.astype(np.float32)).sigma[0] == pytest.approx(1e-30, rel=0.1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_equal_values_stay_in_order(dtype):
+    rng = np.random.default_rng(4)
+    values = rng.integers(0, 40, 3000).astype(dtype) / 7
+    values[::50] = -0.0
+    values[7] = np.finfo(dtype).max
+    np.testing.assert_array_equal(rising(values), np.argsort(values, kind="stable"))
+    assert len(rising(values[:0])) == 0
+
+
+def test_sums_over_ranges():
+    rng = np.random.default_rng(5)
+    coefficients = rng.standard_normal((3000, 9)).astype(np.float32)
+    order, limits = rng.permutation(3000), [0, 1, 40, 40, 1700, 2900]
+    weight = rng.random(3000)
+    exact = coefficients.astype(np.float64)
+    parts = [order[a:b] for a, b in pairwise(limits)]
+    plain = [np.square(exact[part]).sum(axis=0) for part in parts]
+    weighted = [weight[part] @ np.square(exact[part]) for part in parts]
+    squares = Squares(coefficients)
+    for energy in (squares, np.square(exact)):
+        np.testing.assert_allclose(range_sums(energy, order, limits), plain, rtol=1e-5)
+        found = range_sums(energy, order, limits, weight)
+        np.testing.assert_allclose(found, weighted, rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(squares), np.square(exact))
+    sums, second = range_moments(coefficients, order, limits, np.sqrt(weight))
+    expected = [np.sqrt(weight[part]) @ exact[part] for part in parts]
+    np.testing.assert_allclose(sums, expected, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(second, weighted, rtol=1e-5)
+    np.testing.assert_array_equal(coefficients, exact.astype(np.float32))  # as it was
