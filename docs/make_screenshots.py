@@ -403,6 +403,40 @@ def pictures_of_noise() -> None:
     viewer.close()
 
 
+def pictures_of_comparison() -> None:
+    """Denoise a sample; save a curtain, and the residual with curves along a line."""
+    viewer = napari.Viewer(show=False)
+    window = viewer.window._qt_window
+    window.resize(*SIZE)
+    window.show()
+    viewer.open_sample(PLUGIN, "fluorescence")
+    viewer.dims.set_current_step(0, 8)
+    panel = open_panel(viewer, "NL-means")
+    panel.form.controls["step"].value = 1
+    panel.form.controls["frames_before"].value = 2
+    panel.run_button.click()
+    wait_for(lambda: not panel.run_button.isEnabled())
+    wait_for(panel.run_button.isEnabled)
+    panel.afterwards.compare_button.click()
+    name = "Compare (GPU Denoise)"
+    wait_for(lambda: name in viewer.window.dock_widgets)
+    panel = viewer.window.dock_widgets[name]
+    wait_for(lambda: panel.showing.layer is not None)
+    settle(1)
+    viewer.reset_view()
+    settle(1)
+    save(window, "napari_compare")
+
+    panel.mode.setCurrentIndex(2)
+    panel.draw()
+    viewer.layers[-1].add_lines(np.array([[8, 60, 30], [8, 110, 180]], float))
+    viewer.layers[-1].mode = "pan_zoom"
+    wait_for(lambda: panel.showing.mode == "residual")
+    settle(1)
+    save(window, "napari_residual")
+    viewer.close()
+
+
 def readme_picture() -> None:
     """Save noisy, denoised and residual side by side, at one grey scale each pair."""
     import matplotlib
@@ -445,6 +479,7 @@ def main() -> None:
         "isoline": pictures_of_isoline,
         "preview": picture_of_preview,
         "noise": pictures_of_noise,
+        "compare": pictures_of_comparison,
         "readme": readme_picture,
     }
     parser.add_argument("--only", choices=tuple(makers), help="make only these")

@@ -21,6 +21,7 @@ PLUGIN = "napari-gpu-denoise"
 MANIFEST = Path(__file__).parents[1] / "src" / "napari_gpu_denoise" / "_napari" / "napari.yaml"
 IO = "napari_gpu_denoise._napari.io"
 HEAD = "# Filters, samples and files: by scripts/write_manifest.py; the rest is edited here.\n"
+BESIDE = ("estimated_noise", "compare")  # panels that are edited in the manifest
 
 
 def manifest(plain: dict[str, Any]) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         }
         for key, kind in ours.items()
     ]
-    commands += [each for each in there["commands"] if each["id"].endswith("estimated_noise")]
+    commands += [each for each in there["commands"] if each["id"].endswith(BESIDE)]
     commands += [
         {
             "id": f"{PLUGIN}.open_{kind.name}",
@@ -85,7 +86,7 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         "filename_extensions": [".ome.tif", ".ome.tiff", ".ome.zarr", *formats.SUFFIXES],
         "display_name": "image with record",
     }
-    noise = there["widgets"][-1]
+    beside = [each for each in there["widgets"] if each["command"].endswith(BESIDE)]
     widgets = [{"command": first[0], "display_name": "Denoise"}]
     widgets += [{"command": key, "display_name": kind.title} for key, kind in ours.items()]
     offered = [
@@ -103,7 +104,7 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         + [{"command": f"{PLUGIN}.open_{kind.name}"} for kind in FILTERS],
     }
     made = {"commands": commands, "readers": [reader], "writers": [writer]}
-    made |= {"widgets": [*widgets, noise], "menus": menus}
+    made |= {"widgets": [*widgets, *beside], "menus": menus}
     return {**plain, "contributions": {**there, **made, "sample_data": offered}}
 
 

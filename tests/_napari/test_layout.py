@@ -55,7 +55,7 @@ def assert_readable(panel):
         assert not any(box.intersects(other) for other in boxes[:k])
 
 
-@pytest.mark.parametrize("title", [*(kind.title for kind in FILTERS), "Estimated noise"])
+@pytest.mark.parametrize("title", [*(kind.title for kind in FILTERS), "Estimated noise", "Compare"])
 def test_a_panel_fits_a_narrow_dock(shown, qtbot, click, title):
     _, panel = shown.window.add_plugin_dock_widget("napari-gpu-denoise", title)
     dock = dock_of(panel)

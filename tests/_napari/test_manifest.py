@@ -31,6 +31,10 @@ def test_every_filter_has_a_widget_and_a_menu_entry(manifest):
     widgets = {widget.command: widget.display_name for widget in manifest.contributions.widgets}
     noise = f"{PLUGIN}.estimated_noise"
     assert widgets.pop(noise) == "Estimated noise"
+    assert widgets.pop(f"{PLUGIN}.compare") == "Compare"
+    assert [each.command for each in manifest.contributions.menus["napari/layers/visualize"]] == [
+        f"{PLUGIN}.open_compare"
+    ]
     assert next(iter(widgets.items())) == (f"{PLUGIN}.denoise", "Denoise")
     del widgets[f"{PLUGIN}.denoise"]
     # The menus open panels by commands of their own, which bring those that are open to the front.

@@ -122,9 +122,9 @@ def test_it_is_no_source_and_no_result(viewer, open_panel, noisy, tick, run):
     run(panel)
     assert [each.name for each in viewer.layers if not is_preview(each)] == [
         "noisy",
-        "noisy (NL-means)",
+        "noisy (NL-means, sigma 10)",
     ]
-    assert not is_preview(viewer.layers["noisy (NL-means)"])
+    assert not is_preview(viewer.layers["noisy (NL-means, sigma 10)"])
 
 
 def test_another_layer_is_previewed_when_it_is_chosen(viewer, open_panel, noisy, tick, settle):
@@ -239,7 +239,7 @@ def test_strength_counts_everywhere(viewer, open_panel, noisy, run, copied, qtbo
     assert factor == 1.41
     status = run(panel)
     assert "Strength 1.41." in status
-    result = viewer.layers["noisy (NL-means)"]
+    result = viewer.layers["noisy (NL-means, sigma 10, strength 1.41)"]
     np.testing.assert_array_equal(result.data, gd.nl_means(noisy, 10, sigma_factor=factor))
     assert result.metadata["napari-gpu-denoise"]["sigma_factor"] == factor
     assert "sigma_factor=1.41" in copied(panel.python_button)

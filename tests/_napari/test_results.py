@@ -172,6 +172,7 @@ def test_what_is_replaced_is_freed(channels, monkeypatch):
     [
         ({}, []),
         ({"sigma": 20.0}, ["sigma 20"]),
+        ({"sigma_factor": 0.8}, ["strength 0.8"]),
         ({"sigma": (1.0, 2.5)}, ["sigma 1 / 2.5"]),
         ({"noise": "gaussian", "correct": "stripes"}, ["one sigma", "stripes removed"]),
         ({"filter": BM3D.of(profile="high"), "dtype": "float32"}, ["profile high", "float32"]),
@@ -274,10 +275,12 @@ def test_boxes_and_buttons(qtbot, channels):
     assert channels.layers["red (A)"].data[0, 0] == 2
 
     after.keep_both.click()
+    after.begin()
     after.add(outcome(red, 3), "A")
     assert len(channels.layers) == 5 and after.undo_button.isHidden()
     first = weakref.ref(channels.layers["red (A) [1]"].data)
     after.keep_both.click()
+    after.begin()
     after.add(outcome(red, 4), "A")
     assert not after.undo_button.isHidden()
     channels.layers.clear()
@@ -288,3 +291,20 @@ def test_boxes_and_buttons(qtbot, channels):
     assert after.compare_button.isHidden()
     after.reset()
     assert not after.keep_both.isChecked()
+
+
+def test_layers_denoised_together_are_undone_together(qtbot, channels):
+    after = Afterwards(channels)
+    qtbot.addWidget(after)
+    pair = [channels.layers[name] for name in ("red", "green")]
+    for value in (1, 2):
+        after.begin()
+        for each in pair:
+            after.add(outcome(each, value), "A")
+    after.undo_button.click()
+    results = [channels.layers[name] for name in ("red (A)", "green (A)")]
+    assert [each.data[0, 0] for each in results] == [1, 1]
+    after.begin()
+    after.add(outcome(pair[0], 3), "A")
+    after.undo_button.click()
+    assert [each.data[0, 0] for each in results] == [1, 1]

@@ -1,4 +1,4 @@
-"""Commands of the manifest: the panels, to start, for each filter and for noise, and their opening.
+"""Commands of the manifest: panels to start, of each filter and beside them, and their opening.
 
 The menus have commands of their own: napari hides a panel whose widget is chosen again.
 """
@@ -21,6 +21,10 @@ def __getattr__(name: str) -> type | Callable[[], None]:
         from napari_gpu_denoise._napari.noise.panel import NoisePanel
 
         return NoisePanel
+    if name == "compare":
+        from napari_gpu_denoise._napari.compare.panel import ComparePanel
+
+        return ComparePanel
     from napari_gpu_denoise.filters import FILTERS
 
     for kind in FILTERS:

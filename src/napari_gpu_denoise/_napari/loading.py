@@ -19,6 +19,7 @@ _MODULES = (
     "napari_gpu_denoise._napari.denoise.panel",
     "napari_gpu_denoise._napari.noise.panel",
     "napari_gpu_denoise._napari.start.panel",
+    "napari_gpu_denoise._napari.compare.panel",
 )
 
 

@@ -44,13 +44,15 @@ class Panel(QWidget):
     title: ClassVar[str]
     #: In bold before an error.
     failed: ClassVar[str]
+    #: List of the layers to choose from.
+    layer_input: ClassVar[type[LayerInput]] = LayerInput
     #: Advice where Python runs out of memory.
     out_of_memory: ClassVar[str]
 
     def __init__(self, viewer: Viewer, tip: str, kind: Any = None, *, whole_files: bool = False):
         super().__init__()
         self._viewer = viewer
-        self.layer = LayerInput(viewer, tip, whole_files=whole_files)
+        self.layer = self.layer_input(viewer, tip, whole_files=whole_files)
         self.axes = AxesInput(kind)
         self.status = Caption(rich=True)
         self._closed = False

@@ -26,7 +26,7 @@ from napari_gpu_denoise.run.filter import Filter
 
 LENGTHS = {"T": 5, "Z": 9, "Y": 40, "X": 48}
 SIGMA = 10.0
-PROCESSES = 8
+PROCESSES = 4  # each has a context, which takes some 0.5 GB of the device
 MODELS = (PoissonGaussian(2.0, 3.0), Rician(10.0), Speckle(4.0))
 TYPES = ("uint8", "int16", "uint16")  # that devices convert
 

@@ -57,6 +57,8 @@ def differences(run: Run) -> list[str]:
         words.append("sigma " + " / ".join(f"{value:.4g}" for value in given))
     elif run.noise is not None:
         words.append("one sigma" if run.noise == "gaussian" else "noise as measured")
+    if run.sigma_factor != 1:
+        words.append(f"strength {run.sigma_factor:g}")
     if run.correct is not None:
         words.append(_CORRECTED.get(run.correct, "corrected"))
     if run.dtype == "float32":

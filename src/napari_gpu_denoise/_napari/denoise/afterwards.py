@@ -27,8 +27,8 @@ _LOOKS = ("blending", "opacity")
 class Afterwards(QWidget):
     """Adds results; offers to hide their source, to keep earlier ones, to undo and to compare.
 
-    One result that a run replaced is kept, unless it takes 1 GiB, until the next run, or until its
-    layer is removed.
+    What a run replaced, one result for each of its layers, is kept until the next run, or until its
+    layer is removed, unless it takes 1 GiB.
     """
 
     #: This result is to be compared with its source.
@@ -41,6 +41,7 @@ class Afterwards(QWidget):
         self._result: ref[Layer] | None = None
         self._replaced: list[Replaced] = []
         self._undone = self._by_hand = False
+        self._begun = True
         self.hide_source, self.keep_both = QCheckBox("Hide source"), QCheckBox("Keep both results")
         self.hide_source.setToolTip(wrapped(_HIDE))
         self.keep_both.setToolTip(wrapped(_KEEP))
@@ -81,11 +82,17 @@ class Afterwards(QWidget):
         self.hide_source.setChecked(False)
         self.suggest()
 
+    def begin(self) -> None:
+        """Note that a run, of one layer or of several, begins; its results are undone together."""
+        self._begun = True
+
     def add(self, outcome: Outcome, title: str) -> None:
         """Add the layers of a run as the boxes say."""
         layers, wanted = self._viewer.layers, outcome.request.source.identity
-        self._replaced = []  # freed before more is taken
-        self._replaced = add_layers(self._viewer, outcome, title, self.keep_both.isChecked())
+        if self._undone or self._begun:
+            self._replaced = []  # freed before more is taken
+        self._begun = False
+        self._replaced += add_layers(self._viewer, outcome, title, self.keep_both.isChecked())
         found = [each for each in made_from(wanted, layers) if is_result(each)]
         active = layers.selection.active
         newest = active if active in found else next(reversed(found), None)

@@ -133,6 +133,7 @@ class DenoisePanel(DenoiseView):
             return
         presets.remember(presets.without_image(requests[0].run.filter))
         self.show_running(True)
+        self.afterwards.begin()
         self.runs.start_all([(each, f"{self.title} of {each.source.name}") for each in requests])
 
     def cancel(self) -> None:

@@ -63,6 +63,7 @@ def _named_in(record: dict[str, Any], result: Layer, layers: list[Layer]) -> Lay
 
 
 def made_from(source: Layer | str, layers: Iterable[Layer]) -> list[Layer]:
-    """Return the layers that were made from a layer, or from one of an identity, bottom first."""
+    """Return the results and maps of a layer, or of one with an identity, bottom first."""
     wanted = source if isinstance(source, str) else identity(source)
-    return [each for each in layers if record_of(each).get(SOURCE_ID) == wanted]
+    found = [each for each in layers if record_of(each).get(SOURCE_ID) == wanted]
+    return [each for each in found if not is_temporary(each)]

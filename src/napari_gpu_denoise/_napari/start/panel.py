@@ -97,6 +97,7 @@ class StartPanel(StartView):
             self._give_up(error)
             return
         named = [(each, f"{each.run.filter.title} of {each.source.name}") for each in requests]
+        self.afterwards.begin()
         self.runs.start_all(named)
 
     def cancel(self) -> None:

@@ -113,20 +113,13 @@ def range_sums(
 
 
 def range_moments(
-    coefficients: np.ndarray, order: np.ndarray, limits: np.ndarray, scale: np.ndarray | None
+    coefficients: np.ndarray, order: np.ndarray, limits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return sums of coefficients over ranges, as `range_sums` has them, and of their squares.
-
-    Those of each patch are multiplied by its `scale` first.
-    """
-    scale = None if scale is None else scale.astype(coefficients.dtype, copy=False)
+    """Return sums of coefficients over ranges, as `range_sums` has them, and of their squares."""
     found = np.zeros((2, len(limits) - 1, coefficients.shape[1]))
     for k, (first, last) in enumerate(pairwise(limits)):
         for start in range(first, last, BLOCK):
-            which = order[start : min(start + BLOCK, last)]
-            part = coefficients[which]
-            if scale is not None:
-                part *= scale[which, None]
+            part = coefficients[order[start : min(start + BLOCK, last)]]
             found[0, k] += part.sum(axis=0)
             part *= part
             found[1, k] += part.sum(axis=0)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.coefficients import range_moments, rising
+from napari_gpu_denoise.noise.patches.coefficients import Squares, range_moments, range_sums, rising
 from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.spectra import (
     SETS,
@@ -22,7 +22,7 @@ TOP = 11  # this and what is above are one band
 
 SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)  # of a level, from the smoothest on
 LEAST = 48  # patches by which a set is larger than the one before
-WEAKEST = 1e-12  # standard deviation from which float32 holds what is relative to it
+WEAKEST = 1e-24  # variance from which float32 holds what is relative to it
 
 
 class Readings(NamedTuple):
@@ -63,12 +63,15 @@ def read_levels(
         level += [number] * (len(stops) - 1)
         orders.append(part[rising(rank[part])])
     order, first = np.concatenate(orders), np.array(limits[:-1])
-    mean, scale, coefficients = spectra.mean, None, spectra.coefficients
     if relative:
-        mean, scale = spectra.seen, 1 / np.sqrt(line)
-        if scale.max() > 1 / WEAKEST:
-            coefficients = coefficients.astype(np.float64)
-    sums, squares = range_moments(coefficients, order, limits, scale)
+        # What is relative to its own line sees no more of the brightness than the mean does.
+        weight, mean, sums = 1 / line, spectra.seen, np.zeros((len(first), COEFFICIENTS))
+        weak = weight.max() > 1 / WEAKEST
+        coefficients = spectra.coefficients.astype(np.float64 if weak else dtype, copy=False)
+        squares = range_sums(Squares(coefficients), order, limits, weight)
+    else:
+        mean = spectra.mean
+        sums, squares = range_moments(spectra.coefficients, order, limits)
     added, level = np.diff(limits), np.array(level)
 
     def nested(each: np.ndarray) -> np.ndarray:

@@ -1,0 +1,221 @@
+"""Two image layers of one scene, read plane by plane where the data are not in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from napari.layers import Image, Layer
+
+from napari_gpu_denoise._napari.layers.lazy import is_lazy
+from napari_gpu_denoise._napari.layers.provenance import (
+    HISTORY,
+    is_result,
+    is_temporary,
+    origin_of,
+    record_of,
+)
+from napari_gpu_denoise._napari.layers.source import finest, is_preview
+
+_LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, as in BT.709
+_PLANE = 2  # axes of what is read at once of data that are not in memory
+
+
+def results_in(layers: Iterable[Layer]) -> list[Layer]:
+    """Return the results among layers whose image is there, topmost first."""
+    found = [each for each in layers if is_result(each) and isinstance(each, Image)]
+    return [each for each in reversed(found) if partners(each, layers)]
+
+
+def partners(after: Image, layers: Iterable[Layer]) -> list[Image]:
+    """Return the layers that a result can be compared with, its source first."""
+    layers = list(layers)
+    fitting = [each for each in layers if each is not after and fits(each, after)]
+    origin = origin_of(after, layers)
+    return sorted(fitting, key=lambda each: (each is not origin, -layers.index(each)))
+
+
+def fits(before: Layer, after: Image) -> bool:
+    """Return whether an image shows what a result does, and perhaps more frames and slices."""
+    if not isinstance(before, Image) or is_temporary(before) or is_preview(before):
+        return False
+    if before.rgb != after.rgb:
+        return False
+    one, other = finest(before).shape, finest(after).shape
+    if len(one) != len(other) or one[-2 - after.rgb :] != other[-2 - after.rgb :]:
+        return False
+    found = zip(first_places(before), first_places(after), one, other, strict=True)
+    return all(b >= a and b - a + n <= m for a, b, m, n in found)
+
+
+def first_places(layer: Image) -> list[int]:
+    """Return where the first pixel of a layer lies in the whole stack: runs of one frame differ."""
+    places = [0] * finest(layer).ndim
+    record = record_of(layer)
+    for each in (*record.get(HISTORY, ()), record):
+        for word, letter in (("frame", "T"), ("slice", "Z")):
+            axis = str(each.get("axes", "")).upper().find(letter)
+            if word in each and 0 <= axis < len(places):
+                places[axis] += int(each[word])
+    return places
+
+
+class Pair:
+    """An image and its result; `read` returns the same part of both.
+
+    Of data that are not in memory the last plane read is kept.
+    """
+
+    def __init__(self, before: Image, after: Image):
+        self.before, self.after = before, after
+        self._shift = [
+            b - a for a, b in zip(first_places(before), first_places(after), strict=True)
+        ]
+        self._kept: dict[str, tuple[Any, np.ndarray]] = {}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the result, with the colours of RGB."""
+        return tuple(finest(self.after).shape)
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether either is not in memory."""
+        return is_lazy(finest(self.before)) or is_lazy(finest(self.after))
+
+    def read(self, index: tuple[int | slice, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the same part of both; `index` is in terms of the result."""
+        there = tuple(map(_shifted, index, self._shift, self.shape))
+        return self._part("before", there), self._part("after", index)
+
+    def forget(self) -> None:
+        """Read again what was kept."""
+        self._kept.clear()
+
+    def _part(self, which: str, index: tuple[int | slice, ...]) -> np.ndarray:
+        data = finest(getattr(self, which))
+        if not is_lazy(data):
+            return data[index]
+        key = str(index)
+        known = self._kept.get(which)
+        if known is None or known[0] != key:
+            self._kept.pop(which, None)  # not two at a time
+            known = self._kept[which] = key, np.asarray(data[index])
+        return known[1]
+
+
+def _shifted(index: int | slice, shift: int, length: int) -> int | slice:
+    if not isinstance(index, slice):
+        return int(index) + shift
+    start, stop, step = index.indices(length)
+    return slice(start + shift, stop + shift, step)
+
+
+def luminance(pixels: np.ndarray) -> np.ndarray:
+    """Return the luminance of RGB or RGBA pixels, as float32."""
+    weights = np.array(_LUMINANCE, np.float32)
+    return pixels[..., :3].astype(np.float32) @ weights
+
+
+class _Shown:
+    """What napari draws of a pair: an array of which it takes the slice that it shows."""
+
+    def __init__(self, pair: Pair):
+        self.pair = pair
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.pair.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self._made((slice(None),) * self.ndim), dtype)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        index = index if isinstance(index, tuple) else (index,)
+        if Ellipsis in index:
+            at = index.index(Ellipsis)
+            gap = (slice(None),) * (self.ndim - len(index) + 1)
+            index = (*index[:at], *gap, *index[at + 1 :])
+        index += (slice(None),) * (self.ndim - len(index))
+        planes = [each for each in index[: self._axes] if isinstance(each, slice)]
+        if len(planes) > _PLANE and self.pair.is_lazy:
+            # A view in 3D: a stack that is not in memory is never read as a whole.
+            spans = zip(index, self.shape, strict=True)
+            shape = [len(range(*i.indices(n))) for i, n in spans if isinstance(i, slice)]
+            return np.zeros(shape, self.dtype)
+        return self._made(index)
+
+    @property
+    def _axes(self) -> int:
+        """The number of axes without colours."""
+        return self.pair.after.ndim
+
+    def _made(self, index: tuple[int | slice, ...]) -> np.ndarray:
+        raise NotImplementedError
+
+
+class Curtain(_Shown):
+    """The image before the place `at` along an axis, the result from there on."""
+
+    def __init__(self, pair: Pair, axis: int, at: int):
+        super().__init__(pair)
+        self.axis, self.at = axis, at
+        before, after = finest(pair.before).dtype, finest(pair.after).dtype
+        whole = [each for each in (before, after) if np.issubdtype(each, np.integer)]
+        #: Colours of whole numbers reach to 255, those of fractions to 1: napari tells by the type.
+        found = whole[0] if pair.after.rgb and whole else np.result_type(before, after)
+        self.dtype = np.dtype(np.float32 if found.kind == "f" else found)
+
+    def _made(self, index: tuple[int | slice, ...]) -> np.ndarray:
+        before, after = self.pair.read(index)
+        place = index[self.axis]
+        if not isinstance(place, slice):
+            return self._typed(before if place < self.at else after)
+        start, stop, step = place.indices(self.shape[self.axis])
+        cut = len(range(start, min(max(self.at, start), stop), step))
+        along = sum(isinstance(each, slice) for each in index[: self.axis])
+        first, rest = (slice(None),) * along, np.empty(before.shape, self.dtype)
+        for part, which in ((slice(0, cut), before), (slice(cut, None), after)):
+            rest[(*first, part)] = self._typed(which[(*first, part)])
+        return rest
+
+    def _typed(self, pixels: np.ndarray) -> np.ndarray:
+        if self.dtype.kind in "iu" and pixels.dtype.kind == "f":
+            known = np.iinfo(self.dtype)
+            pixels = np.clip(np.rint(pixels), known.min, known.max)
+        return np.asarray(pixels, self.dtype)
+
+
+class Residual(_Shown):
+    """The image minus the result, in float32; of RGB the luminance."""
+
+    dtype = np.dtype(np.float32)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.pair.shape[: self._axes]
+
+    def _made(self, index: tuple[int | slice, ...]) -> np.ndarray:
+        if self.pair.after.rgb:
+            before, after = map(luminance, self.pair.read((*index, slice(None))))
+            return before - after
+        before, after = self.pair.read(index)
+        # The difference of large whole numbers is exact only before they are rounded to float32.
+        if before.dtype == after.dtype and before.dtype.kind == "f" and before.dtype.itemsize <= 4:
+            return before.astype(np.float32) - after.astype(np.float32)
+        if before.dtype.itemsize <= 2 and after.dtype.itemsize <= 2:
+            return before.astype(np.float32) - after.astype(np.float32)
+        return (before.astype(np.float64) - after.astype(np.float64)).astype(np.float32)

@@ -1,0 +1,248 @@
+"""What the panel "Compare" shows on the canvas: curtain, turns, residual; gone when it is left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from napari.layers import Image, Layer
+from napari.utils import Colormap
+from napari.viewer import Viewer
+from qtpy.QtCore import QObject, QTimer, Signal
+
+from napari_gpu_denoise._napari.compare.line import Line, shown_axes
+from napari_gpu_denoise._napari.compare.pair import Curtain, Pair, Residual
+from napari_gpu_denoise._napari.layers.provenance import SOURCE, SOURCE_ID, TEMPORARY, identity
+from napari_gpu_denoise._napari.layers.source import METADATA_KEY, PLACE, finest
+
+CURTAIN, BLINK, RESIDUAL, NOTHING = "curtain", "blink", "residual", ""
+
+_TURN = 500  # milliseconds for each of the two
+_REDRAWN = 15  # milliseconds that changes are collected for
+_FOLLOWED = ("contrast_limits", "colormap", "gamma", "interpolation2d", "blending", "opacity")
+_SAMPLED = 1 << 16  # pixels whose spread gives the contrast of a residual
+_SIGMAS = 3.0
+_TO_SIGMA = 1.4826  # from the median deviation of normal noise
+_BLUE, _GREY, _RED = (0.1, 0.35, 0.85, 1), (0.93, 0.93, 0.93, 1), (0.8, 0.15, 0.1, 1)
+DIVERGING = Colormap([_BLUE, _GREY, _RED], name="blue to red")
+
+
+class Showing(QObject):
+    """One temporary layer in place of a pair, and a line; the pair is hidden meanwhile."""
+
+    #: The line stands before this pixel.
+    moved = Signal(int)
+    #: "before" or "after" is shown alone; empty for none.
+    turned = Signal(str)
+
+    def __init__(self, viewer: Viewer, parent: QObject):
+        super().__init__(parent)
+        self._viewer = viewer
+        self.mode = NOTHING
+        self.layer: Image | None = None
+        self.line: Line | None = None
+        self._pair: Pair | None = None
+        self._at: int | None = None
+        self._alone = ""
+        self._hidden: dict[Layer, bool] = {}
+        self._hiding = False
+        self._blinking, self._redrawing = QTimer(self), QTimer(self)
+        self._blinking.setInterval(_TURN)
+        self._blinking.timeout.connect(self._turn)
+        self._redrawing.setSingleShot(True)
+        self._redrawing.setInterval(_REDRAWN)
+        self._redrawing.timeout.connect(self.redraw)
+
+    @property
+    def at(self) -> int:
+        """The pixel along the width before which the line stands."""
+        return 0 if self._at is None else self._at
+
+    @property
+    def width(self) -> int:
+        """The number of pixels along the axis that the line moves on."""
+        curtain = self._curtain
+        return 0 if curtain is None else curtain.shape[curtain.axis]
+
+    @property
+    def _curtain(self) -> Curtain | None:
+        data = None if self.layer is None else self.layer.data
+        return data if isinstance(data, Curtain) else None
+
+    def start(self, pair: Pair, mode: str) -> None:
+        """Show a pair; what was shown before is removed."""
+        self.stop()
+        axes = shown_axes(self._viewer, pair.after)
+        if not mode or axes is None:
+            return
+        self.mode, self._pair = mode, pair
+        if mode == RESIDUAL:
+            data, looks = Residual(pair), self._looks_of_residual(pair)
+        else:
+            width = pair.shape[axes[1]]
+            self._at = width // 2 if self._at is None else min(self._at, width)
+            data, looks = Curtain(pair, axes[1], self._at), _looks_of(pair.after)
+        place = _place_of(pair.after)
+        about = {SOURCE: pair.before.name, SOURCE_ID: identity(pair.before), TEMPORARY: mode}
+        place["metadata"] = {METADATA_KEY: about}
+        name = f"{mode}: {pair.before.name} | {pair.after.name}"
+        # Before napari asks for contrast: it would look through the data.
+        self.layer = Image(data, multiscale=False, name=name, **place, **looks)
+        layers = self._viewer.layers
+        top = max(layers.index(pair.before), layers.index(pair.after))
+        layers.insert(top + 1, self.layer)
+        for each in (pair.before, pair.after):
+            self._hidden[each] = each.visible
+            each.visible = False
+        if mode == CURTAIN:
+            named = {**place, "name": f"line of the {mode}"}
+            self.line = Line(self._viewer, self.layer, named, self.move)
+            self.line.show(self._at)
+            self.moved.emit(self._at)
+        elif mode == BLINK:
+            self._blinking.start()
+            self._turn()
+        # Its controls then work on what stays: this layer follows.
+        layers.selection.active = pair.after
+
+    def stop(self) -> None:
+        """Remove what is shown; the pair is as visible as it was."""
+        self._blinking.stop()
+        self._redrawing.stop()
+        layer, line, hidden = self.layer, self.line, self._hidden
+        # Before layers go, which others are told of.
+        self.layer = self.line = self._pair = None
+        self.mode, self._hidden = NOTHING, {}
+        if line is not None:
+            line.remove()
+        if layer is not None and layer in self._viewer.layers:
+            self._viewer.layers.remove(layer)
+        for each, visible in hidden.items():
+            if each in self._viewer.layers:
+                each.visible = visible
+        self._tell("")
+
+    def is_whole(self) -> bool:
+        """Return whether all layers are there that this shows, and shows something of."""
+        wanted = [self.layer, *self._hidden, *([self.line.layer] if self.line else [])]
+        return all(each in self._viewer.layers for each in wanted)
+
+    def hide(self, layer: Layer, hidden: bool) -> None:
+        """Hide a layer, or show it: now, or when this no longer stands in its place."""
+        if layer in self._hidden:
+            self._hidden[layer] = not hidden
+        else:
+            layer.visible = not hidden
+
+    def hides(self, layer: Layer) -> bool:
+        """Return whether a layer is hidden, but for what stands in its place."""
+        return not self._hidden.get(layer, layer.visible)
+
+    def move(self, at: int) -> None:
+        """Move the line; what is drawn follows when there is time."""
+        if self._curtain is not None and at != self._at:
+            self._at = at
+            self._redrawing.start()
+            self.moved.emit(at)
+
+    def show_alone(self, which: str) -> None:
+        """Show "before" or "after" alone; empty for what the mode shows."""
+        if self._curtain is not None:
+            self._tell(which)
+            self.redraw()
+
+    def redraw(self) -> None:
+        """Draw again what is shown of the pair."""
+        self._redrawing.stop()
+        if self.layer is None:
+            return
+        if (curtain := self._curtain) is not None:
+            ends = {"before": self.width, "after": 0}
+            curtain.at = ends.get(self._alone, self.at)
+        self.layer.refresh()
+        if self.line is not None:
+            self.line.show(self.at)
+
+    def follow(self) -> list[tuple[Any, Any]]:
+        """Return events of the pair and the viewer, and what follows them."""
+        if self._pair is None:
+            return []
+        after, dims = self._pair.after.events, self._viewer.dims.events
+        found = [
+            (each.events.data, self._on_data) for each in (self._pair.before, self._pair.after)
+        ]
+        seen = self._on_visible
+        found += [(each.events.visible, seen) for each in (self._pair.before, self._pair.after)]
+        found += [(getattr(after, name), self._on_looks) for name in _FOLLOWED]
+        if self.line is not None:
+            zoom = self.line.camera.events.zoom
+            found += [(each, self._on_view) for each in (dims.current_step, zoom)]
+        return found
+
+    def _on_data(self, event: object = None) -> None:
+        if self._pair is not None:
+            self._pair.forget()
+            self._redrawing.start()
+
+    def _on_visible(self, event: object = None) -> None:
+        """Remember what others make of a hidden layer; it stays hidden while this is shown."""
+        for layer in () if self._hiding else self._hidden:
+            if layer is event.source:
+                self._hidden[layer] = layer.visible
+                self._hiding = True
+                layer.visible = False
+                self._hiding = False
+
+    def _on_view(self, event: object = None) -> None:
+        if self.line is not None:
+            self.line.show(self.at)
+
+    def _on_looks(self, event: object = None) -> None:
+        if self._curtain is not None:
+            for name, value in _looks_of(self._pair.after).items():
+                if name in _FOLLOWED:
+                    setattr(self.layer, name, value)
+
+    def _turn(self) -> None:
+        self.show_alone("after" if self._alone == "before" else "before")
+
+    def _tell(self, which: str) -> None:
+        self._alone = which
+        self.turned.emit(which)
+
+    def _looks_of_residual(self, pair: Pair) -> dict[str, Any]:
+        """Return how a residual looks: contrast of three sigmas of the slice shown around 0."""
+        limit = _SIGMAS * spread(Residual(pair)[slice_shown(self._viewer, pair.after)])
+        return {"colormap": DIVERGING, "contrast_limits": (-limit, limit), "rgb": False}
+
+
+def slice_shown(viewer: Viewer, layer: Image) -> tuple[int | slice, ...]:
+    """Return the index of the slice of a layer that the viewer shows, or the nearest one."""
+    axes = shown_axes(viewer, layer) or (layer.ndim - 2, layer.ndim - 1)
+    point = np.round(layer.world_to_data(viewer.dims.point)).astype(int)
+    return tuple(
+        slice(None) if axis in axes else int(np.clip(point[axis], 0, finest(layer).shape[axis] - 1))
+        for axis in range(layer.ndim)
+    )
+
+
+def spread(residual: np.ndarray) -> float:
+    """Return the standard deviation of a residual, whatever of an object is in it; 1 for none."""
+    step = max(1, int(np.sqrt(residual.size / _SAMPLED)))
+    values = residual[..., ::step, ::step]
+    values = np.abs(values[np.isfinite(values)])
+    found = _TO_SIGMA * float(np.median(values)) if values.size else 0.0
+    return found or (float(values.std()) if values.size else 0.0) or 1.0
+
+
+def _place_of(layer: Image) -> dict[str, Any]:
+    _, attributes, _ = layer.as_layer_data_tuple()
+    return {key: attributes[key] for key in PLACE if key in attributes}
+
+
+def _looks_of(layer: Image) -> dict[str, Any]:
+    looks = {name: getattr(layer, name) for name in _FOLLOWED}
+    if layer.rgb:
+        for name in ("contrast_limits", "colormap"):
+            looks.pop(name)
+    return {**looks, "rgb": layer.rgb}

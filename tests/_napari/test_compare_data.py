@@ -1,0 +1,199 @@
+"""What the panel "Compare" draws: slices of two layers, and curves along a line."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from napari.layers import Image, Labels
+
+from _napari.lazy_data import Sliced
+from napari_gpu_denoise._napari.compare.pair import (
+    Curtain,
+    Pair,
+    Residual,
+    fits,
+    luminance,
+    partners,
+    results_in,
+)
+from napari_gpu_denoise._napari.compare.profiles import along, profile
+from napari_gpu_denoise._napari.compare.showing import spread
+from napari_gpu_denoise._napari.layers.source import METADATA_KEY
+
+pytestmark = pytest.mark.gui
+
+ALL = slice(None)
+
+
+def made(data, source, **attributes):
+    """A result of a layer."""
+    record = {"filter": "x", "source": source.name, "source_id": str(source.unique_id)}
+    record |= {name: attributes.pop(name) for name in ("frame", "axes") if name in attributes}
+    return Image(data, metadata={METADATA_KEY: record}, **attributes)
+
+
+@pytest.fixture
+def stack():
+    return np.random.default_rng(0).integers(0, 1000, (4, 6, 8)).astype(np.uint16)
+
+
+def test_a_curtain_is_the_image_up_to_the_line(stack):
+    before = Image(stack)
+    pair = Pair(before, made(stack + 1.5, before))
+    curtain = Curtain(pair, 2, 3)
+    assert (curtain.shape, curtain.ndim, curtain.dtype) == (stack.shape, 3, np.float32)
+    expected = np.where(np.arange(8) < 3, stack, stack + 1.5)
+    np.testing.assert_array_equal(curtain[2], expected[2])
+    np.testing.assert_array_equal(np.asarray(curtain), expected)
+    np.testing.assert_array_equal(curtain[..., ::2], expected[..., ::2])
+    # Shown along other axes the line has one side, or stands across rows.
+    np.testing.assert_array_equal(curtain[ALL, ALL, 2], stack[:, :, 2])
+    np.testing.assert_array_equal(curtain[ALL, ALL, 3], stack[:, :, 3] + 1.5)
+    rows = np.where(np.arange(6)[:, None] < 2, stack, stack + 1.5)
+    np.testing.assert_array_equal(Curtain(pair, 1, 2)[1, ALL, 4:7], rows[1, :, 4:7])
+    for at, whole in ((0, stack + 1.5), (8, stack)):
+        np.testing.assert_array_equal(Curtain(pair, 2, at)[0], whole[0])
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.float32])
+def test_colours(kind):
+    colours = np.random.default_rng(1).integers(0, 256, (6, 8, 3)).astype(np.uint8)
+    before = Image(colours, rgb=True)
+    result = np.clip(colours.astype(np.int16) - 20, 0, 255).astype(kind)
+    pair = Pair(before, made(result, before, rgb=True))
+    curtain = Curtain(pair, 1, 4)
+    # napari shows fractions from 0 to 1.
+    assert curtain.dtype == np.uint8
+    np.testing.assert_array_equal(curtain[ALL, ALL, ALL][:, 4:], result[:, 4:])
+    residual = Residual(pair)
+    assert (residual.shape, residual.ndim) == ((6, 8), 2)
+    expected = luminance(colours) - luminance(result)
+    np.testing.assert_allclose(residual[ALL, ALL], expected, atol=1e-4)
+    assert np.isclose(luminance(np.array([255, 255, 255])), 255)
+
+
+def test_a_residual_keeps_small_differences_of_large_numbers():
+    large = np.full((6, 8), 2**40 + 1, np.int64)
+    before = Image(large, contrast_limits=(0, 1))
+    after = made(large - 3, before, contrast_limits=(0, 1))
+    residual = Residual(Pair(before, after))
+    assert residual.dtype == np.float32
+    np.testing.assert_array_equal(residual[...], 3)
+    small = np.zeros((6, 8), np.uint8)
+    before = Image(small)
+    np.testing.assert_array_equal(Residual(Pair(before, made(small + 1, before)))[...], -1)
+
+
+def test_a_frame_lies_in_its_stack(stack):
+    before = Image(stack)
+    after = made(stack[2:3] + 1, before, frame=2, axes="TYX")
+    assert fits(before, after)
+    np.testing.assert_array_equal(Residual(Pair(before, after))[0], -1)
+    # Two frames are no pair, and a frame is not what a stack is compared with.
+    other = made(stack[1:2], before, frame=1, axes="TYX")
+    assert not fits(other, after) and not fits(after, made(stack, before))
+    assert fits(made(stack, before), after)
+
+
+def test_partners_of_a_result(stack):
+    source = Image(stack, name="s")
+    first, second = made(stack, source, name="a"), made(stack, source, name="b")
+    away = [
+        Image(stack[:, :5], name="rows"),
+        Image(stack[0], name="plane"),
+        Image(np.zeros((4, 6, 8, 3), np.uint8), rgb=True, name="rgb"),
+        Labels(stack, name="labels"),
+        Image(stack, name="temporary", metadata={METADATA_KEY: {"temporary": "curtain"}}),
+    ]
+    layers = [source, *away, first, second]
+    assert partners(second, layers) == [source, first]
+    assert results_in(layers) == [second, first]
+    assert results_in([first]) == []
+    pyramid = Image([stack[0], stack[0, ::2, ::2]], multiscale=True)
+    result = made(stack[0] + 1, pyramid)
+    np.testing.assert_array_equal(Residual(Pair(pyramid, result))[...], -1)
+
+
+@pytest.mark.parametrize("kind", [Curtain, Residual])
+def test_a_plane_at_a_time_is_read_of_what_is_not_in_memory(stack, kind):
+    lazy = Sliced(stack)
+    before = Image(lazy, contrast_limits=(0, 1000), multiscale=False)
+    pair = Pair(before, made(stack + 1, before))
+    shown = kind(pair, 2, 4) if kind is Curtain else kind(pair)
+    lazy.read.clear()
+    first = shown[1, ALL, ALL]
+    assert len(lazy.read) == 1
+    if kind is Curtain:
+        shown.at = 0  # no reading where only the line moves
+    second = shown[1, ALL, ALL]
+    assert len(lazy.read) == 1
+    assert np.any(first != second) == (kind is Curtain)
+    pair.forget()
+    _ = shown[1]
+    assert len(lazy.read) == 2
+    # In 3D nothing is read.
+    assert shown[...].shape == stack.shape and not shown[...].any()
+    assert len(lazy.read) == 2
+
+
+def test_dask_is_computed_by_planes(stack):
+    def read(block):
+        assert block.shape[0] <= 1, "computed as a whole"
+        return block
+
+    lazy = da.from_array(stack, chunks=(1, 6, 8)).map_blocks(read, meta=stack[:0])
+    before = Image(lazy, contrast_limits=(0, 1000))
+    after = made(stack, before)
+    np.testing.assert_array_equal(Residual(Pair(before, after))[3], 0)
+
+
+def test_the_spread_of_a_residual():
+    rng = np.random.default_rng(2)
+    noise = rng.normal(0, 7, (300, 400))
+    noise[:10] = 1000  # of an object
+    noise[20] = np.nan
+    assert spread(noise) == pytest.approx(7, rel=0.1)
+    assert spread(np.zeros((5, 6))) == 1
+    assert spread(np.full((5, 6), np.nan)) == 1
+    mostly = np.zeros((10, 10))
+    mostly[0] = 3
+    assert spread(mostly) == pytest.approx(mostly.std(), rel=0.8)
+
+
+def test_values_along_a_line():
+    y, x = np.mgrid[:20, :30]
+    plane = (10 * y + x).astype(np.float32)
+    found = along(plane, np.array([[2.0, 3.0], [12.0, 23.0]]))
+    ends = found[[0, -1]]
+    np.testing.assert_allclose(ends, [23, 143])
+    np.testing.assert_allclose(found, np.linspace(23, 143, len(found)), atol=1e-3)
+    assert len(found) >= 2 * np.hypot(10, 20)
+    bent = along(plane, np.array([[0.0, 0.0], [0.0, 10.0], [10.0, 10.0]]))
+    assert bent[-1] == 110
+    outside = along(plane, np.array([[-5.0, -5.0], [-5.0, 40.0]]))
+    np.testing.assert_allclose(outside[[0, -1]], [0, 29])
+    colour = np.repeat(plane[..., None], 3, axis=-1)
+    np.testing.assert_allclose(along(colour, np.array([[0.0, 0], [0, 9]]), rgb=True)[-1], 9)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "length", "label"),
+    [
+        ({}, 6, "Distance (pixels)"),
+        ({"scale": (1, 0.5, 0.5), "units": ("s", "um", "um")}, 3, "Distance (µm)"),
+        ({"scale": (1, 1, 2), "units": ("s", "mm", "um")}, 12, "Distance (µm)"),
+        ({"units": ("s", "s", "um")}, 6, "Distance (pixels)"),
+    ],
+    ids=["pixels", "micrometres", "two units", "no length"],
+)
+def test_curves_before_and_after_in_physical_units(stack, attributes, length, label):
+    before = Image(stack, **attributes)
+    pair = Pair(before, made(stack * 2, before, **attributes))
+    corners = np.array([[0.0, 2, 1], [0, 2, 7]])
+    curves, found = profile(pair, corners, (3, ALL, ALL), (1, 2))
+    assert found == label and [each.name for each in curves] == ["before", "after"]
+    assert curves[0].x[-1] == pytest.approx(length)
+    np.testing.assert_allclose(curves[0].y[::2], stack[3, 2, 1:8])
+    np.testing.assert_allclose(curves[1].y, 2 * np.array(curves[0].y))
+    # With rows and columns exchanged the line stays where it was drawn.
+    turned, _ = profile(pair, corners, (3, ALL, ALL), (2, 1))
+    np.testing.assert_allclose(turned[0].y, curves[0].y)

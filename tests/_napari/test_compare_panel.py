@@ -1,0 +1,252 @@
+"""The panel "Compare": temporary layers, their line, and how everything is left as it was."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from napari_gpu_denoise._napari import docks
+from napari_gpu_denoise._napari.compare.showing import BLINK, CURTAIN, NOTHING, RESIDUAL
+from napari_gpu_denoise._napari.layers.provenance import is_temporary
+from napari_gpu_denoise._napari.layers.source import METADATA_KEY
+
+pytestmark = pytest.mark.gui
+
+
+@pytest.fixture
+def pair(viewer):
+    """Layers of an image and of its result."""
+    stack = np.random.default_rng(0).normal(100, 10, (3, 40, 60)).astype(np.float32)
+    looks = {"scale": (1, 0.5, 0.5), "blending": "additive", "contrast_limits": (50, 150)}
+    before = viewer.add_image(stack, name="a", **looks)
+    return before, add_result(viewer, before, "X", colormap="green", **looks)
+
+
+def add_result(viewer, source, name, **looks):
+    about = {"filter": name, "source": source.name, "source_id": str(source.unique_id)}
+    data, name = source.data * 0.5, f"{source.name} ({name})"
+    return viewer.add_image(data, name=name, metadata={METADATA_KEY: about}, **looks)
+
+
+@pytest.fixture
+def open_compare(viewer, qtbot):
+    def open_it(mode=CURTAIN):
+        panel = docks.open_panel(viewer, "Compare")
+        choose(panel, mode)
+        qtbot.waitUntil(lambda: panel.showing.mode == mode)
+        return panel
+
+    return open_it
+
+
+def choose(panel, mode):
+    panel.mode.setCurrentIndex(panel.mode.findData(mode))
+
+
+def temporary(viewer):
+    return [each for each in viewer.layers if is_temporary(each)]
+
+
+def test_the_selected_result_is_compared_and_left_as_it_was(viewer, pair, open_compare):
+    before, after = pair
+    before.visible = False
+    panel = open_compare()
+    assert (panel.before.layer(), panel.layer.layer()) == pair
+    curtain, line = temporary(viewer)
+    assert [each.visible for each in pair] == [False, False]
+    assert viewer.layers.index(curtain) == 2 and viewer.layers[-1] is line
+    assert curtain.blending == "additive" and curtain.colormap.name == "green"
+    shown = curtain.data[0]
+    np.testing.assert_array_equal(shown[:, :30], before.data[0, :, :30])
+    np.testing.assert_array_equal(shown[:, 30:], after.data[0, :, 30:])
+    # It stands where the pixels part.
+    np.testing.assert_allclose(line.translate, (0, 19.5 * 0.5, 29.5 * 0.5))
+    assert line.scale[1] == pytest.approx(20)
+    # Controls of the result work on what is seen instead.
+    assert viewer.layers.selection.active is after
+    after.contrast_limits, after.gamma = (60, 70), 0.5
+    assert curtain.contrast_limits == [60, 70] and curtain.gamma == 0.5
+
+    viewer.window.remove_dock_widget(panel)
+    assert list(viewer.layers) == list(pair)
+    assert [each.visible for each in pair] == [False, True]
+
+
+def test_the_line_is_dragged(viewer, pair, open_compare, qtbot):
+    panel = open_compare()
+    curtain = temporary(viewer)[0]
+    camera = panel.showing.line.camera
+    camera.zoom = 4  # 2 pixels of the screen for one of the layer
+
+    def drag(start, *places):
+        def at(kind, x):
+            return SimpleNamespace(type=kind, position=(0, 5, x * 0.5), button=1)
+
+        event = at("mouse_press", start)
+        moving = viewer.mouse_drag_callbacks[-1](viewer, event)
+        list(zip([None], moving, strict=False))
+        panned = camera.mouse_pan
+        for x in places:
+            event.__dict__.update(vars(at("mouse_move", x)))
+            next(moving, None)
+        event.type = "mouse_release"
+        list(moving)
+        return panned
+
+    assert not drag(31, 20, 12)
+    assert panel.showing.at == panel.slider.value() == 12
+    assert camera.mouse_pan
+    qtbot.waitUntil(lambda: curtain.data.at == 12)
+    np.testing.assert_allclose(panel.showing.line.layer.translate[2], 11.5 * 0.5)
+    # Away from the line the picture is moved, and beyond the picture the line stays at its edge.
+    assert drag(40, 50) and panel.showing.at == 12
+    drag(12, 500)
+    assert panel.showing.at == 60
+    panel.slider.setValue(7)
+    qtbot.waitUntil(lambda: curtain.data.at == 7)
+    count = len(viewer.mouse_drag_callbacks)
+    panel.stop()
+    assert len(viewer.mouse_drag_callbacks) == count - 1
+
+
+def test_holding_shows_the_source(viewer, pair, open_compare, qtbot):
+    panel = open_compare()
+    data = temporary(viewer)[0].data
+    panel.hold_button.pressed.emit()
+    assert data.at == 60 and panel.caption.text() == "Before: a"
+    panel.hold_button.released.emit()
+    assert data.at == 30 and panel.caption.text() == ""
+    (key,) = (bound for name, bound in viewer.keymap.items() if str(name) == "B")
+    held = key(viewer)
+    next(held)
+    assert data.at == 60
+    list(held)
+    assert data.at == 30
+    choose(panel, NOTHING)
+    assert not any(str(name) == "B" for name in viewer.keymap)
+    assert temporary(viewer) == [] and all(each.visible for each in pair)
+
+
+def test_blinking_takes_turns(viewer, pair, open_compare, qtbot):
+    panel = open_compare(BLINK)
+    (shown,) = temporary(viewer)
+    seen = set()
+    qtbot.waitUntil(lambda: seen.add(shown.data.at) or seen == {0, 60})
+    choose(panel, CURTAIN)
+    qtbot.waitUntil(lambda: panel.showing.mode == CURTAIN)
+    assert temporary(viewer)[0].data.at == 30
+
+
+def test_the_residual_is_symmetric(viewer, pair, open_compare):
+    before, after = pair
+    panel = open_compare(RESIDUAL)
+    (shown,) = temporary(viewer)
+    low, high = shown.contrast_limits
+    assert low == -high and high > 0
+    np.testing.assert_array_equal(shown.data[1], before.data[1] - after.data[1])
+    np.testing.assert_allclose(shown.scale, before.scale)
+    assert f"to {high:.3g} in grey levels" in panel.caption.text()
+    # The layer follows a rerun.
+    after.data = before.data - 1
+    np.testing.assert_allclose(shown.data[1], 1, atol=1e-4)
+
+
+def test_what_is_not_hidden_by_the_panel_is_remembered(viewer, pair, open_compare):
+    before, after = pair
+    panel = open_compare()
+    assert not panel.hide_source.isChecked()
+    panel.hide_source.click()
+    after.visible = True  # as after a rerun
+    assert not after.visible
+    panel.stop()
+    assert (before.visible, after.visible) == (False, True)
+
+
+def test_removed_layers_end_the_comparison(viewer, pair, open_compare, qtbot):
+    before, after = pair
+    panel = open_compare()
+    viewer.layers.remove(temporary(viewer)[0])
+    assert panel.mode.currentData() == NOTHING
+    assert list(viewer.layers) == list(pair) and before.visible and after.visible
+    choose(panel, CURTAIN)
+    qtbot.waitUntil(lambda: panel.showing.mode == CURTAIN)
+    viewer.layers.remove(after)
+    assert list(viewer.layers) == [before] and before.visible
+    assert panel.layer.layer() is None and "Denoise a layer first" in panel.status.text()
+    # The next result is taken when it comes.
+    newer = add_result(viewer, before, "Y")
+    qtbot.waitUntil(lambda: panel.showing.mode == CURTAIN)
+    assert panel.layer.layer() is newer
+    viewer.layers.clear()
+    assert len(viewer.layers) == 0 and panel.showing.mode == NOTHING
+
+
+def test_another_result_is_compared_when_it_is_selected(viewer, pair, open_compare, qtbot):
+    before, after = pair
+    other = add_result(viewer, before, "Y")
+    panel = open_compare()
+    assert panel.layer.layer() is other
+    viewer.layers.selection.active = after
+    qtbot.waitUntil(lambda: panel.showing.layer is not None)
+    assert panel.layer.layer() is after and panel.before.layer() is before
+    assert other.visible and not after.visible
+    # Two results beside each other.
+    panel.before.setCurrentIndex(1)
+    qtbot.waitUntil(lambda: panel.showing.layer is not None)
+    assert panel.before.layer() is other and before.visible and not other.visible
+
+
+def test_there_is_no_curtain_in_3d(viewer, pair, open_compare, qtbot):
+    panel = open_compare()
+    viewer.dims.ndisplay = 3
+    qtbot.waitUntil(lambda: "2D" in panel.status.text())
+    assert temporary(viewer) == [] and all(each.visible for each in pair)
+    viewer.dims.ndisplay = 2
+    qtbot.waitUntil(lambda: len(temporary(viewer)) == 2)
+    viewer.dims.order = (1, 0, 2)
+    qtbot.waitUntil(lambda: panel.showing.mode == CURTAIN)
+    assert panel.showing.line.axes() == (0, 2)
+
+
+def test_curves_along_a_drawn_line(viewer, pair, open_compare, qtbot, click):
+    before, _ = pair
+    panel = open_compare()
+    viewer.dims.set_current_step(0, 0)
+    click(panel.draw_button)
+    line = temporary(viewer)[-1]
+    assert line.mode == "add_line" and viewer.layers.selection.active is line
+    line.add_lines(np.array([[0.0, 10, 5], [0, 10, 25]]))
+    qtbot.waitUntil(lambda: panel._plot is not None and panel._plot.series != [])
+    first = panel._plot.series[0]
+    np.testing.assert_allclose(first.y[::2], before.data[0, 10, 5:26], rtol=1e-6)
+    assert first.x[-1] == pytest.approx(10)
+    viewer.dims.set_current_step(0, 2)
+    expected = before.data[2, 10, 5:26]
+    qtbot.waitUntil(lambda: np.allclose(panel._plot.series[0].y[::2], expected))
+    viewer.layers.remove(line)
+    assert panel._plot.isHidden()
+    click(panel.draw_button)
+    viewer.window.remove_dock_widget(panel)
+    assert list(viewer.layers) == list(pair)
+
+
+def test_a_key_with_another_task_keeps_it(viewer, pair, open_compare):
+    def theirs(_):
+        pass
+
+    viewer.bind_key("B", theirs)
+    panel = open_compare()
+    panel.stop()
+    assert theirs in viewer.keymap.values()
+
+
+def test_the_button_of_a_filter_opens_it(viewer, open_panel, run, noisy, click, qtbot):
+    viewer.add_image(noisy, name="cells")
+    panel = open_panel()
+    assert panel.afterwards.compare_button.isHidden()
+    run(panel)
+    click(panel.afterwards.compare_button)
+    compare = docks.open_panel(viewer, "Compare")
+    qtbot.waitUntil(lambda: compare.showing.mode == CURTAIN)
+    assert compare.layer.layer().name == "cells (NL-means)"
+    assert panel.layer.layer().name == "cells"
