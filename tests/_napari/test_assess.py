@@ -2,12 +2,14 @@
 
 import json
 
+import dask.array as da
 import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise._napari.assess import judging
 from napari_gpu_denoise._napari.layers.source import METADATA_KEY
+from napari_gpu_denoise.filters import NLMeans
 
 pytestmark = pytest.mark.gui
 
@@ -135,6 +137,35 @@ def test_it_can_be_stopped(viewer, open_panel, click, qtbot, monkeypatch, noisy)
     assert section.status.text() == "Cancelled."
     gate.set()
     assert section.assessment is None
+
+
+def test_of_lazy_data_only_what_is_needed_is_read(noisy):
+    from napari_gpu_denoise._napari.denoise.request import Request
+    from napari_gpu_denoise._napari.layers.source import Source
+    from napari_gpu_denoise.assessment.assess import Options
+    from napari_gpu_denoise.run.job import Run
+
+    read = []
+
+    def frame(block_info=None):
+        read.append(block_info[None]["chunk-location"][0])
+        return noisy[None]
+
+    chunks = ((1,) * 9, noisy.shape[:1], noisy.shape[1:])
+    data = da.map_blocks(frame, chunks=chunks, dtype=noisy.dtype, meta=noisy[None])
+    run = Run(NLMeans(step=4, frames_before=1), sigma=10.0, axes="TYX")
+    region = (5, slice(0, 64), slice(0, 80))
+    asked = judging.Judging(Request(Source("stack", data), run), Options(region=region))
+    steps = judging.steps(asked)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            outcome = end.value
+            break
+    assert outcome.error is None
+    assert outcome.assessment.region[0] == (5, 6)
+    assert set(read) == {4, 5}
 
 
 def test_colours_with_alpha(viewer, open_panel, assessed, click, noisy):

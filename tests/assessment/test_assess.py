@@ -137,6 +137,15 @@ def test_photons():
     assert found.warnings == ()
 
 
+def test_where_there_is_no_light_there_may_be_no_noise():
+    light = np.maximum(clean_of() - 90, 0)
+    noisy = (2 * np.random.default_rng(2).poisson(light / 2)).astype(np.float32)
+    found = gd.assess(noisy, FAST, noise=gd.PoissonGaussian(2.0, 0.0, 0.0))
+    assert np.isfinite(found.residual).all()
+    assert np.isfinite(found.check.losses).all()
+    assert not any("sigma" in each for each in found.warnings)
+
+
 def test_magnitudes_are_judged_as_they_are_measured():
     clean, rng = np.maximum(clean_of() - 80, 0), np.random.default_rng(3)
     real, other = (rng.normal(0, SIGMA, clean.shape) for _ in range(2))

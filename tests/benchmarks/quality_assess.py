@@ -3,10 +3,10 @@
     python tests/benchmarks/quality_assess.py [--tables …] [--quick] [--seeds N] [--device D]
 
 Prints one table for each of: bars (20 pictures: photographs, slices of a head, fluorescence, with
-noise of sigma 20), kinds (photons, magnitudes, correlated noise, video, volume, colours), strength
-(sigma told too low and too high), alarms (what is wrong with an image, and what is not) and times
-(1024 x 1024). Noise is drawn with ``numpy.random.default_rng(seed)``. The data folder holds the
-pictures.
+noise of sigma 20), kinds (photons, magnitudes, correlated noise, video, volume, colours), real
+(single frames of fluorescence), strength (sigma told too low and too high), alarms (what is wrong
+with an image, and what is not) and times (1024 x 1024). Noise is drawn with
+``numpy.random.default_rng(seed)``. The data folder holds the pictures.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from cases import affine_fit
 from scipy.ndimage import gaussian_filter
 from tables import print_tables, show
 
@@ -158,6 +159,22 @@ def other_kinds() -> Iterator[tuple]:
     yield "colour, BM3D fast", noisy, colour, fast, {"sigma": SIGMA, "axes": "SYX"}
 
 
+def real(options: argparse.Namespace) -> None:
+    """Fluorescence with its own noise, which is measured; BM3D fast, grey levels of each frame."""
+    body, filter = [], FILTERS["BM3D fast"]
+    for name, (frame, mean) in microscopy_pairs().items():
+        noisy = frame.astype(np.float32)
+        clean = affine_fit(mean, noisy)
+        noise = gd.estimate_noise(noisy, device=options.device)
+        found = gd.assess(noisy, filter, noise=noise, device=options.device)
+        result = gd.denoise(noisy, filter, noise=noise, dtype="float32", device=options.device)
+        truth = float(np.sqrt(np.mean((result.image - clean) ** 2)))
+        levels = (found.channels[0].noise, float(np.std(noisy - clean)), found.error, truth)
+        cells = [f"{each:.2f}" for each in levels]
+        body.append([name.removeprefix("input_avg1_"), *cells, f"{len(found.warnings)}"])
+    show(["", "noise measured", "true", "error expected", "true", "warnings"], body)
+
+
 def strength(options: argparse.Namespace) -> None:
     """Check of sigma: in how many of the twenty pictures another sigma is offered, and its mean.
 
@@ -241,7 +258,7 @@ def times(options: argparse.Namespace) -> None:
 
 def main() -> None:
     """Print the tables that are asked for."""
-    print_tables(__doc__, (bars, kinds, strength, alarms, times))
+    print_tables(__doc__, (bars, kinds, real, strength, alarms, times))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import numpy as np
 from napari_gpu_denoise.assessment.channels import Channels
 from napari_gpu_denoise.assessment.detail import Detail, Rings, detail
 from napari_gpu_denoise.assessment.error import decibels, error_map, standard_error
+from napari_gpu_denoise.assessment.noise import bounded
 from napari_gpu_denoise.assessment.record import Assessment, ChannelQuality
 from napari_gpu_denoise.assessment.residual import Statistics
 from napari_gpu_denoise.assessment.runs import Observed
@@ -40,7 +41,7 @@ def judged(
     if peak is None:
         low, high = np.percentile(found.mean[known], _TAILS)
         peak = 255.0 if given == np.uint8 else float(high - low) or 1.0
-    spread = np.where(known, found.spread, 1)
+    spread = np.where(known, bounded(found.spread), 1)
     residual = np.where(known, (found.noisy - found.mean) / spread, 0).astype(np.float32)
     twin = np.where(known, (found.twin - found.twin_mean) / spread, 0).astype(np.float32)
     view = Channels(job.names, known.shape)

@@ -43,6 +43,15 @@ def noise_of(sigma: Any, noise: Any, image: Any, names: str, filter: Filter, dev
     return None, noise
 
 
+_WEAKEST = 0.1  # noise in units of its root mean square, below which pixels do not count more
+
+
+def bounded(spread: np.ndarray) -> np.ndarray:
+    """Return the spread to divide by: models may have no noise where there is no light."""
+    most = float(np.sqrt(np.mean(np.square(spread, dtype=np.float64))))
+    return np.maximum(spread, _WEAKEST * most)
+
+
 @dataclass(frozen=True)
 class CropNoise:
     """The noise of a crop; `sigma` is over the crop, not adapted to a filter."""

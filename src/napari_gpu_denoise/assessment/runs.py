@@ -10,6 +10,7 @@ import numpy as np
 from napari_gpu_denoise.assessment import strength
 from napari_gpu_denoise.assessment.detail import ALPHA
 from napari_gpu_denoise.assessment.error import EPSILON, PAIRS, squared_errors, told
+from napari_gpu_denoise.assessment.noise import bounded
 from napari_gpu_denoise.assessment.strength import FACTORS, SigmaCheck
 from napari_gpu_denoise.assessment.trial import Steps, Trial
 from napari_gpu_denoise.run.record import Progress
@@ -104,7 +105,7 @@ def sigma_check(trial: Trial, done: int, total: int) -> Generator[Progress, None
     mask = np.zeros(pixels.shape, bool)
     mask[inner] = strength.grid(trial.image[inner].shape, trial.planes) & trial.image[inner]
     values = strength.replaced(pixels, mask, trial.planes)
-    spread = trial.noise.spread(values)[inner]
+    spread = bounded(trial.noise.spread(values)[inner])
     losses = []
     for factor in FACTORS:
         steps = trial.filtered(values, factor / trial.job.run.sigma_factor)
