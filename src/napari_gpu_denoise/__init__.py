@@ -57,7 +57,7 @@ _MODULES = {"errors": "errors", "samples": "files.samples"}
 
 def __getattr__(name: str):
     if name == "__version__":
-        from napari_gpu_denoise.run.record import package_version
+        from napari_gpu_denoise.version import package_version
 
         return package_version()
     if name == "__all__":

@@ -20,8 +20,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     from napari_gpu_denoise import errors
-    from napari_gpu_denoise.cli.arguments import build_parser, package_version
+    from napari_gpu_denoise.cli.arguments import build_parser
     from napari_gpu_denoise.cli.failures import complain, exit_code
+    from napari_gpu_denoise.version import package_version
 
     argv = list(sys.argv[1:] if argv is None else argv)
     if argv == ["--version"]:  # before anything is imported

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from napari_gpu_denoise.cli import commands, noise, recommend
@@ -17,14 +16,7 @@ from napari_gpu_denoise.cli.options import (
     add_run,
     add_settings,
 )
-
-
-def package_version() -> str:
-    """Return the version of this package, without importing NumPy or any of its modules."""
-    try:
-        return version("napari-gpu-denoise")
-    except PackageNotFoundError:
-        return "unknown"
+from napari_gpu_denoise.version import package_version
 
 
 def build_parser(argv: list[str]) -> argparse.ArgumentParser:

@@ -1,10 +1,10 @@
-"""Frames of a stream, corrected one by one."""
+"""Arrays without structured noise, and frames of a stream, corrected one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,27 @@ from napari_gpu_denoise.correct.wish import wish_of
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtype
 from napari_gpu_denoise.run.job import Run
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.correct.correction import Correction
+
+
+def corrected_array(image: Any, names: str, correct: Any) -> tuple[Any, Correction | None]:
+    """Return an array without structured noise, and what was removed; None if nothing is wanted.
+
+    An array that is not in memory is corrected as it is read.
+    """
+    wish = wish_of(correct)
+    if wish is None:
+        return image, None
+    # Imported only when needed: it takes long to load.
+    from napari_gpu_denoise.correct.correction import CorrectedArray, prepare_correction
+
+    correction = prepare_correction(image, names, wish)
+    if not correction:
+        return image, correction
+    in_memory = isinstance(image, np.ndarray)
+    return correction.applied(image) if in_memory else CorrectedArray(image, correction), correction
 
 
 def corrected_frames(

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from napari_gpu_denoise.correct.wish import wish_of
 from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import AxesError, ImageError
 from napari_gpu_denoise.image.axes import check_axes
@@ -20,6 +19,7 @@ from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.by_parts import denoise_parts, is_chunked
 from napari_gpu_denoise.run.change import change_note
+from napari_gpu_denoise.run.corrected import corrected_array
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Part, Run, prepare
 from napari_gpu_denoise.run.long_series import denoise_series
@@ -175,14 +175,8 @@ def denoise_steps(
     dtype = output_dtype(run.dtype, np.dtype(array.dtype))
     devices = choose_devices(run.device)
     run = replace(run, device=devices[0], axes=names)
-    wish = wish_of(run.correct)
-    if wish is not None:
-        # Imported only when needed: it takes long to load.
-        from napari_gpu_denoise.correct.correction import CorrectedArray, prepare_correction
-
-        correction = prepare_correction(array, names, wish)
-        if correction:
-            array = CorrectedArray(array, correction) if lazy else correction.applied(array)
+    array, correction = corrected_array(array, names, run.correct)
+    if correction is not None:
         plain = replace(run, dtype=dtype, correct=None, device=devices)
         made = yield from denoise_steps(array, plain, frames, out, slices)
         return Result(made.image, correction_noted(made.record, correction, given))

@@ -22,7 +22,7 @@ from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.frame_sigma import largest_in_planes
 from napari_gpu_denoise.run.noise import resolve_noise
 from napari_gpu_denoise.run.output_type import type_for_noise
-from napari_gpu_denoise.run.record import Record, Tally, package_version
+from napari_gpu_denoise.run.record import Record, Tally
 from napari_gpu_denoise.run.settings import checked_factor, number_of_bytes
 from napari_gpu_denoise.run.sigma import (
     Sigma,
@@ -31,6 +31,7 @@ from napari_gpu_denoise.run.sigma import (
     varies_within,
 )
 from napari_gpu_denoise.run.tiles import Span
+from napari_gpu_denoise.version import package_version
 
 NO_NOISE = "sigma is 0: the image is returned unchanged"  # in the notes of a record
 

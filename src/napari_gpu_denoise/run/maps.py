@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.correct.wish import wish_of
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.corrected import corrected_array
 from napari_gpu_denoise.run.denoise import wanted_region
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Job, Part, Run, prepare
@@ -36,12 +36,7 @@ def shown_maps(
     array = np.asarray(image)
     names = check_axes(run.axes, array.shape)
     region = wanted_region(names, array.shape, frames, slices)
-    wish = wish_of(run.correct)
-    if wish is not None:
-        # Imported only when needed: it takes long to load.
-        from napari_gpu_denoise.correct.correction import prepare_correction
-
-        array = prepare_correction(array, names, wish).applied(array)
+    array, _ = corrected_array(array, names, run.correct)
     whole = Block.of(array, names, run.nonfinite)
     # The noise is measured once, for all maps.
     job = prepare(

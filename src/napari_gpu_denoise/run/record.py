@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from napari_gpu_denoise.errors import Cancelled, SettingsError
@@ -163,12 +161,3 @@ def finish(
                     raise Cancelled(f"The run was cancelled: {lost} made.")
         except StopIteration as end:
             return end.value
-
-
-@lru_cache(maxsize=1)
-def package_version() -> str:
-    """Return the version of this package."""
-    try:
-        return version("napari-gpu-denoise")
-    except PackageNotFoundError:
-        return "unknown"

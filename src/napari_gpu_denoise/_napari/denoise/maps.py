@@ -19,6 +19,7 @@ from napari_gpu_denoise.filters.pixelwise.maps import count_steps
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.run.record import Result
+from napari_gpu_denoise.run.settings import setting_fields
 from napari_gpu_denoise.run.sigma import place
 
 _CLASSES = ("low slope", "edge", "isoline")
@@ -110,7 +111,7 @@ def map_layers(
     channels = channel_axis(names)
     rgb = channels is not None and names[channels] == "S"
     if rgb and not joined:
-        if not hasattr(run.filter, "channels"):
+        if "channels" not in {field.name for field in setting_fields(run.filter)}:
             return [], "This filter makes no maps of colours: split the layer into channels"
         return [], "Maps of colours need Channels set to joint or opponent"
     of_all = image is None and frame is None
