@@ -130,7 +130,9 @@ def test_hard_choices_turn_once_around_and_pi_ld_has_no_classes(viewer, isoline_
     viewer.add_image(noisy[:32, :32], name="b")
     panel.form.controls["method"].value = "pi-ld"
     assert run(panel).startswith("Done in ")
-    assert [layer.name for layer in viewer.layers] == ["b", "b (Isoline)", "b (Isoline directions)"]
+    words = "profile paper, method pi-ld"
+    names = ["b", f"b (Isoline, {words})", f"b (Isoline directions, {words})"]
+    assert [layer.name for layer in viewer.layers] == names
 
 
 @pytest.mark.parametrize("lazy", [False, True])
