@@ -64,7 +64,7 @@ def calls(monkeypatch):
         kind = str(data.dtype)
         settings = run.filter.as_dict()
         record = Record(
-            *("0", "nl_means", settings, (1.0,), "given", "YX"),
+            *("0", "nl_means", settings, (1.0,), "estimated", "YX"),
             kind,
             kind,
             "none",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import nibabel
 import numpy as np
@@ -144,8 +145,10 @@ def test_results_of_a_filled_setting_are_resumed(tmp_path):
             return {"filter": "anisotropic", "settings": settings}
 
     gd.write(target, picture.data, picture, Made())
-    check_result(target, Anisotropic())
-    check_result(target, Anisotropic(voxel="1.5,0.25,0.2"))
+    asked = {"sigma": None, "noise": None, "correct": None, "sigma_factor": 1.0}
+    check_result(target, SimpleNamespace(filter=Anisotropic(), **asked))
+    same = Anisotropic(voxel="1.5,0.25,0.2")
+    check_result(target, SimpleNamespace(filter=same, **asked))
     for other in (Anisotropic(voxel="1,1,1"), Anisotropic(2.0)):
         with pytest.raises(OutputError, match="is not a result"):
-            check_result(target, other)
+            check_result(target, SimpleNamespace(filter=other, **asked))

@@ -128,7 +128,8 @@ def _add_filter(added: Any, settings: type) -> None:
     existing.add_argument(
         "--resume",
         action="store_true",
-        help="continue an interrupted batch: keep results made with the same settings",
+        help="continue what was interrupted: keep results made with the same settings, and the "
+        "parts of large ones that are done",
     )
     parser.add_argument("--stop-on-error", action="store_true", help="stop at the first failure")
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")

@@ -61,6 +61,10 @@ def denoise(args: argparse.Namespace) -> int:
     for file in report.failed:
         named = f"{type(file.error).__name__}: {file.error}"
         complain(sentence(named if file.error in unexpected else file.error, file.input))
+        for note in file.notes:
+            complain(on_command_line(note))
+    for note in report.notes:
+        complain(on_command_line(note))
     if unexpected:
         traceback.print_exception(unexpected[0])
         complain("This should not happen: please report it with the lines above.")

@@ -29,6 +29,8 @@ REMEDIES = {
     "sigma-value": "give 0 or a positive number in grey levels, or leave --sigma out",
     "structured": "--correct found removes it first",
     "unchanged": "--noise correlated, or give --sigma",
+    "unfinished": "repeat what it was begun with, or leave out --resume to begin anew",
+    "unfinished-damaged": "leave out --resume to begin anew",
     "uneven": "--noise auto",
 }
 
@@ -49,7 +51,7 @@ EXIT_CODES: tuple[tuple[int, tuple[type[BaseException], ...], str], ...] = (
     (
         130,
         (errors.Cancelled, KeyboardInterrupt),
-        "stopped by Ctrl-C; no partial file is left",
+        "stopped by Ctrl-C; no partial file is left under its name",
     ),
     (1, (BaseException,), "anything else: please report it"),
 )

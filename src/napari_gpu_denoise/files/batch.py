@@ -21,7 +21,7 @@ from napari_gpu_denoise.errors import (
     Note,
     OutputError,
 )
-from napari_gpu_denoise.files import formats
+from napari_gpu_denoise.files import formats, unfinished
 from napari_gpu_denoise.files.inputs import check_target, find_files, identity, pair
 from napari_gpu_denoise.files.one_file import check_result, denoise_file
 from napari_gpu_denoise.opencl.device import Device
@@ -60,10 +60,14 @@ class FileReport:
 
 @dataclass(frozen=True)
 class BatchReport:
-    """The outcome for all files, in the order processed, up to a cancellation or a stop."""
+    """The outcome for all files, in the order processed, up to a cancellation or a stop.
+
+    `notes` say where the unfinished result of a file is kept at which the batch was cancelled.
+    """
 
     files: tuple[FileReport, ...]
     cancelled: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def done(self) -> tuple[FileReport, ...]:
@@ -149,8 +153,10 @@ def run_batch(
         Replace existing results. By default files that have one are skipped. An input is never
         replaced.
     resume : bool, default False
-        Continue a batch that was interrupted: results of the same filter and settings are kept.
-        Any other file in their place is an error.
+        Continue a batch that was interrupted: results of the same filter, settings, noise and
+        correction are kept, and any other file in their place is an error. A large file, or an
+        OME-Zarr, is gone on with at the parts that are not written yet; if settings, input,
+        device or version of this package are others, it is an error.
     companions_anywhere : bool, default False
         Read the other files of an OME-TIFF set wherever its XML says they are, not only in the
         folder of the input or below.
@@ -213,7 +219,8 @@ def run_batch(
             check_target(target, found, written)
             if target.exists() and not overwrite:
                 if resume:
-                    check_result(target, filter)
+                    check_result(target, run)
+                    unfinished.remove(target)
                 # The other files of a set are then not denoised as images of their own.
                 opened = formats.open_stack(path, companions_anywhere=companions_anywhere)
                 with contextlib.suppress(FileError, ImageError), opened as picture:
@@ -227,22 +234,23 @@ def run_batch(
                 companions_anywhere=companions_anywhere,
                 progress=tell,
                 cancel=cancel,
+                resume=resume,
             )
             folders.add(target.parent)
             sources.update(file.resolve() for file in picture.files)
             written.add(identity(target))
             files.append(FileReport(path, target, record, notes=(*picture.notes, *notes)))
         except Cancelled:
-            return BatchReport(tuple(files), cancelled=True)
+            return BatchReport(tuple(files), cancelled=True, notes=_left(target))
         except NoDeviceError:
             raise
         except Exception as error:
             # Ctrl-C makes the compiler of PoCL fail, too.
             if cancel is not None and cancel.is_set():
-                return BatchReport(tuple(files), cancelled=True)
+                return BatchReport(tuple(files), cancelled=True, notes=_left(target))
             # Whatever is wrong with one file, try the others.
             _let_go(error)
-            files.append(FileReport(path, error=error))
+            files.append(FileReport(path, error=error, notes=_left(target)))
             if stop_on_error:
                 break
         finally:
@@ -255,6 +263,12 @@ def _let_go(error: BaseException | None) -> None:
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
+
+
+def _left(target: Path) -> tuple[str, ...]:
+    """Say where an unfinished result is kept, if there is one."""
+    note = unfinished.kept_note(target)
+    return (note,) if note else ()
 
 
 def _kept(target: Path, resume: bool) -> str:

@@ -10,8 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.correct.wish import wish_of
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, nifti, tiff, zarr
+from napari_gpu_denoise.files.begun_with import wanted_of
+from napari_gpu_denoise.files.made_with import has_noise
+from napari_gpu_denoise.files.unfinished import Unfinished
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
 from napari_gpu_denoise.run.denoise import drive
@@ -33,11 +37,13 @@ def denoise_file(
     companions_anywhere: bool,
     progress: Callable[[int, int], None],
     cancel: Any,
+    resume: bool = False,
 ) -> tuple[tiff.Picture, Record, tuple[str, ...]]:
     """Denoise a file into a new one, which appears when it is complete.
 
     A run without axes takes those of the file. `new_folder` says whether the folder of the result
-    may be made; one that held results and is gone is an error. Returns the description of the
+    may be made; one that held results and is gone is an error. With `resume` an unfinished result
+    of an earlier run is gone on with, if the file is streamed. Returns the description of the
     input, the record of the result, and notes about the writing.
     """
     with formats.open_stack(path, companions_anywhere=companions_anywhere) as picture:
@@ -55,22 +61,31 @@ def denoise_file(
         run = replace(run, filter=filter, axes=run.axes or picture.filter_axes, dtype=dtype)
         if picture.kind == "zarr":
             _make_folder(target, new_folder)
-            with zarr.new_image(target, picture, overwrite=overwrite) as made:
-                options = {"progress": progress, "cancel": cancel}
-                result = drive(picture.data, run, out=made.finest, **options)
-                notes = made.finish(result.record)
+            with _ledger(target, picture, run, same, resume) as ledger:
+                part = None if ledger is None else ledger.folder / "image"
+                with zarr.new_image(target, picture, overwrite=overwrite, part=part) as made:
+                    options = {"progress": progress, "cancel": cancel, "ledger": ledger}
+                    result = drive(picture.data, run, out=made.finest, **options)
+                    notes = made.finish(result.record)
+                if ledger is not None:
+                    ledger.completed()
             return picture, result.record, notes
         if _is_long(picture, run.axes):
             _make_folder(target, new_folder)
             planes = 3 if picture.axes.endswith("S") else 2
             with contextlib.ExitStack() as held:
+                ledger = held.enter_context(_ledger(target, picture, run, same, resume))
 
                 def store(shape: tuple[int, ...], dtype: np.dtype) -> tiff.PlaneStore:
-                    made = tiff.PlaneStore(shape, dtype, target.parent, axes_of_plane=planes)
+                    options = {"axes_of_plane": planes, "path": ledger.pixels}
+                    made = tiff.PlaneStore(shape, dtype, target.parent, **options)
                     return held.enter_context(made)
 
-                result = drive(picture.data, run, out=store, progress=progress, cancel=cancel)
-                return _written(target, result.image, picture, result.record, same, overwrite)
+                options = {"progress": progress, "cancel": cancel, "ledger": ledger}
+                result = drive(picture.data, run, out=store, **options)
+                written = _written(target, result.image, picture, result.record, same, overwrite)
+                ledger.completed()
+                return written
         largest = max(one.itemsize for one in possible)
         picture = picture.loaded(result=picture.data.size * largest)
     result = drive(picture.pixels, run, progress=progress, cancel=cancel)
@@ -79,6 +94,15 @@ def denoise_file(
     if picture.alpha is not None:
         image = put_together(image, picture.colours, picture.data, picture.alpha)
     return _written(target, image, picture, result.record, same, overwrite)
+
+
+def _ledger(
+    target: Path, picture: tiff.Picture, run: Run, same: bool, resume: bool
+) -> contextlib.AbstractContextManager[Unfinished | None]:
+    """Return the ledger of a result; that on a server has none, as it has no hidden place."""
+    if isinstance(target, zarr.Address):
+        return contextlib.nullcontext()
+    return Unfinished(target, wanted_of(picture, run, same), resume)
 
 
 def _written(
@@ -111,15 +135,24 @@ def _is_long(picture: tiff.Picture, axes: str) -> bool:
     return picture.alpha is None and by_frame
 
 
-def check_result(target: Path, filter: Filter) -> None:
-    """Refuse a file that is not a result of the same filter and settings."""
+def check_result(target: Path, run: Run) -> None:
+    """Refuse a file that is not a result of the same filter, settings, noise and correction."""
     made: dict[str, Any] = {}
+    filter, other = run.filter, ""
     with contextlib.suppress(FileError, ImageError), formats.open_stack(target) as picture:
         made = dict(picture.history[-1]) if picture.history else {}
         filter = with_voxel(filter, picture)
     if (made.get("filter"), made.get("settings")) != (filter.name, filter.as_dict()):
+        other = "is not a result of this filter and these settings"
+    elif made.get("sigma_factor", 1.0) != run.sigma_factor:
+        other = "was made with another strength"
+    elif bool(made.get("corrected")) != (wish_of(run.correct) is not None):
+        other = f"was made with{'out' * (not made.get('corrected'))} a correction"
+    elif not has_noise(made, run.sigma, run.noise):
+        other = "was made with another noise"
+    if other:
         raise OutputError(
-            f"{target} is not a result of this filter and these settings",
+            f"{target} {other}",
             "choose another name, or pass overwrite=True to replace it",
             code="exists",
         )

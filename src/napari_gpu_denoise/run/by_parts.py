@@ -24,7 +24,8 @@ from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.change import change_note
 from napari_gpu_denoise.run.job import Job, Part
-from napari_gpu_denoise.run.record import COMPILING, Progress, Result
+from napari_gpu_denoise.run.ledger import Ledger, parts_left
+from napari_gpu_denoise.run.record import COMPILING, Progress, Result, Tally
 from napari_gpu_denoise.run.several import filter_parts
 
 # Bytes of pixels and result that a part holds. Larger parts read fewer margins.
@@ -37,19 +38,25 @@ _MOST_PARTS = 1 << 20  # 64 TB; more are a shape that lies
 
 
 def denoise_parts(
-    image: Any, job: Job, out: Any, devices: Sequence[Device]
+    image: Any, job: Job, out: Any, devices: Sequence[Device], ledger: Ledger | None = None
 ) -> Generator[Progress, None, Result]:
     """Denoise an array in parts, each of a few chunks; `job` is prepared for it.
 
     The image is read by NumPy indexing: each part with its margin; and once more before, if the
     range of its values has to be known first. Each pixel of `out` is written once, in whole chunks
-    wherever possible. Progress is yielded per part.
+    wherever possible. Parts that `ledger` knows are left as they are. Progress is yielded per part.
     """
     unit = _unit_of(out) or _unit_of(image)
     parts = [Part.of(job, region) for region in regions_of(job, unit)]
-    locks = threading.Lock(), threading.Lock()
+    locks, ledger = (threading.Lock(), threading.Lock()), ledger or Ledger()
     if job.levels is None and not is_plain(job.dtypes[0]):
-        job = replace(job, levels=(yield from _range_of_levels(image, job, parts)))
+        levels = ledger.known("levels")
+        if levels is None:
+            levels = yield from _range_of_levels(image, job, parts)
+            ledger.keep("levels", levels)
+        job = replace(job, levels=levels)
+    rest, wrote = parts_left(parts, ledger)
+    before = ledger.tally
 
     def read(part: Part) -> Block:
         with locks[0]:
@@ -59,19 +66,22 @@ def denoise_parts(
     def room(part: Part) -> np.ndarray:
         return np.empty([one.size for one in part.spans], job.dtypes[1])
 
-    def write(part: Part, made: np.ndarray) -> None:
+    def write(part: Part, made: np.ndarray, tally: Tally) -> None:
         # Parts may share a chunk.
         with locks[1]:
             out[part.yields] = made
+            wrote(part, tally)
 
     yield COMPILING
-    shared = yield from filter_parts(devices, job, parts, read, room, write)
+    done = len(parts) - len(rest)
+    shared = yield from filter_parts(devices, job, rest, read, room, write, done)
     change = None
     if job.sigma.array.any() and not job.filter.yields_map:
         middle = parts[len(parts) // 2].yields
         pixels = Block.of(as_array(image[middle]), job.names, job.run.nonfinite)
         change = change_note(pixels.finite, np.asarray(out[middle]), job.names)
-    return Result(out, shared.noted(job.record(shared.tally, change)))
+    shared.used = shared.used or list(devices)
+    return Result(out, shared.noted(job.record(before + shared.tally, change)))
 
 
 def _unit_of(array: Any) -> tuple[int, ...] | None:

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.correct.correction import Correction
 
 
-def corrected_array(image: Any, names: str, correct: Any) -> tuple[Any, Correction | None]:
+def corrected_array(
+    image: Any, names: str, correct: Any, known: Correction | None = None
+) -> tuple[Any, Correction | None]:
     """Return an array without structured noise, and what was removed; None if nothing is wanted.
 
-    An array that is not in memory is corrected as it is read.
+    An array that is not in memory is corrected as it is read. `known` is what was measured before.
     """
     wish = wish_of(correct)
     if wish is None:
@@ -28,7 +30,7 @@ def corrected_array(image: Any, names: str, correct: Any) -> tuple[Any, Correcti
     # Imported only when needed: it takes long to load.
     from napari_gpu_denoise.correct.correction import CorrectedArray, prepare_correction
 
-    correction = prepare_correction(image, names, wish)
+    correction = prepare_correction(image, names, wish) if known is None else known
     if not correction:
         return image, correction
     in_memory = isinstance(image, np.ndarray)

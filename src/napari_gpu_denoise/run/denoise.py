@@ -21,7 +21,8 @@ from napari_gpu_denoise.run.by_parts import denoise_parts, is_chunked
 from napari_gpu_denoise.run.change import change_note
 from napari_gpu_denoise.run.corrected import corrected_array
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.job import Part, Run, prepare
+from napari_gpu_denoise.run.job import Job, Part, Run, prepare
+from napari_gpu_denoise.run.ledger import Ledger
 from napari_gpu_denoise.run.long_series import denoise_series
 from napari_gpu_denoise.run.noise import is_measured
 from napari_gpu_denoise.run.record import (
@@ -133,9 +134,10 @@ def drive(
     out: Any = None,
     progress: Callable[[int, int], None] | None = None,
     cancel: Any = None,
+    ledger: Ledger | None = None,
 ) -> Result:
-    """Do a run to its end; the arguments are those of `denoise`."""
-    return finish(denoise_steps(image, run, frames, out, slices), progress, cancel)
+    """Do a run to its end; the arguments are those of `denoise` and `denoise_steps`."""
+    return finish(denoise_steps(image, run, frames, out, slices, ledger), progress, cancel)
 
 
 def denoise_steps(
@@ -144,6 +146,7 @@ def denoise_steps(
     frames: int | slice | None = None,
     out: Any = None,
     slices: int | slice | None = None,
+    ledger: Ledger | None = None,
 ) -> Generator[Progress, None, Result]:
     """Denoise an array step by step: `denoise` as a generator.
 
@@ -153,6 +156,9 @@ def denoise_steps(
         As in `denoise`.
     run : Run
         What to do.
+    ledger : Ledger, optional
+        Of a result that is written part by part: what an earlier run has done of it, and where to
+        note what this one does.
 
     Yields
     ------
@@ -166,7 +172,7 @@ def denoise_steps(
     Result
         As the value of ``StopIteration``.
     """
-    lazy = is_lazy(image)
+    lazy, ledger = is_lazy(image), ledger or Ledger()
     array = image if lazy else as_array(image)
     given = array.dtype
     names = check_axes(run.axes, array.shape)
@@ -175,24 +181,30 @@ def denoise_steps(
     dtype = output_dtype(run.dtype, np.dtype(array.dtype))
     devices = choose_devices(run.device)
     run = replace(run, device=devices[0], axes=names)
-    array, correction = corrected_array(array, names, run.correct)
+    array, correction = corrected_array(array, names, run.correct, ledger.known("correction"))
     if correction is not None:
+        ledger.keep("correction", correction)
         plain = replace(run, dtype=dtype, correct=None, device=devices)
-        made = yield from denoise_steps(array, plain, frames, out, slices)
+        made = yield from denoise_steps(array, plain, frames, out, slices, ledger)
         return Result(made.image, correction_noted(made.record, correction, given))
     shape = tuple(one.stop - one.start for one in region)
     if out is not None and not callable(out):
         dtype = _type_with(out, shape, dtype)
         run = replace(run, dtype=dtype)
     everything = frames is None and slices is None
-    if is_measured(run.sigma, run.noise, run.filter):
+    known = ledger.known("job")
+    if known is None and is_measured(run.sigma, run.noise, run.filter):
         yield MEASURING
     if everything and lazy and out is not None:
-        job = prepare(run, array)
+        if known is None:
+            job = prepare(run, array)
+            ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
+        else:
+            job = Job(run, names, shape, *known)
         made = out(shape, job.dtypes[1]) if callable(out) else out
         if "T" not in names or is_chunked(image):
-            return (yield from denoise_parts(array, job, made, devices))
-        return (yield from denoise_series(array, job, made, devices))
+            return (yield from denoise_parts(array, job, made, devices, ledger))
+        return (yield from denoise_series(array, job, made, devices, ledger))
     if lazy and not everything:
         job = prepare(run, array)
         part = Part.of(job, region)

@@ -40,6 +40,9 @@ class Tally:
     def __add__(self, other: Tally) -> Tally:
         return Tally(self.saturated + other.saturated, self.nonfinite + other.nonfinite)
 
+    def __sub__(self, other: Tally) -> Tally:
+        return Tally(self.saturated - other.saturated, self.nonfinite - other.nonfinite)
+
 
 @dataclass(frozen=True)
 class Record:

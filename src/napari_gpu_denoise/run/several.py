@@ -103,18 +103,20 @@ def filter_parts(
     parts: Sequence[Part],
     read: Callable[[Part], Block],
     room: Callable[[Part], np.ndarray],
-    write: Callable[[Part, np.ndarray], None] = lambda part, made: None,
+    write: Callable[[Part, np.ndarray, Tally], None] = lambda part, made, tally: None,
+    before: int = 0,
 ) -> Generator[Progress, None, Shared]:
     """Filter parts of an image: each device takes the next part whenever it is free.
 
     `read` returns the pixels of a part, `room` the array for its result, and `write` takes it when
-    it is complete; they are called in the threads of the devices. A device that fails is left out.
-    Progress is yielded after each part. Closing the generator stops the work at the next tiles.
+    it is complete, with what was counted in it; they are called in the threads of the devices. A
+    device that fails is left out. Progress is yielded after each part, `before` of which an earlier
+    run has done. Closing the generator stops the work at the next tiles.
     """
     crew = _Crew(job, parts, read, room, write)
     shared, done = Shared(), 0
     waiting = list(devices)
-    yield Progress(0, len(parts), "part")
+    yield Progress(before, before + len(parts), "part")
     try:
         while done < len(parts):
             # Again for those still able, if a part came back after they had ended.
@@ -129,7 +131,7 @@ def filter_parts(
                     shared.tally += outcome
                     shared.used += [device] * (device not in shared.used)
                     done += 1
-                    yield Progress(done, len(parts), "part")
+                    yield Progress(before + done, before + len(parts), "part")
                 elif isinstance(outcome, _FAILURES):
                     shared.failed.append((device, outcome))
                     crew.busy -= 1
@@ -193,7 +195,7 @@ class _Crew:
                 try:
                     next(steps)
                 except StopIteration as end:
-                    self._write(part, out)
+                    self._write(part, out, end.value)
                     return end.value
         return None
 

@@ -120,8 +120,9 @@ class FrameStream:
 
     The sigma of `run` may be a function of the frame number; `levels` maps grey levels to kernel
     values, if the range of all frames is known. `sigma_of` returns the noise of a frame whose
-    strength was measured in the series; `run` then has the models. `count` is the number of frames
-    yielded so far, and `tally` what was counted in them.
+    strength was measured in the series; `run` then has the models. `like` is the first frame of a
+    series whose later frames are given. `count` is the number of frames yielded so far, and `tally`
+    what was counted in them.
     """
 
     def __init__(
@@ -131,12 +132,13 @@ class FrameStream:
         live: bool = False,
         levels: Levels | None = None,
         sigma_of: Callable[[int], Sigma] | None = None,
+        like: np.ndarray | None = None,
     ):
         if not isinstance(live, (bool, np.bool_)):
             raise SettingsError(f"live={live!r} is neither True nor False: choose one of them.")
         self._run = replace(run, device=choose_devices(run.device)[0])
         self._frames, self._live, self._levels, self._sigma_of = frames, live, levels, sigma_of
-        self.count, self.tally = 0, Tally()
+        self._like, self.count, self.tally = like, 0, Tally()
 
     def __iter__(self) -> Generator[np.ndarray, None, None]:
         try:
@@ -151,7 +153,7 @@ class FrameStream:
         except StopIteration:
             return
         run, first, source = corrected_frames(self._run, as_array(first), source)
-        self._feed = feed = FrameFeed(run, first, source, self._levels, self._sigma_of)
+        self._feed = feed = FrameFeed(run, first, source, self._levels, self._sigma_of, self._like)
         filtered = self._over_time if feed.job.filter.over_time else self._one_by_one
         with closing(filtered(feed)) as steps:
             for out, tally in steps:

@@ -82,12 +82,12 @@ class StreamFrame:
 class FrameFeed:
     """The frames of a stream that are still in use; the videos of a frame read them in step.
 
-    The first frame decides what all have in common, `source` yields the others. `levels` is given
-    if the range of all frames is known, `series_sigma` if the strength of the noise of each is. The
-    noise of `job` is that of the last frame taken, and differs between frames if `sigma_varies`;
-    `known` frames have been taken so far. `note_thread`, if there is one, makes notes of frames
-    while others are read. It must be shut down before the buffers that frames are read into are
-    freed.
+    The first frame, or `like`, decides what all have in common, `source` yields the others.
+    `levels` is given if the range of all frames is known, `series_sigma` if the strength of the
+    noise of each is. The noise of `job` is that of the last frame taken, and differs between frames
+    if `sigma_varies`; `known` frames have been taken so far. `note_thread`, if there is one, makes
+    notes of frames while others are read. It must be shut down before the buffers that frames are
+    read into are freed.
     """
 
     def __init__(
@@ -97,6 +97,7 @@ class FrameFeed:
         source: Iterator,
         levels: Levels | None,
         series_sigma: Callable[[int], Sigma] | None = None,
+        like: np.ndarray | None = None,
     ):
         names = check_axes(run.axes, first.shape)
         if "T" in names:
@@ -109,7 +110,7 @@ class FrameFeed:
             self._sigma_of, self._first_sigma = run.sigma, run.sigma(0)
             run = replace(run, sigma=self._first_sigma, noise=None)
         self._given_dtype, self._series_sigma = first.dtype, series_sigma
-        block = Block.of(first, names, run.nonfinite)
+        block = Block.of(first if like is None else like, names, run.nonfinite)
         self.job = prepare(run, block, levels=levels, one_of_many=True)
         videos = arrange(first, names, self.job.filter.joint).shape[1]
         self._reads_again = self.job.filter.over_time and videos > 1

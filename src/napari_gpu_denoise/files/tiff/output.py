@@ -52,19 +52,25 @@ def new_file(
 
 @contextlib.contextmanager
 def new_folder(
-    path: str | os.PathLike, *, overwrite: bool = False, keep: Iterable[str | os.PathLike] = ()
+    path: str | os.PathLike,
+    *,
+    overwrite: bool = False,
+    keep: Iterable[str | os.PathLike] = (),
+    part: Path | None = None,
 ) -> Iterator[Path]:
     """Make a folder that appears under its name only when it is complete, as `new_file` does.
 
-    With `overwrite` a folder of zarr may be replaced, and no other.
+    With `overwrite` a folder of zarr may be replaced, and no other. `part` is the unfinished folder
+    beside it, which may be there and is kept if the block raises; by default it is a new one.
     """
     check_folder(path, overwrite=overwrite, keep=keep)
     target = Path(os.path.realpath(path))
     name = f"{_OWN}{os.getpid()}-{secrets.token_hex(6)}"
-    part, old = (target.with_name(f"{name}{end}.part") for end in ("", "-old"))
+    own, old = (target.with_name(f"{name}{end}.part") for end in ("", "-old"))
+    part = part or own
     remove_abandoned(target.parent)
     try:
-        part.mkdir()
+        part.mkdir(exist_ok=part != own)
         yield part
         check_folder(path, overwrite=overwrite, keep=keep)
         if target.exists():
@@ -81,7 +87,7 @@ def new_folder(
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error.strerror or error}.") from error
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(own, ignore_errors=True)
         if target.exists():
             shutil.rmtree(old, ignore_errors=True)
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,8 @@ class PlaneStore(Blocks):
 
     The file is made in `folder`: best where the result goes, which needs as much room. The last
     `axes_of_plane` axes are read and written at once (3 for interleaved samples: Y, X, S); any part
-    may be set. `OutputError` tells of a file that cannot be made, read or written, as when the disk
-    is full.
+    may be set. With `path` it is that file, which stays, and is continued if it is there.
+    `OutputError` tells of a file that cannot be made, read or written, as when the disk is full.
 
     Examples
     --------
@@ -42,16 +43,22 @@ class PlaneStore(Blocks):
         folder: str | os.PathLike,
         *,
         axes_of_plane: int = 2,
+        path: Path | None = None,
     ) -> None:
         outer = max(0, len(shape) - axes_of_plane)
         super().__init__(shape, np.dtype(dtype).newbyteorder("="), outer)
-        self._folder = folder
+        self._folder, self._path = folder, path
 
     def __enter__(self) -> PlaneStore:
         options = {"prefix": ".gpu-denoise-", "suffix": ".part", "dir": self._folder}
         with self._file_errors(), contextlib.ExitStack() as made:
             # Without a buffer, so that a full disk is noticed when a plane is written.
-            self._file = made.enter_context(tempfile.TemporaryFile(buffering=0, **options))
+            if self._path is None:
+                opened = tempfile.TemporaryFile(buffering=0, **options)
+            else:
+                self._path.touch()
+                opened = open(self._path, "r+b", buffering=0)
+            self._file = made.enter_context(opened)
             self._file.truncate(self.nbytes)
             self._made = made.pop_all()
         return self

@@ -33,18 +33,31 @@ _HELD |= {"float16", "float32", "float64"}
 class NewImage:
     """An image of OME-Zarr that is being written: its finest level, then all that describes it."""
 
-    def __init__(self, folder: Path | Address, like: Picture, named: Path | Address) -> None:
+    def __init__(
+        self,
+        folder: Path | Address,
+        like: Picture,
+        named: Path | Address,
+        resumed: bool = False,
+    ) -> None:
         self._folder, self._like = named, like
         zarr = zarr_package()
         with _writing(named):
             self._group = zarr.open_group(
-                os.fspath(folder), mode="w", zarr_format=like.metadata["format"]
+                os.fspath(folder),
+                mode="a" if resumed else "w",
+                zarr_format=like.metadata["format"],
             )
         self._levels: list[Any] = []
+        self._resumed = resumed
 
     def finest(self, shape: tuple[int, ...], dtype: np.dtype) -> _Finest:
         """Return the array that takes the pixels."""
         check_writable(self._like, dtype)
+        if self._resumed and self._path(0) in self._group:
+            with _writing(self._folder):
+                self._levels.append(self._group[self._path(0)])
+            return _Finest(self._levels[0], self._folder)
         return _Finest(self._added(0, tuple(shape), np.dtype(dtype)), self._folder)
 
     def finish(self, record: Record | Sequence[dict] | None) -> tuple[str, ...]:
@@ -89,7 +102,13 @@ class NewImage:
             else (_stored_new(self._like, shape))
         )
         with _writing(self._folder):
-            made = self._group.create_array(self._path(number), shape=shape, dtype=dtype, **options)
+            made = self._group.create_array(
+                self._path(number),
+                shape=shape,
+                dtype=dtype,
+                overwrite=self._resumed,
+                **options,
+            )
         self._levels.append(made)
         return made
 
@@ -169,18 +188,26 @@ def new_picture(
 
 
 @contextlib.contextmanager
-def new_image(path: str | os.PathLike, like: Picture, *, overwrite: bool) -> Iterator[NewImage]:
+def new_image(
+    path: str | os.PathLike,
+    like: Picture,
+    *,
+    overwrite: bool,
+    part: Path | None = None,
+) -> Iterator[NewImage]:
     """Write an image that appears under its name when the block ends, if nothing was raised.
 
     Where folders cannot be renamed it is written in place: its metadata, without which it is none,
-    come last, and what is there is removed if anything is raised.
+    come last, and what is there is removed if anything is raised. `part` is as in `new_folder`.
     """
     if isinstance(place := located(path), Address):
         with _in_place(place, like, overwrite) as made:
             yield made
         return
-    with new_folder(path, overwrite=overwrite, keep=(like.path, *like.files)) as folder:
-        yield NewImage(folder, like, place)
+    resumed = part is not None and part.is_dir()
+    kept = like.path, *like.files
+    with new_folder(path, overwrite=overwrite, keep=kept, part=part) as folder:
+        yield NewImage(folder, like, place, resumed)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,83 @@
+"""What a result depends on, told by digests: settings, noise, device, and the input itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.files import zarr
+from napari_gpu_denoise.files.tiff.picture import Picture
+from napari_gpu_denoise.opencl.several import choose_devices
+from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.packed import packed
+from napari_gpu_denoise.version import package_version
+
+_PLACES = 16  # in the pixels of an input, where samples are read,
+_SIDE = 64  # of this width
+
+
+def wanted_of(picture: Picture, run: Run, same: bool) -> dict[str, str]:
+    """Return what a result depends on: a digest for each kind of thing that may change."""
+    used = choose_devices(run.device)
+    devices = sorted((each.name, each.platform, each.version, each.driver) for each in used)
+    given = np.asarray(run.sigma) if isinstance(run.sigma, (list, tuple)) else run.sigma
+    parts: dict[str, Any] = {
+        "input": _identity(picture),
+        "version of this package": package_version(),
+        "filter or setting": packed(run.filter),
+        "sigma": [packed(given), run.sigma_factor],
+        "noise": packed(run.noise),
+        "order of axes": run.axes,
+        "type of the result": [str(run.dtype), same],
+        "handling of NaN": run.nonfinite,
+        "correction": packed(run.correct),
+        "device": devices,
+    }
+    return {name: digest_of(json.dumps(value)) for name, value in parts.items()}
+
+
+def _identity(picture: Picture) -> list[Any]:
+    """Return shape and type of an input, size and time of its files, and a digest of samples."""
+    data, found = picture.data, []
+    for path in picture.files or (picture.path,):
+        if isinstance(path, zarr.Address):
+            continue
+        found += _files_below(Path(path))
+    samples = hashlib.sha256()
+    y, x = (picture.axes.index(axis) for axis in "YX")
+    outer = [n for axis, n in enumerate(data.shape) if axis not in (y, x)]
+    for share in np.linspace(0, 1, _PLACES):
+        place = iter(np.unravel_index(round(share * (int(np.prod(outer)) - 1)), outer or (1,)))
+        index = []
+        for axis, n in enumerate(data.shape):
+            if axis in (y, x):
+                first = round(share * max(n - _SIDE, 0))
+                index.append(slice(first, first + _SIDE))
+            else:
+                index.append(int(next(place)))
+        samples.update(np.ascontiguousarray(data[tuple(index)]).tobytes())
+    return [list(data.shape), str(data.dtype), found, samples.hexdigest()]
+
+
+def _files_below(path: Path) -> list[list[Any]]:
+    """Return name, size and time of a file, or of each file of a folder."""
+    if path.is_file():
+        status = path.stat()
+        return [[path.name, status.st_size, status.st_mtime_ns]]
+    found = []
+    for folder, _, names in os.walk(path):
+        for name in names:
+            status = os.stat(os.path.join(folder, name))
+            inside = os.path.relpath(os.path.join(folder, name), path)
+            found.append([inside, status.st_size, status.st_mtime_ns])
+    return sorted(found)
+
+
+def digest_of(text: str) -> str:
+    """Return what tells a text from others."""
+    return hashlib.sha256(text.encode()).hexdigest()

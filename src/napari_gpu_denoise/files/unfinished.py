@@ -1,0 +1,280 @@
+"""A result that is being written, and can be gone on with after Ctrl-C, kill -9 or a power cut.
+
+It lies in a hidden folder beside the result: the pixels, what was measured, and `ledger.json`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from napari_gpu_denoise.errors import DenoiseError, OutputError
+from napari_gpu_denoise.files import zarr
+from napari_gpu_denoise.files.begun_with import digest_of
+from napari_gpu_denoise.run.ledger import Ledger
+from napari_gpu_denoise.run.packed import packed, unpacked
+from napari_gpu_denoise.run.record import Tally
+
+# Seconds between two times that the ledger is written, and that the disk is waited for; and of the
+# time of a run, the largest share that this may take.
+_SECONDS, _SECONDS_TO_DISK, _SHARE = 2.0, 60.0, 0.01
+_LEDGER = "ledger.json"
+
+
+def folder_of(target: Path) -> Path:
+    """Return where the unfinished result of a target lies; links are followed."""
+    real = Path(os.path.realpath(target))
+    name = hashlib.sha256(os.fsencode(real.name)).hexdigest()[:16]
+    return real.with_name(f".gpu-denoise-{name}.unfinished")
+
+
+def kept_note(target: Path) -> str:
+    """Return what to say of a target whose result is unfinished; empty if there is none."""
+    if isinstance(target, zarr.Address) or not (folder_of(target) / _LEDGER).is_file():
+        return ""
+    return (
+        f"What is done of {target} is kept in the hidden folder {folder_of(target)}: the same run "
+        "with resume goes on."
+    )
+
+
+def remove(target: Path) -> None:
+    """Remove what is left of the work on a result that is complete."""
+    if not isinstance(target, zarr.Address):
+        shutil.rmtree(folder_of(target), ignore_errors=True)
+
+
+class Unfinished(Ledger):
+    """The ledger of a result; a context manager that keeps the folder if the block is left early.
+
+    `wanted` says, by name, what has to be the same for an unfinished result to be gone on with.
+    Only one run at a time may write to a target.
+    """
+
+    def __init__(self, target: Path, wanted: dict[str, str], resume: bool) -> None:
+        super().__init__()
+        self._target, self._wanted, self._resume = target, wanted, resume
+        self.folder = folder_of(target)
+        self.pixels = self.folder / "pixels"  # of a file that is written when all is done
+        self._safe: tuple[list, Tally] = [], Tally()
+        self._plan = ""
+        self._usable, self._complete = True, False
+        self._begun = self._saved = self._flushed = time.monotonic()
+        self._pause, self._pause_to_disk = _SECONDS, _SECONDS_TO_DISK
+
+    def __enter__(self) -> Unfinished:
+        with self._errors(), contextlib.ExitStack() as held:
+            self.folder.mkdir(exist_ok=True)
+            lock = held.enter_context(open(self.folder / "lock", "ab"))
+            if not _locked(lock.fileno()):
+                raise OutputError(
+                    f"Another run is writing {self._target}: wait for its end, or choose another "
+                    "name."
+                )
+            if self._resume and (self.folder / _LEDGER).exists():
+                self._read()
+            else:
+                self._clear()
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with contextlib.ExitStack() as last, contextlib.suppress(OSError, DenoiseError):
+            last.callback(self._release)
+            # Of a run of a moment nothing is kept.
+            long = time.monotonic() >= self._begun + _SECONDS or (self.folder / _LEDGER).exists()
+            if self._usable and self.done and long and not self._complete:
+                self._pause_to_disk = 0
+                self._save()
+
+    def _release(self) -> None:
+        self._held.close()
+        if self._complete or not (self.folder / _LEDGER).exists():
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def completed(self) -> None:
+        """Say that the result has its name: nothing else is kept."""
+        self._complete = True
+
+    def known(self, name: str) -> Any:
+        if not self.done:
+            return None
+        try:
+            return unpacked(json.loads((self.folder / f"{name}.json").read_text("utf-8")))
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            raise self._damaged() from error
+
+    def keep(self, name: str, value: Any) -> None:
+        try:
+            text = json.dumps(packed(value))
+        except TypeError:
+            # Noise of a class of the user's own: such a run cannot be gone on with.
+            self._usable = False
+        else:
+            with self._errors():
+                _replace(self.folder / f"{name}.json", text)
+
+    def planned(self, plan: Sequence[Any]) -> None:
+        digest = digest_of(json.dumps(plan))
+        if self._plan not in ("", digest):
+            raise self._other(["the parts"])
+        self._plan = digest
+
+    def wrote(self, number: int, tally: Tally) -> None:
+        self.done.add(number)
+        self.tally += tally
+        if self._usable and time.monotonic() >= self._saved + self._pause:
+            with self._errors():
+                self._save()
+
+    def _save(self) -> None:
+        begun = time.monotonic()
+        now = _ranges(self.done), self.tally
+        if begun >= self._flushed + self._pause_to_disk:
+            self._to_disk()
+            self._safe = now
+            self._flushed = time.monotonic()
+            took = self._flushed - begun
+            self._pause_to_disk = max(_SECONDS_TO_DISK, took / _SHARE)
+            begun = self._flushed
+        values = {
+            "wanted": self._wanted,
+            "plan": self._plan,
+            "done": _state(*now),
+            # What a power cut cannot undo, which ends the time that `boot` names.
+            "safe": _state(*self._safe),
+            "boot": _boot(),
+        }
+        text = json.dumps(values)
+        _replace(self.folder / _LEDGER, json.dumps([digest_of(text), text]))
+        self._saved = time.monotonic()
+        self._pause = max(_SECONDS, (self._saved - begun) / _SHARE)
+
+    def _to_disk(self) -> None:
+        """Wait until the disk has what was written."""
+        if self.pixels.exists():
+            with open(self.pixels, "r+b") as file:
+                os.fsync(file.fileno())
+        elif hasattr(os, "sync"):
+            os.sync()  # chunks are many files
+
+    def _read(self) -> None:
+        try:
+            digest, text = json.loads((self.folder / _LEDGER).read_text("utf-8"))
+            if digest != digest_of(text):
+                raise ValueError("it was changed")
+            values = json.loads(text)
+            same = values["boot"] == _boot() != ""
+            held = values["done" if same else "safe"]
+            self.done = {n for first, last in held["parts"] for n in range(first, last + 1)}
+            self.tally = Tally(held["saturated"], held["nonfinite"])
+            safe = values["safe"]
+            self._safe = safe["parts"], Tally(safe["saturated"], safe["nonfinite"])
+            self._plan, begun = values["plan"], values["wanted"]
+            names = [name for name in self._wanted if begun.get(name) != self._wanted[name]]
+        except OSError:
+            raise
+        except Exception as error:
+            raise self._damaged() from error
+        if names:
+            raise self._other(names)
+        if not self.done:
+            self._plan = ""
+            self._clear()
+
+    def _clear(self) -> None:
+        """Remove what an earlier run left, the ledger first."""
+        (self.folder / _LEDGER).unlink(missing_ok=True)
+        for each in self.folder.iterdir():
+            if each.name != "lock":
+                shutil.rmtree(each) if each.is_dir() else each.unlink()
+
+    def _other(self, names: Iterable[str]) -> OutputError:
+        return OutputError(
+            f"The unfinished result of {self._target} was begun with another "
+            f"{' and another '.join(names)}, and is kept",
+            "repeat what it was begun with, or leave out resume=True to begin anew",
+            code="unfinished",
+        )
+
+    def _damaged(self) -> OutputError:
+        return OutputError(
+            f"What was noted of the unfinished result of {self._target} is damaged",
+            "leave out resume=True to begin anew",
+            code="unfinished-damaged",
+        )
+
+    @contextlib.contextmanager
+    def _errors(self):
+        try:
+            yield
+        except DenoiseError:
+            raise
+        except OSError as error:
+            raise OutputError(
+                f"The folder of the unfinished result {self.folder} cannot be used: "
+                f"{error.strerror or error}."
+            ) from error
+
+
+def _ranges(numbers: set[int]) -> list[list[int]]:
+    """Return numbers as runs of successive ones, each by its first and its last."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return found
+
+
+def _state(parts: list, tally: Tally) -> dict[str, Any]:
+    return {"parts": parts, "saturated": tally.saturated, "nonfinite": tally.nonfinite}
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file that is whole at any moment."""
+    new = path.with_suffix(".new")
+    with open(new, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
+
+
+def _boot() -> str:
+    """Return what names the time since this machine was started; empty if it does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+def _locked(handle: int) -> bool:
+    """Lock an open file until it is closed, if no other process has; the system frees it."""
+    try:
+        import fcntl
+    except ImportError:
+        import msvcrt
+
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # a file system without locks
+    return True

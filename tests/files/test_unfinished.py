@@ -1,0 +1,329 @@
+"""Results that were interrupted and are gone on with: equal to the bit, or refused in words."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+import tifffile
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise.errors import OutputError
+from napari_gpu_denoise.files import one_file, unfinished
+from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.run import by_parts, job, long_series
+from scenes import needs_volume, noisy, small
+from zarr_stores import write_store
+
+VIDEO = small(gd.VBM3D, frames_before=2, frames_after=1)
+PLAIN = small(gd.NLMeans)
+needs_zarr = pytest.mark.skipif(find_spec("zarr") is None, reason="zarr is not installed")
+
+
+@pytest.fixture(autouse=True)
+def in_parts(monkeypatch):
+    """Take every file for a large one, of small parts, and note each part at once."""
+    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
+    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(by_parts, "_FRAMES_PER_MARGIN", 1)
+    monkeypatch.setattr(unfinished, "_SECONDS", 0)
+    monkeypatch.setattr(unfinished, "_SHARE", float("inf"))
+
+
+@pytest.fixture
+def prepared(monkeypatch):
+    """Tell how often noise was measured, or another thing prepared for a whole image."""
+    seen = []
+    plain = job.resolve_noise
+
+    def counted(*given):
+        seen.append(given)
+        return plain(*given)
+
+    monkeypatch.setattr(job, "resolve_noise", counted)
+    return seen
+
+
+def written(folder, image, axes, kind="tif"):
+    if kind == "tif":
+        path = folder / "in.tif"
+        tifffile.imwrite(path, image, metadata={"axes": axes})
+        return path
+    chunks = (*(1,) * (image.ndim - 2), 24, 24)
+    return write_store(folder / "in.ome.zarr", image, axes, chunks=chunks)
+
+
+def denoise(path, settings=PLAIN, sigma=20.0, *, stop_at=None, name="out", **options):
+    """Run a batch of one file; with `stop_at`, cancel it when so many parts are done.
+
+    Return the report, the target, and the numbers of the parts that were written.
+    """
+    cancel, wrote = threading.Event(), []
+    plain = unfinished.Unfinished.wrote
+
+    def counted(self, number, tally):
+        plain(self, number, tally)
+        wrote.append(number)
+        if len(wrote) == stop_at:
+            cancel.set()
+
+    target = path.with_name(name + "".join(path.suffixes))
+    options = {"output": target, "cancel": cancel, **options}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(unfinished.Unfinished, "wrote", counted)
+        report = gd.run_batch(path, settings, sigma, **options)
+    return report, target, wrote
+
+
+def resumed(path, *given, **options):
+    report, target, wrote = denoise(path, *given, resume=True, **options)
+    if report.failed:
+        raise report.failed[0].error
+    return report.done[0].record, gd.read(target).data, wrote
+
+
+def uninterrupted(path, *given, **options):
+    report, target, _ = denoise(path, *given, name="whole", **options)
+    return report.done[0].record, gd.read(target).data
+
+
+def hidden(path):
+    return [each for each in path.parent.iterdir() if each.name.startswith(".gpu-denoise-")]
+
+
+def assert_resumed_as_uninterrupted(path, settings, sigma, **options):
+    report, target, first = denoise(path, settings, sigma, stop_at=2, **options)
+    assert report.cancelled and not target.exists()
+    (note,) = report.notes
+    assert str(hidden(path)[0]) in note
+    record, data, rest = resumed(path, settings, sigma, **options)
+    assert rest and not set(first) & set(rest)
+    expected, whole = uninterrupted(path, settings, sigma, **options)
+    np.testing.assert_array_equal(data, whole)
+    assert data.dtype == whole.dtype
+    assert replace(record, date="") == replace(expected, date="")
+    assert not hidden(path)
+
+
+CASES = {
+    "video": ("TYX", (30, 24, 26), "uint16", VIDEO),
+    "video of channels, float": ("TCYX", (24, 2, 24, 26), "float32", VIDEO),
+    "frames": ("TYX", (6, 33, 37), "uint8", PLAIN),
+    "planes": ("ZYX", (6, 33, 37), "float64", PLAIN),
+    "wide range": ("TYX", (30, 24, 26), "int32", VIDEO),
+}
+
+
+@pytest.mark.parametrize("kind", ["tif", pytest.param("zarr", marks=needs_zarr)])
+@pytest.mark.parametrize("case", CASES)
+def test_a_cancelled_run_is_resumed(tmp_path, prepared, case, kind):
+    axes, shape, dtype, settings = CASES[case]
+    path = written(tmp_path, noisy(*shape, dtype=dtype), axes, kind)
+    sigma = None if case != "wide range" else 20.0
+    assert_resumed_as_uninterrupted(path, settings, sigma)
+
+
+@pytest.mark.parametrize("kind", FILTERS, ids=lambda kind: kind.name)
+def test_each_filter_is_resumed(tmp_path, kind):
+    axes = "TZYX" if needs_volume(kind) else "TYX"
+    shape = (4, 6, 24, 26) if needs_volume(kind) else (6, 33, 37)
+    path = written(tmp_path, noisy(*shape, dtype="uint16"), axes)
+    assert_resumed_as_uninterrupted(path, small(kind), 20.0)
+
+
+@pytest.mark.parametrize("settings", [VIDEO, PLAIN], ids=["video", "frames"])
+def test_a_run_on_two_devices_is_resumed(tmp_path, monkeypatch, device, settings):
+    monkeypatch.setattr(long_series, "_PART_BYTES", 1)
+    monkeypatch.setattr(long_series, "_FRAMES_PER_MARGIN", 1)
+    path = written(tmp_path, noisy(60, 24, 26, dtype="uint16"), "TYX")
+    pair = device, replace(device, index=device.index + 100)
+    assert_resumed_as_uninterrupted(path, settings, 20.0, device=pair)
+
+
+def test_noise_is_measured_once(tmp_path, prepared):
+    path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
+    denoise(path, sigma=None, stop_at=3)
+    assert len(prepared) == 1
+    resumed(path, sigma=None)
+    assert len(prepared) == 1
+
+
+@pytest.mark.parametrize("noise", ["correlated", "poisson-gaussian"])
+def test_models_of_noise_are_kept(tmp_path, noise):
+    path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
+    assert_resumed_as_uninterrupted(path, small(gd.BM3D), None, noise=noise)
+
+
+def test_a_correction_is_kept(tmp_path):
+    image = noisy(6, 33, 37, dtype="uint16")
+    image[:, ::4] += 60
+    path = written(tmp_path, image, "ZYX")
+    assert_resumed_as_uninterrupted(path, PLAIN, 20.0, correct="rows")
+
+
+@pytest.mark.parametrize("kind", ["tif", pytest.param("zarr", marks=needs_zarr)])
+def test_a_run_that_fails_in_the_middle_of_a_part_is_resumed(tmp_path, monkeypatch, kind):
+    path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX", kind)
+    plain, calls = by_parts.Block.of, itertools.count()
+
+    def failing(*given):
+        if next(calls) == 4:
+            raise OSError("the network is gone")
+        return plain(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(by_parts.Block, "of", failing)
+        report, target, _ = denoise(path)
+    (file,) = report.failed
+    assert "the network is gone" in str(file.error) and "is kept" in file.notes[0]
+    assert not target.exists()
+    _, data, _ = resumed(path)
+    np.testing.assert_array_equal(data, uninterrupted(path)[1])
+
+
+@pytest.mark.parametrize("kind", ["tif", pytest.param("zarr", marks=needs_zarr)])
+def test_a_killed_run_is_resumed(tmp_path, kind):
+    """Killed in earnest when some parts are written; the rest is done by this process."""
+    path = written(tmp_path, noisy(8, 33, 37, dtype="uint16"), "ZYX", kind)
+    script = (
+        "import os, signal, sys, pathlib\n"
+        "import napari_gpu_denoise as gd\n"
+        "from napari_gpu_denoise.files import one_file, unfinished\n"
+        "from napari_gpu_denoise.run import by_parts\n"
+        "from scenes import small\n"
+        "one_file.STREAMED_BYTES, by_parts.PART_BYTES, unfinished._SECONDS = 0, 1, 0\n"
+        "unfinished._SHARE = float('inf')\n"
+        "def progress(step):\n"
+        "    if step.done == 4:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "gd.run_batch(sys.argv[1], small(gd.NLMeans), 20.0, output=sys.argv[2], progress=progress)"
+    )
+    if not hasattr(os, "kill") or os.name == "nt":
+        pytest.skip("no SIGKILL")
+    target = path.with_name("out" + "".join(path.suffixes))
+    ended = subprocess.run([sys.executable, "-c", script, str(path), str(target)], check=False)
+    assert ended.returncode == -9 and not target.exists()
+    assert len(hidden(path)) == 1
+    _, data, wrote = resumed(path)
+    if unfinished._boot():
+        assert min(wrote) >= 3
+    np.testing.assert_array_equal(data, uninterrupted(path)[1])
+    assert not hidden(path)
+
+
+def test_after_a_power_cut_only_what_reached_the_disk_counts(tmp_path, monkeypatch):
+    path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
+    monkeypatch.setattr(unfinished.Unfinished, "__exit__", lambda self, *error: self._held.close())
+    denoise(path, stop_at=3)
+    monkeypatch.undo()
+    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
+    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(unfinished, "_boot", lambda: "another")
+    _, data, wrote = resumed(path)
+    assert wrote[0] == 0
+    np.testing.assert_array_equal(data, uninterrupted(path)[1])
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"settings": small(gd.NLMeans, strength=0.3)}, "another filter or setting"),
+        ({"sigma": 21.0}, "another sigma"),
+        ({"noise": "correlated", "sigma": None}, "another sigma and another noise"),
+        ({"correct": "rows"}, "another correction"),
+        ({"dtype": "float32"}, "another type of the result"),
+    ],
+    ids=["settings", "sigma", "noise", "correct", "dtype"],
+)
+def test_other_settings_are_refused(tmp_path, changed, said):
+    path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
+    denoise(path, stop_at=3)
+    with pytest.raises(OutputError, match=f"was begun with {said}, and is kept: repeat") as told:
+        resumed(path, **changed)
+    assert told.value.code == "unfinished"
+    assert hidden(path)
+    assert min(resumed(path)[2]) >= 3
+
+
+@pytest.mark.parametrize("kind", ["tif", pytest.param("zarr", marks=needs_zarr)])
+@pytest.mark.parametrize("change", ["pixel", "size"])
+def test_another_input_is_refused(tmp_path, kind, change):
+    image = noisy(6, 33, 37, dtype="uint16")
+    path = written(tmp_path, image, "ZYX", kind)
+    denoise(path, stop_at=3)
+    if change == "pixel":
+        image[0, 0, 0] += 1
+    written(tmp_path, image if change == "pixel" else image[:5], "ZYX", kind)
+    with pytest.raises(OutputError, match="another input"):
+        resumed(path)
+    # Without resume it begins anew.
+    _, target, wrote = denoise(path)
+    assert wrote[0] == 0 and not hidden(path)
+    np.testing.assert_array_equal(gd.read(target).data, uninterrupted(path)[1])
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "value"])
+def test_a_damaged_ledger_is_refused(tmp_path, damage):
+    path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
+    denoise(path, stop_at=3)
+    file = hidden(path)[0] / ("job.json" if damage == "value" else "ledger.json")
+    text = file.read_text()
+    if damage == "changed":
+        digest, held = json.loads(text)
+        text = json.dumps([digest, held.replace("saturated", "saturatEd")])
+    file.write_text(text if damage == "changed" else text[:-20])
+    with pytest.raises(OutputError, match="is damaged: leave out resume=True"):
+        resumed(path)
+    report, _, _ = denoise(path)
+    assert len(report.done) == 1 and not hidden(path)
+
+
+def test_a_second_run_is_refused(tmp_path):
+    path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
+    seen = []
+
+    def again(step):
+        if step.total and not seen:
+            seen.append(denoise(path)[0])
+
+    report, target, _ = denoise(path, progress=again)
+    assert "Another run is writing" in str(seen[0].failed[0].error)
+    assert len(report.done) == 1 and target.exists() and not hidden(path)
+
+
+def test_what_is_left_of_a_complete_result_is_removed(tmp_path):
+    path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
+    _, target, _ = denoise(path)
+    unfinished.folder_of(target).mkdir()
+    report, _, _ = denoise(path, resume=True)
+    assert report.skipped and not hidden(path)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"sigma": 21.0},
+        {"sigma": None},
+        {"sigma": None, "noise": gd.PoissonGaussian(1.0, 20.0)},
+        {"sigma": np.full((33, 37), 20.0) + np.eye(33, 37)},
+        {"correct": "rows"},
+        {"sigma_factor": 1.5},
+    ],
+    ids=["sigma", "measured", "model", "map", "correct", "strength"],
+)
+def test_complete_results_of_other_noise_are_refused(tmp_path, changed):
+    path = written(tmp_path, noisy(2, 33, 37, dtype="uint16"), "ZYX")
+    for first, second in (({}, changed), (changed, {})):
+        denoise(path, **first, overwrite=True)
+        same, _, _ = denoise(path, **first, resume=True)
+        assert same.skipped and not same.failed
+        with pytest.raises(OutputError, match="was made with"):
+            resumed(path, **second)
