@@ -60,6 +60,11 @@ def pytest_sessionstart(session) -> None:
         )
 
 
+def pytest_collection_modifyitems(items) -> None:
+    # The longest first: at the end, one process would wait for the other.
+    items.sort(key=lambda item: "test_simulator.py" not in item.nodeid)
+
+
 def pytest_collection_finish(session) -> None:
     # Modules and thousands of tests stay to the end. Whoever closes a window of napari looks for
     # garbage twice, which takes a tenth of a second each time if all of them are looked through.

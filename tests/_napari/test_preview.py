@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise._napari.layers.source import is_preview
+from napari_gpu_denoise._napari.layers.source import is_temporary
 from napari_gpu_denoise._napari.preview import live as lives
 from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.run.noise import NoiseMemory
@@ -99,7 +99,7 @@ def test_the_layer_goes_with_the_box(viewer, open_panel, noisy, tick):
     source = viewer.add_image(noisy, name="noisy")
     panel = open_panel("NL-means")
     tick(panel)
-    assert is_preview(panel.live.layer)
+    assert is_temporary(panel.live.layer)
     panel.preview.box.setChecked(False)
     assert list(viewer.layers) == [source]
     assert not panel.preview.caption.text()
@@ -120,27 +120,27 @@ def test_it_is_no_source_and_no_result(viewer, open_panel, noisy, tick, run):
     viewer.layers.selection.active = panel.live.layer
     assert open_panel("Isoline").layer.layer().name == "noisy"
     run(panel)
-    assert [each.name for each in viewer.layers if not is_preview(each)] == [
+    assert [each.name for each in viewer.layers if not is_temporary(each)] == [
         "noisy",
         "noisy (NL-means, sigma 10)",
     ]
-    assert not is_preview(viewer.layers["noisy (NL-means, sigma 10)"])
+    assert not is_temporary(viewer.layers["noisy (NL-means, sigma 10)"])
 
 
-def test_another_layer_is_previewed_when_it_is_chosen(viewer, open_panel, noisy, tick, settle):
+def test_another_layer_is_temporaryed_when_it_is_chosen(viewer, open_panel, noisy, tick, settle):
     viewer.add_image(noisy, name="first")
     second = viewer.add_image(noisy[:, :50], name="second")
     panel = open_panel("NL-means")
     tick(panel)
     panel.layer.choose(viewer.layers["first"])
     settle(panel)
-    assert [each.name for each in viewer.layers if is_preview(each)] == [
+    assert [each.name for each in viewer.layers if is_temporary(each)] == [
         "Preview of first (NL-means)"
     ]
     viewer.layers.remove(viewer.layers["first"])
     settle(panel)
     assert panel.layer.layer() is second
-    assert [each.name for each in viewer.layers if is_preview(each)] == [
+    assert [each.name for each in viewer.layers if is_temporary(each)] == [
         "Preview of second (NL-means)"
     ]
 

@@ -227,7 +227,7 @@ def test_origins_are_found_by_identity_and_in_a_later_session_by_name(channels):
     assert record_of(later) == {}
 
 
-def test_temporary_layers_are_chosen_by_hand_only(qtbot):
+def test_temporary_layers_are_not_offered(qtbot):
     viewer = ViewerModel()
     box = LayerInput(viewer, "tip")
     qtbot.addWidget(box)
@@ -239,7 +239,7 @@ def test_temporary_layers_are_chosen_by_hand_only(qtbot):
     box.refresh()
     assert box.layer() is image
     box.choose(shown)
-    assert box.layer() is shown
+    assert box.layer() is image and box.count() == 1
 
 
 def test_boxes_and_buttons(qtbot, channels):

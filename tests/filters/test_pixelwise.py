@@ -239,3 +239,30 @@ def test_even_widths_are_refused():
     for name in ("patch", "window"):
         with pytest.raises(SettingsError, match=f"{name}=4 has no centre"):
             gd.NLMeansPixelwise(**{name: 4})
+
+
+def test_fewer_slices_where_they_are_far_apart():
+    volume = gd.NLMeansPixelwise.of(profile="volume", voxel=(3, 1, 1))
+    flat = noisy(6, 40, 40) - scene(6, 40, 40)  # noise, which does not tell
+    fitting, (why,) = volume.spaced(flat, "ZYX")
+    assert (fitting.slices, fitting.patch_slices, fitting.patch) == (1, 0, 5)
+    assert why.startswith("by voxel size, slices are 3 pixels apart")
+    assert volume.for_pixels(flat, "ZYX")[0] == fitting
+    assert fitting.for_pixels(flat, "ZYX") == (fitting, ())
+    # The image comes first: these slices are the same.
+    alike = np.repeat(scene(1, 40, 40), 6, axis=0)
+    for unchanged in (volume.spaced(alike, "ZYX"), volume.spaced(flat[:1], "ZYX")):
+        assert unchanged == (volume, ())
+    off = replace(volume, spacing="off")
+    assert off.spaced(flat, "ZYX") == (off, ())
+    near = gd.NLMeansPixelwise.of(profile="volume", voxel="1, 1, 1")
+    assert near.spaced(flat, "ZYX") == (near, ())
+
+
+def test_the_result_says_how_many_slices_were_taken(device):
+    image = noisy(6, 20, 20) - scene(6, 20, 20) + 100
+    options = {"axes": "ZYX", "device": device}
+    far = gd.NLMeansPixelwise.of(profile="volume", voxel=(30, 1, 1))
+    record = gd.denoise(image, far, 20.0, **options).record
+    assert any("slices=1" in note for note in record.notes)
+    assert record.settings["slices"] == 3

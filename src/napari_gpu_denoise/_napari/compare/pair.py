@@ -13,11 +13,10 @@ from napari_gpu_denoise._napari.layers.lazy import is_lazy
 from napari_gpu_denoise._napari.layers.provenance import (
     HISTORY,
     is_result,
-    is_temporary,
     origin_of,
     record_of,
 )
-from napari_gpu_denoise._napari.layers.source import finest, is_preview
+from napari_gpu_denoise._napari.layers.source import finest, is_temporary
 
 _LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, as in BT.709
 _PLANE = 2  # axes of what is read at once of data that are not in memory
@@ -39,7 +38,7 @@ def partners(after: Image, layers: Iterable[Layer]) -> list[Image]:
 
 def fits(before: Layer, after: Image) -> bool:
     """Return whether an image shows what a result does, and perhaps more frames and slices."""
-    if not isinstance(before, Image) or is_temporary(before) or is_preview(before):
+    if not isinstance(before, Image) or is_temporary(before):
         return False
     if before.rgb != after.rgb:
         return False

@@ -13,8 +13,8 @@ from qtpy.QtCore import QObject, QTimer, Signal
 
 from napari_gpu_denoise._napari.compare.line import Line, shown_axes
 from napari_gpu_denoise._napari.compare.pair import Curtain, Pair, Residual
-from napari_gpu_denoise._napari.layers.provenance import SOURCE, SOURCE_ID, TEMPORARY, identity
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY, PLACE, finest
+from napari_gpu_denoise._napari.layers.provenance import SOURCE, SOURCE_ID, identity
+from napari_gpu_denoise._napari.layers.source import METADATA_KEY, PLACE, TEMPORARY, finest
 
 CURTAIN, BLINK, RESIDUAL, NOTHING = "curtain", "blink", "residual", ""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from napari.layers import Image, Layer
 from napari.viewer import Viewer
 
-from napari_gpu_denoise._napari.layers.provenance import first_origin, is_temporary
+from napari_gpu_denoise._napari.layers.provenance import first_origin
 from napari_gpu_denoise._napari.layers.source import (
     file_of,
     finest,
@@ -52,7 +52,7 @@ def of_file(layers: Sequence[Layer], layer: Layer | None) -> Group | None:
 
 
 def _is_usable(layer: Layer) -> bool:
-    return reason_unusable(layer) is None and not is_temporary(layer)
+    return reason_unusable(layer) is None
 
 
 def _is_made(layer: Layer, layers: Sequence[Layer]) -> bool:

@@ -10,8 +10,8 @@ from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QComboBox
 
 from napari_gpu_denoise._napari.layers.groups import Group, of_file, selected
-from napari_gpu_denoise._napari.layers.provenance import first_origin, is_temporary
-from napari_gpu_denoise._napari.layers.source import is_preview, reason_unusable
+from napari_gpu_denoise._napari.layers.provenance import first_origin
+from napari_gpu_denoise._napari.layers.source import is_temporary, reason_unusable
 from napari_gpu_denoise._napari.parts import narrow, wrapped
 
 
@@ -98,20 +98,16 @@ class LayerInput(QComboBox):
                 self.model().item(index).setEnabled(False)
             else:
                 usable.append(layer)
-        # What a panel shows for a while is chosen by hand only.
-        offered = [each for each in usable if not is_temporary(each)]
-        wanted = before if before in [*self._groups, *usable] else self._first_choice()
-        if wanted not in [*self._groups, *offered] and wanted is not before:
-            wanted = None
-        if wanted is None:
-            wanted = next(iter(offered), None)
+        known = [*self._groups, *usable]
+        found = (each for each in (before, self._first_choice(), *usable) if each in known)
+        wanted = next(found, None)
         self.setCurrentIndex(-1 if wanted is None else self._index(wanted))
         self.blockSignals(False)
         self._tell()
 
     def listed(self) -> list[Layer]:
         """Return the layers in the list, topmost first, as in the layer list beside it."""
-        return [each for each in self._viewer.layers if not is_preview(each)][::-1]
+        return [each for each in self._viewer.layers if not is_temporary(each)][::-1]
 
     def meant_by(self, active: Layer) -> Layer | None:
         """Return the layer to choose at first, where one is selected."""

@@ -7,23 +7,17 @@ from typing import Any
 
 from napari.layers import Layer
 
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY
+from napari_gpu_denoise._napari.layers.source import METADATA_KEY, TEMPORARY, is_temporary
 
 HISTORY = "history"  # in a record: those of the source, a result itself
 SOURCE, SOURCE_ID = "source", "source_id"  # name and identity of the layer it was made from
 MAP = "map"  # title of a map beside a result
-TEMPORARY = "temporary"  # what a layer is for that a panel shows for a while
 
 
 def record_of(layer: Layer) -> dict[str, Any]:
     """Return the record of how a layer was made; empty for one that is no result."""
     found = layer.metadata.get(METADATA_KEY)
     return found if isinstance(found, dict) else {}
-
-
-def is_temporary(layer: Layer) -> bool:
-    """Return whether a layer is shown by a panel for a while only: it is nobody's input."""
-    return TEMPORARY in record_of(layer)
 
 
 def is_result(layer: Layer) -> bool:

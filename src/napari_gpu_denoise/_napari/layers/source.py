@@ -17,7 +17,7 @@ from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.image.axes import check_axes
 
 METADATA_KEY = "napari-gpu-denoise"
-PREVIEW_KEY = "napari-gpu-denoise preview"  # in the metadata of a layer that is no result
+TEMPORARY = "temporary"  # in the record of a layer: what a panel shows it for
 
 # One place along an axis, in words.
 AXIS_WORDS = {"T": "time point", "Z": "slice", "C": "channel", "S": "colour sample"}
@@ -69,17 +69,18 @@ class Source:
 
 def reason_unusable(layer: Layer) -> str | None:
     """Return why a layer cannot be used, in one sentence; None if it can."""
-    if is_preview(layer):
-        return f"{layer.name!r} changes with the view: choose the layer that it is made of."
+    if is_temporary(layer):
+        return f"{layer.name!r} is shown for a while only: choose the layer that it is made of."
     if isinstance(layer, Image):
         return None
     kind = type(layer).__name__.lower()
     return f"{layer.name!r} is a {kind} layer: only image layers can be used."
 
 
-def is_preview(layer: Layer) -> bool:
-    """Return whether a layer is a live preview, which goes by itself."""
-    return PREVIEW_KEY in layer.metadata
+def is_temporary(layer: Layer) -> bool:
+    """Return whether a panel shows a layer for a while only, such as a preview: it is no input."""
+    record = layer.metadata.get(METADATA_KEY)
+    return isinstance(record, dict) and TEMPORARY in record
 
 
 def finest(layer: Image) -> Any:

@@ -9,7 +9,7 @@ from napari.layers import Image
 from napari.viewer import Viewer
 
 from napari_gpu_denoise._napari.layers.results import at_places
-from napari_gpu_denoise._napari.layers.source import PLACE, PREVIEW_KEY, Source
+from napari_gpu_denoise._napari.layers.source import METADATA_KEY, PLACE, TEMPORARY, Source
 from napari_gpu_denoise._napari.preview.region import Region
 
 _LOOKS = ("colormap", "contrast_limits", "gamma", "opacity", "blending", "interpolation2d")
@@ -86,7 +86,7 @@ class PreviewLayer:
             name=f"Preview of {source.name} ({self._title})",
             rgb=layer.rgb,
             multiscale=False,
-            metadata={PREVIEW_KEY: True},
+            metadata={METADATA_KEY: {TEMPORARY: "preview"}},
             **place,
         )
         self._source = layer

@@ -24,13 +24,14 @@ class NLMeansPixelwise(PixelwiseSettings):
     """
 
     def for_pixels(self, image: Any, names: str) -> tuple[NLMeansPixelwise, tuple[str, ...]]:
-        """Return a `WhitenedPixelwise` if channels are to be whitened and have noise."""
+        """Return settings for the distance of slices; another filter if channels are whitened."""
+        fitting, words = self.spaced(image, names)
         if not (self.whiten and self.channels == "joint" and self.guide < 0):
-            return self, ()
+            return fitting, words
         found = measured_mixing(image, names)
         if found is None:
-            return self, ()
-        return WhitenedPixelwise(**vars(self), mixing=found.mixing), (found.words,)
+            return fitting, words
+        return WhitenedPixelwise(**vars(fitting), mixing=found.mixing), (*words, found.words)
 
     def plan(self, arena: Arena) -> Plan | RingPlan:
         """Return the plan for one device."""
@@ -69,7 +70,8 @@ def nl_means_pixelwise() -> np.ndarray:
         Settings to start from, by default ``"exact"``; settings given as keywords override it.
         ``"conventional"`` has Gaussian patches of 7 x 7 pixels, a window of 21 and plain weights
         with h = sigma; ``"goossens"`` patches of 9, a window of 21 and bisquare weights;
-        ``"volume"`` patches of 3 x 3 x 3 and a window of 7 x 7 x 7 voxels (needs an axis Z).
+        ``"volume"`` patches of 3 x 3 x 3 and a window of 7 x 7 x 7 voxels, with fewer slices where
+        these are far apart (needs an axis Z).
     axes : str, optional
         Names of the axes, such as ``"TYX"``, ``"ZYX"``, ``"CYX"`` or ``"YXS"``. Y and X are
         filtered; T and Z join with `frames_before`, `frames_after`, `slices` or `patch_slices`,

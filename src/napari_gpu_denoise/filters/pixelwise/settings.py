@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from napari_gpu_denoise.filters.channels.channel_settings import decide_channels, guide_setting
 from napari_gpu_denoise.filters.search.frame_links import (
@@ -12,6 +13,7 @@ from napari_gpu_denoise.filters.search.frame_links import (
     frames_setting,
     slices_setting,
 )
+from napari_gpu_denoise.filters.volumes.cube import distance_of, voxel_setting, voxel_text
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
@@ -31,7 +33,9 @@ class PixelwiseSettings(FrameSearch):
             **{"patch_shape": "gaussian", "deviation": 1.0},
         },
         "goossens": {"patch": 9, "window": 21, "strength": 2.1, "weights": "bisquare"},
-        "volume": {"patch": 3, "patch_slices": 1, "window": 7, "slices": 3},
+        "volume": {
+            **{"patch": 3, "patch_slices": 1, "window": 7, "slices": 3, "spacing": "auto"},
+        },
     }
 
     patch: int = setting(5, "Patch width (odd)", bounds=(1, 31), unit="pixels", odd=True)
@@ -74,6 +78,14 @@ class PixelwiseSettings(FrameSearch):
         unit="slices",
         needs_axis="Z",
     )
+    spacing: str = setting(
+        "off",
+        "Whether slices and patch_slices are lengths in pixels (auto: fewer slices where they are "
+        "far apart, as the image or else the voxel size tells) or numbers of slices (off)",
+        choices=("off", "auto"),
+        advanced=True,
+    )
+    voxel: str = voxel_setting("how far slices are apart")
     channels: str = setting(
         "auto",
         "Filter channels separately, or all by the same weights (joint); auto is joint for RGB and "
@@ -93,6 +105,27 @@ class PixelwiseSettings(FrameSearch):
         choices=("image", "pixels"),
         advanced=True,
     )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "voxel", voxel_text(self.voxel))
+        super().__post_init__()
+
+    def spaced(self, image: Any, names: str) -> tuple[Self, tuple[str, ...]]:
+        """Return the settings with as many slices as they are long in pixels, and why."""
+        deep = self.slices or self.patch_slices
+        if self.spacing == "off" or not deep or image.shape[names.index("Z")] < 2:
+            return self, ()
+        ratio, why = distance_of(image, names, self.voxel)
+        slices = max(round(self.slices / ratio), 1) if self.slices else 0
+        around = round(self.patch_slices / ratio)
+        if (slices, around) == (self.slices, self.patch_slices):
+            return self, ()
+        # Patches keep about as many voxels: their distances would be the less certain.
+        wide = self.patch * math.sqrt((2 * self.patch_slices + 1) / (2 * around + 1))
+        patch = min(2 * round((wide - 1) / 2) + 1, 31)
+        fitting = replace(self, slices=slices, patch_slices=around, patch=patch, spacing="off")
+        shape = f"{2 * around + 1}x{patch}x{patch}"
+        return fitting, (f"{why}: slices={slices}, patches of {shape} voxels",)
 
     def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
         """Return the settings for an array, with ``channels="auto"`` decided by its axes."""

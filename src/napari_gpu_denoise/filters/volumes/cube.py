@@ -38,12 +38,12 @@ def cube_setting() -> Any:
     )
 
 
-def voxel_setting() -> Any:
+def voxel_setting(decides: str = "which cubes are best") -> Any:
     """Return the setting for the size of a voxel."""
     return setting(
         "",
-        "Voxel size along Z, Y and X, such as '2, 0.5, 0.5': tells which cubes are best where the "
-        "image itself does not",
+        f"Voxel size along Z, Y and X, such as '2, 0.5, 0.5': tells {decides} where the image "
+        "itself does not",
         advanced=True,
     )
 
@@ -73,17 +73,21 @@ def choose_cube(image: Any, names: str, voxel: str) -> tuple[str, str]:
     if slices < CUBES["4x4x4"][0]:
         few = "1 slice is" if slices == 1 else f"{slices} slices are"
         return FLAT, f"{few} too few for cubes of several slices: cubes are 1x8x8"
-    ratio = slice_distance(image, names)
-    if ratio is not None:
-        why = f"neighbouring slices differ as much as pixels {ratio:.2g} apart"
-    elif voxel:
-        z, y, x = (float(size) for size in voxel.split(", "))
-        ratio = z / math.sqrt(y * x)
-        why = f"by voxel size, slices are {ratio:.2g} pixels apart"
-    else:
-        ratio, why = 1.0, "the image does not tell how slices differ, and has no voxel size"
+    ratio, why = distance_of(image, names, voxel)
     name = next(name for name, most in _MOST.items() if ratio < most)
     return name, f"{why}: cubes are {name}"
+
+
+def distance_of(image: Any, names: str, voxel: str) -> tuple[float, str]:
+    """Return the distance of slices in pixels, 1 where nothing tells, and how it is known."""
+    ratio = slice_distance(image, names)
+    if ratio is not None:
+        return ratio, f"neighbouring slices differ as much as pixels {ratio:.2g} apart"
+    if voxel:
+        z, y, x = (float(size) for size in voxel.split(", "))
+        ratio = z / math.sqrt(y * x)
+        return ratio, f"by voxel size, slices are {ratio:.2g} pixels apart"
+    return 1.0, "the image does not tell how slices differ, and has no voxel size"
 
 
 def slice_distance(image: Any, names: str) -> float | None:
