@@ -12,7 +12,8 @@ from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.noise.planes import PlaneNoise
 from napari_gpu_denoise.run.packed import packed, unpacked
 
-MODEL = gd.Correlated(3.0000000000000004, ((1.0, 0.1), (0.1, 1 / 3)))
+ROW = (0.1, 1 / 30, 0.0, 0.0, 0.0)
+MODEL = gd.Correlated(3.0000000000000004, ((1.0, *ROW[1:]), *(ROW,) * 4))
 VALUES = {
     "numbers": (1, 0.1 + 0.2, True, None, "text", np.inf),
     "mapping": {"a": [1, 2], 3: frozenset({"x", "y"})},

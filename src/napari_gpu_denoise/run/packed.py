@@ -49,7 +49,8 @@ def unpacked(value: Any) -> Any:
     (name, held), *more = value.items()
     if name == "note":
         fact, remedy, code, values = held
-        return Note(fact, remedy, code=code, **values)
+        made = {"code": code, **values}
+        return Note(fact, remedy, **made)
     if name == "array":
         dtype, shape, whole, text = held
         read = np.frombuffer(base64.b64decode(text), np.dtype(dtype)).reshape(shape).copy()
