@@ -148,6 +148,18 @@ def test_a_run_on_two_devices_is_resumed(tmp_path, monkeypatch, device, settings
     assert_resumed_as_uninterrupted(path, settings, 20.0, device=pair)
 
 
+class Own(gd.NLMeans):
+    """A filter of the user's own, of which nothing can be kept."""
+
+
+def test_a_filter_of_the_users_own_runs_and_leaves_nothing(tmp_path):
+    path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
+    own = Own(**vars(PLAIN))
+    report, _, _ = denoise(path, own, stop_at=2)
+    assert report.cancelled and not report.notes and not hidden(path)
+    np.testing.assert_array_equal(resumed(path, own)[1], uninterrupted(path)[1])
+
+
 def test_noise_is_measured_once(tmp_path, prepared):
     path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
     denoise(path, sigma=None, stop_at=3)

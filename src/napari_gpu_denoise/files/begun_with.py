@@ -29,16 +29,24 @@ def wanted_of(picture: Picture, run: Run, same: bool) -> dict[str, str]:
     parts: dict[str, Any] = {
         "input": _identity(picture),
         "version of this package": package_version(),
-        "filter or setting": packed(run.filter),
-        "sigma": [packed(given), run.sigma_factor],
-        "noise": packed(run.noise),
+        "filter or setting": _told(run.filter),
+        "sigma": [_told(given), run.sigma_factor],
+        "noise": _told(run.noise),
         "order of axes": run.axes,
         "type of the result": [str(run.dtype), same],
         "handling of NaN": run.nonfinite,
-        "correction": packed(run.correct),
+        "correction": _told(run.correct),
         "device": devices,
     }
     return {name: digest_of(json.dumps(value)) for name, value in parts.items()}
+
+
+def _told(value: Any) -> Any:
+    """Return a value as JSON has it; of a class of the user's own, with which no run is resumed."""
+    try:
+        return packed(value)
+    except TypeError:
+        return repr(value)
 
 
 def _identity(picture: Picture) -> list[Any]:
