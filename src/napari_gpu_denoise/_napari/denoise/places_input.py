@@ -19,7 +19,7 @@ _TIP = (
 
 
 class PlacesInput(QObject):
-    """One box for the axis of time and one for that of slices."""
+    """One box for the axis of time and one for that of slices, shown where there is one."""
 
     #: A box was ticked or unticked.
     changed = Signal()
@@ -44,9 +44,9 @@ class PlacesInput(QObject):
             place = self._shown(layer, axes, letter)
             number = "" if place is None else f" {place}"
             box.setEnabled(there)
+            box.setVisible(there)
             box.setText(f"Only the {word} shown" + (number and f":{number}"))
-            tip = _TIP.format(word) if there else f"Name an axis {letter} above to use it."
-            box.setToolTip(wrapped(tip))
+            box.setToolTip(wrapped(_TIP.format(word)))
             if there and box.isChecked():
                 chosen.append(word + number)
         return ", ".join(chosen)
