@@ -221,7 +221,9 @@ def test_a_killed_run_is_resumed(tmp_path, kind):
     if not hasattr(os, "kill") or os.name == "nt":
         pytest.skip("no SIGKILL")
     target = path.with_name("out" + "".join(path.suffixes))
-    ended = subprocess.run([sys.executable, "-c", script, str(path), str(target)], check=False)
+    command = [sys.executable, "-c", script, str(path), str(target)]
+    known = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    ended = subprocess.run(command, env=known, check=False)
     assert ended.returncode == -9 and not target.exists()
     assert len(hidden(path)) == 1
     _, data, wrote = resumed(path)
