@@ -19,7 +19,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import one_file, unfinished
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.run import by_parts, job, long_series
+from napari_gpu_denoise.run import by_parts, job
 from scenes import needs_volume, noisy, small
 from zarr_stores import write_store
 
@@ -141,8 +141,8 @@ def test_each_filter_is_resumed(tmp_path, kind):
 
 @pytest.mark.parametrize("settings", [VIDEO, PLAIN], ids=["video", "frames"])
 def test_a_run_on_two_devices_is_resumed(tmp_path, monkeypatch, device, settings):
-    monkeypatch.setattr(long_series, "_PART_BYTES", 1)
-    monkeypatch.setattr(long_series, "_FRAMES_PER_MARGIN", 1)
+    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(by_parts, "_FRAMES_PER_MARGIN", 1)
     path = written(tmp_path, noisy(60, 24, 26, dtype="uint16"), "TYX")
     pair = device, replace(device, index=device.index + 100)
     assert_resumed_as_uninterrupted(path, settings, 20.0, device=pair)

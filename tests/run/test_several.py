@@ -14,7 +14,7 @@ from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceEr
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl import several as choosing
 from napari_gpu_denoise.opencl.device import choose
-from napari_gpu_denoise.run import long_series, several
+from napari_gpu_denoise.run import by_parts, several
 from napari_gpu_denoise.run.denoise import denoise_steps
 from napari_gpu_denoise.run.job import Part, Run, prepare
 from scenes import follows_time, joining, needs_volume, noisy, small
@@ -26,8 +26,8 @@ SIGMA = 20.0
 def pair(device, monkeypatch):
     """One device twice, in contexts of its own, and images that are large enough to be divided."""
     monkeypatch.setattr(several, "_SMALLEST_PART", 1 << 10)
-    monkeypatch.setattr(long_series, "_PART_BYTES", 1)
-    monkeypatch.setattr(long_series, "_FRAMES_PER_MARGIN", 1)
+    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(by_parts, "_FRAMES_PER_MARGIN", 1)
     return device, replace(device, index=device.index + 100)
 
 

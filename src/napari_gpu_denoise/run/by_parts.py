@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -47,12 +47,13 @@ def denoise_parts(
     wherever possible. Parts that `ledger` knows are left as they are. Progress is yielded per part.
     """
     unit = _unit_of(out) or _unit_of(image)
-    parts = [Part.of(job, region) for region in regions_of(job, unit)]
+    parts = [Part.of(job, region) for region in regions_of(job, unit, len(devices))]
     locks, ledger = (threading.Lock(), threading.Lock()), ledger or Ledger()
     if job.levels is None and not is_plain(job.dtypes[0]):
         levels = ledger.known("levels")
         if levels is None:
-            levels = yield from _range_of_levels(image, job, parts)
+            blocks = (as_array(image[part.yields]) for part in parts)
+            levels = yield from range_of_levels(blocks, len(parts), "part read", job)
             ledger.keep("levels", levels)
         job = replace(job, levels=levels)
     rest, wrote = parts_left(parts, ledger)
@@ -98,12 +99,13 @@ def is_chunked(array: Any) -> bool:
     return _unit_of(array) is not None
 
 
-def regions_of(job: Job, unit: Sequence[int] | None) -> list[tuple[slice, ...]]:
+def regions_of(job: Job, unit: Sequence[int] | None, devices: int = 1) -> list[tuple[slice, ...]]:
     """Cut an image into regions of whole units, as large as `PART_BYTES` allows.
 
-    Without a unit it is a plane. The margins of volumes are wide: their regions may be larger.
+    Without a unit it is a plane. The margins of volumes are wide: their regions may be larger. Each
+    of several devices gets frames, if there are more than a filter looks at.
     """
-    shape, size = job.shape, _size_of(job, unit)
+    shape, size = job.shape, _size_of(job, unit, devices)
     starts = [range(0, n, s) for n, s in zip(shape, size, strict=True)]
     if (count := math.prod(map(len, starts))) > _MOST_PARTS:
         raise ImageError(
@@ -115,7 +117,7 @@ def regions_of(job: Job, unit: Sequence[int] | None) -> list[tuple[slice, ...]]:
     ]
 
 
-def _size_of(job: Job, unit: Sequence[int] | None) -> list[int]:
+def _size_of(job: Job, unit: Sequence[int] | None, devices: int) -> list[int]:
     """Return the lengths of a region: those that must not be cut, and units of the others."""
     filter, names, shape = job.filter, job.names, job.shape
     whole = {channel_axis(names)} if "C" in filter.joint else set()
@@ -130,10 +132,13 @@ def _size_of(job: Job, unit: Sequence[int] | None) -> list[int]:
         n if i in whole else min(s, n) for i, (s, n) in enumerate(zip(steps, shape, strict=True))
     ]
     margins = [sum(job.margin_along(a)) for a in names]
+    longest = list(shape)
+    if "T" in names:
+        t = names.index("T")
+        longest[t] = min(shape[t], max(math.ceil(shape[t] / devices), margins[t], 1))
     most = PART_BYTES // sum(one.itemsize for one in job.dtypes)
     if filter.over_time and "T" in names:
-        t = names.index("T")
-        frames = min(shape[t], _FRAMES_PER_MARGIN * max(margins[t], 1))
+        frames = min(longest[t], _FRAMES_PER_MARGIN * max(margins[t], 1))
         alone = math.prod(s for i, s in enumerate(steps) if i != t)
         if alone * frames > 4 * most:
             # Rather reading a chunk several times than margins of many frames with few.
@@ -142,26 +147,23 @@ def _size_of(job: Job, unit: Sequence[int] | None) -> list[int]:
     size = [max(s, 1) for s in steps]
     while True:
         # Where the margin is largest beside what is yielded; then the axis that varies fastest.
-        grow = [i for i, n in enumerate(shape) if size[i] < n]
+        grow = [i for i, n in enumerate(longest) if size[i] < n]
         axis = max(grow, key=lambda i: (margins[i] / size[i], i), default=None)
         if axis is None:
             return size
         wide = _WIDE if margins[axis] > size[axis] / 2 else 1
         if 2 * math.prod(size) > most * wide:
             return size
-        size[axis] = min(shape[axis], 2 * size[axis])
+        size[axis] = min(longest[axis], 2 * size[axis])
 
 
-def _range_of_levels(
-    image: Any, job: Job, parts: Sequence[Part]
+def range_of_levels(
+    blocks: Iterable[np.ndarray], count: int, unit: str, job: Job
 ) -> Generator[Progress, None, Levels]:
-    """Choose the mapping of grey levels from the range of all pixels."""
-    if job.sigma.stabilised:
-        return Levels(0, 1.0)
+    """Choose the mapping of grey levels from the range of all pixels, read in `count` blocks."""
     ends, nonfinite, size = [], 0, 0
-    for number, part in enumerate(parts):
-        yield Progress(number, len(parts), "part read")
-        pixels = as_array(image[part.yields])
+    for number, pixels in enumerate(blocks):
+        yield Progress(number, count, unit)
         size += pixels.size
         if pixels.dtype.kind == "f":
             finite = np.isfinite(pixels)

@@ -202,9 +202,9 @@ def denoise_steps(
         else:
             job = Job(run, names, shape, *known)
         made = out(shape, job.dtypes[1]) if callable(out) else out
-        if "T" not in names or is_chunked(image):
+        if "T" not in names or is_chunked(image) or len(devices) > 1:
             return (yield from denoise_parts(array, job, made, devices, ledger))
-        return (yield from denoise_series(array, job, made, devices, ledger))
+        return (yield from denoise_series(array, job, made, ledger))
     if lazy and not everything:
         job = prepare(run, array)
         part = Part.of(job, region)
