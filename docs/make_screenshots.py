@@ -23,7 +23,7 @@ import numpy as np
 import platformdirs
 import tifffile
 from qtpy.QtCore import QPoint
-from qtpy.QtWidgets import QApplication, QMenu
+from qtpy.QtWidgets import QApplication, QMainWindow, QMenu
 
 from napari_gpu_denoise import NLMeans, denoise
 from napari_gpu_denoise.files import samples
@@ -51,6 +51,15 @@ def wait_for(condition, seconds: float = 300) -> None:
         if time.monotonic() > end:
             raise TimeoutError("napari did not get there in time")
         settle(0.02)
+
+
+def new_viewer(height: int = SIZE[1]) -> tuple[napari.Viewer, QMainWindow]:
+    """Return a new viewer, and its window, which is shown."""
+    viewer = napari.Viewer(show=False)
+    window = viewer.window._qt_window
+    window.resize(SIZE[0], height)
+    window.show()
+    return viewer, window
 
 
 def save(widget, name: str) -> None:
@@ -113,10 +122,7 @@ def picture_of_menu(window, start: QMenu, titles: list[str], name: str) -> None:
 
 def napari_pictures() -> None:
     """Open a sample, run NL-means from the panel, and save what is seen on the way."""
-    viewer = napari.Viewer(show=False)
-    window = viewer.window._qt_window
-    window.resize(*SIZE)
-    window.show()
+    viewer, window = new_viewer()
     viewer.open_sample(PLUGIN, "fluorescence")
     viewer.dims.set_current_step(0, 8)
     settle(1)
@@ -171,10 +177,7 @@ def napari_pictures() -> None:
 
 def pictures_of_start() -> None:
     """Let the start panel look at a time-lapse and at two channels, and denoise them."""
-    viewer = napari.Viewer(show=False)
-    window = viewer.window._qt_window
-    window.resize(*SIZE)
-    window.show()
+    viewer, window = new_viewer()
     viewer.open_sample(PLUGIN, "fluorescence")
     viewer.dims.set_current_step(0, 8)
     panel = open_panel(viewer, "Denoise")
@@ -218,10 +221,7 @@ def picture_of_bm3d(viewer, window) -> None:
 
 def picture_of_assessment() -> None:
     """Ask how good BM3D is on a frame of a sample, and save the window and the section."""
-    viewer = napari.Viewer(show=False)
-    window = viewer.window._qt_window
-    window.resize(SIZE[0], SIZE[1] + 160)
-    window.show()
+    viewer, window = new_viewer(SIZE[1] + 160)
     viewer.open_sample(PLUGIN, "fluorescence")
     viewer.dims.set_current_step(0, 8)
     panel = open_panel(viewer, "BM3D")
@@ -245,10 +245,7 @@ def picture_of_assessment() -> None:
 
 def picture_of_vbm3d() -> None:
     """Try VBM3D on the frame shown of a sample, and save what is seen then."""
-    viewer = napari.Viewer(show=False)
-    window = viewer.window._qt_window
-    window.resize(*SIZE)
-    window.show()
+    viewer, window = new_viewer()
     viewer.open_sample(PLUGIN, "fluorescence")
     viewer.dims.set_current_step(0, 8)
     panel = open_panel(viewer, "VBM3D")
@@ -272,10 +269,7 @@ def zoom(viewer, factor: float) -> None:
 
 def open_window():
     """Open napari with a sample, in the middle of its time, and a panel; returns all three."""
-    viewer = napari.Viewer(show=False)
-    window = viewer.window._qt_window
-    window.resize(*SIZE)
-    window.show()
+    viewer, window = new_viewer()
     viewer.open_sample(PLUGIN, "fluorescence")
     viewer.dims.set_current_step(0, 8)
     panel = open_panel(viewer, "BM3D")
@@ -298,10 +292,7 @@ def picture_of_preview() -> None:
 
 def picture_of_bm4d() -> None:
     """Try BM4D on one slice, then denoise the volume; save both, that in maximum projections."""
-    viewer = napari.Viewer(show=False)
-    window = viewer.window._qt_window
-    window.resize(*SIZE)
-    window.show()
+    viewer, window = new_viewer()
     viewer.open_sample(PLUGIN, "mri")
     source = viewer.layers[-1]
     panel = open_panel(viewer, "BM4D")
@@ -336,10 +327,7 @@ def picture_of_bm4d() -> None:
 
 def pictures_of_isoline() -> None:
     """Let the isoline filter show what it saw in a slice, and save its panel set to speckle."""
-    viewer = napari.Viewer(show=False)
-    window = viewer.window._qt_window
-    window.resize(*SIZE)
-    window.show()
+    viewer, window = new_viewer()
     viewer.open_sample(PLUGIN, "mri")
     panel = open_panel(viewer, "Isoline")
     panel.noise.choose("typed")
@@ -372,10 +360,7 @@ def pictures_of_isoline() -> None:
 
 def pictures_of_noise() -> None:
     """Measure the noise of a sample, hand it to BM3D and run; save what is seen on the way."""
-    viewer = napari.Viewer(show=False)
-    window = viewer.window._qt_window
-    window.resize(SIZE[0], SIZE[1] + 160)
-    window.show()
+    viewer, window = new_viewer(SIZE[1] + 160)
     viewer.open_sample(PLUGIN, "fluorescence")
     viewer.dims.set_current_step(0, 8)
     panel = open_panel(viewer, "Estimated noise", ("Measure",))
@@ -405,10 +390,7 @@ def pictures_of_noise() -> None:
 
 def pictures_of_comparison() -> None:
     """Denoise a sample; save a curtain, and the residual with curves along a line."""
-    viewer = napari.Viewer(show=False)
-    window = viewer.window._qt_window
-    window.resize(*SIZE)
-    window.show()
+    viewer, window = new_viewer()
     viewer.open_sample(PLUGIN, "fluorescence")
     viewer.dims.set_current_step(0, 8)
     panel = open_panel(viewer, "NL-means")
