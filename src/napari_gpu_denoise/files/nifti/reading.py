@@ -24,10 +24,10 @@ from napari_gpu_denoise.files.nifti.header import (
     unpack_extensions,
     version_of,
 )
-from napari_gpu_denoise.files.nifti.voxels import Voxels, reading, size_of
+from napari_gpu_denoise.files.nifti.voxels import Voxels, size_of
 from napari_gpu_denoise.files.tiff.checks import check_declared
 from napari_gpu_denoise.files.tiff.looks import Looks, kept_steps
-from napari_gpu_denoise.files.tiff.messages import brief
+from napari_gpu_denoise.files.tiff.messages import brief, reading
 from napari_gpu_denoise.files.tiff.picture import Picture
 
 # The standard calls the axes x, y, z, t, u, v, w; the fifth is of unknown meaning, or of vectors.

@@ -6,16 +6,14 @@ the process, and reading one of a file that was cut short meanwhile would end it
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import DenoiseError, FileError
-from napari_gpu_denoise.files.tiff.messages import brief
+from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.files.tiff.messages import reading
 from napari_gpu_denoise.files.tiff.planes import Blocks
 
 _AT_ONCE = 1 << 20  # values that are read and scaled at a time
@@ -117,24 +115,6 @@ class Voxels(Blocks):
                 slope, inter = self._scaling
                 with np.errstate(over="ignore", invalid="ignore"):
                     part[...] = values.astype(np.float64) * slope + inter
-
-
-@contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn what is raised while a file is read into a `FileError`."""
-    try:
-        yield
-    except DenoiseError:
-        raise
-    except MemoryError as error:
-        raise FileError(f"{path} does not fit into the memory of this machine.") from error
-    except Exception as error:
-        if isinstance(error, OSError) and error.strerror:
-            raise FileError(f"{path} cannot be read: {error.strerror}.") from error
-        reason = brief(str(error).strip() or type(error).__name__)
-        raise FileError(
-            f"{path} is cut short or damaged ({reason}): copy it again from its source."
-        ) from error
 
 
 def size_of(shape: tuple[int, ...], stored: np.dtype) -> int:

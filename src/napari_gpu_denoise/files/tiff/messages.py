@@ -1,4 +1,4 @@
-"""What tifffile logs and raises, as our notes and errors."""
+"""What tifffile and other readers log and raise, as our notes and errors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from napari_gpu_denoise.errors import DenoiseError, FileError
+
+
+@contextlib.contextmanager
+def reading(path: Path, state: str = "cut short or damaged") -> Iterator[None]:
+    """Turn what is raised while an image is read into a `FileError`; `state` is what it may be."""
+    try:
+        yield
+    except DenoiseError:
+        raise
+    except MemoryError as error:
+        raise FileError(f"{path} does not fit into the memory of this machine.") from error
+    except Exception as error:
+        if isinstance(error, OSError) and error.strerror:
+            raise FileError(f"{path} cannot be read: {error.strerror}.") from error
+        reason = brief(str(error).strip() or type(error).__name__)
+        raise FileError(f"{path} is {state} ({reason}): copy it again from its source.") from error
 
 
 @contextlib.contextmanager

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import DenoiseError, FileError
-from napari_gpu_denoise.files.tiff.messages import brief
+from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.files.tiff.messages import reading
 from napari_gpu_denoise.files.tiff.planes import Blocks, index_parts
 
 
@@ -44,25 +42,9 @@ class ZarrPixels(Blocks):
         parts = tuple(index_parts(index, self.shape))
         if self._array is None:
             raise FileError(f"{self._path} is closed: read its planes within open_stack().")
-        with reading(self._path):
+        with reading(self._path, "damaged"):
             # zarr takes no negative steps.
             return np.asarray(self._array[parts]).astype(self.dtype, copy=False)[()]
 
     def _block(self, number: int) -> np.ndarray:
         return self[...]
-
-
-@contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn what is raised while a folder is read into a `FileError`."""
-    try:
-        yield
-    except DenoiseError:
-        raise
-    except MemoryError as error:
-        raise FileError(f"{path} does not fit into the memory of this machine.") from error
-    except Exception as error:
-        if isinstance(error, OSError) and error.strerror:
-            raise FileError(f"{path} cannot be read: {error.strerror}.") from error
-        reason = brief(str(error).strip() or type(error).__name__)
-        raise FileError(f"{path} is damaged ({reason}): copy it again from its source.") from error

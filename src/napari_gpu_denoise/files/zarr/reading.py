@@ -15,11 +15,12 @@ from napari_gpu_denoise.errors import FileError, ImageError
 from napari_gpu_denoise.files.tiff import voxel
 from napari_gpu_denoise.files.tiff.checks import check_memory
 from napari_gpu_denoise.files.tiff.looks import SYMBOLS, Looks
+from napari_gpu_denoise.files.tiff.messages import reading
 from napari_gpu_denoise.files.tiff.picture import Picture
 from napari_gpu_denoise.files.zarr.address import located
 from napari_gpu_denoise.files.zarr.metadata import described, ome_of
 from napari_gpu_denoise.files.zarr.naming import is_zarr, zarr_package
-from napari_gpu_denoise.files.zarr.pixels import ZarrPixels, reading
+from napari_gpu_denoise.files.zarr.pixels import ZarrPixels
 
 _LARGE_CHUNK = 1 << 28  # bytes from which on there must be memory for a chunk
 _COUNTED = 1 << 16  # chunks up to which those that are missing are counted
@@ -32,7 +33,7 @@ def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
     zarr = zarr_package()
     if not is_zarr(path):
         raise FileError(f"{path} is not there, or holds no zarr: check the name.")
-    with reading(path):
+    with reading(path, "damaged"):
         group = zarr.open(os.fspath(path), mode="r")
         picture = _picture(group, path)
     try:
