@@ -14,15 +14,13 @@ from qtpy.QtCore import QTimer
 from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.denoise import presets
 from napari_gpu_denoise._napari.denoise.request import Request, remembering
-from napari_gpu_denoise._napari.denoise.run import Outcome, report
-from napari_gpu_denoise._napari.denoise.runs import Runs
+from napari_gpu_denoise._napari.denoise.run import Outcome
 from napari_gpu_denoise._napari.denoise.snippets import command_with_remarks, python_call
 from napari_gpu_denoise._napari.denoise.view import DenoiseView
 from napari_gpu_denoise._napari.layers.groups import same_axes
 from napari_gpu_denoise._napari.layers.source import Source, capture, voxel_of
 from napari_gpu_denoise._napari.panel import PYTHON_COPIED
 from napari_gpu_denoise._napari.preview.live import LivePreview
-from napari_gpu_denoise._napari.stage import Stage, TimeLeft
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.image.axes import channel_axis
@@ -38,18 +36,8 @@ class DenoisePanel(DenoiseView):
     particular one.
     """
 
-    failed = "Not done."
-    out_of_memory = (
-        "There is not enough memory for this image: crop it, or filter the file with gpu-denoise."
-    )
-
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer)
-        self.runs = Runs(self)
-        self.runs.staged.connect(self._on_stage)
-        self.runs.ended.connect(self._on_outcome)
-        self.runs.stopped.connect(self._on_stopped)
-        self._left = TimeLeft()
         # Estimates handed over, by the layer that they were last used for.
         self._handed: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._last: ref | None = None
@@ -135,12 +123,6 @@ class DenoisePanel(DenoiseView):
         self.show_running(True)
         self.afterwards.begin()
         self.runs.start_all([(each, f"{self.title} of {each.source.name}") for each in requests])
-
-    def cancel(self) -> None:
-        """Leave a run in progress at once; no layer will be added."""
-        if self.runs.running:
-            self.runs.stop()
-            self._on_stopped()
 
     def stop(self) -> None:
         """Stop the run and the preview; the panel is being closed."""
@@ -274,26 +256,8 @@ class DenoisePanel(DenoiseView):
         if not self.runs.running:
             self.say(*message)
 
-    def _on_stage(self, stage: Stage) -> None:
-        self.progress.setRange(0, stage.total)
-        self.progress.setValue(stage.done)
-        self.say(self.runs.place + self._left.words(stage))
-
-    def _on_outcome(self, outcome: Outcome) -> None:
-        self.show_running(self.runs.running)
-        try:
-            if outcome.result is None:
-                raise outcome.error
-            self.afterwards.add(outcome, self.title)
-        except Exception as error:
-            self.show_error(error)
-            return
+    def took(self, outcome: Outcome) -> None:
+        """Show the noise that was used, and let an assessment note the result."""
         self.assess.note_results()
         record = outcome.result.record
         self.noise.show_used(record.sigma, record.noise)
-        if not self.runs.running:
-            self.say(self.runs.summary or report(outcome))
-
-    def _on_stopped(self) -> None:
-        self.show_running(False)
-        self.say(self.runs.cancelled)

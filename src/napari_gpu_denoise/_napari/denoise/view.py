@@ -16,10 +16,10 @@ from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.noise_input import NoiseInput
 from napari_gpu_denoise._napari.denoise.places_input import PlacesInput
+from napari_gpu_denoise._napari.denoise.running import RunningPanel
 from napari_gpu_denoise._napari.denoise.runs import Runs
 from napari_gpu_denoise._napari.denoise.strength_input import StrengthInput
 from napari_gpu_denoise._napari.guide import page_of, with_guide
-from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import (
     Caption,
     Section,
@@ -32,7 +32,7 @@ from napari_gpu_denoise._napari.parts import (
 from napari_gpu_denoise._napari.preview.box import PreviewBox
 
 
-class DenoiseView(Panel):
+class DenoiseView(RunningPanel):
     """Controls of one filter, Run and Cancel, progress and a status line."""
 
     #: An entry of FILTERS; set by the subclass.
@@ -40,7 +40,7 @@ class DenoiseView(Panel):
 
     def __init__(self, viewer: napari.viewer.Viewer):
         tip = "Image layer to denoise. The layer itself is never changed."
-        super().__init__(viewer, tip, self.filter)
+        super().__init__(viewer, tip, kind=self.filter)
         self.noise, self.strength = NoiseInput(), StrengthInput()
         offer = offer_of(self.filter)
         self.form = SettingsForm(self.filter, without=() if offer is None else (offer.setting,))
@@ -135,12 +135,3 @@ class DenoiseView(Panel):
     def sections(self) -> list[QCollapsible]:
         """Return the parts of the panel that can be collapsed."""
         return self.findChildren(QCollapsible)
-
-    def show_running(self, running: bool) -> None:
-        """Show that a run can be cancelled, or that the next one can be started."""
-        self.run_button.setEnabled(not running)
-        self.cancel_button.setEnabled(running)
-        self.progress.setVisible(running)
-        if running:
-            self.progress.setRange(0, 0)
-            self.say("Starting …")

@@ -12,12 +12,10 @@ from qtpy.QtCore import QTimer
 
 from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.denoise.request import Request
-from napari_gpu_denoise._napari.denoise.run import Outcome, report
-from napari_gpu_denoise._napari.denoise.runs import Runs
 from napari_gpu_denoise._napari.layers.groups import same_axes
 from napari_gpu_denoise._napari.layers.source import voxel_of
 from napari_gpu_denoise._napari.noise.measuring import Measuring
-from napari_gpu_denoise._napari.stage import Stage, TimeLeft
+from napari_gpu_denoise._napari.stage import Stage
 from napari_gpu_denoise._napari.start.looking import Looked, look_at, looking
 from napari_gpu_denoise._napari.start.view import StartView
 from napari_gpu_denoise.errors import DenoiseError
@@ -31,18 +29,9 @@ class StartPanel(StartView):
     """Follows the layers that are selected, off the GUI thread, and filters all of them."""
 
     title = "Denoise"
-    failed = "Not done."
-    out_of_memory = (
-        "There is not enough memory for this image: crop it, or filter the file with gpu-denoise."
-    )
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer)
-        self.runs = Runs(self)
-        self.runs.staged.connect(self._on_stage)
-        self.runs.ended.connect(self._on_outcome)
-        self.runs.stopped.connect(self._on_stopped)
-        self._left = TimeLeft()
         self._layers: tuple[Image, ...] = ()
         self._looked: Looked | None = None
         self._run_when_looked = False
@@ -197,27 +186,9 @@ class StartPanel(StartView):
             names = [each.source.name for each in self._looked.looks]
             self.show_advice(names, self.advised())
 
-    def _on_stage(self, stage: Stage) -> None:
-        self.progress.setRange(0, stage.total)
-        self.progress.setValue(stage.done)
-        self.say(self.runs.place + self._left.words(stage))
-
-    def _on_outcome(self, outcome: Outcome) -> None:
-        self.show_running(self.runs.running)
-        try:
-            if outcome.result is None:
-                raise outcome.error
-            self.afterwards.add(outcome, outcome.request.run.filter.title)
-        except Exception as error:
-            self.show_error(error)
-            return
-        if not self.runs.running:
-            self.say(self.runs.summary or report(outcome))
-
     def _on_stopped(self) -> None:
         self._run_when_looked = False
-        self.show_running(False)
-        self.say(self.runs.cancelled)
+        super()._on_stopped()
 
 
 def _request(layer: Image, axes: str, advice: Advice) -> Request:

@@ -9,8 +9,8 @@ import napari.viewer
 from qtpy.QtWidgets import QFrame, QProgressBar, QVBoxLayout
 
 from napari_gpu_denoise._napari.denoise.afterwards import Afterwards
+from napari_gpu_denoise._napari.denoise.running import RunningPanel
 from napari_gpu_denoise._napari.guide import with_guide
-from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import Caption, button, choice, form_layout, stack
 from napari_gpu_denoise.filters.advice import cost
 from napari_gpu_denoise.filters.advice.recommend import Advice
@@ -21,7 +21,7 @@ _TIP = (
 )
 
 
-class StartView(Panel):
+class StartView(RunningPanel):
     """Layer and axes, the advice in words, one button to run it, and one for more settings."""
 
     def __init__(self, viewer: napari.viewer.Viewer):
@@ -65,15 +65,6 @@ class StartView(Panel):
                 (self.cancel_button, self.more_button),
             ),
         )
-
-    def show_running(self, running: bool) -> None:
-        """Show that a run can be cancelled, or that the next one can be started."""
-        self.run_button.setEnabled(not running)
-        self.cancel_button.setEnabled(running)
-        self.progress.setVisible(running)
-        if running:
-            self.progress.setRange(0, 0)
-            self.say("Starting …")
 
     def show_advice(self, names: Sequence[str], found: Sequence[Advice]) -> None:
         """Show the advice on layers; once where it is the same for all."""

@@ -1,0 +1,76 @@
+"""What panels share that run filters: progress, results and errors of their runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from napari.viewer import Viewer
+from qtpy.QtWidgets import QProgressBar, QPushButton
+
+from napari_gpu_denoise._napari.denoise.afterwards import Afterwards
+from napari_gpu_denoise._napari.denoise.run import Outcome, report
+from napari_gpu_denoise._napari.denoise.runs import Runs
+from napari_gpu_denoise._napari.panel import Panel
+from napari_gpu_denoise._napari.stage import Stage, TimeLeft
+
+
+class RunningPanel(Panel):
+    """A panel with runs; a subclass makes its controls, and follows results in `took`."""
+
+    failed = "Not done."
+    out_of_memory = (
+        "There is not enough memory for this image: crop it, or filter the file with gpu-denoise."
+    )
+
+    run_button: QPushButton
+    cancel_button: QPushButton
+    progress: QProgressBar
+    afterwards: Afterwards
+
+    def __init__(self, viewer: Viewer, tip: str, **options: Any):
+        super().__init__(viewer, tip, **options)
+        self.runs = Runs(self)
+        self.runs.staged.connect(self._on_stage)
+        self.runs.ended.connect(self._on_outcome)
+        self.runs.stopped.connect(self._on_stopped)
+        self._left = TimeLeft()
+
+    def took(self, outcome: Outcome) -> None:
+        """Follow a result that was added; nothing by default."""
+
+    def cancel(self) -> None:
+        """Leave all runs at once; no more layers will be added."""
+        if self.runs.running:
+            self.runs.stop()
+            self._on_stopped()
+
+    def show_running(self, running: bool) -> None:
+        """Show that a run can be cancelled, or that the next one can be started."""
+        self.run_button.setEnabled(not running)
+        self.cancel_button.setEnabled(running)
+        self.progress.setVisible(running)
+        if running:
+            self.progress.setRange(0, 0)
+            self.say("Starting …")
+
+    def _on_stage(self, stage: Stage) -> None:
+        self.progress.setRange(0, stage.total)
+        self.progress.setValue(stage.done)
+        self.say(self.runs.place + self._left.words(stage))
+
+    def _on_outcome(self, outcome: Outcome) -> None:
+        self.show_running(self.runs.running)
+        try:
+            if outcome.result is None:
+                raise outcome.error
+            self.afterwards.add(outcome, outcome.request.run.filter.title)
+        except Exception as error:
+            self.show_error(error)
+            return
+        self.took(outcome)
+        if not self.runs.running:
+            self.say(self.runs.summary or report(outcome))
+
+    def _on_stopped(self) -> None:
+        self.show_running(False)
+        self.say(self.runs.cancelled)
