@@ -8,9 +8,9 @@ import napari.viewer
 from qtpy.QtCore import QSignalBlocker
 from qtpy.QtWidgets import QHBoxLayout, QWidget
 
+from napari_gpu_denoise._napari.layer_panel import LayerPanel
 from napari_gpu_denoise._napari.noise import plots, rows
 from napari_gpu_denoise._napari.noise.plots import Plot
-from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import Caption, button, choice, form_layout, narrow, ruler
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.noise.models import AUTO, MODELS
@@ -27,7 +27,7 @@ REGIONS = {
 MODEL_CHOICES = {"Automatic": AUTO, **{each.title: each.name for each in MODELS if each.selectable}}
 
 
-class NoiseView(Panel):
+class NoiseView(LayerPanel):
     """Settings, then table and plots of the estimate, then what can be done with it."""
 
     title = "Estimated noise"
