@@ -137,9 +137,13 @@ class Panel(QWidget):
             self.say(f"Internal error: {error!r}. Please report it.", self.failed)
             notification_manager.receive_error(type(error), error, error.__traceback__)
             return ""
-        sentence = in_panel(error) if isinstance(error, DenoiseError) else self.out_of_memory
+        sentence = self.worded(error) if isinstance(error, DenoiseError) else self.out_of_memory
         self.say(sentence, self.failed)
         return sentence
+
+    def worded(self, error: DenoiseError) -> str:
+        """Return an error in terms of the controls of the panel."""
+        return in_panel(error)
 
     def copy(self, code: Callable[[], tuple[str, str]]) -> None:
         """Put text on the clipboard and show a message, both returned by `code`, or its error."""
