@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import napari.viewer
-from qtpy.QtCore import QModelIndex, QTimer
+from qtpy.QtCore import QTimer
 
 from napari_gpu_denoise._napari import preferences
+from napari_gpu_denoise._napari.batch.afterwards import BatchAfterwards
 from napari_gpu_denoise._napari.batch.listing import Listing, folder_for
-from napari_gpu_denoise._napari.batch.report import ReportWindow
 from napari_gpu_denoise._napari.batch.rows import (
     DONE,
     ENDED,
+    FAILED,
     RUNNING,
+    WAITING,
     Look,
     Row,
     in_batch,
     stage_of,
 )
 from napari_gpu_denoise._napari.batch.running import BatchRequest, BatchRun, Outcome
-from napari_gpu_denoise._napari.batch.wanted import BatchWanted
 from napari_gpu_denoise._napari.denoise import presets
 from napari_gpu_denoise._napari.stage import Stage, TimeLeft
 from napari_gpu_denoise.errors import DenoiseError
@@ -33,7 +33,7 @@ _PARTS = 1000  # of the bar of all files
 _INTERVAL = 0.1  # seconds between two updates of a line
 
 
-class BatchPanel(BatchWanted):
+class BatchPanel(BatchAfterwards):
     """Lists files, and denoises them off the GUI thread by the engine of the command line."""
 
     title = "Batch"
@@ -41,10 +41,7 @@ class BatchPanel(BatchWanted):
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer)
         self.listing, self.runs = Listing(self), BatchRun(self)
-        self._targets: dict[Path, Path] = {}
         self._key: Any = None  # what the last run was asked for
-        self._settings: Any = None
-        self._cancelled = False
         self._suggested = ""  # folder of the results
         self._todo: list[Row] = []  # of the run in progress
         self._file_left, self._all_left = TimeLeft(), TimeLeft()
@@ -56,7 +53,6 @@ class BatchPanel(BatchWanted):
         self.runs.ended.connect(self._on_ended)
         self.files.dropped.connect(self.listing.add)
         self.files.unwanted.connect(self.remove)
-        self.files.doubleClicked.connect(self._open_row)
         self.files.selectionModel().selectionChanged.connect(lambda *_: self._offer())
         self.add_button.clicked.connect(lambda: self.listing.add(self.ask_files()))
         self.folder_button.clicked.connect(self._add_folder)
@@ -65,8 +61,6 @@ class BatchPanel(BatchWanted):
         self.run_button.clicked.connect(lambda: self.run())
         self.pause_button.clicked.connect(lambda: self.pause())
         self.stop_button.clicked.connect(lambda: self.cancel())
-        self.open_button.clicked.connect(lambda: self.open_results())
-        self.report_button.clicked.connect(lambda: self.show_report())
         self.python_button.clicked.connect(self.copy_python)
         self.command_button.clicked.connect(self.copy_command)
         self.axes.textChanged.connect(self._follow_axes)
@@ -158,25 +152,6 @@ class BatchPanel(BatchWanted):
             self.progress.setRange(0, 0)
             self.say("Starting …")
         self._offer()
-
-    def open_results(self) -> None:
-        """Open the results of the selected files as layers."""
-        found = [target for row in self._chosen() if (target := self._result(row)) is not None]
-        for target in found:
-            self._open(target)
-        if not found:
-            self.say("None of the selected files has a result.")
-
-    def report(self) -> BatchReport:
-        """Return what became of the files so far."""
-        reports = tuple(row.report for row in self.table.rows if row.report is not None)
-        return BatchReport(reports, cancelled=self._cancelled)
-
-    def show_report(self) -> ReportWindow:
-        """Open the report in a window of its own."""
-        window = ReportWindow(self.window(), self.report(), self._settings)
-        window.show()
-        return window
 
     def _on_found(self, rows: list[Row], errors: list[Exception]) -> None:
         new = self.table.add(rows)
@@ -271,13 +246,17 @@ class BatchPanel(BatchWanted):
     def _offer(self, _: object = None) -> None:
         """Enable what can be done, and say how many files would be denoised."""
         rows, on = self.waiting()
-        begun = any(row.report is not None for row in self.table.rows)
-        what = "Go on with" if on and (self._cancelled or begun) else "Denoise"
-        self.run_button.setText(f"{what} {_files(len(rows))}" if rows else "Denoise")
+        begun = any(row.state != WAITING for row in self.table.rows)
+        what = f"Denoise {_files(len(rows))}" if rows else "Denoise"
+        if on and all(row.state == FAILED for row in rows):
+            what = f"Try {_files(len(rows))} again"
+        elif on and begun:
+            what = f"Go on with {_files(len(rows))}"
+        self.run_button.setText(what)
         chosen = self._chosen()
         self.remove_button.setEnabled(bool(chosen) and not self.runs.running)
         self.open_button.setEnabled(any(self._result(row) is not None for row in chosen))
-        self.report_button.setEnabled(begun)
+        self.report_button.setEnabled(any(row.report is not None for row in self.table.rows))
 
     def _check(self) -> None:
         try:
@@ -298,24 +277,6 @@ class BatchPanel(BatchWanted):
     def _choose_output(self) -> None:
         if name := self.ask_folder("Folder of the results"):
             self.output.setText(name)
-
-    def _chosen(self) -> list[Row]:
-        return [self.table.rows[number] for number in self.files.chosen()]
-
-    def _result(self, row: Row) -> Path | None:
-        """Return the result of a file, if there is one."""
-        target = self._targets.get(row.path) if row.state in ENDED else None
-        return target if target is not None and target.exists() else None
-
-    def _open_row(self, index: QModelIndex) -> None:
-        row = self.table.rows[index.row()]
-        self._open(self._result(row) or row.path)
-
-    def _open(self, path: Path) -> None:
-        try:
-            self._viewer.open(str(path), plugin=preferences.PLUGIN)
-        except Exception as error:
-            self.show_error(error)
 
 
 def _files(count: int) -> str:

@@ -12,7 +12,6 @@ from napari_gpu_denoise.errors import DenoiseError, Note
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.batch_report import FileReport, is_expected
 from napari_gpu_denoise.files.batch_steps import BatchProgress
-from napari_gpu_denoise.filters.advice.cost import in_words
 
 # States of a file.
 WAITING, RUNNING, STOPPED, DONE, SKIPPED, FAILED = (
@@ -43,11 +42,19 @@ class Look:
 
     @property
     def words(self) -> str:
-        """Axes with their lengths, and the type, such as ``"T16 Y192 X208, uint16"``."""
+        """Lengths of the axes, and the type, such as ``"T16 192x208 uint16"``."""
         if self.error:
             return "cannot be read"
-        lengths = zip(self.axes, self.shape, strict=True)
-        return f"{' '.join(f'{axis}{n}' for axis, n in lengths)}, {self.dtype}"
+        known = dict(zip(self.axes, self.shape, strict=True))
+        words = [f"{axis}{n}" for axis, n in zip(self.axes, self.shape, strict=True)]
+        text = " ".join([*words, self.dtype])
+        for long, short in (
+            (f"Y{known.get('Y')} X{known.get('X')}", f"{known.get('Y')}x{known.get('X')}"),
+            (" S3 ", " RGB "),
+            (" S4 ", " RGBA "),
+        ):
+            text = text.replace(long, short)
+        return text
 
 
 @dataclass
@@ -78,7 +85,8 @@ class Row:
 
     def stop(self, notes: Sequence[str] = ()) -> None:
         """Show that a run was stopped at this file; `notes` say what is kept of its result."""
-        kept = "what is done is kept" if notes else "begins anew"
+        self.share = 0.0
+        kept = "what is done is kept" if notes else "it will begin anew"
         self.state, self.words = STOPPED, f"Stopped; {kept}"
 
     def end(self, report: FileReport, seconds: float) -> None:
@@ -90,10 +98,16 @@ class Row:
             self.state, self.words = SKIPPED, without_path(in_batch(report.skipped), self.path)
         else:
             self.state = DONE
-            time = f"{seconds:.2g} s" if seconds < 9.5 else in_words(seconds)
             clipped = report.record.saturated
             told = f"; {clipped} values clipped" if clipped else ""
-            self.words = f"Done in {time}{told}"
+            self.words = f"Done in {_time(seconds)}{told}"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 9.5:
+        return f"{seconds:.2g} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
 
 
 def stage_of(progress: BatchProgress) -> Stage:

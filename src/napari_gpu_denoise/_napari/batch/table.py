@@ -26,7 +26,8 @@ from napari_gpu_denoise._napari.parts import wrapped
 FILE, IMAGE, STATE = range(3)
 _TITLES = ("File", "Image", "State")
 _EMPTY = "Drop files or folders here, or add them below."
-_LINES = (5, 10)  # least and most in view, in the height of the table
+_LINES = 5, 14  # least and most in view, in the height of the table
+_WIDTHS = 0.31, 0.35  # of the first columns, as shares
 _FAILED_COLOUR = QColor("#d9534f")  # readable on light and dark themes
 
 
@@ -181,23 +182,27 @@ class FileList(QTableView):
             event.ignore()
 
     def _fit(self, *_: object) -> None:
-        """Adapt height and columns to the files."""
-        least, most = _LINES
-        lines = min(max(self.model().rowCount(), least), most)
-        line = self.fontMetrics().height() + 12
-        self.setFixedHeight(line * lines + self.horizontalHeader().sizeHint().height() + 4)
+        """Adapt the heights of rows and of the list to the files."""
         self.resizeRowsToContents()
+        self._fit_height()
+
+    def _fit_height(self) -> None:
+        line = self.fontMetrics().height() + 8
+        least, most = (line * lines for lines in _LINES)
+        rows = min(max(self.verticalHeader().length(), least), most)
+        self.setFixedHeight(rows + self.horizontalHeader().sizeHint().height() + 4)
 
     def resizeEvent(self, event: Any) -> None:
         """Share the width among the columns."""
         super().resizeEvent(event)
         width = self.viewport().width()
-        self.setColumnWidth(FILE, round(0.34 * width))
-        self.setColumnWidth(IMAGE, round(0.3 * width))
+        for column, share in zip((FILE, IMAGE), _WIDTHS, strict=True):
+            self.setColumnWidth(column, round(share * width))
 
     def _fit_rows(self, first: QModelIndex, last: QModelIndex) -> None:
         for number in range(first.row(), last.row() + 1):
             self.resizeRowToContents(number)
+        self._fit_height()
 
 
 def _local(event: QDropEvent) -> list[str]:

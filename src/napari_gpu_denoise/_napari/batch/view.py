@@ -93,8 +93,10 @@ class FilterChoice(QWidget):
 
     def set_axes(self, axes: str) -> None:
         """Enable the settings that some axes allow; all where the axes are not known."""
-        self._axes = axes or _ALL_AXES
-        self.form.set_axes(self._axes)
+        axes = axes or _ALL_AXES
+        if axes != self._axes:
+            self._axes = axes
+            self.form.set_axes(axes)
 
     def _show(self, _: int = 0) -> None:
         kind = self.box.currentData()

@@ -56,8 +56,7 @@ class BatchWanted(BatchView):
         if not found:
             raise FileError("There are no files in the list: add some, or drop them onto it.")
         existing = self.existing.currentData()
-        # With a separator: also a name with a dot is that of a folder.
-        targets = dict(pair(found, self.folder() + os.sep))
+        targets = dict(pair(found, self.folder()))
         resume = going_on or existing == SAME
         options = {"overwrite": existing == REPLACE, "resume": resume}
         return Batch(tuple(found), targets, self.wanted(), **options)
@@ -67,7 +66,9 @@ class BatchWanted(BatchView):
         typed = os.path.expanduser(self.output.text().strip())
         if not typed:
             raise OutputError("There is no folder for the results: choose one at Results in.")
-        return os.path.abspath(typed)
+        folder = os.path.abspath(typed)
+        # A name with a dot is that of a folder, too.
+        return os.path.join(folder, "") if os.path.splitext(folder)[1] else folder
 
     def asked(self) -> Any:
         """Return what tells two requests apart; None if it does not fit together."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import napari.viewer
-from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout
 from superqt import QCollapsible
 
@@ -63,6 +62,9 @@ class DenoiseView(RunningPanel):
         self.run_button = button("", "Denoise the layer; the result is a new layer.")
         self.cancel_button = button("Cancel", "Stop; add no layer.")
         self.reset_button = button("Reset to defaults", "Reset everything except the layer.")
+        self.batch_button = button(
+            "Many files …", "Open the panel Batch with this filter, these settings and this noise."
+        )
         self.python_button = button("Copy Python call", "Copy Python code for the same run.")
         self.command_button = button("Copy command line", "Copy a shell command for the same run.")
         self.progress = progress_bar()
@@ -80,7 +82,9 @@ class DenoiseView(RunningPanel):
         output = {"Result type": self.dtype, "NaN, infinity": self.nonfinite, "Device": self.device}
         results = Section("Result and device", form_layout(output))
         reset = QHBoxLayout()
-        reset.addWidget(self.reset_button, alignment=Qt.AlignmentFlag.AlignRight)
+        reset.addStretch(1)
+        reset.addWidget(self.batch_button)
+        reset.addWidget(self.reset_button)
         self.arrange(
             (head, top, ruler(), self.form, results, self.assess, reset),
             (
