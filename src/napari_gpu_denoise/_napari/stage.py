@@ -32,7 +32,8 @@ class TimeLeft:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
-        self._text, self._since, self._done = "", 0.0, 0
+        self._text: str | None = None
+        self._since, self._done = 0.0, 0
 
     def words(self, stage: Stage) -> str:
         """Return the words of a stage, with the time left once it can be told."""

@@ -179,10 +179,11 @@ class BatchPanel(BatchAfterwards):
             self._begun = now
             self._file_left = TimeLeft()
             self.files.show_row(number)
-        elif now < self._shown + _INTERVAL or self.runs.stopping:
+        words = self._file_left.words(stage_of(progress))  # which sees every step
+        if not begins and (now < self._shown + _INTERVAL or self.runs.stopping):
             return
         self._shown = now
-        row.run(progress, self._file_left.words(stage_of(progress)))
+        row.run(progress, words)
         self.table.tell(number)
         self._show_all()
 
@@ -227,7 +228,7 @@ class BatchPanel(BatchAfterwards):
             self.progress.setRange(0, _PARTS)
             self.progress.setValue(round(_PARTS * done / total))
         if self.runs.running and not (self.runs.paused or self.runs.stopping):
-            left = self._all_left.left(Stage("", round(done), round(total)))
+            left = self._all_left.left(Stage("All files", round(done), round(total)))
             self.say(f"{self._place()} {left.capitalize()}." if left else self._place())
 
     def _amounts(self) -> tuple[float, float]:
@@ -246,15 +247,18 @@ class BatchPanel(BatchAfterwards):
     def _offer(self, _: object = None) -> None:
         """Enable what can be done, and say how many files would be denoised."""
         rows, on = self.waiting()
+        running = self.runs.running
         begun = any(row.state != WAITING for row in self.table.rows)
         what = f"Denoise {_files(len(rows))}" if rows else "Denoise"
-        if on and all(row.state == FAILED for row in rows):
+        if running:
+            what = "Denoising …"
+        elif on and all(row.state == FAILED for row in rows):
             what = f"Try {_files(len(rows))} again"
         elif on and begun:
             what = f"Go on with {_files(len(rows))}"
         self.run_button.setText(what)
         chosen = self._chosen()
-        self.remove_button.setEnabled(bool(chosen) and not self.runs.running)
+        self.remove_button.setEnabled(bool(chosen) and not running)
         self.open_button.setEnabled(any(self._result(row) is not None for row in chosen))
         self.report_button.setEnabled(any(row.report is not None for row in self.table.rows))
 

@@ -134,7 +134,7 @@ class FileList(QTableView):
         model.rowsInserted.connect(self._fit)
         model.rowsRemoved.connect(self._fit)
         model.dataChanged.connect(self._fit_rows)
-        heads.sectionResized.connect(lambda *_: self.resizeRowsToContents())
+        heads.sectionResized.connect(self._fit)
         self._fit()
 
     def chosen(self) -> list[int]:
