@@ -131,8 +131,10 @@ class FileList(QTableView):
         heads.setSectionResizeMode(FILE, QHeaderView.ResizeMode.Interactive)
         heads.setSectionResizeMode(IMAGE, QHeaderView.ResizeMode.Interactive)
         heads.setSectionResizeMode(STATE, QHeaderView.ResizeMode.Stretch)
-        model.rowsInserted.connect(self._fit)
-        model.rowsRemoved.connect(self._fit)
+        # New rows wait, in one line; there may be thousands.
+        self.verticalHeader().setDefaultSectionSize(self._line())
+        model.rowsInserted.connect(self._fit_height)
+        model.rowsRemoved.connect(self._fit_height)
         model.dataChanged.connect(self._fit_rows)
         heads.sectionResized.connect(self._fit)
         self._fit()
@@ -186,9 +188,11 @@ class FileList(QTableView):
         self.resizeRowsToContents()
         self._fit_height()
 
-    def _fit_height(self) -> None:
-        line = self.fontMetrics().height() + 8
-        least, most = (line * lines for lines in _LINES)
+    def _line(self) -> int:
+        return self.fontMetrics().height() + 8
+
+    def _fit_height(self, *_: object) -> None:
+        least, most = (self._line() * lines for lines in _LINES)
         rows = min(max(self.verticalHeader().length(), least), most)
         self.setFixedHeight(rows + self.horizontalHeader().sizeHint().height() + 4)
 
