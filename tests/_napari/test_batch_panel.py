@@ -272,8 +272,12 @@ def ome_zarr(path):
     return (0.25, 0.2), "micrometer", [("dye 0", (0, 0, 1)), ("dye 1", (0, 1, 0))]
 
 
-def test_opened_results_are_placed_and_coloured_as_their_files(model, batch, tmp_path, done, click):
+@pytest.mark.parametrize("largest", [0, 1 << 27], ids=["in parts", "whole"])
+def test_opened_results_are_placed_and_coloured_as_their_files(
+    model, batch, tmp_path, done, click, monkeypatch, largest
+):
     """In every format, by clicks alone."""
+    monkeypatch.setattr(one_file, "STREAMED_BYTES", largest)
     makers = {"a.ome.tif": ome, "b.tif": imagej, "c.nii.gz": nifti}
     if find_spec("zarr") is not None:
         makers["d.ome.zarr"] = ome_zarr
@@ -404,3 +408,12 @@ def test_closing_the_panel_stops(batch, folder, calls, click, qtbot):
     calls.turns.release()
     qtbot.waitUntil(lambda: not worker.is_running)
     assert states(panel)["a.tif"] == "stopped" and not (folder / "denoised/a.tif").exists()
+
+
+def test_fields_of_a_plate_have_names_that_differ(batch, tmp_path):
+    pytest.importorskip("zarr")
+    for field in "01":
+        write_store(tmp_path / "screen.ome.zarr/A/1" / field, image(), "YX", levels=1)
+    panel = batch(*(tmp_path / "screen.ome.zarr/A/1" / field for field in "01"))
+    assert [cell(panel, n, 0) for n in (0, 1)] == [f"screen_A_1_{n}.ome.zarr" for n in (0, 1)]
+    assert panel.output.text() == str(tmp_path / "denoised")

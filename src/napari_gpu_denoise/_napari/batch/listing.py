@@ -13,7 +13,7 @@ from napari_gpu_denoise._napari.batch.rows import Row, looking
 from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.noise.measuring import Measuring
 from napari_gpu_denoise.errors import DenoiseError, FileError
-from napari_gpu_denoise.files import formats
+from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.files.inputs import find_files
 
 
@@ -63,5 +63,8 @@ def found_in(names: Sequence[str]) -> tuple[list[Row], list[DenoiseError]]:
 def folder_for(row: Row) -> str:
     """Return a folder for results: in the folder that was added, or beside the file."""
     given = Path(row.given)
-    holds = given.is_dir() and not formats.is_image(given)
-    return str((given if holds else given.parent) / "denoised")
+    if given.is_dir() and not formats.is_image(given):
+        return str(given / "denoised")
+    # Not in an OME-Zarr that a field is part of.
+    whole = [each for each in (given, *given.parents) if zarr.has_suffix(each)]
+    return str((whole[-1] if whole else given).parent / "denoised")

@@ -71,7 +71,6 @@ class BatchPanel(BatchAfterwards):
         self.output.textChanged.connect(self._offer)
         self.filter.changed.connect(self._check)
         self.follow("preferences", ((each, self.device.explain) for each in preferences.changed()))
-        self.run_on_return(self.run)
         self.show_running(False)
         QTimer.singleShot(0, self.device.fill)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from napari_gpu_denoise._napari.stage import Stage
 from napari_gpu_denoise._napari.wording import REMEDIES, in_panel
 from napari_gpu_denoise.errors import DenoiseError, Note
-from napari_gpu_denoise.files import formats
+from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.files.batch_report import FileReport, is_expected
 from napari_gpu_denoise.files.batch_steps import BatchProgress
 
@@ -68,6 +68,12 @@ class Row:
     words: str = "Waiting"
     report: FileReport | None = None
     share: float = 0.0  # done
+
+    @property
+    def name(self) -> str:
+        """The name of the file; of a field of a plate, with its places in it."""
+        field = zarr.is_zarr(self.path) and not zarr.has_suffix(self.path)
+        return zarr.name_of(self.path) if field else self.path.name
 
     @property
     def size(self) -> int:

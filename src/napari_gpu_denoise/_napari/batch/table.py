@@ -58,7 +58,7 @@ class RowTable(QAbstractTableModel):
         look = row.look
         if role == Qt.ItemDataRole.DisplayRole:
             image = "" if look is None else look.words
-            return (row.path.name, image, row.words)[column]
+            return (row.name, image, row.words)[column]
         if role == Qt.ItemDataRole.ToolTipRole:
             image = "" if look is None else look.error or look.words
             return wrapped((str(row.path), image, row.words)[column])
