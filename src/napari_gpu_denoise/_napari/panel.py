@@ -89,6 +89,9 @@ class Panel(QWidget):
     def showEvent(self, event: QShowEvent) -> None:
         """Show the controls, in a step of their own."""
         super().showEvent(event)
+        self._begin_showing()
+
+    def _begin_showing(self) -> None:
         if self._content.parent() is None:
             self._showing.start()
 
@@ -104,6 +107,7 @@ class Panel(QWidget):
                 self.stop()
             else:
                 self._stacking.start()
+                self._begin_showing()
 
     def follow(self, what: str, connections: Iterable[tuple[Any, Callable[[Any], None]]]) -> None:
         """Connect events while the panel exists, replacing earlier connections named `what`."""
