@@ -18,6 +18,7 @@ from typing import Any
 from napari_gpu_denoise.errors import DenoiseError, OutputError
 from napari_gpu_denoise.files import zarr
 from napari_gpu_denoise.files.begun_with import digest_of
+from napari_gpu_denoise.locks import locked
 from napari_gpu_denoise.run.ledger import Ledger
 from napari_gpu_denoise.run.packed import packed, unpacked
 from napari_gpu_denoise.run.record import Tally
@@ -73,7 +74,7 @@ class Unfinished(Ledger):
         with self._errors(), contextlib.ExitStack() as held:
             self.folder.mkdir(exist_ok=True)
             lock = held.enter_context(open(self.folder / "lock", "ab"))
-            if not _locked(lock.fileno()):
+            if not locked(lock.fileno()):
                 raise OutputError(
                     f"Another run is writing {self._target}: wait for its end, or choose another "
                     "name."
@@ -257,24 +258,3 @@ def _boot() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
         return ""
-
-
-def _locked(handle: int) -> bool:
-    """Lock an open file until it is closed, if no other process has; the system frees it."""
-    try:
-        import fcntl
-    except ImportError:
-        import msvcrt
-
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass  # a file system without locks
-    return True
