@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import threading
-from functools import partial
 
 import dask
 import dask.array as da

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,17 @@ _PLACES = 16  # in the pixels of an input, where samples are read,
 _SIDE = 64  # of this width
 
 
-def wanted_of(picture: Picture, run: Run, same: bool) -> dict[str, str]:
-    """Return what a result depends on: a digest for each kind of thing that may change."""
-    used = choose_devices(run.device)
-    devices = sorted((each.name, each.platform, each.version, each.driver) for each in used)
+def wanted_of(
+    picture: Picture, run: Run, same: bool, devices: Sequence[tuple[str, ...]] | None = None
+) -> dict[str, str]:
+    """Return what a result depends on: a digest for each kind of thing that may change.
+
+    `devices` are name, platform, version and driver of those that are used, if they are not the
+    devices of this process.
+    """
+    if devices is None:
+        used = choose_devices(run.device)
+        devices = [(each.name, each.platform, each.version, each.driver) for each in used]
     given = np.asarray(run.sigma) if isinstance(run.sigma, (list, tuple)) else run.sigma
     parts: dict[str, Any] = {
         "input": _identity(picture),
@@ -36,7 +44,7 @@ def wanted_of(picture: Picture, run: Run, same: bool) -> dict[str, str]:
         "type of the result": [str(run.dtype), same],
         "handling of NaN": run.nonfinite,
         "correction": _told(run.correct),
-        "device": devices,
+        "device": sorted(devices),
     }
     return {name: digest_of(json.dumps(value)) for name, value in parts.items()}
 

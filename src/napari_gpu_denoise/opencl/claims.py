@@ -15,7 +15,7 @@ from napari_gpu_denoise.locks import locked
 from napari_gpu_denoise.opencl.device import ALL, ENVIRONMENT_VARIABLE, Device
 from napari_gpu_denoise.opencl.several import choose_devices
 
-_claims: dict[str, Any] = {}  # open files by the name of a device, locked until the process ends
+_claims: dict[str, int] = {}  # open files by the name of a device, locked until the process ends
 _claiming = threading.Lock()
 
 
@@ -30,8 +30,8 @@ def own_device(wanted: Any = None) -> Device:
     Parameters
     ----------
     wanted : optional
-        As `choose_devices` takes it. None stands for all devices of the best kind, unless the
-        environment variable ``GPU_DENOISE_DEVICE`` names some.
+        As `choose_devices` takes it. None stands for all GPUs of the best kind, or for the CPU,
+        unless the environment variable ``GPU_DENOISE_DEVICE`` names some.
 
     Returns
     -------
@@ -42,14 +42,17 @@ def own_device(wanted: Any = None) -> Device:
     ------
     NoDeviceError
     """
-    if wanted is None and not os.environ.get(ENVIRONMENT_VARIABLE, "").strip():
-        wanted = ALL
     among = choose_devices(wanted)
+    named = wanted is not None or os.environ.get(ENVIRONMENT_VARIABLE, "").strip()
+    if not named and not among[0].shares_cores:
+        among = choose_devices(ALL)
     return among[0] if len(among) == 1 else _claimed(among)
 
 
 def _claimed(among: tuple[Device, ...]) -> Device:
-    names = {_physical(device): device for device in among}
+    names: dict[str, Device] = {}
+    for device in among:  # several drivers may offer the same device
+        names.setdefault(_physical(device), device)
     with _claiming:
         for name in _claims:
             if name in names:
@@ -68,11 +71,12 @@ def _claim(names: Iterable[str]) -> str:
     for taken in itertools.count():
         for name in names:
             digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-            file = open(folder / f"device-{digest}-{taken}.lock", "ab")
-            if locked(file.fileno()):
-                _claims[name] = file
+            path = folder / f"device-{digest}-{taken}.lock"
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            if locked(handle):
+                _claims[name] = handle
                 return name
-            file.close()
+            os.close(handle)
 
 
 def _physical(device: Device) -> str:
@@ -83,5 +87,5 @@ def _physical(device: Device) -> str:
             place = [str(getattr(handle, name)) for name in attributes]
         except Exception:  # each driver has its own way to say that it does not know
             continue
-        return "/".join([device.platform, *place])
+        return "/".join(place)
     return f"{device.platform}/{device.name}/{device.index}"
