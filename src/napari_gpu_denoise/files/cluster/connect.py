@@ -13,7 +13,7 @@ from napari_gpu_denoise.opencl.several import choose_devices
 
 _SECONDS = 30  # to wait for a scheduler, and for its first worker
 # Threads of PoCL: its versions have two names for their number.
-_THREADS = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
+THREADS_OF_POCL = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
 
 
 @contextlib.contextmanager
@@ -78,7 +78,7 @@ def _shared_out(workers: int, device: Any) -> dict[str, Any]:
         return {"threads_per_worker": 2}
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     each = str(max(1, (cores or 1) // workers))
-    given = {name: each for name in _THREADS if name not in os.environ}
+    given = {name: each for name in THREADS_OF_POCL if name not in os.environ}
     return {"threads_per_worker": 1, "env": given}
 
 
