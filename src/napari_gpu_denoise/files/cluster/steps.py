@@ -74,7 +74,7 @@ def cluster_steps(
         place = replace(place, target=(_absolute(out.folder), out.name))
     unit = unit_of(made) or unit_of(picture.data)
     parts = [Part.of(job, region) for region in regions_of(job, unit)]
-    if job.levels is None and not is_plain(job.dtypes[0] if correction is None else np.float32):
+    if job.levels is None and not is_plain(job.dtypes[0]):
         levels = ledger.known("levels")
         if levels is None:
             levels = yield from _levels(client, place, job, parts)
