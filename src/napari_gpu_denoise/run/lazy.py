@@ -7,7 +7,7 @@ import multiprocessing
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -130,7 +130,7 @@ def denoise_lazy(
         before, after = job.margin_along(letter)
         more = extra * (letter in "YX")
         margins[axis] = (before + more, after + more)
-    array = array.rechunk(_chunks(array, job, margins))
+    array = array.rechunk(joined_chunks(array.chunks, job.names, job.filter, margins))
     depth = {
         axis: both for axis, both in margins.items() if array.numblocks[axis] > 1 and any(both)
     }
@@ -161,21 +161,29 @@ def _corrected(run: Run, array: da.Array, wish: Wish) -> tuple[Run, da.Array]:
     )
 
 
-def _chunks(array: da.Array, job: Job, margins: dict[int, tuple[int, int]]) -> tuple:
-    """Return chunks at least as large as the margins: those of the array if they are."""
-    filter, names = job.filter, job.names
-    whole = {channel_axis(names)} if "C" in filter.joint else set()
+def uncut_axes(filter: Filter, names: str) -> set[int]:
+    """Return the axes along which the chunks of a filter are not cut."""
+    uncut = {channel_axis(names)} - {None} if "C" in filter.joint else set()
     if filter.over_time:
         # Whole frames are compared in brightness, and checked for being empty.
-        whole |= {names.index("Y"), names.index("X")}
-        if filter.whole_volumes:
-            whole.add(names.index("Z"))
-    chunks = []
-    for i, (a, length, own) in enumerate(zip(names, array.shape, array.chunks, strict=True)):
-        margin = max(margins[i])
-        short = i in whole or length < max(margin, filter.smallest if a in "YX" else 0)
-        chunks.append((length,) if short else ensure_minimum_chunksize(max(margin, 1), own))
-    return tuple(chunks)
+        whole = "ZYX" if filter.whole_volumes else "YX"
+        uncut |= {i for i, letter in enumerate(names) if letter in whole}
+    return uncut
+
+
+def joined_chunks(
+    chunks: Sequence[tuple[int, ...]],
+    names: str,
+    filter: Filter,
+    margins: Mapping[int, tuple[int, int]],
+) -> tuple[tuple[int, ...], ...]:
+    """Return chunks at least as large as the margins: those given, if they are."""
+    uncut, joined = uncut_axes(filter, names), []
+    for i, (letter, own) in enumerate(zip(names, chunks, strict=True)):
+        margin, length = max(margins[i]), sum(own)
+        short = i in uncut or length < max(margin, filter.smallest if letter in "YX" else 0)
+        joined.append((length,) if short else ensure_minimum_chunksize(max(margin, 1), own))
+    return tuple(joined)
 
 
 def _denoise_block(
