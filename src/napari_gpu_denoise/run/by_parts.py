@@ -75,9 +75,7 @@ def denoise_parts(
 
     yield COMPILING
     done = len(parts) - len(rest)
-    shared = yield from filter_parts(
-        devices, job, rest, read, room, write, done, ahead=True
-    )
+    shared = yield from filter_parts(devices, job, rest, read, room, write, done, ahead=True)
     change = None
     if job.sigma.array.any() and not job.filter.yields_map:
         middle = parts[len(parts) // 2].yields
