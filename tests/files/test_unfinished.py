@@ -230,7 +230,7 @@ def test_a_killed_run_is_resumed(tmp_path, kind):
     assert ended.returncode == -9 and not target.exists()
     assert len(hidden(path)) == 1
     _, data, wrote = resumed(path)
-    if unfinished._boot():
+    if unfinished.on_disk.boot():
         assert min(wrote) >= 3
     np.testing.assert_array_equal(data, uninterrupted(path)[1])
     assert not hidden(path)
@@ -243,7 +243,7 @@ def test_after_a_power_cut_only_what_reached_the_disk_counts(tmp_path, monkeypat
     monkeypatch.undo()
     monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
     monkeypatch.setattr(by_parts, "PART_BYTES", 1)
-    monkeypatch.setattr(unfinished, "_boot", lambda: "another")
+    monkeypatch.setattr(unfinished.on_disk, "boot", lambda: "another")
     _, data, wrote = resumed(path)
     assert wrote[0] == 0
     np.testing.assert_array_equal(data, uninterrupted(path)[1])

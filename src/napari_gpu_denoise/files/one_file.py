@@ -72,7 +72,10 @@ def denoise_file(
             return picture, result.record, notes
         if _is_long(picture, run.axes):
             _make_folder(target, new_folder)
-            planes = 3 if picture.axes.endswith("S") else 2
+            # Large planes are read and written row by row.
+            planes = (
+                1 if isinstance(picture.data, tiff.LargePlanes) else 2
+            ) + picture.axes.endswith("S")
             with contextlib.ExitStack() as held:
                 ledger = held.enter_context(_ledger(target, picture, run, same, resume))
 
