@@ -3,8 +3,9 @@
     python tests/benchmarks/out_of_core.py zarr --filters bm3d vbm3d
     python tests/benchmarks/out_of_core.py tiff --side 30000 --layout tiles
 
-`zarr` makes an OME-Zarr of 40 x 4 x 10 planes of 1640 x 1640 uint16 (8.6 GB), `tiff` a BigTIFF of one
-plane of uint8. Memory is the most that the process held at any time, as the system counted it. A
+`zarr` makes an OME-Zarr of 40 x 4 x 10 planes of 1640 x 1640 uint16 (8.6 GB), `tiff` a BigTIFF of
+one plane of uint8. "Busy" is the share of the time from the first kernel to the last in which the
+device computed, by nvidia-smi. Memory is the most that the process held at any time, as the system counted it. A
 crop of the middle is compared with the same filter in memory, to the bit; it is read with as much
 around it as the filter looks at.
 """
@@ -12,11 +13,14 @@ around it as the filter looks at.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -66,7 +70,7 @@ def main() -> None:
                     path.unlink()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    show(["", "GB of pixels", "seconds", "million pixels/s", "MB of memory", "crop"], rows)
+    show(["", "GB of pixels", "seconds", "million pixels/s", "MB of memory", "crop", "busy"], rows)
 
 
 def _row(path: Path, filter: str, args: argparse.Namespace) -> list[str]:
@@ -77,7 +81,8 @@ def _row(path: Path, filter: str, args: argparse.Namespace) -> list[str]:
     print("gpu-denoise", " ".join(command[3:]), flush=True)
     begun = time.perf_counter()
     process = subprocess.Popen(command)
-    _, status, used = os.wait4(process.pid, 0)
+    with _watched() as busy:
+        _, status, used = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - begun
     if status:
         raise SystemExit(f"It failed with {os.waitstatus_to_exitcode(status)}.")
@@ -89,8 +94,34 @@ def _row(path: Path, filter: str, args: argparse.Namespace) -> list[str]:
     row = [f"{filter} {args.profile}, {path.name}, {' x '.join(map(str, shape))}"]
     row += [f"{stored / 1e9:.3g}", f"{seconds:.0f}", f"{pixels / seconds / 1e6:.3g}"]
     row += [f"{used.ru_maxrss * 1024 / 1e6:.0f}", "equal" if same else "DIFFERENT"]
+    working = [share for share in busy if share]
+    row.append(f"{np.mean(busy[busy.index(working[0]) :]):.0f} %" if working else "")
     print(" | ".join(row), flush=True)
     return row
+
+
+@contextlib.contextmanager
+def _watched() -> Iterator[list[int]]:
+    """Yield a list to which the load of the first NVIDIA device is added every half second."""
+    shares: list[int] = []
+    if shutil.which("nvidia-smi") is None:
+        yield shares
+        return
+    query = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.5):
+            told = subprocess.run(query, capture_output=True, text=True, check=False).stdout
+            shares.append(int(told.split()[0]))
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield shares
+    finally:
+        ended.set()
+        watching.join()
 
 
 def _same(one, made, filter: str, args: argparse.Namespace) -> bool:

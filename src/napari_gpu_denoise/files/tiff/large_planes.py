@@ -158,6 +158,6 @@ def _region_of(
             region[axis], inner[axis] = slice(one, one + 1), 0
             continue
         chosen = range(length)[one]
-        low, high = (min(chosen), max(chosen) + 1) if chosen else (0, 0)
-        region[axis], inner[axis] = slice(low, high), slice(None, None, chosen.step)
+        low, high = sorted((chosen[0], chosen[-1])) if chosen else (0, -1)
+        region[axis], inner[axis] = slice(low, high + 1), slice(None, None, chosen.step)
     return tuple(region), tuple(inner)
