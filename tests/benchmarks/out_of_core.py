@@ -4,10 +4,10 @@
     python tests/benchmarks/out_of_core.py tiff --side 30000 --layout tiles
 
 `zarr` makes an OME-Zarr of 40 x 4 x 10 planes of 1640 x 1640 uint16 (8.6 GB), `tiff` a BigTIFF of
-one plane of uint8. "Busy" is the share of the time from the first kernel to the last in which the
-device computed, by nvidia-smi. Memory is the most that the process held at any time, as the system counted it. A
-crop of the middle is compared with the same filter in memory, to the bit; it is read with as much
-around it as the filter looks at.
+one plane of uint8. "Busy" is the share of the time from the first kernel to the end in which the
+device computed, by nvidia-smi. Memory is the most that the process held at any time, as the system
+counted it. A crop of the middle is compared with the same filter in memory, to the bit; it is read
+with as much around it as the filter looks at.
 """
 
 from __future__ import annotations
