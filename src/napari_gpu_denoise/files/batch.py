@@ -24,9 +24,11 @@ from napari_gpu_denoise.errors import (
 from napari_gpu_denoise.files import formats, unfinished
 from napari_gpu_denoise.files.inputs import check_target, find_files, identity, pair
 from napari_gpu_denoise.files.one_file import check_result, denoise_file
+from napari_gpu_denoise.files.tiff.checks import free_memory
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Record
 
@@ -115,6 +117,7 @@ def run_batch(
     sigma_factor: float = 1.0,
     device: Device | int | str | Sequence | None = None,
     memory_limit: int | str | None = None,
+    memory_limit_host: int | str | None = None,
     overwrite: bool = False,
     resume: bool = False,
     companions_anywhere: bool = False,
@@ -149,6 +152,11 @@ def run_batch(
     {sigma_factor}
     {device}
     {memory_limit}
+    memory_limit_host : int or str, optional
+        Largest memory of this machine to take, with Python and drivers: bytes, or text such as
+        ``"2G"``. Large files are read and written in parts of a size that fits; what has to be in
+        memory as a whole is refused if it does not. By default parts are chosen for a quarter of
+        what is free.
     overwrite : bool, default False
         Replace existing results. By default files that have one are skipped. An input is never
         replaced.
@@ -192,7 +200,8 @@ def run_batch(
     found = find_files(inputs)
     jobs = dict(pair(found, output))
     options = dtype, nonfinite, choose_devices(device), memory_limit, correct, sigma_factor
-    run = Run(filter, sigma, noise, axes, *options)
+    host = HostMemory.of(memory_limit_host, free_memory())
+    run = Run(filter, sigma, noise, axes, *options, host)
     files: list[FileReport] = []
     folders: set[Path] = set()  # those that hold results
     sources: set[Path] = set()  # files read as part of an earlier image

@@ -70,7 +70,7 @@ def denoise_file(
                 if ledger is not None:
                     ledger.completed()
             return picture, result.record, notes
-        if _is_long(picture, run.axes):
+        if _is_long(picture, run):
             _make_folder(target, new_folder)
             # Large planes are read and written row by row.
             planes = (
@@ -90,7 +90,10 @@ def denoise_file(
                 ledger.completed()
                 return written
         largest = max(one.itemsize for one in possible)
-        picture = picture.loaded(result=picture.data.size * largest)
+        result = picture.data.size * largest
+        if run.host_memory is not None:
+            run.host_memory.check_whole(picture.data.nbytes + result)
+        picture = picture.loaded(result=result)
     result = drive(picture.pixels, run, progress=progress, cancel=cancel)
     _make_folder(target, new_folder)
     image = result.image
@@ -126,12 +129,12 @@ def with_voxel(filter: Filter, picture: tiff.Picture) -> Filter:
     return replace(filter, voxel=",".join(f"{step:.7g}" for step in picture.voxel))
 
 
-def _is_long(picture: tiff.Picture, axes: str) -> bool:
+def _is_long(picture: tiff.Picture, run: Run) -> bool:
     """Return whether a stack is read and filtered frame by frame, or in parts of some planes."""
-    data = picture.data
-    if data.nbytes < STREAMED_BYTES:
+    data, host = picture.data, run.host_memory
+    if data.nbytes < (STREAMED_BYTES if host is None else min(STREAMED_BYTES, host.limit // 16)):
         return False
-    names = check_axes(axes, data.shape)
+    names = check_axes(run.axes, data.shape)
     # Files with alpha, which is not filtered, are read whole, and so are files in which each frame
     # is scattered over the whole file.
     by_frame = data.reads_by_plane(names.index("Y"), names.index("X"))
