@@ -316,6 +316,23 @@ def test_a_second_run_is_refused(tmp_path):
     assert len(report.done) == 1 and target.exists() and not hidden(path)
 
 
+@pytest.mark.parametrize("kind", ["tif", pytest.param("zarr", marks=needs_zarr)])
+def test_an_input_that_changes_during_the_run_is_refused(tmp_path, kind):
+    path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX", kind)
+    file = path if kind == "tif" else path / "0" / "c" / "0" / "0" / "0"
+    seen = []
+
+    def change(step):
+        if step.done and not seen:
+            seen.append(os.utime(file, ns=(1, 1)))
+
+    report, target, _ = denoise(path, progress=change)
+    assert "was changed during the run" in str(report.failed[0].error)
+    assert not target.exists()
+    with pytest.raises(OutputError, match="another input"):
+        resumed(path)
+
+
 def test_what_is_left_of_a_complete_result_is_removed(tmp_path):
     path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
     _, target, _ = denoise(path)

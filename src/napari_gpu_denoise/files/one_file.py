@@ -13,7 +13,7 @@ import numpy as np
 from napari_gpu_denoise.correct.wish import wish_of
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, nifti, tiff, zarr
-from napari_gpu_denoise.files.begun_with import wanted_of
+from napari_gpu_denoise.files.begun_with import unchanged, wanted_of
 from napari_gpu_denoise.files.made_with import has_noise
 from napari_gpu_denoise.files.unfinished import Unfinished
 from napari_gpu_denoise.image.axes import check_axes
@@ -65,7 +65,8 @@ def denoise_file(
                 part = None if ledger is None else ledger.folder / "image"
                 with zarr.new_image(target, picture, overwrite=overwrite, part=part) as made:
                     options = {"progress": progress, "cancel": cancel, "ledger": ledger}
-                    result = drive(picture.data, run, out=made.finest, **options)
+                    with unchanged(picture):
+                        result = drive(picture.data, run, out=made.finest, **options)
                     notes = made.finish(result.record)
                 if ledger is not None:
                     ledger.completed()
@@ -85,7 +86,8 @@ def denoise_file(
                     return held.enter_context(made)
 
                 options = {"progress": progress, "cancel": cancel, "ledger": ledger}
-                result = drive(picture.data, run, out=store, **options)
+                with unchanged(picture):
+                    result = drive(picture.data, run, out=store, **options)
                 written = _written(target, result.image, picture, result.record, same, overwrite)
                 ledger.completed()
                 return written

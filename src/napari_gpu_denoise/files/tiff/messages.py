@@ -24,6 +24,8 @@ def reading(path: Path, state: str = "cut short or damaged") -> Iterator[None]:
         if isinstance(error, OSError) and error.strerror:
             raise FileError(f"{path} cannot be read: {error.strerror}.") from error
         reason = brief(str(error).strip() or type(error).__name__)
+        if isinstance(error, (ConnectionError, TimeoutError)):
+            raise FileError(f"{path} cannot be reached: {reason}.") from error
         raise FileError(f"{path} is {state} ({reason}): copy it again from its source.") from error
 
 
