@@ -73,10 +73,11 @@ def denoise_file(
             return picture, result.record, notes
         if _is_long(picture, run):
             _make_folder(target, new_folder)
-            # Large planes are read and written row by row.
-            planes = (
-                1 if isinstance(picture.data, tiff.LargePlanes) else 2
-            ) + picture.axes.endswith("S")
+            data, in_regions = picture.data, isinstance(picture.data, tiff.LargePlanes)
+            if in_regions and "T" in run.axes and filter.for_array(run.axes, data.shape).over_time:
+                # Such a filter looks at whole frames, and is best given each once.
+                data, in_regions = data.as_planes(), False
+            planes = (1 if in_regions else 2) + picture.axes.endswith("S")
             with contextlib.ExitStack() as held:
                 ledger = held.enter_context(_ledger(target, picture, run, same, resume))
 
@@ -87,7 +88,7 @@ def denoise_file(
 
                 options = {"progress": progress, "cancel": cancel, "ledger": ledger}
                 with unchanged(picture):
-                    result = drive(picture.data, run, out=store, **options)
+                    result = drive(data, run, out=store, **options)
                 written = _written(target, result.image, picture, result.record, same, overwrite)
                 ledger.completed()
                 return written

@@ -12,7 +12,7 @@ import numpy as np
 import tifffile
 
 from napari_gpu_denoise.errors import FileError
-from napari_gpu_denoise.files.tiff.planes import Planes, page_axis
+from napari_gpu_denoise.files.tiff.planes import PartOfPlanes, Planes, page_axis
 
 LARGE_PLANE = 1 << 27  # bytes from which on a plane is read in regions
 # Rows and columns that are best read at once where rows are stored as they are.
@@ -58,6 +58,10 @@ class LargePlanes(Planes):
     def reads_by_plane(self, *axes: int) -> bool:
         """Return whether a plane of these two axes can be read without reading the whole file."""
         return True
+
+    def as_planes(self) -> PartOfPlanes:
+        """Return the same pixels, for who reads whole planes."""
+        return PartOfPlanes(self, (slice(None),) * self.ndim)
 
     def __getitem__(self, index: Any) -> Any:
         numbers, part, shape = self._select(index)

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import tifffile
 
-from napari_gpu_denoise.files.tiff import imagej
-from napari_gpu_denoise.files.tiff.large_planes import LARGE_PLANE
+from napari_gpu_denoise.files.tiff import imagej, large_planes
 from napari_gpu_denoise.files.tiff.plane_store import PlaneStore
 from napari_gpu_denoise.files.tiff.planes import Planes, page_axis
 
@@ -24,7 +23,8 @@ def is_banded(stored: tuple[int, ...], dtype: np.dtype) -> bool:
     `stored` is the shape of a page: separate samples, z, y, x, joint samples.
     """
     separate, depth, *plane = stored
-    return separate == depth == 1 and math.prod(plane) * np.dtype(dtype).itemsize >= LARGE_PLANE
+    size = math.prod(plane) * np.dtype(dtype).itemsize
+    return separate == depth == 1 and size >= large_planes.LARGE_PLANE
 
 
 def pages_of(
