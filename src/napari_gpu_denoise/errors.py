@@ -95,6 +95,10 @@ class DeviceMemoryError(DenoiseError, MemoryError):
     """The device cannot hold even the smallest tile of the work."""
 
 
+class HostMemoryError(DenoiseError, MemoryError):
+    """The work does not fit into the memory of this machine that it may take."""
+
+
 class KernelError(DenoiseError, RuntimeError):
     """A device refused to build or to run a kernel."""
 

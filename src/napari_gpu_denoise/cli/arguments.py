@@ -11,6 +11,7 @@ from napari_gpu_denoise.cli.options import (
     add_axes,
     add_cluster,
     add_device,
+    add_host_memory,
     add_inputs,
     add_json,
     add_noise,
@@ -121,6 +122,7 @@ def _add_filter(added: Any, settings: type) -> None:
     )
     add_run(parser)
     add_cluster(parser)
+    add_host_memory(parser)
     existing = parser.add_mutually_exclusive_group()
     existing.add_argument(
         "--overwrite",

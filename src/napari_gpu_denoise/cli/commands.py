@@ -47,6 +47,7 @@ def denoise(args: argparse.Namespace) -> int:
             sigma_factor=args.sigma_factor,
             device=args.device,
             memory_limit=args.memory_limit,
+            memory_limit_host=args.memory_limit_host,
             overwrite=args.overwrite,
             resume=args.resume,
             companions_anywhere=args.companions_anywhere,

@@ -20,6 +20,7 @@ REMEDIES = {
     "float-result": "--dtype same rounds all the same",
     "file-dtype": "add --dtype float32",
     "memory-limit": "allow at least --memory-limit {needed}",
+    "memory-limit-host": "allow at least --memory-limit-host {needed}",
     "noise-estimate": "give what 'gpu-denoise estimate --json' printed",
     "nonfinite": "add --nonfinite keep to leave them unchanged and filter the others",
     "nonfinite-integer": "add --dtype float32",

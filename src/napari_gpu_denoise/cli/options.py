@@ -74,6 +74,17 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_host_memory(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the memory of the machine."""
+    parser.add_argument(
+        "--memory-limit-host",
+        type=_bytes,
+        metavar="SIZE",
+        help="largest memory of this machine to take, with the program itself, such as 2G "
+        "(default: parts of large files are chosen for a quarter of what is free)",
+    )
+
+
 def add_device(parser: argparse.ArgumentParser) -> None:
     """Add the option for the device."""
     parser.add_argument(

@@ -14,9 +14,11 @@ from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.files.batch_report import BatchReport
 from napari_gpu_denoise.files.batch_steps import Batch, BatchProgress, batch_steps
 from napari_gpu_denoise.files.inputs import find_files, pair
+from napari_gpu_denoise.files.tiff.checks import free_memory
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.job import Run
 
 
@@ -35,6 +37,7 @@ def run_batch(
     sigma_factor: float = 1.0,
     device: Device | int | str | Sequence | None = None,
     memory_limit: int | str | None = None,
+    memory_limit_host: int | str | None = None,
     overwrite: bool = False,
     resume: bool = False,
     companions_anywhere: bool = False,
@@ -70,6 +73,11 @@ def run_batch(
     {sigma_factor}
     {device}
     {memory_limit}
+    memory_limit_host : int or str, optional
+        Largest memory of this machine to take, with Python and drivers: bytes, or text such as
+        ``"2G"``. Large files are read and written in parts of a size that fits; what has to be in
+        memory as a whole is refused if it does not. By default parts are chosen for a quarter of
+        what is free.
     overwrite : bool, default False
         Replace existing results. By default files that have one are skipped. An input is never
         replaced.
@@ -120,7 +128,10 @@ def run_batch(
     # Workers choose their devices by themselves.
     devices = choose_devices(device) if client is None else device
     options = dtype, nonfinite, devices, memory_limit, correct, sigma_factor
-    run = Run(filter, sigma, noise, axes, *options)
+    host = None
+    if client is None or memory_limit_host is not None:
+        host = HostMemory.of(memory_limit_host, free_memory())
+    run = Run(filter, sigma, noise, axes, *options, host)
     options = overwrite, resume, companions_anywhere, stop_on_error, client
     batch = Batch(tuple(found), targets, run, *options)
     with contextlib.closing(batch_steps(batch)) as steps:

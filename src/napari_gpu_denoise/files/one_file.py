@@ -13,7 +13,7 @@ import numpy as np
 from napari_gpu_denoise.correct.wish import wish_of
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, nifti, tiff, zarr
-from napari_gpu_denoise.files.begun_with import wanted_of
+from napari_gpu_denoise.files.begun_with import unchanged, wanted_of
 from napari_gpu_denoise.files.cluster import cluster_steps, device_of_workers
 from napari_gpu_denoise.files.made_with import has_noise
 from napari_gpu_denoise.files.unfinished import Unfinished
@@ -66,19 +66,24 @@ def file_steps(
             with _ledger(target, picture, run, same, resume, client) as ledger:
                 part = None if ledger is None else ledger.folder / "image"
                 with zarr.new_image(target, picture, overwrite=overwrite, part=part) as made:
-                    if client is None:
-                        options = {"out": made.finest, "ledger": ledger}
-                        result = yield from denoise_steps(picture.data, run, **options)
-                    else:
-                        options = ledger, companions_anywhere
-                        result = yield from cluster_steps(client, picture, run, made, *options)
+                    with unchanged(picture):
+                        if client is None:
+                            options = {"out": made.finest, "ledger": ledger}
+                            result = yield from denoise_steps(picture.data, run, **options)
+                        else:
+                            options = ledger, companions_anywhere
+                            result = yield from cluster_steps(client, picture, run, made, *options)
                     notes = made.finish(result.record)
                 if ledger is not None:
                     ledger.completed()
             return picture, result.record, notes
-        if _is_long(picture, run.axes):
+        if _is_long(picture, run):
             _make_folder(target, new_folder)
-            planes = 3 if picture.axes.endswith("S") else 2
+            data, in_regions = picture.data, isinstance(picture.data, tiff.LargePlanes)
+            if in_regions and "T" in run.axes and filter.for_array(run.axes, data.shape).over_time:
+                # Such a filter looks at whole frames, and is best given each once.
+                data, in_regions = data.as_planes(), False
+            planes = (1 if in_regions else 2) + picture.axes.endswith("S")
             with contextlib.ExitStack() as held:
                 ledger = held.enter_context(_ledger(target, picture, run, same, resume, client))
 
@@ -87,16 +92,20 @@ def file_steps(
                     made = tiff.PlaneStore(shape, dtype, target.parent, **options)
                     return held.enter_context(made)
 
-                if client is None:
-                    result = yield from denoise_steps(picture.data, run, out=store, ledger=ledger)
-                else:
-                    options = ledger, companions_anywhere
-                    result = yield from cluster_steps(client, picture, run, store, *options)
+                with unchanged(picture):
+                    if client is None:
+                        result = yield from denoise_steps(data, run, out=store, ledger=ledger)
+                    else:
+                        options = ledger, companions_anywhere
+                        result = yield from cluster_steps(client, picture, run, store, *options)
                 written = _written(target, result.image, picture, result.record, same, overwrite)
                 ledger.completed()
                 return written
         largest = max(one.itemsize for one in possible)
-        picture = picture.loaded(result=picture.data.size * largest)
+        result = picture.data.size * largest
+        if run.host_memory is not None:
+            run.host_memory.check_whole(picture.data.nbytes + result)
+        picture = picture.loaded(result=result)
     result = yield from denoise_steps(picture.pixels, run)
     _make_folder(target, new_folder)
     image = result.image
@@ -133,12 +142,12 @@ def with_voxel(filter: Filter, picture: tiff.Picture) -> Filter:
     return replace(filter, voxel=",".join(f"{step:.7g}" for step in picture.voxel))
 
 
-def _is_long(picture: tiff.Picture, axes: str) -> bool:
+def _is_long(picture: tiff.Picture, run: Run) -> bool:
     """Return whether a stack is read and filtered frame by frame, or in parts of some planes."""
-    data = picture.data
-    if data.nbytes < STREAMED_BYTES:
+    data, host = picture.data, run.host_memory
+    if data.nbytes < (STREAMED_BYTES if host is None else min(STREAMED_BYTES, host.limit // 16)):
         return False
-    names = check_axes(axes, data.shape)
+    names = check_axes(run.axes, data.shape)
     # Files with alpha, which is not filtered, are read whole, and so are files in which each frame
     # is scattered over the whole file.
     by_frame = data.reads_by_plane(names.index("Y"), names.index("X"))

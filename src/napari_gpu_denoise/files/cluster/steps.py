@@ -73,7 +73,11 @@ def cluster_steps(
     if isinstance(out, NewImage):
         place = replace(place, target=(_absolute(out.folder), out.name))
     unit = unit_of(made) or unit_of(picture.data)
-    parts = [Part.of(job, region) for region in regions_of(job, unit)]
+    size = ledger.known("parts")
+    if size is None:
+        size = result_of(submit(client, "size", tasks.size_of_parts, place, job, unit))
+        ledger.keep("parts", size)
+    parts = [Part.of(job, region) for region in regions_of(job, size)]
     if job.levels is None and not is_plain(job.dtypes[0]):
         levels = ledger.known("levels")
         if levels is None:

@@ -19,7 +19,7 @@ from napari_gpu_denoise.files.zarr.writing import Finest
 from napari_gpu_denoise.image.levels import as_array, output_dtype
 from napari_gpu_denoise.opencl.claims import own_device
 from napari_gpu_denoise.run.block import Block
-from napari_gpu_denoise.run.by_parts import Seen
+from napari_gpu_denoise.run.by_parts import Seen, size_of
 from napari_gpu_denoise.run.corrected import corrected_array
 from napari_gpu_denoise.run.job import Job, Part, Run, prepare
 from napari_gpu_denoise.run.part import filter_part
@@ -56,7 +56,11 @@ class Place:
 
     def own(self, job: Job) -> Job:
         """Return a job for the device of this process."""
-        return replace(job, run=replace(job.run, device=own_device(self.device)))
+        run = replace(job.run, device=own_device(self.device))
+        if run.host_memory is not None:
+            limit = run.host_memory.for_buffers([run.device], run.memory_limit)
+            run = replace(run, memory_limit=limit)
+        return replace(job, run=run)
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,11 @@ def prepared(place: Place, run: Run, known: Correction | None) -> tuple[Job, Cor
     job = prepare(replace(run, correct=None), array)
     # Devices of this machine mean nothing on another.
     return replace(job, run=replace(job.run, device=None)), correction
+
+
+def size_of_parts(place: Place, job: Job, unit: Sequence[int] | None) -> tuple[int, ...]:
+    """Return the lengths of parts for one device."""
+    return size_of(job, unit, [own_device(place.device)])
 
 
 def seen(place: Place, part: Part) -> Seen:

@@ -22,6 +22,7 @@ from napari_gpu_denoise.files.zarr import pyramid
 from napari_gpu_denoise.files.zarr.address import Address, located
 from napari_gpu_denoise.files.zarr.metadata import VERSIONS, new_attributes, ome_of, revised
 from napari_gpu_denoise.files.zarr.naming import is_zarr, zarr_package
+from napari_gpu_denoise.files.zarr.steady import steadily
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.run.record import Record
@@ -130,11 +131,11 @@ class Finest:
 
     def __getitem__(self, index: Any) -> np.ndarray:
         with _writing(self._folder):
-            return np.asarray(self._array[index])
+            return steadily(self._folder, lambda: np.asarray(self._array[index]))
 
     def __setitem__(self, index: Any, values: Any) -> None:
         with _writing(self._folder):
-            self._array[index] = values
+            steadily(self._folder, lambda: self._array.__setitem__(index, values))
 
 
 def _stored_like(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
