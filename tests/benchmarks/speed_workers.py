@@ -36,9 +36,9 @@ def main() -> None:
     add("--device", default="portable", help="part of its name")
     add("--filter", default="BM3D")
     add("--profile", default="fast")
-    add("--planes", type=int, default=64)
+    add("--planes", type=int, default=24)
     add("--side", type=int, default=1024)
-    add("--part", type=int, default=1 << 23, help="bytes of a part: pixels and result")
+    add("--part", type=int, default=1 << 22, help="bytes of a part: pixels and result")
     args = parser.parse_args()
     by_parts.PART_BYTES = args.part
     filter = getattr(gd, args.filter).of(profile=args.profile)
@@ -50,22 +50,19 @@ def main() -> None:
             f"{args.side} x {args.side} uint16, {args.cores} cores for each worker\n",
             flush=True,
         )
-        rows, first, digests = [], None, set()
+        times, digests = {}, set()
         for count in args.workers:
             target = Path(folder, f"out{count}.ome.zarr")
             seconds = timed(source, target, filter, count, args)
-            first = first or seconds * count
-            rows.append(
-                [
-                    str(count),
-                    f"{seconds:.2f}",
-                    f"{megabytes / seconds:.0f}",
-                    f"{first / seconds:.2f}",
-                ]
-            )
+            times[count] = seconds
             print(f"{count}: {seconds:.2f} s", flush=True)
             digests.add(hashlib.sha256(zarr.open(target / "0")[...].tobytes()).hexdigest())
         print()
+        alone = min(times) * times[min(times)]
+        rows = [
+            [str(n), f"{s:.2f}", f"{megabytes / s:.1f}", f"{alone / s:.2f}"]
+            for n, s in sorted(times.items())
+        ]
         show(["workers", "s", "MB/s", "times one worker"], rows)
         print(f"\nResults equal: {len(digests) == 1}")
 

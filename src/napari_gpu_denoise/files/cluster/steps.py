@@ -20,7 +20,7 @@ from napari_gpu_denoise.files.cluster.tasks import Place
 from napari_gpu_denoise.files.zarr import Address, NewImage
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import is_plain
-from napari_gpu_denoise.run.by_parts import Seen, change_in_the_middle, regions_of, unit_of
+from napari_gpu_denoise.run.by_parts import Seen, change_in_the_middle, regions_of, size_of, unit_of
 from napari_gpu_denoise.run.job import Job, Part, Run
 from napari_gpu_denoise.run.ledger import Ledger, parts_left
 from napari_gpu_denoise.run.record import MEASURING, Progress, Result, correction_noted
@@ -75,7 +75,10 @@ def cluster_steps(
     unit = unit_of(made) or unit_of(picture.data)
     size = ledger.known("parts")
     if size is None:
-        size = result_of(submit(client, "size", tasks.size_of_parts, place, job, unit))
+        if run.host_memory is None:
+            size = size_of(job, unit, [None])  # devices are only counted
+        else:
+            size = result_of(submit(client, "size", tasks.size_of_parts, place, job, unit))
         ledger.keep("parts", size)
     parts = [Part.of(job, region) for region in regions_of(job, size)]
     if job.levels is None and not is_plain(job.dtypes[0]):
