@@ -108,9 +108,9 @@ class BatchPanel(BatchAfterwards):
             row.wait()
         self.table.tell_all()
         self._file_left, self._all_left = TimeLeft(), TimeLeft()
-        self.show_running(True)
         name = f"{batch.run.filter.title} of {_files(len(self._todo))}"
         self.runs.start(BatchRequest(batch, frozenset(row.path for row in self._todo)), name)
+        self.show_running(True)
 
     def pause(self) -> None:
         """Pause, or go on after a pause."""

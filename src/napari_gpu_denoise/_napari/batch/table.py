@@ -28,7 +28,7 @@ _TITLES = ("File", "Image", "State")
 _EMPTY = "Drop files or folders here, or add them below."
 _LINES = 5, 14  # least and most in view, in the height of the table
 _WIDTHS = 0.31, 0.35  # of the first columns, as shares
-_FAILED_COLOUR = QColor("#d9534f")  # readable on light and dark themes
+_FAILED_COLOURS = QColor("#b3261e"), QColor("#ff8a80")  # on light and on dark themes
 
 
 class RowTable(QAbstractTableModel):
@@ -37,6 +37,7 @@ class RowTable(QAbstractTableModel):
     def __init__(self) -> None:
         super().__init__()
         self.rows: list[Row] = []
+        self.failed_colour = _FAILED_COLOURS[0]
 
     def rowCount(self, parent: QModelIndex | None = None) -> int:
         """Return the number of files."""
@@ -65,7 +66,7 @@ class RowTable(QAbstractTableModel):
         if role == Qt.ItemDataRole.ForegroundRole:
             wrong = (row.state == FAILED, look is not None and bool(look.error))
             if (column == STATE and wrong[0]) or (column == IMAGE and wrong[1]):
-                return QBrush(_FAILED_COLOUR)
+                return QBrush(self.failed_colour)
         if role == Qt.ItemDataRole.FontRole and row.state == RUNNING and column != IMAGE:
             font = QFont()
             font.setBold(True)
@@ -169,7 +170,9 @@ class FileList(QTableView):
             super().keyPressEvent(event)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Say what to do where there are no files."""
+        """Paint in the colours of the theme; say what to do where there are no files."""
+        dark = self.palette().text().color().lightness() > 127
+        self.model().failed_colour = _FAILED_COLOURS[dark]
         super().paintEvent(event)
         if not self.model().rowCount():
             painter = QPainter(self.viewport())
