@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Generator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,19 +15,21 @@ from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, nifti, tiff, zarr
 from napari_gpu_denoise.files.begun_with import unchanged, wanted_of
 from napari_gpu_denoise.files.made_with import has_noise
+from napari_gpu_denoise.files.tiff.checks import free_memory
 from napari_gpu_denoise.files.unfinished import Unfinished
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
-from napari_gpu_denoise.run.denoise import drive
+from napari_gpu_denoise.run.denoise import denoise_steps
 from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.job import Run
-from napari_gpu_denoise.run.record import Record
+from napari_gpu_denoise.run.record import Progress, Record
 
 # Smaller stacks are read whole, once: for the range of values, the noise and the filter.
 STREAMED_BYTES = 1 << 27
 
 
-def denoise_file(
+def file_steps(
     path: Path,
     target: Path,
     run: Run,
@@ -35,13 +37,12 @@ def denoise_file(
     overwrite: bool,
     new_folder: bool,
     companions_anywhere: bool,
-    progress: Callable[[int, int], None],
-    cancel: Any,
     resume: bool = False,
-) -> tuple[tiff.Picture, Record, tuple[str, ...]]:
-    """Denoise a file into a new one, which appears when it is complete.
+) -> Generator[Progress, None, tuple[tiff.Picture, Record, tuple[str, ...]]]:
+    """Denoise a file step by step into a new one, which appears when it is complete.
 
-    A run without axes takes those of the file. `new_folder` says whether the folder of the result
+    Yields as `denoise_steps` does; closing the generator leaves what a later run can go on with. A
+    run without axes takes those of the file. `new_folder` says whether the folder of the result
     may be made; one that held results and is gone is an error. With `resume` an unfinished result
     of an earlier run is gone on with, if the file is streamed. Returns the description of the
     input, the record of the result, and notes about the writing.
@@ -59,14 +60,16 @@ def denoise_file(
         same = isinstance(run.dtype, str) and run.dtype == "same"
         filter = with_voxel(run.filter, picture)
         run = replace(run, filter=filter, axes=run.axes or picture.filter_axes, dtype=dtype)
+        if run.host_memory is None:
+            run = replace(run, host_memory=HostMemory.quarter_of(free_memory()))
         if picture.kind == "zarr":
             _make_folder(target, new_folder)
             with _ledger(target, picture, run, same, resume) as ledger:
                 part = None if ledger is None else ledger.folder / "image"
                 with zarr.new_image(target, picture, overwrite=overwrite, part=part) as made:
-                    options = {"progress": progress, "cancel": cancel, "ledger": ledger}
-                    with unchanged(picture):
-                        result = drive(picture.data, run, out=made.finest, **options)
+                    options = {"out": made.finest, "ledger": ledger}
+                    with unchanged(picture), run.host_memory.of_buffers(run.memory_limit):
+                        result = yield from denoise_steps(picture.data, run, **options)
                     notes = made.finish(result.record)
                 if ledger is not None:
                     ledger.completed()
@@ -86,18 +89,17 @@ def denoise_file(
                     made = tiff.PlaneStore(shape, dtype, target.parent, **options)
                     return held.enter_context(made)
 
-                options = {"progress": progress, "cancel": cancel, "ledger": ledger}
-                with unchanged(picture):
-                    result = drive(data, run, out=store, **options)
+                with unchanged(picture), run.host_memory.of_buffers(run.memory_limit):
+                    result = yield from denoise_steps(data, run, out=store, ledger=ledger)
                 written = _written(target, result.image, picture, result.record, same, overwrite)
                 ledger.completed()
                 return written
         largest = max(one.itemsize for one in possible)
-        result = picture.data.size * largest
-        if run.host_memory is not None:
-            run.host_memory.check_whole(picture.data.nbytes + result)
-        picture = picture.loaded(result=result)
-    result = drive(picture.pixels, run, progress=progress, cancel=cancel)
+        needed = picture.data.size * largest
+        run.host_memory.check_whole(picture.data.nbytes + needed)
+        picture = picture.loaded(result=needed)
+    with run.host_memory.of_buffers(run.memory_limit):
+        result = yield from denoise_steps(picture.pixels, run)
     _make_folder(target, new_folder)
     image = result.image
     if picture.alpha is not None:
@@ -134,8 +136,8 @@ def with_voxel(filter: Filter, picture: tiff.Picture) -> Filter:
 
 def _is_long(picture: tiff.Picture, run: Run) -> bool:
     """Return whether a stack is read and filtered frame by frame, or in parts of some planes."""
-    data, host = picture.data, run.host_memory
-    if data.nbytes < (STREAMED_BYTES if host is None else min(STREAMED_BYTES, host.limit // 16)):
+    data = picture.data
+    if data.nbytes < min(STREAMED_BYTES, run.host_memory.limit // 16):
         return False
     names = check_axes(run.axes, data.shape)
     # Files with alpha, which is not filtered, are read whole, and so are files in which each frame
