@@ -38,48 +38,65 @@ _STORAGE = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured time of a filter: `pattern` finds the milliseconds for so many pixels."""
+    """A measured time of a filter, in milliseconds for so many pixels.
 
-    title: str
+    It is in a section of the page, either in the cell of a table, by the start of its row and the
+    number of its column, or in the text before its `words`.
+    """
+
     filter: Filter
-    pattern: str
     pixels: int
+    section: str
+    row: str = ""
+    column: int = 1
+    words: str = ""
+
+    @property
+    def title(self) -> str:
+        """Name of the filter, with the profile if it is not the first."""
+        profile, _ = self.filter.nearest_profile()
+        shown = "" if profile == next(iter(type(self.filter).presets)) else f", `{profile}`"
+        return f"{self.filter.title}{shown}"
 
     def seconds_per_pixel(self, text: str) -> float:
         """Return the device time of a pixel, as measured."""
-        found = re.search(self.pattern, text)
-        if found is None:
+        start = text.find(f"{self.section}\n")
+        part = text[start : text.find("\n## ", start + 3)]
+        if self.words:
+            found = re.search(rf"([\d.]+) ms {re.escape(self.words)}", part.replace("\n", " "))
+        else:
+            lines = (line for line in part.splitlines() if line.startswith(f"| {self.row} |"))
+            cells = next(lines, "").split("|")
+            found = re.search(r"([\d.]+)", "".join(cells[self.column + 1 : self.column + 2]))
+        if start < 0 or found is None:
             raise SystemExit(f"{_FIGURES} no longer has the figure of {self.title}.")
         return float(found[1]) / 1e3 / self.pixels
 
 
-_BM3D = r"\*\*device time\*\* \| "
+_ALL = "**device time**"
 FIGURES = (
-    Figure("NL-means", gd.NLMeans(), r"\*\*device time\*\* \| \*\*([\d.]+) ms\*\*", _IMAGE),
+    Figure(gd.NLMeans(), _IMAGE, "## NL-means on a GPU", _ALL),
     Figure(
-        "NL-means, pixelwise",
-        gd.NLMeansPixelwise(),
-        r"default: patch 5, window 13 \| [\d.]+ \| \*\*([\d.]+)\*\*",
-        _IMAGE,
+        gd.NLMeansPixelwise(), _IMAGE, "## Pixelwise NL-means", "default: patch 5, window 13", 2
     ),
     Figure(
-        "NL-means over time",
         gd.NLMeans.of(profile="video"),
-        r"NL-means, `video`: [^|]+\| ([\d.]+)",
         _VIDEO,
+        "## Video on a GPU",
+        "NL-means, `video`: search 1.04, averaging 0.055, aggregation 0.020",
     ),
-    Figure("Isoline", gd.Isoline(), _BM3D + r"\*\*[\d.]+\*\* \([\d.]+\) \| \*\*([\d.]+)\*\* \([\d.]+\) \|\n", 1920 * 1080),
-    Figure("BM3D, `fast`", gd.BM3D.of(profile="fast"), _BM3D + r"\*\*([\d.]+)\*\* \([\d.]+\) \| \*\*[\d.]+\*\* \([\d.]+\) \| \*\*", _IMAGE),
-    Figure("BM3D", gd.BM3D(), _BM3D + r"\*\*[\d.]+\*\* \([\d.]+\) \| \*\*([\d.]+)\*\* \([\d.]+\) \| \*\*", _IMAGE),
-    Figure("BM3D, `high`", gd.BM3D.of(profile="high"), r"`high`: (\d+) ms of device time", _IMAGE),
-    Figure("VBM3D, `fast`", gd.VBM3D.of(profile="fast"), r"\| VBM3D, `fast` \| ([\d.]+) \| \d+ \|", _VIDEO),
-    Figure("VBM3D", gd.VBM3D(), r"\| VBM3D \| ([\d.]+) \| \d+ \|", _VIDEO),
-    Figure("Sliding 3D DCT", gd.DCT3D(), r"device time: `dct3d` ([\d.]+) ms", _VOLUME),
-    Figure("PRI-NLM", gd.PRINLM(), r"`pri_nlm` ([\d.]+) ms", _VOLUME),
-    Figure("BM4D, `fast`", gd.BM4D.of(profile="fast"), r"\*\*all\*\* \| \*\*[\d.]+\*\* \| [\d.]+ \| \*\*([\d.]+)\*\*", _VOLUME),
-    Figure("BM4D", gd.BM4D(), r"\*\*all\*\* \| \*\*([\d.]+)\*\*", _VOLUME),
-    Figure("Shapiro-Wilk NL-means", gd.SWNLM(), r"\(`paper`\) and ([\d.]+) ms \(defaults\)", _IMAGE),
-)  # fmt: skip
+    Figure(gd.Isoline(), 1920 * 1080, "## Isoline", _ALL, 2),
+    Figure(gd.BM3D.of(profile="fast"), _IMAGE, "## BM3D on a GPU", _ALL),
+    Figure(gd.BM3D(), _IMAGE, "## BM3D on a GPU", _ALL, 2),
+    Figure(gd.BM3D.of(profile="high"), _IMAGE, "## BM3D on a GPU", words="of device time (lower"),
+    Figure(gd.VBM3D.of(profile="fast"), _VIDEO, "## Video on a GPU", "VBM3D, `fast`"),
+    Figure(gd.VBM3D(), _VIDEO, "## Video on a GPU", "VBM3D"),
+    Figure(gd.DCT3D(), _VOLUME, "## Volumes", "`dct3d`"),
+    Figure(gd.PRINLM(), _VOLUME, "## Volumes", "`pri_nlm`"),
+    Figure(gd.BM4D.of(profile="fast"), _VOLUME, "### BM4D", "**all**", 3),
+    Figure(gd.BM4D(), _VOLUME, "### BM4D", "**all**"),
+    Figure(gd.SWNLM(), _IMAGE, "## Shapiro-Wilk NL-means", words="(defaults) at"),
+)
 
 
 class Large:
@@ -146,8 +163,8 @@ def main() -> None:
         if not args.write:
             print(f"{name}\n\n{table}\n")
             continue
-        between = re.compile(rf"(<!-- {name} -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
-        page, count = between.subn(lambda found, table=table: found[1] + table + found[2], page)
+        between = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        page, count = between.subn(rf"\g<1>\n{table}\n\n\g<2>", page)
         if count != 1:
             sys.exit(f"{_PAGE} has no place for the table {name}.")
     if args.write:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.errors import HostMemoryError, NonFiniteError
+from napari_gpu_denoise.errors import DeviceMemoryError, HostMemoryError, NonFiniteError
 from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run.by_parts import regions_of, size_of
 from napari_gpu_denoise.run.host_memory import BASE, HostMemory
@@ -163,3 +163,8 @@ def test_buffers_of_a_cpu_are_memory_of_the_machine(device):
     assert host.for_buffers([on_cpu], None) == 1 << 19
     assert host.for_buffers([on_cpu], 1000) == 1000
     assert host.for_buffers([other], None) is None
+    assert in_memory(1 << 20, given=False).for_buffers([on_cpu], None) == 1 << 30
+    with pytest.raises(HostMemoryError), host.of_buffers(None):
+        raise DeviceMemoryError("too small", "allow more", code="memory-limit", needed=1 << 20)
+    with pytest.raises(DeviceMemoryError), host.of_buffers(5):
+        raise DeviceMemoryError("too small", "allow more", code="memory-limit", needed=1 << 20)

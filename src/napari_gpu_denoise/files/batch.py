@@ -14,7 +14,6 @@ from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.files.batch_report import BatchReport
 from napari_gpu_denoise.files.batch_steps import Batch, BatchProgress, batch_steps
 from napari_gpu_denoise.files.inputs import find_files, pair
-from napari_gpu_denoise.files.tiff.checks import free_memory
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.filter import Filter
@@ -128,10 +127,7 @@ def run_batch(
     # Workers choose their devices by themselves.
     devices = choose_devices(device) if client is None else device
     options = dtype, nonfinite, devices, memory_limit, correct, sigma_factor
-    host = None
-    if client is None or memory_limit_host is not None:
-        host = HostMemory.of(memory_limit_host, free_memory())
-    run = Run(filter, sigma, noise, axes, *options, host)
+    run = Run(filter, sigma, noise, axes, *options, HostMemory.of(memory_limit_host))
     options = overwrite, resume, companions_anywhere, stop_on_error, client
     batch = Batch(tuple(found), targets, run, *options)
     with contextlib.closing(batch_steps(batch)) as steps:

@@ -16,11 +16,13 @@ from napari_gpu_denoise.files import formats, nifti, tiff, zarr
 from napari_gpu_denoise.files.begun_with import unchanged, wanted_of
 from napari_gpu_denoise.files.cluster import cluster_steps, device_of_workers
 from napari_gpu_denoise.files.made_with import has_noise
+from napari_gpu_denoise.files.tiff.checks import free_memory
 from napari_gpu_denoise.files.unfinished import Unfinished
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
 from napari_gpu_denoise.run.denoise import denoise_steps
 from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Progress, Record
 
@@ -61,12 +63,14 @@ def file_steps(
         same = isinstance(run.dtype, str) and run.dtype == "same"
         filter = with_voxel(run.filter, picture)
         run = replace(run, filter=filter, axes=run.axes or picture.filter_axes, dtype=dtype)
+        if run.host_memory is None:
+            run = replace(run, host_memory=HostMemory.quarter_of(free_memory()))
         if picture.kind == "zarr":
             _make_folder(target, new_folder)
             with _ledger(target, picture, run, same, resume, client) as ledger:
                 part = None if ledger is None else ledger.folder / "image"
                 with zarr.new_image(target, picture, overwrite=overwrite, part=part) as made:
-                    with unchanged(picture):
+                    with unchanged(picture), run.host_memory.of_buffers(run.memory_limit):
                         if client is None:
                             options = {"out": made.finest, "ledger": ledger}
                             result = yield from denoise_steps(picture.data, run, **options)
@@ -92,7 +96,7 @@ def file_steps(
                     made = tiff.PlaneStore(shape, dtype, target.parent, **options)
                     return held.enter_context(made)
 
-                with unchanged(picture):
+                with unchanged(picture), run.host_memory.of_buffers(run.memory_limit):
                     if client is None:
                         result = yield from denoise_steps(data, run, out=store, ledger=ledger)
                     else:
@@ -102,11 +106,11 @@ def file_steps(
                 ledger.completed()
                 return written
         largest = max(one.itemsize for one in possible)
-        result = picture.data.size * largest
-        if run.host_memory is not None:
-            run.host_memory.check_whole(picture.data.nbytes + result)
-        picture = picture.loaded(result=result)
-    result = yield from denoise_steps(picture.pixels, run)
+        needed = picture.data.size * largest
+        run.host_memory.check_whole(picture.data.nbytes + needed)
+        picture = picture.loaded(result=needed)
+    with run.host_memory.of_buffers(run.memory_limit):
+        result = yield from denoise_steps(picture.pixels, run)
     _make_folder(target, new_folder)
     image = result.image
     if picture.alpha is not None:
@@ -144,8 +148,8 @@ def with_voxel(filter: Filter, picture: tiff.Picture) -> Filter:
 
 def _is_long(picture: tiff.Picture, run: Run) -> bool:
     """Return whether a stack is read and filtered frame by frame, or in parts of some planes."""
-    data, host = picture.data, run.host_memory
-    if data.nbytes < (STREAMED_BYTES if host is None else min(STREAMED_BYTES, host.limit // 16)):
+    data = picture.data
+    if data.nbytes < min(STREAMED_BYTES, run.host_memory.limit // 16):
         return False
     names = check_axes(run.axes, data.shape)
     # Files with alpha, which is not filtered, are read whole, and so are files in which each frame

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from napari_gpu_denoise.errors import HostMemoryError
+from napari_gpu_denoise.errors import DeviceMemoryError, HostMemoryError
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.settings import number_of_bytes
 
@@ -17,6 +18,8 @@ _IN_MEMORY = 2
 # As many bytes as a part holds at most beside what was asked for: wide parts, margins, and chunks
 # that are being packed or unpacked.
 _SPARE = 6
+# Buffers of a CPU may take as much where the user gave no limit: less may be refused.
+_LEAST_BUFFERS = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,14 @@ class HostMemory:
     given: bool = True
 
     @classmethod
-    def of(cls, limit: int | str | None, free: int) -> HostMemory:
-        """Return the limit that the user gave, or without one a quarter of what is free."""
-        return cls(free // 4, given=False) if limit is None else cls(number_of_bytes(limit))
+    def of(cls, limit: int | str | None) -> HostMemory | None:
+        """Return the limit that the user gave, if any."""
+        return None if limit is None else cls(number_of_bytes(limit))
+
+    @classmethod
+    def quarter_of(cls, free: int) -> HostMemory:
+        """Return what is chosen for the user, of the memory that is free."""
+        return cls(free // 4, given=False)
 
     def for_parts(self, devices: Sequence[Device]) -> int:
         """Return the bytes that all parts in memory may hold, on any device."""
@@ -48,7 +56,7 @@ class HostMemory:
         """Return the limit to the memory of devices, which for a CPU is that of the machine."""
         if not any(each.shares_cores for each in devices):
             return memory_limit
-        share = max((self.limit - BASE) // 2, 1)
+        share = max((self.limit - BASE) // 2, 1 if self.given else _LEAST_BUFFERS)
         return share if memory_limit is None else min(memory_limit, share)
 
     def part_bytes(self, devices: Sequence[Device]) -> int:
@@ -70,6 +78,19 @@ class HostMemory:
         """Refuse an image that has to be in memory, with its result, if it takes too much."""
         if self.given and needed + BASE > self.limit:
             raise self.too_small(needed + BASE)
+
+    @contextlib.contextmanager
+    def of_buffers(self, memory_limit: int | None) -> Iterator[None]:
+        """Say of buffers that this limit makes too small what it would have to be.
+
+        `memory_limit` is that of the user.
+        """
+        try:
+            yield
+        except DeviceMemoryError as error:
+            if not self.given or memory_limit is not None or error.code != "memory-limit":
+                raise
+            raise self.too_small(BASE + 2 * error.values["needed"]) from error
 
     def too_small(self, needed: int) -> HostMemoryError:
         """Return an error that says what would do."""

@@ -53,7 +53,9 @@ def cluster_steps(
     path = _absolute(picture.path)
     place = Place(uuid.uuid4().hex, path, companions_anywhere, run.device)
     given, shape = np.dtype(picture.data.dtype), tuple(picture.data.shape)
-    run = replace(run, axes=check_axes(run.axes, shape), device=None)
+    # What is free here says nothing of the machines of the workers.
+    host = run.host_memory if run.host_memory is not None and run.host_memory.given else None
+    run = replace(run, axes=check_axes(run.axes, shape), device=None, host_memory=host)
     correction, known = ledger.known("correction"), ledger.known("job")
     yield MEASURING
     if known is None or (run.correct is not None and correction is None):
@@ -75,7 +77,7 @@ def cluster_steps(
     unit = unit_of(made) or unit_of(picture.data)
     size = ledger.known("parts")
     if size is None:
-        if run.host_memory is None:
+        if host is None:
             size = size_of(job, unit, [None])  # devices are only counted
         else:
             size = result_of(submit(client, "size", tasks.size_of_parts, place, job, unit))
