@@ -7,6 +7,7 @@ import math
 from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.image.axes import Frames
 from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.memory import kept_bytes
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.plan import FramePlan, Sizes, TilePlan
 from napari_gpu_denoise.run.tiles import Reach, Span, Tile, split
@@ -36,10 +37,8 @@ _SIDE, _DEEP = 1024, 16
 
 # Pixels that a launch should have, to be efficient for small frames, and most frames at once.
 _BUSY = {"CPU": 1 << 16, "simulator": 1 << 14}
-_BUSY_GPU = 1 << 23
+_BUSY_GPU = 1 << 24
 _MOST_FRAMES = 16
-# Most memory used to take several frames at once.
-_MODEST_BYTES = 1 << 30
 
 
 def bytes_per_pixel(
@@ -215,7 +214,7 @@ def frames_at_once(plan: FramePlan, device: Device, tile: Tile, budget: int) -> 
     while batch > 1:
         buffers = plan.buffers(tile, batch).values()
         needed = sum(buffers) + 16 * batch * pixels
-        if needed <= min(budget, _MODEST_BYTES) and max(buffers) <= device.max_alloc:
+        if needed <= min(budget, kept_bytes(device)) and max(buffers) <= device.max_alloc:
             break
         batch -= 1
     return batch
