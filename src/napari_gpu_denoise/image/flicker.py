@@ -177,9 +177,7 @@ def _by_chance(x: np.ndarray, d: np.ndarray, noise: np.ndarray) -> np.ndarray:
     return shift**2 / x.shape[1] + slope**2 / spread < _CHANCE * noise**2
 
 
-def _robust_lines(
-    x: np.ndarray, y: np.ndarray, noise: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _robust_lines(x: np.ndarray, y: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return gain and offset of the line that most blocks of a pair lie on; else (1, 0)."""
     d = y - x
     least = np.minimum(x.var(axis=1), y.var(axis=1))

@@ -17,6 +17,8 @@ from napari_gpu_denoise.run.tiles import Reach, Span, Tile, split
 # progress is reported and a cancel noticed after each tile.
 _LARGEST_TILE = {"CPU": 1 << 18, "simulator": 1 << 16}
 _LARGEST_GPU_TILE = 1 << 22
+# Of a long stack tiles are larger, as each costs the host about a millisecond: this many in all.
+_FEW_TILES, _LARGEST_STACK_TILE = 16, 1 << 24
 _SMALLEST_TILE = 1 << 12
 
 # A filter with a long reach gets larger tiles, up to a limit, so that at most this share of the
@@ -82,7 +84,8 @@ def tile_pixels(
     each = bytes_per_pixel(plan, settings, channels, is_map)
     buffers, size = _large(plan, settings, channels, is_map)
     largest_buffer = max(*buffers.values(), 4 * size) / size if buffers else 4.0
-    busy = min(channels * _LARGEST_GPU_TILE, _LARGEST_WIDE_TILE)
+    modest = int(min(pixels // _FEW_TILES, _LARGEST_STACK_TILE, kept_bytes(device) / each))
+    busy = min(max(channels * _LARGEST_GPU_TILE, modest), _LARGEST_WIDE_TILE)
     largest = _LARGEST_TILE.get(device.kind, busy)
     # Six float32 images besides the two copies in flight, and never a large share of the device:
     # other programs, and above all the display, need memory too.
