@@ -9,7 +9,7 @@ import numpy as np
 
 from napari_gpu_denoise.image.axes import Frames, arrange
 from napari_gpu_denoise.image.levels import LARGEST_VALUE
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.run.tiles import Tile
 
 
 @dataclass(frozen=True)
