@@ -163,11 +163,9 @@ class PatchSearch:
         else:
             constants = self.variant.constants
             group = (constants["GROUP_X"], constants["GROUP_Y"], 1)
-            squares = 1
-            if self.variant.kernel == "search_square":
-                squares = settings.patch // settings.step
-            across = columns.groups(group[0] - squares + 1)
-            down = rows.groups(group[1] - squares + 1)
+            lost_x, lost_y = self.variant.shared(settings)
+            across = columns.groups(group[0] - lost_x)
+            down = rows.groups(group[1] - lost_y)
             launch = self._search(
                 queue,
                 (across * group[0], down * group[1], nt * nz),
