@@ -58,7 +58,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
                    __global const float *correlation, SPECTRUM_ARGUMENT
                    float scale, float largest, float units, __global SUM *slabs WEIGHTS_ARGUMENT)
 {
-    __local float scratch[TEAMS * PARTS * SCRATCH];
+    __local float scratch[TEAMS * PARTS * SCRATCH] __attribute__((aligned(16)));
     __local int places[TEAMS][NEIGHBOURS];
     __local float variances[TEAMS][SIGMA_VARIES ? NEIGHBOURS : 1];
 #if VIDEO
@@ -160,17 +160,40 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
         const float inverse = 1.0f / max(sigma, SMALLEST_SIGMA);
         const float gain = stack_gain(size);
 #if SHARED_NOISE
-        keep_overlaps(codes[team], matches.places, size, member);
+        keep_overlaps(codes[team], (__local int *)team_scratch, matches.places, size, member);
+#endif
+        float across[SHARED_NOISE ? VALUES : 1];
+#if SHARED_NOISE && HISTOGRAMS
+        across_blocks(across, (__local const int *)team_scratch, correlations + lane,
+                      correlations + first_coefficient(part));
 #endif
         float v[VALUES];
+        float b[WIENER ? VALUES : 1];
+#if WIENER && LOCAL_TILE > 1 && !UNROLLED
+        // Both images by the same code: twice as much does not fit the instruction cache.
+        #pragma unroll
+        for (int i = 0; i < VALUES; ++i)
+            b[i] = 0.0f;
+        #pragma unroll 1
+        for (int image = 0; image < 2; ++image) {
+            __local const float *pixels = image ? basic_pixels : noisy_pixels;
+            float w[VALUES];
+            LOAD_SPECTRA(w, pixels, NOISY_LINE);
+            gather_stack(w, team_scratch, member);
+            #pragma unroll
+            for (int i = 0; i < VALUES; ++i) {
+                v[i] = b[i];
+                b[i] = w[i];
+            }
+        }
+#else
         LOAD_SPECTRA(v, noisy_pixels, NOISY_LINE);
         gather_stack(v, team_scratch, member);
-        float b[WIENER ? VALUES : 1];
 #if WIENER
         LOAD_SPECTRA(b, basic_pixels, BASIC_LINE);
         gather_stack(b, team_scratch, member);
 #endif
-        float across[SHARED_NOISE ? VALUES : 1];
+#endif
 #if SHARED_NOISE && SPECTRUM
         across_pairs(across, codes[team], covariance, covariance);
 #elif SHARED_NOISE

@@ -25,6 +25,8 @@
 #define TILE_Y (GROUP_Y * STEP + WINDOW - 1)
 #define RUN (STEP + CHUNK)
 #define LAST_CHUNK (WINDOW - (CHUNKS - 1) * CHUNK)
+// The row of offsets that is compared first: near the middle, a multiple of STEP.
+#define MIDDLE (WINDOW / 2 / STEP * STEP)
 
 static inline void load_run(float *run, __local const float *from)
 {
@@ -93,18 +95,22 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
                                    left - WINDOW / 2 + k % TILE_X);
         barrier(CLK_LOCAL_MEM_FENCE);
 
-        for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+        // From the middle out: chunks, and of each the rows below the middle before those above.
+        for (int nth = 0; nth < 2 * CHUNKS; ++nth) {
+            const int chunk = from_middle(nth / 2, CHUNKS);
+            const int first_dy = nth % 2 ? 0 : MIDDLE;
+            const int stop_dy = nth % 2 ? MIDDLE : WINDOW;
             __local const float *corner = tile + ly * STEP * TILE_X + lx * STEP + chunk * CHUNK;
             const int offsets = min(CHUNK, WINDOW - chunk * CHUNK);
             float run[STEP][RUN];
             #pragma unroll
             for (int i = 0; i < STEP - 1; ++i)
-                load_run(run[i], corner + i * TILE_X);
-            for (int dy0 = 0; dy0 < WINDOW; dy0 += STEP) {
+                load_run(run[i], corner + (first_dy + i) * TILE_X);
+            for (int dy0 = first_dy; dy0 < stop_dy; dy0 += STEP) {
                 #pragma unroll
                 for (int turn = 0; turn < STEP; ++turn) {
                     const int dy = dy0 + turn;
-                    if (dy < WINDOW) {
+                    if (dy < stop_dy) {
                         // Row i of the shifted square is run[(turn + i) % STEP]: only the last row is new.
                         load_run(run[(turn + STEP - 1) % STEP], corner + (dy + STEP - 1) * TILE_X);
                         #pragma unroll
