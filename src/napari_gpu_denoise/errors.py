@@ -135,6 +135,10 @@ class OutputError(DenoiseError, OSError):
     """A result cannot be written where it was asked for."""
 
 
+class ClusterError(DenoiseError, RuntimeError):
+    """The workers of dask cannot be reached, or were lost."""
+
+
 class LayerError(DenoiseError, TypeError):
     """A napari layer is not one that can be filtered."""
 

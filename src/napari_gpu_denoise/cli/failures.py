@@ -49,6 +49,7 @@ EXIT_CODES: tuple[tuple[int, tuple[type[BaseException], ...], str], ...] = (
     (6, (errors.ImageError,), "pixels that cannot be filtered: NaN, infinity, or no pixels"),
     (7, (MemoryError,), "too little memory on the device or the machine"),
     (8, (errors.KernelError,), "the device failed to build or to run a kernel"),
+    (9, (errors.ClusterError,), "workers of dask cannot be started or reached, or were lost"),
     (
         130,
         (errors.Cancelled, KeyboardInterrupt),

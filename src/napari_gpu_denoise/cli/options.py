@@ -95,6 +95,23 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Add the options for workers of dask."""
+    workers = parser.add_mutually_exclusive_group()
+    workers.add_argument(
+        "--workers",
+        type=_count,
+        metavar="N",
+        help="processes on this machine that share what is filtered part by part, OME-Zarr and "
+        "large files; each takes a device in turn (default: none)",
+    )
+    workers.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="the same by the workers of a scheduler of dask, such as tcp://login1:8786",
+    )
+
+
 def add_settings(parser: argparse.ArgumentParser, settings: type) -> None:
     """Add the profiles and the settings of a filter."""
     _add_profiles(parser, settings)
@@ -187,6 +204,12 @@ def _sigma(text: str) -> list[float] | None:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not auto, a number, or numbers separated by commas"
         ) from None
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
 
 
 def _factor(text: str) -> float:

@@ -41,6 +41,7 @@ def run_batch(
     resume: bool = False,
     companions_anywhere: bool = False,
     stop_on_error: bool = False,
+    client: Any = None,
     progress: Callable[[BatchProgress], None] | None = None,
     cancel=None,
 ) -> BatchReport:
@@ -89,6 +90,9 @@ def run_batch(
         folder of the input or below.
     stop_on_error : bool, default False
         Stop at the first file that fails, instead of continuing with the others.
+    client : distributed.Client, optional
+        Of dask: its workers filter what is read part by part, OME-Zarr and large files. They must
+        see the same files by the same names. `device` is then what each of them takes one from.
     progress : callable, optional
         Called with a `BatchProgress` before each file and after each tile, in this thread.
     cancel : object with ``is_set()``, optional
@@ -108,6 +112,8 @@ def run_batch(
         If `output` does not suit the inputs, or two results would have the same name.
     NoDeviceError
         If there is no device to run on.
+    ClusterError
+        If the workers of `client` were lost.
 
     Examples
     --------
@@ -118,9 +124,12 @@ def run_batch(
     """
     found = find_files(inputs)
     targets = dict(pair(found, output))
-    options = dtype, nonfinite, choose_devices(device), memory_limit, correct, sigma_factor
+    # Workers choose their devices by themselves.
+    devices = choose_devices(device) if client is None else device
+    options = dtype, nonfinite, devices, memory_limit, correct, sigma_factor
     run = Run(filter, sigma, noise, axes, *options, HostMemory.of(memory_limit_host))
-    batch = Batch(tuple(found), targets, run, overwrite, resume, companions_anywhere, stop_on_error)
+    options = overwrite, resume, companions_anywhere, stop_on_error, client
+    batch = Batch(tuple(found), targets, run, *options)
     with contextlib.closing(batch_steps(batch)) as steps:
         try:
             while True:

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,17 @@ _PLACES = 16  # in the pixels of an input, where samples are read,
 _SIDE = 64  # of this width
 
 
-def wanted_of(picture: Picture, run: Run, same: bool) -> dict[str, str]:
-    """Return what a result depends on: a digest for each kind of thing that may change."""
-    used = choose_devices(run.device)
-    devices = sorted((each.name, each.platform, each.version, each.driver) for each in used)
+def wanted_of(
+    picture: Picture, run: Run, same: bool, devices: Sequence[tuple[str, ...]] | None = None
+) -> dict[str, str]:
+    """Return what a result depends on: a digest for each kind of thing that may change.
+
+    `devices` are name, platform, version and driver of those that are used, if they are not the
+    devices of this process.
+    """
+    if devices is None:
+        used = choose_devices(run.device)
+        devices = [(each.name, each.platform, each.version, each.driver) for each in used]
     given = np.asarray(run.sigma) if isinstance(run.sigma, (list, tuple)) else run.sigma
     parts: dict[str, Any] = {
         "input": _identity(picture),
@@ -39,7 +46,7 @@ def wanted_of(picture: Picture, run: Run, same: bool) -> dict[str, str]:
         "type of the result": [str(run.dtype), same],
         "handling of NaN": run.nonfinite,
         "correction": _told(run.correct),
-        "device": devices,
+        "device": sorted(devices),
     }
     return {name: digest_of(json.dumps(value)) for name, value in parts.items()}
 

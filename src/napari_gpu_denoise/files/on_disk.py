@@ -1,4 +1,4 @@
-"""Small files that survive kill -9 and power cuts, and locks that do not."""
+"""Small files that survive kill -9 and power cuts."""
 
 from __future__ import annotations
 
@@ -22,24 +22,3 @@ def boot() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
         return ""
-
-
-def locked(handle: int) -> bool:
-    """Lock an open file until it is closed, if no other process has; the system frees it."""
-    try:
-        import fcntl
-    except ImportError:
-        import msvcrt
-
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass  # a file system without locks
-    return True

@@ -19,6 +19,7 @@ from typing import Any
 from napari_gpu_denoise.errors import DenoiseError, OutputError
 from napari_gpu_denoise.files import on_disk, zarr
 from napari_gpu_denoise.files.begun_with import digest_of
+from napari_gpu_denoise.locks import locked
 from napari_gpu_denoise.run.ledger import Ledger
 from napari_gpu_denoise.run.packed import packed, unpacked
 from napari_gpu_denoise.run.record import Tally
@@ -76,7 +77,7 @@ class Unfinished(Ledger):
         with self._errors(), contextlib.ExitStack() as held:
             self.folder.mkdir(exist_ok=True)
             lock = held.enter_context(open(self.folder / "lock", "ab"))
-            if not on_disk.locked(lock.fileno()):
+            if not locked(lock.fileno()):
                 raise OutputError(
                     f"Another run is writing {self._target}: wait for its end, or choose another "
                     "name."

@@ -6,12 +6,12 @@ import itertools
 import math
 import threading
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import ImageError
+from napari_gpu_denoise.errors import ImageError, Note
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import (
     Levels,
@@ -46,7 +46,7 @@ def denoise_parts(
     range of its values has to be known first. Each pixel of `out` is written once, in whole chunks
     wherever possible. Parts that `ledger` knows are left as they are. Progress is yielded per part.
     """
-    unit = _unit_of(out) or _unit_of(image)
+    unit = unit_of(out) or unit_of(image)
     locks, ledger = (threading.Lock(), threading.Lock()), ledger or Ledger()
     size = ledger.known("parts")
     if size is None:
@@ -80,16 +80,21 @@ def denoise_parts(
     yield COMPILING
     done = len(parts) - len(rest)
     shared = yield from filter_parts(devices, job, rest, read, room, write, done, ahead=True)
-    change = None
-    if job.sigma.array.any() and not job.filter.yields_map:
-        middle = parts[len(parts) // 2].yields
-        pixels = Block.of(as_array(image[middle]), job.names, job.run.nonfinite)
-        change = change_note(pixels.finite, np.asarray(out[middle]), job.names)
+    change = change_in_the_middle(image, out, job, parts)
     shared.used = shared.used or list(devices)
     return Result(out, shared.noted(job.record(before + shared.tally, change)))
 
 
-def _unit_of(array: Any) -> tuple[int, ...] | None:
+def change_in_the_middle(image: Any, out: Any, job: Job, parts: Sequence[Part]) -> Note | None:
+    """Return what `change_note` says of one part of a result that is complete."""
+    if not job.sigma.array.any() or job.filter.yields_map:
+        return None
+    middle = parts[len(parts) // 2].yields
+    pixels = Block.of(as_array(image[middle]), job.names, job.run.nonfinite)
+    return change_note(pixels.finite, np.asarray(out[middle]), job.names)
+
+
+def unit_of(array: Any) -> tuple[int, ...] | None:
     """Return what is best read and written at once: the chunks of zarr, if there are any."""
     chunks = getattr(array, "chunks", None)
     chunks = getattr(array, "shards", None) or chunks
@@ -100,7 +105,7 @@ def _unit_of(array: Any) -> tuple[int, ...] | None:
 
 def is_chunked(array: Any) -> bool:
     """Return whether an array, such as one of zarr, is stored in chunks of one shape."""
-    return _unit_of(array) is not None
+    return unit_of(array) is not None
 
 
 def regions_of(job: Job, size: Sequence[int]) -> list[tuple[slice, ...]]:
@@ -149,6 +154,9 @@ def size_of(job: Job, unit: Sequence[int] | None, devices: Sequence[Device]) -> 
         if alone * frames > 4 * most:
             # Rather reading a chunk several times than margins of many frames with few.
             steps = [s if i in {t, *whole} else 1 for i, s in enumerate(steps)]
+        if len(devices) == 1:
+            # In whole units: parts that share none can be written by several processes.
+            frames = math.ceil(frames / steps[t]) * steps[t]
         steps[t] = max(steps[t], frames)
         least = max(margins[t], 1)
         while host and steps[t] > least and not host.fits(_held(steps, job), devices):
@@ -181,19 +189,43 @@ def range_of_levels(
     blocks: Iterable[np.ndarray], count: int, unit: str, job: Job
 ) -> Generator[Progress, None, Levels]:
     """Choose the mapping of grey levels from the range of all pixels, read in `count` blocks."""
-    ends, nonfinite, size = [], 0, 0
+    found = Seen()
     for number, pixels in enumerate(blocks):
         yield Progress(number, count, unit)
-        size += pixels.size
+        found += Seen.of(pixels)
+    return found.levels(job)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Range of the values of some pixels, their number, and how many are NaN or infinite."""
+
+    low: Any = None
+    high: Any = None
+    nonfinite: int = 0
+    size: int = 0
+
+    @classmethod
+    def of(cls, pixels: np.ndarray) -> Seen:
+        """Look at pixels."""
+        size, nonfinite = pixels.size, 0
         if pixels.dtype.kind == "f":
             finite = np.isfinite(pixels)
-            nonfinite += pixels.size - int(np.count_nonzero(finite))
+            nonfinite = size - int(np.count_nonzero(finite))
             pixels = pixels[finite]
-        if pixels.size:
-            ends.append(value_range(pixels))
-    if nonfinite and job.run.nonfinite == "raise":
-        raise nonfinite_error(f"{nonfinite} of {size} pixels are NaN or infinite")
-    if not ends:
-        return Levels(0, 1.0)
-    low, high = min(low for low, _ in ends), max(high for _, high in ends)
-    return Levels.spanning(low, high, job.filter.keeps_zero)
+        return cls(*(value_range(pixels) if pixels.size else (None, None)), nonfinite, size)
+
+    def __add__(self, other: Seen) -> Seen:
+        ends = [(one.low, one.high) for one in (self, other) if one.low is not None]
+        low, high = (
+            (min(low for low, _ in ends), max(high for _, high in ends)) if ends else (None,) * 2
+        )
+        return Seen(low, high, self.nonfinite + other.nonfinite, self.size + other.size)
+
+    def levels(self, job: Job) -> Levels:
+        """Choose the mapping of grey levels for all of the pixels; refuse NaN."""
+        if self.nonfinite and job.run.nonfinite == "raise":
+            raise nonfinite_error(f"{self.nonfinite} of {self.size} pixels are NaN or infinite")
+        if self.low is None:
+            return Levels(0, 1.0)
+        return Levels.spanning(self.low, self.high, job.filter.keeps_zero)

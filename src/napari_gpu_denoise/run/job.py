@@ -144,10 +144,11 @@ class Job:
             return np.broadcast_to(np.zeros((), pixels.dtype), pixels.shape)
         return pixels
 
-    def record(self, tally: Tally, change: Note | None = None) -> Record:
+    def record(self, tally: Tally, change: Note | None = None, device: str = "") -> Record:
         """Return the record of this run, which has just ended; `change` is what `change_note` says.
 
-        It names the noise and whatever else the user should know.
+        It names the noise and whatever else the user should know. `device` names what it ran on, if
+        that is not the device of this process.
         """
         notes = list(self.sigma.notes)
         smallest, names = self.filter.smallest, self.names
@@ -178,7 +179,7 @@ class Job:
             axes=names,
             input_dtype=str(self.dtypes[0]),
             output_dtype=str(self.dtypes[1]),
-            device=str(self.device),
+            device=device or str(self.device),
             saturated=tally.saturated,
             nonfinite=tally.nonfinite,
             notes=tuple(notes),
