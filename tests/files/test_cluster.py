@@ -252,6 +252,8 @@ def test_a_worker_that_is_killed_costs_its_parts_only(tmp_path):
     expected, _ = denoised(path, NLM, name="plain", sigma=20.0)
     with connected(workers=2) as client:
         before = client.run(os.getpid)
+        for process in before.values():
+            os.kill(process, signal.SIGINT)  # the terminal sends Ctrl-C to them, too
         killed = []
 
         def kill(state):
