@@ -26,24 +26,6 @@
 #define RUN (STEP + CHUNK)
 #define LAST_CHUNK (WINDOW - (CHUNKS - 1) * CHUNK)
 
-// Times from the nearest to the furthest: 0, 1, -1, 2, ...
-static inline int nearest_first(int turn, int before, int after)
-{
-    const int both = min(before, after);
-    if (turn > 2 * both)
-        return after > before ? turn - both : both - turn;
-    return turn & 1 ? (turn + 1) / 2 : -(turn / 2);
-}
-
-#if WARP_ROWS
-static inline float shuffled_down(float value, int far)
-{
-    float found;
-    asm volatile("shfl.sync.down.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(found) : "f"(value), "r"(far));
-    return found;
-}
-#endif
-
 static inline void load_run(float *run, __local const float *from)
 {
 #if STEP % 4 == 0 && CHUNK % 4 == 0
@@ -102,9 +84,8 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
     int seen = 0;
     int next = 1;
 
-    for (int turn_t = 0; turn_t <= frames_before + frames_after; ++turn_t)
+    for (int dt = -frames_before; dt <= frames_after; ++dt)
     for (int dz = -slices; dz <= slices; ++dz) {
-        const int dt = nearest_first(turn_t, frames_before, frames_after);
         __global const float *there = here + ((long)dt * pnz + dz) * (long)plane;
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int k = item; k < TILE_Y * TILE_X; k += GROUP_SIZE)
@@ -138,11 +119,6 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
                                         sum = fma(e, e, sum);
                                     }
                                 }
-#if WARP_ROWS
-                                sum += shuffled_down(sum, 1);
-                                if (SQUARES > 2)
-                                    sum += shuffled_down(sum, 2);
-#endif
                                 partial[d][ly][lx] = sum;
                             }
                         }
@@ -157,7 +133,7 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
                                     #pragma unroll
                                     for (int i = 0; i < SQUARES; ++i) {
                                         #pragma unroll
-                                        for (int j = 0; j < (WARP_ROWS ? 1 : SQUARES); ++j)
+                                        for (int j = 0; j < SQUARES; ++j)
                                             sum += partial[d][ly + i][lx + j];
                                     }
                                     const uint key = (as_uint(sum) & ~INDEX_MASK) | (uint)rank[d];
