@@ -58,7 +58,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
                    __global const float *correlation, SPECTRUM_ARGUMENT
                    float scale, float largest, float units, __global SUM *slabs WEIGHTS_ARGUMENT)
 {
-    __local float scratch[TEAMS * PARTS * SCRATCH];
+    __local float scratch[TEAMS * PARTS * SCRATCH] __attribute__((aligned(16)));
     __local int places[TEAMS][NEIGHBOURS];
     __local float variances[TEAMS][SIGMA_VARIES ? NEIGHBOURS : 1];
 #if VIDEO
@@ -118,7 +118,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    __local float *my_scratch = scratch + (team * PARTS + part) * SCRATCH;
+    __local float *my_scratch = scratch + team * PARTS * SCRATCH + part * TURNED;
     __local float *team_scratch = scratch + team * PARTS * SCRATCH;
     const TeamMatches matches = {
         places[team], variances[team],
@@ -194,14 +194,14 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
         const int weight = group_units(total / weight_gain, units);
         const float in_levels = !VIDEO && SIGMA_MAP ? sigma / frame.sigma : 1.0f;
         const float factor = weight / units * in_levels * scale / gain * kaiser[lane];
+        TRANSFORM_ALL(transform_inverse, v)
+        transpose(v, my_scratch, lane);
         #pragma unroll
         for (int d = 0; d < DEPTH; ++d) {
             float patch_column[8];
             #pragma unroll
             for (int i = 0; i < 8; ++i)
                 patch_column[i] = v[i * DEPTH + d];
-            transform_inverse(patch_column);
-            transpose(patch_column, my_scratch, lane);
             transform_inverse(patch_column);
             if (part * DEPTH + d < size) {
 #if VIDEO

@@ -14,31 +14,70 @@
 #define ITEMS (TEAM * TEAMS)
 // Values that an item holds.
 #define VALUES (DEPTH * 8)
+#if WIDE
+// All patches of an item at once, as vectors. No eight neighbouring items meet one of 32 banks twice.
+#define ROW_LINE (8 * DEPTH + 4)
+#define STACK_LINE (NEIGHBOURS + 4)
+// Local memory of a part, for transpositions; and so much that it holds its share of all stacks.
+#define TURNED (8 * ROW_LINE + (DEPTH == 2 ? 16 : 0))
+#define SCRATCH (64 * STACK_LINE / PARTS)
+#if DEPTH == 4
+#define DEPTH_VECTOR float4
+#define LOAD_PATCHES vload4
+#define STORE_PATCHES vstore4
+#elif DEPTH == 2
+#define DEPTH_VECTOR float2
+#define LOAD_PATCHES vload2
+#define STORE_PATCHES vstore2
+#endif
+#else
 // Local memory that a part needs to exchange values.
 #define SCRATCH (8 * LINE)
+#define TURNED SCRATCH
+#endif
 
-// Turns columns into rows and back, among the eight items of a part.
+// Turns columns into rows and back, among the eight items of a part: v holds [coefficient][patch].
 static inline void transpose(float *v, __local float *scratch, int lane)
 {
+#if WIDE
     TEAM_SYNC();
     #pragma unroll
     for (int i = 0; i < 8; ++i)
-        scratch[i * LINE + lane] = v[i];
+        *(__local DEPTH_VECTOR *)(scratch + i * ROW_LINE + lane * DEPTH) = LOAD_PATCHES(i, v);
     TEAM_SYNC();
     #pragma unroll
-    for (int i = 0; i < 8; ++i)
-        v[i] = scratch[lane * LINE + i];
+    for (int k = 0; k < VALUES; k += 4)
+        vstore4(*(__local const float4 *)(scratch + lane * ROW_LINE + k), 0, v + k);
+#else
+    #pragma unroll
+    for (int d = 0; d < DEPTH; ++d) {
+        TEAM_SYNC();
+        #pragma unroll
+        for (int i = 0; i < 8; ++i)
+            scratch[i * LINE + lane] = v[i * DEPTH + d];
+        TEAM_SYNC();
+        #pragma unroll
+        for (int i = 0; i < 8; ++i)
+            v[i * DEPTH + d] = scratch[lane * LINE + i];
+    }
+#endif
 }
 
-// Sum over the items of a team.
+// Sum over the items of a team: of each eight, then of these sums.
 static inline float team_sum(float own, __local float *scratch, int member)
 {
     TEAM_SYNC();
     scratch[member] = own;
     TEAM_SYNC();
+    float eight = 0.0f;
+    #pragma unroll
+    for (int k = 0; k < 8; ++k)
+        eight += scratch[(member & ~7) + k];
+    scratch[TEAM + member] = eight;
+    TEAM_SYNC();
     float total = 0.0f;
     #pragma unroll
-    for (int k = 0; k < TEAM; ++k)
-        total += scratch[k];
+    for (int k = 0; k < PARTS; ++k)
+        total += scratch[TEAM + 8 * k];
     return total;
 }

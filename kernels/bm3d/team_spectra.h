@@ -34,6 +34,15 @@ static inline void copy_tile(__local float *tile, __global const float *frame, i
 #define ALIKE(d, pixel) (pixel)
 #endif
 
+// Transforms what an item holds of each patch.
+#define TRANSFORM_ALL(transform, v)                                                                          \
+    _Pragma("unroll") for (int d = 0; d < DEPTH; ++d) {                                                      \
+        float column[8];                                                                                     \
+        _Pragma("unroll") for (int i = 0; i < 8; ++i) column[i] = v[i * DEPTH + d];                          \
+        transform(column);                                                                                   \
+        _Pragma("unroll") for (int i = 0; i < 8; ++i) v[i * DEPTH + d] = column[i];                          \
+    }
+
 // Loads column `lane` of the patches of this part and transforms them: v holds [coefficient][patch]. A macro, since the
 // pixels may be in local or in global memory.
 #define LOAD_SPECTRA(v, pixels, line)                                                                        \
@@ -41,9 +50,9 @@ static inline void copy_tile(__local float *tile, __global const float *frame, i
         float column[8];                                                                                     \
         const int corner = (y - top) * (line) + x - left + AHEAD(d, line) + lane;                            \
         _Pragma("unroll") for (int i = 0; i < 8; ++i)                                                        \
-            column[i] = part * DEPTH + d < size ? (ALIKE(d, pixels[corner + i * (line)]) - level) * inverse : 0.0f; \
-        transform_forward(column);                                                                           \
-        transpose(column, my_scratch, lane);                                                                 \
+            column[i] = part * DEPTH + d < size ? (ALIKE(d, ((pixels) + corner)[i * (line)]) - level) * inverse : 0.0f; \
         transform_forward(column);                                                                           \
         _Pragma("unroll") for (int i = 0; i < 8; ++i) v[i * DEPTH + d] = column[i];                          \
-    }
+    }                                                                                                        \
+    transpose(v, my_scratch, lane);                                                                          \
+    TRANSFORM_ALL(transform_forward, v)
