@@ -64,9 +64,9 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
 #if VIDEO
     __local int aheads[TEAMS][NEIGHBOURS];
     __local long sums_places[TEAMS][NEIGHBOURS];
+    __local float first_levels[TEAMS][NEIGHBOURS];
     __local float scales[TEAMS][NEIGHBOURS];
-    __local float shifts[TEAMS][NEIGHBOURS];
-    __local float noises[TEAMS][NEIGHBOURS];
+    __local float inverses[TEAMS][NEIGHBOURS];
 #endif
 #if SHARED_NOISE
     __local uchar codes[TEAMS][CODES] __attribute__((aligned(16)));
@@ -123,7 +123,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
     const TeamMatches matches = {
         places[team], variances[team],
 #if VIDEO
-        aheads[team], sums_places[team], scales[team], shifts[team], noises[team],
+        aheads[team], sums_places[team], first_levels[team], scales[team], inverses[team],
 #endif
     };
 
@@ -140,12 +140,13 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
         const SigmaMap map = MAP_AROUND(y, x);
         const float factor_here = sigma_factor(map, 0, 0);
         const float limit = similar * frame.matched_sigma * frame.matched_sigma * (factor_here * factor_here);
+        const float level = noisy_pixels[(y - top) * NOISY_LINE + x - left];
         TEAM_SYNC();
         for (int k = member; k < NEIGHBOURS; k += TEAM) {
             const uint key = keys[first_key + (size_t)k * columns];
             const bool found = mine && key < FAR_KEY && (k == 0 || key_distance(key) <= limit);
             const int place = match_place(PLACES, first_key + (size_t)k * columns, key, found);
-            keep_match(matches, k, found, place, frame, map, levels, pny, pitch, y, x);
+            keep_match(matches, k, found, place, frame, map, levels, level, pny, pitch, y, x);
         }
         TEAM_SYNC();
         const int size = group_size(matches);
@@ -156,7 +157,6 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
             held[d] = place_offset(matches.places[part * DEPTH + d]);
 
         // Their spectra.
-        const float level = noisy_pixels[(y - top) * NOISY_LINE + x - left];
         const float inverse = 1.0f / max(sigma, SMALLEST_SIGMA);
         const float gain = stack_gain(size);
 #if SHARED_NOISE
@@ -180,8 +180,9 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
         float in_common = common;
 #if VIDEO
         int others = 0;
+        #pragma unroll
         for (int k = 0; k < NEIGHBOURS; ++k)
-            others += k < size && place_offset(matches.places[k]).x != 0;
+            others += k < size && !in_own_frame(matches.places[k]);
         const float energy = team_sum(common_energy(v, covariance, size, member == 0), team_scratch, member);
         in_common = common_limit(others, size, energy, threshold, common);
 #endif
@@ -207,7 +208,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
 #if VIDEO
                 const long corner = matches.sums[part * DEPTH + d];
                 if (corner >= 0) {
-                    const float here = factor * sigma / matches.noises[part * DEPTH + d];
+                    const float here = factor * sigma * matches.inverses[part * DEPTH + d];
                     add_column(slabs + corner + lane, pitch, patch_column, here, kaiser, largest);
                     if (lane == d % 8)
                         atomic_add(slabs + corner + plane, weight);
