@@ -68,21 +68,23 @@ __kernel void compare_blocks(__global const float *images, int ring, int first, 
     }
 #else
     const bool beside = valid && inside(x + d - NEAREST / 2, nx);
+    // The block in the grey levels of the other frame, so that these are read as they are.
+    const float inverse = 1.0f / pair.link.scale;
     float patch[PATCH][PATCH], sums[CELL][1];
     #pragma unroll
     for (int i = 0; i < PATCH; ++i) {
         #pragma unroll
         for (int j = 0; j < PATCH; ++j)
-            patch[i][j] = here[i * pitch + j];
+            patch[i][j] = (here[i * pitch + j] - pair.link.shift) * inverse;
     }
     #pragma unroll 1
     for (int top = 0; top < NEAREST; top += CELL) {
-        COMPARE_STRIP(sums, CELL, 1, 1, there + (top - NEAREST / 2) * pitch + d - NEAREST / 2, pair.link.scale, pair.link.shift);
+        COMPARE_STRIP(sums, CELL, 1, 1, there + (top - NEAREST / 2) * pitch + d - NEAREST / 2, UNCHANGED);
         #pragma unroll
         for (int k = 0; k < CELL; ++k) {
             const bool within = beside && inside(y + top + k - NEAREST / 2, ny);
             if (top + k < NEAREST)
-                out[(top + k) * steps.dy + d * steps.dx] = within ? sums[k][0] : 0.0f;
+                out[(top + k) * steps.dy + d * steps.dx] = within ? sums[k][0] * (pair.link.scale * pair.link.scale) : 0.0f;
         }
     }
 #endif

@@ -102,7 +102,7 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
             for (int strip = 0; strip < across * across; ++strip) {
                 const int top = strip / across * CELL * COARSE - COARSEST;
                 const int left = strip % across * CELL * COARSE - COARSEST;
-                COMPARE_STRIP(coarse, CELL, CELL, COARSE, there + top * pitch + left, link.scale, link.shift);
+                COMPARE_STRIP(coarse, CELL, CELL, COARSE, there + top * pitch + left, LINKED);
                 OFFER_STRIP(own, KEPT, coarse, CELL, CELL, COARSE, dt, top, left,
                             top + k * COARSE <= COARSEST && left + d * COARSE <= COARSEST);
             }
@@ -121,7 +121,7 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
         for (int strip = 0; strip < across * across; ++strip) {
             const int top = track.y + strip / across * NEXT - width / 2;
             const int left = track.x + strip % across * NEXT - width / 2;
-            COMPARE_STRIP(sums, NEXT, NEXT, 1, there + top * pitch + left, link.scale, link.shift);
+            COMPARE_STRIP(sums, NEXT, NEXT, 1, there + top * pitch + left, LINKED);
             OFFER_STRIP(own, KEPT, sums, NEXT, NEXT, 1, dt, top, left,
                         top + k <= track.y + width / 2 && left + d <= track.x + width / 2);
         }
@@ -166,7 +166,7 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
         for (int strip = 0; strip < NEAREST * across; ++strip) {
             const int top = strip / across - NEAREST / 2;
             const int left = strip % across * NEXT - NEAREST / 2;
-            COMPARE_STRIP(sums, 1, NEXT, 1, here + top * pitch + left, 1.0f, 0.0f);
+            COMPARE_STRIP(sums, 1, NEXT, 1, here + top * pitch + left, UNCHANGED);
             OFFER_STRIP(more, NEIGHBOURS, sums, 1, NEXT, 1, 0, top, left, left + d <= NEAREST / 2 && one > last);
         }
         #pragma unroll
