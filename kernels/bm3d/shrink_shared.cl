@@ -9,7 +9,7 @@
 //   references, TEAMS of them at once.
 // Constants: PATCH = 8, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, SHARED_NOISE, SPECTRUM, SIGMA_MAP; DEPTH
 //   (patches an item holds: a divisor of NEIGHBOURS, at least a quarter of it, and at least 2 where it is not all), GROUP_X,
-//   GROUP_Y, TEAMS (a divisor of their product), WARP_SYNC, LINE (team.h); LOCAL_TILE (team_spectra.h); FLOAT_SUMS
+//   GROUP_Y, TEAMS (a divisor of their product), WARP_SYNC, LINE, WIDE (team.h); LOCAL_TILE (team_spectra.h); FLOAT_SUMS
 //   (team_sums.h); VIDEO = 1 for VBM3D: patches of many frames, sums in global memory.
 // Shapes: noisy, basic (frames, padded layout, see search/pad_far); offsets, keys (matched frames) as in search_lanes, which
 //   all channels share: frame f has the matches of frame f % matched; levels (frames), sigma in grey levels, and the

@@ -2,8 +2,9 @@
 //
 // Reference: Davy and Ehret 2020, section 4.4, algorithm 9. Eight items are a part of a team: each holds one column, or
 //   one row of the spectra, of DEPTH patches.
-// Constants: NEIGHBOURS, DEPTH, TEAMS, LINE (values from row to row of a transposition: with 9, neither writing nor reading
-//   meets one of 32 banks twice), WARP_SYNC.
+// Constants: NEIGHBOURS, DEPTH, TEAMS, WARP_SYNC; LINE (values from row to row of a transposition: with 9, neither writing nor
+//   reading meets one of 32 banks twice); WIDE = 1 exchanges vectors of all patches of an item: fewer instructions, and up to
+//   five times the local memory. DEPTH is then 2 or 4, and NEIGHBOURS a multiple of 4.
 
 #include "common/team_sync.h"
 
@@ -15,10 +16,10 @@
 // Values that an item holds.
 #define VALUES (DEPTH * 8)
 #if WIDE
-// All patches of an item at once, as vectors. No eight neighbouring items meet one of 32 banks twice.
+// Values from row to row of a transposition, and from stack to stack: eight neighbouring items meet no bank twice.
 #define ROW_LINE (8 * DEPTH + 4)
 #define STACK_LINE (NEIGHBOURS + 4)
-// Local memory of a part, for transpositions; and so much that it holds its share of all stacks.
+// Local memory of a part: for a transposition, in which two parts must not meet in a bank; for its share of the stacks.
 #define TURNED (8 * ROW_LINE + (DEPTH == 2 ? 16 : 0))
 #define SCRATCH (64 * STACK_LINE / PARTS)
 #if DEPTH == 4
@@ -31,12 +32,11 @@
 #define STORE_PATCHES vstore2
 #endif
 #else
-// Local memory that a part needs to exchange values.
 #define SCRATCH (8 * LINE)
 #define TURNED SCRATCH
 #endif
 
-// Turns columns into rows and back, among the eight items of a part: v holds [coefficient][patch].
+// Turns columns into rows and back, among the eight items of a part. v holds [coefficient][patch].
 static inline void transpose(float *v, __local float *scratch, int lane)
 {
 #if WIDE

@@ -90,7 +90,10 @@ def team_variant(
     copies: int = 0,
     wide: bool = False,
 ) -> Variant:
-    """Return the kernel for a GPU whose work-groups serve `group` references along x and y."""
+    """Return the kernel for a GPU whose work-groups serve `group` references along x and y.
+
+    `wide` spends local memory to exchange all values of an item at once.
+    """
     constants = {
         "GROUP_X": group[0],
         "GROUP_Y": group[1],
