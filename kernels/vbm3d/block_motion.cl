@@ -80,6 +80,9 @@ __kernel void block_motion(__global const float *costs, int cost_pitch, int ring
         REAL across = (REAL)0.0f;
         for (int lane = 0; lane < LANES; ++lane)
             SINGLE(across, lane) = blocks_inside(x + lane * PATCH, nx, dx);
+#if !VECTOR
+        #pragma unroll 5
+#endif
         for (int k = 0; k < NEAREST; ++k) {
             const int dy = k - NEAREST / 2;
             __global const float *cost = around + k * steps.dy + d * steps.dx;
@@ -89,7 +92,7 @@ __kernel void block_motion(__global const float *costs, int cost_pitch, int ring
                 sum += LOAD(cost + i * steps.row) + LOAD(cost + i * steps.row + steps.block)
                     + LOAD(cost + i * steps.row + 2 * steps.block);
             const REAL count = across * (float)blocks_inside(y, ny, dy);
-            const REAL mean = sum / fmax(count, (REAL)1.0f) + lean * (float)(abs(dy) + abs(dx));
+            const REAL mean = native_divide(sum, fmax(count, (REAL)1.0f)) + lean * (float)(abs(dy) + abs(dx));
             // A third of those that could be compared must be, lest few blocks at a border decide.
             const WHOLE better = count > 0.0f && 3.0f * count >= still && mean < least;
             least = select(least, mean, better);
@@ -107,12 +110,12 @@ __kernel void block_motion(__global const float *costs, int cost_pitch, int ring
     barrier(CLK_LOCAL_MEM_FENCE);
     if (d > 0 || (int)get_global_id(1) >= block_columns)
         return;
+    #pragma unroll
     for (int k = 1; k < NEAREST; ++k) {
-        if (offered[place][k] < least) {
-            least = offered[place][k];
-            best_y = offered_y[place][k];
-            best_x = k - NEAREST / 2;
-        }
+        const bool better = offered[place][k] < least;
+        least = better ? offered[place][k] : least;
+        best_y = better ? offered_y[place][k] : best_y;
+        best_x = better ? k - NEAREST / 2 : best_x;
     }
     *out = (short2)(best_y, best_x);
 #endif
