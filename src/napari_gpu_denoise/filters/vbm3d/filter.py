@@ -243,7 +243,7 @@ def vbm3d() -> np.ndarray:
 
     Returns
     -------
-    {result}
+    {filtered}
 
     Raises
     ------
