@@ -72,13 +72,13 @@ def fitting_variants(settings: SearchSettings, device: Device) -> list[Variant]:
     limit = min(device.local_memory, _LOCAL_MEMORY)
     return [
         variant
-        for variant, nbytes in (*_squares(settings), *_columns(settings))
+        for variant, nbytes in (*_squares(settings, device), *_columns(settings))
         if nbytes <= limit
         and variant.constants["GROUP_X"] * variant.constants["GROUP_Y"] <= device.max_group
     ]
 
 
-def _squares(settings: SearchSettings):
+def _squares(settings: SearchSettings, device: Device):
     patch, step, window = settings.patch, settings.step, settings.window
     if patch % step or step not in (2, 3, 4) or patch // step > 4:
         return
@@ -88,6 +88,7 @@ def _squares(settings: SearchSettings):
         tile_y = group_y * step + window - 1
         nbytes = 4 * (tile_x * tile_y + (2 * chunk + 8) * group_x * group_y)
         constants = {"WINDOW": window, "CHUNK": chunk, "GROUP_X": group_x, "GROUP_Y": group_y}
+        constants["WARP_ROWS"] = int("nvidia" in device.vendor.lower() and patch == 4 * step)
         yield Variant("search_square", constants), nbytes
 
 
