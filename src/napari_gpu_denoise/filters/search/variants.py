@@ -82,17 +82,17 @@ def choose_variant(settings: SearchSettings, device: Device) -> Variant:
 def fitting_variants(settings: SearchSettings, device: Device) -> list[Variant]:
     """Return the kernels that keep what they share in local memory and fit a device, best first."""
     limit = min(device.local_memory, _LOCAL_MEMORY)
-    kinds = (_squares, _strips, _wholes, _columns)
+    sharing = (*_squares(settings, device), *_strips(settings))
+    others = (*_wholes(settings), *_columns(settings))
     return [
         variant
-        for kind in kinds
-        for variant, nbytes in kind(settings)
+        for variant, nbytes in (*sharing, *others)
         if nbytes <= limit
         and variant.constants["GROUP_X"] * variant.constants["GROUP_Y"] <= device.max_group
     ]
 
 
-def _squares(settings: SearchSettings):
+def _squares(settings: SearchSettings, device: Device):
     patch, step, window = settings.patch, settings.step, settings.window
     if patch % step or step not in (2, 3, 4) or patch // step > 4:
         return
@@ -102,6 +102,7 @@ def _squares(settings: SearchSettings):
         tile_y = group_y * step + window - 1
         nbytes = 4 * (tile_x * tile_y + (2 * chunk + 8) * group_x * group_y)
         constants = {"WINDOW": window, "CHUNK": chunk, "GROUP_X": group_x, "GROUP_Y": group_y}
+        constants["WARP_ROWS"] = int("nvidia" in device.vendor.lower() and patch == 4 * step)
         yield Variant("search_square", constants), nbytes
 
 
