@@ -7,6 +7,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from napari_gpu_denoise.noise.photon.single_image import single_image_noise
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
 from napari_gpu_denoise.noise.sigma_estimate import combined_sigma
 from napari_gpu_denoise.noise.unlike import unlike
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.noise.patches.on_device import DevicePatches
 
 REPEATS = 8  # positions along an axis from which they count as repetitions of one slice
 MOST_REPEATS = 64  # repetitions read
@@ -88,8 +92,13 @@ class ChannelNoise:
         return None if self.temporal.significant else False
 
 
-def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> ChannelNoise:
-    """Measure one of ``source.channels``; NonFiniteError if none of its pixels is finite."""
+def read_channel(
+    source: PlaneReader, channel: tuple[int, int] | None, device: DevicePatches | None = None
+) -> ChannelNoise:
+    """Measure one of ``source.channels``, its patches on a device where one is given.
+
+    NonFiniteError if none of its pixels is finite.
+    """
     planes = list(source.sampled(channel))
     with ThreadPoolExecutor(min(len(planes), os.cpu_count() or 1)) as pool:
         # Nothing is gained by another thread for one plane.
@@ -97,12 +106,17 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
         areas = list(each(blank_area, planes))
         blanks = not_image(planes, areas)
         levels = list(each(clipping_levels, planes, blanks))
-        # The patches of a single plane serve for both.
-        only = _spectra_alone(planes[0], blanks[0], levels[0]) if len(planes) == 1 else None
-        patches = None if only is None else only.statistics
-        measured = list(each(plane_noise, planes, blanks, [patches] * len(planes), levels))
+        # The patches of a plane serve for both; a device reads those of one after another.
+        apart: list[PatchSpectra | None] = [None] * len(planes)
+        if len(planes) == 1 or device is not None:
+            apart = [
+                _spectra_alone(*one, device) for one in zip(planes, blanks, levels, strict=True)
+            ]
+        patches = [None if one is None else one.statistics for one in apart]
+        measured = list(each(plane_noise, planes, blanks, patches, levels))
     sigma, error, ends = combined_sigma(measured)
-    spectra = only or _spectra(planes, blanks, levels)
+    spectra = apart[0] if len(planes) == 1 and apart[0] else None
+    spectra = spectra or _spectra(planes, blanks, levels, device)
     share = np.mean([0.0 if mask is None else mask.mean() for mask in blanks])
     found = ChannelNoise(
         PlaneStack.held(planes),
@@ -121,7 +135,7 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     levelled, laws = _level(planes, blanks, measured, sigma), _laws(spectra)
     alone = []
     if levelled is not None:
-        every = map(_spectra_alone, planes, blanks, levels)
+        every = apart if device is not None else map(_spectra_alone, planes, blanks, levels)
         alone = [each for each in every if each is not None]
     if levelled is not None and laws is not None and laws.is_linear:
         # Planes of unlike noise must not pass for photon noise together, if they show alone that
@@ -158,12 +172,13 @@ def _spectra(
     planes: list[np.ndarray],
     blanks: list[np.ndarray | None],
     levels: list[list] | None = None,
+    device: DevicePatches | None = None,
 ) -> PatchSpectra | None:
     """Return patches of 8 x 8 pixels; None where there are none, or values are too extreme.
 
     `levels` are the `clipping_levels` of the planes, if known.
     """
-    spectra = read_spectra(planes, blanks=blanks, levels=levels)
+    spectra = read_spectra(planes, None, blanks, levels, device)
     largest = float(np.abs(spectra.mean).max())
     if not spectra.whole or not (largest == 0 or 1 / EXTREME < largest < EXTREME):
         return None
@@ -171,11 +186,14 @@ def _spectra(
 
 
 def _spectra_alone(
-    plane: np.ndarray, blank: np.ndarray | None, levels: list
+    plane: np.ndarray,
+    blank: np.ndarray | None,
+    levels: list,
+    device: DevicePatches | None = None,
 ) -> PatchSpectra | None:
     """Return the patches of one plane of several; None also where it shows nothing at all."""
     try:
-        return _spectra([plane], [blank], [levels])
+        return _spectra([plane], [blank], [levels], device)
     except NonFiniteError:
         return None  # other planes tell of the noise
 

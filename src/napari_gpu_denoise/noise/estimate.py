@@ -8,13 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import ImageError, NonFiniteError, Note, SettingsError
+from napari_gpu_denoise.errors import (
+    DeviceMemoryError,
+    ImageError,
+    KernelError,
+    NonFiniteError,
+    Note,
+    SettingsError,
+)
 from napari_gpu_denoise.noise import models
 from napari_gpu_denoise.noise.along import differ, plane_axis, sigma_series
 from napari_gpu_denoise.noise.channel import ChannelNoise, read_channel
 from napari_gpu_denoise.noise.correlation.channels import ChannelCovariance, channel_covariance
 from napari_gpu_denoise.noise.models import AUTO, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit
+from napari_gpu_denoise.noise.patches.on_device import DevicePatches, patches_on
 from napari_gpu_denoise.noise.places import noise_surface
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack
@@ -118,7 +126,20 @@ def measure_noise(
             f"model={model!r} is not a noise model: choose from {', '.join(choices())}."
         )
     source = PlaneReader(image, axes)
-    channels = [read_channel(source, channel) for channel in source.channels]
+    try:
+        with patches_on(device) as place:
+            return _measured(source, model, device, place, structure)
+    except (DeviceMemoryError, KernelError):
+        if device is not None:
+            raise
+    return _measured(source, model, device, None, structure)
+
+
+def _measured(
+    source: PlaneReader, model: str, device: Any, place: DevicePatches | None, structure: bool
+) -> NoiseEstimate:
+    """Estimate the noise with patches read at a place: a device, or None for memory."""
+    channels = [read_channel(source, channel, place) for channel in source.channels]
     kind, reason = _choose(channels, model)
     fits = [(kind.fit_beside if model == AUTO else kind.fit)(each) for each in channels]
     other = plane_axis(source.axes, source.shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager, suppress
 
 import numpy as np
@@ -57,6 +57,7 @@ class Arena:
         self._pinned: dict[str, tuple] = {}
         self._asked: set[str] = set()
         self._kernels: dict[tuple, object] = {}
+        self._constants: dict[str, object] = {}
         # Buffers that plans declared, by settings: asking takes much of the time of a small call.
         self.declared: dict[tuple, tuple] = {}
 
@@ -80,6 +81,12 @@ class Arena:
             held = cl.Buffer(self.session.context, flags, size=max(int(nbytes), 4))
             self._buffers[name] = held
         return held
+
+    def constant(self, name: str, make: Callable[[], np.ndarray]):
+        """Return a read-only device buffer with the array that `make` returns, made only once."""
+        if name not in self._constants:
+            self._constants[name] = constant_buffer(self.session, make())
+        return self._constants[name]
 
     def kernel(self, name: str, constants: Mapping[str, int], standard: str = "CL1.2"):
         """Return a kernel as `Session.kernel` does, but make it only once: that takes long.

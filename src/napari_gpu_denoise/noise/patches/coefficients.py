@@ -8,11 +8,14 @@ kept: a few hundred patches at a time are squared where they are summed up, in t
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from napari_gpu_denoise.noise.patches.products import ROWS, times
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.noise.patches.on_device import DeviceCoefficients
 
 BLOCK = 8 * ROWS  # patches at a time
 SMALL = ("u1", "i1", "u2", "i2", "f4")  # whose differences float32 holds, or rounds as they are
@@ -40,15 +43,20 @@ def transformed(
     if sight is None:
         sight = np.zeros(len(matrix))
     found = _transformed(patches, matrix, sets, sight, np.float32)
-    largest = float(found.energy.max(initial=0))
-    low, high = found.energy[:2].sum(axis=1, dtype=np.float64)
-    if largest == 0:
-        suits = not (patches != patches[:, :1]).any()  # else their squares have vanished
+    if found.energy.any():
+        suits = suit_float32(found.energy)
     else:
-        suits = WEAKEST < largest < STRONGEST and high >= ROUNDING * low
+        suits = not (patches != patches[:, :1]).any()  # else their squares have vanished
     if suits:
         return found
     return _transformed(patches, matrix, sets, sight, np.float64)
+
+
+def suit_float32(energy: np.ndarray) -> bool:
+    """Return whether squares, whose sums are `energy` as in `Transformed`, suit float32."""
+    largest = float(energy.max(initial=0))
+    low, high = energy[:2].sum(axis=1, dtype=np.float64)
+    return WEAKEST < largest < STRONGEST and high >= ROUNDING * low
 
 
 def _transformed(
@@ -75,14 +83,18 @@ def _transformed(
 
 
 class Squares:
-    """Squares of coefficients (patch, coefficient), not computed before they are summed up."""
+    """Squares of coefficients (patch, coefficient), not computed before they are summed up.
 
-    def __init__(self, coefficients: np.ndarray):
-        self.coefficients = coefficients
-        self.shape = coefficients.shape
+    `coefficients` are in memory, or on a device; those before `first` are left out.
+    """
+
+    def __init__(self, coefficients: np.ndarray | DeviceCoefficients, first: int = 0):
+        self.coefficients, self.first = coefficients, first
+        self.shape = coefficients.shape[0], coefficients.shape[1] - first
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        return np.square(self.coefficients.astype(np.float64)).astype(dtype or np.float64)
+        values = np.asarray(self.coefficients)[:, self.first :].astype(np.float64)
+        return np.square(values).astype(dtype or np.float64)
 
 
 def range_sums(
@@ -98,6 +110,10 @@ def range_sums(
     """
     squared = isinstance(energy, Squares)
     rows = energy.coefficients if squared else energy
+    if squared and not isinstance(rows, np.ndarray):
+        return rows.sums(order, limits, weight)[:, energy.first :]
+    if squared:
+        rows = rows[:, energy.first :]
     weight = None if weight is None else weight.astype(rows.dtype, copy=False)
     found = np.zeros((len(limits) - 1, rows.shape[1]))
     for row, (first, last) in zip(found, pairwise(limits), strict=True):
@@ -113,9 +129,11 @@ def range_sums(
 
 
 def range_moments(
-    coefficients: np.ndarray, order: np.ndarray, limits: np.ndarray
+    coefficients: np.ndarray | DeviceCoefficients, order: np.ndarray, limits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return sums of coefficients over ranges, as `range_sums` has them, and of their squares."""
+    if not isinstance(coefficients, np.ndarray):
+        return coefficients.moments(order, limits)
     found = np.zeros((2, len(limits) - 1, coefficients.shape[1]))
     for k, (first, last) in enumerate(pairwise(limits)):
         for start in range(first, last, BLOCK):

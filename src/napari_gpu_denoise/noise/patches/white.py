@@ -131,7 +131,7 @@ def _read(
     matrix = np.concatenate([low, high])
     lows = np.arange(len(matrix)) < len(low)
     found = transformed(patches, matrix, np.array([lows, ~lows]))
-    energy = Squares(found.coefficients[:, len(low) :])
+    energy = Squares(found.coefficients, len(low))
     statistics = PatchStatistics(found.mean, found.energy[0], energy, upper, share, overlap)
     return statistics, shape, levels, unit
 

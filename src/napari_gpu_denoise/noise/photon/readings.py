@@ -67,7 +67,9 @@ def read_levels(
         # What is relative to its own line sees no more of the brightness than the mean does.
         weight, mean, sums = 1 / line, spectra.seen, np.zeros((len(first), COEFFICIENTS))
         weak = weight.max() > 1 / WEAKEST
-        coefficients = spectra.coefficients.astype(np.float64 if weak else dtype, copy=False)
+        coefficients = spectra.coefficients
+        if weak:
+            coefficients = np.asarray(coefficients, np.float64)
         squares = range_sums(Squares(coefficients), order, limits, weight)
     else:
         mean = spectra.mean
