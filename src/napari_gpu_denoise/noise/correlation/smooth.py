@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from napari_gpu_denoise.noise.correlation.fit import CALM, HIGHEST, ROUGHER, PatchPower
-from napari_gpu_denoise.noise.patches.coefficients import Squares, range_sums, rising
+from napari_gpu_denoise.noise.patches.coefficients import Squares, range_sums
 from napari_gpu_denoise.noise.patches.spectra import SETS, PatchSpectra, frequency_sets
-from napari_gpu_denoise.noise.patches.variance import brightness_levels
+from napari_gpu_denoise.noise.patches.variance import brightness_levels, by_rank
 from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
 
 # Patches that are smoothest because the noise is weak there, as in the shadows of a JPEG file, are
@@ -81,7 +81,7 @@ def _parts(
     found = np.zeros((len(parts), PATCH**2))
     # Ranked by one half, read at the other.
     for read, rank in ((half, "rest"), (~half, "half")):
-        order = members[rising(spectra.energy_of(rank)[members])]
+        order = by_rank(spectra.energy_of(rank), [members])
         for row, (start, stop) in zip(found, parts, strict=True):
             row[places[read]] = range_sums(squares, order, (start, stop))[0, read] / (stop - start)
     return found.reshape(-1, PATCH, PATCH)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 BLOCK = 8 * ROWS  # patches at a time
 SMALL = ("u1", "i1", "u2", "i2", "f4")  # whose differences float32 holds, or rounds as they are
 WEAKEST, STRONGEST = 1e-25, 1e25  # sums of squares that float32 is used for
+OCTAVES = 30  # below the largest value in which values are told apart
 ROUNDING = 1e-9  # energy of high frequencies over low ones, from which rounding does not matter
 
 
@@ -144,13 +145,38 @@ def range_moments(
     return found[0], found[1]
 
 
-def rising(values: np.ndarray) -> np.ndarray:
-    """Return the order of values that are not negative; equal ones stay as they are."""
+def ranked(values: np.ndarray, group: np.ndarray | None = None, groups: int = 1) -> np.ndarray:
+    """Return the order of numbers that are not negative, group after group, at most 64 of them.
+
+    Values that differ by little may stay as they are: of one group by 0.1 %, of 16 by 1 %, over a
+    range of a thousand million. In exchange the keys have 16 bits, which are sorted in an eighth of
+    the time: 0.14 ms for 36 000 values.
+    """
     if values.dtype != np.float32:
-        return np.argsort(values, kind="stable")
-    # The bits of such floats rise with them. With the place behind them all keys are different, so
-    # that the fastest sort is stable: 0.4 ms instead of 2.3 ms for 36 000 values.
-    keys = (values + np.float32(0)).view(np.uint32).astype(np.uint64) << np.uint64(32)
-    keys |= np.arange(len(values), dtype=np.uint64)
-    keys.sort()
-    return (keys & np.uint64(0xFFFFFFFF)).astype(np.intp)
+        values = (values / (values.max(initial=0.0) or 1.0)).astype(np.float32)
+    # The bits of such floats rise with them.
+    bits = (values + np.float32(0)).view(np.uint32)
+    room = 16 - (groups - 1).bit_length()
+    highest = int(bits.max(initial=0))
+    lowest = int(bits.min(initial=highest))
+    if not lowest:
+        lowest = int(bits.min(initial=highest, where=bits > 0))
+    lowest = max(lowest, highest - (OCTAVES << 23)) - 1
+    shift = max((highest - lowest).bit_length() - room, 0)
+    keys = ((np.maximum(bits, np.uint32(lowest)) - np.uint32(lowest)) >> np.uint32(shift)).astype(
+        np.uint16
+    )
+    if group is not None:
+        keys += group.astype(np.uint16) << np.uint16(room)
+    return np.argsort(keys, kind="stable")
+
+
+def nested(sums: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return sums over each set and those before it of its group, given those over the sets.
+
+    `sums` (set, ...) are those of groups one after another, of so many sets each.
+    """
+    total = np.cumsum(sums, axis=0, dtype=np.float64)
+    first = np.cumsum(sizes) - sizes
+    before = np.concatenate([np.zeros_like(total[:1]), total[:-1]])[first]
+    return total - np.repeat(before, sizes, axis=0)

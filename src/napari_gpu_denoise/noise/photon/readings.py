@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.coefficients import Squares, range_moments, range_sums, rising
+from napari_gpu_denoise.noise.patches.coefficients import Squares, nested, range_moments, range_sums
 from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.spectra import (
     SETS,
@@ -15,6 +15,7 @@ from napari_gpu_denoise.noise.patches.spectra import (
     frequency_sets,
     weights,
 )
+from napari_gpu_denoise.noise.patches.variance import by_rank
 from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
 
 COEFFICIENTS = PATCH**2 - 1  # of a patch, without its mean
@@ -51,7 +52,7 @@ def read_levels(
     sight, dtype = weights()[read], spectra.energy.dtype
     rank = np.minimum(spectra.energy_of("ranks") / (len(ranks) * line), np.finfo(dtype).max)
     rank = rank.astype(dtype)
-    orders, limits, level = [], [0], []
+    limits, level = [0], []
     for number, part in enumerate(levels):
         stops = [0]
         for share in SHARES:
@@ -61,8 +62,7 @@ def read_levels(
         start = limits[-1]
         limits += [start + stop for stop in stops[1:]]
         level += [number] * (len(stops) - 1)
-        orders.append(part[rising(rank[part])])
-    order, first = np.concatenate(orders), np.array(limits[:-1])
+    order, first = by_rank(rank, levels), np.array(limits[:-1])
     if relative:
         # What is relative to its own line sees no more of the brightness than the mean does.
         weight, mean, sums = 1 / line, spectra.seen, np.zeros((len(first), COEFFICIENTS))
@@ -76,27 +76,21 @@ def read_levels(
         sums, squares = range_moments(spectra.coefficients, order, limits)
     added, level = np.diff(limits), np.array(level)
 
-    def nested(each: np.ndarray) -> np.ndarray:
-        """Return sums over each set and those before it of the same level."""
-        total = np.cumsum(each, axis=0)
-        starts = np.flatnonzero(np.diff(level, prepend=-1))
-        before = np.concatenate([np.zeros_like(total[:1]), total[:-1]])[starts]
-        return total - np.repeat(before, np.bincount(level), axis=0)
-
+    inside = partial(nested, sizes=np.bincount(level))
     own = squares[:, read]
     bright = np.add.reduceat(mean[order], first)
     seen = times(sums, sight.T) + bright[:, None]
-    count = nested(added)
+    count = inside(added)
     return Readings(
         level,
         count,
-        nested(bright) / count,
-        nested(own) / count[:, None],
+        inside(bright) / count,
+        inside(own) / count[:, None],
         added,
         own / added[:, None],
-        nested(seen) / count[:, None],
+        inside(seen) / count[:, None],
         seen / added[:, None],
-        nested(np.add.reduceat(rank[order].astype(np.float64), first)) / count,
+        inside(np.add.reduceat(rank[order].astype(np.float64), first)) / count,
     )
 
 
