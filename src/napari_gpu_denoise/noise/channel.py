@@ -59,6 +59,7 @@ class ChannelNoise:
     repeats: PlaneStack | None = None  # planes of one slice measured many times, where found
     blank: float = 0.0  # share of the pixels in constant areas, which were left out
     blanks: tuple[np.ndarray | None, ...] = ()  # mask of these in each plane, None for none
+    levels: tuple[list, ...] = ()  # at which each plane is clipped
     compressed: bool = False  # as JPEG after the noise was added; sigma is that before
     blank_width: int = 0  # width of constant squares that are not image; 0 where there are none
 
@@ -127,6 +128,7 @@ def read_channel(
         spectra,
         blank=float(share),
         blanks=tuple(blanks),
+        levels=tuple(levels),
         compressed=2 * sum(each.compressed for each in measured if each) > len(planes),
         blank_width=blank_width(areas, blanks),
     )

@@ -31,7 +31,8 @@ SYSTEMATIC = 0.03  # relative error of sigma in a cell that statistics do not sh
 UPWARD, DOWNWARD = 1.0, 3.0  # standard errors from which a cell above, or below, counts less
 SIGNIFICANT = 6.0  # standard errors by which the largest sigma is above the smallest, at least
 KNOWN = 0.12  # relative error of sigma at any place, at most
-ROUNDS = 20  # of the robust fit
+ROUNDS = 20  # of the robust fit, at most
+SETTLED = 1e-6  # change of its weights from which on it has come to an end
 POINTS = 64  # along an axis, where the mean variance is taken
 LARGEST = 64.0  # ratio of sigma between places, at most
 
@@ -136,16 +137,17 @@ def _cells(channel: ChannelNoise, model: NoiseModel, counts: tuple[int, ...]) ->
     found = _Cells(*(np.full(math.prod(counts), np.nan) for _ in _Cells._fields))
     if not spectra.whole:
         return found
-    cell = (spectra.place * counts).astype(int) @ (counts[1], 1)
-    ends = np.cumsum(np.bincount(cell, minlength=len(found.sigma)))[:-1]
-    inside = np.split(np.argsort(cell.astype(np.uint8), kind="stable"), ends)
-    told = [
-        k
-        for k, part in enumerate(inside)
-        if len(part) >= LEAST
-        and spectra.clipped[part].mean() <= CLIPPED
-        and spectra.energy_of("high")[part].any()
-    ]
+    number = len(found.sigma)
+    down, across = ((spectra.place[:, k] * counts[k]).astype(np.uint8) for k in range(2))
+    cell = down * np.uint8(counts[1]) + across
+    sizes = np.bincount(cell, minlength=number)
+    inside = np.split(np.argsort(cell, kind="stable"), np.cumsum(sizes)[:-1])
+    usable = sizes >= LEAST
+    usable &= np.bincount(cell[spectra.energy_of("high") > 0], minlength=number) > 0
+    if spectra.clipped.any():
+        clipped = np.bincount(cell, spectra.clipped, number)
+        usable &= clipped <= CLIPPED * sizes
+    told = np.flatnonzero(usable).tolist()
     if not told:
         return found
     line = model.variance(spectra.seen)
@@ -182,9 +184,9 @@ def _smooth(
         return None
     place, sigma, error, bright = (each[used] for each in (place, sigma, error, bright))
     bright = (bright - bright.mean()) / (np.ptp(bright) or 1.0)
-    surface = _fit(_powers(place), sigma, error)
-    others = np.ones((len(sigma), 1)), bright[:, None] ** np.arange(3)
-    if surface.cost + CLEARLY > min(_fit(each, sigma, error).cost for each in others):
+    constant, curve = np.ones((len(sigma), 1)), bright[:, None] ** np.arange(3)
+    surface, *others = _fits([_powers(place), constant, curve], sigma, error)
+    if surface.cost + CLEARLY > min(each.cost for each in others):
         return None
     # The outer corners of the cells.
     outer = _powers(place + half * np.sign(place))
@@ -203,18 +205,37 @@ def _powers(place: np.ndarray) -> np.ndarray:
     return np.column_stack([np.ones(len(y)), y, x, y * y, y * x, x * x])
 
 
-def _fit(terms: np.ndarray, values: np.ndarray, error: np.ndarray) -> _Fit:
-    """Fit values by a sum of terms, so that texture, which only raises a value, counts little."""
-    weight = np.ones(len(values))
+def _fits(designs: list[np.ndarray], values: np.ndarray, error: np.ndarray) -> list[_Fit]:
+    """Fit values by sums of the terms of each design (value, term), all of them side by side.
+
+    Texture, which only raises a value, counts little.
+    """
+    sizes = [terms.shape[1] for terms in designs]
+    terms = np.zeros((len(designs), len(values), max(sizes)))
+    for row, each in zip(terms, designs, strict=True):
+        row[:, : each.shape[1]] = each
+    scaled, target = terms / error[:, None], values / error
+    weight = np.ones(terms.shape[:2])
     for _ in range(ROUNDS):
-        scaled = terms * (weight / error)[:, None]
-        covariance = np.linalg.pinv(scaled.T @ scaled)
-        found = covariance @ (scaled.T @ (values * weight / error))
-        distance = (values - terms @ found) / error
+        square = np.square(weight)
+        normal = scaled.transpose(0, 2, 1) @ (square[:, :, None] * scaled)
+        # Terms that are not there, or tell nothing, get a factor of 0.
+        normal += np.eye(max(sizes)) * (1e-13 * normal[:, :1, :1])
+        right = scaled.transpose(0, 2, 1) @ (square * target)[:, :, None]
+        found = np.linalg.solve(normal, right)
+        distance = target - (scaled @ found)[:, :, 0]
         limit = np.where(distance > 0, UPWARD, DOWNWARD)
-        weight = np.minimum(1, limit / np.maximum(np.abs(distance), 1e-12))
-    scatter = max(1.0, float(np.mean(np.square(weight * distance))))
-    return _Fit(found, covariance * scatter, float(capped_cost(distance)))
+        before, weight = weight, np.minimum(1, limit / np.maximum(np.abs(distance), 1e-12))
+        if np.abs(weight - before).max() < SETTLED:
+            break
+    scatter = np.maximum(1.0, np.mean(np.square(weight * distance), axis=1))
+    covariance = np.linalg.inv(normal) * scatter[:, None, None]
+    return [
+        _Fit(one[:size, 0], two[:size, :size], float(cost))
+        for one, two, cost, size in zip(
+            found, covariance, capped_cost(distance), sizes, strict=True
+        )
+    ]
 
 
 def _scale(cells: _Cells | None, surface: np.ndarray) -> float:
@@ -223,4 +244,4 @@ def _scale(cells: _Cells | None, surface: np.ndarray) -> float:
         return 1.0
     used = np.isfinite(cells.sigma)
     rest = (cells.sigma - surface)[used]
-    return math.exp(_fit(np.ones((len(rest), 1)), rest, cells.error[used]).found[0])
+    return math.exp(_fits([np.ones((len(rest), 1))], rest, cells.error[used])[0].found[0])

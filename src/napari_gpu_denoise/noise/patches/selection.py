@@ -21,6 +21,7 @@ MOST_STEPS = 2.0**20  # grey values above the lowest one, at most
 LEAST_PHOTONS = 100  # in the darker half of the blocks
 DARK_SHARE = 0.05  # of the pixels, without a photon
 DISPERSION = (0.75, 1.3)  # variance of counts over their mean
+FEW, MORE = 16, 2.0  # one of so many blocks is looked at first; so many times that rules counts out
 
 
 def grid_steps(rows: int, columns: int, limit: int) -> tuple[int, int]:
@@ -121,12 +122,32 @@ def photon_step(plane: np.ndarray, darkest: float) -> float | None:
     down, across = grid_steps(rows, columns, BLOCKS)
     blocks = plane[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
     blocks = blocks[::down, :, ::across].transpose(0, 2, 1, 3).reshape(-1, BLOCK, BLOCK)
-    values = blocks.astype(np.float64) - float(darkest)
-    values = values[np.isfinite(values).all(axis=(1, 2)) & (values >= 0).all(axis=(1, 2))]
-    positive = values[values > 0]
-    if not positive.size:
+    # A few of them nearly always show that the values vary more.
+    few = _counts(blocks[::FEW], darkest)
+    if few is not None and few.photons and few.dispersion > MORE * DISPERSION[1]:
         return None
-    step = float(positive.min())
+    found = _counts(blocks, darkest)
+    if found is None or found.photons < LEAST_PHOTONS:
+        return None
+    return found.step if DISPERSION[0] <= found.dispersion <= DISPERSION[1] else None
+
+
+class _Counts(NamedTuple):
+    """Whole numbers of photons."""
+
+    step: float  # grey levels
+    photons: float  # in the darker half of the blocks that have any
+    dispersion: float  # variance over mean, there
+
+
+def _counts(blocks: np.ndarray, darkest: float) -> _Counts | None:
+    """Return what blocks of pixels hold if all are whole steps above the darkest, else None."""
+    values = blocks.astype(np.float64) - float(darkest)
+    if blocks.dtype.kind == "f" or values.min(initial=0) < 0:
+        values = values[np.isfinite(values).all(axis=(1, 2)) & (values >= 0).all(axis=(1, 2))]
+    step = float(values.min(initial=np.inf, where=values > 0))
+    if not math.isfinite(step):
+        return None
     counts = values / step
     if counts.max() > MOST_STEPS or np.abs(counts - np.rint(counts)).max() > WHOLE:
         return None
@@ -135,12 +156,7 @@ def photon_step(plane: np.ndarray, darkest: float) -> float | None:
     dark = lit[np.argsort(total[lit], kind="stable")[: max(len(lit) // 2, 1)]]
     photons = float(total[dark].sum())
     difference = np.square(np.diff(counts[dark], axis=2)).mean(axis=(1, 2)) / 2
-    dispersion = difference.sum() * BLOCK**2 / max(photons, 1.0)
-    return step if photons >= LEAST_PHOTONS and _like_counts(dispersion) else None
-
-
-def _like_counts(dispersion: float) -> bool:
-    return DISPERSION[0] <= dispersion <= DISPERSION[1]
+    return _Counts(step, photons, float(difference.sum()) * BLOCK**2 / max(photons, 1.0))
 
 
 def as_floats(patches: np.ndarray, levels: list) -> tuple[np.ndarray, list[float], float]:
