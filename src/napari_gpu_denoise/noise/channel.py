@@ -7,7 +7,6 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from napari_gpu_denoise.noise.correlation.spectrum import (
 from napari_gpu_denoise.noise.patches.blank import blank_area, blank_width, not_image
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, photon_counts
-from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
+from napari_gpu_denoise.noise.patches.spectra import PatchReader, PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.patches.white import PlaneNoise, plane_noise
 from napari_gpu_denoise.noise.photon.curve import PhotonNoise
@@ -30,9 +29,6 @@ from napari_gpu_denoise.noise.photon.single_image import single_image_noise
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
 from napari_gpu_denoise.noise.sigma_estimate import combined_sigma
 from napari_gpu_denoise.noise.unlike import unlike
-
-if TYPE_CHECKING:
-    from napari_gpu_denoise.noise.patches.on_device import DevicePatches
 
 REPEATS = 8  # positions along an axis from which they count as repetitions of one slice
 MOST_REPEATS = 64  # repetitions read
@@ -94,7 +90,7 @@ class ChannelNoise:
 
 
 def read_channel(
-    source: PlaneReader, channel: tuple[int, int] | None, device: DevicePatches | None = None
+    source: PlaneReader, channel: tuple[int, int] | None, device: PatchReader | None = None
 ) -> ChannelNoise:
     """Measure one of ``source.channels``, its patches on a device where one is given.
 
@@ -114,7 +110,9 @@ def read_channel(
                 _spectra_alone(*one, device) for one in zip(planes, blanks, levels, strict=True)
             ]
         patches = [None if one is None else one.statistics for one in apart]
-        measured = list(each(plane_noise, planes, blanks, patches, levels))
+        each = map if device is not None else each
+        shown = [_laws(apart[0])] if len(planes) == 1 and apart[0] else [None] * len(planes)
+        measured = list(each(plane_noise, planes, blanks, patches, levels, shown))
     sigma, error, ends = combined_sigma(measured)
     spectra = apart[0] if len(planes) == 1 and apart[0] else None
     spectra = spectra or _spectra(planes, blanks, levels, device)
@@ -134,7 +132,8 @@ def read_channel(
     )
     if spectra is None:
         return found
-    levelled, laws = _level(planes, blanks, measured, sigma), _laws(spectra)
+    levelled, laws = _level(planes, blanks, measured, sigma), shown[0]
+    laws = laws if len(planes) == 1 else _laws(spectra)
     alone = []
     if levelled is not None:
         every = apart if device is not None else map(_spectra_alone, planes, blanks, levels)
@@ -174,7 +173,7 @@ def _spectra(
     planes: list[np.ndarray],
     blanks: list[np.ndarray | None],
     levels: list[list] | None = None,
-    device: DevicePatches | None = None,
+    device: PatchReader | None = None,
 ) -> PatchSpectra | None:
     """Return patches of 8 x 8 pixels; None where there are none, or values are too extreme.
 
@@ -191,7 +190,7 @@ def _spectra_alone(
     plane: np.ndarray,
     blank: np.ndarray | None,
     levels: list,
-    device: DevicePatches | None = None,
+    device: PatchReader | None = None,
 ) -> PatchSpectra | None:
     """Return the patches of one plane of several; None also where it shows nothing at all."""
     try:

@@ -16,8 +16,9 @@ import numpy as np
 
 from napari_gpu_denoise.noise.patches.laws import CLEARLY, capped_cost
 from napari_gpu_denoise.noise.patches.variance import CLIPPED
-from napari_gpu_denoise.noise.photon.readings import LEAST, read_levels
-from napari_gpu_denoise.noise.photon.texture import level_variances
+from napari_gpu_denoise.noise.patches.white import PATCH
+from napari_gpu_denoise.noise.photon.readings import LEAST, order_of_levels, read_levels
+from napari_gpu_denoise.noise.photon.texture import LevelVariances, level_variances
 from napari_gpu_denoise.noise.unlike import RATIO
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ COVERED = 0.75  # share of the cells that have to tell, at least
 SYSTEMATIC = 0.03  # relative error of sigma in a cell that statistics do not show
 UPWARD, DOWNWARD = 1.0, 3.0  # standard errors from which a cell above, or below, counts less
 SIGNIFICANT = 6.0  # standard errors by which the largest sigma is above the smallest, at least
+SMOOTH = 8  # one of so many patches of a cell, the smoothest, shows whether cells may differ:
+ALIKE, UNCLEAR = 0.2, 30.0  # less spread of their logarithms, or cost of a constant, is none
 KNOWN = 0.12  # relative error of sigma at any place, at most
 ROUNDS = 20  # of the robust fit, at most
 SETTLED = 1e-6  # change of its weights from which on it has come to an end
@@ -118,6 +121,8 @@ def noise_surface(channels: list[ChannelNoise], models: list[NoiseModel]) -> Sur
         _cells(channel, model, counts) if channel.sigma > 0 and channel.spectra else None
         for channel, model in zip(channels, models, strict=True)
     ]
+    if all(each is None for each in cells):
+        return None
     found = _smooth([each for each in cells if each is not None], place, 1 / np.array(counts))
     if found is None:
         return None
@@ -131,8 +136,8 @@ def noise_surface(channels: list[ChannelNoise], models: list[NoiseModel]) -> Sur
     )
 
 
-def _cells(channel: ChannelNoise, model: NoiseModel, counts: tuple[int, ...]) -> _Cells:
-    """Return the noise of a channel in so many cells along y and x."""
+def _cells(channel: ChannelNoise, model: NoiseModel, counts: tuple[int, ...]) -> _Cells | None:
+    """Return the noise of a channel in so many cells along y and x; None where all are alike."""
     spectra = channel.spectra
     found = _Cells(*(np.full(math.prod(counts), np.nan) for _ in _Cells._fields))
     if not spectra.whole:
@@ -153,17 +158,48 @@ def _cells(channel: ChannelNoise, model: NoiseModel, counts: tuple[int, ...]) ->
     line = model.variance(spectra.seen)
     # A small minimum keeps ratios finite where the model has no noise.
     line = np.maximum(line, 1e-3 * float(np.median(line)) or 1e-300)
-    readings = read_levels(spectra, line, [inside[k] for k in told], relative=True)
+    parts = [inside[k] for k in told]
+    order = order_of_levels(spectra, line, parts)
+    if not _may_differ(spectra.energy_of("high") / line, order, sizes[told], spectra.overlap):
+        return None
+    readings = read_levels(spectra, line, parts, relative=True, order=order)
     each = level_variances(readings, 0.0, 1.0, spectra.overlap)
     total = each.variance
+    if _constant_cost(*_logarithm(each)) < CLEARLY:
+        return None
     # The strength of texture is measured relative to the noise, so what was found is divided by it.
     noise = total[readings.level][:, None]
     readings = readings._replace(power=readings.power / noise, own=readings.own / noise)
     each = level_variances(readings, 0.0, 1.0, spectra.overlap)
-    found.sigma[told] = np.log(total * each.variance) / 2
-    found.error[told] = np.hypot(each.error / 2, SYSTEMATIC)
+    found.sigma[told], found.error[told] = _logarithm(each, total)
     found.brightness[told] = each.mean
     return found
+
+
+def _logarithm(each: LevelVariances, unit: float | np.ndarray = 1.0) -> tuple[np.ndarray, ...]:
+    """Return the logarithm of sigma of cells, and its error."""
+    return np.log(unit * each.variance) / 2, np.hypot(each.error / 2, SYSTEMATIC)
+
+
+def _may_differ(power: np.ndarray, order: np.ndarray, sizes: np.ndarray, overlap: float) -> bool:
+    """Return whether the smoothest patches of cells, texture included, differ in their noise.
+
+    `power` (patch,) is that of the high frequencies relative to what is expected, and `order` has
+    the patches of one cell after another, `sizes` of each, from the smoothest on.
+    """
+    read = np.maximum(sizes // SMOOTH, np.minimum(sizes, LEAST // 2))
+    first = np.cumsum(sizes) - sizes
+    total = np.concatenate([[0.0], np.cumsum(power[order], dtype=np.float64)])
+    mean = np.maximum((total[first + read] - total[first]) / read, 1e-300)
+    sigma = np.log(mean) / 2
+    highs = PATCH**2 // 2
+    error = np.hypot(np.sqrt(0.5 / np.maximum(read / overlap * highs, 1)), SYSTEMATIC)
+    return np.ptp(sigma) >= ALIKE and _constant_cost(sigma, error) >= UNCLEAR
+
+
+def _constant_cost(sigma: np.ndarray, error: np.ndarray) -> float:
+    """Return how badly one value fits the logarithms of sigma of all cells."""
+    return _fits([np.ones((len(sigma), 1))], sigma, error)[0].cost
 
 
 def _smooth(

@@ -11,6 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from napari_gpu_denoise.noise.patches.blank import clear_patches
 
 CLIPPING_SAMPLE = 250_000  # pixels looked at to find clipped values
+SPARSE = 6  # one of so many rows and columns of these is looked at first
 CLIPPED_PIXELS = 16  # an extreme value found in fewer of them is left alone
 
 # Counts of photons:
@@ -76,34 +77,45 @@ def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
     values = plane[::step, ::step]
     if blank is not None:
         values = values[~blank[::step, ::step]]
-    if plane.dtype.kind == "f":
-        values = values[np.isfinite(values)]
+    values = _finite(values)
     if values.size == 0:
         return []
     ends = np.iinfo(plane.dtype) if plane.dtype.kind in "iu" else None
     levels = []
     for level, inner in ((values.min(), np.min), (values.max(), np.max)):
-        others = values[values != level]
-        count = values.size - others.size
-        if count < CLIPPED_PIXELS or others.size == 0:
+        count = np.count_nonzero(values == level)
+        if count < CLIPPED_PIXELS or count == values.size:
             continue
-        at_end = ends is not None and level in (ends.min, ends.max)
         # The tail of a distribution falls towards its end: a last value that is found more often
         # than the one before it is where values were cut off.
-        if at_end or count > 2 * np.count_nonzero(others == inner(others)):
-            # Where photons are few, most pixels have none: those are not cut off.
-            if inner is np.min and photon_step(plane, level) is not None:
-                continue
+        cut = ends is not None and level in (ends.min, ends.max)
+        if not cut:
+            others = values[values != level]
+            cut = count > 2 * np.count_nonzero(others == inner(others))
+        # Where photons are few, most pixels have none: those are not cut off.
+        if cut and (inner is np.max or photon_step(plane, level) is None):
             levels.append(level)
     return levels
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    """Return the values that are finite."""
+    if values.dtype.kind != "f" or not values.size:
+        return values
+    if np.isfinite(values.min()) and np.isfinite(values.max()):  # they hand on NaN
+        return values
+    return values[np.isfinite(values)]
 
 
 def photon_counts(plane: np.ndarray) -> float | None:
     """Return grey levels per photon where many pixels have none and others few; else None."""
     step = math.ceil(math.sqrt(plane.size / CLIPPING_SAMPLE))
     values = plane[::step, ::step]
-    if plane.dtype.kind == "f":
-        values = values[np.isfinite(values)]
+    # A few pixels nearly always show that none of the darkest values is frequent.
+    some = _finite(values[::SPARSE, ::SPARSE])
+    if some.size and np.count_nonzero(some == some.min()) < 0.5 * DARK_SHARE * some.size - 1:
+        return None
+    values = _finite(values)
     if not values.size or np.count_nonzero(values == values.min()) < DARK_SHARE * values.size:
         return None
     return photon_step(plane, values.min())

@@ -8,20 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise.patches.blank import not_image, number_of_patches
-from napari_gpu_denoise.noise.patches.coefficients import Squares, transformed
+from napari_gpu_denoise.noise.patches.coefficients import Elsewhere, Squares, transformed
 from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, read_patches
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
 from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH, frequencies, frequency_order
-
-if TYPE_CHECKING:
-    from napari_gpu_denoise.noise.patches.on_device import DeviceCoefficients, DevicePatches
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +31,7 @@ class PatchSpectra:
 
     mean: np.ndarray  # (patch,), grey levels
     # (patch, frequency), float32, or float64 where these are extreme.
-    coefficients: np.ndarray | DeviceCoefficients
+    coefficients: np.ndarray | Elsewhere
     energy: np.ndarray  # (set, patch), sums of squares over the frequencies of each of `SETS`
     seen: np.ndarray  # (patch,), mean grey levels as the high frequencies see them
     lows: int
@@ -81,6 +78,19 @@ class PatchSpectra:
         return replace(self, coefficients=found, energy=energy, clipped=clipped)
 
 
+class PatchReader(Protocol):
+    """Reads patches elsewhere than in memory."""
+
+    def read(
+        self,
+        planes: Sequence[np.ndarray],
+        limit: int,
+        blanks: Sequence[np.ndarray | None],
+        levels: Sequence[list],
+    ) -> PatchSpectra | None:
+        """Return what `read_spectra` does; None where that has to read them."""
+
+
 # Sets of frequencies whose energy is known: low and high ones; those that rank patches where
 # texture is subtracted (`RANKS`); and two halves that both hold frequencies along y, along x, and
 # across.
@@ -120,7 +130,7 @@ def read_spectra(
     limit: int | None = None,
     blanks: list[np.ndarray | None] | None = None,
     levels: list[list] | None = None,
-    device: DevicePatches | None = None,
+    device: PatchReader | None = None,
 ) -> PatchSpectra:
     """Read about `limit` patches of 8 x 8 pixels, evenly spread over all planes.
 

@@ -40,18 +40,36 @@ class Readings(NamedTuple):
     rank: np.ndarray  # (set,), mean power at the frequencies that rank, relative to the line
 
 
+def order_of_levels(
+    spectra: PatchSpectra, line: np.ndarray, levels: list[np.ndarray]
+) -> np.ndarray:
+    """Return the patches of each level, one after another, from the smoothest on."""
+    return by_rank(_rank(spectra, line), levels)
+
+
+def _rank(spectra: PatchSpectra, line: np.ndarray) -> np.ndarray:
+    """Return the mean power at the frequencies that rank, relative to a line."""
+    dtype = spectra.energy.dtype
+    rank = spectra.energy_of("ranks") / (len(frequency_bands()[0]) * line)
+    return np.minimum(rank, np.finfo(dtype).max).astype(dtype)
+
+
 def read_levels(
-    spectra: PatchSpectra, line: np.ndarray, levels: list[np.ndarray], relative: bool = False
+    spectra: PatchSpectra,
+    line: np.ndarray,
+    levels: list[np.ndarray],
+    relative: bool = False,
+    order: np.ndarray | None = None,
 ) -> Readings:
     """Sum up nested sets of the smoothest patches of each level of brightness.
 
     `line` (patch,) is about the noise variance of each patch; `levels` are the indices of the
-    patches of each level. If `relative`, all is divided by the line.
+    patches of each level, and `order` what `order_of_levels` returns for them, if known. If
+    `relative`, all is divided by the line.
     """
-    ranks, read, *_ = frequency_bands()
-    sight, dtype = weights()[read], spectra.energy.dtype
-    rank = np.minimum(spectra.energy_of("ranks") / (len(ranks) * line), np.finfo(dtype).max)
-    rank = rank.astype(dtype)
+    _, read, *_ = frequency_bands()
+    sight = weights()[read]
+    rank = _rank(spectra, line)
     limits, level = [0], []
     for number, part in enumerate(levels):
         stops = [0]
@@ -62,7 +80,8 @@ def read_levels(
         start = limits[-1]
         limits += [start + stop for stop in stops[1:]]
         level += [number] * (len(stops) - 1)
-    order, first = by_rank(rank, levels), np.array(limits[:-1])
+    order = by_rank(rank, levels) if order is None else order
+    first = np.array(limits[:-1])
     if relative:
         # What is relative to its own line sees no more of the brightness than the mean does.
         weight, mean, sums = 1 / line, spectra.seen, np.zeros((len(first), COEFFICIENTS))
