@@ -82,7 +82,7 @@ def _transformed(
 
 
 class Elsewhere(Protocol):
-    """Coefficients (patch, coefficient) that are not in memory, and are summed up where they are."""
+    """Coefficients (patch, coefficient) that are summed up where they are, not in memory."""
 
     shape: tuple[int, int]
 
