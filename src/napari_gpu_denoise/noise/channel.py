@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -97,20 +99,19 @@ def read_channel(
     NonFiniteError if none of its pixels is finite.
     """
     planes = list(source.sampled(channel))
-    with ThreadPoolExecutor(min(len(planes), os.cpu_count() or 1)) as pool:
-        # Nothing is gained by another thread for one plane.
-        each = map if len(planes) == 1 else pool.map
+    # Nothing is gained by other threads for one plane, and a device takes one after another.
+    with _mapping(len(planes)) as each:
         areas = list(each(blank_area, planes))
         blanks = not_image(planes, areas)
         levels = list(each(clipping_levels, planes, blanks))
-        # The patches of a plane serve for both; a device reads those of one after another.
+        # The patches of a plane serve for both.
         apart: list[PatchSpectra | None] = [None] * len(planes)
         if len(planes) == 1 or device is not None:
             apart = [
                 _spectra_alone(*one, device) for one in zip(planes, blanks, levels, strict=True)
             ]
+            each = map
         patches = [None if one is None else one.statistics for one in apart]
-        each = map if device is not None else each
         shown = [_laws(apart[0])] if len(planes) == 1 and apart[0] else [None] * len(planes)
         measured = list(each(plane_noise, planes, blanks, patches, levels, shown))
     sigma, error, ends = combined_sigma(measured)
@@ -167,6 +168,16 @@ def read_channel(
         temporal=temporal,
         repeats=_repeats(source, channel),
     )
+
+
+@contextmanager
+def _mapping(number: int) -> Iterator[Callable]:
+    """Open a function like `map` for so many calls."""
+    if number == 1:
+        yield map
+        return
+    with ThreadPoolExecutor(min(number, os.cpu_count() or 1)) as pool:
+        yield pool.map
 
 
 def _spectra(

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.laws import CLEARLY, capped_cost
+from napari_gpu_denoise.noise.cell_fits import powers, robust_fits, three_fits
+from napari_gpu_denoise.noise.patches.laws import CLEARLY
 from napari_gpu_denoise.noise.patches.variance import CLIPPED
-from napari_gpu_denoise.noise.patches.white import PATCH
 from napari_gpu_denoise.noise.photon.readings import LEAST, order_of_levels, read_levels
 from napari_gpu_denoise.noise.photon.texture import LevelVariances, level_variances
 from napari_gpu_denoise.noise.unlike import RATIO
@@ -24,18 +24,17 @@ from napari_gpu_denoise.noise.unlike import RATIO
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
     from napari_gpu_denoise.noise.models import NoiseModel
+    from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 
 CELLS, NARROWEST = 6, 32  # cells along an axis, at most, and their width, at least
 FEWEST = 4  # cells along an axis
 COVERED = 0.75  # share of the cells that have to tell, at least
 SYSTEMATIC = 0.03  # relative error of sigma in a cell that statistics do not show
-UPWARD, DOWNWARD = 1.0, 3.0  # standard errors from which a cell above, or below, counts less
 SIGNIFICANT = 6.0  # standard errors by which the largest sigma is above the smallest, at least
 SMOOTH = 8  # one of so many patches of a cell, the smoothest, shows whether cells may differ:
-ALIKE, UNCLEAR = 0.2, 30.0  # less spread of their logarithms, or cost of a constant, is none
+ALIKE = 0.15  # less spread of their logarithms, or of a surface through them, is none,
+UNLIKE = 12.0  # nor is a surface that is better than others by less
 KNOWN = 0.12  # relative error of sigma at any place, at most
-ROUNDS = 20  # of the robust fit, at most
-SETTLED = 1e-6  # change of its weights from which on it has come to an end
 POINTS = 64  # along an axis, where the mean variance is taken
 LARGEST = 64.0  # ratio of sigma between places, at most
 
@@ -100,12 +99,6 @@ class _Cells(NamedTuple):
     brightness: np.ndarray
 
 
-class _Fit(NamedTuple):
-    found: np.ndarray
-    covariance: np.ndarray
-    cost: float
-
-
 def noise_surface(channels: list[ChannelNoise], models: list[NoiseModel]) -> Surface | None:
     """Return how the noise differs between places, if it clearly does and is known everywhere.
 
@@ -118,7 +111,7 @@ def noise_surface(channels: list[ChannelNoise], models: list[NoiseModel]) -> Sur
     centres = [(2 * np.arange(count) + 1) / count - 1 for count in counts]
     place = np.stack(np.meshgrid(*centres, indexing="ij"), axis=-1).reshape(-1, 2)
     cells = [
-        _cells(channel, model, counts) if channel.sigma > 0 and channel.spectra else None
+        _cells(channel, model, counts, place) if channel.sigma > 0 and channel.spectra else None
         for channel, model in zip(channels, models, strict=True)
     ]
     if all(each is None for each in cells):
@@ -129,14 +122,16 @@ def noise_surface(channels: list[ChannelNoise], models: list[NoiseModel]) -> Sur
     surface, low, high = found
     raw = SigmaPlaces(tuple(surface.tolist()), math.exp(low), math.exp(high))
     mean = math.sqrt(np.mean(np.square(raw.factors(POINTS, POINTS))))
-    scales = [mean * _scale(each, _powers(place) @ surface) for each in cells]
+    scales = [mean * _scale(each, powers(place) @ surface) for each in cells]
     surface = surface - math.log(mean) * np.eye(6)[0]
     return Surface(
         SigmaPlaces(tuple(surface.tolist()), raw.low / mean, raw.high / mean), tuple(scales)
     )
 
 
-def _cells(channel: ChannelNoise, model: NoiseModel, counts: tuple[int, ...]) -> _Cells | None:
+def _cells(
+    channel: ChannelNoise, model: NoiseModel, counts: tuple[int, ...], place: np.ndarray
+) -> _Cells | None:
     """Return the noise of a channel in so many cells along y and x; None where all are alike."""
     spectra = channel.spectra
     found = _Cells(*(np.full(math.prod(counts), np.nan) for _ in _Cells._fields))
@@ -160,13 +155,12 @@ def _cells(channel: ChannelNoise, model: NoiseModel, counts: tuple[int, ...]) ->
     line = np.maximum(line, 1e-3 * float(np.median(line)) or 1e-300)
     parts = [inside[k] for k in told]
     order = order_of_levels(spectra, line, parts)
-    if not _may_differ(spectra.energy_of("high") / line, order, sizes[told], spectra.overlap):
+    power = spectra.energy_of("high") / line
+    if not _may_differ(power, spectra, order, sizes[told], place[told]):
         return None
     readings = read_levels(spectra, line, parts, relative=True, order=order)
     each = level_variances(readings, 0.0, 1.0, spectra.overlap)
     total = each.variance
-    if _constant_cost(*_logarithm(each)) < CLEARLY:
-        return None
     # The strength of texture is measured relative to the noise, so what was found is divided by it.
     noise = total[readings.level][:, None]
     readings = readings._replace(power=readings.power / noise, own=readings.own / noise)
@@ -181,8 +175,14 @@ def _logarithm(each: LevelVariances, unit: float | np.ndarray = 1.0) -> tuple[np
     return np.log(unit * each.variance) / 2, np.hypot(each.error / 2, SYSTEMATIC)
 
 
-def _may_differ(power: np.ndarray, order: np.ndarray, sizes: np.ndarray, overlap: float) -> bool:
-    """Return whether the smoothest patches of cells, texture included, differ in their noise.
+def _may_differ(
+    power: np.ndarray,
+    spectra: PatchSpectra,
+    order: np.ndarray,
+    sizes: np.ndarray,
+    place: np.ndarray,
+) -> bool:
+    """Return whether a surface may fit the smoothest patches of cells, texture included.
 
     `power` (patch,) is that of the high frequencies relative to what is expected, and `order` has
     the patches of one cell after another, `sizes` of each, from the smoothest on.
@@ -192,14 +192,15 @@ def _may_differ(power: np.ndarray, order: np.ndarray, sizes: np.ndarray, overlap
     total = np.concatenate([[0.0], np.cumsum(power[order], dtype=np.float64)])
     mean = np.maximum((total[first + read] - total[first]) / read, 1e-300)
     sigma = np.log(mean) / 2
-    highs = PATCH**2 // 2
-    error = np.hypot(np.sqrt(0.5 / np.maximum(read / overlap * highs, 1)), SYSTEMATIC)
-    return np.ptp(sigma) >= ALIKE and _constant_cost(sigma, error) >= UNCLEAR
-
-
-def _constant_cost(sigma: np.ndarray, error: np.ndarray) -> float:
-    """Return how badly one value fits the logarithms of sigma of all cells."""
-    return _fits([np.ones((len(sigma), 1))], sigma, error)[0].cost
+    numbers = np.maximum(read / spectra.overlap * len(spectra.upper), 1)
+    error = np.hypot(np.sqrt(0.5 / numbers), SYSTEMATIC)
+    if np.ptp(sigma) < ALIKE:
+        return False
+    bright = np.add.reduceat(spectra.seen[order], first) / sizes
+    surface, *others = three_fits(place, sigma, error, bright)
+    values = powers(place) @ surface.found
+    unlike = min(each.cost for each in others) - surface.cost
+    return bool(unlike > UNLIKE and np.ptp(values) > ALIKE)
 
 
 def _smooth(
@@ -219,13 +220,11 @@ def _smooth(
     if used.mean() < COVERED:
         return None
     place, sigma, error, bright = (each[used] for each in (place, sigma, error, bright))
-    bright = (bright - bright.mean()) / (np.ptp(bright) or 1.0)
-    constant, curve = np.ones((len(sigma), 1)), bright[:, None] ** np.arange(3)
-    surface, *others = _fits([_powers(place), constant, curve], sigma, error)
+    surface, *others = three_fits(place, sigma, error, bright)
     if surface.cost + CLEARLY > min(each.cost for each in others):
         return None
     # The outer corners of the cells.
-    outer = _powers(place + half * np.sign(place))
+    outer = powers(place + half * np.sign(place))
     values = outer @ surface.found
     across = outer[values.argmax()] - outer[values.argmin()]
     unsure = math.sqrt(across @ surface.covariance @ across)
@@ -236,48 +235,10 @@ def _smooth(
     return surface.found, float(values.min()), float(values.max())
 
 
-def _powers(place: np.ndarray) -> np.ndarray:
-    y, x = place.T
-    return np.column_stack([np.ones(len(y)), y, x, y * y, y * x, x * x])
-
-
-def _fits(designs: list[np.ndarray], values: np.ndarray, error: np.ndarray) -> list[_Fit]:
-    """Fit values by sums of the terms of each design (value, term), all of them side by side.
-
-    Texture, which only raises a value, counts little.
-    """
-    sizes = [terms.shape[1] for terms in designs]
-    terms = np.zeros((len(designs), len(values), max(sizes)))
-    for row, each in zip(terms, designs, strict=True):
-        row[:, : each.shape[1]] = each
-    scaled, target = terms / error[:, None], values / error
-    weight = np.ones(terms.shape[:2])
-    for _ in range(ROUNDS):
-        square = np.square(weight)
-        normal = scaled.transpose(0, 2, 1) @ (square[:, :, None] * scaled)
-        # Terms that are not there, or tell nothing, get a factor of 0.
-        normal += np.eye(max(sizes)) * (1e-13 * normal[:, :1, :1])
-        right = scaled.transpose(0, 2, 1) @ (square * target)[:, :, None]
-        found = np.linalg.solve(normal, right)
-        distance = target - (scaled @ found)[:, :, 0]
-        limit = np.where(distance > 0, UPWARD, DOWNWARD)
-        before, weight = weight, np.minimum(1, limit / np.maximum(np.abs(distance), 1e-12))
-        if np.abs(weight - before).max() < SETTLED:
-            break
-    scatter = np.maximum(1.0, np.mean(np.square(weight * distance), axis=1))
-    covariance = np.linalg.inv(normal) * scatter[:, None, None]
-    return [
-        _Fit(one[:size, 0], two[:size, :size], float(cost))
-        for one, two, cost, size in zip(
-            found, covariance, capped_cost(distance), sizes, strict=True
-        )
-    ]
-
-
 def _scale(cells: _Cells | None, surface: np.ndarray) -> float:
     """Return sigma of a channel over that of its model, where the surface is 0."""
     if cells is None:
         return 1.0
     used = np.isfinite(cells.sigma)
     rest = (cells.sigma - surface)[used]
-    return math.exp(_fits([np.ones((len(rest), 1))], rest, cells.error[used])[0].found[0])
+    return math.exp(robust_fits([np.ones((len(rest), 1))], rest, cells.error[used])[0].found[0])
