@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -128,18 +129,33 @@ def measure_noise(
             f"model={model!r} is not a noise model: choose from {', '.join(choices())}."
         )
     source = PlaneReader(image, axes)
+    if not structure or source.lazy:
+        found = _anywhere(source, model, device)
+        return _with_structure(found, _structure(source)) if structure else found
+    # Structured noise is looked for in threads of its own, meanwhile.
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(_structure, PlaneReader(image, axes))
+        return _with_structure(_anywhere(source, model, device), beside.result())
+
+
+def _with_structure(found: NoiseEstimate, notes: tuple[Note, ...]) -> NoiseEstimate:
+    return replace(found, notes=(*found.notes, *notes))
+
+
+def _anywhere(source: PlaneReader, model: str, device: Any) -> NoiseEstimate:
+    """Estimate the noise with patches on a device where there is one and enough of them."""
     if device is not None or math.prod(source.shape) >= ENOUGH:
         try:
             with patches_on(device) as place:
-                return _measured(source, model, device, place, structure)
+                return _measured(source, model, device, place)
         except (DeviceMemoryError, KernelError):
             if device is not None:
                 raise
-    return _measured(source, model, device, None, structure)
+    return _measured(source, model, device, None)
 
 
 def _measured(
-    source: PlaneReader, model: str, device: Any, place: PatchReader | None, structure: bool
+    source: PlaneReader, model: str, device: Any, place: PatchReader | None
 ) -> NoiseEstimate:
     """Estimate the noise with patches read at a place: a device, or None for memory."""
     channels = [read_channel(source, channel, place) for channel in source.channels]
@@ -164,13 +180,12 @@ def _measured(
     if surface is not None:
         fits = list(map(_scaled, fits, surface.scales))
         series = {name: each.scaled(surface.scales) for name, each in series.items()}
-    found = _structure(channels) if structure else ()
     return NoiseEstimate(
         sigma=tuple(fit.sigma for fit in fits),
         standard_error=tuple(fit.error for fit in fits),
         method=", or ".join(dict.fromkeys(fit.method for fit in fits)),
         planes=source.count,
-        notes=(*_notes(channels, fits, kind), *_blank_notes(channels), *found),
+        notes=(*_notes(channels, fits, kind), *_blank_notes(channels)),
         axes=source.axes,
         models=tuple(fit.model for fit in fits),
         reason=reason,
@@ -249,9 +264,9 @@ def _blank_notes(channels: list[ChannelNoise]) -> tuple[str, ...]:
     )
 
 
-def _structure(channels: list[ChannelNoise]) -> tuple[Note, ...]:
+def _structure(source: PlaneReader) -> tuple[Note, ...]:
     """Return notes on structured noise, which is not part of any model."""
     return tuple(
         Note(each.words(), "correct='found' removes it first", code="structured")
-        for each in structure_in([list(channel.planes) for channel in channels])
+        for each in structure_in([source.sampled(channel) for channel in source.channels])
     )
