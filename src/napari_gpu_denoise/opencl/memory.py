@@ -145,15 +145,18 @@ class Arena:
 
 # An idle arena keeps its buffers for the next run: pinned memory is slow to allocate.
 _KEEP_BYTES = 1 << 30
-_idle: dict[int, list[Arena]] = defaultdict(list)
+_idle: dict[tuple[int, str], list[Arena]] = defaultdict(list)
 _lock = threading.Lock()
 
 
 @contextmanager
-def borrow(session: Session):
-    """Borrow an arena for one run; on an error it is freed, else kept for the next run."""
+def borrow(session: Session, purpose: str = "run"):
+    """Borrow an arena for one run; on an error it is freed, else kept for the next run.
+
+    Runs of another `purpose` have arenas of their own: a run releases what it did not use.
+    """
     with _lock:
-        waiting = _idle[id(session)]
+        waiting = _idle[id(session), purpose]
         arena = waiting.pop() if waiting else Arena(session)
     try:
         yield arena
@@ -165,7 +168,7 @@ def borrow(session: Session):
         arena.free()
         return
     with _lock:
-        _idle[id(session)].append(arena)
+        _idle[id(session), purpose].append(arena)
 
 
 def release_memory() -> None:

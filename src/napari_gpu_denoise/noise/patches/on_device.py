@@ -182,7 +182,7 @@ def patches_on(device: Any) -> Iterator[DevicePatches | None]:
         yield None
         return
     opened = session(chosen)
-    with device_errors(opened), borrow(opened) as arena:
+    with device_errors(opened), borrow(opened, "noise") as arena:
         yield DevicePatches(arena)
 
 
