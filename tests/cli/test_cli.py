@@ -22,8 +22,9 @@ from napari_gpu_denoise.cli import commands
 from napari_gpu_denoise.cli.failures import EXIT_CODES, exit_code
 from napari_gpu_denoise.files import batch, one_file
 from napari_gpu_denoise.opencl import device as opencl
+from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.job import Run
-from napari_gpu_denoise.run.record import Record, Result
+from napari_gpu_denoise.run.record import Progress, Record, Result
 from scenes import needs_volume
 
 
@@ -44,12 +45,10 @@ def calls(monkeypatch):
     """Stand in for the device; tells what was asked of it."""
     asked = []
 
-    def stand_in(data, run, *, progress=None, cancel=None):
+    def stand_in(data, run):
         asked.append(run)
         for done in range(3):
-            progress(done, 2)
-            if cancel.is_set():
-                raise errors.Cancelled("The run was cancelled: no result was made.")
+            yield Progress(done, 2)
         kind = str(data.dtype)
         notes = ("something to know",)
         record = Record(
@@ -57,7 +56,7 @@ def calls(monkeypatch):
         )
         return Result(data, record)
 
-    monkeypatch.setattr(one_file, "drive", stand_in)
+    monkeypatch.setattr(one_file, "denoise_steps", stand_in)
     monkeypatch.setattr(batch, "choose_devices", lambda device: device)
     return asked
 
@@ -126,7 +125,8 @@ def test_arguments_reach_the_run(here, capsys, calls):
         "--sigma 1.5,2 --noise rician --axes zyx --nonfinite keep --device 3 --memory-limit 1.5M"
     )
     options = (
-        "--correct found --sigma-factor 1.25 --dtype float32 --patch 5 --step 1 --strength 0.5"
+        "--correct found --sigma-factor 1.25 --dtype float32 --patch 5 --step 1 --strength 0.5 "
+        "--memory-limit-host 2G"
     )
     code, *_ = run(capsys, "nl-means", "in.tif", "-o", "a.tif", *f"{arguments} {options}".split())
     assert code == 0
@@ -142,11 +142,13 @@ def test_arguments_reach_the_run(here, capsys, calls):
             memory_limit=3 * 2**19,
             correct="found",
             sigma_factor=1.25,
+            host_memory=HostMemory(1 << 31),
         )
     ]
     assert run(capsys, "nl-means", "in.tif", "-o", "b.tif", "--sigma", "AUTO")[0] == 0
     assert (calls[1].sigma, calls[1].dtype, calls[1].axes) == (None, None, "YX")
     assert calls[1].noise is calls[1].correct is None
+    assert calls[1].host_memory is None
 
 
 @pytest.mark.parametrize("settings", gd.FILTERS, ids=lambda settings: settings.name)
@@ -383,7 +385,7 @@ def test_failures_of_the_device(here, capsys, calls, monkeypatch, error, code):
     def fail(*args, **options):
         raise error
 
-    monkeypatch.setattr(one_file, "drive", fail)
+    monkeypatch.setattr(one_file, "denoise_steps", fail)
     got, _, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif")
     assert got == code
     assert "in.tif: " in one_sentence(err)
@@ -394,7 +396,7 @@ def test_a_mistake_of_ours_is_told_whole(here, capsys, calls, monkeypatch):
     def fail(*args, **options):
         raise ZeroDivisionError("a mistake")
 
-    monkeypatch.setattr(one_file, "drive", fail)
+    monkeypatch.setattr(one_file, "denoise_steps", fail)
     code, _, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif")
     assert code == 1
     assert "in.tif: ZeroDivisionError: a mistake" in err
@@ -467,7 +469,7 @@ def test_second_interrupt_stops_at_once(here, capsys, calls, monkeypatch):
         os.kill(os.getpid(), signal.SIGINT)
         raise AssertionError("still running")
 
-    monkeypatch.setattr(one_file, "drive", interrupt)
+    monkeypatch.setattr(one_file, "denoise_steps", interrupt)
     code, _, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif")
     assert code == 130
     assert "Stopped" in one_sentence(err)
