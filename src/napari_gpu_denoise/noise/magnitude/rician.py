@@ -27,7 +27,7 @@ LEAST_BACKGROUND = 0.02  # smallest share of the blocks that counts as a backgro
 LEAST_BLOCKS = 30
 SOME_GROUPS = 10_000  # blocks that decide whether there is a background, about,
 FEW_GROUPS, FEW_TRIALS = 1250, 16  # those looked at first, from so many values of sigma,
-UNLIKE_NOISE = 0.1  # and their deviation from noise alone, from which there is none
+UNLIKE_NOISE = 0.03  # and their deviation from noise alone, but for chance, that shows none
 LEAST_CONTRAST = 0.12  # squared, of the darkest blocks, in a background; of all of it 0.21
 LIKE_NOISE = 0.044  # by which the squared contrast may be below that of noise, relative
 DEEP = 1.0  # signal-to-noise ratio below which a level tells little about sigma
@@ -96,9 +96,11 @@ def rayleigh_background(
     """
     blanks = not_image(planes) if blanks is None else blanks
     levels = list(map(clipping_levels, planes, blanks)) if levels is None else levels
-    few = _of_groups(_blocks(planes, FEW_GROUPS, blanks, levels), FEW_TRIALS)
-    if few is not None and few.deviation > UNLIKE_NOISE:
-        return few
+    groups = _blocks(planes, FEW_GROUPS, blanks, levels)
+    if len(groups) >= FEW_GROUPS / 2:
+        few = _of_groups(groups, FEW_TRIALS)
+        if few is None or few.deviation > UNLIKE_NOISE + 2 / math.sqrt(few.values):
+            return few
     return _of_groups(_blocks(planes, SOME_GROUPS, blanks, levels), TRIALS)
 
 
