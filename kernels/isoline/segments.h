@@ -101,7 +101,8 @@ static inline Sample segment(__global const float *pixels, int pitch, int direct
     }
     Sample sample;
     sample.number = LENGTH;
-    sample.mean = first - level + sum / LENGTH;
+    // The division comes last, so that segments of the same grey levels in another order have the same mean.
+    sample.mean = fma(first - level, LENGTH, sum) / LENGTH;
 #if SPECKLE
     const float mean = fmax(fabs(level + sample.mean), DARKEST);
     float product = 1.0f;

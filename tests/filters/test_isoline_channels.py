@@ -32,9 +32,13 @@ def colours(*shape: int, sigmas=SIGMAS, seed: int = 0) -> np.ndarray:
 
 
 def agree(out, expected) -> None:
-    """Check channels of the device; a pixel or two may see the last bit of a float (see there)."""
+    """Check channels of the device.
+
+    As in test_isoline.py, the last bit of a float may choose another direction in a pixel or two.
+    """
     error = np.abs(np.asarray(out, np.float64) - expected)
-    assert np.mean(error > 2e-3) <= 0.002, (np.mean(error > 2e-3), error.max())
+    differ = np.sum(np.any(error > 2e-3, axis=0))
+    assert differ <= max(2, 0.002 * error[0].size), (differ, error.max())
     assert error.max() < 90
 
 
