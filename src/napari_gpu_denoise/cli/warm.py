@@ -1,8 +1,9 @@
 """Build kernels ahead of the first call: ``gpu-denoise warm``.
 
-Each filter runs once on a tiny input with every profile. Compiling is what takes the time of a
-first call; drivers, or pyopencl where they do not, keep the binaries on disk. For a GPU several
-processes do that: NVIDIA's compiler takes one program at a time in each, whatever the threads.
+Compiling is what takes the time of a first call; drivers, or pyopencl where they do not, keep the
+binaries on disk. For a GPU the programs of all filters and profiles are found by rehearsals and
+built, on NVIDIA's in several processes (`opencl/ahead.py`). The drivers of CPUs compile again what
+they are to run, so that each filter runs on a tiny input.
 """
 
 from __future__ import annotations
@@ -10,52 +11,68 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from functools import partial
-from multiprocessing import get_context
+from collections.abc import Iterator
 
 import numpy as np
 
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.filters.nl_means.filter import NLMeans
+from napari_gpu_denoise.noise.estimate import estimate_noise
 from napari_gpu_denoise.noise.models import PoissonGaussian, Rician, Speckle
 from napari_gpu_denoise.opencl.device import Device, choose
+from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.run.denoise import denoise
 from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.job import Run, prepare
+from napari_gpu_denoise.run.part import programs_of
 
 LENGTHS = {"T": 5, "Z": 9, "Y": 40, "X": 48}
 SIGMA = 10.0
-PROCESSES = 4  # each has a context, which takes some 0.5 GB of the device
+BUILDERS = 8  # processes at most, each of which has a context: some 0.3 GB of the device
 MODELS = (PoissonGaussian(2.0, 3.0), Rician(10.0), Speckle(4.0))
 TYPES = ("uint8", "int16", "uint16")  # that devices convert
 
 
-def jobs(filters: tuple[type[Filter], ...], device: Device) -> Iterator[tuple[str, Callable]]:
-    """Yield what to run, in words, and the run."""
+def cases(
+    filters: tuple[type[Filter], ...], device: Device
+) -> Iterator[tuple[str, np.ndarray, Run]]:
+    """Yield what to build for, in words, and a run that does it on a tiny image."""
     rng = np.random.default_rng(0)
+
+    def run(settings: Filter, **options) -> Run:
+        return Run(settings, **{"sigma": SIGMA, "axes": "YX", "device": device, **options})
+
     for kind in filters:
         for profile in kind.presets:
             settings = kind.of(profile=profile)
             axes = "T" * settings.over_time + "Z" * ("Z" in settings.joint) + "YX"
             image = rng.normal(100, SIGMA, [LENGTHS[axis] for axis in axes]).astype(np.float32)
-            yield (
-                f"{kind.name}, {profile}",
-                partial(denoise, image, settings, SIGMA, axes=axes, device=device),
-            )
+            yield f"{kind.name}, {profile}", image, run(settings, axes=axes)
     plain = NLMeans()
     image = np.clip(rng.normal(100, SIGMA, (LENGTHS["Y"], LENGTHS["X"])), 1, 200).astype("float32")
     for dtype in TYPES:
-        yield dtype, partial(denoise, image.astype(dtype), plain, SIGMA, device=device)
+        yield dtype, image.astype(dtype), run(plain)
     for model in MODELS:
-        yield f"noise {model.name}", partial(denoise, image, plain, noise=model, device=device)
+        yield f"noise {model.name}", image, run(plain, sigma=None, noise=model)
 
 
-def workers(device: Device) -> Executor:
-    """Return what runs the jobs: this process on a CPU, whose cores compiling takes anyway."""
+def build(filters: tuple[type[Filter], ...], device: Device) -> Iterator[str]:
+    """Build all programs; yield what is ready, in words."""
     if device.shares_cores:
-        return ThreadPoolExecutor(1)
-    return ProcessPoolExecutor(min(PROCESSES, os.cpu_count() or 1), get_context("spawn"))
+        for words, image, run in cases(filters, device):
+            denoise(image, run.filter, run.sigma, noise=run.noise, axes=run.axes, device=device)
+            yield words
+    else:
+        needed = {}
+        for words, image, run in cases(filters, device):
+            job = prepare(run, image)
+            for key in programs_of(job, image.dtype, job.dtypes[1]):
+                needed.setdefault(key, words)
+        builders = min(BUILDERS, (os.cpu_count() or 1) - 1)
+        for number, key in enumerate(session(device).build_all(needed, builders), 1):
+            yield f"{needed[key]}: {key[0]} ({number} of {len(needed)})"
+    estimate_noise(np.zeros((256, 256), np.float32), device=device)
+    yield "noise estimates"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,16 +94,9 @@ def run(args: argparse.Namespace) -> int:
         for kind in FILTERS
         if args.filter is None or kind.name.replace("_", "-") in args.filter
     ]
-    with workers(device) as pool:
-        running = {pool.submit(job): words for words, job in jobs(tuple(wanted), device)}
-        try:
-            for done in as_completed(running):
-                done.result()
-                if not args.quiet:
-                    print(f"{time.perf_counter() - start:6.1f} s  {running[done]}", flush=True)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    for words in build(tuple(wanted), device):
+        if not args.quiet:
+            print(f"{time.perf_counter() - start:6.1f} s  {words}", flush=True)
     if not args.quiet:
         print(f"All are ready after {time.perf_counter() - start:.1f} s on {device}.")
     return 0

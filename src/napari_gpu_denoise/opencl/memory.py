@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager, suppress
 
 import numpy as np
 
 from napari_gpu_denoise.opencl.failures import ends_context, lacks_memory, running_error
-from napari_gpu_denoise.opencl.program import Session, forget
+from napari_gpu_denoise.opencl.program import ProgramKey, Session, forget
 
 
 @contextmanager
@@ -59,6 +59,8 @@ class Arena:
         self._kernels: dict[tuple, object] = {}
         # Buffers that plans declared, by settings: asking takes much of the time of a small call.
         self.declared: dict[tuple, tuple] = {}
+        # The programs that this run needs, if they can be told before kernels are asked for.
+        self.coming: Callable[[], Iterable[ProgramKey]] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -88,7 +90,7 @@ class Arena:
         """
         key = (name, tuple(sorted(constants.items())), standard)
         if key not in self._kernels:
-            self._kernels[key] = self.session.kernel(name, constants, standard)
+            self._kernels[key] = self.session.kernel(name, constants, standard, self.coming)
         return self._kernels[key]
 
     def pinned(self, name: str, count: int, queue) -> np.ndarray:
@@ -153,6 +155,8 @@ def borrow(session: Session):
     except BaseException:
         arena.free()
         raise
+    finally:
+        arena.coming = None
     arena.trim()
     if session.ended or arena.nbytes > _KEEP_BYTES:
         arena.free()
