@@ -15,8 +15,10 @@ import pytest
 from napari_gpu_denoise.opencl import ahead, builder, program
 from napari_gpu_denoise.opencl.ahead import Ahead, Task
 from napari_gpu_denoise.opencl.isolation import loader
+from napari_gpu_denoise.opencl.program import program_key
 
 SOURCE = "__kernel void fill(__global float *out) { out[get_global_id(0)] = VALUE; }"
+CUBE = ("CUBE_Z", "CUBE_Y", "CUBE_X")
 WRONG = "__kernel void fill(__global float *out) { out[0] = nowhere; }"
 
 
@@ -79,29 +81,31 @@ def test_a_builder_is_a_script_that_needs_no_package(device):
     assert done.stdout.split() == ["ready", "1", "1"], done.stderr
 
 
-def test_the_longest_is_built_ahead_and_waited_for(device, built_in_steps):
+def test_whoever_is_free_builds_the_longest_and_others_wait_for_it(device, built_in_steps):
     begun, go = built_in_steps
     held = Ahead(device)
-    held.take("first")  # nobody else builds it
-    held.build(tasks("a", "bb", "cccc", "ddd"), 1)
-    held.take("bb")
-    held.build(tasks("e", "ddd"), 1)
-    assert not begun
-    go.release()  # it is ready, and begins
-    for _ in range(6000):
-        if begun:
-            break
-        time.sleep(0.01)
-    assert begun == ["cccc"]
-    for key in ("a", "ddd", "e"):
-        held.take(key)
-    waiting = threading.Thread(target=held.take, args=("cccc",))
+    held.wait("first")  # nobody has begun it
+    held.add(tasks("a", "ccc", "bb", "dddd", "eeee"), 1)
+    with held.next() as task:
+        assert task.key == "eeee" and not begun
+        go.release()  # the builder is ready, and begins
+        for _ in range(6000):
+            if begun:
+                break
+            time.sleep(0.01)
+    held.wait("eeee")
+    assert begun == ["dddd"]
+    waiting = threading.Thread(target=held.wait, args=("dddd",))
     waiting.start()
+    mine = []
+    for _ in range(4):
+        with held.next() as task:
+            mine.append(task and task.key)
+    assert mine == ["ccc", "bb", "a", None]
     assert waiting.is_alive()
     go.release()
     waiting.join(60)
-    assert not waiting.is_alive()
-    assert begun == ["cccc"]
+    assert not waiting.is_alive() and begun == ["dddd"]
 
 
 def test_what_was_built_on_this_machine_is_not_built_ahead(device, built_in_steps):
@@ -112,8 +116,9 @@ def test_what_was_built_on_this_machine_is_not_built_ahead(device, built_in_step
         Ahead(device).built.add(task)
     held = Ahead(device)
     assert all(task in held.built for task in tasks("a", "bb"))
-    held.build(tasks("a", "bb"))
-    assert not held._waiting and not begun
+    held.add(tasks("a", "bb"))
+    with held.next() as task:
+        assert task is None and not begun
     other = Ahead(dataclasses.replace(device, driver="a newer one"))
     assert not any(task in other.built for task in tasks("a", "bb"))
 
@@ -129,9 +134,10 @@ def test_a_cache_that_cannot_be_used_is_done_without(device, monkeypatch, tmp_pa
 def test_builders_that_do_not_start_are_done_without(device, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nowhere")
     held = Ahead(device)
-    held.build(tasks("a", "bb", "ccc"))
-    for key in ("a", "bb", "ccc"):
-        held.take(key)
+    held.add(tasks("a", "bb", "ccc"))
+    for key in ("ccc", "bb", "a"):
+        with held.next() as task:
+            assert task.key == key
 
 
 @pytest.fixture
@@ -141,15 +147,20 @@ def with_builders(device):
     return program.Session(kept.device, kept.context, ahead=Ahead(device))
 
 
-def test_a_program_that_was_built_ahead_is_the_same(with_builders):
-    keys = [
-        program.program_key("dct3d/mirror_around", dict.fromkeys(CUBE, n), "CL1.2") for n in LENGTHS
-    ]
-    list(with_builders.build_all(keys, 1))
-    assert list(with_builders.programs) == keys
-    built = program.session(with_builders.device)
+def test_all_programs_are_built_once(with_builders):
+    keys = [program_key("dct3d/mirror_around", dict.fromkeys(CUBE, n), "CL1.2") for n in (2, 4)]
+    done = list(with_builders.build_all(keys, 1))
+    assert sorted(with_builders.programs) == sorted(keys) == sorted(done)
     assert all(with_builders._task(key) in with_builders.ahead.built for key in keys)
-    assert built.ahead is None
+    assert not list(with_builders.build_all(keys, 1))
+
+
+def test_what_is_coming_is_built_with_the_first_program(with_builders):
+    first, second = (dict.fromkeys(CUBE, n) for n in (2, 4))
+    name = "dct3d/mirror_around"
+    keys = [program_key(name, each, "CL1.2") for each in (first, second)]
+    assert with_builders.kernel(name, first, coming=lambda: keys)
+    assert sorted(with_builders.programs) == sorted(keys)
 
 
 def test_a_rehearsal_that_fails_stops_nothing(with_builders):
@@ -158,6 +169,3 @@ def test_a_rehearsal_that_fails_stops_nothing(with_builders):
 
     constants = dict.fromkeys(CUBE, 4)
     assert with_builders.kernel("dct3d/mirror_around", constants, coming=coming)
-
-
-CUBE, LENGTHS = ("CUBE_Z", "CUBE_Y", "CUBE_X"), (2, 4)

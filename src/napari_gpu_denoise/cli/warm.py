@@ -9,7 +9,6 @@ they are to run, so that each filter runs on a tiny input.
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Iterator
 
@@ -20,15 +19,12 @@ from napari_gpu_denoise.filters.nl_means.filter import NLMeans
 from napari_gpu_denoise.noise.estimate import estimate_noise
 from napari_gpu_denoise.noise.models import PoissonGaussian, Rician, Speckle
 from napari_gpu_denoise.opencl.device import Device, choose
-from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.opencl.program import ProgramKey, session
 from napari_gpu_denoise.run.denoise import denoise
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.job import Run, prepare
-from napari_gpu_denoise.run.part import programs_of
+from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.warm import SIGMA, builders, programs_for, tiny_image
 
-LENGTHS = {"T": 5, "Z": 9, "Y": 40, "X": 48}
-SIGMA = 10.0
-BUILDERS = 8  # processes at most, each of which has a context: some 0.3 GB of the device
 MODELS = (PoissonGaussian(2.0, 3.0), Rician(10.0), Speckle(4.0))
 TYPES = ("uint8", "int16", "uint16")  # that devices convert
 
@@ -37,23 +33,16 @@ def cases(
     filters: tuple[type[Filter], ...], device: Device
 ) -> Iterator[tuple[str, np.ndarray, Run]]:
     """Yield what to build for, in words, and a run that does it on a tiny image."""
-    rng = np.random.default_rng(0)
-
-    def run(settings: Filter, **options) -> Run:
-        return Run(settings, **{"sigma": SIGMA, "axes": "YX", "device": device, **options})
-
     for kind in filters:
         for profile in kind.presets:
             settings = kind.of(profile=profile)
-            axes = "T" * settings.over_time + "Z" * ("Z" in settings.joint) + "YX"
-            image = rng.normal(100, SIGMA, [LENGTHS[axis] for axis in axes]).astype(np.float32)
-            yield f"{kind.name}, {profile}", image, run(settings, axes=axes)
+            image, axes = tiny_image(settings)
+            yield f"{kind.name}, {profile}", image, Run(settings, SIGMA, axes=axes, device=device)
     plain = NLMeans()
-    image = np.clip(rng.normal(100, SIGMA, (LENGTHS["Y"], LENGTHS["X"])), 1, 200).astype("float32")
     for dtype in TYPES:
-        yield dtype, image.astype(dtype), run(plain)
+        yield dtype, tiny_image(plain, dtype)[0], Run(plain, SIGMA, device=device)
     for model in MODELS:
-        yield f"noise {model.name}", image, run(plain, sigma=None, noise=model)
+        yield f"noise {model.name}", tiny_image(plain)[0], Run(plain, noise=model, device=device)
 
 
 def build(filters: tuple[type[Filter], ...], device: Device) -> Iterator[str]:
@@ -63,14 +52,12 @@ def build(filters: tuple[type[Filter], ...], device: Device) -> Iterator[str]:
             denoise(image, run.filter, run.sigma, noise=run.noise, axes=run.axes, device=device)
             yield words
     else:
-        needed = {}
+        needed: dict[ProgramKey, str] = {}
         for words, image, run in cases(filters, device):
-            job = prepare(run, image)
-            for key in programs_of(job, image.dtype, job.dtypes[1]):
+            for key in programs_for(run, image):
                 needed.setdefault(key, words)
-        builders = min(BUILDERS, (os.cpu_count() or 1) - 1)
-        for number, key in enumerate(session(device).build_all(needed, builders), 1):
-            yield f"{needed[key]}: {key[0]} ({number} of {len(needed)})"
+        for number, key in enumerate(session(device).build_all(needed, builders()), 1):
+            yield f"{needed[key]}: {key[0]} ({number})"
     estimate_noise(np.zeros((256, 256), np.float32), device=device)
     yield "noise estimates"
 

@@ -2,7 +2,7 @@
 
 NVIDIA's compiler takes one program at a time in a process, whatever the threads, and keeps on disk
 what it has built. The first call of a filter needs four to eight programs, of 0.1 to 2 s each.
-Whatever goes wrong here costs time only: this process then builds a program itself.
+Whatever goes wrong there costs time only: this process then builds a program itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,7 +91,10 @@ def _digest(*texts: str) -> str:
 
 
 class Ahead:
-    """The programs of one device that builders work on, or will; thread-safe."""
+    """The programs of one device that are to be built, by builders and by this process.
+
+    Thread-safe. Whoever is free builds the longest that is left: source and time go together.
+    """
 
     def __init__(self, device: Device):
         self._device = device
@@ -101,11 +104,8 @@ class Ahead:
         self._begun: dict[Hashable, threading.Event] = {}
         self._builders = 0
 
-    def build(self, tasks: Iterable[Task], builders: int = BUILDERS) -> None:
-        """Have programs built, which come in the order they are needed in.
-
-        This process builds the first ones itself while builders start.
-        """
+    def add(self, tasks: Iterable[Task], builders: int = BUILDERS) -> None:
+        """Have programs built that were not built on this machine, by up to so many builders."""
         with self._lock:
             for task in tasks:
                 if task.key not in self._begun and task not in self.built:
@@ -116,38 +116,41 @@ class Ahead:
         for _ in range(new):
             threading.Thread(target=self._feed, name="builder", daemon=True).start()
 
-    def take(self, key: Hashable) -> None:
-        """Take a program to build it here; if a builder has begun it, wait until it is done."""
+    @contextlib.contextmanager
+    def next(self) -> Iterator[Task | None]:
+        """Take a program to build within the block, the longest; None if there are no more."""
+        task, done = None, threading.Event()
         with self._lock:
-            self._waiting.pop(key, None)
+            if self._waiting:
+                # Of equal ones, such as two passes, the last takes longer.
+                *_, task = sorted(self._waiting.values(), key=lambda task: len(task.source))
+                del self._waiting[task.key]
+                self._begun[task.key] = done
+        try:
+            yield task
+        finally:
+            done.set()
+
+    def wait(self, key: Hashable) -> None:
+        """Wait until a program is built, if anybody has begun it."""
+        with self._lock:
             begun = self._begun.get(key)
         if begun is not None:
             begun.wait(_PATIENCE)
 
-    def _next(self) -> tuple[Task, threading.Event] | None:
-        """Return what to build next: the longest, if possible not what is needed first."""
-        with self._lock:
-            waiting = list(self._waiting.values())
-            if not waiting:
-                self._builders -= 1
-                return None
-            task = max(waiting[1:] or waiting, key=lambda task: len(task.source))
-            del self._waiting[task.key]
-            done = self._begun[task.key] = threading.Event()
-            return task, done
-
     def _feed(self) -> None:
         """Start a builder and give it programs as long as there are any."""
         with contextlib.suppress(OSError, ValueError), _started(self._device) as process:
-            # Nothing is taken before it is ready: this process may be done by then.
+            # Nothing is taken before it is ready: all may be built by then.
             ready = process.stdout.readline()
-            while ready and (found := self._next()):
-                task, done = found
-                try:
+            while ready:
+                with self.next() as task:
+                    if task is None:
+                        break
                     _send(process.stdin, {"source": task.source, "options": task.options})
                     ready = process.stdout.readline()
-                finally:
-                    done.set()
+            with self._lock:
+                self._builders -= 1
 
 
 @contextlib.contextmanager

@@ -83,6 +83,8 @@ class Session:
         self, key: ProgramKey, coming: Callable[[], Iterable[ProgramKey]] | None = None
     ) -> Any:
         """Return a program, built once per process; `coming` as in `kernel`."""
+        if self.ahead is not None and key not in self.programs:
+            self._build_beside(self.ahead, key, coming)
         # The compilers of CPU drivers keep to one program at a time.
         one = () if self.device.shares_cores else key
         with _lock:
@@ -90,38 +92,49 @@ class Session:
         with alone:
             program = self.programs.get(key)
             if program is None:
-                if self.ahead is None:
-                    program = self._build(key)
-                else:
-                    program = self._build_beside(self.ahead, key, coming)
-                self.programs[key] = program
+                program = self.programs[key] = self._build(key)
+                if self.ahead is not None:
+                    self.ahead.built.add(self._task(key))
         return program
 
     def build_all(self, keys: Iterable[ProgramKey], builders: int) -> Iterator[ProgramKey]:
         """Build programs, with so many other processes where that helps; yield each when done."""
         keys = list(keys)
         if self.ahead is not None:
-            self.ahead.build(map(self._task, keys), builders)
+            self.ahead.add(map(self._task, keys), builders)
+            yield from self._build_waiting(self.ahead)
         for key in keys:
-            self.program(key)
-            yield key
+            if key not in self.programs:
+                self.program(key)
+                yield key
 
     def _build_beside(
         self,
         ahead: Ahead,
         key: ProgramKey,
         coming: Callable[[], Iterable[ProgramKey]] | None,
-    ):
-        """Build a program while others build those that are coming."""
+    ) -> None:
+        """Take part in building the programs that are coming; return when nobody is at this one."""
         task = self._task(key)
         if coming is not None and task not in ahead.built:
             # Whatever fails there fails again in the run itself.
             with contextlib.suppress(Exception):
-                ahead.build(map(self._task, coming()))
-        ahead.take(key)
-        program = self._build(key)
-        ahead.built.add(task)
-        return program
+                ahead.add(map(self._task, coming()))
+            for _ in self._build_waiting(ahead):
+                pass
+        ahead.wait(key)
+
+    def _build_waiting(self, ahead: Ahead) -> Iterator[ProgramKey]:
+        """Build what nobody else has begun, and yield it."""
+        while True:
+            with ahead.next() as task:
+                if task is None:
+                    return
+                # If it cannot be built, whoever asks for it will hear why.
+                with contextlib.suppress(Exception):
+                    self.programs[task.key] = self._build(task.key)
+                    ahead.built.add(task)
+            yield task.key
 
     def _task(self, key: ProgramKey) -> Task:
         import pyopencl as cl
