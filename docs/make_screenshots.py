@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -419,6 +420,50 @@ def pictures_of_comparison() -> None:
     viewer.close()
 
 
+def files_for_batch(folder: Path) -> None:
+    """Write time-lapses of two channels, one of them cut short, and an image in colours."""
+    movie = tifffile.imread(samples.path("fluorescence"))
+    movie = np.concatenate([movie, movie[::-1]])
+    channels = {"Name": ["DAPI", "GFP"], "Color": [0x3070FFFF, 0x30FF60FF]}
+    size = {f"PhysicalSize{axis}": 0.108 for axis in "XY"}
+    for number in range(1, 7):
+        path = folder / f"embryo_{number}.ome.tif"
+        stack = np.stack([movie[number:][:16], movie[number:, ::-1, ::-1][:16]])
+        tifffile.imwrite(path, stack, metadata={"axes": "CTYX", "Channel": channels, **size})
+        if number == 3:
+            path.write_bytes(path.read_bytes()[:100_000])
+    colours = np.stack([movie[0], movie[0][::-1], movie[0][:, ::-1]], axis=-1)
+    colours = np.clip(255 * (colours / np.percentile(colours, 99.8)), 0, 255).astype(np.uint8)
+    tifffile.imwrite(folder / "section.tif", colours, photometric="rgb")
+
+
+def pictures_of_batch() -> None:
+    """Denoise a folder, and save the window half way, and with a result opened at the end."""
+    folder = Path(tempfile.gettempdir()) / "embryos"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    files_for_batch(folder)
+    viewer, window = new_viewer(SIZE[1] + 160)
+    panel = open_panel(viewer, "Batch")
+    panel.add([str(folder)])
+    wait_for(lambda: len(panel.table.rows) == 7 and all(row.look for row in panel.table.rows))
+    panel.filter.box.setCurrentText("BM3D")
+    panel.run_button.click()
+    fourth = panel.table.rows[3]
+    wait_for(lambda: " left" in fourth.words or fourth.state == "done")
+    settle(0.3)
+    save(window, "napari_batch")
+    wait_for(lambda: not panel.runs.running)
+    panel.files.selectRow(0)
+    panel.open_button.click()
+    settle(1)
+    viewer.reset_view()
+    settle(1)
+    save(window, "napari_batch_result")
+    viewer.close()
+    shutil.rmtree(folder)
+
+
 def readme_picture() -> None:
     """Save noisy, denoised and residual side by side, at one grey scale each pair."""
     import matplotlib
@@ -462,6 +507,7 @@ def main() -> None:
         "preview": picture_of_preview,
         "noise": pictures_of_noise,
         "compare": pictures_of_comparison,
+        "batch": pictures_of_batch,
         "readme": readme_picture,
     }
     parser.add_argument("--only", choices=tuple(makers), help="make only these")

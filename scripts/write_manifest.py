@@ -21,7 +21,7 @@ PLUGIN = "napari-gpu-denoise"
 MANIFEST = Path(__file__).parents[1] / "src" / "napari_gpu_denoise" / "_napari" / "napari.yaml"
 IO = "napari_gpu_denoise._napari.io"
 HEAD = "# Filters, samples and files: by scripts/write_manifest.py; the rest is edited here.\n"
-BESIDE = ("estimated_noise", "compare")  # panels that are edited in the manifest
+BESIDE = ("estimated_noise", "compare", "batch")  # panels that are edited in the manifest
 
 
 def manifest(plain: dict[str, Any]) -> dict[str, Any]:
@@ -101,7 +101,8 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
     menus = {
         **there["menus"],
         submenu["id"]: [{"command": first[1]}]
-        + [{"command": f"{PLUGIN}.open_{kind.name}"} for kind in FILTERS],
+        + [{"command": f"{PLUGIN}.open_{kind.name}"} for kind in FILTERS]
+        + [{"command": f"{PLUGIN}.open_batch"}],
     }
     made = {"commands": commands, "readers": [reader], "writers": [writer]}
     made |= {"widgets": [*widgets, *beside], "menus": menus}

@@ -1,7 +1,9 @@
 // Which references the lanes of a vector hold: LANES neighbouring ones of a row; the last lane of the group after the regular ones
 // is the last reference of the row, where that is not on the regular grid.
 //
-// Needs: NEIGHBOURS, common/key_lanes.h. Constants: SPLIT (phases into which pad_far splits rows).
+// Needs: common/key_lanes.h. Constants: SPLIT (phases into which pad_far splits rows).
+
+#include "common/key_order.h"
 
 // First pixel of the first reference; the others follow `step` apart.
 static inline int lanes_x(int group, int regular_groups, int first_x, int last_x, int step)
@@ -17,14 +19,8 @@ static inline int column_place(int x, int pitch)
 
 static inline void insert_lanes(KEY *best, KEY key)
 {
-    if (ANY(key < best[NEIGHBOURS - 1])) {
-        #pragma unroll
-        for (int k = 0; k < NEIGHBOURS; ++k) {
-            const KEY kept = min(best[k], key);
-            key = max(best[k], key);
-            best[k] = kept;
-        }
-    }
+    if (ANY(key < best[NEIGHBOURS - 1]))
+        insert_key(best, key);
 }
 
 // Writes the lists: one value for each rank, `columns` values apart.

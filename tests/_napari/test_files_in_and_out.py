@@ -317,6 +317,16 @@ def test_the_input_is_never_replaced_and_half_files_never_left(five_d, tmp_path)
     assert existing.read_bytes() == b"mine"
 
 
+def test_previews_are_not_saved(tmp_path, told):
+    preview = layer_data(noise(32, 40), metadata={"napari-gpu-denoise": {"temporary": "preview"}})
+    whole = layer_data(noise(16, 20))
+    (path,) = write_images(str(tmp_path / "all.tif"), [preview, whole])
+    assert gd.read(path).data.shape == (16, 20)
+    assert "Previews and comparisons are not saved." in told()
+    with pytest.raises(LayerError, match="run the filter"):
+        write_images(str(tmp_path / "none.tif"), [preview])
+
+
 def test_what_a_layer_remembers_is_plain(five_d):
     for attributes in attributes_of(read(str(five_d))):
         assert json.loads(json.dumps(attributes["metadata"][KEY]))["axes"] == "TZCYX"

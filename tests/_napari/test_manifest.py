@@ -32,6 +32,7 @@ def test_every_filter_has_a_widget_and_a_menu_entry(manifest):
     noise = f"{PLUGIN}.estimated_noise"
     assert widgets.pop(noise) == "Estimated noise"
     assert widgets.pop(f"{PLUGIN}.compare") == "Compare"
+    assert widgets.pop(f"{PLUGIN}.batch") == "Batch"
     assert [each.command for each in manifest.contributions.menus["napari/layers/visualize"]] == [
         f"{PLUGIN}.open_compare"
     ]
@@ -45,8 +46,8 @@ def test_every_filter_has_a_widget_and_a_menu_entry(manifest):
     submenus = [item.submenu for item in manifest.contributions.menus["napari/layers/filter"]]
     (submenu,) = manifest.contributions.submenus
     assert submenus == [submenu.id]
-    first, *entries = [item.command for item in manifest.contributions.menus[submenu.id]]
-    assert first == f"{PLUGIN}.open_denoise"
+    first, *entries, last = [item.command for item in manifest.contributions.menus[submenu.id]]
+    assert (first, last) == (f"{PLUGIN}.open_denoise", f"{PLUGIN}.open_batch")
     assert entries == [f"{PLUGIN}.open_{kind.name}" for kind in FILTERS]
     known = {command.id: command.title for command in manifest.contributions.commands}
     assert [known[f"{PLUGIN}.open_{kind.name}"] for kind in FILTERS] == [k.title for k in FILTERS]

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/speed_nl_means.py --shape 3456x4608 [--device N] [--searches]
 
-The plain search (search_lanes with one lane) is the naive form of Davy and Ehret 2020, section
+The plain search is the naive form of Davy and Ehret 2020, section
 4.1.2; the others follow their sections 4.1.3 to 4.1.5. Times are device times from profiling
 events, the least of the repeats for single kernels, medians for whole runs.
 """
@@ -73,10 +73,9 @@ def main() -> None:
         wanted = SearchSettings(
             settings.patch, settings.step, settings.window, settings.neighbours, (0, 0), 0
         )
-        variants = [Variant("search_lanes", {"LANES": 1, "SPLIT": 1})]
+        variants = [Variant("search_plain", {})]
         if device.float_lanes > 1:
-            for lanes in (8, 16):
-                variants.append(Variant("search_lanes", {"LANES": lanes, "SPLIT": settings.step}))
+            variants.append(choose_variant(wanted, device))
         variants += fitting_variants(wanted, device)
         image = synthetic(shape).astype(np.float32)
         for variant in variants:

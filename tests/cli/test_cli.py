@@ -22,7 +22,7 @@ from napari_gpu_denoise.cli.failures import EXIT_CODES, exit_code
 from napari_gpu_denoise.files import batch, one_file
 from napari_gpu_denoise.opencl import device as opencl
 from napari_gpu_denoise.run.job import Run
-from napari_gpu_denoise.run.record import Record, Result
+from napari_gpu_denoise.run.record import Progress, Record, Result
 from scenes import needs_volume
 
 
@@ -43,12 +43,10 @@ def calls(monkeypatch):
     """Stand in for the device; tells what was asked of it."""
     asked = []
 
-    def stand_in(data, run, *, progress=None, cancel=None):
+    def stand_in(data, run):
         asked.append(run)
         for done in range(3):
-            progress(done, 2)
-            if cancel.is_set():
-                raise errors.Cancelled("The run was cancelled: no result was made.")
+            yield Progress(done, 2)
         kind = str(data.dtype)
         notes = ("something to know",)
         record = Record(
@@ -56,7 +54,7 @@ def calls(monkeypatch):
         )
         return Result(data, record)
 
-    monkeypatch.setattr(one_file, "drive", stand_in)
+    monkeypatch.setattr(one_file, "denoise_steps", stand_in)
     monkeypatch.setattr(batch, "choose_devices", lambda device: device)
     return asked
 
@@ -382,7 +380,7 @@ def test_failures_of_the_device(here, capsys, calls, monkeypatch, error, code):
     def fail(*args, **options):
         raise error
 
-    monkeypatch.setattr(one_file, "drive", fail)
+    monkeypatch.setattr(one_file, "denoise_steps", fail)
     got, _, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif")
     assert got == code
     assert "in.tif: " in one_sentence(err)
@@ -393,7 +391,7 @@ def test_a_mistake_of_ours_is_told_whole(here, capsys, calls, monkeypatch):
     def fail(*args, **options):
         raise ZeroDivisionError("a mistake")
 
-    monkeypatch.setattr(one_file, "drive", fail)
+    monkeypatch.setattr(one_file, "denoise_steps", fail)
     code, _, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif")
     assert code == 1
     assert "in.tif: ZeroDivisionError: a mistake" in err
@@ -466,7 +464,7 @@ def test_second_interrupt_stops_at_once(here, capsys, calls, monkeypatch):
         os.kill(os.getpid(), signal.SIGINT)
         raise AssertionError("still running")
 
-    monkeypatch.setattr(one_file, "drive", interrupt)
+    monkeypatch.setattr(one_file, "denoise_steps", interrupt)
     code, _, err = run(capsys, "nl-means", "in.tif", "-o", "out.tif")
     assert code == 130
     assert "Stopped" in one_sentence(err)

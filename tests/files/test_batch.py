@@ -14,7 +14,6 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import (
-    Cancelled,
     DeviceMemoryError,
     FileError,
     ImageError,
@@ -23,11 +22,11 @@ from napari_gpu_denoise.errors import (
     NonFiniteError,
     OutputError,
 )
-from napari_gpu_denoise.files import batch, one_file, tiff
+from napari_gpu_denoise.files import batch, batch_steps, one_file, tiff
 from napari_gpu_denoise.files.batch import BatchProgress, run_batch
 from napari_gpu_denoise.files.inputs import find_files
 from napari_gpu_denoise.run.job import Run
-from napari_gpu_denoise.run.record import Record, Result
+from napari_gpu_denoise.run.record import COMPILING, Progress, Record, Result
 
 SETTINGS = gd.NLMeans(window=5)
 
@@ -52,13 +51,10 @@ def calls(monkeypatch):
     """Stand in for the device: each image comes back brighter by one; tells what was asked."""
     asked = []
 
-    def stand_in(data, run, *, progress=None, cancel=None):
+    def stand_in(data, run):
         asked.append(run)
         for done in range(3):
-            if progress is not None:
-                progress(done, 2)
-            if cancel is not None and cancel.is_set():
-                raise Cancelled("The run was cancelled: no result was made.")
+            yield Progress(done, 2)
         if not np.isfinite(data).all():
             raise NonFiniteError("1 of 168 pixels are NaN or infinite: pass nonfinite='keep'.")
         kind = str(data.dtype)
@@ -75,7 +71,7 @@ def calls(monkeypatch):
         )
         return Result(data + np.ones((), data.dtype), record)
 
-    monkeypatch.setattr(one_file, "drive", stand_in)
+    monkeypatch.setattr(one_file, "denoise_steps", stand_in)
     monkeypatch.setattr(batch, "choose_devices", lambda device: device)
     return asked
 
@@ -149,7 +145,7 @@ def test_a_report_does_not_hold_the_pixels_of_files_that_failed(folder, monkeypa
         except MemoryError as error:
             raise DeviceMemoryError("too little") from error
 
-    monkeypatch.setattr(batch, "denoise_file", fail)
+    monkeypatch.setattr(batch_steps, "file_steps", fail)
     report = run_batch("raw/*.tif", SETTINGS, 5, output="out")
     assert len(report.failed) == len(held) == 3
     assert [pixels() for pixels in held] == [None] * 3
@@ -162,7 +158,7 @@ def test_any_error_is_told(folder, calls, monkeypatch, error):
     def fail(*args, **options):
         raise error
 
-    monkeypatch.setattr(one_file, "drive", fail)
+    monkeypatch.setattr(one_file, "denoise_steps", fail)
     report = run_batch("raw", SETTINGS, output="out")
     assert [file.error for file in report.files] == [error] * 3
     assert report.as_dict()["files"][0]["error"]["kind"] == type(error).__name__
@@ -358,16 +354,17 @@ def test_cancel_within_a_file(folder, calls):
     assert names(folder / "out") == ["a.tif"]
 
 
-def test_an_error_that_a_cancel_causes_is_not_reported(folder, calls):
+def test_an_error_that_a_cancel_causes_is_not_reported(folder, calls, monkeypatch):
     """Ctrl-C is also sent to the compiler of the device, which then fails."""
     cancel = threading.Event()
 
-    def stop(state):
-        if state.total:
-            cancel.set()
-            raise KernelError("it cannot build")
+    def fail(data, run):
+        yield COMPILING
+        cancel.set()
+        raise KernelError("it cannot build")
 
-    report = run_batch("raw", SETTINGS, output="out", progress=stop, cancel=cancel)
+    monkeypatch.setattr(one_file, "denoise_steps", fail)
+    report = run_batch("raw", SETTINGS, output="out", cancel=cancel)
     assert (report.files, report.cancelled) == ((), True)
 
 

@@ -126,11 +126,11 @@ def test_a_run_gets_the_filled_setting(tmp_path, monkeypatch):
     class Volumes(gd.NLMeans):
         voxel: str = setting("", "voxel size z,y,x")
 
-    def drive(image, run, **_):
+    def steps(image, run, **_):
         seen.append(run.filter)
         raise RuntimeError("far enough")
 
-    monkeypatch.setattr(one_file, "drive", drive)
+    monkeypatch.setattr(one_file, "denoise_steps", steps)
     gd.run_batch(path, Volumes(), 5, output=tmp_path / "out.ome.tif")
     assert seen == [Volumes(voxel="1.5,0.25,0.2")]
 

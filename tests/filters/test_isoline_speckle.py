@@ -15,6 +15,7 @@ from napari_gpu_denoise.filters.isoline.filter import Isoline
 from napari_gpu_denoise.noise import estimate
 from napari_gpu_denoise.run import sigma
 from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.record import finish
 from scenes import psnr, scene
 
 LOOKS = 4.0
@@ -209,11 +210,11 @@ def test_nothing_is_estimated(device, monkeypatch, tmp_path):
     source, target = tmp_path / "in.tif", tmp_path / "out.tif"
     tifffile.imwrite(source, image, metadata={"axes": "TYX"}, imagej=True)
     progress = []
-    _, record, _ = one_file.denoise_file(
+    steps = one_file.file_steps(
         *(source, target, Run(settings, axes="TYX", device=device)),
-        **{"overwrite": False, "new_folder": True, "companions_anywhere": False, "cancel": None},
-        progress=lambda *step: progress.append(step),
+        **{"overwrite": False, "new_folder": True, "companions_anywhere": False},
     )
+    _, record, _ = finish(steps, lambda *step: progress.append(step))
     assert progress[-1] == (3, 3)
     np.testing.assert_array_equal(tifffile.imread(target), expected)
     assert record.sigma_source == TOLD

@@ -132,12 +132,17 @@ def variants(settings: NLMeans, device) -> list[Variant]:
         (settings.frames_before, settings.frames_after),
         settings.slices,
     )
-    lanes = [
-        Variant("search_lanes", {"LANES": n, "SPLIT": settings.step if n > 1 else 1})
-        for n in (1, 4, 16)
+    plain = Variant("search_plain", {})
+    strips = [
+        Variant("search_strips", sizes | {"SPLIT": settings.step})
+        for sizes in (
+            {"LANES": 4, "ROWS": 1, "VECTORS": 1},
+            {"LANES": 4, "ROWS": 3, "VECTORS": 2},
+            {"LANES": 16, "ROWS": 2, "VECTORS": 1},
+        )
     ]
     best = {variant.kernel: variant for variant in reversed(fitting_variants(wanted, device))}
-    return [*lanes, *best.values()]
+    return [plain, *strips, *best.values()]
 
 
 @pytest.mark.parametrize("name", SEARCHES)

@@ -25,6 +25,10 @@ def __getattr__(name: str) -> type | Callable[[], None]:
         from napari_gpu_denoise._napari.compare.panel import ComparePanel
 
         return ComparePanel
+    if name == "batch":
+        from napari_gpu_denoise._napari.batch.panel import BatchPanel
+
+        return BatchPanel
     from napari_gpu_denoise.filters import FILTERS
 
     for kind in FILTERS:

@@ -20,6 +20,7 @@ _MODULES = (
     "napari_gpu_denoise._napari.noise.panel",
     "napari_gpu_denoise._napari.start.panel",
     "napari_gpu_denoise._napari.compare.panel",
+    "napari_gpu_denoise._napari.batch.panel",
 )
 
 

@@ -1,4 +1,4 @@
-"""Base of the plugin's panels: layer, axes, status line, and their place in napari's window."""
+"""Base of the plugin's panels: status line, and their place in napari's window."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import html
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
-from napari.layers import Layer
 from napari.utils.notifications import notification_manager
 from napari.viewer import Viewer
 from qtpy.QtCore import QEvent, QSize, Qt, QTimer
@@ -22,50 +21,39 @@ from qtpy.QtWidgets import (
 )
 
 from napari_gpu_denoise._napari import docks
-from napari_gpu_denoise._napari.layers.axes_input import AxesInput
-from napari_gpu_denoise._napari.layers.layer_input import LayerInput
-from napari_gpu_denoise._napari.layers.source import Source, capture, finest, suggest_axes
 from napari_gpu_denoise._napari.parts import WIDTH, Caption, Scrolled, stack
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError
-from napari_gpu_denoise.noise.record import NoiseEstimate
 
 PYTHON_COPIED = "Python call copied: paste it into napari's console."
 
 
 class Panel(QWidget):
-    """A panel that works on one image layer.
+    """A panel in a dock of napari's window.
 
-    A subclass sets `title` and the texts below it, and says in `stop` how its work ends. `kind` is
-    the entry of FILTERS that the panel is for.
+    A subclass sets `title` and the texts below it, and says in `stop` how its work ends.
     """
 
     #: Display name in the manifest.
     title: ClassVar[str]
     #: In bold before an error.
     failed: ClassVar[str]
-    #: List of the layers to choose from.
-    layer_input: ClassVar[type[LayerInput]] = LayerInput
     #: Advice where Python runs out of memory.
     out_of_memory: ClassVar[str]
 
-    def __init__(self, viewer: Viewer, tip: str, kind: Any = None, *, whole_files: bool = False):
+    def __init__(self, viewer: Viewer):
         super().__init__()
         self._viewer = viewer
-        self.layer = self.layer_input(viewer, tip, whole_files=whole_files)
-        self.axes = AxesInput(kind)
         self.status = Caption(rich=True)
         self._closed = False
         # A dictionary of its own, so that it can be reached when the panel is gone.
         self._followed: dict[str, list[tuple[Any, Callable]]] = {}
         lists = self._followed.values()
         self.destroyed.connect(lambda _=None: [_disconnect(each) for each in lists])
-        selection = viewer.layers.selection.events.changed
-        self.follow("selection", [(selection, self.layer.refresh)])
         # Started when the panel gets a parent; the dock joins the window only afterwards.
         self._stacking = QTimer(self)
         self._stacking.setSingleShot(True)
-        self._stacking.timeout.connect(lambda: docks.stack_on(self, self.others()))
+        self._stacking.timeout.connect(lambda: docks.stack_on(self, self._neighbours()))
         # Shown when the dock is on the screen: the GUI thread does not stand still for both.
         self._content = QWidget(self)
         self._showing = QTimer(self)
@@ -115,11 +103,6 @@ class Panel(QWidget):
             else:
                 self._stacking.start()
 
-    # napari calls this whenever layers come, go, move or are renamed
-    def reset_choices(self, event: object = None) -> None:
-        """Follow the viewer's layers."""
-        self.layer.refresh()
-
     def follow(self, what: str, connections: Iterable[tuple[Any, Callable[[Any], None]]]) -> None:
         """Connect events while the panel exists, replacing earlier connections named `what`."""
         connected = self._followed.setdefault(what, [])
@@ -135,69 +118,13 @@ class Panel(QWidget):
             shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
             shortcut.activated.connect(act)
 
-    def stop(self) -> None:
-        """Stop what is running; the panel is being closed."""
-        raise NotImplementedError
-
-    def choose(self, layer: Layer, axes: str) -> None:
-        """Choose a layer, and set its axes as another panel has them."""
-        self.layer.choose(layer)
-        if self.layer.layer() == layer:
-            self.choose_axes(axes)
-
-    def choose_axes(self, axes: str) -> None:
-        """Set the axes of the layer chosen as another panel has them."""
-        if self.axes.letters() != axes.upper():
-            self.axes.edit.setText(axes)
-
-    def captured(self) -> Source:
-        """Return the layer as it is now; raises `LayerError` if there is no usable one."""
-        taken = capture(self.layer.layer())
-        if tuple(taken.data.shape) != self.axes.shape:
-            self.offer_axes()
-        return taken
-
-    def offer_axes(self) -> None:
-        """Suggest the axes of the layer, or those that were typed for it; follow its labels."""
-        layer, shown = self.layer.layer(), self._viewer.dims
-        self.follow("labels of the viewer", [(shown.events.axis_labels, self._follow_labels)])
-        own = [] if layer is None else [(layer.events.axis_labels, self._take_labels)]
-        self.follow("labels of the layer", own)
-        if layer is None:
-            self.axes.offer("", ())
-        else:
-            self.axes.offer(suggest_axes(layer, shown.axis_labels), finest(layer).shape, layer)
-
-    def _take_labels(self, event: object = None) -> None:
-        """Follow new labels of the layer, which say more than what was typed before."""
-        self.axes.forget()
-        self._follow_labels()
-
-    def _follow_labels(self, event: object = None) -> None:
-        before = self.axes.letters()
-        labels = self._viewer.dims.axis_labels
-        if (layer := self.layer.layer()) is None:
-            return
-        if self.axes.typed() is None and suggest_axes(layer, labels) != before:
-            self.offer_axes()
-
-    def known_axes(self) -> str:
-        """Return the axes typed; empty where they do not fit or there is no layer."""
-        try:
-            return self.axes.axes() if self.axes.shape else ""
-        except DenoiseError:
-            return ""
-
-    def others(self) -> list[Panel]:
+    def _neighbours(self) -> list[Panel]:
         """Return the other panels of the plugin that are open."""
         return [each for each in docks.docked(self._viewer, Panel) if each is not self]
 
-    def estimate(self) -> NoiseEstimate | None:
-        """Return the noise of the layer as this panel has measured it; None by default."""
-        return None
-
-    def receive_estimate(self, layer: Any, estimate: NoiseEstimate) -> None:
-        """Receive another panel's estimate of the noise of a layer; ignored by default."""
+    def stop(self) -> None:
+        """Stop what is running; the panel is being closed."""
+        raise NotImplementedError
 
     def say(self, text: str, stressed: str = "") -> None:
         """Show a sentence in the status line, after a lead in bold."""
@@ -210,9 +137,13 @@ class Panel(QWidget):
             self.say(f"Internal error: {error!r}. Please report it.", self.failed)
             notification_manager.receive_error(type(error), error, error.__traceback__)
             return ""
-        sentence = in_panel(error) if isinstance(error, DenoiseError) else self.out_of_memory
+        sentence = self.worded(error) if isinstance(error, DenoiseError) else self.out_of_memory
         self.say(sentence, self.failed)
         return sentence
+
+    def worded(self, error: DenoiseError) -> str:
+        """Return an error in terms of the controls of the panel."""
+        return in_panel(error)
 
     def copy(self, code: Callable[[], tuple[str, str]]) -> None:
         """Put text on the clipboard and show a message, both returned by `code`, or its error."""

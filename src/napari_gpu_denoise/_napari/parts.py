@@ -15,6 +15,7 @@ from qtpy.QtWidgets import (
     QFrame,
     QLabel,
     QLayout,
+    QProgressBar,
     QPushButton,
     QScrollArea,
     QSizePolicy,
@@ -98,6 +99,15 @@ def choice(items: dict[str, Any], tip: str) -> QComboBox:
         box.addItem(text, value)
     box.setToolTip(wrapped(tip))
     return box
+
+
+def progress_bar() -> QProgressBar:
+    """Return a progress bar that keeps its room while it is hidden."""
+    bar = QProgressBar()
+    policy = bar.sizePolicy()
+    policy.setRetainSizeWhenHidden(True)
+    bar.setSizePolicy(policy)
+    return bar
 
 
 def ruler() -> QFrame:

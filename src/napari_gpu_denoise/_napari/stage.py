@@ -32,18 +32,23 @@ class TimeLeft:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
-        self._text, self._since, self._done = "", 0.0, 0
+        self._text: str | None = None
+        self._since, self._done = 0.0, 0
 
     def words(self, stage: Stage) -> str:
         """Return the words of a stage, with the time left once it can be told."""
+        return ", ".join(filter(None, (stage.words, self.left(stage))))
+
+    def left(self, stage: Stage) -> str:
+        """Return the time left alone; empty as long as it cannot be told."""
         now = self._clock()
         if stage.text != self._text or stage.done < self._done:
             self._text, self._since, self._done = stage.text, now, stage.done
         passed, parts = now - self._since, stage.done - self._done
         left = stage.total - stage.done
         if passed < _SETTLED or parts < 1 or left < 1:
-            return stage.words
-        return f"{stage.words}, {in_words(passed / parts * left)} left"
+            return ""
+        return f"{in_words(passed / parts * left)} left"
 
 
 def as_stages(running: Generator, text: str) -> Generator[Stage, None, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from napari_gpu_denoise.errors import DenoiseError, Note, worded
 
@@ -35,9 +36,9 @@ REMEDIES = {
 }
 
 
-def in_panel(message: DenoiseError | Note | str) -> str:
+def in_panel(message: DenoiseError | Note | str, remedies: Mapping[str, str] = REMEDIES) -> str:
     """Return an error or a note in terms of controls."""
-    return _ARGUMENT.sub(_labelled, worded(message, REMEDIES))
+    return _ARGUMENT.sub(_labelled, worded(message, remedies))
 
 
 def _labelled(argument: re.Match) -> str:

@@ -24,6 +24,7 @@ def denoise(args: argparse.Namespace) -> int:
     """Run one filter over all inputs."""
     settings = chosen_settings(args)
     from napari_gpu_denoise.files.batch import run_batch
+    from napari_gpu_denoise.files.batch_report import is_expected, lines_on
 
     sigma = args.sigma if args.sigma_map is None else sigma_map(args.sigma_map)
     noise = args.noise if args.noise is None else named_noise(args.noise)
@@ -53,11 +54,10 @@ def denoise(args: argparse.Namespace) -> int:
         print(json.dumps({"profile": settings.profile_name(), **report.as_dict()}, indent=2))
     elif not args.quiet:
         for file in report.done:
-            _print_done(file, settings)
+            print(*lines_on(file, settings, on_command_line), sep="\n")
     for file in () if args.quiet else report.skipped:
         complain(f"{on_command_line(file.skipped).rstrip('.')}.")
-    expected = (errors.DenoiseError, MemoryError)
-    unexpected = [file.error for file in report.failed if not isinstance(file.error, expected)]
+    unexpected = [file.error for file in report.failed if not is_expected(file.error)]
     for file in report.failed:
         named = f"{type(file.error).__name__}: {file.error}"
         complain(sentence(named if file.error in unexpected else file.error, file.input))
@@ -69,8 +69,7 @@ def denoise(args: argparse.Namespace) -> int:
         traceback.print_exception(unexpected[0])
         complain("This should not happen: please report it with the lines above.")
     if len(report.files) > 1 and not args.quiet and not args.json:
-        done, failed, skipped = map(len, (report.done, report.failed, report.skipped))
-        print(f"{done} denoised, {failed} failed, {skipped} skipped.")
+        print(report.summary)
     if report.cancelled:
         raise KeyboardInterrupt
     if report.failed:
@@ -87,35 +86,6 @@ def chosen_settings(args: argparse.Namespace) -> Any:
     known = {spec.name for spec in dataclasses.fields(args.settings)}
     given = {name: value for name, value in vars(args).items() if name in known}
     return args.settings.of(profile=args.profile, **given)
-
-
-def _print_done(file: Any, settings: Any) -> None:
-    record = file.record
-    sigma = ", ".join(f"{value:.4g}" for value in record.sigma)
-    print(file.output)
-    if len(settings.presets) > 1:
-        profile, changes = settings.nearest_profile()
-        changed = "".join(f", {name}={value}" for name, value in changes.items())
-        print(f"  profile     {profile}{changed}")
-    for words in record.corrected:
-        print(f"  corrected   {words}")
-    if record.noise:
-        from napari_gpu_denoise.noise.models import NoiseModel
-
-        models = dict.fromkeys(NoiseModel.from_dict(each).summary() for each in record.noise)
-        print(f"  noise       {'; '.join(models)} ({record.sigma_source})")
-    else:
-        # The source says why, for a filter that takes no sigma.
-        source = record.sigma_source
-        print(f"  sigma       {f'{sigma} ({source})' if sigma else source}")
-    if record.sigma_factor != 1:
-        print(f"  strength    {record.sigma_factor:g} times this")
-    print(f"  saturated   {record.saturated} values")
-    if record.nonfinite:
-        print(f"  non-finite  {record.nonfinite} values, left unchanged")
-    print(f"  device      {record.device}")
-    for note in (*record.notes, *file.notes):
-        print(f"  note        {on_command_line(note)}")
 
 
 def devices(args: argparse.Namespace) -> int:

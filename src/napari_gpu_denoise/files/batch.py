@@ -4,100 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import traceback
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.docstrings import documented
-from napari_gpu_denoise.errors import (
-    Cancelled,
-    FileError,
-    ImageError,
-    NoDeviceError,
-    Note,
-    OutputError,
-)
-from napari_gpu_denoise.files import formats, unfinished
-from napari_gpu_denoise.files.inputs import check_target, find_files, identity, pair
-from napari_gpu_denoise.files.one_file import check_result, denoise_file
+from napari_gpu_denoise.errors import Cancelled
+from napari_gpu_denoise.files.batch_report import BatchReport
+from napari_gpu_denoise.files.batch_steps import Batch, BatchProgress, batch_steps
+from napari_gpu_denoise.files.inputs import find_files, pair
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Run
-from napari_gpu_denoise.run.record import Record
-
-
-@dataclass(frozen=True)
-class FileReport:
-    """The outcome for one file: exactly one of `output`, `error` and `skipped` is set.
-
-    `skipped` says why the file was left out; `notes` are remarks on reading and writing it.
-    """
-
-    input: Path
-    output: Path | None = None
-    record: Record | None = None
-    error: Exception | None = None
-    skipped: str = ""
-    notes: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain values that JSON can hold."""
-        error = self.error
-        return {
-            "input": str(self.input),
-            "output": None if self.output is None else str(self.output),
-            "record": None if self.record is None else self.record.as_dict(),
-            "error": None if error is None else {"kind": type(error).__name__, "text": str(error)},
-            "skipped": self.skipped,
-            "notes": list(self.notes),
-        }
-
-
-@dataclass(frozen=True)
-class BatchReport:
-    """The outcome for all files, in the order processed, up to a cancellation or a stop.
-
-    `notes` say where the unfinished result of a file is kept at which the batch was cancelled.
-    """
-
-    files: tuple[FileReport, ...]
-    cancelled: bool = False
-    notes: tuple[str, ...] = ()
-
-    @property
-    def done(self) -> tuple[FileReport, ...]:
-        """The files that have a result."""
-        return tuple(file for file in self.files if file.output is not None)
-
-    @property
-    def failed(self) -> tuple[FileReport, ...]:
-        """The files that failed."""
-        return tuple(file for file in self.files if file.error is not None)
-
-    @property
-    def skipped(self) -> tuple[FileReport, ...]:
-        """The files that were left out: not an image, part of one already read, or done before."""
-        return tuple(file for file in self.files if file.skipped)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain values that JSON can hold."""
-        return {"files": [file.as_dict() for file in self.files], "cancelled": self.cancelled}
-
-
-@dataclass(frozen=True)
-class BatchProgress:
-    """The progress of a batch."""
-
-    path: Path  # of the current file
-    index: int  # its number, from 0,
-    count: int  # of how many
-    done: int  # tiles or frames of this file
-    total: int  # 0, as `done`, while the file is read
 
 
 @documented
@@ -190,100 +110,17 @@ def run_batch(
     ...     print(file.input, file.error)
     """
     found = find_files(inputs)
-    jobs = dict(pair(found, output))
+    targets = dict(pair(found, output))
     options = dtype, nonfinite, choose_devices(device), memory_limit, correct, sigma_factor
     run = Run(filter, sigma, noise, axes, *options)
-    files: list[FileReport] = []
-    folders: set[Path] = set()  # those that hold results
-    sources: set[Path] = set()  # files read as part of an earlier image
-    written: set[tuple[int, int]] = set()
-    for index, path in enumerate(found):
-        if cancel is not None and cancel.is_set():
-            return BatchReport(tuple(files), cancelled=True)
-
-        def tell(done: int, total: int, path: Path = path, index: int = index) -> None:
-            if progress is not None:
-                progress(BatchProgress(path, index, len(found), done, total))
-
-        tell(0, 0)
-        if path not in jobs:
-            reason = f"{path} is not a TIFF or NIfTI file and was skipped."
-            files.append(FileReport(path, skipped=reason))
-            continue
-        if path.resolve() in sources:
-            reason = f"{path} is part of an image that was read with an earlier file."
-            files.append(FileReport(path, skipped=reason))
-            continue
-        target = jobs[path]
+    batch = Batch(tuple(found), targets, run, overwrite, resume, companions_anywhere, stop_on_error)
+    with contextlib.closing(batch_steps(batch)) as steps:
         try:
-            check_target(target, found, written)
-            if target.exists() and not overwrite:
-                if resume:
-                    check_result(target, run)
-                    unfinished.remove(target)
-                # The other files of a set are then not denoised as images of their own.
-                opened = formats.open_stack(path, companions_anywhere=companions_anywhere)
-                with contextlib.suppress(FileError, ImageError), opened as picture:
-                    sources.update(file.resolve() for file in picture.files)
-                files.append(FileReport(path, skipped=_kept(target, resume)))
-                continue
-            picture, record, notes = denoise_file(
-                *(path, target, run),
-                overwrite=overwrite,
-                new_folder=target.parent not in folders,
-                companions_anywhere=companions_anywhere,
-                progress=tell,
-                cancel=cancel,
-                resume=resume,
-            )
-            folders.add(target.parent)
-            sources.update(file.resolve() for file in picture.files)
-            written.add(identity(target))
-            files.append(FileReport(path, target, record, notes=(*picture.notes, *notes)))
-        except Cancelled:
-            return BatchReport(tuple(files), cancelled=True, notes=_left(target))
-        except NoDeviceError:
-            raise
-        except Exception as error:
-            # Ctrl-C makes the compiler of PoCL fail, too.
-            if cancel is not None and cancel.is_set():
-                return BatchReport(tuple(files), cancelled=True, notes=_left(target))
-            # Whatever is wrong with one file, try the others.
-            _let_go(error)
-            files.append(FileReport(path, error=error, notes=_left(target)))
-            if stop_on_error:
-                break
-        finally:
-            picture = None  # before the next file is read
-    return BatchReport(tuple(map(_still_there, files)))
-
-
-def _let_go(error: BaseException | None) -> None:
-    """Free the pixels that an error holds by its traceback: reports are kept to the end."""
-    while error is not None:
-        traceback.clear_frames(error.__traceback__)
-        error = error.__cause__ or error.__context__
-
-
-def _left(target: Path) -> tuple[str, ...]:
-    """Say where an unfinished result is kept, if there is one."""
-    note = unfinished.kept_note(target)
-    return (note,) if note else ()
-
-
-def _kept(target: Path, resume: bool) -> str:
-    if resume:
-        return f"{target} is complete and was kept."
-    return Note(
-        f"{target} exists and was kept",
-        "choose another name, pass overwrite=True to replace it, or resume=True to keep it as done",
-        code="exists",
-    )
-
-
-def _still_there(file: FileReport) -> FileReport:
-    """Report a result that somebody removed during the run."""
-    if file.output is None or file.output.exists():
-        return file
-    lost = OutputError(f"{file.output} was written and is gone: repeat the run for this file.")
-    return FileReport(file.input, error=lost)
+            while True:
+                step = next(steps)
+                if progress is not None and isinstance(step, BatchProgress):
+                    progress(step)
+                if cancel is not None and cancel.is_set():
+                    steps.throw(Cancelled("The batch was cancelled."))
+        except StopIteration as end:
+            return end.value

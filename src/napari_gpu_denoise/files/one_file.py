@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Generator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,16 @@ from napari_gpu_denoise.files.made_with import has_noise
 from napari_gpu_denoise.files.unfinished import Unfinished
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
-from napari_gpu_denoise.run.denoise import drive
+from napari_gpu_denoise.run.denoise import denoise_steps
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Run
-from napari_gpu_denoise.run.record import Record
+from napari_gpu_denoise.run.record import Progress, Record
 
 # Smaller stacks are read whole, once: for the range of values, the noise and the filter.
 STREAMED_BYTES = 1 << 27
 
 
-def denoise_file(
+def file_steps(
     path: Path,
     target: Path,
     run: Run,
@@ -35,13 +35,12 @@ def denoise_file(
     overwrite: bool,
     new_folder: bool,
     companions_anywhere: bool,
-    progress: Callable[[int, int], None],
-    cancel: Any,
     resume: bool = False,
-) -> tuple[tiff.Picture, Record, tuple[str, ...]]:
-    """Denoise a file into a new one, which appears when it is complete.
+) -> Generator[Progress, None, tuple[tiff.Picture, Record, tuple[str, ...]]]:
+    """Denoise a file step by step into a new one, which appears when it is complete.
 
-    A run without axes takes those of the file. `new_folder` says whether the folder of the result
+    Yields as `denoise_steps` does; closing the generator leaves what a later run can go on with. A
+    run without axes takes those of the file. `new_folder` says whether the folder of the result
     may be made; one that held results and is gone is an error. With `resume` an unfinished result
     of an earlier run is gone on with, if the file is streamed. Returns the description of the
     input, the record of the result, and notes about the writing.
@@ -64,8 +63,8 @@ def denoise_file(
             with _ledger(target, picture, run, same, resume) as ledger:
                 part = None if ledger is None else ledger.folder / "image"
                 with zarr.new_image(target, picture, overwrite=overwrite, part=part) as made:
-                    options = {"progress": progress, "cancel": cancel, "ledger": ledger}
-                    result = drive(picture.data, run, out=made.finest, **options)
+                    options = {"out": made.finest, "ledger": ledger}
+                    result = yield from denoise_steps(picture.data, run, **options)
                     notes = made.finish(result.record)
                 if ledger is not None:
                     ledger.completed()
@@ -81,14 +80,13 @@ def denoise_file(
                     made = tiff.PlaneStore(shape, dtype, target.parent, **options)
                     return held.enter_context(made)
 
-                options = {"progress": progress, "cancel": cancel, "ledger": ledger}
-                result = drive(picture.data, run, out=store, **options)
+                result = yield from denoise_steps(picture.data, run, out=store, ledger=ledger)
                 written = _written(target, result.image, picture, result.record, same, overwrite)
                 ledger.completed()
                 return written
         largest = max(one.itemsize for one in possible)
         picture = picture.loaded(result=picture.data.size * largest)
-    result = drive(picture.pixels, run, progress=progress, cancel=cancel)
+    result = yield from denoise_steps(picture.pixels, run)
     _make_folder(target, new_folder)
     image = result.image
     if picture.alpha is not None:

@@ -134,10 +134,9 @@ def drive(
     out: Any = None,
     progress: Callable[[int, int], None] | None = None,
     cancel: Any = None,
-    ledger: Ledger | None = None,
 ) -> Result:
     """Do a run to its end; the arguments are those of `denoise` and `denoise_steps`."""
-    return finish(denoise_steps(image, run, frames, out, slices, ledger), progress, cancel)
+    return finish(denoise_steps(image, run, frames, out, slices), progress, cancel)
 
 
 def denoise_steps(

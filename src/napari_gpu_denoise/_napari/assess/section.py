@@ -17,10 +17,10 @@ from napari_gpu_denoise._napari.assess.judging import (
     steps,
 )
 from napari_gpu_denoise._napari.assess.pictures import Residuals
+from napari_gpu_denoise._napari.layer_panel import LayerPanel
 from napari_gpu_denoise._napari.layers.results import NewLayer, add_layer, at_places
 from napari_gpu_denoise._napari.noise.plots import Plot, Series
 from napari_gpu_denoise._napari.noise.rows import Row, as_html
-from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import Caption, Section, button, stack
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.assessment.record import Assessment
@@ -39,7 +39,7 @@ class AssessSection(Section):
     some steps.
     """
 
-    def __init__(self, viewer: Viewer, panel: Panel, runs: Callable[..., Any]):
+    def __init__(self, viewer: Viewer, panel: LayerPanel, runs: Callable[..., Any]):
         form = QFormLayout()
         super().__init__(TITLE, form)
         self.start_button = button(

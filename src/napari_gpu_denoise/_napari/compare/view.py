@@ -9,9 +9,9 @@ from qtpy.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QSlider, QWidget
 
 from napari_gpu_denoise._napari.compare.pair import partners, results_in
 from napari_gpu_denoise._napari.compare.showing import BLINK, CURTAIN, NOTHING, RESIDUAL
+from napari_gpu_denoise._napari.layer_panel import LayerPanel
 from napari_gpu_denoise._napari.layers.layer_input import LayerInput
 from napari_gpu_denoise._napari.layers.provenance import made_from
-from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import (
     Caption,
     button,
@@ -81,7 +81,7 @@ class PartnerInput(QComboBox):
             self.chosen.emit()
 
 
-class CompareView(Panel):
+class CompareView(LayerPanel):
     """What to compare, how, and the profile along a line."""
 
     title = "Compare"

@@ -30,6 +30,7 @@ class DeviceInput(QWidget):
         self.box = narrow(QComboBox())
         self.box.setAccessibleName("Device")
         self.box.addItem("Automatic")
+        self._wanted: Any = None
         self.caption = Caption()
         stack(QVBoxLayout(self), (self.box, self.caption), spacing=2)
         self.box.currentIndexChanged.connect(self.explain)
@@ -51,6 +52,8 @@ class DeviceInput(QWidget):
             if len(together) > 1:
                 names = several.names_of(together)
                 add_item(self.box, f"All {len(together)}: {names}", ALL, "Divide the work.")
+        if self._wanted is not None:
+            self.box.setCurrentIndex(max(0, self.box.findData(self._wanted)))
         self.explain()
         self.listed.emit()
 
@@ -58,6 +61,11 @@ class DeviceInput(QWidget):
         """Return what was chosen, as `opencl.device.choose` takes it."""
         chosen = self.box.currentData()
         return preferences.read().device if chosen is None else chosen
+
+    def choose(self, other: DeviceInput) -> None:
+        """Choose what another list has chosen, once the devices are known."""
+        self._wanted = other.box.currentData()
+        self.box.setCurrentIndex(max(0, self.box.findData(self._wanted)))
 
     def explain(self, _: object = None) -> None:
         """Show the preferred device, and below the list which one will be used."""

@@ -59,8 +59,9 @@ class NoiseInput(QWidget):
     #: What is assumed may have changed.
     changed = Signal()
 
-    def __init__(self):
+    def __init__(self, automatic: str = "The noise is measured before filtering."):
         super().__init__()
+        self._automatic = automatic  # what is said of that choice
         self._measured: NoiseEstimate | None = None
         self._origin = ""
         self._known: NoiseEstimate | None = None
@@ -143,6 +144,16 @@ class NoiseInput(QWidget):
         self.choose(MEASURED)
         self._explain()
 
+    def take_over(self, other: NoiseInput) -> None:
+        """Assume the noise that another control does."""
+        if (handed := other.handed()) is not None:
+            self.hand_over(*handed)
+            return
+        self.choose(other.chosen())
+        if other.chosen() == TYPED:
+            self.edit.setText(other.edit.text())
+            self._typed(other.edit.text())
+
     def handed(self) -> tuple[NoiseEstimate, str] | None:
         """Return what `hand_over` took, if it is chosen."""
         return (self._measured, self._origin) if self.chosen() == MEASURED else None
@@ -202,7 +213,7 @@ class NoiseInput(QWidget):
         if chosen == ONE:
             text = self._used
         elif chosen == AUTO:
-            text = self._used or "The noise is measured before filtering."
+            text = self._used or self._automatic
         elif chosen == MEASURED and self._measured is not None:
             text = f"{rows.one_line(self._measured)} (measured in {self._origin})"
         elif chosen == TYPED and self._known is not None:

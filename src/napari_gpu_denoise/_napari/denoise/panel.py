@@ -64,6 +64,7 @@ class DenoisePanel(DenoiseView):
         self.run_on_return(self.run)
         self.cancel_button.clicked.connect(self.cancel)
         self.reset_button.clicked.connect(self.reset)
+        self.batch_button.clicked.connect(self.show_batch)
         self.python_button.clicked.connect(self.copy_python)
         self.command_button.clicked.connect(self.copy_command)
         self.live = LivePreview(viewer, self.title, self.preview, self._previewed, self)
@@ -201,6 +202,14 @@ class DenoisePanel(DenoiseView):
     def show_comparison(self, result: Any) -> None:
         """Open the panel that compares a result with its source."""
         docks.open_panel(self._viewer, "Compare").choose(result)
+
+    def show_batch(self) -> None:
+        """Open the panel for many files, set as this one is."""
+        panel = docks.open_panel(self._viewer, "Batch")
+        try:
+            panel.take_over(self)
+        except DenoiseError as error:
+            self.show_error(error)
 
     def reset_choices(self, event: object = None) -> None:
         """Follow the viewer's layers."""

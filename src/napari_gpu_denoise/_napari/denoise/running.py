@@ -10,11 +10,11 @@ from qtpy.QtWidgets import QProgressBar, QPushButton
 from napari_gpu_denoise._napari.denoise.afterwards import Afterwards
 from napari_gpu_denoise._napari.denoise.run import Outcome, report
 from napari_gpu_denoise._napari.denoise.runs import Runs
-from napari_gpu_denoise._napari.panel import Panel
+from napari_gpu_denoise._napari.layer_panel import LayerPanel
 from napari_gpu_denoise._napari.stage import Stage, TimeLeft
 
 
-class RunningPanel(Panel):
+class RunningPanel(LayerPanel):
     """A panel with runs; a subclass makes its controls, and follows results in `took`."""
 
     failed = "Not done."

@@ -30,9 +30,9 @@ def python_call(request: Request) -> str:
     run, alpha = request.run, request.source.alpha
     alone = {"frames": request.frame, "slices": request.slice}
     alone = {name: place for name, place in alone.items() if place is not None}
-    given = {**_noise_argument(run), **code.axes_argument(run.axes)}
+    given = {**noise_argument(run), **code.axes_argument(run.axes)}
     chosen = run.filter.as_arguments()
-    common = _common_arguments(run)
+    common = common_arguments(run)
     image, numpy, rest = "image", "", ""
     if alpha:
         image, numpy = "image[..., :3]", "import numpy as np\n"
@@ -80,7 +80,8 @@ def _places(request: Request) -> list[str]:
     return [f"{word} {place}" for word, place in named.items() if place is not None]
 
 
-def _noise_argument(run: Run) -> dict[str, Any]:
+def noise_argument(run: Run) -> dict[str, Any]:
+    """Return the argument for the noise of a run; none where it is automatic."""
     if run.sigma is not None:
         return {"sigma": run.sigma}
     if run.noise is None:
@@ -88,7 +89,8 @@ def _noise_argument(run: Run) -> dict[str, Any]:
     return {"noise": run.noise if isinstance(run.noise, str) else code.model_code(run.noise.models)}
 
 
-def _common_arguments(run: Run) -> dict[str, Any]:
+def common_arguments(run: Run) -> dict[str, Any]:
+    """Return the arguments of a run that all filters take, where they are not the defaults."""
     given = {name: getattr(run, name) for name in ("dtype", "nonfinite", "correct", "device")}
     given = {name: value for name, value in given.items() if value not in (None, "raise")}
     return given if run.sigma_factor == 1 else {**given, "sigma_factor": run.sigma_factor}
@@ -116,13 +118,13 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
     elif os.path.exists(target):
         known = os.path.basename(target)
         remarks.append(f"{known} is there already and is kept unless you add --overwrite.")
-    words = ["gpu-denoise", name, named, "-o", target, *_noise_option(run)]
+    words = ["gpu-denoise", name, named, "-o", target, *noise_option(run)]
     axes = None if path is None else _other_axes(path, request)
     if axes is None:
         words += ["--axes", request.source.axes_of_file(run.axes)]
     else:
         remarks.append(f"It filters the whole file, whose axes are {axes}.")
-    words += as_options(run.filter.as_arguments() | _common_arguments(run))
+    words += as_options(run.filter.as_arguments() | common_arguments(run))
     places = {"frames": request.frame, "slices": request.slice}
     if chosen := [word for word, place in places.items() if place is not None]:
         remarks.append(f"It filters all {' and '.join(chosen)}.")
@@ -130,8 +132,12 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
         remarks.append(f"Maps need a separate run with --{offer_of(run.filter).setting}.")
     if "--noise" in words and not isinstance(run.noise, str):
         remarks.append("It measures the noise again, in the whole file.")
-    text = subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
-    return text, remarks
+    return shell_line(words), remarks
+
+
+def shell_line(words: list[str]) -> str:
+    """Return the words of a command as they are typed into a shell."""
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
 
 
 def _file(source: Source) -> str | None:
@@ -154,7 +160,7 @@ def _other_axes(path: str, request: Request) -> str | None:
     return None if shape == ((*held[:-1], 3) if source.alpha else held) else axes
 
 
-def _noise_option(run: Run) -> list[str]:
+def noise_option(run: Run) -> list[str]:
     """Return the option for the noise; a model is measured again, except for one sigma."""
     sigma, noise = run.sigma, run.noise
     if sigma is None and noise is None:

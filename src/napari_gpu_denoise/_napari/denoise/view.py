@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import napari.viewer
-from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QProgressBar
+from qtpy.QtWidgets import QCheckBox, QHBoxLayout
 from superqt import QCollapsible
 
 from napari_gpu_denoise._napari.assess.section import AssessSection
@@ -15,6 +14,11 @@ from napari_gpu_denoise._napari.denoise.device_input import DeviceInput
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
 from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.noise_input import NoiseInput
+from napari_gpu_denoise._napari.denoise.options import (
+    correction_input,
+    nonfinite_input,
+    type_input,
+)
 from napari_gpu_denoise._napari.denoise.places_input import PlacesInput
 from napari_gpu_denoise._napari.denoise.running import RunningPanel
 from napari_gpu_denoise._napari.denoise.runs import Runs
@@ -24,8 +28,8 @@ from napari_gpu_denoise._napari.parts import (
     Caption,
     Section,
     button,
-    choice,
     form_layout,
+    progress_bar,
     ruler,
     wrapped,
 )
@@ -44,31 +48,8 @@ class DenoiseView(RunningPanel):
         self.noise, self.strength = NoiseInput(), StrengthInput()
         offer = offer_of(self.filter)
         self.form = SettingsForm(self.filter, without=() if offer is None else (offer.setting,))
-        self.dtype = choice(
-            {
-                "Automatic": None,
-                "Same as the layer": "same",
-                "float32 (keeps fractions)": "float32",
-            },
-            "Data type of the result. Automatic: that of the layer, or float32 where rounding to "
-            "whole grey levels would cost quality. Values outside the range of the layer's type "
-            "are clipped to it and counted.",
-        )
-        self.nonfinite = choice(
-            {"Stop with an error": "raise", "Leave them in place": "keep"},
-            "Treatment of pixels that are NaN or infinite.",
-        )
-        self.correct = choice(
-            {
-                "Nothing": None,
-                "Stripes": "stripes",
-                "Hot and dead pixels": "outliers",
-                "What is found": "found",
-            },
-            "Structured noise to remove first, only where it is found. Stripes are rows and "
-            "columns with offsets of their own, and periodic hum. Estimated noise shows what there "
-            "is.",
-        )
+        self.dtype, self.nonfinite = type_input(), nonfinite_input()
+        self.correct = correction_input()
         self.device = DeviceInput()
         self.maps = QCheckBox()
         self.maps.setHidden(offer is None)
@@ -81,12 +62,12 @@ class DenoiseView(RunningPanel):
         self.run_button = button("", "Denoise the layer; the result is a new layer.")
         self.cancel_button = button("Cancel", "Stop; add no layer.")
         self.reset_button = button("Reset to defaults", "Reset everything except the layer.")
+        self.batch_button = button(
+            "Many files …", "Open the panel Batch with this filter, these settings and this noise."
+        )
         self.python_button = button("Copy Python call", "Copy Python code for the same run.")
         self.command_button = button("Copy command line", "Copy a shell command for the same run.")
-        self.progress = QProgressBar()
-        keep_room = self.progress.sizePolicy()
-        keep_room.setRetainSizeWhenHidden(True)
-        self.progress.setSizePolicy(keep_room)
+        self.progress = progress_bar()
         self.assess = AssessSection(viewer, self, Runs)
         self._lay_out()
         self.show_running(False)
@@ -101,7 +82,9 @@ class DenoiseView(RunningPanel):
         output = {"Result type": self.dtype, "NaN, infinity": self.nonfinite, "Device": self.device}
         results = Section("Result and device", form_layout(output))
         reset = QHBoxLayout()
-        reset.addWidget(self.reset_button, alignment=Qt.AlignmentFlag.AlignRight)
+        reset.addStretch(1)
+        reset.addWidget(self.batch_button)
+        reset.addWidget(self.reset_button)
         self.arrange(
             (head, top, ruler(), self.form, results, self.assess, reset),
             (

@@ -17,7 +17,7 @@ import numpy as np
 from napari_gpu_denoise._napari.io.pixels import Pixels, channels_of, in_order
 from napari_gpu_denoise._napari.layers.origin import Origin, is_rgb, origin_of, stamp_of
 from napari_gpu_denoise._napari.layers.results import HISTORY
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY, letters_of
+from napari_gpu_denoise._napari.layers.source import METADATA_KEY, TEMPORARY, letters_of
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError, FileError, ImageError, LayerError, OutputError
 from napari_gpu_denoise.files import formats, fresh, nifti, zarr
@@ -43,8 +43,16 @@ def write_images(path: str, layers: list[LayerData]) -> list[str]:
 
 
 def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
-    whole = [_pixels(data, attributes) for data, attributes, _ in layers]
     notes: list[str] = []
+    # *Save All Layers* hands over what panels only show.
+    lasting = [each for each in layers if not _is_temporary(each[1])]
+    if not lasting:
+        raise LayerError(
+            "A preview or comparison is not saved: run the filter, and save its result."
+        )
+    if len(lasting) < len(layers):
+        notes.append("Previews and comparisons are not saved.")
+    whole = [_pixels(data, attributes) for data, attributes, _ in lasting]
     overwrite = True
     if not formats.has_suffix(path):
         # The user was not asked whether the file of this name may be replaced.
@@ -61,6 +69,11 @@ def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
     records = [one for one in _records(whole) if _without_channel(one) not in known]
     notes += formats.write(path, data, like, records, overwrite=overwrite)
     return path, notes
+
+
+def _is_temporary(attributes: dict[str, Any]) -> bool:
+    record = attributes.get("metadata", {}).get(METADATA_KEY)
+    return isinstance(record, dict) and TEMPORARY in record
 
 
 def _pixels(data: Any, attributes: dict[str, Any]) -> Pixels:

@@ -8,11 +8,11 @@ import napari.viewer
 from qtpy.QtCore import QSignalBlocker
 from qtpy.QtWidgets import QHBoxLayout, QWidget
 
+from napari_gpu_denoise._napari.layer_panel import LayerPanel
 from napari_gpu_denoise._napari.noise import plots, rows
 from napari_gpu_denoise._napari.noise.plots import Plot
-from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import Caption, button, choice, form_layout, narrow, ruler
-from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.filters import BM3D, FILTERS
 from napari_gpu_denoise.noise.models import AUTO, MODELS
 from napari_gpu_denoise.noise.record import NoiseEstimate
 
@@ -27,7 +27,7 @@ REGIONS = {
 MODEL_CHOICES = {"Automatic": AUTO, **{each.title: each.name for each in MODELS if each.selectable}}
 
 
-class NoiseView(Panel):
+class NoiseView(LayerPanel):
     """Settings, then table and plots of the estimate, then what can be done with it."""
 
     title = "Estimated noise"
@@ -55,8 +55,11 @@ class NoiseView(Panel):
         self.frames = Plot("Noise along time", "Time point", "Sigma (grey levels)")
         self.slices = Plot("Noise along slices", "Slice", "Sigma (grey levels)")
         self.correlation = Plot("Autocorrelation of noise", "Distance (pixels)", "Correlation")
-        self.target = choice({kind.title: kind.name for kind in FILTERS}, "Filter for this noise.")
-        self.use_button = button("Use in", "Open this filter with this layer and noise.")
+        targets = {kind.title: kind.name for kind in FILTERS}
+        self.target = choice({**targets, "Batch": BM3D.name}, "What to use this noise for.")
+        self.use_button = button(
+            "Use in", "Open this panel with this noise; a filter, with this layer."
+        )
         code = "Copy Python code that measures this noise and filters with it."
         self.python_button = button("Copy Python call", code)
         self._lay_out()

@@ -6,12 +6,19 @@ import html
 from collections.abc import Sequence
 
 import napari.viewer
-from qtpy.QtWidgets import QFrame, QProgressBar, QVBoxLayout
+from qtpy.QtWidgets import QFrame, QVBoxLayout
 
 from napari_gpu_denoise._napari.denoise.afterwards import Afterwards
 from napari_gpu_denoise._napari.denoise.running import RunningPanel
 from napari_gpu_denoise._napari.guide import with_guide
-from napari_gpu_denoise._napari.parts import Caption, button, choice, form_layout, stack
+from napari_gpu_denoise._napari.parts import (
+    Caption,
+    button,
+    choice,
+    form_layout,
+    progress_bar,
+    stack,
+)
 from napari_gpu_denoise.filters.advice import cost
 from napari_gpu_denoise.filters.advice.recommend import Advice
 
@@ -38,10 +45,7 @@ class StartView(RunningPanel):
         self.more_button = button(
             "More settings …", "Open the panel of this filter, with the layer and these settings."
         )
-        self.progress = QProgressBar()
-        keep_room = self.progress.sizePolicy()
-        keep_room.setRetainSizeWhenHidden(True)
-        self.progress.setSizePolicy(keep_room)
+        self.progress = progress_bar()
         self._lay_out()
         self.show_running(False)
 

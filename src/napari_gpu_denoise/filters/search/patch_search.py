@@ -26,7 +26,6 @@ class SearchLayout:
     far: tuple[int, int]  # frames and slices of FAR before the first one
     margin: int  # rows of FAR before the first one
     left: int  # columns of FAR before the first one
-    groups: int  # vectors of references in a row, for kernels that compare a vector at once
 
 
 @dataclass(frozen=True)
@@ -82,18 +81,22 @@ class PatchSearch:
         radius = settings.window // 2
         snt, snz, sny, snx = tile.source_shape
         lanes, step = self.variant.constants.get("LANES", 1), settings.step
-        groups = -(-columns.regular // lanes)
+        # The vector that ends with an irregular last reference may begin before the image; the last
+        # regular vector, and the squares compared beyond it, may end after it. Both read from the
+        # margin.
         irregular = columns.count > columns.regular
-        # The vector that ends with the last reference may begin before the image, and the last
-        # regular vector may end beyond it: both read from the margin.
         left = radius + (max((lanes - 1) * step - columns.last, 0) if irregular else 0)
-        reached = columns.first + (groups - 1) * lanes * step + (lanes - 1) * step
+        squares = -(-settings.patch // step)
+        beyond = -(-(squares - 1) // lanes) * lanes * step if lanes > 1 else 0
+        vectors = -(-columns.regular // lanes)
+        reached = max(columns.first + (vectors * lanes - 1) * step, columns.last) + beyond
         width = left + max(snx, reached + settings.patch + step) + radius
         quantum = 16 * self.variant.split
         pitch = -(-width // quantum) * quantum
-        shape = (snt + far_t + more_t, snz + far_z + more_z, sny + 2 * radius, pitch)
+        height = sny + 2 * radius + -settings.patch % step
+        shape = (snt + far_t + more_t, snz + far_z + more_z, height, pitch)
         far = (far_t, far_z)
-        return SearchLayout(rows, columns, shape, far, radius, left, groups + irregular)
+        return SearchLayout(rows, columns, shape, far, radius, left)
 
     def buffers(self, tile: Tile) -> Sizes:
         """Return the buffers that a tile needs."""
@@ -149,19 +152,21 @@ class PatchSearch:
         origin = (tile.t.margin + far_t, tile.z.margin + far_z, radius, left)
         layout = tuple(map(i32, (pnz, pny, pitch, *origin, nz)))
         matches = Matches(plain, keys, self._offsets, rows, columns, layout, events)
-        if self.variant.kernel == "search_lanes":
-            launch = self._search(
-                queue,
-                (at.groups, rows.count, nt * nz),
-                # PoCL keeps the lists of a whole group on the stack of a thread, and overflows
-                # it with the large groups that it would choose.
-                (1, 1, 1) if self.arena.session.device.shares_cores else None,
-                *(searched, *layout, *matches.grid),
-                i32(-(-columns.regular // self.variant.constants["LANES"])),
-                *(self._offsets, i32(self._count), keys),
-            )
+        constants = self.variant.constants
+        # PoCL keeps the lists of a whole group on the stack of a thread, and overflows it with the
+        # large groups that it would choose.
+        alone = (1, 1, 1) if self.arena.session.device.shares_cores else None
+        places = (searched, *layout, *matches.grid)
+        regular = (i32(rows.regular), i32(columns.regular))
+        offsets = (self._offsets, i32(self._count))
+        if self.variant.kernel == "search_plain":
+            size = (columns.count, rows.count, nt * nz)
+            launch = self._search(queue, size, alone, *places, *offsets, keys)
+        elif self.variant.kernel == "search_strips":
+            across = columns.groups(constants["LANES"] * constants["VECTORS"])
+            size = (across, rows.groups(constants["ROWS"]), nt * nz)
+            launch = self._search(queue, size, alone, *places, *regular, *offsets, keys)
         else:
-            constants = self.variant.constants
             group = (constants["GROUP_X"], constants["GROUP_Y"], 1)
             squares = 1
             if self.variant.kernel == "search_square":
@@ -172,7 +177,7 @@ class PatchSearch:
                 queue,
                 (across * group[0], down * group[1], nt * nz),
                 group,
-                *(searched, *layout, *matches.grid, i32(rows.regular), i32(columns.regular)),
+                *(*places, *regular),
                 *(i32(before), i32(after), i32(settings.slices), self._ranks, keys),
             )
         events.append(("search", launch))

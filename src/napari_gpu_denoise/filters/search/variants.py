@@ -8,6 +8,9 @@ from napari_gpu_denoise.opencl.device import Device
 
 # Local memory of a work-group: more would let fewer groups run on a compute unit at once.
 _LOCAL_MEMORY = 48 * 1024
+# Rows and vectors of references that a work-item serves on a CPU. More share more, but their lists
+# no longer fit the cache, and small images keep fewer cores busy.
+_ROWS, _VECTORS = 4, 8
 
 
 @dataclass(frozen=True)
@@ -52,14 +55,15 @@ class Variant:
 def choose_variant(settings: SearchSettings, device: Device) -> Variant:
     """Choose the search kernel for a device.
 
-    A CPU compares a vector of reference patches at once. A GPU shares partial distances in local
-    memory: of squares, if the step is 2 to 4 and divides the patch, else of columns. Where neither
-    fits, each work-item searches for one reference.
+    A CPU compares vectors of squares, whose distances neighbouring patches share. A GPU shares
+    them in local memory: of squares, if the step is 2 to 4 and divides the patch, else of columns.
+    Where neither fits, each work-item searches for one reference.
     """
     if device.float_lanes >= 4:
         lanes = max(width for width in (4, 8, 16) if width <= device.float_lanes)
-        return Variant("search_lanes", {"LANES": lanes, "SPLIT": settings.step})
-    plain = Variant("search_lanes", {"LANES": 1, "SPLIT": 1})
+        sizes = {"LANES": lanes, "SPLIT": settings.step, "ROWS": _ROWS, "VECTORS": _VECTORS}
+        return Variant("search_strips", sizes)
+    plain = Variant("search_plain", {})
     return next(iter(fitting_variants(settings, device)), plain)
 
 

@@ -1,0 +1,1 @@
+"""The panel "Batch": many files, filtered as the command line filters them."""

@@ -1,0 +1,286 @@
+"""The panel "Batch": files in, a folder of results out, with pause, stop and going on."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import napari.viewer
+from qtpy.QtCore import QTimer
+
+from napari_gpu_denoise._napari import preferences
+from napari_gpu_denoise._napari.batch.afterwards import BatchAfterwards
+from napari_gpu_denoise._napari.batch.listing import Listing, folder_for
+from napari_gpu_denoise._napari.batch.rows import (
+    DONE,
+    ENDED,
+    FAILED,
+    RUNNING,
+    WAITING,
+    Look,
+    Row,
+    in_batch,
+    stage_of,
+)
+from napari_gpu_denoise._napari.batch.running import BatchRequest, BatchRun, Outcome
+from napari_gpu_denoise._napari.denoise import presets
+from napari_gpu_denoise._napari.stage import Stage, TimeLeft
+from napari_gpu_denoise.errors import DenoiseError
+from napari_gpu_denoise.files.batch_report import BatchReport, FileReport
+from napari_gpu_denoise.files.batch_steps import BatchProgress
+
+_PARTS = 1000  # of the bar of all files
+_INTERVAL = 0.1  # seconds between two updates of a line
+
+
+class BatchPanel(BatchAfterwards):
+    """Lists files, and denoises them off the GUI thread by the engine of the command line."""
+
+    title = "Batch"
+
+    def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
+        super().__init__(viewer)
+        self.listing, self.runs = Listing(self), BatchRun(self)
+        self._key: Any = None  # what the last run was asked for
+        self._suggested = ""  # folder of the results
+        self._todo: list[Row] = []  # of the run in progress
+        self._file_left, self._all_left = TimeLeft(), TimeLeft()
+        self._begun = self._shown = 0.0
+        self.listing.found.connect(self._on_found)
+        self.listing.looked.connect(self._on_looked)
+        self.runs.moved.connect(self._on_moved)
+        self.runs.filed.connect(self._on_filed)
+        self.runs.ended.connect(self._on_ended)
+        self.files.dropped.connect(self.listing.add)
+        self.files.unwanted.connect(self.remove)
+        self.files.selectionModel().selectionChanged.connect(lambda *_: self._offer())
+        self.add_button.clicked.connect(lambda: self.listing.add(self.ask_files()))
+        self.folder_button.clicked.connect(self._add_folder)
+        self.remove_button.clicked.connect(lambda: self.remove())
+        self.output_button.clicked.connect(self._choose_output)
+        self.run_button.clicked.connect(lambda: self.run())
+        self.pause_button.clicked.connect(lambda: self.pause())
+        self.stop_button.clicked.connect(lambda: self.cancel())
+        self.python_button.clicked.connect(self.copy_python)
+        self.command_button.clicked.connect(self.copy_command)
+        self.axes.textChanged.connect(self._follow_axes)
+        for each in (self.existing, self.dtype, self.nonfinite, self.correct, self.device.box):
+            each.currentIndexChanged.connect(self._offer)
+        for each in (self.filter, self.noise, self.strength):
+            each.changed.connect(self._offer)
+        self.output.textChanged.connect(self._offer)
+        self.filter.changed.connect(self._check)
+        self.follow("preferences", ((each, self.device.explain) for each in preferences.changed()))
+        self.show_running(False)
+        QTimer.singleShot(0, self.device.fill)
+
+    def add(self, names: list[str]) -> None:
+        """Add files, and the images of folders."""
+        self.listing.add(names)
+
+    def remove(self) -> None:
+        """Take the selected files out of the list."""
+        if not self.runs.running:
+            self.table.remove(self.files.chosen())
+            self._follow_axes()
+            self._offer()
+
+    def waiting(self) -> tuple[list[Row], bool]:
+        """Return the files that a run would denoise, and whether that goes on with the last one."""
+        left = [row for row in self.table.rows if row.state not in ENDED]
+        on = bool(left) and self._key is not None and self._key == self.asked()
+        return (left, True) if on else (list(self.table.rows), False)
+
+    def run(self) -> None:
+        """Denoise the files that wait; errors are shown in the panel."""
+        if self.runs.running:
+            return
+        self._todo, on = self.waiting()
+        try:
+            batch = self.batch(on)
+        except DenoiseError as error:
+            self.show_error(error)
+            return
+        presets.remember(presets.without_image(batch.run.filter))
+        self._key, self._settings, self._targets = self.asked(), batch.run.filter, batch.targets
+        self._cancelled = False
+        for row in self._todo:
+            row.wait()
+        self.table.tell_all()
+        self._file_left, self._all_left = TimeLeft(), TimeLeft()
+        name = f"{batch.run.filter.title} of {_files(len(self._todo))}"
+        self.runs.start(BatchRequest(batch, frozenset(row.path for row in self._todo)), name)
+        self.show_running(True)
+
+    def pause(self) -> None:
+        """Pause, or go on after a pause."""
+        if not self.runs.running:
+            return
+        paused = not self.runs.paused
+        self.runs.pause(paused)
+        # Neither counts the pause.
+        self._file_left, self._all_left = TimeLeft(), TimeLeft()
+        self.pause_button.setText("Go on" if paused else "Pause")
+        self.say(f"Paused. {self._place()}" if paused else self._place())
+
+    def cancel(self) -> None:
+        """Stop at the next step; files that are complete stay."""
+        if self.runs.running:
+            self.runs.stop()
+            self.stop_button.setEnabled(False)
+            self.pause_button.setEnabled(False)
+            self.say("Stopping …")
+
+    def stop(self) -> None:
+        """Stop; the panel is being closed. What is done is kept on the disk."""
+        self.listing.drop()
+        if self.runs.running:
+            self.runs.leave()
+            self._cancelled = True
+            self._settle(())
+            self.show_running(False)
+
+    def show_running(self, running: bool) -> None:
+        """Show what can be done now."""
+        self.run_button.setEnabled(not running)
+        self.pause_button.setEnabled(running)
+        self.pause_button.setText("Pause")
+        self.stop_button.setEnabled(running)
+        self.progress.setVisible(running)
+        if running:
+            self.progress.setRange(0, 0)
+            self.say("Starting …")
+        self._offer()
+
+    def _on_found(self, rows: list[Row], errors: list[Exception]) -> None:
+        new = self.table.add(rows)
+        if new and self.output.text() == self._suggested:
+            self._suggested = folder_for(new[0])
+            self.output.setText(self._suggested)
+        self.listing.look([row.path for row in self.table.rows if row.look is None])
+        if errors:
+            self.show_error(errors[0])
+        elif not self.runs.running:
+            self.say("")
+        self._offer()
+
+    def _on_looked(self, look: Look) -> None:
+        if (number := self.table.number_of(look.path)) is not None:
+            self.table.rows[number].look = look
+            self.table.tell(number)
+            self._follow_axes()
+
+    def _on_moved(self, progress: BatchProgress) -> None:
+        now, number = time.monotonic(), self.table.number_of(progress.path)
+        row = self.table.rows[number]
+        begins = row.state != RUNNING
+        if begins:
+            self._begun = now
+            self._file_left = TimeLeft()
+            self.files.show_row(number)
+        words = self._file_left.words(stage_of(progress))  # which sees every step
+        if not begins and (now < self._shown + _INTERVAL or self.runs.stopping):
+            return
+        self._shown = now
+        row.run(progress, words)
+        self.table.tell(number)
+        self._show_all()
+
+    def _on_filed(self, report: FileReport) -> None:
+        number = self.table.number_of(report.input)
+        row = self.table.rows[number]
+        row.end(report, time.monotonic() - self._begun)
+        if row.state != DONE:
+            self._all_left = TimeLeft()  # its pace is not that of the others
+        self.table.tell(number)
+        self._show_all()
+        self._offer()
+
+    def _on_ended(self, outcome: Outcome) -> None:
+        report = outcome.report or BatchReport(())
+        self._cancelled = report.cancelled
+        for file in report.files:
+            row = self.table.rows[self.table.number_of(file.input)]
+            if row.report is not None and row.report.error is not file.error:
+                row.end(file, 0.0)  # its result is gone
+        self._settle(report.notes)
+        self.show_running(False)
+        if outcome.error is not None:
+            self.show_error(outcome.error)
+            return
+        told = self.report()
+        lead = "Stopped." if report.cancelled else "Done." if not told.failed else "Not all done."
+        self.say(told.summary, lead)
+
+    def _settle(self, notes: tuple[str, ...]) -> None:
+        """Show which file a run was stopped at."""
+        for row in self._todo:
+            if row.state == RUNNING:
+                row.stop(notes)
+        self._todo = []
+        self.table.tell_all()
+
+    def _show_all(self) -> None:
+        """Show how much of all files is done."""
+        done, total = self._amounts()
+        if total:
+            self.progress.setRange(0, _PARTS)
+            self.progress.setValue(round(_PARTS * done / total))
+        if self.runs.running and not (self.runs.paused or self.runs.stopping):
+            left = self._all_left.left(Stage("All files", round(done), round(total)))
+            self.say(f"{self._place()} {left.capitalize()}." if left else self._place())
+
+    def _amounts(self) -> tuple[float, float]:
+        """Return how many bytes of pixels are done, and of how many, in the files of the run."""
+        counted = [row for row in self._todo if row.report is None or row.state == DONE]
+        known = [row.size for row in self._todo if row.size]
+        usual = sum(known) / len(known) if known else 1e6
+        sizes = [row.size or usual for row in counted]
+        shares = [1.0 if row.state == DONE else row.share for row in counted]
+        return sum(n * share for n, share in zip(sizes, shares, strict=True)), sum(sizes)
+
+    def _place(self) -> str:
+        ended = sum(row.report is not None for row in self._todo)
+        return f"{ended} of {_files(len(self._todo))} done."
+
+    def _offer(self, _: object = None) -> None:
+        """Enable what can be done, and say how many files would be denoised."""
+        rows, on = self.waiting()
+        running = self.runs.running
+        begun = any(row.state != WAITING for row in self.table.rows)
+        what = f"Denoise {_files(len(rows))}" if rows else "Denoise"
+        if running:
+            what = "Denoising …"
+        elif on and all(row.state == FAILED for row in rows):
+            what = f"Try {_files(len(rows))} again"
+        elif on and begun:
+            what = f"Go on with {_files(len(rows))}"
+        self.run_button.setText(what)
+        chosen = self._chosen()
+        self.remove_button.setEnabled(bool(chosen) and not running)
+        self.open_button.setEnabled(any(self._result(row) is not None for row in chosen))
+        self.report_button.setEnabled(any(row.report is not None for row in self.table.rows))
+
+    def _check(self) -> None:
+        try:
+            self.noise.set_unused(self.filter.form.settings().sigma_unused)
+        except DenoiseError as error:
+            self.say(in_batch(error), "Not ready.")
+
+    def _follow_axes(self, _: object = None) -> None:
+        """Offer the settings that the axes of any file allow."""
+        looks = (row.look for row in self.table.rows)
+        found = {axis for look in looks if look is not None for axis in look.axes}
+        self.filter.set_axes(self.axes.text() or "".join(sorted(found)))
+
+    def _add_folder(self) -> None:
+        if name := self.ask_folder("Folder of images to denoise"):
+            self.listing.add([name])
+
+    def _choose_output(self) -> None:
+        if name := self.ask_folder("Folder of the results"):
+            self.output.setText(name)
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'s' * (count != 1)}"

@@ -1,0 +1,164 @@
+"""A file of the list: what is known of it, and what became of it, in words; no Qt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from napari_gpu_denoise._napari.stage import Stage
+from napari_gpu_denoise._napari.wording import REMEDIES, in_panel
+from napari_gpu_denoise.errors import DenoiseError, Note
+from napari_gpu_denoise.files import formats, zarr
+from napari_gpu_denoise.files.batch_report import FileReport, is_expected
+from napari_gpu_denoise.files.batch_steps import BatchProgress
+
+# States of a file.
+WAITING, RUNNING, STOPPED, DONE, SKIPPED, FAILED = (
+    *("waiting", "running", "stopped"),
+    *("done", "skipped", "failed"),
+)
+ENDED = (DONE, SKIPPED)  # not tried again
+
+_REMEDIES = {
+    **REMEDIES,
+    "exists": "choose Replace them at Existing results, or another folder",
+    "file-dtype": "choose float32 at Result and device > Result type",
+    "unfinished": "set what it was begun with, or choose Replace them at Existing results",
+    "unfinished-damaged": "choose Replace them at Existing results",
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a file says of itself, or why it cannot be read."""
+
+    path: Path
+    axes: str = ""
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    size: int = 0  # bytes of its pixels
+    error: str = ""
+
+    @property
+    def words(self) -> str:
+        """Lengths of the axes, and the type, such as ``"T16 192x208 uint16"``."""
+        if self.error:
+            return "cannot be read"
+        known = dict(zip(self.axes, self.shape, strict=True))
+        words = [f"{axis}{n}" for axis, n in zip(self.axes, self.shape, strict=True)]
+        text = " ".join([*words, self.dtype])
+        for long, short in (
+            (f"Y{known.get('Y')} X{known.get('X')}", f"{known.get('Y')}x{known.get('X')}"),
+            (" S3 ", " RGB "),
+            (" S4 ", " RGBA "),
+        ):
+            text = text.replace(long, short)
+        return text
+
+
+@dataclass
+class Row:
+    """A file of the list; `given` is what the user added, the file itself or its folder."""
+
+    path: Path
+    given: str
+    look: Look | None = None
+    state: str = WAITING
+    words: str = "Waiting"
+    report: FileReport | None = None
+    share: float = 0.0  # done
+
+    @property
+    def name(self) -> str:
+        """The name of the file; of a field of a plate, with its places in it."""
+        field = zarr.is_zarr(self.path) and not zarr.has_suffix(self.path)
+        return zarr.name_of(self.path) if field else self.path.name
+
+    @property
+    def size(self) -> int:
+        """Bytes of its pixels; 0 where they are not known."""
+        return 0 if self.look is None else self.look.size
+
+    def wait(self) -> None:
+        """Wait for a run."""
+        self.state, self.words, self.report, self.share = WAITING, "Waiting", None, 0.0
+
+    def run(self, progress: BatchProgress, words: str) -> None:
+        """Show how far a run is."""
+        self.state, self.words = RUNNING, words
+        self.share = progress.done / progress.total if progress.total else 0.0
+
+    def stop(self, notes: Sequence[str] = ()) -> None:
+        """Show that a run was stopped at this file; `notes` say what is kept of its result."""
+        self.share = 0.0
+        kept = "what is done is kept" if notes else "it will begin anew"
+        self.state, self.words = STOPPED, f"Stopped; {kept}"
+
+    def end(self, report: FileReport, seconds: float) -> None:
+        """Take the report on the file."""
+        self.report = report
+        if report.error is not None:
+            self.state, self.words = FAILED, error_words(report.error, self.path)
+        elif report.skipped:
+            self.state, self.words = SKIPPED, without_path(in_batch(report.skipped), self.path)
+        else:
+            self.state = DONE
+            clipped = report.record.saturated
+            told = f"; {clipped} values clipped" if clipped else ""
+            self.words = f"Done in {_time(seconds)}{told}"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 9.5:
+        return f"{seconds:.2g} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+
+
+def stage_of(progress: BatchProgress) -> Stage:
+    """Return the step of a file in the words of the list."""
+    if not progress.total:
+        return Stage((progress.unit or "reading").capitalize())
+    return Stage(progress.unit.capitalize(), progress.done, progress.total)
+
+
+def in_batch(message: DenoiseError | Note | str) -> str:
+    """Return an error or a note in terms of the controls of this panel."""
+    return in_panel(message, _REMEDIES)
+
+
+def error_words(error: Exception, path: Path | None = None) -> str:
+    """Return an error as a sentence for the line of a file."""
+    if isinstance(error, MemoryError) and not isinstance(error, DenoiseError):
+        return "There is not enough memory for this file."
+    if not is_expected(error):
+        return f"Internal error: {error!r}. Please report it."
+    text = in_batch(error)
+    return text if path is None else without_path(text, path)
+
+
+def without_path(text: str, path: Path) -> str:
+    """Return a sentence that names a file by its name alone."""
+    return text.replace(str(path), path.name)
+
+
+def looking(
+    paths: Sequence[Path], stopped: Callable[[], bool] = lambda: False
+) -> Generator[Look, None, None]:
+    """Look at files, one after another."""
+    for path in paths:
+        if stopped():
+            return
+        yield look_at(path)
+
+
+def look_at(path: Path) -> Look:
+    """Read the head of a file."""
+    try:
+        with formats.open_stack(path) as picture:
+            data = picture.data
+            axes, shape = picture.filter_axes, tuple(data.shape)
+            return Look(path, axes, shape, str(data.dtype), int(data.nbytes))
+    except Exception as error:
+        return Look(path, error=error_words(error, path))

@@ -1,0 +1,217 @@
+"""The list of files: a table with a line each, onto which files and folders are dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from qtpy.QtCore import QAbstractTableModel, QModelIndex, Qt, Signal
+from qtpy.QtGui import (
+    QBrush,
+    QColor,
+    QDragEnterEvent,
+    QDragMoveEvent,
+    QDropEvent,
+    QFont,
+    QKeyEvent,
+    QPainter,
+    QPaintEvent,
+)
+from qtpy.QtWidgets import QAbstractItemView, QHeaderView, QSizePolicy, QTableView
+
+from napari_gpu_denoise._napari.batch.rows import FAILED, RUNNING, Row
+from napari_gpu_denoise._napari.parts import wrapped
+
+FILE, IMAGE, STATE = range(3)
+_TITLES = ("File", "Image", "State")
+_EMPTY = "Drop files or folders here, or add them below."
+_LINES = 5, 14  # least and most in view, in the height of the table
+_WIDTHS = 0.31, 0.35  # of the first columns, as shares
+_FAILED_COLOURS = QColor("#b3261e"), QColor("#ff8a80")  # on light and on dark themes
+
+
+class RowTable(QAbstractTableModel):
+    """Rows as a table; whoever changes a row calls `tell`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[Row] = []
+        self.failed_colour = _FAILED_COLOURS[0]
+
+    def rowCount(self, parent: QModelIndex | None = None) -> int:
+        """Return the number of files."""
+        return 0 if parent is not None and parent.isValid() else len(self.rows)
+
+    def columnCount(self, parent: QModelIndex | None = None) -> int:
+        """Return the number of columns."""
+        return 0 if parent is not None and parent.isValid() else len(_TITLES)
+
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = 0) -> Any:
+        """Return the title of a column."""
+        if role == Qt.ItemDataRole.DisplayRole and orientation == Qt.Orientation.Horizontal:
+            return _TITLES[section]
+        return None
+
+    def data(self, index: QModelIndex, role: int = 0) -> Any:
+        """Return the text of a cell, and how it looks."""
+        row, column = self.rows[index.row()], index.column()
+        look = row.look
+        if role == Qt.ItemDataRole.DisplayRole:
+            image = "" if look is None else look.words
+            return (row.name, image, row.words)[column]
+        if role == Qt.ItemDataRole.ToolTipRole:
+            image = "" if look is None else look.error or look.words
+            return wrapped((str(row.path), image, row.words)[column])
+        if role == Qt.ItemDataRole.ForegroundRole:
+            wrong = (row.state == FAILED, look is not None and bool(look.error))
+            if (column == STATE and wrong[0]) or (column == IMAGE and wrong[1]):
+                return QBrush(self.failed_colour)
+        if role == Qt.ItemDataRole.FontRole and row.state == RUNNING and column != IMAGE:
+            font = QFont()
+            font.setBold(True)
+            return font
+        return None
+
+    def add(self, rows: Iterable[Row]) -> list[Row]:
+        """Add rows of files that are not there yet; return them."""
+        known = {each.path for each in self.rows}
+        new = [each for each in rows if each.path not in known]
+        if new:
+            first = len(self.rows)
+            self.beginInsertRows(QModelIndex(), first, first + len(new) - 1)
+            self.rows += new
+            self.endInsertRows()
+        return new
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Remove rows."""
+        for number in sorted(set(numbers), reverse=True):
+            self.beginRemoveRows(QModelIndex(), number, number)
+            del self.rows[number]
+            self.endRemoveRows()
+
+    def number_of(self, path: Path) -> int | None:
+        """Return where a file is in the list."""
+        return next((n for n, row in enumerate(self.rows) if row.path == path), None)
+
+    def tell_all(self) -> None:
+        """Show all rows anew."""
+        if self.rows:
+            last = self.index(len(self.rows) - 1, len(_TITLES) - 1)
+            self.dataChanged.emit(self.index(0, 0), last)
+
+    def tell(self, number: int) -> None:
+        """Show a row anew."""
+        self.dataChanged.emit(self.index(number, 0), self.index(number, len(_TITLES) - 1))
+
+
+class FileList(QTableView):
+    """Shows the files; takes those that are dropped, and the key Delete."""
+
+    #: Names of files and folders were dropped.
+    dropped = Signal(list)
+    #: Selected rows are to be removed.
+    unwanted = Signal()
+
+    def __init__(self, model: RowTable):
+        super().__init__()
+        self.setModel(model)
+        self.setAccessibleName("Files")
+        self.setAcceptDrops(True)
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        self.setTabKeyNavigation(False)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.verticalHeader().hide()
+        heads = self.horizontalHeader()
+        heads.setHighlightSections(False)
+        heads.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+        heads.setSectionResizeMode(FILE, QHeaderView.ResizeMode.Interactive)
+        heads.setSectionResizeMode(IMAGE, QHeaderView.ResizeMode.Interactive)
+        heads.setSectionResizeMode(STATE, QHeaderView.ResizeMode.Stretch)
+        # New rows wait, in one line; there may be thousands.
+        self.verticalHeader().setDefaultSectionSize(self._line())
+        model.rowsInserted.connect(self._fit_height)
+        model.rowsRemoved.connect(self._fit_height)
+        model.dataChanged.connect(self._fit_rows)
+        heads.sectionResized.connect(self._fit)
+        self._fit()
+
+    def chosen(self) -> list[int]:
+        """Return the numbers of the rows that are selected."""
+        return sorted(index.row() for index in self.selectionModel().selectedRows())
+
+    def show_row(self, number: int) -> None:
+        """Scroll to a row."""
+        self.scrollTo(self.model().index(number, FILE))
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        """Accept local files."""
+        self._accept(event)
+
+    def dragMoveEvent(self, event: QDragMoveEvent) -> None:
+        """Accept local files anywhere."""
+        self._accept(event)
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        """Take the files."""
+        if names := _local(event):
+            event.acceptProposedAction()
+            self.dropped.emit(names)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Remove rows by the key Delete."""
+        if event.key() in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace):
+            self.unwanted.emit()
+        else:
+            super().keyPressEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint in the colours of the theme; say what to do where there are no files."""
+        dark = self.palette().text().color().lightness() > 127
+        self.model().failed_colour = _FAILED_COLOURS[dark]
+        super().paintEvent(event)
+        if not self.model().rowCount():
+            painter = QPainter(self.viewport())
+            painter.setPen(self.palette().placeholderText().color())
+            flags = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
+            painter.drawText(self.viewport().rect().adjusted(8, 8, -8, -8), flags, _EMPTY)
+
+    def _accept(self, event: QDragMoveEvent) -> None:
+        if _local(event):
+            event.acceptProposedAction()
+        else:
+            event.ignore()
+
+    def _fit(self, *_: object) -> None:
+        """Adapt the heights of rows and of the list to the files."""
+        self.resizeRowsToContents()
+        self._fit_height()
+
+    def _line(self) -> int:
+        return self.fontMetrics().height() + 8
+
+    def _fit_height(self, *_: object) -> None:
+        least, most = (self._line() * lines for lines in _LINES)
+        rows = min(max(self.verticalHeader().length(), least), most)
+        self.setFixedHeight(rows + self.horizontalHeader().sizeHint().height() + 4)
+
+    def resizeEvent(self, event: Any) -> None:
+        """Share the width among the columns."""
+        super().resizeEvent(event)
+        width = self.viewport().width()
+        for column, share in zip((FILE, IMAGE), _WIDTHS, strict=True):
+            self.setColumnWidth(column, round(share * width))
+
+    def _fit_rows(self, first: QModelIndex, last: QModelIndex) -> None:
+        for number in range(first.row(), last.row() + 1):
+            self.resizeRowToContents(number)
+        self._fit_height()
+
+
+def _local(event: QDropEvent) -> list[str]:
+    """Return the names of the local files that are dragged."""
+    return [url.toLocalFile() for url in event.mimeData().urls() if url.isLocalFile()]

@@ -1,0 +1,185 @@
+"""A batch as a generator, which the command line, Python and the panel of napari drive."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Collection, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from napari_gpu_denoise.errors import (
+    Cancelled,
+    FileError,
+    ImageError,
+    NoDeviceError,
+    Note,
+    OutputError,
+)
+from napari_gpu_denoise.files import formats, unfinished
+from napari_gpu_denoise.files.batch_report import BatchReport, FileReport
+from napari_gpu_denoise.files.inputs import check_target, identity
+from napari_gpu_denoise.files.one_file import check_result, file_steps
+from napari_gpu_denoise.run.job import Run
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Files to denoise with the same settings.
+
+    `targets` are the results of those among `found` that are meant to be images. The options are
+    those of `run_batch`.
+    """
+
+    found: tuple[Path, ...]
+    targets: dict[Path, Path]
+    run: Run
+    overwrite: bool = False
+    resume: bool = False
+    companions_anywhere: bool = False
+    stop_on_error: bool = False
+
+
+@dataclass(frozen=True)
+class BatchProgress:
+    """The progress of a batch."""
+
+    path: Path  # of the current file
+    index: int  # its number, from 0,
+    count: int  # of how many
+    done: int  # units of this file
+    total: int  # 0, as `done`, while it is read, its noise measured, or kernels compiled
+    unit: str = ""  # what is counted, as in `Progress`, or what is done before; empty for reading
+
+
+def batch_steps(
+    batch: Batch, only: Collection[Path] | None = None
+) -> Generator[BatchProgress | FileReport, None, BatchReport]:
+    """Denoise files one after another.
+
+    Yields a `BatchProgress` before each file and after each of its steps, and its `FileReport` in
+    the end. `Cancelled` thrown into the generator ends it: it returns what was done. `only` names
+    the files to denoise now; the others are not touched either.
+    """
+    todo = [path for path in batch.found if only is None or path in only]
+    files: list[FileReport] = []
+    work = _Work(batch)
+    for index, path in enumerate(todo):
+
+        def at(done: int = 0, total: int = 0, unit: str = "", path=path, index=index):
+            return BatchProgress(path, index, len(todo), done, total, unit)
+
+        target = batch.targets.get(path)
+        try:
+            yield at()
+            report = work.left_out(path)
+            if report is None:
+                running, last = work.steps(path), None
+                with contextlib.closing(running):
+                    while True:
+                        try:
+                            step = next(running)
+                        except StopIteration as end:
+                            report = end.value
+                            break
+                        if step != last:
+                            yield at(step.done, step.total, step.unit)
+                        last = step
+        except Cancelled:
+            return BatchReport(tuple(files), cancelled=True, notes=_left(target))
+        except NoDeviceError:
+            raise
+        except Exception as error:
+            # Whatever is wrong with one file, try the others.
+            _let_go(error)
+            report = FileReport(path, error=error, notes=_left(target))
+        try:
+            yield report
+        except Cancelled:
+            if report.error is not None:
+                # Ctrl-C makes the compiler of PoCL fail, too.
+                return BatchReport(tuple(files), cancelled=True, notes=report.notes)
+            return BatchReport((*files, report), cancelled=index + 1 < len(todo))
+        files.append(report)
+        if report.error is not None and batch.stop_on_error:
+            break
+    return BatchReport(tuple(map(_still_there, files)))
+
+
+class _Work:
+    """The files of a batch, and what those that were denoised tell of the others."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._folders: set[Path] = set()  # those that hold results
+        self._sources: set[Path] = set()  # files read as part of an earlier image
+        self._written: set[tuple[int, int]] = set()
+
+    def left_out(self, path: Path) -> FileReport | None:
+        """Return the report on a file that is no image of its own, or has a result."""
+        batch = self._batch
+        if path not in batch.targets:
+            reason = f"{path} is not a TIFF or NIfTI file and was skipped."
+            return FileReport(path, skipped=reason)
+        if path.resolve() in self._sources:
+            reason = f"{path} is part of an image that was read with an earlier file."
+            return FileReport(path, skipped=reason)
+        target = batch.targets[path]
+        check_target(target, list(batch.found), self._written)
+        if not target.exists() or batch.overwrite:
+            return None
+        if batch.resume:
+            check_result(target, batch.run)
+            unfinished.remove(target)
+        # The other files of a set are then not denoised as images of their own.
+        opened = formats.open_stack(path, companions_anywhere=batch.companions_anywhere)
+        with contextlib.suppress(FileError, ImageError), opened as picture:
+            self._sources.update(file.resolve() for file in picture.files)
+        return FileReport(path, skipped=_kept(target, batch.resume))
+
+    def steps(self, path: Path) -> Generator[Any, None, FileReport]:
+        """Denoise a file."""
+        batch, target = self._batch, self._batch.targets[path]
+        picture, record, notes = yield from file_steps(
+            *(path, target, batch.run),
+            overwrite=batch.overwrite,
+            new_folder=target.parent not in self._folders,
+            companions_anywhere=batch.companions_anywhere,
+            resume=batch.resume,
+        )
+        self._folders.add(target.parent)
+        self._sources.update(file.resolve() for file in picture.files)
+        self._written.add(identity(target))
+        return FileReport(path, target, record, notes=(*picture.notes, *notes))
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Free the pixels that an error holds by its traceback: reports are kept to the end."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
+
+
+def _left(target: Path | None) -> tuple[str, ...]:
+    """Say where an unfinished result is kept, if there is one."""
+    note = unfinished.kept_note(target) if target is not None else ""
+    return (note,) if note else ()
+
+
+def _kept(target: Path, resume: bool) -> str:
+    if resume:
+        return f"{target} is complete and was kept."
+    return Note(
+        f"{target} exists and was kept",
+        "choose another name, pass overwrite=True to replace it, or resume=True to keep it as done",
+        code="exists",
+    )
+
+
+def _still_there(file: FileReport) -> FileReport:
+    """Report a result that somebody removed during the run."""
+    if file.output is None or file.output.exists():
+        return file
+    lost = OutputError(f"{file.output} was written and is gone: repeat the run for this file.")
+    return FileReport(file.input, error=lost)

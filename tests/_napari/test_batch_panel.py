@@ -1,0 +1,419 @@
+"""The panel "Batch": files in, results out, as the command line makes them."""
+
+import contextlib
+import json
+import shlex
+import threading
+from importlib.util import find_spec
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tifffile
+from napari.components import ViewerModel
+from qtpy.QtCore import QMimeData, QPointF, Qt, QUrl
+from qtpy.QtGui import QDropEvent
+
+import napari_gpu_denoise as gd
+from _napari.noise_records import estimate
+from napari_gpu_denoise.files import one_file, unfinished
+from napari_gpu_denoise.noise.models import Gaussian
+from napari_gpu_denoise.run import by_parts
+from napari_gpu_denoise.run.record import Progress, Record, Result
+from zarr_stores import write_store
+
+pytestmark = pytest.mark.gui
+
+
+def image(seed=0, shape=(20, 24)):
+    return np.random.default_rng(seed).normal(100, 9, shape).astype(np.uint16)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three images, one of them broken, and a text file."""
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    for seed, name in enumerate("ac"):
+        tifffile.imwrite(raw / f"{name}.tif", image(seed))
+    (raw / "b.tif").write_text("not what its name says")
+    (raw / "notes.txt").write_text("Monday")
+    return raw
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Stand in for the device: ten steps a file; half way each waits for its turn if there are."""
+    seen = SimpleNamespace(turns=None, runs=[], steps=0)
+
+    def stand_in(data, run):
+        seen.runs.append(run)
+        for done in range(11):
+            seen.steps += 1
+            yield Progress(done, 10)
+            if done == 5 and seen.turns is not None:
+                seen.turns.acquire()
+        told = ("nl_means", run.filter.as_dict(), (1.0,), "estimated", "YX", "uint16", "uint16")
+        yield Progress(10, 10)
+        return Result(data + np.uint16(1), Record("0", *told, "a device", 3, 0, ("mind",), "2026"))
+
+    monkeypatch.setattr(one_file, "denoise_steps", stand_in)
+    return seen
+
+
+@pytest.fixture
+def model(plugin):
+    """A viewer without a window."""
+    return ViewerModel()
+
+
+@pytest.fixture
+def panel(model, qtbot):
+    """The panel in a window of its own."""
+    from napari_gpu_denoise._napari.batch.panel import BatchPanel
+
+    made = BatchPanel(model)
+    qtbot.addWidget(made)
+    made.show()
+    qtbot.waitUntil(lambda: made.device.caption.text() != "")
+    made.filter.form.controls["window"].value = 5
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def batch(panel, qtbot):
+    """Add files to the panel, and wait until it has looked at them."""
+
+    def add(*names):
+        before = len(panel.table.rows)
+        panel.add([str(name) for name in names])
+        qtbot.waitUntil(
+            lambda: len(panel.table.rows) > before and all(row.look for row in panel.table.rows)
+        )
+        return panel
+
+    return add
+
+
+@pytest.fixture
+def done(click, qtbot):
+    """Click Denoise and wait for the end; returns the status line."""
+
+    def run_it(panel):
+        click(panel.run_button)
+        qtbot.waitUntil(lambda: not panel.runs.running)
+        return panel.status.text()
+
+    return run_it
+
+
+def states(panel):
+    return {row.path.name: row.state for row in panel.table.rows}
+
+
+def cell(panel, row, column):
+    return panel.table.data(panel.table.index(row, column), Qt.ItemDataRole.DisplayRole)
+
+
+def test_a_folder(batch, folder, done, calls, click):
+    panel = batch(folder)
+    assert [cell(panel, n, 0) for n in range(3)] == ["a.tif", "b.tif", "c.tif"]
+    assert [cell(panel, n, 1) for n in (0, 1)] == ["20x24 uint16", "cannot be read"]
+    assert panel.output.text() == str(folder / "denoised")
+    assert panel.run_button.text() == "Denoise 3 files"
+    assert done(panel) == "<b>Not all done.</b> 2 denoised, 1 failed, 0 skipped."
+    assert states(panel) == {"a.tif": "done", "b.tif": "failed", "c.tif": "done"}
+    assert cell(panel, 0, 2).startswith("Done in ") and "3 values clipped" in cell(panel, 0, 2)
+    assert cell(panel, 1, 2).startswith("b.tif ")
+    np.testing.assert_array_equal(tifffile.imread(folder / "denoised/c.tif"), image(1) + 1)
+    assert sorted(each.name for each in (folder / "denoised").iterdir()) == ["a.tif", "c.tif"]
+    assert panel.run_button.text() == "Try 1 file again"
+    tifffile.imwrite(folder / "b.tif", image(7))
+    assert done(panel) == "<b>Done.</b> 3 denoised, 0 failed, 0 skipped."
+    assert len(calls.runs) == 3
+
+
+def test_the_report_is_that_of_the_command_line(batch, folder, done, calls, tmp_path, capsys):
+    from napari_gpu_denoise import cli
+
+    panel = batch(folder)
+    done(panel)
+    window = panel.show_report()
+    words = ["nl-means", str(folder), "-o", str(tmp_path / "cli"), "--window", "5"]
+    capsys.readouterr()  # the bar of a viewer without a window
+    cli.main(words)
+    printed = capsys.readouterr()
+    lines = printed.out.replace(str(tmp_path / "cli"), str(folder / "denoised")).splitlines()
+    text = window.text.toPlainText().splitlines()
+    assert [line for line in text if line in lines] == lines
+    (other,) = [line for line in text if line not in lines]
+    assert f"gpu-denoise: {other}" == printed.err.strip()
+    window.save(str(tmp_path / "report.json"))
+    held = json.loads((tmp_path / "report.json").read_text())
+    cli.main([*words[:3], str(tmp_path / "cli2"), *words[4:], "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert held.keys() == told.keys()
+    assert [f["record"] for f in held["files"]] == [f["record"] for f in told["files"]]
+    window.close()
+
+
+def test_pause_stop_and_go_on(batch, folder, calls, click, qtbot, done):
+    (folder / "b.tif").unlink()
+    panel = batch(folder)
+    calls.turns = threading.Semaphore(0)
+    click(panel.run_button)
+    assert not panel.run_button.isEnabled() and panel.pause_button.isEnabled()
+    qtbot.waitUntil(lambda: calls.steps == 6)
+    click(panel.pause_button)
+    assert panel.pause_button.text() == "Go on"
+    assert panel.status.text() == "Paused. 0 of 2 files done."
+    calls.turns.release()
+    qtbot.wait(200)
+    assert calls.steps == 7  # it was on its way
+    click(panel.pause_button)
+    # The other one is half way then.
+    qtbot.waitUntil(lambda: states(panel) == {"a.tif": "done", "c.tif": "running"})
+    qtbot.waitUntil(lambda: calls.steps == 17)
+    click(panel.stop_button)
+    assert panel.status.text() == "Stopping …"
+    calls.turns.release()
+    qtbot.waitUntil(lambda: not panel.runs.running)
+    assert panel.status.text() == "<b>Stopped.</b> 1 denoised, 0 failed, 0 skipped."
+    assert panel.table.rows[1].words == "Stopped; it will begin anew"
+    assert panel.run_button.text() == "Go on with 1 file"
+    calls.turns = None
+    assert done(panel) == "<b>Done.</b> 2 denoised, 0 failed, 0 skipped."
+    assert len(calls.runs) == 3
+    assert panel.run_button.text() == "Denoise 2 files"
+
+
+def test_stopped_while_it_is_paused(batch, folder, calls, click, qtbot):
+    panel = batch(folder / "a.tif")
+    calls.turns = threading.Semaphore(0)
+    click(panel.run_button)
+    qtbot.waitUntil(lambda: calls.steps == 6)
+    click(panel.pause_button)
+    calls.turns.release()
+    click(panel.stop_button)
+    qtbot.waitUntil(lambda: not panel.runs.running)
+    assert states(panel) == {"a.tif": "stopped"} and not (folder / "denoised/a.tif").exists()
+
+
+def test_a_large_file_is_gone_on_with(batch, tmp_path, click, qtbot, done, monkeypatch):
+    """It is stopped half way; the result is that of one run."""
+    for module, name, value in (
+        (one_file, "STREAMED_BYTES", 0),
+        (by_parts, "PART_BYTES", 1),
+        (by_parts, "_FRAMES_PER_MARGIN", 1),
+        (unfinished, "_SECONDS", 0),
+        (unfinished, "_SHARE", float("inf")),
+    ):
+        monkeypatch.setattr(module, name, value)
+    path = tmp_path / "stack.tif"
+    tifffile.imwrite(path, image(3, (8, 24, 32)), metadata={"axes": "ZYX"})
+    real, turn, noted = one_file.denoise_steps, threading.Event(), []
+
+    def held(*args, **options):
+        with contextlib.closing(real(*args, **options)) as steps:
+            while True:
+                try:
+                    step = next(steps)
+                except StopIteration as end:
+                    return end.value
+                noted.extend([step.done] if step.total else [])
+                yield step
+                if step.done == 3:
+                    turn.wait()
+
+    monkeypatch.setattr(one_file, "denoise_steps", held)
+    panel = batch(path)
+    panel.existing.setCurrentIndex(panel.existing.findData("replace"))
+    click(panel.run_button)
+    qtbot.waitUntil(lambda: 3 in noted)
+    click(panel.stop_button)
+    turn.set()
+    qtbot.waitUntil(lambda: not panel.runs.running)
+    assert panel.table.rows[0].words == "Stopped; what is done is kept"
+    assert panel.run_button.text() == "Go on with 1 file"
+    noted.clear()
+    assert done(panel).startswith("<b>Done.</b> 1 denoised")
+    assert noted[0] >= 3
+    expected = gd.run_batch(path, gd.NLMeans(window=5), output=tmp_path / "whole/")
+    np.testing.assert_array_equal(
+        tifffile.imread(tmp_path / "denoised/stack.tif"), tifffile.imread(expected.done[0].output)
+    )
+
+
+def ome(path):
+    channels = {"Name": ["DAPI", "GFP"], "Color": [0x0000FFFF, 0x00FF00FF]}
+    size = {"PhysicalSizeX": 0.2, "PhysicalSizeY": 0.25}
+    told = {"axes": "CYX", "Channel": channels, **size}
+    tifffile.imwrite(path, image(1, (2, 20, 24)), metadata=told)
+    return (0.25, 0.2), "micrometer", [("DAPI", (0, 0, 1)), ("GFP", (0, 1, 0))]
+
+
+def imagej(path):
+    told = {"axes": "TYX", "unit": "micron", "finterval": 0.5}
+    tifffile.imwrite(path, image(2, (3, 20, 24)), imagej=True, resolution=(5, 4), metadata=told)
+    return (0.5, 0.25, 0.2), "micrometer", [("", (1, 1, 1))]
+
+
+def nifti(path):
+    nibabel = pytest.importorskip("nibabel")
+    made = nibabel.Nifti1Image(image(3, (24, 20, 4)).astype(np.int16), np.diag([2, 2.5, 3, 1]))
+    made.header.set_xyzt_units("mm")
+    made.to_filename(path)
+    return (3, 2.5, 2), "millimeter", [("", (1, 1, 1))]
+
+
+def ome_zarr(path):
+    write_store(path, image(4, (2, 20, 24)), "CYX", levels=1)
+    return (0.25, 0.2), "micrometer", [("dye 0", (0, 0, 1)), ("dye 1", (0, 1, 0))]
+
+
+@pytest.mark.parametrize("largest", [0, 1 << 27], ids=["in parts", "whole"])
+def test_opened_results_are_placed_and_coloured_as_their_files(
+    model, batch, tmp_path, done, click, monkeypatch, largest
+):
+    """In every format, by clicks alone."""
+    monkeypatch.setattr(one_file, "STREAMED_BYTES", largest)
+    makers = {"a.ome.tif": ome, "b.tif": imagej, "c.nii.gz": nifti}
+    if find_spec("zarr") is not None:
+        makers["d.ome.zarr"] = ome_zarr
+    (tmp_path / "raw").mkdir()
+    expected = [make(tmp_path / "raw" / name) for name, make in makers.items()]
+    panel = batch(tmp_path / "raw")
+    assert done(panel) == f"<b>Done.</b> {len(makers)} denoised, 0 failed, 0 skipped."
+    for number, (name, told) in enumerate(zip(makers, expected, strict=True)):
+        model.layers.clear()
+        panel.files.selectRow(number)
+        click(panel.open_button)
+        scale, unit, channels = told
+        assert len(model.layers) == len(channels), name
+        for layer, (channel, colour) in zip(model.layers, channels, strict=True):
+            np.testing.assert_allclose(layer.scale, scale, rtol=1e-6)
+            assert str(layer.units[-1]) == unit and layer.name.endswith(channel)
+            np.testing.assert_allclose(layer.colormap.colors[-1][:3], colour, atol=0.01)
+            assert layer.metadata["napari-gpu-denoise"]["filter"] == "nl_means"
+            assert layer.source.path == str(tmp_path / "raw/denoised" / name)
+
+
+def test_existing_results(batch, folder, done, calls):
+    tifffile.imwrite(folder / "b.tif", image(2))
+    panel = batch(folder)
+    done(panel)
+    panel.filter.form.controls["window"].value = 7
+    done(panel)
+    assert set(states(panel).values()) == {"failed"}
+    assert "choose Replace them at Existing results" in panel.table.rows[0].words
+    panel.existing.setCurrentIndex(panel.existing.findData("keep"))
+    done(panel)
+    assert set(states(panel).values()) == {"skipped"}
+    assert "exists and was kept" in cell(panel, 0, 2)
+    panel.existing.setCurrentIndex(panel.existing.findData("replace"))
+    assert done(panel) == "<b>Done.</b> 3 denoised, 0 failed, 0 skipped."
+    panel.existing.setCurrentIndex(panel.existing.findData("same"))
+    assert done(panel) == "<b>Done.</b> 0 denoised, 0 failed, 3 skipped."
+    assert len(calls.runs) == 6
+
+
+def test_files_are_dropped_onto_the_list(batch, folder, qtbot, told):
+    panel = batch(folder / "c.tif")
+    urls = [QUrl.fromLocalFile(str(folder / name)) for name in ("a.tif", "c.tif", "notes.txt")]
+    held = QMimeData()
+    held.setUrls(urls)
+    place, act = QPointF(20, 20), Qt.DropAction.CopyAction
+    buttons = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    panel.files.dropEvent(QDropEvent(place, act, held, *buttons))
+    qtbot.waitUntil(lambda: len(panel.table.rows) == 2)
+    assert "notes.txt is not a TIFF, NIfTI or OME-Zarr file" in panel.status.text()
+    panel.files.selectRow(0)
+    qtbot.keyClick(panel.files, Qt.Key.Key_Delete)
+    assert list(states(panel)) == ["a.tif"]
+
+
+def test_code_that_does_the_same(batch, folder, copied, calls, tmp_path, capsys):
+    from napari_gpu_denoise import cli
+
+    panel = batch(folder)
+    panel.output.setText(str(tmp_path / "out.1"))
+    panel.noise.edit.setText("9")
+    panel.noise.choose("typed")
+    panel.strength.slider.setValue(5)
+    panel.axes.setText("YX")
+    panel.existing.setCurrentIndex(panel.existing.findData("replace"))
+    panel.correct.setCurrentIndex(panel.correct.findData("stripes"))
+    wanted = panel.wanted()
+    command = copied(panel.command_button)
+    assert command.count(".tif") == 0  # the folder stands for its files
+    cli.main(shlex.split(command)[1:])
+    assert "2 denoised, 1 failed" in capsys.readouterr().out
+    for run in calls.runs[:2]:
+        assert (run.filter, run.axes, run.correct, run.sigma_factor) == (
+            *(wanted.filter, "YX", "stripes"),
+            wanted.sigma_factor,
+        )
+        assert np.ravel(run.sigma).tolist() == [9]
+    scope = {}
+    exec(copied(panel.python_button), scope)
+    assert [file.input.name for file in scope["report"].failed] == ["b.tif"]
+    assert len(scope["report"].done) == 2
+    assert sorted(each.name for each in (tmp_path / "out.1").iterdir()) == ["a.tif", "c.tif"]
+
+
+def test_settings_and_noise_come_from_other_panels(
+    viewer, open_panel, open_noise, click, measured, quick
+):
+    viewer.add_image(image(), name="one")
+    tuned = open_panel("BM3D")
+    tuned.form.profile.setCurrentText("fast")
+    tuned.form.controls["threshold"].value = 2.5
+    tuned.noise.hand_over(estimate((Gaussian(9.0),)), "one")
+    tuned.strength.slider.setValue(4)
+    tuned.nonfinite.setCurrentIndex(1)
+    click(tuned.batch_button)
+    panel = viewer.window.dock_widgets["Batch (GPU Denoise)"]
+    run, shown = panel.wanted(), tuned.request().run
+    for name in ("filter", "sigma", "noise", "nonfinite", "correct", "sigma_factor", "dtype"):
+        assert getattr(run, name) == getattr(shown, name), name
+    noise = open_noise()
+    measured(noise)
+    noise.target.setCurrentText("Batch")
+    noise.use()
+    assert panel.wanted().noise is noise.estimate()
+
+
+def test_what_is_missing_is_told(panel, batch, folder, click, told):
+    click(panel.run_button)
+    assert "There are no files in the list" in panel.status.text()
+    batch(folder)
+    panel.output.clear()
+    click(panel.command_button)
+    assert "choose one at Results in" in panel.status.text()
+    panel.output.setText("out")
+    panel.noise.choose("typed")
+    panel.noise.edit.setText("much")
+    click(panel.run_button)
+    assert "much&#x27; is not a number" in panel.status.text() and not panel.runs.running
+
+
+def test_closing_the_panel_stops(batch, folder, calls, click, qtbot):
+    panel = batch(folder)
+    calls.turns = threading.Semaphore(0)
+    click(panel.run_button)
+    qtbot.waitUntil(lambda: states(panel)["a.tif"] == "running")
+    worker = panel.runs._bars[0].worker
+    panel.stop()
+    calls.turns.release()
+    qtbot.waitUntil(lambda: not worker.is_running)
+    assert states(panel)["a.tif"] == "stopped" and not (folder / "denoised/a.tif").exists()
+
+
+def test_fields_of_a_plate_have_names_that_differ(batch, tmp_path):
+    pytest.importorskip("zarr")
+    for field in "01":
+        write_store(tmp_path / "screen.ome.zarr/A/1" / field, image(), "YX", levels=1)
+    panel = batch(*(tmp_path / "screen.ome.zarr/A/1" / field for field in "01"))
+    assert [cell(panel, n, 0) for n in (0, 1)] == [f"screen_A_1_{n}.ome.zarr" for n in (0, 1)]
+    assert panel.output.text() == str(tmp_path / "denoised")
