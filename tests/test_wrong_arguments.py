@@ -58,7 +58,7 @@ def series(image):
 OUT = np.empty_like(IMAGE[None])
 WAYS = {
     "function": lambda image: gd.nl_means(image, 10),
-    "lazy input": lambda image: gd.nl_means(da.from_array(image), 10),
+    "lazy input": lambda image: gd.nl_means(da.from_array(image), 10).compute(),
     "dask": lambda image: gd.denoise_lazy(da.from_array(image), gd.NLMeans(), 10).compute(),
     "series": series,
     "stream": lambda image: list(gd.stream(gd.NLMeans(), [image], 10)),

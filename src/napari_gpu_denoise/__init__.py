@@ -30,6 +30,8 @@ _NAMES = {
     "denoise": "run.denoise",
     "denoise_steps": "run.denoise",
     "denoise_lazy": "run.lazy",
+    "propose_chunks": "run.chunks",
+    "Chunks": "run.chunks",
     "stream": "run.stream",
     "Run": "run.job",
     "Progress": "run.record",

@@ -73,6 +73,10 @@ cancel : object with ``is_set()``, optional
     "result": """\
 ndarray
     A new array of the shape of `image`.""",
+    "filtered": """\
+ndarray or dask array
+    Of the shape of `image`. Of a dask array it is one, which is computed when it is used; see
+    `denoise_lazy`; `progress` and `cancel` cannot be given then.""",
     "input_errors": """\
 AxesError, ImageError, NonFiniteError, SettingsError
     If the input is invalid.""",

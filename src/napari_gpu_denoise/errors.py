@@ -95,6 +95,10 @@ class DeviceMemoryError(DenoiseError, MemoryError):
     """The device cannot hold even the smallest tile of the work."""
 
 
+class HostMemoryError(DenoiseError, MemoryError):
+    """The work does not fit into the memory of this machine that it may take."""
+
+
 class KernelError(DenoiseError, RuntimeError):
     """A device refused to build or to run a kernel."""
 
@@ -129,6 +133,10 @@ class FileError(DenoiseError, OSError):
 
 class OutputError(DenoiseError, OSError):
     """A result cannot be written where it was asked for."""
+
+
+class ClusterError(DenoiseError, RuntimeError):
+    """The workers of dask cannot be reached, or were lost."""
 
 
 class LayerError(DenoiseError, TypeError):

@@ -58,7 +58,7 @@ def test_frames_come_one_by_one_and_chunks_are_read_once(stack, chunks, axis):
     data = Sliced(stack, chunks)
     frames = list(read_along(data, axis))
     np.testing.assert_array_equal(np.stack(frames, axis), stack)
-    expected = {0: 5, 1: 30, 2: 40}[axis] if chunks is None else len(lazy._cuts(data, axis))
+    expected = {0: 5, 1: 30, 2: 40}[axis] if chunks is None else len(lazy.cuts(data, axis))
     assert len(data.read) == expected
 
 

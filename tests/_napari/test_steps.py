@@ -13,6 +13,7 @@ from napari_gpu_denoise._napari.layers import lazy, storage
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, NonFiniteError
 from napari_gpu_denoise.filters import VBM3D, NLMeans
+from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run import denoise as runs
 from napari_gpu_denoise.run import stream as streaming
 from napari_gpu_denoise.run.job import Run
@@ -89,6 +90,44 @@ def test_lazy_frames_give_the_pixels_of_the_array(movie, kind, sigma):
         assert isinstance(first, int) or first.stop - first.start == 1
     told = [(stage.done, stage.total) for stage in stages if stage.text == "Denoising: frame"]
     assert told == [(k, 6) for k in range(7)]
+
+
+@pytest.fixture
+def in_parts(monkeypatch):
+    """Take all data for large, and make parts of one chunk."""
+    monkeypatch.setattr(lazy, "_LOADED", 0)
+    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+
+
+@pytest.mark.parametrize("chunks", [(2, 30, 40), ((2, 2, 2), (30, 30), (40, 40)), None])
+@pytest.mark.parametrize("sigma", [None, 8.0])
+def test_large_data_without_time_are_filtered_part_by_part(movie, in_parts, chunks, sigma):
+    data = Sliced(movie, chunks)
+    stages, outcome = drive(steps(request(data, sigma=sigma, axes="ZYX")))
+    assert outcome.error is None
+    expected = runs.denoise(movie, NLMeans(), sigma, axes="ZYX")
+    np.testing.assert_array_equal(outcome.result.image, expected.image)
+    assert outcome.result.record.sigma == expected.record.sigma
+    assert max(movie[index].size for index in data.read) < movie.size / 2
+    count = 6 if chunks is None else 3 * 2 * 2
+    assert (stages[-1].done, stages[-1].total) == (count, count)
+
+
+def test_large_data_stay_unread_where_one_slice_is_wanted(movie, in_parts):
+    data = Sliced(movie, (1, 60, 80))
+    given = replace(request(data, axes="ZYX"), slice=3)
+    _, outcome = drive(steps(given))
+    expected = runs.denoise(movie, NLMeans(), 5.0, axes="ZYX").image[3:4]
+    np.testing.assert_array_equal(outcome.result.image, expected)
+    assert len(data.read) == 1
+
+
+def test_alpha_of_large_data_passes_as_it_is(movie, in_parts):
+    image = np.stack([movie[0], movie[1], movie[2], movie[3]], axis=-1)
+    _, outcome = drive(steps(request(Sliced(image, (30, 40, 4)), axes="YXS", alpha=True)))
+    expected = runs.denoise(image[..., :3], NLMeans(), 5.0, axes="YXS").image
+    np.testing.assert_array_equal(outcome.result.image[..., :3], expected)
+    np.testing.assert_array_equal(outcome.result.image[..., 3], image[..., 3])
 
 
 @pytest.mark.parametrize("kind", IMAGE_FILTERS)

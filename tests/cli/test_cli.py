@@ -21,6 +21,7 @@ from napari_gpu_denoise.cli import commands
 from napari_gpu_denoise.cli.failures import EXIT_CODES, exit_code
 from napari_gpu_denoise.files import batch, one_file
 from napari_gpu_denoise.opencl import device as opencl
+from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Progress, Record, Result
 from scenes import needs_volume
@@ -123,7 +124,8 @@ def test_arguments_reach_the_run(here, capsys, calls):
         "--sigma 1.5,2 --noise rician --axes zyx --nonfinite keep --device 3 --memory-limit 1.5M"
     )
     options = (
-        "--correct found --sigma-factor 1.25 --dtype float32 --patch 5 --step 1 --strength 0.5"
+        "--correct found --sigma-factor 1.25 --dtype float32 --patch 5 --step 1 --strength 0.5 "
+        "--memory-limit-host 2G"
     )
     code, *_ = run(capsys, "nl-means", "in.tif", "-o", "a.tif", *f"{arguments} {options}".split())
     assert code == 0
@@ -139,11 +141,13 @@ def test_arguments_reach_the_run(here, capsys, calls):
             memory_limit=3 * 2**19,
             correct="found",
             sigma_factor=1.25,
+            host_memory=HostMemory(1 << 31),
         )
     ]
     assert run(capsys, "nl-means", "in.tif", "-o", "b.tif", "--sigma", "AUTO")[0] == 0
     assert (calls[1].sigma, calls[1].dtype, calls[1].axes) == (None, None, "YX")
     assert calls[1].noise is calls[1].correct is None
+    assert calls[1].host_memory is None
 
 
 @pytest.mark.parametrize("settings", gd.FILTERS, ids=lambda settings: settings.name)

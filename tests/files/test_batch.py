@@ -25,6 +25,7 @@ from napari_gpu_denoise.errors import (
 from napari_gpu_denoise.files import batch, batch_steps, one_file, tiff
 from napari_gpu_denoise.files.batch import BatchProgress, run_batch
 from napari_gpu_denoise.files.inputs import find_files
+from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import COMPILING, Progress, Record, Result
 
@@ -96,8 +97,9 @@ def test_what_is_handed_on(folder, calls):
     assert [(run.filter, run.sigma) for run in calls] == [(SETTINGS, [1.5, 2])] * 2
     assert [run.axes for run in calls] == ["YX", "TYX"]
     assert calls[0].nonfinite == "keep"
-    run_batch("raw/t.tif", SETTINGS, output="other/", axes="ZYX", memory_limit=5, device="x")
-    assert calls[-1] == Run(SETTINGS, axes="ZYX", memory_limit=5, device="x")
+    options = {"axes": "ZYX", "memory_limit": 5, "device": "x"}
+    run_batch("raw/t.tif", SETTINGS, output="other/", memory_limit_host="1G", **options)
+    assert calls[-1] == Run(SETTINGS, host_memory=HostMemory(1 << 30), **options)
 
 
 def test_text_among_images_is_skipped(folder, calls):

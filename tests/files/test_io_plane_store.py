@@ -165,9 +165,9 @@ def test_threads_that_set_channels_of_one_plane(tmp_path, monkeypatch):
     image = noise(10, 20, 30, 4)
     write = tiff.PlaneStore._write
 
-    def late(self, number, block):
+    def late(self, number, first, block):
         time.sleep(0.001)  # after it was read
-        write(self, number, block)
+        write(self, number, first, block)
 
     monkeypatch.setattr(tiff.PlaneStore, "_write", late)
     with tiff.PlaneStore(image.shape, image.dtype, tmp_path, axes_of_plane=3) as store:

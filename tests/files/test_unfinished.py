@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -70,6 +71,8 @@ def denoise(path, settings=PLAIN, sigma=20.0, *, stop_at=None, name="out", **opt
     plain = unfinished.Unfinished.wrote
 
     def counted(self, number, tally):
+        if cancel.is_set():
+            time.sleep(0.05)  # for the run to notice, while the next part is computed
         plain(self, number, tally)
         wrote.append(number)
         if len(wrote) == stop_at:
@@ -114,11 +117,11 @@ def assert_resumed_as_uninterrupted(path, settings, sigma, **options):
 
 
 CASES = {
-    "video": ("TYX", (30, 24, 26), "uint16", VIDEO),
-    "video of channels, float": ("TCYX", (24, 2, 24, 26), "float32", VIDEO),
+    "video": ("TYX", (50, 24, 26), "uint16", VIDEO),
+    "video of channels, float": ("TCYX", (30, 2, 24, 26), "float32", VIDEO),
     "frames": ("TYX", (6, 33, 37), "uint8", PLAIN),
     "planes": ("ZYX", (6, 33, 37), "float64", PLAIN),
-    "wide range": ("TYX", (30, 24, 26), "int32", VIDEO),
+    "wide range": ("TYX", (50, 24, 26), "int32", VIDEO),
 }
 
 
@@ -227,7 +230,7 @@ def test_a_killed_run_is_resumed(tmp_path, kind):
     assert ended.returncode == -9 and not target.exists()
     assert len(hidden(path)) == 1
     _, data, wrote = resumed(path)
-    if unfinished._boot():
+    if unfinished.on_disk.boot():
         assert min(wrote) >= 3
     np.testing.assert_array_equal(data, uninterrupted(path)[1])
     assert not hidden(path)
@@ -240,7 +243,7 @@ def test_after_a_power_cut_only_what_reached_the_disk_counts(tmp_path, monkeypat
     monkeypatch.undo()
     monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
     monkeypatch.setattr(by_parts, "PART_BYTES", 1)
-    monkeypatch.setattr(unfinished, "_boot", lambda: "another")
+    monkeypatch.setattr(unfinished.on_disk, "boot", lambda: "another")
     _, data, wrote = resumed(path)
     assert wrote[0] == 0
     np.testing.assert_array_equal(data, uninterrupted(path)[1])
@@ -311,6 +314,23 @@ def test_a_second_run_is_refused(tmp_path):
     report, target, _ = denoise(path, progress=again)
     assert "Another run is writing" in str(seen[0].failed[0].error)
     assert len(report.done) == 1 and target.exists() and not hidden(path)
+
+
+@pytest.mark.parametrize("kind", ["tif", pytest.param("zarr", marks=needs_zarr)])
+def test_an_input_that_changes_during_the_run_is_refused(tmp_path, kind):
+    path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX", kind)
+    file = path if kind == "tif" else path / "0" / "c" / "0" / "0" / "0"
+    seen = []
+
+    def change(step):
+        if step.done and not seen:
+            seen.append(os.utime(file, ns=(1, 1)))
+
+    report, target, _ = denoise(path, progress=change)
+    assert "was changed during the run" in str(report.failed[0].error)
+    assert not target.exists()
+    with pytest.raises(OutputError, match="another input"):
+        resumed(path)
 
 
 def test_what_is_left_of_a_complete_result_is_removed(tmp_path):

@@ -11,9 +11,9 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import DenoiseError, FileError, ImageError, OutputError
-from napari_gpu_denoise.files import formats, inputs
+from napari_gpu_denoise.files import formats, inputs, unfinished
 from napari_gpu_denoise.files.tiff import output
-from napari_gpu_denoise.files.zarr import naming, pyramid
+from napari_gpu_denoise.files.zarr import naming, pyramid, steady
 from napari_gpu_denoise.files.zarr.pyramid import block_means
 from napari_gpu_denoise.run import by_parts
 from scenes import small
@@ -525,3 +525,57 @@ def test_means_of_blocks():
     ]
     np.testing.assert_array_equal(found, np.array(expected, np.uint8))
     assert block_means(image.astype(np.float32), (5, 1)).shape == (1, 7)
+
+
+@pytest.fixture
+def drops(monkeypatch):
+    """Return a function that lets so many readings of pixels fail, after those before."""
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    monkeypatch.setattr(steady, "_PAUSES", (0, 0, 0))
+    plain, failing = MemoryFileSystem.cat_file, []
+
+    def cat(self, path, *given, **options):
+        if "/c/" in path and failing and not failing.pop(0):
+            raise ConnectionError("the network is gone")
+        return plain(self, path, *given, **options)
+
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", cat)
+
+    def let(before, count):
+        failing[:] = [True] * before + [False] * count
+
+    return let
+
+
+def test_a_network_that_comes_back_costs_nothing(bucket, drops, tmp_path, monkeypatch):
+    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    url = f"{bucket}/in.ome.zarr"
+    write_store(url, IMAGES["ZYX"], "ZYX", levels=1, chunks=(1, 40, 50))
+    drops(before=1, count=3)
+    (file,) = gd.run_batch(url, SETTINGS, 8, output=tmp_path / "out.ome.zarr").files
+    assert file.error is None
+    expected = gd.denoise(IMAGES["ZYX"], SETTINGS, 8, axes="ZYX").image
+    np.testing.assert_array_equal(gd.read(file.output).data, expected)
+
+
+def test_a_network_that_stays_away_leaves_what_is_done(bucket, drops, tmp_path, monkeypatch):
+    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(unfinished, "_SECONDS", 0)
+    url, out = f"{bucket}/in.ome.zarr", tmp_path / "out.ome.zarr"
+    write_store(url, IMAGES["ZYX"], "ZYX", levels=1, chunks=(1, 40, 50))
+    samples, parts = 16, 2
+    drops(before=samples + parts, count=9)
+    (file,) = gd.run_batch(url, SETTINGS, 8, output=out).files
+    assert "cannot be reached: the network is gone" in str(file.error)
+    assert "with resume goes on" in file.notes[0] and not out.exists()
+    drops(before=0, count=0)
+    written = []
+    plain = unfinished.Unfinished.wrote
+    monkeypatch.setattr(
+        unfinished.Unfinished, "wrote", lambda *given: (written.append(given[1]), plain(*given))
+    )
+    (file,) = gd.run_batch(url, SETTINGS, 8, output=out, resume=True).files
+    assert file.error is None and 0 < len(written) < 3
+    expected = gd.denoise(IMAGES["ZYX"], SETTINGS, 8, axes="ZYX").image
+    np.testing.assert_array_equal(gd.read(out).data, expected)

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,6 +19,8 @@ import napari_gpu_denoise as gd
 from fuzz.tiff_seeds import DECLARED, NAMES, TWIN, layout, seed
 from fuzz.watching import Case, Loss
 from napari_gpu_denoise import cli
+from napari_gpu_denoise.files import one_file
+from napari_gpu_denoise.files.tiff import large_planes
 
 NUMBERS = (
     *(0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 14, 15, 16, 17, 24, 32, 64, 100, 255, 256, 1000, 4096),
@@ -278,11 +281,24 @@ def reading(
     ways = (read_it, read_it, batch_it, batch_it, command_it, estimate_it, resume_it)
     way = rng.choice(ways)
     given = {"dtype": rng.choice((None, None, "float32"))}
+    large = not rng.randrange(3)
 
     def run() -> None:
-        way(folder / "data" / name, folder / "out", pixels, given)
+        with as_large() if large else contextlib.nullcontext():
+            way(folder / "data" / name, folder / "out", pixels, given)
 
-    return Case(f"{way.__name__} {given}: {told}", run)
+    return Case(f"{way.__name__} {given}{', as large planes' * large}: {told}", run)
+
+
+@contextlib.contextmanager
+def as_large() -> Iterator[None]:
+    """Read and write each plane in regions, and each file part by part, however small it is."""
+    before = large_planes.LARGE_PLANE, one_file.STREAMED_BYTES
+    large_planes.LARGE_PLANE, one_file.STREAMED_BYTES = 1, 0
+    try:
+        yield
+    finally:
+        large_planes.LARGE_PLANE, one_file.STREAMED_BYTES = before
 
 
 def result(path: Path, out: Path) -> Path:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.errors import NonFiniteError
+from napari_gpu_denoise.errors import DeviceMemoryError, HostMemoryError, NonFiniteError
 from napari_gpu_denoise.run import by_parts
-from napari_gpu_denoise.run.by_parts import regions_of
+from napari_gpu_denoise.run.by_parts import regions_of, size_of
+from napari_gpu_denoise.run.host_memory import BASE, HostMemory
 from napari_gpu_denoise.run.job import Run, prepare
 from scenes import noisy, small
 
@@ -101,18 +104,67 @@ def job_of(settings, shape, axes):
     return prepare(Run(settings, 20.0, axes=axes), Chunked(np.zeros(shape, np.uint16), shape))
 
 
+def regions(job, unit):
+    return regions_of(job, size_of(job, unit, [job.device]))
+
+
 def test_parts_are_whole_chunks_as_many_as_fit(monkeypatch):
     job = job_of(small(gd.NLMeans), (4, 3, 256, 256), "TCYX")
-    assert len(regions_of(job, (1, 1, 128, 128))) == 4 * 3 * 4
+    assert len(regions(job, (1, 1, 128, 128))) == 4 * 3 * 4
     monkeypatch.setattr(by_parts, "PART_BYTES", 4 * 256 * 256)  # a plane and its result
-    assert len(regions_of(job, (1, 1, 128, 128))) == 4 * 3
+    assert len(regions(job, (1, 1, 128, 128))) == 4 * 3
     monkeypatch.setattr(by_parts, "PART_BYTES", 1 << 40)
-    assert regions_of(job, (1, 1, 128, 128)) == [tuple(slice(0, n) for n in job.shape)]
+    assert regions(job, (1, 1, 128, 128)) == [tuple(slice(0, n) for n in job.shape)]
 
 
 def test_frames_of_a_video_stay_together():
     job = job_of(VIDEO, (400, 2, 40, 40), "TCYX")
-    regions = regions_of(job, (1, 2, 20, 20))
-    assert all((one[2], one[3]) == (slice(0, 40), slice(0, 40)) for one in regions)
-    frames = {one[0].stop - one[0].start for one in regions}
+    found = regions(job, (1, 2, 20, 20))
+    assert all((one[2], one[3]) == (slice(0, 40), slice(0, 40)) for one in found)
+    frames = {one[0].stop - one[0].start for one in found}
     assert max(frames) >= 8 * sum(job.margin_along("T"))
+
+
+def in_memory(limit, given=True):
+    return HostMemory(BASE + limit, given)
+
+
+def test_parts_stay_within_the_memory_of_the_machine(monkeypatch):
+    monkeypatch.setattr(by_parts, "PART_BYTES", 1 << 40)
+    job = job_of(small(gd.NLMeans), (4, 3, 256, 256), "TCYX")
+    limited = replace(job, run=replace(job.run, host_memory=in_memory(1 << 22)))
+    found = regions(limited, (1, 1, 64, 64))
+    assert len(found) > len(regions(job, (1, 1, 64, 64))) == 1
+    held = max(4 * np.prod([s.stop - s.start for s in one]) for one in found)
+    assert 8 * held <= 1 << 22
+
+
+def test_frames_of_a_video_are_as_many_as_fit():
+    job = job_of(VIDEO, (400, 2, 40, 40), "TCYX")
+    limited = replace(job, run=replace(job.run, host_memory=in_memory(1 << 19)))
+    (frames, *_), *_ = regions(limited, (1, 2, 40, 40))
+    assert sum(job.margin_along("T")) <= frames.stop - frames.start < 40
+
+
+def test_a_limit_to_memory_that_is_too_small_is_refused():
+    job = job_of(VIDEO, (400, 2, 40, 40), "TCYX")
+    limited = replace(job, run=replace(job.run, host_memory=in_memory(1 << 10)))
+    with pytest.raises(HostMemoryError, match="allow at least memory_limit_host="):
+        regions(limited, (1, 2, 40, 40))
+    # What was chosen for the user refuses nothing.
+    given = in_memory(1 << 10, given=False)
+    assert regions(replace(job, run=replace(job.run, host_memory=given)), (1, 2, 40, 40))
+    assert gd.errors.HostMemoryError is HostMemoryError
+
+
+def test_buffers_of_a_cpu_are_memory_of_the_machine(device):
+    on_cpu, other = replace(device, kind="CPU"), replace(device, kind="GPU")
+    host = in_memory(1 << 20)
+    assert host.for_buffers([on_cpu], None) == 1 << 19
+    assert host.for_buffers([on_cpu], 1000) == 1000
+    assert host.for_buffers([other], None) is None
+    assert in_memory(1 << 20, given=False).for_buffers([on_cpu], None) == 1 << 30
+    with pytest.raises(HostMemoryError), host.of_buffers(None):
+        raise DeviceMemoryError("too small", "allow more", code="memory-limit", needed=1 << 20)
+    with pytest.raises(DeviceMemoryError), host.of_buffers(5):
+        raise DeviceMemoryError("too small", "allow more", code="memory-limit", needed=1 << 20)

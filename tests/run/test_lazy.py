@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import threading
 
 import dask
 import dask.array as da
@@ -11,7 +12,13 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError, SigmaError
+from napari_gpu_denoise.errors import (
+    AxesError,
+    ImageError,
+    NonFiniteError,
+    SettingsError,
+    SigmaError,
+)
 from napari_gpu_denoise.filters import FILTERS, VBM3D
 from napari_gpu_denoise.run import lazy as module
 from scenes import joining, noisy, small
@@ -144,6 +151,29 @@ def test_nothing_is_computed_before_it_is_asked_for(device):
     lazy = gd.denoise_lazy(array, small(KIND), 20, device=device)
     with pytest.raises(AssertionError, match="too early"):
         lazy.compute()
+
+
+@pytest.mark.parametrize("kind", [gd.NLMeans, gd.BM3D, gd.VBM3D], ids=lambda k: k.name)
+def test_the_function_of_a_filter_makes_a_dask_array_of_one(device, kind):
+    image, call = noisy(6, 30, 34, dtype="uint8"), getattr(gd, kind.name)
+    options = {"settings": small(kind), "axes": "TYX", "device": device, "memory_limit": "100M"}
+    read = []
+
+    def chunk(block):
+        read.append(block.shape)
+        return block
+
+    array = da.from_array(image, chunks=(3, 30, 17)).map_blocks(chunk, meta=image[:0])
+    lazy = call(array, 20.0, **options)
+    assert (type(lazy), lazy.shape, lazy.dtype, read) == (da.Array, image.shape, image.dtype, [])
+    np.testing.assert_array_equal(lazy.compute(), call(image, 20.0, **options))
+
+
+def test_what_dask_does_itself_is_refused(device):
+    array = da.from_array(noisy(30, 34), chunks=17)
+    for name, value in (("progress", print), ("cancel", threading.Event())):
+        with pytest.raises(SettingsError, match="leave out progress= and cancel="):
+            gd.nl_means(array, 20, device=device, **{name: value})
 
 
 @pytest.mark.parametrize("scheduler", ["threads", "processes", "synchronous"])

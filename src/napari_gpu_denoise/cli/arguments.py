@@ -9,7 +9,9 @@ from napari_gpu_denoise.cli import commands, noise, recommend
 from napari_gpu_denoise.cli.failures import EXIT_TEXTS
 from napari_gpu_denoise.cli.options import (
     add_axes,
+    add_cluster,
     add_device,
+    add_host_memory,
     add_inputs,
     add_json,
     add_noise,
@@ -119,6 +121,8 @@ def _add_filter(added: Any, settings: type) -> None:
         "...; auto is same, or float32 where rounding would cost quality (default: auto)",
     )
     add_run(parser)
+    add_cluster(parser)
+    add_host_memory(parser)
     existing = parser.add_mutually_exclusive_group()
     existing.add_argument(
         "--overwrite",

@@ -29,7 +29,11 @@ def denoise(args: argparse.Namespace) -> int:
     sigma = args.sigma if args.sigma_map is None else sigma_map(args.sigma_map)
     noise = args.noise if args.noise is None else named_noise(args.noise)
 
-    with _interruptible() as cancel, contextlib.closing(_Bar(args.quiet)) as bar:
+    with (
+        _interruptible() as cancel,
+        _workers(args) as client,
+        contextlib.closing(_Bar(args.quiet)) as bar,
+    ):
         report = run_batch(
             args.inputs,
             settings,
@@ -43,10 +47,12 @@ def denoise(args: argparse.Namespace) -> int:
             sigma_factor=args.sigma_factor,
             device=args.device,
             memory_limit=args.memory_limit,
+            memory_limit_host=args.memory_limit_host,
             overwrite=args.overwrite,
             resume=args.resume,
             companions_anywhere=args.companions_anywhere,
             stop_on_error=args.stop_on_error,
+            client=client,
             progress=bar,
             cancel=cancel,
         )
@@ -79,6 +85,20 @@ def denoise(args: argparse.Namespace) -> int:
     if not report.done and not args.resume:
         raise errors.FileError("None of the inputs is a TIFF or NIfTI file: nothing was denoised.")
     return 0
+
+
+@contextlib.contextmanager
+def _workers(args: argparse.Namespace) -> Iterator[Any]:
+    """Yield a client of dask, if its workers are asked for."""
+    if args.scheduler is None and args.workers is None:
+        yield None
+        return
+    from napari_gpu_denoise.files.cluster import connected
+
+    with connected(args.scheduler, args.workers or 0, args.device) as client:
+        if not args.quiet and client.dashboard_link:
+            print(f"gpu-denoise: dashboard of dask: {client.dashboard_link}", file=sys.stderr)
+        yield client
 
 
 def chosen_settings(args: argparse.Namespace) -> Any:

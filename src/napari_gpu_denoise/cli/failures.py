@@ -20,6 +20,7 @@ REMEDIES = {
     "float-result": "--dtype same rounds all the same",
     "file-dtype": "add --dtype float32",
     "memory-limit": "allow at least --memory-limit {needed}",
+    "memory-limit-host": "allow at least --memory-limit-host {needed}",
     "noise-estimate": "give what 'gpu-denoise estimate --json' printed",
     "nonfinite": "add --nonfinite keep to leave them unchanged and filter the others",
     "nonfinite-integer": "add --dtype float32",
@@ -48,6 +49,7 @@ EXIT_CODES: tuple[tuple[int, tuple[type[BaseException], ...], str], ...] = (
     (6, (errors.ImageError,), "pixels that cannot be filtered: NaN, infinity, or no pixels"),
     (7, (MemoryError,), "too little memory on the device or the machine"),
     (8, (errors.KernelError,), "the device failed to build or to run a kernel"),
+    (9, (errors.ClusterError,), "workers of dask cannot be started or reached, or were lost"),
     (
         130,
         (errors.Cancelled, KeyboardInterrupt),

@@ -74,6 +74,17 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_host_memory(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the memory of the machine."""
+    parser.add_argument(
+        "--memory-limit-host",
+        type=_bytes,
+        metavar="SIZE",
+        help="largest memory of this machine to take, with the program itself, such as 2G "
+        "(default: parts of large files are chosen for a quarter of what is free)",
+    )
+
+
 def add_device(parser: argparse.ArgumentParser) -> None:
     """Add the option for the device."""
     parser.add_argument(
@@ -81,6 +92,23 @@ def add_device(parser: argparse.ArgumentParser) -> None:
         metavar="N|NAME",
         help="number or part of the name (see 'gpu-denoise devices'), gpu or cpu; several, as 0,1; "
         "or all of the best kind (default: the best)",
+    )
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Add the options for workers of dask."""
+    workers = parser.add_mutually_exclusive_group()
+    workers.add_argument(
+        "--workers",
+        type=_count,
+        metavar="N",
+        help="processes on this machine that share what is filtered part by part, OME-Zarr and "
+        "large files; each takes a device in turn (default: none)",
+    )
+    workers.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="the same by the workers of a scheduler of dask, such as tcp://login1:8786",
     )
 
 
@@ -176,6 +204,12 @@ def _sigma(text: str) -> list[float] | None:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not auto, a number, or numbers separated by commas"
         ) from None
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
 
 
 def _factor(text: str) -> float:

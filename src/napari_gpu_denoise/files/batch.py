@@ -17,6 +17,7 @@ from napari_gpu_denoise.files.inputs import find_files, pair
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.job import Run
 
 
@@ -35,10 +36,12 @@ def run_batch(
     sigma_factor: float = 1.0,
     device: Device | int | str | Sequence | None = None,
     memory_limit: int | str | None = None,
+    memory_limit_host: int | str | None = None,
     overwrite: bool = False,
     resume: bool = False,
     companions_anywhere: bool = False,
     stop_on_error: bool = False,
+    client: Any = None,
     progress: Callable[[BatchProgress], None] | None = None,
     cancel=None,
 ) -> BatchReport:
@@ -69,6 +72,11 @@ def run_batch(
     {sigma_factor}
     {device}
     {memory_limit}
+    memory_limit_host : int or str, optional
+        Largest memory of this machine to take, with Python and drivers: bytes, or text such as
+        ``"2G"``. Large files are read and written in parts of a size that fits; what has to be in
+        memory as a whole is refused if it does not. By default parts are chosen for a quarter of
+        what is free.
     overwrite : bool, default False
         Replace existing results. By default files that have one are skipped. An input is never
         replaced.
@@ -82,6 +90,9 @@ def run_batch(
         folder of the input or below.
     stop_on_error : bool, default False
         Stop at the first file that fails, instead of continuing with the others.
+    client : distributed.Client, optional
+        Of dask: its workers filter what is read part by part, OME-Zarr and large files. They must
+        see the same files by the same names. `device` is then what each of them takes one from.
     progress : callable, optional
         Called with a `BatchProgress` before each file and after each tile, in this thread.
     cancel : object with ``is_set()``, optional
@@ -101,6 +112,8 @@ def run_batch(
         If `output` does not suit the inputs, or two results would have the same name.
     NoDeviceError
         If there is no device to run on.
+    ClusterError
+        If the workers of `client` were lost.
 
     Examples
     --------
@@ -111,9 +124,12 @@ def run_batch(
     """
     found = find_files(inputs)
     targets = dict(pair(found, output))
-    options = dtype, nonfinite, choose_devices(device), memory_limit, correct, sigma_factor
-    run = Run(filter, sigma, noise, axes, *options)
-    batch = Batch(tuple(found), targets, run, overwrite, resume, companions_anywhere, stop_on_error)
+    # Workers choose their devices by themselves.
+    devices = choose_devices(device) if client is None else device
+    options = dtype, nonfinite, devices, memory_limit, correct, sigma_factor
+    run = Run(filter, sigma, noise, axes, *options, HostMemory.of(memory_limit_host))
+    options = overwrite, resume, companions_anywhere, stop_on_error, client
+    batch = Batch(tuple(found), targets, run, *options)
     with contextlib.closing(batch_steps(batch)) as steps:
         try:
             while True:

@@ -39,6 +39,7 @@ class Batch:
     resume: bool = False
     companions_anywhere: bool = False
     stop_on_error: bool = False
+    client: Any = None
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,7 @@ class _Work:
             new_folder=target.parent not in self._folders,
             companions_anywhere=batch.companions_anywhere,
             resume=batch.resume,
+            client=batch.client,
         )
         self._folders.add(target.parent)
         self._sources.update(file.resolve() for file in picture.files)

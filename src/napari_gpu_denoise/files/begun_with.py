@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files import zarr
 from napari_gpu_denoise.files.tiff.picture import Picture
 from napari_gpu_denoise.opencl.several import choose_devices
@@ -21,10 +24,17 @@ _PLACES = 16  # in the pixels of an input, where samples are read,
 _SIDE = 64  # of this width
 
 
-def wanted_of(picture: Picture, run: Run, same: bool) -> dict[str, str]:
-    """Return what a result depends on: a digest for each kind of thing that may change."""
-    used = choose_devices(run.device)
-    devices = sorted((each.name, each.platform, each.version, each.driver) for each in used)
+def wanted_of(
+    picture: Picture, run: Run, same: bool, devices: Sequence[tuple[str, ...]] | None = None
+) -> dict[str, str]:
+    """Return what a result depends on: a digest for each kind of thing that may change.
+
+    `devices` are name, platform, version and driver of those that are used, if they are not the
+    devices of this process.
+    """
+    if devices is None:
+        used = choose_devices(run.device)
+        devices = [(each.name, each.platform, each.version, each.driver) for each in used]
     given = np.asarray(run.sigma) if isinstance(run.sigma, (list, tuple)) else run.sigma
     parts: dict[str, Any] = {
         "input": _identity(picture),
@@ -36,7 +46,7 @@ def wanted_of(picture: Picture, run: Run, same: bool) -> dict[str, str]:
         "type of the result": [str(run.dtype), same],
         "handling of NaN": run.nonfinite,
         "correction": _told(run.correct),
-        "device": devices,
+        "device": sorted(devices),
     }
     return {name: digest_of(json.dumps(value)) for name, value in parts.items()}
 
@@ -51,11 +61,7 @@ def _told(value: Any) -> Any:
 
 def _identity(picture: Picture) -> list[Any]:
     """Return shape and type of an input, size and time of its files, and a digest of samples."""
-    data, found = picture.data, []
-    for path in picture.files or (picture.path,):
-        if isinstance(path, zarr.Address):
-            continue
-        found += _files_below(Path(path))
+    data, found = picture.data, _stamps(picture)
     samples = hashlib.sha256()
     y, x = (picture.axes.index(axis) for axis in "YX")
     outer = [n for axis, n in enumerate(data.shape) if axis not in (y, x)]
@@ -72,11 +78,30 @@ def _identity(picture: Picture) -> list[Any]:
     return [list(data.shape), str(data.dtype), found, samples.hexdigest()]
 
 
+def _stamps(picture: Picture) -> list[list[Any]]:
+    """Return name, size and time of all files of an input."""
+    places = picture.files or (picture.path,)
+    local = (Path(path) for path in places if not isinstance(path, zarr.Address))
+    return [stamp for path in local for stamp in _files_below(path)]
+
+
+@contextlib.contextmanager
+def unchanged(picture: Picture) -> Iterator[None]:
+    """Refuse what is made within the block if the files of the input are others at its end."""
+    before = _stamps(picture)
+    yield
+    if _stamps(picture) != before:
+        raise FileError(
+            f"{picture.path} was changed during the run, so that no result was written: repeat the "
+            "run when the file is complete."
+        )
+
+
 def _files_below(path: Path) -> list[list[Any]]:
     """Return name, size and time of a file, or of each file of a folder."""
-    if path.is_file():
-        status = path.stat()
-        return [[path.name, status.st_size, status.st_mtime_ns]]
+    if not path.is_dir():
+        status = path.stat() if path.exists() else None
+        return [[path.name, *((status.st_size, status.st_mtime_ns) if status else ())]]
     found = []
     for folder, _, names in os.walk(path):
         for name in names:

@@ -22,7 +22,7 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
     found: dict[str, Path] = {}
     for name in map(os.fspath, inputs):
         if isinstance(place := zarr.located(name), zarr.Address):
-            members = [place]
+            members = _at_address(place)
         elif zarr.is_zarr(name):
             members = zarr.images_of(Path(name))
         elif os.path.isdir(name):
@@ -50,6 +50,20 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
             "No input is given: give TIFF, NIfTI or OME-Zarr files, patterns or folders."
         )
     return list(found.values())
+
+
+def _at_address(place: zarr.Address) -> list[zarr.Address]:
+    """Return the images of OME-Zarr that an address, a pattern or a folder there stands for."""
+    if glob.has_magic(str(place)):
+        several = [each for each in place.matching() if zarr.is_zarr(each)]
+        if not several:
+            raise FileError(f"No OME-Zarr matches the pattern {place}: check folder and spelling.")
+    elif zarr.is_zarr(place):
+        several = [place]
+    else:
+        # What holds none is taken for an image, and is said to be missing when it is read.
+        several = [each for each in place.inside() if zarr.has_suffix(each)] or [place]
+    return [image for each in several for image in zarr.images_of(each)]
 
 
 def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]]:

@@ -13,13 +13,16 @@ import numpy as np
 from napari_gpu_denoise.correct.wish import wish_of
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, nifti, tiff, zarr
-from napari_gpu_denoise.files.begun_with import wanted_of
+from napari_gpu_denoise.files.begun_with import unchanged, wanted_of
+from napari_gpu_denoise.files.cluster import cluster_steps, device_of_workers
 from napari_gpu_denoise.files.made_with import has_noise
+from napari_gpu_denoise.files.tiff.checks import free_memory
 from napari_gpu_denoise.files.unfinished import Unfinished
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
 from napari_gpu_denoise.run.denoise import denoise_steps
 from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Progress, Record
 
@@ -36,14 +39,16 @@ def file_steps(
     new_folder: bool,
     companions_anywhere: bool,
     resume: bool = False,
+    client: Any = None,
 ) -> Generator[Progress, None, tuple[tiff.Picture, Record, tuple[str, ...]]]:
     """Denoise a file step by step into a new one, which appears when it is complete.
 
     Yields as `denoise_steps` does; closing the generator leaves what a later run can go on with. A
     run without axes takes those of the file. `new_folder` says whether the folder of the result
     may be made; one that held results and is gone is an error. With `resume` an unfinished result
-    of an earlier run is gone on with, if the file is streamed. Returns the description of the
-    input, the record of the result, and notes about the writing.
+    of an earlier run is gone on with, if the file is streamed. A streamed file is filtered by the
+    workers of a `client` of dask. Returns the description of the input, the record of the result,
+    and notes about the writing.
     """
     with formats.open_stack(path, companions_anywhere=companions_anywhere) as picture:
         formats.check_name(target, picture)
@@ -58,35 +63,54 @@ def file_steps(
         same = isinstance(run.dtype, str) and run.dtype == "same"
         filter = with_voxel(run.filter, picture)
         run = replace(run, filter=filter, axes=run.axes or picture.filter_axes, dtype=dtype)
+        if run.host_memory is None:
+            run = replace(run, host_memory=HostMemory.quarter_of(free_memory()))
         if picture.kind == "zarr":
             _make_folder(target, new_folder)
-            with _ledger(target, picture, run, same, resume) as ledger:
+            with _ledger(target, picture, run, same, resume, client) as ledger:
                 part = None if ledger is None else ledger.folder / "image"
                 with zarr.new_image(target, picture, overwrite=overwrite, part=part) as made:
-                    options = {"out": made.finest, "ledger": ledger}
-                    result = yield from denoise_steps(picture.data, run, **options)
+                    with unchanged(picture), run.host_memory.of_buffers(run.memory_limit):
+                        if client is None:
+                            options = {"out": made.finest, "ledger": ledger}
+                            result = yield from denoise_steps(picture.data, run, **options)
+                        else:
+                            options = ledger, companions_anywhere
+                            result = yield from cluster_steps(client, picture, run, made, *options)
                     notes = made.finish(result.record)
                 if ledger is not None:
                     ledger.completed()
             return picture, result.record, notes
-        if _is_long(picture, run.axes):
+        if _is_long(picture, run):
             _make_folder(target, new_folder)
-            planes = 3 if picture.axes.endswith("S") else 2
+            data, in_regions = picture.data, isinstance(picture.data, tiff.LargePlanes)
+            if in_regions and "T" in run.axes and filter.for_array(run.axes, data.shape).over_time:
+                # Such a filter looks at whole frames, and is best given each once.
+                data, in_regions = data.as_planes(), False
+            planes = (1 if in_regions else 2) + picture.axes.endswith("S")
             with contextlib.ExitStack() as held:
-                ledger = held.enter_context(_ledger(target, picture, run, same, resume))
+                ledger = held.enter_context(_ledger(target, picture, run, same, resume, client))
 
                 def store(shape: tuple[int, ...], dtype: np.dtype) -> tiff.PlaneStore:
                     options = {"axes_of_plane": planes, "path": ledger.pixels}
                     made = tiff.PlaneStore(shape, dtype, target.parent, **options)
                     return held.enter_context(made)
 
-                result = yield from denoise_steps(picture.data, run, out=store, ledger=ledger)
+                with unchanged(picture), run.host_memory.of_buffers(run.memory_limit):
+                    if client is None:
+                        result = yield from denoise_steps(data, run, out=store, ledger=ledger)
+                    else:
+                        options = ledger, companions_anywhere
+                        result = yield from cluster_steps(client, picture, run, store, *options)
                 written = _written(target, result.image, picture, result.record, same, overwrite)
                 ledger.completed()
                 return written
         largest = max(one.itemsize for one in possible)
-        picture = picture.loaded(result=picture.data.size * largest)
-    result = yield from denoise_steps(picture.pixels, run)
+        needed = picture.data.size * largest
+        run.host_memory.check_whole(picture.data.nbytes + needed)
+        picture = picture.loaded(result=needed)
+    with run.host_memory.of_buffers(run.memory_limit):
+        result = yield from denoise_steps(picture.pixels, run)
     _make_folder(target, new_folder)
     image = result.image
     if picture.alpha is not None:
@@ -95,12 +119,13 @@ def file_steps(
 
 
 def _ledger(
-    target: Path, picture: tiff.Picture, run: Run, same: bool, resume: bool
+    target: Path, picture: tiff.Picture, run: Run, same: bool, resume: bool, client: Any
 ) -> contextlib.AbstractContextManager[Unfinished | None]:
     """Return the ledger of a result; that on a server has none, as it has no hidden place."""
     if isinstance(target, zarr.Address):
         return contextlib.nullcontext()
-    return Unfinished(target, wanted_of(picture, run, same), resume)
+    devices = None if client is None else device_of_workers(client, run.device)
+    return Unfinished(target, wanted_of(picture, run, same, devices), resume)
 
 
 def _written(
@@ -121,12 +146,12 @@ def with_voxel(filter: Filter, picture: tiff.Picture) -> Filter:
     return replace(filter, voxel=",".join(f"{step:.7g}" for step in picture.voxel))
 
 
-def _is_long(picture: tiff.Picture, axes: str) -> bool:
+def _is_long(picture: tiff.Picture, run: Run) -> bool:
     """Return whether a stack is read and filtered frame by frame, or in parts of some planes."""
     data = picture.data
-    if data.nbytes < STREAMED_BYTES:
+    if data.nbytes < min(STREAMED_BYTES, run.host_memory.limit // 16):
         return False
-    names = check_axes(axes, data.shape)
+    names = check_axes(run.axes, data.shape)
     # Files with alpha, which is not filtered, are read whole, and so are files in which each frame
     # is scattered over the whole file.
     by_frame = data.reads_by_plane(names.index("Y"), names.index("X"))

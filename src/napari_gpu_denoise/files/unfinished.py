@@ -1,6 +1,7 @@
 """A result that is being written, and can be gone on with after Ctrl-C, kill -9 or a power cut.
 
-It lies in a hidden folder beside the result: the pixels, what was measured, and `ledger.json`.
+It lies in a hidden folder beside the result: the pixels, what was measured, `ledger.json`, and the
+parts that were written since that was replaced, one a line.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from napari_gpu_denoise.errors import DenoiseError, OutputError
-from napari_gpu_denoise.files import zarr
+from napari_gpu_denoise.files import on_disk, zarr
 from napari_gpu_denoise.files.begun_with import digest_of
+from napari_gpu_denoise.locks import locked
 from napari_gpu_denoise.run.ledger import Ledger
 from napari_gpu_denoise.run.packed import packed, unpacked
 from napari_gpu_denoise.run.record import Tally
@@ -26,6 +28,7 @@ from napari_gpu_denoise.run.record import Tally
 # time of a run, the largest share that this may take.
 _SECONDS, _SECONDS_TO_DISK, _SHARE = 2.0, 60.0, 0.01
 _LEDGER = "ledger.json"
+_SINCE = "written"  # a line for each part: its number and what was counted in it
 
 
 def folder_of(target: Path) -> Path:
@@ -65,7 +68,8 @@ class Unfinished(Ledger):
         self.pixels = self.folder / "pixels"  # of a file that is written when all is done
         self._safe: tuple[list, Tally] = [], Tally()
         self._plan = ""
-        self._usable, self._complete = True, False
+        self._usable, self._complete, self._resumed = True, False, False
+        self._first = True  # none is written yet by this run
         self._begun = self._saved = self._flushed = time.monotonic()
         self._pause, self._pause_to_disk = _SECONDS, _SECONDS_TO_DISK
 
@@ -73,26 +77,32 @@ class Unfinished(Ledger):
         with self._errors(), contextlib.ExitStack() as held:
             self.folder.mkdir(exist_ok=True)
             lock = held.enter_context(open(self.folder / "lock", "ab"))
-            if not _locked(lock.fileno()):
+            if not locked(lock.fileno()):
                 raise OutputError(
                     f"Another run is writing {self._target}: wait for its end, or choose another "
                     "name."
                 )
-            if self._resume and (self.folder / _LEDGER).exists():
+            self._resumed = self._resume and (self.folder / _LEDGER).exists()
+            if self._resumed:
                 self._read()
             else:
                 self._clear()
+            self._lines = held.enter_context(open(self.folder / _SINCE, "ab", buffering=0))
             self._held = held.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
         with contextlib.ExitStack() as last, contextlib.suppress(OSError, DenoiseError):
             last.callback(self._release)
-            # Of a run of a moment nothing is kept.
-            long = time.monotonic() >= self._begun + _SECONDS or (self.folder / _LEDGER).exists()
-            if self._usable and self.done and long and not self._complete:
+            if self._brief():
+                (self.folder / _LEDGER).unlink(missing_ok=True)
+            elif self._usable and self.done and not self._complete:
                 self._pause_to_disk = 0
                 self._save()
+
+    def _brief(self) -> bool:
+        """Return whether this was the run of a moment, of which nothing is kept."""
+        return not self._resumed and time.monotonic() < self._begun + _SECONDS
 
     def _release(self) -> None:
         self._held.close()
@@ -121,7 +131,7 @@ class Unfinished(Ledger):
             self._usable = False
         else:
             with self._errors():
-                _replace(self.folder / f"{name}.json", text)
+                on_disk.replace(self.folder / f"{name}.json", text)
 
     def planned(self, plan: Sequence[Any]) -> None:
         digest = digest_of(json.dumps(plan))
@@ -132,9 +142,15 @@ class Unfinished(Ledger):
     def wrote(self, number: int, tally: Tally) -> None:
         self.done.add(number)
         self.tally += tally
-        if self._usable and time.monotonic() >= self._saved + self._pause:
-            with self._errors():
+        if not self._usable:
+            return
+        with self._errors():
+            if self._first or time.monotonic() >= self._saved + self._pause:
+                self._first = False
                 self._save()
+            else:
+                # At once, so that kill -9 costs no more than the parts in flight.
+                self._lines.write(f"{number} {tally.saturated} {tally.nonfinite}\n".encode())
 
     def _save(self) -> None:
         begun = time.monotonic()
@@ -152,10 +168,11 @@ class Unfinished(Ledger):
             "done": _state(*now),
             # What a power cut cannot undo, which ends the time that `boot` names.
             "safe": _state(*self._safe),
-            "boot": _boot(),
+            "boot": on_disk.boot(),
         }
         text = json.dumps(values)
-        _replace(self.folder / _LEDGER, json.dumps([digest_of(text), text]))
+        on_disk.replace(self.folder / _LEDGER, json.dumps([digest_of(text), text]))
+        self._lines.truncate(0)
         self._saved = time.monotonic()
         self._pause = max(_SECONDS, (self._saved - begun) / _SHARE)
 
@@ -173,12 +190,14 @@ class Unfinished(Ledger):
             if digest != digest_of(text):
                 raise ValueError("it was changed")
             values = json.loads(text)
-            same = values["boot"] == _boot() != ""
+            same = values["boot"] == on_disk.boot() != ""
             held = values["done" if same else "safe"]
             self.done = {n for first, last in held["parts"] for n in range(first, last + 1)}
             self.tally = Tally(held["saturated"], held["nonfinite"])
             safe = values["safe"]
             self._safe = safe["parts"], Tally(safe["saturated"], safe["nonfinite"])
+            if same:
+                self._read_lines()
             self._plan, begun = values["plan"], values["wanted"]
             names = [name for name in self._wanted if begun.get(name) != self._wanted[name]]
         except OSError:
@@ -190,6 +209,17 @@ class Unfinished(Ledger):
         if not self.done:
             self._plan = ""
             self._clear()
+
+    def _read_lines(self) -> None:
+        """Add the parts that were written after the ledger was."""
+        lines = self.folder / _SINCE
+        for line in lines.read_bytes().splitlines(True) if lines.exists() else ():
+            if not line.endswith(b"\n"):
+                break
+            number, *counted = map(int, line.split())
+            if number not in self.done:
+                self.done.add(number)
+                self.tally += Tally(*counted)
 
     def _clear(self) -> None:
         """Remove what an earlier run left, the ledger first."""
@@ -239,42 +269,3 @@ def _ranges(numbers: set[int]) -> list[list[int]]:
 
 def _state(parts: list, tally: Tally) -> dict[str, Any]:
     return {"parts": parts, "saturated": tally.saturated, "nonfinite": tally.nonfinite}
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file that is whole at any moment."""
-    new = path.with_suffix(".new")
-    with open(new, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-
-
-def _boot() -> str:
-    """Return what names the time since this machine was started; empty if it does not tell."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    except OSError:
-        return ""
-
-
-def _locked(handle: int) -> bool:
-    """Lock an open file until it is closed, if no other process has; the system frees it."""
-    try:
-        import fcntl
-    except ImportError:
-        import msvcrt
-
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass  # a file system without locks
-    return True

@@ -13,6 +13,10 @@ from napari_gpu_denoise.image.axes import channel_axis, check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers
 
 MAX_PLANES = 8  # planes read of each channel
+# Pixels of a plane up to which it is read whole; of others, windows of this side, so many along
+# each axis, stand for the whole.
+LARGEST_PLANE = 1 << 26
+_WINDOW, _WINDOWS = 1024, 4
 
 
 def readable(image: Any) -> Any:
@@ -138,10 +142,38 @@ class PlaneReader:
         def read(number: int) -> np.ndarray:
             place = places[number]
             self._read.add(tuple(part for part in place if not isinstance(part, slice)))
+            if large:
+                return self._windows(place)
             plane = as_array(self._image[place])
             return plane if y < x else plane.T
 
-        return PlaneStack(read, (len(places), self.shape[y], self.shape[x]), self._image.dtype)
+        lengths = self.shape[y], self.shape[x]
+        large = math.prod(lengths) > LARGEST_PLANE
+        if large:
+            lengths = tuple(min(n, _WINDOWS * _WINDOW) for n in lengths)
+        return PlaneStack(read, (len(places), *lengths), self._image.dtype)
+
+    def _windows(self, place: tuple[int | slice, ...]) -> np.ndarray:
+        """Return windows of a plane, spread evenly, put together as one plane (y, x)."""
+        axes = [self.axes.index(axis) for axis in "YX"]
+        along = []
+        for n in (self.shape[axis] for axis in axes):
+            count = min(_WINDOWS, max(n // _WINDOW, 1))
+            size = min(n, _WINDOWS * _WINDOW) // count
+            starts = [
+                (2 * k + 1) * (n - count * size) // (2 * count) + k * size for k in range(count)
+            ]
+            along.append([slice(start, start + size) for start in starts])
+        rows = []
+        for down in along[0]:
+            row = []
+            for across in along[1]:
+                where = list(place)
+                where[axes[0]], where[axes[1]] = down, across
+                window = as_array(self._image[tuple(where)])
+                row.append(window if axes[0] < axes[1] else window.T)
+            rows.append(np.concatenate(row, axis=1))
+        return np.concatenate(rows, axis=0)
 
 
 def sample_planes(image: Any) -> list[np.ndarray]:

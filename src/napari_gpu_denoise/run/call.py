@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from napari_gpu_denoise.errors import SaturationWarning, UnchangedWarning
+from napari_gpu_denoise.errors import SaturationWarning, SettingsError, UnchangedWarning
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.denoise import drive
 from napari_gpu_denoise.run.filter import Filter
@@ -22,7 +23,7 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
     """Return a decorator that makes the public function of a filter from its name and docstring.
 
     The function takes an image, sigma, the options of a run and every setting by name, and returns
-    the pixels alone; see `run.public`.
+    the pixels alone; see `run.public`. Of a dask array it makes another, see `denoise_lazy`.
     """
 
     def decorate(named: Callable) -> Callable[..., np.ndarray]:
@@ -46,6 +47,18 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
             **changes: Any,
         ) -> np.ndarray:
             chosen = kind.of(settings, profile=profile, **changes)
+            if _is_dask(image):
+                if progress is not None or cancel is not None:
+                    raise SettingsError(
+                        "A dask array is filtered when the result is computed, which dask reports "
+                        "and stops: leave out progress= and cancel=."
+                    )
+                from napari_gpu_denoise.run.lazy import denoise_lazy
+
+                options = {"dtype": dtype, "nonfinite": nonfinite, "correct": correct}
+                options |= {"sigma_factor": sigma_factor, "memory_limit": memory_limit}
+                named = {"noise": noise, "axes": axes, "device": device}
+                return denoise_lazy(image, chosen, sigma, **named, **options)
             options = dtype, nonfinite, device, memory_limit, correct, sigma_factor
             run = Run(chosen, sigma, noise, axes, *options)
             result = drive(image, run, progress=progress, cancel=cancel)
@@ -65,3 +78,9 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
         return with_settings(kind)(call)
 
     return decorate
+
+
+def _is_dask(image: Any) -> bool:
+    """Return whether an image is a dask array, which is only then imported."""
+    dask = sys.modules.get("dask.array")
+    return dask is not None and isinstance(image, dask.Array)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.docstrings import documented
-from napari_gpu_denoise.errors import AxesError, ImageError
+from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtype
 from napari_gpu_denoise.opencl.device import Device
@@ -25,6 +25,7 @@ from napari_gpu_denoise.run.job import Job, Part, Run, prepare
 from napari_gpu_denoise.run.ledger import Ledger
 from napari_gpu_denoise.run.long_series import denoise_series
 from napari_gpu_denoise.run.noise import is_measured
+from napari_gpu_denoise.run.output_type import type_with
 from napari_gpu_denoise.run.record import (
     COMPILING,
     MEASURING,
@@ -180,6 +181,9 @@ def denoise_steps(
     dtype = output_dtype(run.dtype, np.dtype(array.dtype))
     devices = choose_devices(run.device)
     run = replace(run, device=devices[0], axes=names)
+    if run.host_memory is not None:
+        limit = run.host_memory.for_buffers(devices, run.memory_limit)
+        run = replace(run, memory_limit=limit)
     array, correction = corrected_array(array, names, run.correct, ledger.known("correction"))
     if correction is not None:
         ledger.keep("correction", correction)
@@ -188,7 +192,7 @@ def denoise_steps(
         return Result(made.image, correction_noted(made.record, correction, given))
     shape = tuple(one.stop - one.start for one in region)
     if out is not None and not callable(out):
-        dtype = _type_with(out, shape, dtype)
+        dtype = type_with(out, shape, dtype)
         run = replace(run, dtype=dtype)
     everything = frames is None and slices is None
     known = ledger.known("job")
@@ -232,29 +236,6 @@ def is_lazy(image: Any) -> bool:
     """Return whether an array is not in memory, but can be read part by part by NumPy indexing."""
     indexed = all(hasattr(image, name) for name in ("shape", "dtype", "__getitem__"))
     return indexed and not isinstance(image, (np.ndarray, np.generic))
-
-
-def _type_with(out: Any, shape: tuple[int, ...], dtype: np.dtype | None) -> np.dtype:
-    """Return the type of a result for an array that takes it: `dtype`, or its own if that is None.
-
-    Refuses an array that cannot take the result.
-    """
-    if not all(hasattr(out, name) for name in ("shape", "dtype", "__setitem__")):
-        raise ImageError(
-            f"out={out!r} is not an array", "give one with shape, dtype and NumPy indexing"
-        )
-    held = tuple(out.shape), np.dtype(out.dtype).newbyteorder("=")
-    if dtype is None and held[1].kind in "iuf" and held[1].itemsize <= 8:
-        dtype = held[1]
-    if dtype is None or held != (shape, dtype.newbyteorder("=")):
-        kind = dtype or "real numbers"
-        raise ImageError(
-            f"out= is of shape {held[0]} and type {held[1]}, the result of {shape} and {kind}",
-            "give an array of that shape and type, or name its type by dtype=",
-        )
-    if isinstance(out, np.ndarray) and not out.flags.writeable:
-        raise ImageError("out= cannot be written to", "give an array that is not read-only")
-    return dtype
 
 
 def wanted_region(

@@ -20,6 +20,7 @@ from napari_gpu_denoise.opencl.device import Device, choose, find
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.frame_sigma import largest_in_planes
+from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.noise import resolve_noise
 from napari_gpu_denoise.run.output_type import type_for_noise
 from napari_gpu_denoise.run.record import Record, Tally
@@ -47,6 +48,8 @@ class Run:
     sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct, sigma_factor
         As in `denoise`; `device` may also be (name, platform, index), which can be sent to another
         process. The memory limit becomes a number of bytes.
+    host_memory : HostMemory or None
+        Limit to the memory of this machine, for an image that is filtered part by part.
     """
 
     filter: Filter
@@ -59,6 +62,7 @@ class Run:
     memory_limit: int | str | None = None
     correct: Any = None
     sigma_factor: float = 1.0
+    host_memory: HostMemory | None = None
 
     def __post_init__(self):
         if not isinstance(self.filter, Filter):
@@ -140,10 +144,11 @@ class Job:
             return np.broadcast_to(np.zeros((), pixels.dtype), pixels.shape)
         return pixels
 
-    def record(self, tally: Tally, change: Note | None = None) -> Record:
+    def record(self, tally: Tally, change: Note | None = None, device: str = "") -> Record:
         """Return the record of this run, which has just ended; `change` is what `change_note` says.
 
-        It names the noise and whatever else the user should know.
+        It names the noise and whatever else the user should know. `device` names what it ran on, if
+        that is not the device of this process.
         """
         notes = list(self.sigma.notes)
         smallest, names = self.filter.smallest, self.names
@@ -174,7 +179,7 @@ class Job:
             axes=names,
             input_dtype=str(self.dtypes[0]),
             output_dtype=str(self.dtypes[1]),
-            device=str(self.device),
+            device=device or str(self.device),
             saturated=tally.saturated,
             nonfinite=tally.nonfinite,
             notes=tuple(notes),

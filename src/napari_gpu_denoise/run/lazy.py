@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
+import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -20,6 +22,7 @@ from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtype
+from napari_gpu_denoise.opencl.claims import own_device
 from napari_gpu_denoise.opencl.device import Device, find
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.block import Block
@@ -47,8 +50,12 @@ def denoise_lazy(
     correct=None,
     sigma_factor: float = 1.0,
     device: Device | int | str | Sequence | None = None,
+    memory_limit: int | str | None = None,
 ) -> da.Array:
     """Denoise a dask array, chunk by chunk, when the result is computed.
+
+    The functions of the filters, such as `bm3d`, do so for dask arrays. This one takes other arrays
+    too, and filters of one's own.
 
     Parameters
     ----------
@@ -62,8 +69,10 @@ def denoise_lazy(
         `noise`). Where it is 0, pixels are returned unchanged.
     noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
         Noise model, as in `denoise`; ``"auto"`` is the default without `sigma`. Noise is measured
-        at once, on 8 planes of each channel, 16 more of time-lapses, and up to 32 along each axis
-        of planes, which are computed for it; all chunks share the estimate.
+        at once, as the type of the result and the margins of the chunks depend on it: on 8 planes
+        of each channel, 16 more of time-lapses, and up to 32 along each axis of planes, which are
+        computed for it; all chunks share the estimate. With `sigma`, with models, or with what
+        `estimate_noise` returned, nothing is computed.
     axes : str, optional
         Names of the axes, such as ``"TZYX"``. By default the last two are Y and X, the rest
         independent planes.
@@ -73,7 +82,10 @@ def denoise_lazy(
     {sigma_factor}
     device : Device, int, str, sequence or None, optional
         Where to run; looked up again in each process. By default the best device available. Of
-        several (``"all"``, or a list) each chunk takes the one that does least.
+        several (``"all"``, or a list) each chunk takes the one that does least. Where a chunk is
+        computed by a worker process of dask, that worker has one device, by default of all of the
+        best kind on its machine; workers of one machine take different ones, in turn.
+    {memory_limit}
 
     Returns
     -------
@@ -106,8 +118,8 @@ def denoise_lazy(
     several = list(device) if isinstance(device, (list, tuple)) else [device]
     # Device handles are invalid in other processes: send names instead.
     sent = [(d.name, d.platform, d.index) if isinstance(d, Device) else d for d in several]
-    options = {"correct": correct, "sigma_factor": sigma_factor}
-    run = Run(filter, sigma, noise, axes, dtype, nonfinite, *sent[:1], **options)
+    options = memory_limit, correct, sigma_factor
+    run = Run(filter, sigma, noise, axes, dtype, nonfinite, sent[0], *options)
     wish = wish_of(correct)
     if wish is not None:
         run, array = _corrected(run, array, wish)
@@ -118,7 +130,7 @@ def denoise_lazy(
         before, after = job.margin_along(letter)
         more = extra * (letter in "YX")
         margins[axis] = (before + more, after + more)
-    array = array.rechunk(_chunks(array, job, margins))
+    array = array.rechunk(joined_chunks(array.chunks, job.names, job.filter, margins))
     depth = {
         axis: both for axis, both in margins.items() if array.numblocks[axis] > 1 and any(both)
     }
@@ -149,21 +161,29 @@ def _corrected(run: Run, array: da.Array, wish: Wish) -> tuple[Run, da.Array]:
     )
 
 
-def _chunks(array: da.Array, job: Job, margins: dict[int, tuple[int, int]]) -> tuple:
-    """Return chunks at least as large as the margins: those of the array if they are."""
-    filter, names = job.filter, job.names
-    whole = {channel_axis(names)} if "C" in filter.joint else set()
+def uncut_axes(filter: Filter, names: str) -> set[int]:
+    """Return the axes along which the chunks of a filter are not cut."""
+    uncut = {channel_axis(names)} - {None} if "C" in filter.joint else set()
     if filter.over_time:
         # Whole frames are compared in brightness, and checked for being empty.
-        whole |= {names.index("Y"), names.index("X")}
-        if filter.whole_volumes:
-            whole.add(names.index("Z"))
-    chunks = []
-    for i, (a, length, own) in enumerate(zip(names, array.shape, array.chunks, strict=True)):
-        margin = max(margins[i])
-        short = i in whole or length < max(margin, filter.smallest if a in "YX" else 0)
-        chunks.append((length,) if short else ensure_minimum_chunksize(max(margin, 1), own))
-    return tuple(chunks)
+        whole = "ZYX" if filter.whole_volumes else "YX"
+        uncut |= {i for i, letter in enumerate(names) if letter in whole}
+    return uncut
+
+
+def joined_chunks(
+    chunks: Sequence[tuple[int, ...]],
+    names: str,
+    filter: Filter,
+    margins: Mapping[int, tuple[int, int]],
+) -> tuple[tuple[int, ...], ...]:
+    """Return chunks at least as large as the margins: those given, if they are."""
+    uncut, joined = uncut_axes(filter, names), []
+    for i, (letter, own) in enumerate(zip(names, chunks, strict=True)):
+        margin, length = max(margins[i]), sum(own)
+        short = i in uncut or length < max(margin, filter.smallest if letter in "YX" else 0)
+        joined.append((length,) if short else ensure_minimum_chunksize(max(margin, 1), own))
+    return tuple(joined)
 
 
 def _denoise_block(
@@ -193,7 +213,22 @@ def _denoise_block(
 def _here(sent: list[Any]) -> tuple[Device, ...]:
     """Return devices that were sent from another process, as they are called in this one."""
     found = [find(*one) if isinstance(one, tuple) else one for one in sent]
-    return choose_devices(found if len(found) > 1 else found[0])
+    wanted = found if len(found) > 1 else found[0]
+    return (own_device(wanted),) if _is_worker() else choose_devices(wanted)
+
+
+def _is_worker() -> bool:
+    """Return whether this process is one of several that compute chunks."""
+    if multiprocessing.parent_process() is not None:
+        return True
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return False
+    try:
+        distributed.get_worker()
+    except ValueError:
+        return False
+    return True
 
 
 _busy: Counter[Device] = Counter()  # chunks in progress on each device, in this process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -12,7 +13,7 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, choices
-from napari_gpu_denoise.noise.sampling import PlaneReader
+from napari_gpu_denoise.noise.sampling import LARGEST_PLANE, PlaneReader
 from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate, estimate_sigma
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.sigma import Sigma, estimated, place, resolve_sigma
@@ -148,6 +149,10 @@ def _unlike(found: Sigma, estimate: NoiseEstimate, names: str) -> Sigma:
         )
     elif estimate.places is not None:
         plane = [estimate.shape[names.index(axis)] for axis in "YX"]
+        if math.prod(plane) > LARGEST_PLANE:
+            # A map of sigma would take more memory than the plane.
+            note = f"{estimate.places.words()}: a plane as large as this is filtered with the mean"
+            return replace(found, notes=(note, *found.notes))
         factors = place(estimate.places.factors(*plane), estimate.shape, names)
         note = f"{estimate.places.words()}: each place has its own"
     else:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.sigma import Sigma
@@ -51,3 +52,26 @@ def _variance(sigma: Sigma, image: Any, names: str) -> float:
         finite = plane[np.isfinite(plane)] if plane.dtype.kind == "f" else plane
         found.append(float(model.variance(finite).mean()) if finite.size else math.inf)
     return min(found)
+
+
+def type_with(out: Any, shape: tuple[int, ...], dtype: np.dtype | None) -> np.dtype:
+    """Return the type of a result for an array that takes it: `dtype`, or its own if that is None.
+
+    Refuses an array that cannot take the result.
+    """
+    if not all(hasattr(out, name) for name in ("shape", "dtype", "__setitem__")):
+        raise ImageError(
+            f"out={out!r} is not an array", "give one with shape, dtype and NumPy indexing"
+        )
+    held = tuple(out.shape), np.dtype(out.dtype).newbyteorder("=")
+    if dtype is None and held[1].kind in "iuf" and held[1].itemsize <= 8:
+        dtype = held[1]
+    if dtype is None or held != (shape, dtype.newbyteorder("=")):
+        kind = dtype or "real numbers"
+        raise ImageError(
+            f"out= is of shape {held[0]} and type {held[1]}, the result of {shape} and {kind}",
+            "give an array of that shape and type, or name its type by dtype=",
+        )
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise ImageError("out= cannot be written to", "give an array that is not read-only")
+    return dtype

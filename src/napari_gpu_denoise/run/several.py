@@ -6,6 +6,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -105,15 +106,18 @@ def filter_parts(
     room: Callable[[Part], np.ndarray],
     write: Callable[[Part, np.ndarray, Tally], None] = lambda part, made, tally: None,
     before: int = 0,
+    *,
+    ahead: bool = False,
 ) -> Generator[Progress, None, Shared]:
     """Filter parts of an image: each device takes the next part whenever it is free.
 
     `read` returns the pixels of a part, `room` the array for its result, and `write` takes it when
-    it is complete, with what was counted in it; they are called in the threads of the devices. A
-    device that fails is left out. Progress is yielded after each part, `before` of which an earlier
-    run has done. Closing the generator stops the work at the next tiles.
+    it is complete, with what was counted in it; they are called in other threads. With `ahead`,
+    while a device computes a part, the next one is read and the last one is written. A device that
+    fails is left out. Progress is yielded after each part, `before` of which an earlier run has
+    done. Closing the generator stops the work at the next tiles.
     """
-    crew = _Crew(job, parts, read, room, write)
+    crew = _Crew(job, parts, ahead, read, room, write)
     shared, done = Shared(), 0
     waiting = list(devices)
     yield Progress(before, before + len(parts), "part")
@@ -147,8 +151,8 @@ def filter_parts(
 class _Crew:
     """Threads, one for each device, that take parts from one list."""
 
-    def __init__(self, job: Job, parts: Sequence[Part], *hands: Callable):
-        self._job, self._parts = job, deque(parts)
+    def __init__(self, job: Job, parts: Sequence[Part], ahead: bool, *hands: Callable):
+        self._job, self._parts, self._ahead = job, deque(parts), ahead
         self._read, self._room, self._write = hands
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -171,31 +175,69 @@ class _Crew:
             thread.join()
 
     def _work(self, device: Device) -> None:
-        job, part = _on(self._job, device), None
+        held: list[Part] = []  # taken, and not written yet
         try:
-            while not self._stopped.is_set():
-                try:
-                    part = self._parts.popleft()
-                except IndexError:
-                    break
-                tally = self._filtered(job, part)
-                if tally is not None:
-                    self.told.put((device, tally))
+            with ThreadPoolExecutor(1, "parts in") as inward, ThreadPoolExecutor(1) as outward:
+                self._all(device, held, inward, outward)
         except BaseException as error:
             if isinstance(error, _FAILURES):
-                self._parts.append(part)
+                self._parts.extend(held)
             self.told.put((device, error))
         else:
             self.told.put((device, None))
 
-    def _filtered(self, job: Job, part: Part) -> Tally | None:
-        out = self._room(part)
-        with closing(filter_part(job, part, self._read(part), out)) as steps:
+    def _all(
+        self,
+        device: Device,
+        held: list[Part],
+        inward: ThreadPoolExecutor,
+        outward: ThreadPoolExecutor,
+    ) -> None:
+        """Filter parts until none is left, or the work is stopped."""
+        job = _on(self._job, device)
+
+        def taken() -> tuple[Part, Future] | None:
+            if self._stopped.is_set():
+                return None
+            try:
+                part = self._parts.popleft()
+            except IndexError:
+                return None
+            held.append(part)
+            return part, inward.submit(self._read, part)
+
+        def written(part: Part, out: np.ndarray, tally: Tally) -> None:
+            self._write(part, out, tally)
+            held.remove(part)
+            self.told.put((device, tally))
+
+        writing: Future | None = None
+        following = taken()
+        while following is not None:
+            part, reading = following
+            block, out = reading.result(), self._room(part)
+            following = taken() if self._ahead else None
+            tally = self._filtered(job, part, block, out)
+            del block, reading
+            if writing is not None:
+                writing.result()
+            if tally is None:
+                return
+            writing = outward.submit(written, part, out, tally)
+            del out
+            if not self._ahead:
+                writing.result()
+                following = taken()
+        if writing is not None:
+            writing.result()
+
+    def _filtered(self, job: Job, part: Part, block: Block, out: np.ndarray) -> Tally | None:
+        """Filter a part; None if the work was stopped."""
+        with closing(filter_part(job, part, block, out)) as steps:
             while not self._stopped.is_set():
                 try:
                     next(steps)
                 except StopIteration as end:
-                    self._write(part, out, end.value)
                     return end.value
         return None
 

@@ -55,7 +55,7 @@ def steps(
     layers = [], ""
     try:
         load_bundled_drivers()
-        if t is None or not lazy.is_lazy(data):
+        if not lazy.is_read_by_parts(data, t):
             image = yield from lazy.load(data)
         yield Stage("Preparing")
         # Alpha, the last of four colour samples, passes as it is.
@@ -90,11 +90,13 @@ def _with_alpha(
     request: Request, colours: np.ndarray, out: np.ndarray | None, image: np.ndarray | None
 ) -> np.ndarray:
     """Return filtered colours with the alpha of the input; `out` if that holds the colours."""
-    data, t = request.source.data, request.run.axes.find("T")
+    data = request.source.data
     if out is not None:
-        for number in range(data.shape[t]):
-            alpha = np.asarray(data[at(t, number)])[..., 3:]
-            convert(alpha, out[at(t, number)][..., 3:])
+        t = request.run.axes.find("T")
+        frames = (slice(k, k + 1) for k in range(data.shape[t]))
+        for some in frames if t >= 0 else lazy.cuts(data, 0):
+            where = at(max(t, 0), some)
+            convert(np.asarray(data[where])[..., 3:], out[where][..., 3:])
         return out
     out = np.empty((*colours.shape[:-1], 4), colours.dtype)
     out[..., :3] = colours

@@ -15,6 +15,7 @@ from napari_gpu_denoise._napari.stage import Stage
 from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError
 
 _SLAB = 16_000_000  # bytes read at a time from arrays without chunks
+_LOADED = 1 << 27  # bytes from which on data without an axis of time are read part by part
 _HELD = 64_000_000  # most bytes of frames read at a time, where a chunk holds several
 
 
@@ -24,6 +25,12 @@ def is_lazy(data: Any) -> bool:
     while isinstance(base, np.ndarray | memoryview):
         base = base.obj if isinstance(base, memoryview) else base.base
     return isinstance(base, mmap.mmap) or not isinstance(data, np.ndarray)
+
+
+def is_read_by_parts(data: Any, time: int | None) -> bool:
+    """Return whether data are filtered without being in memory: long ones, and all over time."""
+    size = math.prod(data.shape) * np.dtype(data.dtype).itemsize
+    return is_lazy(data) and (time is not None or size >= _LOADED)
 
 
 class AsNumbers:
@@ -47,7 +54,8 @@ class LazyArray:
 
     `data` has ``shape``, ``dtype`` and NumPy indexing. Once `stopped` returns True reading raises
     `Cancelled`. `part` has an index, or a slice, for each axis; by default it is all. `time` is an
-    axis of frames, whole in the part: a chunk with several of them is read once.
+    axis of frames, whole in the part: a chunk with several of them is read once. Without it
+    `chunks` says what is best read at once, if the data have chunks.
     """
 
     def __init__(
@@ -66,6 +74,10 @@ class LazyArray:
         self.shape = tuple(len(each) for each in self._places if isinstance(each, range))
         self.dtype, self.ndim, self.size = data.dtype, len(self.shape), math.prod(self.shape)
         self._held: tuple[slice, np.ndarray | None] = slice(0), None
+        held = None if time is not None else getattr(data, "chunks", None)
+        if held is not None and self.ndim == len(data.shape):
+            lengths = (one if isinstance(one, int) else max(one, default=1) for one in held)
+            self.chunks = tuple(map(min, lengths, self.shape))
 
     def __getitem__(self, index: Any) -> Any:
         if self._stopped():
@@ -127,7 +139,7 @@ def load(data: Any) -> Generator[Stage, None, np.ndarray]:
     """Load lazy data into memory, chunk by chunk."""
     if isinstance(data, np.ndarray):
         return data
-    blocks = list(itertools.product(*(_cuts(data, i) for i in range(len(data.shape)))))
+    blocks = list(itertools.product(*(cuts(data, i) for i in range(len(data.shape)))))
     image = np.empty(data.shape, data.dtype)
     for done, block in enumerate(blocks):
         yield Stage("Reading: chunk", done, len(blocks))
@@ -135,7 +147,7 @@ def load(data: Any) -> Generator[Stage, None, np.ndarray]:
     return image
 
 
-def _cuts(data: Any, axis: int) -> list[slice]:
+def cuts(data: Any, axis: int) -> list[slice]:
     """Return slices that follow the chunks of dask, zarr and HDF5; slabs of anything else."""
     chunks, length = getattr(data, "chunks", None), data.shape[axis]
     if chunks is not None:
@@ -157,6 +169,6 @@ def _slab(data: Any, axis: int, number: int) -> slice:
         return slice(number, number + 1)
     frame = math.prod(data.shape) // max(data.shape[axis], 1) * np.dtype(data.dtype).itemsize
     most = max(1, _HELD // max(frame, 1))
-    cut = next(cut for cut in _cuts(data, axis) if number < cut.stop)
+    cut = next(cut for cut in cuts(data, axis) if number < cut.stop)
     start = cut.start + (number - cut.start) // most * most
     return slice(start, min(start + most, cut.stop))

@@ -24,6 +24,13 @@ def reading(path: Path, state: str = "cut short or damaged") -> Iterator[None]:
         if isinstance(error, OSError) and error.strerror:
             raise FileError(f"{path} cannot be read: {error.strerror}.") from error
         reason = brief(str(error).strip() or type(error).__name__)
+        if isinstance(error, (ConnectionError, TimeoutError)):
+            raise FileError(f"{path} cannot be reached: {reason}.") from error
+        if "://" in str(path):  # it may as well be the network
+            raise FileError(
+                f"{path} could not be read ({reason}): repeat the run, or copy it again from its "
+                "source."
+            ) from error
         raise FileError(f"{path} is {state} ({reason}): copy it again from its source.") from error
 
 

@@ -72,15 +72,20 @@ class PlaneStore(Blocks):
         for place in np.ndindex(numbers.shape):
             number = int(numbers[place])
             with self._lock:
-                whole = shape == self._block_shape
-                block = np.empty(shape, self.dtype) if whole else self._block(number)
-                block[part] = values[place]
-                self._write(number, block)
+                first = _start_of(part, self._block_shape)
+                if first is None:
+                    block = self._block(number)
+                    block[part] = values[place]
+                    self._write(number, 0, block)
+                else:
+                    block = np.ascontiguousarray(values[place], self.dtype)
+                    self._write(number, first, block)
 
-    def _write(self, number: int, block: np.ndarray) -> None:
-        rest = memoryview(block.reshape(-1)).cast("B")
+    def _write(self, number: int, first: int, values: np.ndarray) -> None:
+        """Write values that follow each other in a block, from the `first` on."""
+        rest = memoryview(values.reshape(-1)).cast("B")
         with self._file_errors():
-            self._file.seek(number * self._block_bytes)
+            self._file.seek(number * self._block_bytes + first * self.dtype.itemsize)
             while rest:
                 rest = rest[self._file.write(rest) :]
 
@@ -105,3 +110,15 @@ class PlaneStore(Blocks):
                 f"The temporary file of the result in {self._folder} cannot be used: "
                 f"{error.strerror or error}."
             ) from error
+
+
+def _start_of(part: tuple[int | slice, ...], shape: tuple[int, ...]) -> int | None:
+    """Return the number of the first value of a part whose values follow each other, else None."""
+    first, cut = 0, False
+    for one, length in zip(part, shape, strict=True):
+        chosen = range(length)[one] if isinstance(one, slice) else range(one, one + 1)
+        if (cut and len(chosen) < length) or chosen.step != 1 or not chosen:
+            return None
+        first = first * length + chosen.start
+        cut = cut or len(chosen) > 1
+    return first

@@ -169,15 +169,23 @@ class Planes(Blocks):
             dtype = self._stored.newbyteorder(series.parent.byteorder)
             count = self._block_bytes // dtype.itemsize
             return handle.read_array(dtype, count, series.dataoffset + number * self._block_bytes)
-        page = series[number]
-        if page is None:
-            return np.zeros(self._block_shape, self._stored)
-        with contextlib.ExitStack() as opened:
-            handle = page.parent.filehandle
-            if handle.closed:  # a set may have more files than a process may open
-                handle.open()
-                opened.callback(handle.close)
+        with self._opened(series, number) as page:
+            if page is None:
+                return np.zeros(self._block_shape, self._stored)
             return page.asarray()
+
+    @contextlib.contextmanager
+    def _opened(
+        self, series: tifffile.TiffPageSeries, number: int
+    ) -> Iterator[tifffile.TiffPage | tifffile.TiffFrame | None]:
+        """Yield a page, with its file open; None if the file does not hold it."""
+        page = series[number]
+        with contextlib.ExitStack() as opened:
+            if page is not None and page.parent.filehandle.closed:
+                # A set may have more files than a process may open.
+                page.parent.filehandle.open()
+                opened.callback(page.parent.filehandle.close)
+            yield page
 
     def _shown(self, pixels: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """Return pixels as programs that know the format show them."""

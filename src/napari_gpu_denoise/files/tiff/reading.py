@@ -14,6 +14,7 @@ import tifffile
 
 from napari_gpu_denoise.errors import FileError, ImageError
 from napari_gpu_denoise.files.tiff import checks, imagej, looks, ome_xml, voxel
+from napari_gpu_denoise.files.tiff.large_planes import LargePlanes, is_large
 from napari_gpu_denoise.files.tiff.messages import brief, listening
 from napari_gpu_denoise.files.tiff.picture import MARK, Picture, is_tiff
 from napari_gpu_denoise.files.tiff.planes import Planes
@@ -110,6 +111,7 @@ def _picture(
         "extrasamples": tuple(int(e) for e in page.extrasamples),
         "compression": int(page.compression),
         "predictor": int(page.predictor),
+        "rowsperstrip": None if page.is_tiled else page.rowsperstrip,
         "tile": (page.tilelength, page.tilewidth) if page.is_tiled else None,
         "truncate": series.is_truncated,
         "resolution": (page.tags.valueof(282), page.tags.valueof(283)),
@@ -160,7 +162,8 @@ def _picture(
 
     if kind == "imagej":
         metadata["signed16"] = imagej.is_signed16(tif.imagej_metadata, series.dtype)
-    planes = Planes(series, path, signed16=metadata["signed16"])
+    kind_of = LargePlanes if is_large(series) else Planes
+    planes = kind_of(series, path, signed16=metadata["signed16"])
     kept = (path, files, tuple(notes), history, *size, shown)
     return Picture(planes, series.axes, kind, metadata, *kept)
 

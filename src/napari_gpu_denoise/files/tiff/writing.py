@@ -6,7 +6,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -17,9 +17,10 @@ import tifffile
 from napari_gpu_denoise.errors import DenoiseError, OutputError
 from napari_gpu_denoise.files.tiff import imagej, ome_xml
 from napari_gpu_denoise.files.tiff.output import new_file
+from napari_gpu_denoise.files.tiff.pages import is_banded, pages_of
 from napari_gpu_denoise.files.tiff.picture import MARK, Picture, records_of
 from napari_gpu_denoise.files.tiff.plane_store import PlaneStore
-from napari_gpu_denoise.files.tiff.planes import Planes, page_axis
+from napari_gpu_denoise.files.tiff.planes import Planes
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.run.record import Record
@@ -112,7 +113,7 @@ def _encode(
     """Write a whole TIFF file; `path` is what an error names."""
     try:
         options = _prepare(data.dtype, like, record, notes)
-        pages = _pages(data, like.metadata, options.get("tile"))
+        pages = pages_of(data, like.metadata, options)
         layout = {"bigtiff": options.pop("bigtiff"), "byteorder": like.metadata["byteorder"]}
         with tifffile.TiffWriter(file, **layout, ome=False, imagej=False) as tif:
             tif.write(pages, metadata=None, buffersize=_ENCODED_AT_ONCE, **options)
@@ -135,37 +136,6 @@ def _check_dtype(like: Picture, dtype: np.dtype) -> None:
         )
 
 
-def _pages(
-    data: np.ndarray | Planes | PlaneStore, kept: dict, tile: tuple[int, int] | None
-) -> Iterator[np.ndarray]:
-    """Yield the pages, or their tiles, as ``TiffWriter.write`` takes them one by one."""
-    outer = page_axis(data.shape, math.prod(kept["stored"]))
-    if outer is None:
-        data, outer = np.asarray(data).reshape(-1, *kept["stored"]), 1
-    for index in np.ndindex(data.shape[:outer]):
-        page = np.asarray(data[index])
-        if kept["signed16"] and page.dtype == np.int16:
-            page = imagej.swap_sign16(page)
-        page = page.reshape(kept["stored"])
-        if tile is None:
-            yield page
-        else:
-            yield from _tiles(page, tile)
-
-
-def _tiles(page: np.ndarray, tile: tuple[int, int]) -> Iterator[np.ndarray]:
-    """Cut a page (separate samples, z, y, x, joint samples) into tiles (y, x, joint samples)."""
-    ny, nx = tile
-    for plane in page.reshape(-1, *page.shape[2:]):
-        for y in range(0, plane.shape[0], ny):
-            for x in range(0, plane.shape[1], nx):
-                part = plane[y : y + ny, x : x + nx]
-                missing = (ny - part.shape[0], nx - part.shape[1])
-                if any(missing):
-                    part = np.pad(part, [*((0, n) for n in missing), (0, 0)])
-                yield part
-
-
 def _prepare(
     dtype: np.dtype, like: Picture, record: Record | Sequence[dict] | None, notes: list[str]
 ) -> dict[str, Any]:
@@ -184,6 +154,8 @@ def _prepare(
         options["planarconfig"] = "separate" if separate > 1 else "contig"
     _colour(options, dtype, separate * contiguous, like, notes)
     _storage(options, dtype, kept, notes)
+    if is_banded(kept["stored"], dtype) and "tile" not in options:
+        options["rowsperstrip"] = kept["rowsperstrip"] or None
     if all(map(_is_number, kept["resolution"])):
         options["resolution"] = kept["resolution"]
         options["resolutionunit"] = unit = kept["resolutionunit"]
@@ -223,6 +195,7 @@ def _prepare(
         # ImageJ cannot open BigTIFF; its own large stacks are one page followed by all pixels.
         options["bigtiff"], options["truncate"] = False, True
     if options["truncate"]:
+        options.pop("rowsperstrip", None)
         removed = [options.pop(key, None) for key in ("tile", "compression", "predictor")]
         if any(removed):
             notes.append("The large ImageJ stack is stored without tiles and compression.")

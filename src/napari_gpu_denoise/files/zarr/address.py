@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -74,9 +75,31 @@ class Address(os.PathLike):
 
     def exists(self) -> bool:
         """Return whether anything is there; `FileError` if that cannot be told."""
-        system, place = self.system()
-        try:
+        with self._reached() as (system, place):
             return bool(system.exists(place))
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        """Return the text that is there; `FileError` if it cannot be read."""
+        with self._reached() as (system, place):
+            return system.cat_file(place).decode(encoding)
+
+    def inside(self) -> list[Address]:
+        """Return the places directly inside, sorted; none if there is nothing."""
+        with self._reached() as (system, place):
+            found = system.ls(place, detail=False) if system.isdir(place) else []
+            return [Address(system.unstrip_protocol(each)) for each in sorted(found)]
+
+    def matching(self) -> list[Address]:
+        """Return the places that fit this one, which is a pattern, sorted."""
+        with self._reached() as (system, place):
+            return [Address(system.unstrip_protocol(each)) for each in sorted(system.glob(place))]
+
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[tuple[Any, str]]:
+        """Yield file system and place; what it raises becomes a `FileError`."""
+        found = self.system()
+        try:
+            yield found
         except Exception as error:
             reason = brief(str(error).strip() or type(error).__name__)
             raise FileError(f"{self} cannot be reached: {reason}.") from error

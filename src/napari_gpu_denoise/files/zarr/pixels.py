@@ -11,6 +11,7 @@ import numpy as np
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.tiff.messages import reading
 from napari_gpu_denoise.files.tiff.planes import Blocks, index_parts
+from napari_gpu_denoise.files.zarr.steady import steadily
 
 
 class ZarrPixels(Blocks):
@@ -44,7 +45,8 @@ class ZarrPixels(Blocks):
             raise FileError(f"{self._path} is closed: read its planes within open_stack().")
         with reading(self._path, "damaged"):
             # zarr takes no negative steps.
-            return np.asarray(self._array[parts]).astype(self.dtype, copy=False)[()]
+            read = steadily(self._path, lambda: np.asarray(self._array[parts]))
+            return read.astype(self.dtype, copy=False)[()]
 
     def _block(self, number: int) -> np.ndarray:
         return self[...]

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.files.zarr.address import Address
 from napari_gpu_denoise.files.zarr.metadata import ome_of
 from napari_gpu_denoise.files.zarr.naming import has_suffix
 
 
-def images_of(path: Path) -> list[Path]:
-    """Return the folders of the images of a plate or a well; of any other folder itself."""
+def images_of(path: Path | Address) -> list[Path | Address]:
+    """Return the places of the images of a plate or a well; of any other folder itself."""
     try:
         ome = ome_of(_attributes(path))[1]
         if "plate" in ome:
@@ -26,6 +27,8 @@ def images_of(path: Path) -> list[Path]:
         for well in wells:
             images = ome_of(_attributes(well))[1]["well"]["images"]
             found += [well / str(each["path"]) for each in images]
+    except FileError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FileError(
             f"The plate {path} cannot be read ({error or type(error).__name__}): name the folders "
@@ -41,7 +44,7 @@ def images_of(path: Path) -> list[Path]:
     return found
 
 
-def name_of(path: Path) -> str:
+def name_of(path: Path | Address) -> str:
     """Return a name for the result of an image: with its places, if it is one of a plate."""
     parts: list[str] = []
     for folder in (path, *path.parents):
@@ -53,10 +56,10 @@ def name_of(path: Path) -> str:
     return f"{path.name}.ome.zarr"
 
 
-def _attributes(path: Path) -> Mapping[str, Any]:
+def _attributes(path: Path | Address) -> Mapping[str, Any]:
     """Return the attributes of a group, without the package zarr."""
-    if (path / "zarr.json").is_file():
+    if (path / "zarr.json").exists():
         return json.loads((path / "zarr.json").read_text(encoding="utf-8")).get("attributes", {})
-    if (path / ".zattrs").is_file():
+    if (path / ".zattrs").exists():
         return json.loads((path / ".zattrs").read_text(encoding="utf-8"))
     return {}

@@ -21,6 +21,7 @@ from napari_gpu_denoise.files.zarr.address import located
 from napari_gpu_denoise.files.zarr.metadata import described, ome_of
 from napari_gpu_denoise.files.zarr.naming import is_zarr, zarr_package
 from napari_gpu_denoise.files.zarr.pixels import ZarrPixels
+from napari_gpu_denoise.files.zarr.steady import steadily
 
 _LARGE_CHUNK = 1 << 28  # bytes from which on there must be memory for a chunk
 _COUNTED = 1 << 16  # chunks up to which those that are missing are counted
@@ -34,7 +35,7 @@ def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
     if not is_zarr(path):
         raise FileError(f"{path} is not there, or holds no zarr: check the name.")
     with reading(path, "damaged"):
-        group = zarr.open(os.fspath(path), mode="r")
+        group = steadily(path, lambda: zarr.open(os.fspath(path), mode="r"))
         picture = _picture(group, path)
     try:
         yield picture

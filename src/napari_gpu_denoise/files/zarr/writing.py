@@ -22,6 +22,7 @@ from napari_gpu_denoise.files.zarr import pyramid
 from napari_gpu_denoise.files.zarr.address import Address, located
 from napari_gpu_denoise.files.zarr.metadata import VERSIONS, new_attributes, ome_of, revised
 from napari_gpu_denoise.files.zarr.naming import is_zarr, zarr_package
+from napari_gpu_denoise.files.zarr.steady import steadily
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.run.record import Record
@@ -40,6 +41,8 @@ class NewImage:
         named: Path | Address,
         resumed: bool = False,
     ) -> None:
+        #: Where it is written, which is not where it will be.
+        self.folder = folder
         self._folder, self._like = named, like
         zarr = zarr_package()
         with _writing(named):
@@ -51,14 +54,14 @@ class NewImage:
         self._levels: list[Any] = []
         self._resumed = resumed
 
-    def finest(self, shape: tuple[int, ...], dtype: np.dtype) -> _Finest:
+    def finest(self, shape: tuple[int, ...], dtype: np.dtype) -> Finest:
         """Return the array that takes the pixels."""
         check_writable(self._like, dtype)
         if self._resumed and self._path(0) in self._group:
             with _writing(self._folder):
                 self._levels.append(self._group[self._path(0)])
-            return _Finest(self._levels[0], self._folder)
-        return _Finest(self._added(0, tuple(shape), np.dtype(dtype)), self._folder)
+            return Finest(self._levels[0], self._folder)
+        return Finest(self._added(0, tuple(shape), np.dtype(dtype)), self._folder)
 
     def finish(self, record: Record | Sequence[dict] | None) -> tuple[str, ...]:
         """Write the coarser levels and the metadata; return what could not be kept."""
@@ -84,6 +87,11 @@ class NewImage:
             made = revised(like.metadata["attributes"], paths, total, records_of(record))
             self._group.attrs.update(made)
         return ()
+
+    @property
+    def name(self) -> str:
+        """The name of the finest level."""
+        return self._path(0)
 
     def _path(self, number: int) -> str:
         """Return the name of a level: that of the input, or its number."""
@@ -113,21 +121,21 @@ class NewImage:
         return made
 
 
-class _Finest:
+class Finest:
     """The finest level, as an array that is written part by part; errors are named."""
 
-    def __init__(self, array: Any, folder: Path | Address) -> None:
+    def __init__(self, array: Any, folder: str | os.PathLike) -> None:
         self._array, self._folder = array, folder
         self.shape, self.dtype, self.ndim = tuple(array.shape), np.dtype(array.dtype), array.ndim
         self.chunks = tuple(array.shards or array.chunks)
 
     def __getitem__(self, index: Any) -> np.ndarray:
         with _writing(self._folder):
-            return np.asarray(self._array[index])
+            return steadily(self._folder, lambda: np.asarray(self._array[index]))
 
     def __setitem__(self, index: Any, values: Any) -> None:
         with _writing(self._folder):
-            self._array[index] = values
+            steadily(self._folder, lambda: self._array.__setitem__(index, values))
 
 
 def _stored_like(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:

@@ -224,7 +224,7 @@ def bm3d() -> np.ndarray:
 
     Returns
     -------
-    {result}
+    {filtered}
 
     Raises
     ------

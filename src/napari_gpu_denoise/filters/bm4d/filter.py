@@ -228,7 +228,7 @@ def bm4d() -> np.ndarray:
 
     Returns
     -------
-    {result}
+    {filtered}
 
     Raises
     ------

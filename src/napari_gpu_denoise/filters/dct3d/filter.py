@@ -72,7 +72,7 @@ def dct3d() -> np.ndarray:
 
     Returns
     -------
-    {result}
+    {filtered}
 
     Raises
     ------

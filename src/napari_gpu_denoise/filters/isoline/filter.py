@@ -54,7 +54,7 @@ def isoline() -> np.ndarray:
 
     Returns
     -------
-    {result}
+    {filtered}
 
     Raises
     ------

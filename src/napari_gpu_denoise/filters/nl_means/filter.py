@@ -218,7 +218,7 @@ def nl_means() -> np.ndarray:
 
     Returns
     -------
-    {result}
+    {filtered}
 
     Raises
     ------

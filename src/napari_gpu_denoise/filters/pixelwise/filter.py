@@ -83,7 +83,7 @@ def nl_means_pixelwise() -> np.ndarray:
 
     Returns
     -------
-    {result}
+    {filtered}
 
     Raises
     ------

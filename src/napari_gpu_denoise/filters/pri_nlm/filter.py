@@ -91,7 +91,7 @@ def pri_nlm() -> np.ndarray:
 
     Returns
     -------
-    {result}
+    {filtered}
 
     Raises
     ------

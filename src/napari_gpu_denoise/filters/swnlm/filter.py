@@ -119,7 +119,7 @@ def swnlm() -> np.ndarray:
 
     Returns
     -------
-    {result}
+    {filtered}
 
     Raises
     ------

@@ -238,7 +238,7 @@ def vbm3d() -> np.ndarray:
 
     Returns
     -------
-    {result}
+    {filtered}
 
     Raises
     ------

@@ -1,0 +1,91 @@
+"""Connect to the scheduler of a cluster, or start workers on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from napari_gpu_denoise.errors import ClusterError, NoDeviceError
+from napari_gpu_denoise.opencl.several import choose_devices
+
+_SECONDS = 30  # to wait for a scheduler, and for its first worker
+# Threads of PoCL: its versions have two names for their number.
+THREADS_OF_POCL = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
+
+
+@contextlib.contextmanager
+def connected(scheduler: str | None = None, workers: int = 0, device: Any = None) -> Iterator[Any]:
+    """Yield a client of dask: of the scheduler at an address, or of new workers on this machine.
+
+    The workers end with the block. `device` is what they are to run on: of a CPU each has its share
+    of the cores.
+    """
+    if workers < 0:
+        raise ClusterError(f"There cannot be {workers} workers: start one or more.")
+    try:
+        import distributed
+    except ImportError as error:
+        raise ClusterError(
+            "Work is given to other processes by dask.distributed, which is not installed: "
+            "pip install 'napari-gpu-denoise[cluster]'."
+        ) from error
+    with contextlib.ExitStack() as held:
+        if scheduler:
+            client = _client_of(distributed, scheduler)
+        else:
+            held.callback(_quietened())
+            options = {"n_workers": workers, **_shared_out(workers, device)}
+            try:
+                cluster = distributed.LocalCluster(**options)
+            except (OSError, RuntimeError) as error:
+                raise ClusterError(
+                    f"{workers} workers could not be started ({error}): start fewer."
+                ) from error
+            client = distributed.Client(held.enter_context(cluster), set_as_default=False)
+        held.enter_context(client)
+        yield client
+
+
+def _client_of(distributed: Any, scheduler: str) -> Any:
+    try:
+        client = distributed.Client(scheduler, timeout=_SECONDS, set_as_default=False)
+    except (OSError, TimeoutError, ValueError, TypeError) as error:
+        raise ClusterError(
+            f"No scheduler of dask answers at {scheduler}: give its address, such as "
+            "tcp://login1:8786, as it prints it when it starts."
+        ) from error
+    try:
+        client.wait_for_workers(1, timeout=_SECONDS)
+    except TimeoutError as error:
+        client.close()
+        raise ClusterError(
+            f"The scheduler at {scheduler} has no workers: start some by 'dask worker {scheduler}'."
+        ) from error
+    return client
+
+
+def _shared_out(workers: int, device: Any) -> dict[str, Any]:
+    """Return the threads of each of some workers, and the variables of their environment."""
+    try:
+        on_cores = choose_devices(device)[0].shares_cores
+    except NoDeviceError:
+        on_cores = False  # each worker looks for itself, and says so
+    if not on_cores:
+        # While the device filters a part, another one is read or written.
+        return {"threads_per_worker": 2}
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    each = str(max(1, (cores or 1) // workers))
+    given = {name: each for name in THREADS_OF_POCL if name not in os.environ}
+    return {"threads_per_worker": 1, "env": given}
+
+
+def _quietened() -> Any:
+    """Let dask not tell of each worker that ends; return a function that undoes it."""
+    loggers = [logging.getLogger(name) for name in ("distributed", "distributed.nanny")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    return lambda: [one.setLevel(level) for one, level in zip(loggers, before, strict=True)]

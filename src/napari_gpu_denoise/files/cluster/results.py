@@ -1,0 +1,149 @@
+"""Give tasks to the workers of dask, some at a time, and take their outcomes as they come."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from dataclasses import dataclass, field, replace
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from napari_gpu_denoise.errors import (
+    ClusterError,
+    DeviceMemoryError,
+    FileError,
+    KernelError,
+    NoDeviceError,
+    Note,
+    OutputError,
+)
+from napari_gpu_denoise.files.cluster.tasks import Failed
+from napari_gpu_denoise.opencl.several import names_of
+from napari_gpu_denoise.run.record import Record, Tally
+
+# Errors after which a task is tried again, on another worker if there is one.
+_TRANSIENT = (DeviceMemoryError, KernelError, NoDeviceError, FileError, OutputError)
+_TRIES = 3
+_SECONDS = 0.5  # between two looks at whether the run was cancelled
+
+
+@dataclass
+class Found:
+    """What was counted, the devices of the workers by their address, and what failed."""
+
+    tally: Tally = field(default_factory=Tally)
+    devices: dict[str, str] = field(default_factory=dict)
+    failed: list[Failed] = field(default_factory=list)
+
+    @property
+    def names(self) -> str:
+        """The devices in words."""
+        return names_of(self.devices.values()) or "workers of dask"
+
+    def noted(self, record: Record) -> Record:
+        """Return a record that tells of what failed and was done again."""
+        told = dict.fromkeys(
+            f"{each.device or 'a worker of dask'} failed, and its part was done again: {each.error}"
+            for each in self.failed
+        )
+        return replace(record, notes=(*record.notes, *map(Note, told)))
+
+
+@dataclass
+class _Task:
+    number: int
+    work: tuple
+    future: Any = None
+    tries: int = 0
+
+
+class Results:
+    """The outcomes of tasks; `close` gives up those that have not begun.
+
+    `work` has a name, a function and its arguments for each task. Those of a worker that ends
+    are given to others by dask. Those that fail for want of a device, memory or a file are tried
+    again, elsewhere where possible.
+    """
+
+    def __init__(self, client: Any, work: Iterator[tuple], ahead: int, found: Found) -> None:
+        self._client, self._ahead, self._found = client, ahead, found
+        self._waiting = enumerate(work)
+        self._given: dict[str, _Task] = {}
+        self._ended: SimpleQueue = SimpleQueue()
+        self._avoided: set[str] = set()  # workers that failed
+
+    def close(self) -> None:
+        """Give up what is not done."""
+        self._client.cancel([task.future for task in self._given.values()])
+
+    def arriving(self) -> Iterator[tuple[int, Any]]:
+        """Yield number and outcome of each task, in any order; None if nothing came for a while."""
+        self._fill()
+        while self._given:
+            try:
+                task = self._given.pop(self._ended.get(timeout=_SECONDS))
+            except Empty:
+                yield -1, None
+                continue
+            outcome = result_of(task.future)
+            if isinstance(outcome, Failed):
+                self._again(task, outcome)
+                continue
+            if getattr(outcome, "worker", ""):
+                self._found.devices[outcome.worker] = outcome.device
+            self._fill()
+            yield task.number, outcome
+
+    def _fill(self) -> None:
+        while len(self._given) < self._ahead:
+            number, work = next(self._waiting, (None, None))
+            if number is None:
+                return
+            self._give(_Task(number, work))
+
+    def _give(self, task: _Task) -> None:
+        others = {}
+        if self._avoided:
+            left = [each for each in self._client.nthreads() if each not in self._avoided]
+            # Where only others are left, or have come, they do it.
+            others = {"workers": left, "allow_other_workers": True} if left else {}
+        task.future = submit(self._client, *task.work, **others)
+        self._given[task.future.key] = task
+        task.future.add_done_callback(lambda future: self._ended.put(future.key))
+
+    def _again(self, task: _Task, failed: Failed) -> None:
+        task.tries += 1
+        if task.tries == _TRIES or not isinstance(failed.error, _TRANSIENT):
+            raise failed.error
+        self._found.failed.append(failed)
+        self._avoided.add(failed.worker)
+        self._give(task)
+
+
+def submit(client: Any, name: str, function: Callable, *given: Any, **options: Any) -> Any:
+    """Give a task to the workers; the dashboard shows it by its name."""
+    key = f"{name}-{uuid.uuid4().hex}"
+    return client.submit(function, *given, key=key, pure=False, **options)
+
+
+def result_of(future: Any) -> Any:
+    """Return the result of a task; `ClusterError` if workers or scheduler were lost."""
+    try:
+        return future.result()
+    except CancelledError as error:
+        raise ClusterError(
+            "The scheduler of dask was lost: start it again, and repeat the run with resume=True."
+        ) from error
+    except ImportError as error:
+        raise ClusterError(
+            f"A worker of dask cannot load what it needs ({error}): install napari-gpu-denoise "
+            "there as it is here."
+        ) from error
+    except Exception as error:
+        if type(error).__name__ != "KilledWorker":
+            raise
+        raise ClusterError(
+            "Several workers of dask ended while they filtered one part, perhaps for want of "
+            "memory: give each more, or start fewer."
+        ) from error

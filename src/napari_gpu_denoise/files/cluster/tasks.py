@@ -1,0 +1,148 @@
+"""What a worker of dask does: it opens input and result by itself, and filters parts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.correct.correction import CorrectedArray, Correction
+from napari_gpu_denoise.errors import ClusterError, DenoiseError
+from napari_gpu_denoise.files import formats
+from napari_gpu_denoise.files.zarr.naming import zarr_package
+from napari_gpu_denoise.files.zarr.writing import Finest
+from napari_gpu_denoise.image.levels import as_array, output_dtype
+from napari_gpu_denoise.opencl.claims import own_device
+from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.by_parts import Seen, size_of
+from napari_gpu_denoise.run.corrected import corrected_array
+from napari_gpu_denoise.run.job import Job, Part, Run, prepare
+from napari_gpu_denoise.run.part import filter_part
+from napari_gpu_denoise.run.record import Tally, finish
+from napari_gpu_denoise.version import package_version
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an input and its result are, for any process that sees the same files.
+
+    `run` tells runs apart: a file is opened anew in each. `device` is what each worker chooses its
+    own from. `target` is a folder of zarr and the name of the array in it; None where the pixels
+    are sent back.
+    """
+
+    run: str
+    path: str
+    companions_anywhere: bool
+    device: Any = None
+    correction: Correction | None = None
+    target: tuple[str, str] | None = None
+    version: str = package_version()
+
+    def source(self) -> Any:
+        """Return the pixels, which are read part by part."""
+        if self.version != package_version():
+            raise ClusterError(
+                f"A worker has version {package_version()} of napari-gpu-denoise, this is "
+                f"{self.version}: install the same one."
+            )
+        data = _opened(self.run, self.path, self.companions_anywhere)[1].data
+        return CorrectedArray(data, self.correction) if self.correction else data
+
+    def own(self, job: Job) -> Job:
+        """Return a job for the device of this process."""
+        run = replace(job.run, device=own_device(self.device))
+        if run.host_memory is not None:
+            limit = run.host_memory.for_buffers([run.device], run.memory_limit)
+            run = replace(run, memory_limit=limit)
+        return replace(job, run=run)
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The error of a task, the device it was done on, if known, and the address of the worker."""
+
+    error: DenoiseError
+    device: str
+    worker: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """What was counted in each of some parts, and by whom; and their pixels, if sent back."""
+
+    tallies: list[Tally]
+    device: str
+    worker: str
+    made: list[np.ndarray] | None = None
+
+
+def described(wanted: Any) -> tuple[str, str, str, str]:
+    """Return what tells the device of this process from those of other models."""
+    device = own_device(wanted)
+    return device.name, device.platform, device.version, device.driver
+
+
+def prepared(place: Place, run: Run, known: Correction | None) -> tuple[Job, Correction | None]:
+    """Prepare a run for an input: what to correct, and the noise, are measured."""
+    array, given = place.source(), run.dtype
+    dtype = output_dtype(given, np.dtype(array.dtype))
+    run = replace(run, device=own_device(place.device), dtype=dtype)
+    array, correction = corrected_array(array, run.axes, run.correct, known)
+    job = prepare(replace(run, correct=None), array)
+    # Devices of this machine mean nothing on another.
+    return replace(job, run=replace(job.run, device=None)), correction
+
+
+def size_of_parts(place: Place, job: Job, unit: Sequence[int] | None) -> tuple[int, ...]:
+    """Return the lengths of parts for one device."""
+    return size_of(job, unit, [own_device(place.device)])
+
+
+def seen(place: Place, part: Part) -> Seen:
+    """Return the range of the values of a part."""
+    return Seen.of(as_array(place.source()[part.yields]))
+
+
+def filtered(place: Place, job: Job, parts: Sequence[Part]) -> Done | Failed:
+    """Filter parts one after another, and write them if they have a place."""
+    tallies, made, device = [], [], ""
+    try:
+        job = place.own(job)
+        device = str(job.device)
+        source, target = place.source(), place.target and _result(place.run, *place.target)
+        for part in parts:
+            block = Block.of(as_array(source[part.reads]), job.names, job.run.nonfinite)
+            out = np.empty([one.size for one in part.spans], job.dtypes[1])
+            with closing(filter_part(job, part, block, out)) as steps:
+                tallies.append(finish(steps))
+            if target is None:
+                made.append(out)
+            else:
+                target[part.yields] = out
+    except DenoiseError as error:
+        return Failed(error, device, _address())
+    return Done(tallies, device, _address(), None if target is not None else made)
+
+
+def _address() -> str:
+    import distributed
+
+    return distributed.get_worker().address
+
+
+@lru_cache(maxsize=4)
+def _opened(run: str, path: str, companions_anywhere: bool) -> tuple[Any, Any]:
+    """Open a file; it is closed some time after other files have been opened."""
+    opened = formats.open_stack(path, companions_anywhere=companions_anywhere)
+    return opened, opened.__enter__()
+
+
+@lru_cache(maxsize=4)
+def _result(run: str, folder: str, name: str) -> Finest:
+    return Finest(zarr_package().open_group(os.fspath(folder), mode="r+")[name], folder)

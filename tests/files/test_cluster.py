@@ -1,0 +1,284 @@
+"""Files filtered by workers: the bits of one device, whoever fails or ends; errors in words."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import signal
+import sys
+import threading
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+import tifffile
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise.cli import main
+from napari_gpu_denoise.errors import ClusterError, FileError, KernelError, NonFiniteError
+from napari_gpu_denoise.files import one_file, unfinished
+from napari_gpu_denoise.files.cluster import connected, tasks
+from napari_gpu_denoise.files.cluster.results import result_of
+from napari_gpu_denoise.files.cluster.steps import groups_of
+from napari_gpu_denoise.run import by_parts
+from napari_gpu_denoise.run.job import Part
+from napari_gpu_denoise.run.tiles import Span
+from scenes import noisy, small
+from zarr_stores import write_store
+
+zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+NLM, VIDEO = small(gd.NLMeans), small(gd.VBM3D, frames_before=1, frames_after=1)
+
+
+class Client:
+    """A client of dask whose workers are threads; what they are given and return is pickled."""
+
+    def __init__(self, *names):
+        self._names, self._here = names, threading.local()
+        self._pool = ThreadPoolExecutor(len(names))
+        self._free = list(names)
+        self.asked = []
+
+    def submit(self, function, *given, key, pure, workers=None, allow_other_workers=True):
+        self.asked.append(workers)
+        future = self._pool.submit(self._work, pickle.dumps((function, *given)), workers)
+        future.key = key
+        return future
+
+    def _work(self, sent, workers):
+        # Those that are wanted are waited for.
+        name = self._here.name = workers[0] if workers else self._free.pop()
+        try:
+            function, *given = pickle.loads(sent)
+            return pickle.loads(pickle.dumps(function(*given)))
+        finally:
+            if not workers:
+                self._free.append(name)
+
+    def cancel(self, futures):
+        for future in futures:
+            future.cancel()
+
+    def nthreads(self):
+        return dict.fromkeys(self._names, 1)
+
+    def address(self):
+        return self._here.name
+
+
+@pytest.fixture
+def client(monkeypatch):
+    made = Client("one", "two")
+    monkeypatch.setattr(tasks, "_address", made.address)
+    yield made
+    made._pool.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def in_parts(monkeypatch):
+    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
+    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(by_parts, "_FRAMES_PER_MARGIN", 1)
+    monkeypatch.setattr(unfinished, "_SECONDS", 0)
+    monkeypatch.setattr(unfinished, "_SHARE", float("inf"))
+
+
+def written(folder, image, axes, kind="zarr", chunks=None):
+    if kind == "tif":
+        path = folder / "in.tif"
+        tifffile.imwrite(path, image, metadata={"axes": axes})
+        return path
+    chunks = chunks or (*(1,) * (image.ndim - 2), 30, 20)
+    return write_store(folder / "in.ome.zarr", image, axes, chunks=chunks)
+
+
+def denoised(path, filter, client=None, name="out", **options):
+    target = path.with_name(name + "".join(path.suffixes))
+    report = gd.run_batch(path, filter, output=target, client=client, **options)
+    for file in report.failed:
+        raise file.error
+    return gd.read(target).data, report.files[0].record
+
+
+CASES = {
+    "zarr": ("zarr", NLM, "TYX", {"sigma": 20.0}, "uint16"),
+    "noise and range are measured": ("zarr", NLM, "TYX", {}, "float32"),
+    "corrected": ("zarr", NLM, "TYX", {"correct": "stripes", "sigma": 20.0}, "uint16"),
+    "over time": ("zarr", VIDEO, "TYX", {"sigma": 20.0}, "uint8"),
+    "TIFF": ("tif", VIDEO, "TYX", {"sigma": 20.0}, "uint16"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_results_are_those_of_one_device(tmp_path, client, case):
+    kind, filter, axes, options, dtype = CASES[case]
+    path = written(tmp_path, noisy(6, 50, 44, dtype=dtype), axes, kind)
+    expected, record = denoised(path, filter, name="plain", **options)
+    made, told = denoised(path, filter, client, **options)
+    np.testing.assert_array_equal(made, expected)
+    assert made.dtype == expected.dtype
+    assert told.sigma == record.sigma
+    assert told.notes == record.notes
+    assert (told.saturated, told.corrected) == (record.saturated, record.corrected)
+    assert told.device in (record.device, f"2 x {record.device}")
+
+
+def test_a_worker_whose_device_fails_is_avoided(tmp_path, client, monkeypatch):
+    plain, failed = tasks.filter_part, []
+
+    def filter_part(*given):
+        if client.address() == "one":
+            failed.append(given)
+            raise KernelError("the device is broken.")
+        return plain(*given)
+
+    path = written(tmp_path, noisy(6, 50, 44), "TYX")
+    expected, _ = denoised(path, NLM, name="plain", sigma=20.0)
+    monkeypatch.setattr(tasks, "filter_part", filter_part)
+    made, record = denoised(path, NLM, client, sigma=20.0)
+    np.testing.assert_array_equal(made, expected)
+    assert failed
+    assert ["two"] in client.asked
+    assert "the device is broken" in " ".join(record.notes)
+    # Where all fail, that is said.
+    monkeypatch.setattr(client, "address", lambda: "one")
+    with pytest.raises(KernelError, match="the device is broken"):
+        denoised(path, NLM, client, name="again", sigma=20.0)
+
+
+def test_an_error_of_the_input_is_raised_at_once(tmp_path, client):
+    image = noisy(6, 50, 44)
+    image[3, 20, 20] = np.nan
+    path = written(tmp_path, image, "TYX")
+    with pytest.raises(NonFiniteError, match="nonfinite"):
+        denoised(path, NLM, client, sigma=20.0)
+    assert [each.name for each in tmp_path.iterdir()] == ["in.ome.zarr"]
+    monkeypatch = pytest.MonkeyPatch()
+    with monkeypatch.context() as patched, pytest.raises(ClusterError, match="install the same"):
+        patched.setattr(tasks, "package_version", lambda: "0.0.1")
+        denoised(path, NLM, client, sigma=20.0, nonfinite="keep")
+
+
+def test_one_device_goes_on_with_what_workers_began(tmp_path, client, monkeypatch):
+    path = written(tmp_path, noisy(6, 50, 44, dtype="uint16"), "TYX")
+    expected, _ = denoised(path, NLM, name="plain", sigma=20.0)
+    cancel = threading.Event()
+    target = path.with_name("out.ome.zarr")
+
+    def stop(state):
+        if state.done == 5:
+            cancel.set()
+
+    options = {"output": target, "client": client, "progress": stop, "cancel": cancel}
+    assert gd.run_batch(path, NLM, 20.0, **options).cancelled
+    monkeypatch.setattr(by_parts, "filter_parts", counted := Counted(by_parts.filter_parts))
+    made, _ = denoised(path, NLM, resume=True, sigma=20.0)
+    np.testing.assert_array_equal(made, expected)
+    assert 0 < counted.parts < 36
+
+
+class Counted:
+    """A function that filters parts, and how many it was given."""
+
+    def __init__(self, plain):
+        self._plain = plain
+
+    def __call__(self, devices, job, parts, *given, **options):
+        self.parts = len(parts)
+        return self._plain(devices, job, parts, *given, **options)
+
+
+def test_parts_of_different_groups_share_no_chunk():
+    lengths, size, unit = (10, 9), (2, 3), (3, 2)
+    starts = itertools.product(*(range(0, n, s) for n, s in zip(lengths, size, strict=True)))
+    parts = [
+        Part(
+            tuple(
+                Span.whole(n).part(a, min(a + s, n), (0, 0))
+                for a, n, s in zip(start, lengths, size, strict=True)
+            )
+        )
+        for start in starts
+    ]
+    chunks = []
+    for group in groups_of(parts, unit):
+        held = set()
+        for part in group:
+            ends = zip(part.yields, unit, strict=True)
+            held |= set(
+                itertools.product(*(range(a.start // u, (a.stop - 1) // u + 1) for a, u in ends))
+            )
+        chunks.append(held)
+    assert sum(map(len, groups_of(parts, unit))) == len(parts)
+    assert len(chunks) == 4
+    assert not any(a & b for a, b in itertools.combinations(chunks, 2))
+    assert len(groups_of(parts, size)) == len(parts)
+    assert len(groups_of(parts, None)) == 1
+
+
+def test_what_dask_raises_is_told_in_words():
+    class KilledWorker(Exception):
+        pass
+
+    told = {CancelledError(): "scheduler", ImportError("no x"): "no x", KilledWorker(): "memory"}
+    for error, words in told.items():
+        future = Future()
+        future.set_exception(error)
+        with pytest.raises(ClusterError, match=words):
+            result_of(future)
+    other = Future()
+    other.set_exception(FileError("it is gone."))
+    with pytest.raises(FileError, match="gone"):
+        result_of(other)
+
+
+def test_without_the_package_the_command_line_says_what_to_install(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    given = ["nl-means", "in.tif", "-o", str(tmp_path), "--workers"]
+    assert main([*given, "2"]) == 9
+    assert r"pip install 'napari-gpu-denoise[cluster]'" in capsys.readouterr().err
+    assert main([*given, "0"]) == 2
+    assert "'0' is not a number from 1 on" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(find_spec("distributed") is None, reason="dask.distributed is not installed")
+def test_a_worker_that_is_killed_costs_its_parts_only(tmp_path):
+    import dask.array as da
+
+    image = noisy(12, 50, 44, dtype="uint16")
+    path = written(tmp_path, image, "TYX")
+    expected, _ = denoised(path, NLM, name="plain", sigma=20.0)
+    with connected(workers=2) as client:
+        before = client.run(os.getpid)
+        killed = []
+
+        def kill(state):
+            if state.done > 5 and not killed:
+                killed.append(next(iter(before.values())))
+                os.kill(killed[0], signal.SIGKILL)
+
+        made, record = denoised(path, NLM, client, sigma=20.0, progress=kill)
+        np.testing.assert_array_equal(made, expected)
+        assert killed
+        assert "CPU" in record.device
+        client.wait_for_workers(2)
+        assert killed[0] not in client.run(os.getpid).values()
+        # The same of a dask array.
+        lazy = gd.nl_means(da.from_array(image, chunks=(1, 50, 22)), 20.0, settings=NLM, axes="TYX")
+        future = client.compute(lazy)
+        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        np.testing.assert_array_equal(future.result(), expected)
+
+
+def test_a_scheduler_that_does_not_answer(monkeypatch):
+    pytest.importorskip("distributed", reason="dask.distributed is not installed")
+    from napari_gpu_denoise.files.cluster import connect
+
+    monkeypatch.setattr(connect, "_SECONDS", 0.2)
+    with (
+        pytest.raises(ClusterError, match="No scheduler of dask answers"),
+        connected("tcp://127.0.0.1:9"),
+    ):
+        pass

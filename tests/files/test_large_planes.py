@@ -1,0 +1,148 @@
+"""Planes of a TIFF that are too large for memory: read and written by tiles, strips or rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tifffile
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise.errors import FileError, HostMemoryError
+from napari_gpu_denoise.files import formats, one_file
+from napari_gpu_denoise.files.tiff import LargePlanes, PlaneStore, large_planes
+from napari_gpu_denoise.files.tiff.picture import Picture
+from napari_gpu_denoise.noise import sampling
+from napari_gpu_denoise.noise.sampling import PlaneReader
+from napari_gpu_denoise.run import by_parts, long_series
+from scenes import noisy, small
+
+SETTINGS = small(gd.NLMeans)
+
+
+@pytest.fixture(autouse=True)
+def large(monkeypatch):
+    """Take every plane for a large one, and every part for a small one."""
+    monkeypatch.setattr(large_planes, "LARGE_PLANE", 1)
+    monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
+    monkeypatch.setattr(by_parts, "PART_BYTES", 1 << 12)
+    monkeypatch.setattr(Picture, "loaded", None)  # nothing is read whole
+
+
+TILES = {"tile": (32, 16)}
+KINDS = {
+    "tiles": ("YX", "uint16", TILES, (32, 16)),
+    "packed tiles": ("YX", "uint8", {**TILES, "compression": "zlib", "predictor": True}, (32, 16)),
+    "strips": ("YX", "uint16", {"rowsperstrip": 7}, (75, 91)),
+    "packed strips": ("YX", "uint8", {"rowsperstrip": 7, "compression": "zlib"}, (7, 91)),
+    "one strip": ("YX", "float32", {}, (75, 91)),
+    "big-endian": ("YX", "uint16", {"byteorder": ">", "compression": "zlib"}, (75, 91)),
+    "big-endian rows": ("YX", "uint16", {"byteorder": ">"}, (75, 91)),
+    "colours": ("YXS", "uint8", {**TILES, "photometric": "rgb"}, (32, 16, 3)),
+    "colours in strips": ("YXS", "uint8", {"rowsperstrip": 9, "photometric": "rgb"}, (75, 91, 3)),
+    "stack": ("ZYX", "uint16", {**TILES, "ome": True}, (1, 32, 16)),
+    "frames": ("TYX", "uint16", {"imagej": True}, (1, 75, 91)),
+}
+
+
+def image_of(axes, dtype):
+    return noisy(*({"Z": 2, "T": 3, "Y": 75, "X": 91, "S": 3}[a] for a in axes), dtype=dtype)
+
+
+def written(folder, kind):
+    axes, dtype, options, _ = KINDS[kind]
+    image = image_of(axes, dtype)
+    metadata = {} if axes.endswith("S") else {"axes": axes}
+    tifffile.imwrite(folder / "in.tif", image, metadata=metadata, **options)
+    return folder / "in.tif", image
+
+
+def layout(path):
+    with tifffile.TiffFile(path) as tif:
+        page = tif.pages[0]
+        tile = (page.tilelength, page.tilewidth) if page.is_tiled else page.rowsperstrip
+        return tile, page.predictor, tif.byteorder, page.compression == 1, len(page.dataoffsets)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_results_are_those_in_memory(tmp_path, kind):
+    path, image = written(tmp_path, kind)
+    out = tmp_path / "out.tif"
+    axes = KINDS[kind][0]
+    (file,) = gd.run_batch(path, SETTINGS, 20.0, output=out, axes=axes, dtype="same").files
+    assert file.error is None, file.error
+    expected = gd.denoise(image, SETTINGS, 20.0, axes=axes, dtype="same").image
+    np.testing.assert_array_equal(tifffile.imread(out), expected)
+    assert layout(out) == layout(path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_regions(tmp_path, kind):
+    path, image = written(tmp_path, kind)
+    with formats.open_stack(path) as picture:
+        data = picture.data
+        assert isinstance(data, LargePlanes) and data.chunks == KINDS[kind][3]
+        np.testing.assert_array_equal(np.asarray(data), image)
+        y, x = (picture.axes.index(axis) for axis in "YX")
+        for rows, columns in (
+            (slice(10, 40), slice(15, 17)),
+            (slice(5, 70, 3), slice(80, 2, -7)),
+            (31, slice(None)),
+            (slice(None), -1),
+            (slice(9, 9), slice(3)),
+        ):
+            index = [slice(None)] * data.ndim
+            index[y], index[x] = rows, columns
+            np.testing.assert_array_equal(data[tuple(index)], image[tuple(index)])
+
+
+def test_a_video_is_filtered_frame_by_frame(tmp_path, monkeypatch):
+    frames = []
+    plain = long_series.FrameStream
+    monkeypatch.setattr(
+        long_series, "FrameStream", lambda *given, **more: frames.append(1) or plain(*given, **more)
+    )
+    path, image = written(tmp_path, "frames")
+    settings = small(gd.VBM3D, frames_before=1, frames_after=1)
+    (file,) = gd.run_batch(path, settings, 20.0, output=tmp_path / "out.tif").files
+    expected = gd.denoise(image, settings, 20.0, axes="TYX").image
+    assert frames
+    np.testing.assert_array_equal(tifffile.imread(file.output), expected)
+
+
+@pytest.mark.parametrize("kind", ["tiles", "packed strips", "one strip"])
+def test_a_file_that_is_cut_short_is_refused(tmp_path, kind):
+    path, _ = written(tmp_path, kind)
+    with pytest.raises(FileError, match="cut short"), formats.open_stack(path) as picture:
+        path.write_bytes(path.read_bytes()[:-3000])
+        np.asarray(picture.data[...])
+
+
+def test_noise_of_a_large_plane_is_measured_in_windows(monkeypatch):
+    monkeypatch.setattr(sampling, "LARGEST_PLANE", 1 << 12)
+    monkeypatch.setattr(sampling, "_WINDOW", 32)
+    image = np.random.default_rng(1).normal(100, 10, (2, 300, 200)).astype(np.float32)
+    planes = list(PlaneReader(image).sampled())
+    assert [plane.shape for plane in planes] == [(128, 128)] * 2
+    assert len(np.unique(planes[0])) > 0.99 * planes[0].size  # no pixel is read twice
+    turned = PlaneReader(image.swapaxes(1, 2), "ZXY").sampled()
+    np.testing.assert_array_equal(turned[0], planes[0])
+    assert abs(gd.estimate_noise(image).models[0].sigma - 10) < 0.5
+
+
+def test_a_limit_to_memory_is_kept_by_what_is_read_whole(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    path, _ = written(tmp_path, "tiles")
+    options = {"output": tmp_path / "out.tif", "memory_limit_host": "300M"}
+    (file,) = gd.run_batch(path, SETTINGS, 20.0, **options).files
+    assert isinstance(file.error, HostMemoryError)
+    assert "allow at least memory_limit_host=" in str(file.error)
+
+
+def test_parts_of_rows_are_set(tmp_path):
+    image = noisy(40, 50, dtype="uint16")
+    with PlaneStore(image.shape, image.dtype, tmp_path, axes_of_plane=1) as store:
+        for y in range(0, 40, 16):
+            for x in range(0, 50, 20):
+                store[y : y + 16, x : x + 20] = image[y : y + 16, x : x + 20]
+        store[3, ::-2] = image[3, ::-2]
+        np.testing.assert_array_equal(store, image)
