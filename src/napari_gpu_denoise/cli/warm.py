@@ -16,7 +16,6 @@ import numpy as np
 
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.filters.nl_means.filter import NLMeans
-from napari_gpu_denoise.noise.estimate import estimate_noise
 from napari_gpu_denoise.noise.models import PoissonGaussian, Rician, Speckle
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.program import ProgramKey, session
@@ -58,8 +57,6 @@ def build(filters: tuple[type[Filter], ...], device: Device) -> Iterator[str]:
                 needed.setdefault(key, words)
         for number, key in enumerate(session(device).build_all(needed, builders()), 1):
             yield f"{needed[key]}: {key[0]} ({number})"
-    estimate_noise(np.zeros((256, 256), np.float32), device=device)
-    yield "noise estimates"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
