@@ -63,6 +63,21 @@ def changes_of(notes, noise=SIGMA) -> list[Change]:
     return [brightness_change(a.means[0], b.means[0], noise) for a, b in itertools.pairwise(there)]
 
 
+@pytest.mark.parametrize("channels", [1, 2])
+def test_frames_added_together_are_linked_as_those_added_one_by_one(channels):
+    frames = flickering(9)[0]
+    notes = [note(np.stack([frame, frame[::-1]][:channels])) for frame in frames]
+    notes[3] = empty(channels)
+    matrix, guide = np.eye(channels), np.ones(channels)
+    one_by_one = made(notes, matrix=matrix, guide=guide)
+    together = FrameLinks((2, 2), matrix, guide)
+    together.add(0, *notes[:5])
+    together.add(5, *notes[5:])
+    for a, b in zip(one_by_one.links(2, 5), together.links(2, 5), strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert np.any(a[..., 0] != 1)
+
+
 def test_levels_and_links_of_frames_that_stay_as_they_are():
     links = made([FrameNote(np.array([SIGMA]))] * 5)
     np.testing.assert_array_equal(links.levels(1, 3), np.full((1, 3), SIGMA, np.float32))

@@ -15,6 +15,7 @@ from napari_gpu_denoise.image.flicker import (
     block_means,
     block_pixels,
     brightness_change,
+    brightness_changes,
 )
 
 SHAPE = (270, 480)
@@ -271,7 +272,8 @@ def test_three_blocks_are_no_evidence_however_much_they_change():
 @pytest.mark.parametrize("contrast", [0, 0.3, 10, 100])
 def test_still_scenes_take_the_short_way(contrast, monkeypatch):
     long_way = []
-    monkeypatch.setattr(flicker, "_robust_line", lambda *_: long_way.append(1) or (1.0, 0.0))
+    both = np.ones(1), np.zeros(1)
+    monkeypatch.setattr(flicker, "_robust_lines", lambda *_: long_way.append(1) or both)
     rng = np.random.default_rng(0)
     for _ in range(200):
         levels = rng.normal(100, contrast, 256)
@@ -339,6 +341,22 @@ def test_random_blocks_never_give_what_is_not_a_change():
             change = brightness_change(before, after, rng.choice([0.0, scale, 1e308]))
             assert type(change.gain) is float and type(change.offset) is float
             assert 0.2 <= change.gain <= 5 and math.isfinite(change.offset)
+
+
+def test_pairs_measured_together_have_the_changes_of_each_alone():
+    rng = np.random.default_rng(0)
+    before = rng.normal(100, 20, (24, 256))
+    gains, noise = rng.choice([0.8, 1.0, 1.05, 9.0], (24, 1)), rng.choice([0.0, 1.0, 5.0], 24)
+    after = gains * before + rng.normal(0, 1, before.shape) * noise[:, None]
+    after[rng.random(after.shape) < 0.2] += 40  # moved
+    before[3, 7], after[4], after[5], noise[6] = np.nan, np.inf, 12.0, np.nan
+    kept = before.copy(), after.copy()
+    found = brightness_changes(before, after, noise)
+    alone = [brightness_change(*pair) for pair in zip(before, after, noise, strict=True)]
+    np.testing.assert_array_equal(found, [(one.gain, one.offset) for one in alone])
+    assert 4 < sum(one.is_identity for one in alone) < 20
+    np.testing.assert_array_equal((before, after), kept)
+    assert brightness_changes(before[:0], after[:0], noise[:0]).shape == (0, 2)
 
 
 def test_the_same_blocks_give_the_same_change_and_stay_as_they_are():

@@ -73,7 +73,7 @@ def test_tiles_suit_the_device(device):
 def test_margins_cost_a_gpu_little(device, around):
     gpu = dataclasses.replace(device, kind="discrete GPU", memory=80 << 30, max_alloc=20 << 30)
     settings, plan = looking(around), Declared(40.0)
-    shape = (1, 1, 1, 20000, 20000)
+    shape = (1, 1, 1, 8000, 8000)
     for channels in (1, 3):
         size = channels * math.prod(shape)
         limit = tile_pixels(plan, settings, gpu, size, channels=channels)
@@ -91,6 +91,19 @@ def test_margins_cost_a_gpu_little(device, around):
         assert 56 * tile_pixels(plan, settings, small, size, channels=channels) <= 1 << 27
         cpu = dataclasses.replace(device, kind="CPU")
         assert tile_pixels(plan, settings, cpu, size, channels=channels) <= 1 << 22
+
+
+def test_a_long_stack_has_few_tiles_for_a_gpu(device):
+    gpu = dataclasses.replace(device, kind="discrete GPU", memory=80 << 30, max_alloc=20 << 30)
+    settings = looking(17)
+    limits = [
+        tile_pixels(settings=settings, plan=Declared(40.0), device=gpu, pixels=1 << k)
+        for k in (24, 26, 27, 40)
+    ]
+    assert limits == [1 << 22, 1 << 22, 1 << 23, 1 << 24]
+    # No more memory than is kept for the next run.
+    small = dataclasses.replace(gpu, memory=8 << 30)
+    assert tile_pixels(Declared(184.0), settings, small, 1 << 40) == (1 << 30) // 200
 
 
 @pytest.mark.parametrize(("around", "images"), [(17, 6), (60, 15), (94, 25)])

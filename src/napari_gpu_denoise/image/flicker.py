@@ -123,113 +123,145 @@ def brightness_change(before: np.ndarray, after: np.ndarray, noise: float) -> Ch
     replaced by another. Blocks that move or saturate are left out. If the contrast is too low to
     measure the gain, it is 1, with an offset.
     """
+    ((gain, offset),) = brightness_changes(before[None], after[None], np.array([noise], np.float64))
+    return Change(float(gain), float(offset))
+
+
+def brightness_changes(before: np.ndarray, after: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Measure the changes of many pairs of frames at once, each as `brightness_change` does.
+
+    `before` and `after` are of shape (pairs, blocks), `noise` of shape (pairs,); returned are gains
+    and offsets, (pairs, 2). A pair has the same result whichever others are measured with it.
+    """
+    found = np.tile((1.0, 0.0), (len(before), 1))
     with np.errstate(all="ignore"):
-        if not np.isfinite(before.sum() + after.sum() + noise):
-            known = np.isfinite(before) & np.isfinite(after)
-            before, after = before[known], after[known]
-        if len(before) < _LEAST_BLOCKS or not math.isfinite(noise):
-            return IDENTITY
-        # Centred, and scaled to 1, so that no digits are lost to a large level or a small range.
-        centre = float(before.mean())
-        x, y = before - centre, after - centre
-        scale = float(max(x.max(), -x.min(), y.max(), -y.min()))
-        if not scale < math.inf or x.min() == x.max() or y.min() == y.max():
-            return IDENTITY
-        x, y, noise = x / scale, y / scale, min(max(float(noise) / scale, 1e-7), 1e3)
-        d = y - x
-        if _by_chance(x, d, noise):
-            return IDENTITY
-        gain, offset = _robust_line(x, y, d, noise)
-        change = Change(gain, scale * offset + centre * (1 - gain))
-        sound = _GAINS[0] <= gain <= _GAINS[1] and math.isfinite(change.offset)
-        return change if sound else IDENTITY
+        known = np.isfinite(before) & np.isfinite(after)
+        told, whole = np.isfinite(noise), known.all(axis=1)
+        rows = np.flatnonzero(told & whole)
+        if len(rows):
+            found[rows] = _changes(before[rows], after[rows], noise[rows])
+        for row in np.flatnonzero(told & ~whole):
+            there = known[row]
+            pair = before[row, there][None], after[row, there][None]
+            found[row] = _changes(*pair, noise[row, None])
+    return found
 
 
-def _by_chance(x: np.ndarray, d: np.ndarray, noise: float) -> bool:
-    """Return whether the mean and the slope of the differences may be noise alone."""
+def _changes(before: np.ndarray, after: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Return gain and offset of each pair; all means are finite."""
+    found = np.tile((1.0, 0.0), (len(before), 1))
+    if before.shape[1] < _LEAST_BLOCKS:
+        return found
+    # Centred, and scaled to 1, so that no digits are lost to a large level or a small range.
+    centre = before.mean(axis=1)
+    x, y = before - centre[:, None], after - centre[:, None]
+    scale = np.maximum(np.abs(x).max(axis=1), np.abs(y).max(axis=1))
+    varies = (np.ptp(x, axis=1) > 0) & (np.ptp(y, axis=1) > 0) & (scale < math.inf)
+    x, y = x / scale[:, None], y / scale[:, None]
+    noise = np.clip(noise / scale, 1e-7, 1e3)
+    rows = np.flatnonzero(varies & ~_by_chance(x, y - x, noise))
+    if len(rows):
+        gain, offset = _robust_lines(x[rows], y[rows], noise[rows])
+        offset = scale[rows] * offset + centre[rows] * (1 - gain)
+        sound = (gain >= _GAINS[0]) & (gain <= _GAINS[1]) & np.isfinite(offset)
+        found[rows[sound]] = np.stack((gain, offset), axis=1)[sound]
+    return found
+
+
+def _by_chance(x: np.ndarray, d: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Return where mean and slope of the differences may be noise alone."""
     # x has a mean of 0. Its own noise, in d with opposite sign, looks like a slope.
-    own = 0.5 * len(x) * noise**2
-    shift, slope, spread = float(d.sum()), float(x @ d) + own, float(x @ x)
-    return shift**2 / len(x) + slope**2 / max(spread, own) < _CHANCE * noise**2
+    own = 0.5 * x.shape[1] * noise**2
+    shift, slope = d.sum(axis=1), (x * d).sum(axis=1) + own
+    spread = np.maximum((x * x).sum(axis=1), own)
+    return shift**2 / x.shape[1] + slope**2 / spread < _CHANCE * noise**2
 
 
-def _robust_line(x: np.ndarray, y: np.ndarray, d: np.ndarray, noise: float) -> tuple[float, float]:
-    """Return gain and offset of the line that most blocks lie on; (1, 0) where there is none."""
-    contrast = math.sqrt(max(min(x.var(), y.var()) - noise**2 / 2, 0.0))
+def _robust_lines(x: np.ndarray, y: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return gain and offset of the line that most blocks of a pair lie on; else (1, 0)."""
+    d = y - x
+    least = np.minimum(x.var(axis=1), y.var(axis=1))
+    contrast = np.sqrt(np.maximum(least - noise**2 / 2, 0.0))
     # The larger the change, the more motion is tolerated before no change is the better guess.
-    share = min(_SHARE * float(np.median(np.abs(d))), _MOST_TOLERANCE * contrast)
-    tolerance = math.hypot(_TOLERANCE * contrast, share)
-    reach = _AGREE * math.hypot(noise, tolerance)
-    gain, offset = _first_line(x, y, d, reach)
+    share = np.minimum(_SHARE * np.median(np.abs(d), axis=1), _MOST_TOLERANCE * contrast)
+    tolerance = np.hypot(_TOLERANCE * contrast, share)
+    reach = _AGREE * np.hypot(noise, tolerance)
+    gain, offset = _first_lines(x, y, d, reach)
     slope = gain - 1
     for width in _WIDTHS:
-        far = (d - slope * x - offset) / (width * reach)
+        far = (d - slope[:, None] * x - offset[:, None]) / (width * reach)[:, None]
         weights = np.maximum(1 - far * far, 0)
-        slope, offset = _weighted_line(x, d, weights * weights, noise)
-    change = slope * x + offset
+        slope, offset = _weighted_lines(x, d, weights * weights, noise)
+    change = slope[:, None] * x + offset[:, None]
     residual = d - change
-    agree = np.abs(residual) < reach
+    agree = np.abs(residual) < reach[:, None]
     # Most blocks must agree, and most of those that can tell the line from the identity: a
     # background that fits both is no evidence.
-    telling = np.abs(change) > reach
-    count, told = int(np.count_nonzero(agree)), int(np.count_nonzero(telling))
-    if count < _MOST * len(x) or int(np.count_nonzero(agree & telling)) < _MOST * told:
-        return 1.0, 0.0
+    telling = np.abs(change) > reach[:, None]
+    count, told = agree.sum(axis=1), telling.sum(axis=1)
+    most = (count >= _MOST * x.shape[1]) & ((agree & telling).sum(axis=1) >= _MOST * told)
     # A block that differs a lot counts no more than one that just disagrees, so that a few blocks
     # decide nothing. Where motion, not noise, hides the change, the limit is higher.
-    squared = np.square(d[agree])
-    left = float(np.square(residual[agree]).sum())
+    squared = np.where(agree, d * d, 0)
+    left = np.where(agree, residual * residual, 0).sum(axis=1)
     # A gain below 1 shrinks the noise of the first frame; that is no evidence.
     by_noise = count * noise**2 * (1 + (1 + slope) ** 2) / 2
-    beyond_noise = max(left - by_noise, 0.0)
-    left += max(count * noise**2 - by_noise, 0.0)
-    evidence = float(np.minimum(squared, reach**2).sum()) - left
+    beyond_noise = np.maximum(left - by_noise, 0.0)
+    left = left + np.maximum(count * noise**2 - by_noise, 0.0)
+    evidence = np.minimum(squared, (reach**2)[:, None]).sum(axis=1) - left
     stands_out = reach**2 + 8 * (_AGREE * tolerance) ** 2
-    explained = float(np.minimum(squared, stands_out).sum()) - left
-    if evidence < _EVIDENCE * noise**2 or explained < _EXPLAINED * beyond_noise:
-        return 1.0, 0.0
-    return 1 + slope, offset
+    explained = np.minimum(squared, stands_out[:, None]).sum(axis=1) - left
+    clear = (evidence >= _EVIDENCE * noise**2) & (explained >= _EXPLAINED * beyond_noise)
+    return np.where(most & clear, 1 + slope, 1.0), np.where(most & clear, offset, 0.0)
 
 
-def _first_line(x: np.ndarray, y: np.ndarray, d: np.ndarray, reach: float) -> tuple[float, float]:
+def _first_lines(
+    x: np.ndarray, y: np.ndarray, d: np.ndarray, reach: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return gain and offset of the best of some lines through two blocks and pure offsets."""
-    order = np.argsort(x, kind="stable")
-    half = len(x) // 2
-    low, high = order[:half], order[len(x) - half :]
+    order = np.argsort(x, axis=1, kind="stable")
+    half = x.shape[1] // 2
+    low, high = order[:, :half], order[:, x.shape[1] - half :]
+    rows = np.arange(len(x))
+    each = rows[:, None]
     if half > _CANDIDATES:
         # Blocks with very different levels measure the gain best.
-        widest = np.argsort(x[low] - x[high], kind="stable")[:_CANDIDATES]
-        low, high = low[widest], high[widest]
-    gains = (y[high] - y[low]) / (x[high] - x[low])
-    gains = np.clip(np.nan_to_num(gains, nan=1.0), *_GAINS)
-    gains = np.append(gains, (1.0, 1.0))
-    offsets = np.append(y[low] - gains[:-2] * x[low], (np.median(d), 0.0))
-    loss = y - gains[:, None] * x
-    loss -= offsets[:, None]
-    loss *= loss
-    np.minimum(loss, reach**2, out=loss)
-    best = int(loss.sum(axis=1).argmin())
-    return float(gains[best]), float(offsets[best])
+        apart = x[each, low] - x[each, high]
+        widest = np.argsort(apart, axis=1, kind="stable")[:, :_CANDIDATES]
+        low, high = low[each, widest], high[each, widest]
+    x_low, y_low = x[each, low], y[each, low]
+    gains, offsets = np.ones((2, len(x), low.shape[1] + 2))
+    found = (y[each, high] - y_low) / (x[each, high] - x_low)
+    np.copyto(gains[:, :-2], np.clip(np.nan_to_num(found, nan=1.0), *_GAINS))
+    np.subtract(y_low, gains[:, :-2] * x_low, out=offsets[:, :-2])
+    offsets[:, -2], offsets[:, -1] = np.median(d, axis=1), 0.0
+    best = np.empty(len(x), np.intp)
+    for row in rows:  # one after another, which stays in the cache
+        loss = y[row] - gains[row, :, None] * x[row]
+        loss -= offsets[row, :, None]
+        loss *= loss
+        np.minimum(loss, reach[row] ** 2, out=loss)
+        best[row] = loss.sum(axis=1).argmin()
+    return gains[rows, best], offsets[rows, best]
 
 
-def _weighted_line(
-    x: np.ndarray, d: np.ndarray, weights: np.ndarray, noise: float
-) -> tuple[float, float]:
+def _weighted_lines(
+    x: np.ndarray, d: np.ndarray, weights: np.ndarray, noise: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return slope and offset of d over x, the slope reduced by as much as may be noise."""
-    total = float(weights.sum())
-    if not total > 0:
-        return 0.0, 0.0
+    total = weights.sum(axis=1)
     weighted = weights * x
-    sum_x, sum_d = float(weighted.sum()), float(weights @ d)
+    sum_x, sum_d = weighted.sum(axis=1), (weights * d).sum(axis=1)
     # Correct for the noise of x itself, which flattens lines.
     own = 0.5 * total * noise**2 * _KEPT
-    spread = float(weighted @ x) - sum_x**2 / total - own
-    product = float(weighted @ d) - sum_x * sum_d / total + own
-    slope = 0.0
+    spread = (weighted * x).sum(axis=1) - sum_x**2 / total - own
+    product = (weighted * d).sum(axis=1) - sum_x * sum_d / total + own
     # A contrast below the noise of a block says nothing about the slope.
-    if spread > own:
-        slope = product / spread
-        # A small slope becomes 0, a large one hardly changes.
-        doubt = _SURE**2 * noise**2 * (1 + 1.5 * own / spread) / spread
-        slope = slope - doubt / slope if slope**2 > doubt else 0.0
-    return slope, (sum_d - slope * sum_x) / total
+    slope = np.where(spread > own, product / spread, 0.0)
+    # A small slope becomes 0, a large one hardly changes.
+    doubt = _SURE**2 * noise**2 * (1 + 1.5 * own / spread) / spread
+    slope = np.where(slope**2 > doubt, slope - doubt / slope, 0.0)
+    slope = np.where(spread > own, slope, 0.0)
+    offset = (sum_d - slope * sum_x) / total
+    fits = total > 0
+    return np.where(fits, slope, 0.0), np.where(fits, offset, 0.0)

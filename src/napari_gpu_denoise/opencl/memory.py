@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
+from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.failures import ends_context, lacks_memory, running_error
 from napari_gpu_denoise.opencl.program import ProgramKey, Session, forget
 
@@ -138,8 +139,9 @@ class Arena:
             buffer.release()
 
 
-# An idle arena keeps its buffers for the next run: pinned memory is slow to allocate.
-_KEEP_BYTES = 1 << 30
+# An idle arena keeps its buffers for the next run: pinned memory is slow to allocate. So many bytes
+# at most, or a share of the memory of a large device.
+_KEEP_BYTES, _KEEP_SHARE = 1 << 30, 1 / 32
 _idle: dict[int, list[Arena]] = defaultdict(list)
 _lock = threading.Lock()
 
@@ -158,11 +160,17 @@ def borrow(session: Session):
     finally:
         arena.coming = None
     arena.trim()
-    if session.ended or arena.nbytes > _KEEP_BYTES:
+    if session.ended or arena.nbytes > kept_bytes(session.device):
         arena.free()
         return
     with _lock:
         _idle[id(session)].append(arena)
+
+
+def kept_bytes(device: Device) -> int:
+    """Return how many bytes of its memory a run may leave in use for the next one."""
+    share = 0 if device.shares_cores else int(_KEEP_SHARE * device.memory)
+    return max(_KEEP_BYTES, share)
 
 
 def release_memory() -> None:

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from napari_gpu_denoise.image.bands import in_bands
+from napari_gpu_denoise.image.bands import in_bands, in_threads
 from napari_gpu_denoise.image.levels import convert
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.frame_flow import FrameFlow
@@ -26,6 +26,9 @@ from napari_gpu_denoise.run.tile_sizes import (
 from napari_gpu_denoise.run.tiles import Span, Tile
 from napari_gpu_denoise.run.transfer import converted_at_once, copy_as_is, frame_blocks
 from napari_gpu_denoise.run.work import Stages, Work
+
+# Bytes of frames from which their notes are made in threads.
+_LEAST_BYTES = 1 << 21
 
 
 class ArrayFrameFlow:
@@ -101,20 +104,21 @@ class ArrayFrameFlow:
             for k, block in frame_blocks(source, tile.sequence, t, stop, c, most):
                 values = host[c, k : k + len(block)]
                 in_bands(self.work.levels.load, block[:, *region], values)
-        return [self._note(tile.sequence, number, tile.channels) for number in range(t, stop)]
+        keys = [(tile.sequence, number) for number in range(t, stop)]
+        new = [key for key in keys if key not in self._notes]
+        many = len(new) > 1 and host.nbytes >= _LEAST_BYTES
+        make = in_threads if many else map
+        self._notes |= zip(new, make(self._note, new), strict=True)
+        return [self._notes[key] for key in keys]
 
-    def _note(self, sequence: int, t: int, channels: int) -> FrameNote:
+    def _note(self, key: tuple[int, int]) -> FrameNote:
         # Of the whole frame, whatever part of it is read: all parts have to agree.
-        key = sequence, t
-        if key not in self._notes:
-            work = self.work
-            planes = [work.source.frame(sequence, t, c) for c in range(channels)]
-            sigma, models = work.sigma.of_frame(sequence, t, work.sigma_unit)
-            compares = work.filter.compares_brightness
-            whole = work.filter.whole_volumes
-            note = note_frame(planes, sigma, work.levels, brightness=compares, whole=whole)
-            self._notes[key] = replace(note, first_slice=work.source.origin[1], models=models)
-        return self._notes[key]
+        work = self.work
+        planes = [work.source.frame(*key, c) for c in range(work.source.joined)]
+        sigma, models = work.sigma.of_frame(*key, work.sigma_unit)
+        compares, whole = work.filter.compares_brightness, work.filter.whole_volumes
+        note = note_frame(planes, sigma, work.levels, brightness=compares, whole=whole)
+        return replace(note, first_slice=work.source.origin[1], models=models)
 
     def _write(self, tile: Tile, t: int, values: np.ndarray, clipped: np.ndarray | None) -> None:
         source, out = self.work.source, self.work.out

@@ -9,7 +9,7 @@ import numpy as np
 
 from napari_gpu_denoise.image.axes import Frames, arrange
 from napari_gpu_denoise.image.levels import LARGEST_VALUE
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.run.tiles import Tile
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,7 @@ class FrameSigma:
 
         It is in units of `unit` grey levels; of a map it is the largest one of each frame.
         """
-        values = _of_frames(self.largest or self.frames, tile)
-        # Larger values would act the same, but must not become infinite.
-        return (np.minimum(values, LARGEST_VALUE * unit) / unit).astype(np.float32)
+        return _bounded(_of_frames(self.largest or self.frames, tile), unit)
 
     def read_levels(self, tile: Tile, unit: float) -> np.ndarray:
         """Return sigma of the frames that a tile reads, as `levels` otherwise."""
@@ -80,12 +78,13 @@ class FrameSigma:
 
     def of_frame(self, sequence: int, t: int, unit: float) -> tuple[np.ndarray, np.ndarray]:
         """Return sigma of a whole frame as `FrameNote` has it, and the model of each channel."""
-        first, slices = self.frames.origin[1], self.frames.view.shape[-3]
-        z = Span.whole(first + slices).part(first, first + slices, (0, 0))
-        time = Span.whole(t + 1).part(t, t + 1, (0, 0))
-        frame = Tile(sequence, time, z, Span.whole(1), Span.whole(1), self.frames.joined)
-        sigma = self.levels(frame, unit).ravel().astype(np.float64)
-        return sigma, self.models(frame)[:, 0]
+        sigma, models = self.largest or self.frames, self.numbers
+        planes = [sigma.frame(sequence, t, c)[:, 0, 0] for c in range(self.frames.joined)]
+        values = _bounded(np.concatenate(planes), unit).astype(np.float64)
+        if models is None:
+            return values, np.zeros(self.frames.joined, np.int32)
+        numbers = [models.frame(sequence, t, c)[0, 0, 0] for c in range(self.frames.joined)]
+        return values, np.array(numbers, np.int32)
 
     def variation(self, tile: Tile) -> np.ndarray | None:
         """Return the map over what a tile reads, relative to `largest`; None if sigma is no map.
@@ -106,6 +105,12 @@ def largest_in_planes(sigma: np.ndarray, axes: str) -> np.ndarray:
     """Return the largest sigma of each plane, with Y and X of length 1."""
     planes = tuple(axes.index(axis) - len(axes) for axis in "YX")
     return sigma.max(axis=planes, keepdims=True)
+
+
+def _bounded(values: np.ndarray, unit: float) -> np.ndarray:
+    """Return sigma in units of `unit`, float32."""
+    # Larger values would act the same, but must not become infinite.
+    return (np.minimum(values, LARGEST_VALUE * unit) / unit).astype(np.float32)
 
 
 def _of_frames(frames: Frames, tile: Tile) -> np.ndarray:

@@ -7,6 +7,7 @@ import math
 from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.image.axes import Frames
 from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.memory import kept_bytes
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.plan import FramePlan, Sizes, TilePlan
 from napari_gpu_denoise.run.tiles import Reach, Span, Tile, split
@@ -16,6 +17,8 @@ from napari_gpu_denoise.run.tiles import Reach, Span, Tile, split
 # progress is reported and a cancel noticed after each tile.
 _LARGEST_TILE = {"CPU": 1 << 18, "simulator": 1 << 16}
 _LARGEST_GPU_TILE = 1 << 22
+# Of a long stack tiles are larger, as each costs the host about a millisecond: this many in all.
+_FEW_TILES, _LARGEST_STACK_TILE = 16, 1 << 24
 _SMALLEST_TILE = 1 << 12
 
 # A filter with a long reach gets larger tiles, up to a limit, so that at most this share of the
@@ -36,10 +39,8 @@ _SIDE, _DEEP = 1024, 16
 
 # Pixels that a launch should have, to be efficient for small frames, and most frames at once.
 _BUSY = {"CPU": 1 << 16, "simulator": 1 << 14}
-_BUSY_GPU = 1 << 23
+_BUSY_GPU = 1 << 24
 _MOST_FRAMES = 16
-# Most memory used to take several frames at once.
-_MODEST_BYTES = 1 << 30
 
 
 def bytes_per_pixel(
@@ -83,7 +84,8 @@ def tile_pixels(
     each = bytes_per_pixel(plan, settings, channels, is_map)
     buffers, size = _large(plan, settings, channels, is_map)
     largest_buffer = max(*buffers.values(), 4 * size) / size if buffers else 4.0
-    busy = min(channels * _LARGEST_GPU_TILE, _LARGEST_WIDE_TILE)
+    modest = int(min(pixels // _FEW_TILES, _LARGEST_STACK_TILE, kept_bytes(device) / each))
+    busy = min(max(channels * _LARGEST_GPU_TILE, modest), _LARGEST_WIDE_TILE)
     largest = _LARGEST_TILE.get(device.kind, busy)
     # Six float32 images besides the two copies in flight, and never a large share of the device:
     # other programs, and above all the display, need memory too.
@@ -215,7 +217,7 @@ def frames_at_once(plan: FramePlan, device: Device, tile: Tile, budget: int) -> 
     while batch > 1:
         buffers = plan.buffers(tile, batch).values()
         needed = sum(buffers) + 16 * batch * pixels
-        if needed <= min(budget, _MODEST_BYTES) and max(buffers) <= device.max_alloc:
+        if needed <= min(budget, kept_bytes(device)) and max(buffers) <= device.max_alloc:
             break
         batch -= 1
     return batch

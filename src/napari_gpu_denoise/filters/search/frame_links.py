@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.image.flicker import brightness_change
+from napari_gpu_denoise.image.flicker import brightness_changes
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.frame_notes import FrameNote
 from napari_gpu_denoise.run.settings import setting
@@ -72,6 +72,8 @@ class FrameLinks:
         self._matrix = np.atleast_2d(np.asarray(matrix, np.float64))
         self._guide = np.asarray(guide, np.float64)
         self._weighted = weighted
+        # Whether what is filtered is what is searched.
+        self._alone = not weighted and np.array_equal(self._matrix, self._guide[None])
         self._noise_ratio = noise_ratio
         self._strengths = np.ones(1) if strengths is None else np.array((*strengths, strengths[0]))
         self._levels: dict[int, np.ndarray] = {}
@@ -80,8 +82,31 @@ class FrameLinks:
         self._digests: dict[int, bytes | None] = {}
         self._last: int | None = None
 
-    def add(self, t: int, note: FrameNote) -> None:
-        """Add the next frame; frames come in order."""
+    def add(self, first: int, *notes: FrameNote) -> None:
+        """Add the next frames, from time `first` on; frames come in order."""
+        pairs = []
+        for t, note in enumerate(notes, first):
+            before = self._last
+            self._add_one(t, note)
+            if self._last != t or before is None or t - before > max(self.frames):
+                continue
+            if self._means[t] is not None and self._means[before] is not None:
+                pairs.append((before, t, math.sqrt(note.block_pixels)))
+        if pairs:
+            self._compare(pairs)
+
+    def _compare(self, pairs: list[tuple[int, int, float]]) -> None:
+        """Measure the changes of brightness between frames, given by times and a divisor."""
+        rows = slice(1) if self._alone else slice(None)
+        before, after = (np.array([self._means[p[k]][rows] for p in pairs]) for k in (0, 1))
+        noise = [np.hypot(self._levels[t], self._levels[b])[rows] / each for b, t, each in pairs]
+        flat = [one.reshape(-1, before.shape[-1]) for one in (before, after)]
+        found = brightness_changes(*flat, np.ravel(noise)).reshape(len(pairs), -1, 2)
+        for (_, t, _), changed in zip(pairs, found, strict=True):
+            if not np.array_equal(changed, np.broadcast_to((1.0, 0.0), changed.shape)):
+                self._changed[t] = np.broadcast_to(changed, (len(self._matrix) + 1, 2))
+
+    def _add_one(self, t: int, note: FrameNote) -> None:
         guide, empty = self._guide, note.empty
         if self._weighted:
             levels = guide_levels(note.sigma)
@@ -91,20 +116,8 @@ class FrameLinks:
         self._levels[t] = np.zeros(len(mix)) if empty else levels
         self._means[t] = None if empty or note.means is None else mix @ note.means
         self._digests[t] = None if empty else note.digest
-        if empty:
-            return
-        before = self._last
-        near = before is not None and t - before <= max(self.frames)
-        if near and self._means[t] is not None and self._means[before] is not None:
-            noise = np.hypot(self._levels[t], self._levels[before]) / math.sqrt(note.block_pixels)
-            pairs = [*zip(self._means[before], self._means[t], noise, strict=True)]
-            if len(mix) == 2 and np.array_equal(*mix):
-                pairs = pairs[:1]  # what is filtered is what is searched
-            found = [brightness_change(a, b, float(n)) for a, b, n in pairs]
-            if not all(one.is_identity for one in found):
-                changed = np.array([(one.gain, one.offset) for one in found])
-                self._changed[t] = np.broadcast_to(changed, (len(mix), 2))
-        self._last = t
+        if not empty:
+            self._last = t
 
     def forget(self, before: int) -> None:
         """Drop frames before a time."""

@@ -66,8 +66,9 @@ class RingPlan(FramePlan):
         channels, count = self._tile.channels, len(notes)
         nbytes = 4 * math.prod(self._tile.source_shape[1:])
         ring, launches = self._held["frames"], []
+        compared = []
         for k, note in enumerate(notes):
-            slot = self._known % self._ring
+            slot = (self._known + k) % self._ring
             for c in range(channels):
                 copy = cl.enqueue_copy(
                     queue,
@@ -79,12 +80,13 @@ class RingPlan(FramePlan):
                 )
                 launches.append(("store", copy))
             begin, sigma = self._tile.z.start - note.first_slice, note.sigma.reshape(channels, -1)
-            self._sigma[self._known] = sigma[:, begin : begin + self._tile.z.size]
+            self._sigma[self._known + k] = sigma[:, begin : begin + self._tile.z.size]
             # A volume has no brightness to compare, and its slices may differ in noise.
             known = note.sigma if sigma.shape[1] == 1 else np.ones(channels)
-            compared = replace(note, sigma=known)
-            self._links.add(self._known, self._compared(compared) if self._compared else compared)
-            self._known += 1
+            one = replace(note, sigma=known)
+            compared.append(self._compared(one) if self._compared else one)
+        self._links.add(self._known, *compared)
+        self._known += count
         return launches
 
     def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:

@@ -147,8 +147,8 @@ class Plan(FramePlan):
         """Enqueue the storing of the next frames, and the filtering they allow."""
         first, count = self._known, len(notes)
         launches: Launches = []
-        for k, note in enumerate(notes):
-            self._links.add(first + k, note)
+        self._links.add(first, *notes)
+        for note in notes:
             # Channels that are filtered separately are videos of one channel each.
             if self._separate and note.models is not None:
                 self._spectrum = int(note.models[0])
