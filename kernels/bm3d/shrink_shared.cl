@@ -11,7 +11,7 @@
 //   (patches an item holds: a divisor of NEIGHBOURS, at least a quarter of it, and at least 2 where it is not all), GROUP_X,
 //   GROUP_Y, TEAMS (a divisor of their product), WARP_SYNC, LINE, WIDE (team.h); LOCAL_TILE (team_spectra.h); FLOAT_SUMS
 //   (team_sums.h); VIDEO = 1 for VBM3D: patches of many frames, sums in global memory.
-// Shapes: noisy, basic (frames, padded layout, see search/pad_far); offsets, keys (matched frames) as in search_lanes, which
+// Shapes: noisy, basic (frames, padded layout, see search/pad_far); offsets, keys (matched frames) as in search_plain, which
 //   all channels share: frame f has the matches of frame f % matched; levels (frames), sigma in grey levels, and the
 //   same of what was matched; variation as in sigma_map.h; kaiser (8); correlation as in shared_noise.h; slabs (frames,
 //   groups, TILE_Y, TILE_X) in units of sigma / scale; weights (frames, pny, pitch), by the corner of a patch.
@@ -202,12 +202,8 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
 
         float in_common = common;
 #if VIDEO
-        int others = 0;
-        #pragma unroll
-        for (int k = 0; k < NEIGHBOURS; ++k)
-            others += k < size && !in_own_frame(matches.places[k]);
         const float energy = team_sum(common_energy(v, covariance, size, member == 0), team_scratch, member);
-        in_common = common_limit(others, size, energy, threshold, common);
+        in_common = common_limit(in_other_frames(matches, size), size, energy, threshold, common);
 #endif
 
         // The part that is removed, its weight, and the factor to units of the sums; kaiser is the window along one axis.

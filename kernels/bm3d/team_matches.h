@@ -59,3 +59,15 @@ static inline float group_sigma(TeamMatches matches, float frame_sigma, int size
         variance += k < size ? matches.variances[k] : 0.0f;
     return (VIDEO ? 1.0f : frame_sigma) * sqrt(variance / max(size, 1));
 }
+
+#if VIDEO
+// How many of the first `size` patches lie in other frames than the reference.
+static inline int in_other_frames(TeamMatches matches, int size)
+{
+    int others = 0;
+    #pragma unroll
+    for (int k = 0; k < NEIGHBOURS; ++k)
+        others += k < size && !in_own_frame(matches.places[k]);
+    return others;
+}
+#endif

