@@ -612,12 +612,14 @@ def test_warm_runs_every_profile_of_a_filter(capsys, monkeypatch):
 
 def test_warm_finds_the_programs_of_a_gpu_without_running_them(device, monkeypatch):
     from napari_gpu_denoise.cli import warm
-    from napari_gpu_denoise.opencl.program import Session
+    from napari_gpu_denoise.opencl import program
 
     def build_all(session, keys, builders):
         yield from keys
 
-    monkeypatch.setattr(Session, "build_all", build_all)
+    monkeypatch.setattr(program.Session, "build_all", build_all)
+    # Other tests may have opened a device of this name that has lanes.
+    monkeypatch.setattr(program, "_sessions", {})
     posing = dataclasses.replace(device, kind="discrete GPU", float_lanes=1, max_group=1024)
     said = list(warm.build(warm.FILTERS, posing))
     assert len(set(said)) == len(said)
