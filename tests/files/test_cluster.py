@@ -148,6 +148,32 @@ def test_a_worker_whose_device_fails_is_avoided(tmp_path, client, monkeypatch):
         denoised(path, NLM, client, name="again", sigma=20.0)
 
 
+def test_a_worker_that_is_late_writes_nothing(tmp_path, client, monkeypatch):
+    path = written(tmp_path, noisy(3, 50, 44, dtype="uint16"), "TYX")
+    late, sent, cancel, plain = [], threading.Event(), threading.Event(), tasks.filter_part
+
+    def filter_part(*given):
+        if client.address() == "one" and not late:
+            late.append(given)
+            assert sent.wait(60)
+        return plain(*given)
+
+    def stop(state):
+        if state.done == 4:
+            cancel.set()
+
+    monkeypatch.setattr(tasks, "filter_part", filter_part)
+    options = {"output": tmp_path / "out.ome.zarr", "client": client}
+    assert gd.run_batch(path, NLM, 20.0, progress=stop, cancel=cancel, **options).cancelled
+    folder = next(tmp_path.glob(".gpu-denoise-*"))
+    before = {each: each.stat().st_mtime_ns for each in folder.rglob("*") if each.is_file()}
+    sent.set()
+    client._pool.shutdown()
+    after = {each: each.stat().st_mtime_ns for each in folder.rglob("*") if each.is_file()}
+    assert late and after == before
+    assert not any(".run-" in each.name for each in after)
+
+
 def test_an_error_of_the_input_is_raised_at_once(tmp_path, client):
     image = noisy(6, 50, 44)
     image[3, 20, 20] = np.nan
@@ -252,6 +278,8 @@ def test_a_worker_that_is_killed_costs_its_parts_only(tmp_path):
     expected, _ = denoised(path, NLM, name="plain", sigma=20.0)
     with connected(workers=2) as client:
         before = client.run(os.getpid)
+        for process in before.values():
+            os.kill(process, signal.SIGINT)  # the terminal sends Ctrl-C to them, too
         killed = []
 
         def kill(state):

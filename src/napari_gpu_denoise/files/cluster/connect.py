@@ -15,6 +15,8 @@ _SECONDS = 30  # to wait for a scheduler, and for its first worker
 # Threads of PoCL: its versions have two names for their number.
 THREADS_OF_POCL = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
 
+_WORKER = f"{__package__}.worker"
+
 
 @contextlib.contextmanager
 def connected(scheduler: str | None = None, workers: int = 0, device: Any = None) -> Iterator[Any]:
@@ -37,7 +39,7 @@ def connected(scheduler: str | None = None, workers: int = 0, device: Any = None
             client = _client_of(distributed, scheduler)
         else:
             held.callback(_quietened())
-            options = {"n_workers": workers, **_shared_out(workers, device)}
+            options = {"n_workers": workers, "preload": [_WORKER], **_shared_out(workers, device)}
             try:
                 cluster = distributed.LocalCluster(**options)
             except (OSError, RuntimeError) as error:

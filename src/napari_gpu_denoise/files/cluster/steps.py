@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import accumulate
@@ -96,7 +97,7 @@ def cluster_steps(
     yield Progress(done, len(parts), "part")
     work = ((job.filter.name, tasks.filtered, place, job, group) for group in groups)
     ahead = _GIVEN if place.target else _AHEAD * max(1, sum(client.nthreads().values()))
-    with closing(Results(client, work, ahead, found)) as results:
+    with _marked(place), closing(Results(client, work, ahead, found)) as results:
         for number, outcome in results.arriving():
             if outcome is not None:
                 group = groups[number]
@@ -147,6 +148,20 @@ def _levels(
                 done += 1
             yield Progress(done, len(parts), "part read")
     return total.levels(job)
+
+
+@contextlib.contextmanager
+def _marked(place: Place) -> Iterator[None]:
+    """Let workers write to the result; afterwards none does that is late."""
+    if place.target is None:
+        yield
+        return
+    place.mark.touch()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            place.mark.unlink()
 
 
 def _absolute(path: str | os.PathLike) -> str:

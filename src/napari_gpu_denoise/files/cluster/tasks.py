@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from napari_gpu_denoise.correct.correction import CorrectedArray, Correction
 from napari_gpu_denoise.errors import ClusterError, DenoiseError
 from napari_gpu_denoise.files import formats
+from napari_gpu_denoise.files.zarr.address import Address, located
 from napari_gpu_denoise.files.zarr.naming import zarr_package
 from napari_gpu_denoise.files.zarr.writing import Finest
 from napari_gpu_denoise.image.levels import as_array, output_dtype
@@ -43,6 +45,14 @@ class Place:
     correction: Correction | None = None
     target: tuple[str, str] | None = None
     version: str = package_version()
+
+    @property
+    def mark(self) -> Path | Address:
+        """A file in the folder of the result that is there as long as the run goes on.
+
+        A worker may still be at a part when a run has been stopped, and another one begun.
+        """
+        return located(self.target[0]) / f".run-{self.run}"
 
     def source(self) -> Any:
         """Return the pixels, which are read part by part."""
@@ -123,8 +133,10 @@ def filtered(place: Place, job: Job, parts: Sequence[Part]) -> Done | Failed:
                 tallies.append(finish(steps))
             if target is None:
                 made.append(out)
-            else:
-                target[part.yields] = out
+                continue
+            if not place.mark.exists():
+                raise ClusterError("The run was stopped while a worker was at one of its parts.")
+            target[part.yields] = out
     except DenoiseError as error:
         return Failed(error, device, _address())
     return Done(tallies, device, _address(), None if target is not None else made)

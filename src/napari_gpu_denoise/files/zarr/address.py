@@ -83,6 +83,16 @@ class Address(os.PathLike):
         with self._reached() as (system, place):
             return system.cat_file(place).decode(encoding)
 
+    def touch(self) -> None:
+        """Make an empty file."""
+        with self._reached() as (system, place):
+            system.pipe_file(place, b"")
+
+    def unlink(self) -> None:
+        """Remove a file."""
+        with self._reached() as (system, place):
+            system.rm_file(place)
+
     def inside(self) -> list[Address]:
         """Return the places directly inside, sorted; none if there is nothing."""
         with self._reached() as (system, place):

@@ -1,0 +1,14 @@
+"""Loaded by each worker that `connected` starts, before any work."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from typing import Any
+
+
+def dask_setup(worker: Any) -> None:
+    """Leave Ctrl-C to the command, which the terminal sends to all of its processes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # It warns of each task that is given up when a run is stopped.
+    logging.getLogger("distributed.worker.state_machine").setLevel(logging.ERROR)
