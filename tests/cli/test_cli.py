@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import pickle
 import re
 import signal
 import subprocess
@@ -604,22 +603,28 @@ def test_warm_runs_every_profile_of_a_filter(capsys, monkeypatch):
     assert "noise rician" in out and "All are ready" in out
 
     def fails(*_):
-        def job():
-            raise errors.NoDeviceError("It is gone.")
+        raise errors.NoDeviceError("It is gone.")
 
-        yield "nothing", job
-
-    monkeypatch.setattr(warm, "jobs", fails)
+    monkeypatch.setattr(warm, "build", fails)
     code, out, err = run(capsys, "warm", "--quiet")
     assert code and "It is gone" in err and not out
 
 
-def test_jobs_of_warm_can_go_to_other_processes(device):
+def test_warm_finds_the_programs_of_a_gpu_without_running_them(device, monkeypatch):
     from napari_gpu_denoise.cli import warm
+    from napari_gpu_denoise.opencl.program import Session
 
-    for _, job in warm.jobs(warm.FILTERS, device):
-        sent = pickle.loads(pickle.dumps(job))
-        assert sent.keywords["device"] == device
+    def build_all(session, keys, builders):
+        yield from keys
+
+    monkeypatch.setattr(Session, "build_all", build_all)
+    posing = dataclasses.replace(device, kind="discrete GPU", float_lanes=1, max_group=1024)
+    said = list(warm.build(warm.FILTERS, posing))
+    assert len(set(said)) == len(said)
+    for kind in warm.FILTERS:
+        assert any(words.startswith(f"{kind.name}, ") for words in said) or kind.name == "dct3d"
+    for kernel in ("bm3d/shrink_shared", "dct3d/shrink_columns", "noise/inverse_photons"):
+        assert any(kernel in words for words in said)
 
 
 def test_ctrl_c_while_modules_are_imported_ends_in_a_sentence():

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.opencl import work_items
 from napari_gpu_denoise.opencl.memory import Arena, release_memory
+from napari_gpu_denoise.run.job import Run, prepare
+from napari_gpu_denoise.run.part import programs_of
 from scenes import noisy
 
 SIGMA = 20.37
@@ -30,6 +36,7 @@ OTHERS = {
     "dct3d": (gd.DCT3D(), "ZYX"),
     "pri_nlm": (gd.PRINLM(window=3, window_z=3), "ZYX"),
 }
+SIZES = [(9 + 7 * k % 29, 8 + 5 * k % 31) for k in range(20)]
 every_case = pytest.mark.parametrize("settings, axes", CASES.values(), ids=CASES)
 
 
@@ -61,14 +68,51 @@ def launched(monkeypatch) -> list:
 @pytest.mark.parametrize(
     "settings, axes", [*CASES.values(), *OTHERS.values()], ids=[*CASES, *OTHERS]
 )
-def test_a_new_size_compiles_nothing(device, launched, settings, axes):
+def test_new_sizes_compile_nothing(device, launched, settings, axes):
     """PoCL compiles for every shape of groups, and for the constants of a program."""
-    gd.denoise(image_of(axes, 48, 64), settings, SIGMA, axes=axes, device=device)
+    image = image_of(axes, 48, 64)
+    gd.denoise(image, settings, SIGMA, axes=axes, device=device)
     first = set(launched)
-    launched.clear()
-    gd.denoise(image_of(axes, 61, 43), settings, SIGMA, axes=axes, device=device)
     assert launched and all(group is not None for *_, group in launched)
-    assert set(launched) == first
+    for ny, nx in SIZES:
+        launched.clear()
+        gd.denoise(image_of(axes, ny, nx), settings, SIGMA, axes=axes, device=device)
+        assert launched and set(launched) <= first, f"{ny} x {nx}"
+
+    # Programs to be built at the same time are known from a few pixels.
+    job = prepare(Run(settings, SIGMA, axes=axes, device=device), image)
+    rehearsed = programs_of(job, image.dtype, job.dtypes[1])
+    assert {(name, constants) for name, constants, _ in rehearsed} == {each[:2] for each in first}
+
+
+COUNT = """
+import os, sys
+from pathlib import Path
+import numpy as np
+import napari_gpu_denoise as gd
+
+for size in sys.argv[2:]:
+    ny, nx = map(int, size.split("x"))
+    gd.nl_means_pixelwise(np.eye(ny, nx, dtype=np.float32), 20, window=5, device=int(sys.argv[1]))
+    print(len(list(Path(os.environ["POCL_CACHE_DIR"]).rglob("*.so"))))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="PoCL comes from the registry for Linux only")
+def test_pocl_keeps_the_kernels_of_one_size_only(device, tmp_path):
+    """What counts launches elsewhere counts what PoCL compiles."""
+    if device.platform != "Portable Computing Language":
+        pytest.skip("this counts the files that PoCL compiles")
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT, str(device.index), *(f"{ny}x{nx}" for ny, nx in SIZES)],
+        env=os.environ | {"POCL_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    counts = [int(word) for word in done.stdout.split()]
+    assert len(counts) == len(SIZES) and counts[0] > 0
+    assert set(counts) == {counts[0]}
 
 
 @every_case

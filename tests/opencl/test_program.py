@@ -17,8 +17,8 @@ def building(device, monkeypatch):
     program = session(device).kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0, "ROOTS": 0}).program
     meeting, built = threading.Barrier(2), []
 
-    def build(self, name, constants, standard):
-        built.append(dict(constants))
+    def build(self, key):
+        built.append(dict(key[1]))
         if not self.device.shares_cores:
             meeting.wait(120)  # for the other one
         return program

@@ -35,7 +35,7 @@ class Loading(QObject):
     def __init__(
         self,
         load: Callable[[], Any],
-        use: Callable[[Any], None],
+        use: Callable[[Any], None] = lambda found: None,
         parent: QObject | None = None,
     ):
         super().__init__(parent)

@@ -1,19 +1,16 @@
 """Build kernels ahead of the first call: ``gpu-denoise warm``.
 
-Each filter runs once on a tiny input with every profile. Compiling is what takes the time of a
-first call; drivers, or pyopencl where they do not, keep the binaries on disk. For a GPU several
-processes do that: NVIDIA's compiler takes one program at a time in each, whatever the threads.
+Compiling is what takes the time of a first call; drivers, or pyopencl where they do not, keep the
+binaries on disk. For a GPU the programs of all filters and profiles are found by rehearsals and
+built, on NVIDIA's in several processes (`opencl/ahead.py`). The drivers of CPUs compile again what
+they are to run, so that each filter runs on a tiny input.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from functools import partial
-from multiprocessing import get_context
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -21,43 +18,48 @@ from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.filters.nl_means.filter import NLMeans
 from napari_gpu_denoise.noise.models import PoissonGaussian, Rician, Speckle
 from napari_gpu_denoise.opencl.device import Device, choose
+from napari_gpu_denoise.opencl.program import ProgramKey, session
 from napari_gpu_denoise.run.denoise import denoise
 from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.warm import SIGMA, builders, programs_for, tiny_image
 
-LENGTHS = {"T": 5, "Z": 9, "Y": 40, "X": 48}
-SIGMA = 10.0
-PROCESSES = 4  # each has a context, which takes some 0.5 GB of the device
 MODELS = (PoissonGaussian(2.0, 3.0), Rician(10.0), Speckle(4.0))
 TYPES = ("uint8", "int16", "uint16")  # that devices convert
 
 
-def jobs(filters: tuple[type[Filter], ...], device: Device) -> Iterator[tuple[str, Callable]]:
-    """Yield what to run, in words, and the run."""
-    rng = np.random.default_rng(0)
+def cases(
+    filters: tuple[type[Filter], ...], device: Device
+) -> Iterator[tuple[str, np.ndarray, Run]]:
+    """Yield what to build for, in words, and a run that does it on a tiny image."""
     for kind in filters:
         for profile in kind.presets:
             settings = kind.of(profile=profile)
-            axes = "T" * settings.over_time + "Z" * ("Z" in settings.joint) + "YX"
-            image = rng.normal(100, SIGMA, [LENGTHS[axis] for axis in axes]).astype(np.float32)
-            yield (
-                f"{kind.name}, {profile}",
-                partial(denoise, image, settings, SIGMA, axes=axes, device=device),
-            )
+            image, axes = tiny_image(settings)
+            yield f"{kind.name}, {profile}", image, Run(settings, SIGMA, axes=axes, device=device)
     plain = NLMeans()
-    image = np.clip(rng.normal(100, SIGMA, (LENGTHS["Y"], LENGTHS["X"])), 1, 200).astype("float32")
     for dtype in TYPES:
-        yield dtype, partial(denoise, image.astype(dtype), plain, SIGMA, device=device)
+        yield dtype, tiny_image(plain, dtype)[0], Run(plain, SIGMA, device=device)
     for model in MODELS:
-        yield f"noise {model.name}", partial(denoise, image, plain, noise=model, device=device)
+        yield f"noise {model.name}", tiny_image(plain)[0], Run(plain, noise=model, device=device)
+    # Noise is measured when a run is prepared, which builds what that needs.
     for dtype in ("float32", *TYPES):
-        yield f"noise of {dtype}", partial(denoise, image.astype(dtype), plain, device=device)
+        yield f"noise of {dtype}", tiny_image(plain, dtype)[0], Run(plain, device=device)
 
 
-def workers(device: Device) -> Executor:
-    """Return what runs the jobs: this process on a CPU, whose cores compiling takes anyway."""
+def build(filters: tuple[type[Filter], ...], device: Device) -> Iterator[str]:
+    """Build all programs; yield what is ready, in words."""
     if device.shares_cores:
-        return ThreadPoolExecutor(1)
-    return ProcessPoolExecutor(min(PROCESSES, os.cpu_count() or 1), get_context("spawn"))
+        for words, image, run in cases(filters, device):
+            denoise(image, run.filter, run.sigma, noise=run.noise, axes=run.axes, device=device)
+            yield words
+    else:
+        needed: dict[ProgramKey, str] = {}
+        for words, image, run in cases(filters, device):
+            for key in programs_for(run, image):
+                needed.setdefault(key, words)
+        for number, key in enumerate(session(device).build_all(needed, builders()), 1):
+            yield f"{needed[key]}: {key[0]} ({number})"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,16 +81,9 @@ def run(args: argparse.Namespace) -> int:
         for kind in FILTERS
         if args.filter is None or kind.name.replace("_", "-") in args.filter
     ]
-    with workers(device) as pool:
-        running = {pool.submit(job): words for words, job in jobs(tuple(wanted), device)}
-        try:
-            for done in as_completed(running):
-                done.result()
-                if not args.quiet:
-                    print(f"{time.perf_counter() - start:6.1f} s  {running[done]}", flush=True)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    for words in build(tuple(wanted), device):
+        if not args.quiet:
+            print(f"{time.perf_counter() - start:6.1f} s  {words}", flush=True)
     if not args.quiet:
         print(f"All are ready after {time.perf_counter() - start:.1f} s on {device}.")
     return 0

@@ -195,6 +195,9 @@ def as_array(image: Any) -> np.ndarray:
         array = np.asanyarray(computed)
     except ValueError as error:
         raise ImageError(f"The image is not an array ({error}): give a NumPy array.") from error
+    # numpy.ma is slow to import, and there is no masked array without it.
+    if type(array) is np.ndarray:
+        return array
     masked = np.count_nonzero(array.mask) if isinstance(array, np.ma.MaskedArray) else 0
     if masked:
         raise ImageError(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import NoDeviceError
-from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
+from napari_gpu_denoise.opencl.isolation import import_pyopencl
 from napari_gpu_denoise.opencl.process import check_process, claim_process
 
 ENVIRONMENT_VARIABLE = "GPU_DENOISE_DEVICE"
@@ -145,9 +145,8 @@ def _platforms() -> tuple[tuple[Any, tuple], ...]:
     """Return every platform, with the handles of its devices."""
     claim_process()
     _show_intel_runtime()
-    load_bundled_drivers()
     try:
-        import pyopencl as cl
+        cl = import_pyopencl()
     except ImportError:
         return ()
     try:

@@ -1,4 +1,4 @@
-"""Keep the LLVM inside pip's CPU drivers apart from the one inside Mesa's OpenGL."""
+"""Load drivers: early, and with the LLVM of pip's CPU drivers apart from that of Mesa's OpenGL."""
 
 from __future__ import annotations
 
@@ -6,8 +6,46 @@ import contextlib
 import ctypes
 import importlib.util
 import os
+import threading
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+
+def import_pyopencl() -> Any:
+    """Import pyopencl while its loader opens the drivers: both take a tenth of a second or more."""
+    folder = _pyopencl()
+    if folder is not None:
+        # Where drivers are that pyopencl brings. It says so itself, but only now.
+        os.environ["PYOPENCL_HOME"] = str(folder)
+    drivers = threading.Thread(target=_open_drivers, daemon=True)
+    drivers.start()
+    try:
+        import pyopencl
+    finally:
+        drivers.join()
+    return pyopencl
+
+
+@cache
+def loader() -> str:
+    """Return the OpenCL loader that pyopencl uses: its own, or that of the system."""
+    folder = _pyopencl()
+    if folder is not None:
+        for path in folder.glob(".libs/libOpenCL*"):
+            return str(path)
+    return "OpenCL.dll" if os.name == "nt" else "libOpenCL.so.1"
+
+
+def _pyopencl() -> Path | None:
+    found = importlib.util.find_spec("pyopencl")
+    return None if found is None or found.origin is None else Path(found.origin).parent
+
+
+def _open_drivers() -> None:
+    load_bundled_drivers()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(loader()).clGetPlatformIDs(0, None, ctypes.byref(ctypes.c_uint()))
 
 
 @cache
@@ -20,10 +58,10 @@ def load_bundled_drivers() -> None:
     ``RTLD_DEEPBIND``, each uses its own; the OpenCL loader then finds them already in memory.
     Systems without this flag (macOS, Windows) are not affected.
     """
-    found = importlib.util.find_spec("pyopencl")
-    if not hasattr(os, "RTLD_DEEPBIND") or found is None or found.origin is None:
+    folder = _pyopencl()
+    if not hasattr(os, "RTLD_DEEPBIND") or folder is None:
         return
-    folder = Path(found.origin).parent / ".libs"
+    folder = folder / ".libs"
     for listing in sorted(folder.glob("*.icd")):
         library = folder / listing.read_text().strip()
         # A driver that does not load is left to the OpenCL loader to skip.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager, suppress
 
 import numpy as np
 
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.failures import ends_context, lacks_memory, running_error
-from napari_gpu_denoise.opencl.program import Session, forget
+from napari_gpu_denoise.opencl.program import ProgramKey, Session, forget
 
 
 @contextmanager
@@ -61,6 +61,8 @@ class Arena:
         self._constants: dict[str, object] = {}
         # Buffers that plans declared, by settings: asking takes much of the time of a small call.
         self.declared: dict[tuple, tuple] = {}
+        # The programs that this run needs, if they can be told before kernels are asked for.
+        self.coming: Callable[[], Iterable[ProgramKey]] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -96,7 +98,7 @@ class Arena:
         """
         key = (name, tuple(sorted(constants.items())), standard)
         if key not in self._kernels:
-            self._kernels[key] = self.session.kernel(name, constants, standard)
+            self._kernels[key] = self.session.kernel(name, constants, standard, self.coming)
         return self._kernels[key]
 
     def pinned(self, name: str, count: int, queue) -> np.ndarray:
@@ -165,6 +167,8 @@ def borrow(session: Session, purpose: str = "run"):
     except BaseException:
         arena.free()
         raise
+    finally:
+        arena.coming = None
     arena.trim()
     if session.ended or arena.nbytes > kept_bytes(session.device):
         arena.free()

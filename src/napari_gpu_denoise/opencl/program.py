@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from napari_gpu_denoise.errors import KernelError
+from napari_gpu_denoise.opencl.ahead import Ahead, Task, worth_it
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.failures import lacks_memory, lost_device, opening_error
 from napari_gpu_denoise.opencl.process import check_process
@@ -17,6 +18,9 @@ from napari_gpu_denoise.opencl.source import expand, name_lines
 
 # Options of all programs. No relaxed mathematics: such flags gave coloured blocks on some drivers.
 _OPTIONS: tuple[str, ...] = ()
+
+ProgramKey = tuple[str, tuple[tuple[str, int], ...], str]
+"""A program: its name, its constants, and the version of OpenCL C."""
 
 _lock = threading.RLock()
 _sessions: dict[tuple[str, str, int, str], Session] = {}
@@ -28,7 +32,8 @@ class Session:
 
     Programs are shared between threads. Kernel objects are not thread-safe: `kernel` makes new
     ones for each plan. `turn` locks devices that one thread should use at a time. After `forget`,
-    `ended` says that no new run uses the session.
+    `ended` says that no new run uses the session. `ahead` builds programs in other processes, where
+    that helps.
     """
 
     device: Device
@@ -38,6 +43,7 @@ class Session:
     building: dict[tuple, Any] = field(default_factory=dict)
     turn: Any = field(default_factory=threading.Lock)
     ended: bool = False
+    ahead: Ahead | None = None
 
     def exclusive(self) -> Any:
         """Return a reusable context manager to enqueue in.
@@ -54,15 +60,31 @@ class Session:
         properties = cl.command_queue_properties.PROFILING_ENABLE if profiling else 0
         return cl.CommandQueue(self.context, properties=properties)
 
-    def kernel(self, name: str, constants: Mapping[str, int], standard: str = "CL1.2"):
+    def kernel(
+        self,
+        name: str,
+        constants: Mapping[str, int],
+        standard: str = "CL1.2",
+        coming: Callable[[], Iterable[ProgramKey]] | None = None,
+    ):
         """Return a new kernel object; its program is built once per process.
 
         `name` is the path of the kernel file without its suffix, and its last part the name of the
         kernel; `constants` are passed to the compiler (``-D``); `standard` is the OpenCL C version.
+        `coming` returns the programs that will be asked for; it is called if they may be built at
+        the same time as this one.
         """
         import pyopencl as cl
 
-        key = (name, tuple(sorted(constants.items())), standard)
+        program = self.program(program_key(name, constants, standard), coming)
+        return cl.Kernel(program, name.rsplit("/", 1)[-1])
+
+    def program(
+        self, key: ProgramKey, coming: Callable[[], Iterable[ProgramKey]] | None = None
+    ) -> Any:
+        """Return a program, built once per process; `coming` as in `kernel`."""
+        if self.ahead is not None and key not in self.programs:
+            self._build_beside(self.ahead, key, coming)
         # The compilers of CPU drivers keep to one program at a time.
         one = () if self.device.shares_cores else key
         with _lock:
@@ -70,13 +92,61 @@ class Session:
         with alone:
             program = self.programs.get(key)
             if program is None:
-                program = self.programs[key] = self._build(name, constants, standard)
-        return cl.Kernel(program, name.rsplit("/", 1)[-1])
+                program = self.programs[key] = self._build(key)
+                if self.ahead is not None:
+                    self.ahead.built.add(self._task(key))
+        return program
 
-    def _build(self, name: str, constants: Mapping[str, int], standard: str):
+    def build_all(self, keys: Iterable[ProgramKey], builders: int) -> Iterator[ProgramKey]:
+        """Build programs, with so many other processes where that helps; yield each when done."""
+        keys = list(keys)
+        if self.ahead is not None:
+            self.ahead.add(map(self._task, keys), builders)
+            yield from self._build_waiting(self.ahead)
+        for key in keys:
+            if key not in self.programs:
+                self.program(key)
+                yield key
+
+    def _build_beside(
+        self,
+        ahead: Ahead,
+        key: ProgramKey,
+        coming: Callable[[], Iterable[ProgramKey]] | None,
+    ) -> None:
+        """Take part in building the programs that are coming; return when nobody is at this one."""
+        task = self._task(key)
+        if coming is not None and task not in ahead.built:
+            # Whatever fails there fails again in the run itself.
+            with contextlib.suppress(Exception):
+                ahead.add(map(self._task, coming()))
+            for _ in self._build_waiting(ahead):
+                pass
+        ahead.wait(key)
+
+    def _build_waiting(self, ahead: Ahead) -> Iterator[ProgramKey]:
+        """Build what nobody else has begun, and yield it."""
+        while True:
+            with ahead.next() as task:
+                if task is None:
+                    return
+                # If it cannot be built, whoever asks for it will hear why.
+                with contextlib.suppress(Exception):
+                    self.programs[task.key] = self._build(task.key)
+                    ahead.built.add(task)
+            yield task.key
+
+    def _task(self, key: ProgramKey) -> Task:
         import pyopencl as cl
 
-        options = [f"-cl-std={standard}", *_OPTIONS, *(f"-D{k}={v}" for k, v in constants.items())]
+        # pyopencl adds a path to the options, and drivers know a program by all of them.
+        options, _ = cl.Program._process_build_options(self.context, build_options(key))
+        return Task(key, expand(key[0] + ".cl"), options.decode("utf-8"))
+
+    def _build(self, key: ProgramKey):
+        import pyopencl as cl
+
+        name, options = key[0], build_options(key)
         with warnings.catch_warnings():
             # Compiler output is shown only if a build fails.
             warnings.simplefilter("ignore", cl.CompilerWarning)
@@ -90,6 +160,17 @@ class Session:
                     f"{self.device} cannot build the kernel {name}: update its driver or choose "
                     f"another device. The compiler says: {told}"
                 ) from error
+
+
+def program_key(name: str, constants: Mapping[str, int], standard: str) -> ProgramKey:
+    """Return what tells a program from others."""
+    return name, tuple(sorted(constants.items())), standard
+
+
+def build_options(key: ProgramKey) -> list[str]:
+    """Return the options with which a program is built, always in the same order."""
+    _, constants, standard = key
+    return [f"-cl-std={standard}", *_OPTIONS, *(f"-D{k}={v}" for k, v in constants)]
 
 
 def session(device: Device) -> Session:
@@ -110,7 +191,8 @@ def session(device: Device) -> Session:
                 context = cl.Context([device.handle])
             except cl.Error as error:
                 raise opening_error(device, error) from error
-            _sessions[key] = Session(device, context)
+            ahead = Ahead(device) if worth_it(device) else None
+            _sessions[key] = Session(device, context, ahead=ahead)
         return _sessions[key]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
+from functools import cache, partial
 from itertools import count
 
 import numpy as np
@@ -13,12 +14,13 @@ from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import Levels, convert
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
-from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.opencl.program import ProgramKey, session
 from napari_gpu_denoise.run.array_frames import ArrayFrameFlow
 from napari_gpu_denoise.run.block import Block, extend, extend_sigma, keep_blank, keep_noiseless
 from napari_gpu_denoise.run.frame_sigma import FrameSigma
 from napari_gpu_denoise.run.job import Job, Part, check_kept, sigma_over
 from napari_gpu_denoise.run.record import Progress, Tally
+from napari_gpu_denoise.run.rehearsal import rehearse
 from napari_gpu_denoise.run.sigma import clamp_sigma
 from napari_gpu_denoise.run.tile_flow import TileFlow
 from napari_gpu_denoise.run.tiles import Span
@@ -54,12 +56,13 @@ def filter_part(
         yield Progress(1, 1)
         return Tally(saturated, inner.nonfinite)
     work = arrange_part(job, part, block.finite, out)
-    flow_of = ArrayFrameFlow if job.filter.over_time else TileFlow
+    coming = cache(partial(programs_of, job, block.finite.dtype, out.dtype))
     for shrink in count():
         flow = None
         try:
             with device_errors(work.session), borrow(work.session) as arena:
-                flow = flow_of(work, arena, shrink)
+                arena.coming = coming
+                flow = _flow_of(job)(work, arena, shrink)
                 with closing(flow):
                     saturated = yield from flow.run()
             break
@@ -77,6 +80,15 @@ def filter_part(
     keep_blank(block.given, out, part.inner, job.names, job.blank_width)
     inner.restore(out)
     return Tally(saturated, inner.nonfinite)
+
+
+def programs_of(job: Job, given: np.dtype, wanted: np.dtype) -> list[ProgramKey]:
+    """Return the programs that filter pixels of one type to results of another."""
+    return rehearse(job, (given, wanted), arrange_part, _flow_of(job))
+
+
+def _flow_of(job: Job) -> type[ArrayFrameFlow] | type[TileFlow]:
+    return ArrayFrameFlow if job.filter.over_time else TileFlow
 
 
 def _filter_kinds(

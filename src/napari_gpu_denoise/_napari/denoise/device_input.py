@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QComboBox, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari import preferences
@@ -20,6 +21,9 @@ class DeviceInput(QWidget):
 
     "Automatic" is the device of the preferences, as they are at the time, if there is one.
     """
+
+    #: The devices are known.
+    listed = Signal()
 
     def __init__(self):
         super().__init__()
@@ -51,6 +55,7 @@ class DeviceInput(QWidget):
         if self._wanted is not None:
             self.box.setCurrentIndex(max(0, self.box.findData(self._wanted)))
         self.explain()
+        self.listed.emit()
 
     def device(self) -> int | str | None:
         """Return what was chosen, as `opencl.device.choose` takes it."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -19,6 +21,7 @@ from napari_gpu_denoise._napari.denoise.snippets import command_with_remarks, py
 from napari_gpu_denoise._napari.denoise.view import DenoiseView
 from napari_gpu_denoise._napari.layers.groups import same_axes
 from napari_gpu_denoise._napari.layers.source import Source, capture, voxel_of
+from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.panel import PYTHON_COPIED
 from napari_gpu_denoise._napari.preview.live import LivePreview
 from napari_gpu_denoise._napari.wording import in_panel
@@ -27,6 +30,7 @@ from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.noise import NoiseMemory
+from napari_gpu_denoise.run.warm import warm_up
 
 
 class DenoisePanel(DenoiseView):
@@ -71,6 +75,16 @@ class DenoisePanel(DenoiseView):
             self.form.show_settings(known)
         # The drivers are loaded when the panel is on the screen, not while it is being built.
         QTimer.singleShot(0, self.device.fill)
+        self.device.listed.connect(self._warm_up)
+
+    def _warm_up(self) -> None:
+        """Build kernels for a GPU while the user looks at the panel."""
+        from napari_gpu_denoise.opencl.device import choose
+
+        with suppress(DenoiseError):
+            Loading(
+                partial(warm_up, self.form.settings(), choose(self.device.device())), parent=self
+            )
 
     def request(self, layer: Image | None = None) -> Request:
         """Return what the panel is set to, for the layer shown or another one.

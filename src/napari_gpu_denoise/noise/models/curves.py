@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -10,11 +11,17 @@ import numpy as np
 from napari_gpu_denoise.image.bands import in_bands
 
 TABLE_ENTRIES = 4096
-# Gauss-Legendre quadrature on -1 to 1, for expected values.
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(128)
 REACH = 9.0  # standard deviations beyond which a normal distribution is cut off
 
 _BLOCK = 1 << 16  # values worked on at once: float64 of a few of them fit a cache
+
+
+@cache
+def quadrature() -> tuple[np.ndarray, np.ndarray]:
+    """Return nodes and weights of a Gauss-Legendre quadrature on -1 to 1, for expected values."""
+    from numpy.polynomial.legendre import leggauss  # slow to import, and rarely needed
+
+    return leggauss(128)
 
 
 class Curve(NamedTuple):

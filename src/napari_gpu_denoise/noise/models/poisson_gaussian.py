@@ -12,12 +12,11 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.models.base import Fit, NoiseModel, Transform, numbers
 from napari_gpu_denoise.noise.models.curves import (
-    NODES,
     REACH,
-    WEIGHTS,
     Curve,
     Table,
     pointwise,
+    quadrature,
     tabulated,
 )
 from napari_gpu_denoise.noise.models.parameters import ANY, NOT_NEGATIVE, POSITIVE, parameter
@@ -199,9 +198,10 @@ def _mean_over_read_noise(counts: np.ndarray, read_noise: float) -> np.ndarray:
         return anscombe(counts, 0.0)
     # In the root of the distance from where the curve begins the integrand has no corner.
     start = np.maximum(-REACH, -(counts + 0.375) / read_noise - read_noise)[:, None]
-    root = (NODES + 1) / 2
+    nodes, weights = quadrature()
+    root = (nodes + 1) / 2
     normal = start + (REACH - start) * root**2
-    weights = WEIGHTS * root * (REACH - start) * np.exp(-(normal**2) / 2)
+    weights = weights * root * (REACH - start) * np.exp(-(normal**2) / 2)
     curve = anscombe(counts[:, None] + read_noise * normal, read_noise)
     return (weights * curve).sum(axis=1) / math.sqrt(2 * math.pi)
 

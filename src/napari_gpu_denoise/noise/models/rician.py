@@ -11,12 +11,11 @@ import numpy as np
 
 from napari_gpu_denoise.noise.models.base import Fit, NoiseModel, Transform, numbers
 from napari_gpu_denoise.noise.models.curves import (
-    NODES,
     REACH,
-    WEIGHTS,
     Curve,
     Table,
     pointwise,
+    quadrature,
     tabulated,
 )
 from napari_gpu_denoise.noise.models.parameters import POSITIVE, parameter
@@ -182,9 +181,10 @@ def rice(signal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     low = np.maximum(signal - REACH, 0)[:, None]
     width = signal[:, None] + REACH - low
-    magnitude = low + width * (NODES + 1) / 2
+    nodes, weights = quadrature()
+    magnitude = low + width * (nodes + 1) / 2
     density = magnitude * np.exp(-((magnitude - signal[:, None]) ** 2) / 2)
-    return magnitude, density * ive(0, magnitude * signal[:, None]) * WEIGHTS * width / 2
+    return magnitude, density * ive(0, magnitude * signal[:, None]) * weights * width / 2
 
 
 def smooth_root(magnitude: np.ndarray) -> np.ndarray:
