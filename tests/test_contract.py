@@ -6,18 +6,23 @@ full lists are checked with the first filter, and cases that differ in kind with
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import threading
 
 import dask.array as da
+import nibabel
 import numpy as np
 import pytest
 import tifffile
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import cli, errors
+from napari_gpu_denoise.files import formats, tiff
+from napari_gpu_denoise.files.tiff import large_planes
 from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run.record import COMPILING
 from scenes import (
     cut,
@@ -31,6 +36,7 @@ from scenes import (
     small,
     with_slices,
 )
+from zarr_stores import write_store
 
 DTYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 DTYPES += ["float16", "float32", "float64"]
@@ -478,6 +484,80 @@ def test_a_map_of_zero_returns_the_image(kind, device):
     result = denoise(image, small(kind), np.zeros((20, 22)), axes=axes, device=device)
     np.testing.assert_array_equal(result.image, image)
     assert any("sigma is 0" in note for note in result.record.notes)
+
+
+def opened(kind: str, folder, image: np.ndarray, held: contextlib.ExitStack):
+    """Return an image as a source of a kind, none of which is an array in memory."""
+    if kind == "dask":
+        return da.from_array(image, chunks=(2, 16, 16))
+    if kind == "memory map":
+        np.save(folder / "in.npy", image)
+        return np.load(folder / "in.npy", mmap_mode="r")
+    if kind == "temporary file":
+        store = held.enter_context(tiff.PlaneStore(image.shape, image.dtype, folder))
+        store[...] = image
+        return store
+    if kind.startswith("zarr"):
+        zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+        path = write_store(folder / "in.ome.zarr", image, "ZYX", chunks=(1, 16, 16))
+        if kind == "zarr":
+            return zarr.open_group(str(path), mode="r")["0"]
+    elif kind == "NIfTI":
+        path = folder / "in.nii"
+        nibabel.save(nibabel.Nifti1Image(image.T, np.eye(4)), path)
+    else:
+        path = folder / "in.tif"
+        tile = (16, 16) if "tiles" in kind else None
+        tifffile.imwrite(path, image, metadata={"axes": "ZYX"}, tile=tile)
+    return held.enter_context(formats.open_stack(path)).data
+
+
+def taken(kind: str, folder, like: np.ndarray, held: contextlib.ExitStack):
+    """Return a sink of a kind for a result."""
+    if kind == "array":
+        return np.empty_like(like)
+    if kind == "memory map":
+        return np.lib.format.open_memmap(folder / "out.npy", "w+", like.dtype, like.shape)
+    if kind == "temporary file":
+        return held.enter_context(tiff.PlaneStore(like.shape, like.dtype, folder))
+    if kind == "rows":
+        options = {"axes_of_plane": 1}
+        return held.enter_context(tiff.PlaneStore(like.shape, like.dtype, folder, **options))
+    zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+    return zarr.create_array(
+        str(folder / "out.zarr"), shape=like.shape, dtype=like.dtype, chunks=(1, 16, 16)
+    )
+
+
+SINKS = ("array", "memory map", "temporary file", "rows", "zarr")
+SOURCES = ("dask", "memory map", "temporary file", "zarr", "zarr, as a file", "NIfTI", "TIFF")
+SOURCES += ("large planes in strips", "large planes in tiles")
+
+
+@cases(
+    "source,sink",
+    [("large planes in tiles", "rows")],
+    [(one, SINKS[k % len(SINKS)]) for k, one in enumerate(SOURCES)]
+    + [("TIFF", sink) for sink in SINKS],
+)
+def test_sources_and_sinks(kind, device, tmp_path, monkeypatch, source, sink):
+    """From any source to any sink, in parts, the result is that in memory."""
+    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    if source.startswith("large"):
+        monkeypatch.setattr(large_planes, "LARGE_PLANE", 1)
+    image = noisy(5, 24, 26, dtype="uint16")
+    settings = small(kind)
+    expected = gd.denoise(image, settings, 20.0, axes="ZYX", device=device, dtype="same").image
+    with contextlib.ExitStack() as held:
+        given = opened(source, tmp_path, image, held)
+        assert (tuple(given.shape), given.dtype) == (image.shape, image.dtype)
+        for index in (1, (..., slice(3, 9)), (slice(1, 3), slice(5, 20, 2), 7)):
+            np.testing.assert_array_equal(np.asarray(given[index]), image[index])
+        out = taken(sink, tmp_path, image, held)
+        result = gd.denoise(given, settings, 20.0, axes="ZYX", device=device, out=out)
+        assert result.image is out
+        np.testing.assert_array_equal(np.asarray(out[...]), expected)
+        np.testing.assert_array_equal(np.asarray(given[...]), image)
 
 
 @cases(

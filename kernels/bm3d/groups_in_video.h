@@ -59,6 +59,11 @@ static inline int4 place_offset(int place)
     return (int4)(place_t(code), 0, place_y(code), place_x(code));
 }
 
+static inline bool in_own_frame(int place)
+{
+    return place >> 24 == 0;  // see common/place_code.h
+}
+
 // Distance in memory from the reference to a match, in a ring of images with rows of `line` pixels.
 static inline int pixels_ahead(GroupFrame frame, int4 offset, int line)
 {

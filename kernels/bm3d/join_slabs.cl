@@ -14,6 +14,9 @@
 
 #define SLAB_WIDTH REACHED(SLAB_X)
 #define SLAB_HEIGHT REACHED(SLAB_Y)
+// Most slabs along an axis that may cover a pixel, with one that lies before its place on the grid.
+#define SLABS_X ((SLAB_WIDTH + SLAB_X * STEP - 1) / (SLAB_X * STEP) + 1)
+#define SLABS_Y ((SLAB_HEIGHT + SLAB_Y * STEP - 1) / (SLAB_Y * STEP) + 1)
 #if FLOAT_SUMS
 #define SUM float
 #else
@@ -107,14 +110,24 @@ void join_slabs(__global const float *noisy, int pny, int pitch, int y0, int x0,
     const int column_stop = last_slab(tx, first_x, SLAB_X, groups_x);
     const int row_start = first_slab(ty, first_y, SLAB_Y, SLAB_HEIGHT);
     const int column_start = first_slab(tx, first_x, SLAB_X, SLAB_WIDTH);
-    for (int r = row_start; r <= row_stop; ++r) {
+    int inside[SLABS_X];  // the column of a slab in which the pixel lies
+    #pragma unroll
+    for (int k = 0; k < SLABS_X; ++k) {
+        const int sx = tx - grid_position((column_start + k) * SLAB_X, first_x, last_x) + WINDOW / 2;
+        inside[k] = column_start + k <= column_stop && sx < SLAB_WIDTH ? sx : -1;
+    }
+    // As many loads at a time as there can be, since they take long.
+    #pragma unroll 4
+    for (int j = 0; j < SLABS_Y; ++j) {
+        const int r = row_start + j;
         const int sy = ty - grid_position(r * SLAB_Y, first_y, last_y) + WINDOW / 2;
-        for (int c = column_start; c <= column_stop; ++c) {
-            const int sx = tx - grid_position(c * SLAB_X, first_x, last_x) + WINDOW / 2;
-            const size_t slab = ((size_t)frame * groups_y + r) * groups_x + c;
-            if (sy < SLAB_HEIGHT && sx < SLAB_WIDTH && sy >= 0 && sx >= 0)
-                total += slabs[slab * (SLAB_HEIGHT * SLAB_WIDTH) + sy * SLAB_WIDTH + sx];
-        }
+        const bool crossed = r <= row_stop && sy >= 0 && sy < SLAB_HEIGHT;
+        const size_t slab = ((size_t)frame * groups_y + r) * groups_x + column_start;
+        __global const SUM *line = slabs + slab * (SLAB_HEIGHT * SLAB_WIDTH) + sy * SLAB_WIDTH;
+        #pragma unroll
+        for (int k = 0; k < SLABS_X; ++k)
+            if (crossed && inside[k] >= 0)
+                total += line[k * (SLAB_HEIGHT * SLAB_WIDTH) + inside[k]];
     }
     const float numerator = convert_float(total);
 #endif

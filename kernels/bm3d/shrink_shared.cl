@@ -9,7 +9,7 @@
 //   references, TEAMS of them at once.
 // Constants: PATCH = 8, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, SHARED_NOISE, SPECTRUM, SIGMA_MAP; DEPTH
 //   (patches an item holds: a divisor of NEIGHBOURS, at least a quarter of it, and at least 2 where it is not all), GROUP_X,
-//   GROUP_Y, TEAMS (a divisor of their product), WARP_SYNC, LINE (team.h); LOCAL_TILE (team_spectra.h); FLOAT_SUMS
+//   GROUP_Y, TEAMS (a divisor of their product), WARP_SYNC, LINE, WIDE (team.h); LOCAL_TILE (team_spectra.h); FLOAT_SUMS
 //   (team_sums.h); VIDEO = 1 for VBM3D: patches of many frames, sums in global memory.
 // Shapes: noisy, basic (frames, padded layout, see search/pad_far); offsets, keys (matched frames) as in search_lanes, which
 //   all channels share: frame f has the matches of frame f % matched; levels (frames), sigma in grey levels, and the
@@ -58,15 +58,15 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
                    __global const float *correlation, SPECTRUM_ARGUMENT
                    float scale, float largest, float units, __global SUM *slabs WEIGHTS_ARGUMENT)
 {
-    __local float scratch[TEAMS * PARTS * SCRATCH];
+    __local float scratch[TEAMS * PARTS * SCRATCH] __attribute__((aligned(16)));
     __local int places[TEAMS][NEIGHBOURS];
     __local float variances[TEAMS][SIGMA_VARIES ? NEIGHBOURS : 1];
 #if VIDEO
     __local int aheads[TEAMS][NEIGHBOURS];
     __local long sums_places[TEAMS][NEIGHBOURS];
+    __local float first_levels[TEAMS][NEIGHBOURS];
     __local float scales[TEAMS][NEIGHBOURS];
-    __local float shifts[TEAMS][NEIGHBOURS];
-    __local float noises[TEAMS][NEIGHBOURS];
+    __local float inverses[TEAMS][NEIGHBOURS];
 #endif
 #if SHARED_NOISE
     __local uchar codes[TEAMS][CODES] __attribute__((aligned(16)));
@@ -118,12 +118,12 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    __local float *my_scratch = scratch + (team * PARTS + part) * SCRATCH;
+    __local float *my_scratch = scratch + team * PARTS * SCRATCH + part * TURNED;
     __local float *team_scratch = scratch + team * PARTS * SCRATCH;
     const TeamMatches matches = {
         places[team], variances[team],
 #if VIDEO
-        aheads[team], sums_places[team], scales[team], shifts[team], noises[team],
+        aheads[team], sums_places[team], first_levels[team], scales[team], inverses[team],
 #endif
     };
 
@@ -140,12 +140,13 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
         const SigmaMap map = MAP_AROUND(y, x);
         const float factor_here = sigma_factor(map, 0, 0);
         const float limit = similar * frame.matched_sigma * frame.matched_sigma * (factor_here * factor_here);
+        const float level = noisy_pixels[(y - top) * NOISY_LINE + x - left];
         TEAM_SYNC();
         for (int k = member; k < NEIGHBOURS; k += TEAM) {
             const uint key = keys[first_key + (size_t)k * columns];
             const bool found = mine && key < FAR_KEY && (k == 0 || key_distance(key) <= limit);
             const int place = match_place(PLACES, first_key + (size_t)k * columns, key, found);
-            keep_match(matches, k, found, place, frame, map, levels, pny, pitch, y, x);
+            keep_match(matches, k, found, place, frame, map, levels, level, pny, pitch, y, x);
         }
         TEAM_SYNC();
         const int size = group_size(matches);
@@ -156,21 +157,43 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
             held[d] = place_offset(matches.places[part * DEPTH + d]);
 
         // Their spectra.
-        const float level = noisy_pixels[(y - top) * NOISY_LINE + x - left];
         const float inverse = 1.0f / max(sigma, SMALLEST_SIGMA);
         const float gain = stack_gain(size);
 #if SHARED_NOISE
-        keep_overlaps(codes[team], matches.places, size, member);
+        keep_overlaps(codes[team], (__local int *)team_scratch, matches.places, size, member);
+#endif
+        float across[SHARED_NOISE ? VALUES : 1];
+#if SHARED_NOISE && HISTOGRAMS
+        across_blocks(across, (__local const int *)team_scratch, correlations + lane,
+                      correlations + first_coefficient(part));
 #endif
         float v[VALUES];
+        float b[WIENER ? VALUES : 1];
+#if WIENER && LOCAL_TILE > 1 && !UNROLLED
+        // Both images by the same code: twice as much does not fit the instruction cache.
+        #pragma unroll
+        for (int i = 0; i < VALUES; ++i)
+            b[i] = 0.0f;
+        #pragma unroll 1
+        for (int image = 0; image < 2; ++image) {
+            __local const float *pixels = image ? basic_pixels : noisy_pixels;
+            float w[VALUES];
+            LOAD_SPECTRA(w, pixels, NOISY_LINE);
+            gather_stack(w, team_scratch, member);
+            #pragma unroll
+            for (int i = 0; i < VALUES; ++i) {
+                v[i] = b[i];
+                b[i] = w[i];
+            }
+        }
+#else
         LOAD_SPECTRA(v, noisy_pixels, NOISY_LINE);
         gather_stack(v, team_scratch, member);
-        float b[WIENER ? VALUES : 1];
 #if WIENER
         LOAD_SPECTRA(b, basic_pixels, BASIC_LINE);
         gather_stack(b, team_scratch, member);
 #endif
-        float across[SHARED_NOISE ? VALUES : 1];
+#endif
 #if SHARED_NOISE && SPECTRUM
         across_pairs(across, codes[team], covariance, covariance);
 #elif SHARED_NOISE
@@ -180,8 +203,9 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
         float in_common = common;
 #if VIDEO
         int others = 0;
+        #pragma unroll
         for (int k = 0; k < NEIGHBOURS; ++k)
-            others += k < size && place_offset(matches.places[k]).x != 0;
+            others += k < size && !in_own_frame(matches.places[k]);
         const float energy = team_sum(common_energy(v, covariance, size, member == 0), team_scratch, member);
         in_common = common_limit(others, size, energy, threshold, common);
 #endif
@@ -194,6 +218,8 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
         const int weight = group_units(total / weight_gain, units);
         const float in_levels = !VIDEO && SIGMA_MAP ? sigma / frame.sigma : 1.0f;
         const float factor = weight / units * in_levels * scale / gain * kaiser[lane];
+        TRANSFORM_ALL(transform_inverse, v)
+        transpose(v, my_scratch, lane);
         #pragma unroll
         for (int d = 0; d < DEPTH; ++d) {
             float patch_column[8];
@@ -201,13 +227,11 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
             for (int i = 0; i < 8; ++i)
                 patch_column[i] = v[i * DEPTH + d];
             transform_inverse(patch_column);
-            transpose(patch_column, my_scratch, lane);
-            transform_inverse(patch_column);
             if (part * DEPTH + d < size) {
 #if VIDEO
                 const long corner = matches.sums[part * DEPTH + d];
                 if (corner >= 0) {
-                    const float here = factor * sigma / matches.noises[part * DEPTH + d];
+                    const float here = factor * sigma * matches.inverses[part * DEPTH + d];
                     add_column(slabs + corner + lane, pitch, patch_column, here, kaiser, largest);
                     if (lane == d % 8)
                         atomic_add(slabs + corner + plane, weight);

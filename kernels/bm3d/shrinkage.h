@@ -21,7 +21,7 @@ static inline REAL removed_hard(REAL c, float limit, REAL variance, REAL *sum)
 // strength * variance. `sum` adds up the variances of what remains.
 static inline REAL removed_share(REAL b, float strength, REAL variance, REAL *sum)
 {
-    const REAL noise = strength * variance / (b * b + strength * variance);
+    const REAL noise = native_divide(strength * variance, b * b + strength * variance);
     const REAL factor = 1.0f - noise;
     *sum += factor * factor * variance;
     return noise;

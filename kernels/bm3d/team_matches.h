@@ -11,15 +11,15 @@ typedef struct {
 #if VIDEO
     __local int *aheads;       // see pixels_ahead
     __local long *sums;        // see sums_place; -1 where nothing is to be added
-    __local float *scales;     // the link of the frame it lies in, see common/frame_ring.h
-    __local float *shifts;
-    __local float *noises;
+    __local float *levels;     // what in its frame is as bright as the first pixel of the reference
+    __local float *scales;     // of the link of the frame it lies in, see common/frame_ring.h
+    __local float *inverses;   // 1 / noise of that link
 #endif
 } TeamMatches;
 
-// Keeps patch k of the group of the reference at (y, x).
+// Keeps patch k of the group of the reference at (y, x), whose first pixel is `level`.
 static inline void keep_match(TeamMatches matches, int k, bool found, int place, GroupFrame frame, SigmaMap map,
-                              __global const float *levels, int pny, int pitch, int y, int x)
+                              __global const float *levels, float level, int pny, int pitch, int y, int x)
 {
     const int4 offset = place_offset(place);
     const float s = sigma_factor(map, offset.z, offset.w);
@@ -28,9 +28,9 @@ static inline void keep_match(TeamMatches matches, int k, bool found, int place,
     const Link link = frame_link(levels, frame.centre_link + offset.x);
     matches.aheads[k] = pixels_ahead(frame, offset, pitch);
     matches.sums[k] = offset.x < frame.earliest ? -1 : sums_place(frame, offset, pny, pitch, y, x);
+    matches.levels[k] = (level - link.shift) / link.scale;
     matches.scales[k] = link.scale;
-    matches.shifts[k] = link.shift;
-    matches.noises[k] = link.noise;
+    matches.inverses[k] = 1.0f / link.noise;
     matches.variances[k] = link.noise * link.noise * s * s;
 #else
     if (SIGMA_VARIES)
@@ -38,14 +38,14 @@ static inline void keep_match(TeamMatches matches, int k, bool found, int place,
 #endif
 }
 
-// Patches of the group: the largest power of two that were found, or none.
+// Patches of the group: the largest power of two that were found, or none. Those that were found come first.
 static inline int group_size(TeamMatches matches)
 {
-    int found = 0;
+    int size = 0;
     #pragma unroll
-    for (int k = 0; k < NEIGHBOURS; ++k)
-        found += matches.places[k] != NO_PATCH;
-    return found > 0 ? 1 << (31 - clz(found)) : 0;
+    for (int most = 1; most <= NEIGHBOURS; most *= 2)
+        size = matches.places[most - 1] != NO_PATCH ? most : size;
+    return size;
 }
 
 // Root mean square of sigma over the patches.
@@ -54,7 +54,8 @@ static inline float group_sigma(TeamMatches matches, float frame_sigma, int size
     if (!SIGMA_VARIES)
         return frame_sigma;
     float variance = 0.0f;
-    for (int k = 0; k < size; ++k)
-        variance += matches.variances[k];
+    #pragma unroll
+    for (int k = 0; k < NEIGHBOURS; ++k)
+        variance += k < size ? matches.variances[k] : 0.0f;
     return (VIDEO ? 1.0f : frame_sigma) * sqrt(variance / max(size, 1));
 }

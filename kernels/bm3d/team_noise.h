@@ -10,15 +10,38 @@
 #define COVARIANCE __local const float
 #endif
 
-// Stores the displacement of each pair of patches.
-static inline void keep_overlaps(__local uchar *codes, __local const int *places, int size, int member)
+// Large groups: of blocks with 8 and more patches on either side, only how often each displacement comes is kept.
+#define HISTOGRAMS (NEIGHBOURS == 32 && PARTS == 4 && !SPECTRUM ? 3 : 0)
+
+// Histogram of a pair p, q of such a block: that of all 32 patches, then those of its halves.
+static inline int histogram_of(int p, int q)
 {
-    for (int p = member; p < NEIGHBOURS - 1; p += TEAM) {
-        for (int q = p + 1; q < NEIGHBOURS; ++q) {
-            const int4 one = place_offset(places[p]), other = place_offset(places[q]);
-            codes[pair_place(p, q)] = q < size ? overlap_code(one, other) : APART;
-        }
+    return (p ^ q) >= 16 ? 0 : 1 + p / 16;
+}
+
+// Stores the displacement of each pair of patches, and clears and counts histograms. The pairs of p and those of
+// NEIGHBOURS - 1 - p are as many for every p: so each item has as much to do.
+static inline void keep_overlaps(__local uchar *codes, __local int *counts, __local const int *places, int size, int member)
+{
+#if HISTOGRAMS
+    for (int k = member; k < HISTOGRAMS * PATCH * PATCH; k += TEAM)
+        counts[k] = 0;
+    TEAM_SYNC();
+#endif
+    for (int pair = member; pair < NEIGHBOURS / 2 * (NEIGHBOURS - 1); pair += TEAM) {
+        const int r = pair / (NEIGHBOURS - 1), c = pair % (NEIGHBOURS - 1);
+        const int p = c >= r ? r : NEIGHBOURS - 1 - r;
+        const int q = c >= r ? c + 1 : NEIGHBOURS - 1 - c;
+        const int4 one = place_offset(places[p]), other = place_offset(places[q]);
+        const uchar code = q < size ? overlap_code(one, other) : APART;
+        if (!HISTOGRAMS || (p ^ q) < 8)
+            codes[pair_place(p, q)] = code;
+        else if (code != APART)
+            atomic_inc(counts + histogram_of(p, q) * PATCH * PATCH + code);
     }
+#if HISTOGRAMS
+    TEAM_SYNC();
+#endif
 }
 
 static inline void add_pair(float *sum, uint code, COVARIANCE *along_y, COVARIANCE *along_x)
@@ -46,7 +69,7 @@ static inline void add_four(float *sum, uint four, COVARIANCE *along_y, COVARIAN
 static inline void across_pairs(float *sums, __local const uchar *codes, COVARIANCE *along_y, COVARIANCE *along_x)
 {
     #pragma unroll
-    for (int stride = 1; stride < NEIGHBOURS; stride *= 2) {
+    for (int stride = 1; stride < (HISTOGRAMS ? 8 : NEIGHBOURS); stride *= 2) {
         #pragma unroll
         for (int k = 0; k < NEIGHBOURS; k += 2 * stride) {
             __local const uchar *block = codes + stride_place(stride) + k / 2 * stride;
@@ -75,3 +98,44 @@ static inline void across_pairs(float *sums, __local const uchar *codes, COVARIA
         }
     }
 }
+
+#if HISTOGRAMS
+// The same for the blocks that histograms are kept of: a displacement is one product, however many pairs have it.
+static inline void across_blocks(float *sums, __local const int *counts, COVARIANCE *along_y, COVARIANCE *along_x)
+{
+    float y[PATCH], x[PATCH][ROWS];
+    #pragma unroll
+    for (int d = 0; d < PATCH; ++d) {
+        y[d] = along_y[d * PATCH];
+        #pragma unroll
+        for (int i = 0; i < ROWS; ++i)
+            x[d][i] = along_x[d * PATCH + i];
+    }
+    #pragma unroll
+    for (int h = 0; h < HISTOGRAMS; ++h) {
+        float sum[ROWS];
+        #pragma unroll
+        for (int i = 0; i < ROWS; ++i)
+            sum[i] = 0.0f;
+        #pragma unroll
+        for (int dy = 0; dy < PATCH; ++dy) {
+            __local const int4 *line = (__local const int4 *)(counts + (h * PATCH + dy) * PATCH);
+            const float4 near = convert_float4(line[0]), far = convert_float4(line[1]);
+            const float pairs[PATCH] = {near.x, near.y, near.z, near.w, far.x, far.y, far.z, far.w};
+            #pragma unroll
+            for (int i = 0; i < ROWS; ++i) {
+                float along = 0.0f;
+                #pragma unroll
+                for (int dx = 0; dx < PATCH; ++dx)
+                    along = fma(pairs[dx], x[dx][i], along);
+                sum[i] = fma(y[dy], along, sum[i]);
+            }
+        }
+        // Where variances_of_sums reads it: half a block after its first patch.
+        const int place = h == 0 ? 16 : 16 * h - 8;
+        #pragma unroll
+        for (int i = 0; i < ROWS; ++i)
+            sums[i * NEIGHBOURS + place] = sum[i];
+    }
+}
+#endif

@@ -25,25 +25,39 @@ static inline void copy_tile(__local float *tile, __global const float *frame, i
         tile[k] = padded_pixel(frame, pny, pitch, top + k / TILE_X, left + k % TILE_X);
 }
 
-// How far the corner of a patch lies from that of the reference, and a pixel of it in the grey levels of the reference's frame.
+// How far the corner of a patch lies from that of the reference; what in its frame is as bright as the first pixel of the
+// reference, and the factor from there to units of sigma in the reference's frame.
 #if VIDEO
 #define AHEAD(d, line) matches.aheads[part * DEPTH + d]
-#define ALIKE(d, pixel) fma(pixel, matches.scales[part * DEPTH + d], matches.shifts[part * DEPTH + d])
+#define LEVEL(d) matches.levels[part * DEPTH + d]
+#define FACTOR(d) (inverse * matches.scales[part * DEPTH + d])
 #else
 #define AHEAD(d, line) pixels_ahead(frame, held[d], line)
-#define ALIKE(d, pixel) (pixel)
+#define LEVEL(d) level
+#define FACTOR(d) inverse
 #endif
 
+// Transforms what an item holds of each patch.
+#define TRANSFORM_ALL(transform, v)                                                                          \
+    _Pragma("unroll") for (int d = 0; d < DEPTH; ++d) {                                                      \
+        float column[8];                                                                                     \
+        _Pragma("unroll") for (int i = 0; i < 8; ++i) column[i] = v[i * DEPTH + d];                          \
+        transform(column);                                                                                   \
+        _Pragma("unroll") for (int i = 0; i < 8; ++i) v[i * DEPTH + d] = column[i];                          \
+    }
+
 // Loads column `lane` of the patches of this part and transforms them: v holds [coefficient][patch]. A macro, since the
-// pixels may be in local or in global memory.
+// pixels may be in local or in global memory. A patch that is not in the group is 0: the reference, times 0.
 #define LOAD_SPECTRA(v, pixels, line)                                                                        \
     _Pragma("unroll") for (int d = 0; d < DEPTH; ++d) {                                                      \
         float column[8];                                                                                     \
-        const int corner = (y - top) * (line) + x - left + AHEAD(d, line) + lane;                            \
+        const bool grouped = part * DEPTH + d < size;                                                        \
+        const int corner = (y - top) * (line) + x - left + (grouped ? AHEAD(d, line) : 0) + lane;            \
+        const float factor = grouped ? FACTOR(d) : 0.0f;                                                     \
         _Pragma("unroll") for (int i = 0; i < 8; ++i)                                                        \
-            column[i] = part * DEPTH + d < size ? (ALIKE(d, pixels[corner + i * (line)]) - level) * inverse : 0.0f; \
-        transform_forward(column);                                                                           \
-        transpose(column, my_scratch, lane);                                                                 \
+            column[i] = (((pixels) + corner)[i * (line)] - LEVEL(d)) * factor;                               \
         transform_forward(column);                                                                           \
         _Pragma("unroll") for (int i = 0; i < 8; ++i) v[i * DEPTH + d] = column[i];                          \
-    }
+    }                                                                                                        \
+    transpose(v, my_scratch, lane);                                                                          \
+    TRANSFORM_ALL(transform_forward, v)

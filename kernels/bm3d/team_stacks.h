@@ -1,9 +1,46 @@
 // Brings whole stacks into single work-items of a team, and back: from DEPTH patches with 8 coefficients each to NEIGHBOURS
 // patches with ROWS each.
 //
-// Reference: Davy and Ehret 2020, section 4.4, algorithm 10; here by exchanges in halves between two parts at a time.
+// Reference: Davy and Ehret 2020, section 4.4, algorithm 10; here by exchanges in halves between two parts at a time, or with
+//   WIDE of all values at once.
 // Needs: bm3d/team.h.
 
+// First x frequency of the coefficients that a part holds of a stack.
+static inline int first_coefficient(int part)
+{
+    return (part & 1) * 4 + (part & 2);
+}
+
+#if WIDE
+// v holds [coefficient][patch], before and after.
+static inline void gather_stack(float *v, __local float *scratch, int item)
+{
+    const int lane = item % 8, part = item / 8;
+    TEAM_SYNC();
+    #pragma unroll
+    for (int i = 0; i < 8; ++i)
+        *(__local DEPTH_VECTOR *)(scratch + (8 * i + lane) * STACK_LINE + part * DEPTH) = LOAD_PATCHES(i, v);
+    TEAM_SYNC();
+    __local const float *stacks = scratch + (8 * first_coefficient(part) + lane) * STACK_LINE;
+    #pragma unroll
+    for (int i = 0; i < VALUES; i += 4)
+        vstore4(*(__local const float4 *)(stacks + i / NEIGHBOURS * (8 * STACK_LINE) + i % NEIGHBOURS), 0, v + i);
+}
+
+static inline void scatter_stack(float *v, __local float *scratch, int item)
+{
+    const int lane = item % 8, part = item / 8;
+    __local float *stacks = scratch + (8 * first_coefficient(part) + lane) * STACK_LINE;
+    TEAM_SYNC();
+    #pragma unroll
+    for (int i = 0; i < VALUES; i += 4)
+        *(__local float4 *)(stacks + i / NEIGHBOURS * (8 * STACK_LINE) + i % NEIGHBOURS) = vload4(0, v + i);
+    TEAM_SYNC();
+    #pragma unroll
+    for (int i = 0; i < 8; ++i)
+        STORE_PATCHES(*(__local const DEPTH_VECTOR *)(scratch + (8 * i + lane) * STACK_LINE + part * DEPTH), i, v);
+}
+#else
 // Two parts exchange halves of their values: the lower one keeps its first half and gets the first half of the other.
 static inline void swap_halves(float *v, __local float *scratch, int item, int other, bool lower)
 {
@@ -60,9 +97,4 @@ static inline void scatter_stack(float *v, __local float *scratch, int item)
     swap_halves(v, scratch, item, item ^ 8, !(item & 8));
 #endif
 }
-
-// First x frequency of the coefficients that a part holds of a stack.
-static inline int first_coefficient(int part)
-{
-    return (part & 1) * 4 + (part & 2);
-}
+#endif

@@ -27,3 +27,10 @@ static inline float padded_pixel(__global const float *frame, int pny, int pitch
 {
     return frame[(size_t)clamp(y, 0, pny - 1) * pitch + clamp(x, 0, pitch - 1)];
 }
+
+// Number `nth` of `count` places, from the middle out. Nearby patches are the most alike: once the list holds them, few others
+// have to be inserted.
+static inline int from_middle(int nth, int count)
+{
+    return count / 2 + (nth % 2 ? -(nth + 1) / 2 : nth / 2);
+}

@@ -11,6 +11,8 @@
 #include "common/patch_grid.h"
 #include "common/frame_ring.h"
 
+#define COVERING ((PATCH + STEP - 1) / STEP + 1)
+
 static inline float tent(int i)
 {
     return (float)min(i + 1, PATCH - i);
@@ -34,16 +36,25 @@ __kernel void aggregate_patches(__global const float *estimates,
     const float level = tile[(tile_frame * tile_ny + ty) * tile_nx + tx];
     const int row_stop = grid_last_covering(ty, first_y, last_y, rows);
     const int column_stop = grid_last_covering(tx, first_x, last_x, columns);
+    const int row_start = grid_first_covering(ty, first_y);
+    const int column_start = grid_first_covering(tx, first_x);
     float total = 0.0f;
     float weights = 0.0f;
-    for (int r = grid_first_covering(ty, first_y); r <= row_stop; ++r) {
+    // At most so many patches cover a pixel along an axis; their loads overlap.
+    #pragma unroll 4
+    for (int k = 0; k < COVERING; ++k) {
+        const int r = row_start + k;
         const int i = ty - grid_position(r, first_y, last_y);
-        for (int c = grid_first_covering(tx, first_x); c <= column_stop; ++c) {
+        #pragma unroll 4
+        for (int l = 0; l < COVERING; ++l) {
+            const int c = column_start + l;
             const int j = tx - grid_position(c, first_x, last_x);
-            const float w = tent(i) * tent(j);
-            const size_t patch = ((size_t)frame * rows + r) * columns + c;
-            total = fma(w, estimates[patch * (PATCH * PATCH) + i * PATCH + j] - level, total);
-            weights += w;
+            if (r <= row_stop && c <= column_stop) {
+                const float w = tent(i) * tent(j);
+                const size_t patch = ((size_t)frame * rows + r) * columns + c;
+                total = fma(w, estimates[patch * (PATCH * PATCH) + i * PATCH + j] - level, total);
+                weights += w;
+            }
         }
     }
     const float mean = level + total / weights;

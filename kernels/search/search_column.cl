@@ -105,7 +105,8 @@ void search_column(__global const float *padded, int pnz, int pny, int pitch,
                                    left - WINDOW / 2 + k % TILE_X);
         barrier(CLK_LOCAL_MEM_FENCE);
 
-        for (int dy = 0; dy < WINDOW; ++dy) {
+        for (int nth = 0; nth < WINDOW; ++nth) {
+            const int dy = from_middle(nth, WINDOW);
             for (int chunk = 0; chunk < CHUNKS; ++chunk) {
                 const int offsets = min(CHUNK, WINDOW - chunk * CHUNK);
                 if (compares) {

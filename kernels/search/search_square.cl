@@ -6,7 +6,8 @@
 //   (common/best_matches.h).
 // Grid: groups of (GROUP_X, GROUP_Y) squares, frames in z; see common/search_group.h.
 // Constants: PATCH (a multiple of STEP), STEP, WINDOW, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y, CHUNK (offsets compared between
-//   two barriers; a multiple of 4 if STEP is).
+//   two barriers; a multiple of 4 if STEP is); WARP_ROWS = 1 for patches of 4 x 4 squares where warps hold whole rows of items
+//   (NVIDIA): these add up along x by exchanges within the warp.
 // Shapes: padded as pad_far writes it with SPLIT = 1; ranks (frames searched, slices searched, WINDOW, WINDOW), the index of
 //   each offset in the table; keys (frames, rows, NEIGHBOURS, columns), sorted.
 // Cost of a square and offset: 2 STEP^2 operations, (PATCH / STEP)^2 + 1 + (STEP + CHUNK) / CHUNK words of local memory.
@@ -25,6 +26,31 @@
 #define TILE_Y (GROUP_Y * STEP + WINDOW - 1)
 #define RUN (STEP + CHUNK)
 #define LAST_CHUNK (WINDOW - (CHUNKS - 1) * CHUNK)
+// The row of offsets that is compared first: near the middle, a multiple of STEP.
+#define MIDDLE (WINDOW / 2 / STEP * STEP)
+
+// The frames that are searched: the one of the reference, then those next to it, and so on. The lists are then soon good, and few
+// candidates are inserted.
+static inline int nearest_first(int nth, int before, int after)
+{
+    const int both = min(before, after);
+    if (nth > 2 * both)
+        return after > before ? nth - both : both - nth;
+    return nth & 1 ? (nth + 1) / 2 : -(nth / 2);
+}
+
+#if WARP_ROWS
+// The value of an item so many places to the right; any value where the row ends.
+static inline float from_right(float value, int far)
+{
+    float found;
+    asm volatile("shfl.sync.down.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(found) : "f"(value), "r"(far));
+    return found;
+}
+#define ACROSS 1
+#else
+#define ACROSS SQUARES
+#endif
 
 static inline void load_run(float *run, __local const float *from)
 {
@@ -84,8 +110,9 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
     int seen = 0;
     int next = 1;
 
-    for (int dt = -frames_before; dt <= frames_after; ++dt)
+    for (int frame_number = 0; frame_number <= frames_before + frames_after; ++frame_number)
     for (int dz = -slices; dz <= slices; ++dz) {
+        const int dt = nearest_first(frame_number, frames_before, frames_after);
         __global const float *there = here + ((long)dt * pnz + dz) * (long)plane;
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int k = item; k < TILE_Y * TILE_X; k += GROUP_SIZE)
@@ -93,18 +120,22 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
                                    left - WINDOW / 2 + k % TILE_X);
         barrier(CLK_LOCAL_MEM_FENCE);
 
-        for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+        // From the middle out: chunks, and of each the rows below the middle before those above.
+        for (int nth = 0; nth < 2 * CHUNKS; ++nth) {
+            const int chunk = from_middle(nth / 2, CHUNKS);
+            const int first_dy = nth % 2 ? 0 : MIDDLE;
+            const int stop_dy = nth % 2 ? MIDDLE : WINDOW;
             __local const float *corner = tile + ly * STEP * TILE_X + lx * STEP + chunk * CHUNK;
             const int offsets = min(CHUNK, WINDOW - chunk * CHUNK);
             float run[STEP][RUN];
             #pragma unroll
             for (int i = 0; i < STEP - 1; ++i)
-                load_run(run[i], corner + i * TILE_X);
-            for (int dy0 = 0; dy0 < WINDOW; dy0 += STEP) {
+                load_run(run[i], corner + (first_dy + i) * TILE_X);
+            for (int dy0 = first_dy; dy0 < stop_dy; dy0 += STEP) {
                 #pragma unroll
                 for (int turn = 0; turn < STEP; ++turn) {
                     const int dy = dy0 + turn;
-                    if (dy < WINDOW) {
+                    if (dy < stop_dy) {
                         // Row i of the shifted square is run[(turn + i) % STEP]: only the last row is new.
                         load_run(run[(turn + STEP - 1) % STEP], corner + (dy + STEP - 1) * TILE_X);
                         #pragma unroll
@@ -119,6 +150,10 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
                                         sum = fma(e, e, sum);
                                     }
                                 }
+#if WARP_ROWS
+                                sum += from_right(sum, 1);
+                                sum += from_right(sum, 2);
+#endif
                                 partial[d][ly][lx] = sum;
                             }
                         }
@@ -133,7 +168,7 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
                                     #pragma unroll
                                     for (int i = 0; i < SQUARES; ++i) {
                                         #pragma unroll
-                                        for (int j = 0; j < SQUARES; ++j)
+                                        for (int j = 0; j < ACROSS; ++j)
                                             sum += partial[d][ly + i][lx + j];
                                     }
                                     const uint key = (as_uint(sum) & ~INDEX_MASK) | (uint)rank[d];

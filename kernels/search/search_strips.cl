@@ -1,158 +1,167 @@
-// Finds the NEIGHBOURS most similar patches of each reference patch on a CPU.
+// Finds the NEIGHBOURS most similar patches of each reference patch on a GPU, where the step does not divide the patch.
 //
-// Reference: Davy and Ehret 2020, section 4.1.4, for vectors. A work-item serves ROWS rows of VECTORS vectors of references, one
-//   reference in each lane. It compares squares of STEP x STEP pixels with their shifted copies, and neighbouring patches share
-//   the sums: a patch is PATCH / STEP squares wide, and parts of one more where STEP does not divide PATCH. CHUNK candidates
-//   are sorted together.
-// Grid: (strips of VECTORS * LANES references in x, strips of ROWS rows, frames); one more strip in each direction serves the last
-//   references where these are not on the regular grid.
-// Constants: PATCH, STEP, NEIGHBOURS, INDEX_BITS, LANES (4, 8, 16), SPLIT = STEP, ROWS, VECTORS.
-// Shapes: padded as pad_far writes it, its pixel (t0, z0, y0, x0) the origin of the reference frames; offsets (n_offsets) as
-//   (dt, dz, dy, dx), nearest first, the first one zero; keys (frames, rows, NEIGHBOURS, references), sorted.
-// Cost of a square and offset: 2 STEP^2 operations, 2 * PATCH / STEP for sums, 14 for each candidate where lists are of 16.
+// Reference: Davy and Ehret 2020, sections 4.1.3 to 4.1.5. A work-item compares a strip of the image, STEP pixels wide and as tall
+//   as all patches of the work-group together, with SHIFTS neighbouring shifted ones. Sums over blocks of STEP x STEP pixels
+//   are added up down the strip in registers, for every row of patches; the distance of a patch is the sum over its strips,
+//   which neighbouring patches share through local memory. Of its last block, along both axes, a patch covers REST pixels.
+// Grid: groups of (GROUP_X, GROUP_Y) strips and rows of references, frames in z; see common/search_group.h.
+// Constants: PATCH, STEP (less than PATCH), WINDOW, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y, SHIFTS.
+// Shapes: padded as pad_far writes it with SPLIT = 1; ranks and keys as in search_square.
+// Cost of a reference and offset: about 2 HEIGHT STEP / GROUP_Y + 6 operations, HEIGHT (STEP + SHIFTS - 1) / (SHIFTS GROUP_Y) +
+//   2 + PATCH / STEP words of local memory.
 
 #include "common/patch_grid.h"
 #include "common/match_key.h"
-#include "common/key_lanes.h"
-#include "search/row_lanes.h"
+#define GROUP_SIZE (GROUP_X * GROUP_Y)
+// Row ly of the work-group compares shifts ly * SHIFTS to ly * SHIFTS + SHIFTS - 1 of a chunk.
+#define CHUNK (GROUP_Y * SHIFTS)
+#include "common/best_matches.h"
+#include "common/search_group.h"
 
-#define WHOLE (PATCH / STEP) // squares across a patch
-#define REST (PATCH % STEP)  // pixels beyond them
-#define SQUARES (WHOLE + (REST > 0))
-// Vectors of squares beyond those of the references: patches of the last ones reach into them.
-#define EXTRA ((SQUARES + LANES - 2) / LANES)
-#define WIDTH ((VECTORS + EXTRA) * LANES)
-// The lanes from any place on.
-#define FROM(place) (*(const UNALIGNED *)(place))
-#define PUT(place) (*(REAL *)(place))
-#define CHUNK 8
+#define WHOLE (PATCH / STEP)
+#define REST (PATCH % STEP)
+#define STRIPS (WHOLE + (REST > 0))
+#define REFERENCES_X (GROUP_X - STRIPS + 1)
+#define HEIGHT ((GROUP_Y - 1) * STEP + PATCH)
+#define BLOCKS (GROUP_Y - 1 + STRIPS)
+#define CHUNKS ((WINDOW + CHUNK - 1) / CHUNK)
+#define TILE_X (GROUP_X * STEP + CHUNKS * CHUNK)
+#define TILE_Y (HEIGHT + WINDOW - 1)
 
-// Sum over one row of squares of each patch: `whole` of all squares but the last part, `part` of that.
-static inline REAL across(const float *whole, const float *part)
+// Sums over the whole width of a strip, and over its first REST columns.
+typedef struct {
+    float wide, narrow;
+} Sums;
+
+__kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, 1)))
+void search_strips(__global const float *padded, int pnz, int pny, int pitch,
+                   int t0, int z0, int y0, int x0, int nz,
+                   int first_y, int last_y, int rows, int first_x, int last_x, int columns,
+                   int regular_y, int regular_x,
+                   int frames_before, int frames_after, int slices,
+                   __global const int *ranks, __global uint *keys)
 {
-    REAL sum = FROM(whole);
-    #pragma unroll
-    for (int d = 1; d < WHOLE; ++d)
-        sum += FROM(whole + d);
-#if REST
-    sum += FROM(part + WHOLE);
-#endif
-    return sum;
-}
+    __local float tile[TILE_Y * TILE_X];
+    __local float wide[CHUNK][GROUP_Y][GROUP_X];
+    __local float narrow[REST > 0 ? CHUNK : 1][GROUP_Y][GROUP_X];
+    __local uint pending[PENDING * GROUP_SIZE];
 
-__kernel void search_strips(__global const float *padded, int pnz, int pny, int pitch,
-                            int t0, int z0, int y0, int x0, int nz,
-                            int first_y, int last_y, int rows,
-                            int first_x, int last_x, int columns,
-                            int regular_rows, int regular_columns,
-                            __global const int4 *offsets, int n_offsets,
-                            __global uint *keys)
-{
+    const int lx = get_local_id(0);
+    const int ly = get_local_id(1);
+    const int item = ly * GROUP_X + lx;
     const int frame = get_global_id(2);
-    const int row = min((int)get_global_id(1) * ROWS, regular_rows);
-    const int high = row < regular_rows ? min(ROWS, regular_rows - row) : 1;
-    const int regular_groups = (regular_columns + LANES - 1) / LANES;
-    const int group = min((int)get_global_id(0) * VECTORS, regular_groups);
-    const int wide = group < regular_groups ? min(VECTORS, regular_groups - group) : 1;
-
-    const int x = x0 + lanes_x(group, regular_groups, first_x, last_x, STEP);
-    const int y = y0 + grid_position(row, first_y, last_y);
+    const int row = group_reference(get_group_id(1), ly, GROUP_Y, regular_y, rows);
+    const int column = group_reference(get_group_id(0), lx, REFERENCES_X, regular_x, columns);
+    const bool mine = row >= 0 && column >= 0;
+    const int top = y0 + group_origin(get_group_id(1), GROUP_Y, regular_y, first_y, last_y);
+    const int left = x0 + group_origin(get_group_id(0), REFERENCES_X, regular_x, first_x, last_x);
     const size_t plane = (size_t)pny * pitch;
-    __global const float *a = padded + ((size_t)(frame / nz + t0) * pnz + frame % nz + z0) * plane + (size_t)y * pitch;
+    __global const float *here = padded + ((size_t)(frame / nz + t0) * pnz + frame % nz + z0) * plane;
 
-    KEY best[ROWS * VECTORS][NEIGHBOURS];
-    for (int v = 0; v < ROWS * VECTORS; ++v)
-        for (int k = 0; k < NEIGHBOURS; ++k)
-            best[v][k] = (KEY)NO_MATCH;
+    float strip[HEIGHT][STEP];
+    #pragma unroll
+    for (int i = 0; i < HEIGHT; ++i) {
+        #pragma unroll
+        for (int j = 0; j < STEP; ++j)
+            strip[i][j] = padded_pixel(here, pny, pitch, top + i, left + lx * STEP + j);
+    }
 
-    for (int start = 0; start < n_offsets; start += CHUNK) {
-        KEY found[ROWS * VECTORS][CHUNK];
-        for (int c = 0; c < CHUNK; ++c) {
-            const int m = start + c;
-            if (m >= n_offsets) {
-                for (int v = 0; v < ROWS * VECTORS; ++v)
-                    found[v][c] = (KEY)NO_MATCH;
-                continue;
-            }
-            const int4 offset = offsets[m];
-            __global const float *b = a + ((long)offset.x * pnz + offset.y) * (long)plane + (long)offset.z * pitch;
-            int here[STEP], there[STEP];
+    uint best[NEIGHBOURS];
+    #pragma unroll
+    for (int k = 0; k < NEIGHBOURS; ++k)
+        best[k] = NO_MATCH;
+    int count = 0;
+    int seen = 0;
+    int next = 1;
+
+    for (int dt = -frames_before; dt <= frames_after; ++dt)
+    for (int dz = -slices; dz <= slices; ++dz) {
+        __global const float *there = here + ((long)dt * pnz + dz) * (long)plane;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int k = item; k < TILE_Y * TILE_X; k += GROUP_SIZE)
+            tile[k] = padded_pixel(there, pny, pitch, top - WINDOW / 2 + k / TILE_X,
+                                   left - WINDOW / 2 + k % TILE_X);
+        barrier(CLK_LOCAL_MEM_FENCE);
+
+        for (int step = 0; step < WINDOW * CHUNKS; ++step) {
+            const int dy = from_middle(step / CHUNKS, WINDOW);
+            const int chunk = from_middle(step % CHUNKS, CHUNKS);
+            const int offsets = min(CHUNK, WINDOW - chunk * CHUNK);
+            __local const float *shifted = tile + dy * TILE_X + lx * STEP + chunk * CHUNK + ly * SHIFTS;
+            Sums whole[BLOCKS][SHIFTS];
             #pragma unroll
-            for (int j = 0; j < STEP; ++j) {
-                here[j] = column_place(x + j, pitch);
-                there[j] = column_place(x + offset.w + j, pitch);
-            }
-            // Of each row of squares: the sum across patches, and that of its first REST rows of pixels.
-            REAL sums[ROWS + SQUARES - 1][VECTORS];
-#if REST
-            REAL tops[ROWS + SQUARES - 1][VECTORS];
-#endif
-            for (int q = 0; q < high + SQUARES - 1; ++q) {
-                // `left` and `corner` are of the first REST columns of a square.
-                float whole[WIDTH] __attribute__((aligned(64)));
-#if REST
-                float left[WIDTH] __attribute__((aligned(64)));
-                float top[WIDTH] __attribute__((aligned(64)));
-                float corner[WIDTH] __attribute__((aligned(64)));
-#endif
-                for (int w = 0; w < wide + EXTRA; ++w) {
-                    __global const float *one = a + q * STEP * pitch + w * LANES;
-                    __global const float *other = b + q * STEP * pitch + w * LANES;
-                    REAL sum[2][2] = {{(REAL)0.0f, (REAL)0.0f}, {(REAL)0.0f, (REAL)0.0f}};
-                    #pragma unroll
-                    for (int i = 0; i < STEP; ++i) {
+            for (int b = 0; b < BLOCKS; ++b) {
+                Sums first[SHIFTS];  // of the first REST rows
+                float within[SHIFTS], beside[SHIFTS];
+                #pragma unroll
+                for (int d = 0; d < SHIFTS; ++d)
+                    within[d] = beside[d] = first[d].wide = first[d].narrow = 0.0f;
+                #pragma unroll
+                for (int i = 0; i < STEP; ++i) {
+                    if (b * STEP + i < HEIGHT) {
+                        float run[STEP + SHIFTS - 1];
                         #pragma unroll
-                        for (int j = 0; j < STEP; ++j) {
-                            const REAL d = LOAD(one + i * pitch + here[j]) - LOAD(other + i * pitch + there[j]);
-                            sum[i >= REST][j >= REST] = fma(d, d, sum[i >= REST][j >= REST]);
+                        for (int k = 0; k < STEP + SHIFTS - 1; ++k)
+                            run[k] = shifted[(b * STEP + i) * TILE_X + k];
+                        #pragma unroll
+                        for (int d = 0; d < SHIFTS; ++d) {
+                            #pragma unroll
+                            for (int j = 0; j < STEP; ++j) {
+                                const float e = strip[b * STEP + i][j] - run[j + d];
+                                if (j < REST)
+                                    within[d] = fma(e, e, within[d]);
+                                else
+                                    beside[d] = fma(e, e, beside[d]);
+                            }
+                            if (i == REST - 1) {
+                                first[d].narrow = within[d];
+                                first[d].wide = within[d] + beside[d];
+                            }
                         }
                     }
-#if REST
-                    PUT(top + w * LANES) = sum[0][0] + sum[0][1];
-                    PUT(corner + w * LANES) = sum[0][0];
-                    PUT(left + w * LANES) = sum[0][0] + sum[1][0];
-                    PUT(whole + w * LANES) = (sum[0][0] + sum[0][1]) + (sum[1][0] + sum[1][1]);
-#else
-                    PUT(whole + w * LANES) = sum[1][1];
-#endif
                 }
-                for (int w = 0; w < wide; ++w) {
-#if REST
-                    sums[q][w] = across(whole + w * LANES, left + w * LANES);
-                    tops[q][w] = across(top + w * LANES, corner + w * LANES);
-#else
-                    sums[q][w] = across(whole + w * LANES, whole);
-#endif
-                }
-            }
-            for (int r = 0; r < high; ++r) {
-                for (int w = 0; w < wide; ++w) {
-                    REAL sum = sums[r][w];
-                    #pragma unroll
-                    for (int d = 1; d < WHOLE; ++d)
-                        sum += sums[r + d][w];
-#if REST
-                    sum += tops[r + WHOLE][w];
-#endif
-                    found[r * VECTORS + w][c] = (AS_KEY(sum) & ~INDEX_MASK) | (uint)m;
+                #pragma unroll
+                for (int d = 0; d < SHIFTS; ++d) {
+                    whole[b][d].narrow = within[d];
+                    whole[b][d].wide = within[d] + beside[d];
+                    if (b >= STRIPS - 1) {
+                        const int r = b - STRIPS + 1;
+                        Sums sums = first[d];
+                        #pragma unroll
+                        for (int k = 0; k < WHOLE; ++k) {
+                            sums.wide += whole[r + k][d].wide;
+                            sums.narrow += whole[r + k][d].narrow;
+                        }
+                        wide[ly * SHIFTS + d][r][lx] = sums.wide;
+                        if (REST > 0)
+                            narrow[ly * SHIFTS + d][r][lx] = sums.narrow;
+                    }
                 }
             }
-        }
-        for (int r = 0; r < high; ++r) {
-            for (int w = 0; w < wide; ++w) {
-#if MERGES
-                merge_eight(best[r * VECTORS + w], found[r * VECTORS + w]);
-#else
-                for (int c = 0; c < CHUNK; ++c)
-                    insert_lanes(best[r * VECTORS + w], found[r * VECTORS + w][c]);
-#endif
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (mine) {
+                __global const int *rank = ranks + chunk * CHUNK
+                    + (((dt + frames_before) * (2 * slices + 1) + dz + slices) * WINDOW + dy) * WINDOW;
+                #pragma unroll
+                for (int d = 0; d < CHUNK; ++d) {
+                    if (d < offsets) {
+                        float sum = REST > 0 ? narrow[d][ly][lx + WHOLE] : 0.0f;
+                        #pragma unroll
+                        for (int k = 0; k < WHOLE; ++k)
+                            sum += wide[d][ly][lx + k];
+                        const uint key = (as_uint(sum) & ~INDEX_MASK) | (uint)rank[d];
+                        offer_key(best, pending + item, &count, key);
+                    }
+                }
+                seen += offsets;
+                keep_pending(best, pending + item, &count, seen >= next);
+                if (seen >= next)
+                    next = next_insertion(seen);
             }
+            barrier(CLK_LOCAL_MEM_FENCE);
         }
     }
-
-    for (int r = 0; r < high; ++r) {
-        __global uint *out = keys + ((size_t)frame * rows + row + r) * NEIGHBOURS * columns;
-        for (int w = 0; w < wide; ++w)
-            store_lanes(best[r * VECTORS + w], out, group + w, regular_groups, first_x, last_x, STEP, columns);
-    }
+    if (mine)
+        store_matches(best, pending + item, count,
+                      keys + ((size_t)frame * rows + row) * NEIGHBOURS * columns + column, columns);
 }

@@ -1,6 +1,6 @@
 // Blocks of a frame whose motion is measured, and the pairs of frames that are compared.
 //
-// Constants: PATCH.
+// Constants: PATCH, NEAREST (full width of the window that is searched), VECTOR.
 // Needs: common/frame_ring.h.
 
 typedef struct {
@@ -26,4 +26,26 @@ static inline BlockPair block_pair(__global const float *links, int first_pair, 
 static inline bool inside(int at, int length)
 {
     return at >= 0 && at + PATCH <= length;
+}
+
+// The costs of one comparison, of which `pitch` blocks make a row: how far apart in memory rows and blocks are, and displacements
+// along y and x. Vectors hold the same displacement of neighbouring blocks; neighbouring work-items of a GPU take displacements
+// of one block along x.
+typedef struct {
+    size_t row;
+    size_t block;
+    size_t dy;
+    size_t dx;
+} CostSteps;
+
+static inline CostSteps cost_steps(int rows, int pitch)
+{
+#if VECTOR
+    const size_t blocks = (size_t)rows * pitch;
+    const CostSteps steps = {pitch, 1, NEAREST * blocks, blocks};
+#else
+    const size_t line = NEAREST * (size_t)pitch;
+    const CostSteps steps = {NEAREST * line, NEAREST, line, 1};
+#endif
+    return steps;
 }

@@ -4,7 +4,7 @@
 //   are searched widely, every COARSE-th displacement first. From there on the best patch is assumed to keep its velocity, and
 //   one window around the predicted position is searched (methods page, "motion"). A work-item searches for one reference in
 //   one direction of time, so that nothing is exchanged before the end.
-// Grid: (DIRECTIONS, GROUP_X * GROUP_Y * groups, frames), `groups_x` groups side by side.
+// Grid: (GROUP_X * GROUP_Y * groups, DIRECTIONS, frames), `groups_x` groups side by side.
 // Constants: PATCH = 8, STEP, WINDOW (in the frame of the reference), NEAREST (in the frames next to it), COARSE, NEXT (in all
 //   others), KEPT (of each frame), NEIGHBOURS, FURTHEST, CELL (displacements of a coarse strip along each axis), DIRECTIONS
 //   (1 if only one is searched, else 2), GROUP_X, GROUP_Y.
@@ -19,7 +19,7 @@
 
 #define REFERENCES (GROUP_X * GROUP_Y)
 
-__kernel __attribute__((reqd_work_group_size(DIRECTIONS, REFERENCES, 1)))
+__kernel __attribute__((reqd_work_group_size(REFERENCES, DIRECTIONS, 1)))
 void search_tracks(__global const float *images, int ring, int first, int pny, int pitch, int y0, int x0, int ny, int nx,
                    int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
                    __global const float *links, int frames_before, int frames_after, float still, float similar,
@@ -28,9 +28,9 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
 #if DIRECTIONS > 1
     __local CANDIDATE offers[NEIGHBOURS][REFERENCES];
 #endif
-    const int reference = get_local_id(1);
+    const int reference = get_local_id(0);
     const int frame = get_global_id(2);
-    const int group = get_group_id(1);
+    const int group = get_group_id(0);
     const int row = group / groups_x * GROUP_Y + reference / GROUP_X;
     const int column = group % groups_x * GROUP_X + reference % GROUP_X;
     const bool mine = row < rows && column < columns;
@@ -59,7 +59,7 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
         best[k] = NO_CANDIDATE;
 
     // Forward and backward in time; with one direction, the one that has frames.
-    const int backward = DIRECTIONS > 1 ? get_local_id(0) : frames_after == 0;
+    const int backward = DIRECTIONS > 1 ? get_local_id(1) : frames_after == 0;
     const int sign = backward ? -1 : 1;
     const int reach = backward ? frames_before : frames_after;
 #if MOTION == 2
@@ -72,8 +72,9 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
     Track track = begin_track();
 #endif
     CANDIDATE last = NO_CANDIDATE;
+    // The own frame is searched forward.
     #pragma unroll 1
-    for (int d = 0; d <= reach; ++d) {
+    for (int d = DIRECTIONS > 1 && backward ? 1 : 0; d <= reach; ++d) {
         const int dt = sign * d;
         const Link link = frame_link(links, centre_link + dt);
 #if MOTION == 2
@@ -101,7 +102,7 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
             for (int strip = 0; strip < across * across; ++strip) {
                 const int top = strip / across * CELL * COARSE - COARSEST;
                 const int left = strip % across * CELL * COARSE - COARSEST;
-                COMPARE_STRIP(coarse, CELL, COARSE, there + top * pitch + left, link.scale, link.shift);
+                COMPARE_STRIP(coarse, CELL, CELL, COARSE, there + top * pitch + left, LINKED);
                 OFFER_STRIP(own, KEPT, coarse, CELL, CELL, COARSE, dt, top, left,
                             top + k * COARSE <= COARSEST && left + d * COARSE <= COARSEST);
             }
@@ -120,7 +121,7 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
         for (int strip = 0; strip < across * across; ++strip) {
             const int top = track.y + strip / across * NEXT - width / 2;
             const int left = track.x + strip % across * NEXT - width / 2;
-            COMPARE_STRIP(sums, NEXT, 1, there + top * pitch + left, link.scale, link.shift);
+            COMPARE_STRIP(sums, NEXT, NEXT, 1, there + top * pitch + left, LINKED);
             OFFER_STRIP(own, KEPT, sums, NEXT, NEXT, 1, dt, top, left,
                         top + k <= track.y + width / 2 && left + d <= track.x + width / 2);
         }
@@ -133,13 +134,9 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
         if (d > 0)
             track = found_at(was, place_y(candidate_place(own[0])), place_x(candidate_place(own[0])), d);
 #endif
-        // Both items search the own frame; only one of them reports it.
-        const bool speaks = DIRECTIONS == 1 ? true : !backward;
-        if (d > 0 || speaks) {
-            #pragma unroll
-            for (int k = 0; k < KEPT; ++k)
-                insert_candidate(best, NEIGHBOURS, near_enough(own[k], limit));
-        }
+        #pragma unroll
+        for (int k = 0; k < KEPT; ++k)
+            insert_candidate(best, NEIGHBOURS, near_enough(own[k], limit));
         if (d == 0)
             last = own[KEPT - 1];
     }
@@ -159,18 +156,18 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
     // Where other frames are few or too different, as at the start of a video, more patches of the own frame fill the group.
     if (!is_candidate(best[NEIGHBOURS - 1]) && is_candidate(last)) {
         const int across = CELLS(NEAREST, 1, NEXT);
-        float sums[NEXT][NEXT];
+        float sums[1][NEXT];
         CANDIDATE more[NEIGHBOURS];
         #pragma unroll
         for (int k = 0; k < NEIGHBOURS; ++k)
             more[k] = NO_CANDIDATE;
+        // This is rare: flat strips keep its code small, which would otherwise displace that of the search above.
         #pragma unroll 1
-        for (int strip = 0; strip < across * across; ++strip) {
-            const int top = strip / across * NEXT - NEAREST / 2;
+        for (int strip = 0; strip < NEAREST * across; ++strip) {
+            const int top = strip / across - NEAREST / 2;
             const int left = strip % across * NEXT - NEAREST / 2;
-            COMPARE_STRIP(sums, NEXT, 1, here + top * pitch + left, 1.0f, 0.0f);
-            OFFER_STRIP(more, NEIGHBOURS, sums, NEXT, NEXT, 1, 0, top, left,
-                        top + k <= NEAREST / 2 && left + d <= NEAREST / 2 && one > last);
+            COMPARE_STRIP(sums, 1, NEXT, 1, here + top * pitch + left, UNCHANGED);
+            OFFER_STRIP(more, NEIGHBOURS, sums, 1, NEXT, 1, 0, top, left, left + d <= NEAREST / 2 && one > last);
         }
         #pragma unroll
         for (int k = 0; k < NEIGHBOURS; ++k)

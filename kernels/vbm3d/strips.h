@@ -1,25 +1,26 @@
 // Compares a patch with strips of candidates: neighbouring displacements whose rows are loaded once for all of them.
 //
 // Reference: Davy and Ehret 2020, section 4.2.
-// Constants: PATCH. Macros, since the sizes of arrays differ from call to call; they use `patch`, `pitch` and `bias` of the
+// Constants: PATCH. Macros, since the sizes of arrays differ from call to call; they use `patch`, `pitch`, `bias` and `link` of the
 //   kernel.
 
 // Strips of `cell` displacements that cover `width`, along one axis.
 #define CELLS(width, stride, cell) (((width) - 1) / ((stride) * (cell)) + 1)
 
-// Sums of squared differences for a strip of size * size patches `stride` apart, the first of which has its corner at `pixels`.
-#define COMPARE_STRIP(sums, size, stride, pixels, scale, shift)                                               \
+// Sums of squared differences for a strip of height * width patches `stride` apart, the first of which has its corner at `pixels`;
+// `alike` brings a pixel to the grey levels of the reference.
+#define COMPARE_STRIP(sums, height, width, stride, pixels, alike)                                             \
     {                                                                                                         \
-        _Pragma("unroll") for (int k = 0; k < (size); ++k) {                                                  \
-            _Pragma("unroll") for (int d = 0; d < (size); ++d) sums[k][d] = 0.0f;                             \
+        _Pragma("unroll") for (int k = 0; k < (height); ++k) {                                                \
+            _Pragma("unroll") for (int d = 0; d < (width); ++d) sums[k][d] = 0.0f;                            \
         }                                                                                                     \
-        _Pragma("unroll") for (int r = 0; r < ((size) - 1) * (stride) + PATCH; ++r) {                         \
-            float line[((size) - 1) * (stride) + PATCH];                                                      \
-            _Pragma("unroll") for (int j = 0; j < ((size) - 1) * (stride) + PATCH; ++j)                       \
-                line[j] = fma((pixels)[r * pitch + j], scale, shift);                                         \
-            _Pragma("unroll") for (int k = 0; k < (size); ++k) {                                              \
+        _Pragma("unroll") for (int r = 0; r < ((height) - 1) * (stride) + PATCH; ++r) {                       \
+            float line[((width) - 1) * (stride) + PATCH];                                                     \
+            _Pragma("unroll") for (int j = 0; j < ((width) - 1) * (stride) + PATCH; ++j)                      \
+                line[j] = alike((pixels)[r * pitch + j]);                                                     \
+            _Pragma("unroll") for (int k = 0; k < (height); ++k) {                                            \
                 if (r >= k * (stride) && r - k * (stride) < PATCH) {                                          \
-                    _Pragma("unroll") for (int d = 0; d < (size); ++d) {                                      \
+                    _Pragma("unroll") for (int d = 0; d < (width); ++d) {                                     \
                         _Pragma("unroll") for (int j = 0; j < PATCH; ++j) {                                   \
                             const float e = patch[(r - k * (stride)) % PATCH][j] - line[d * (stride) + j];    \
                             sums[k][d] = fma(e, e, sums[k][d]);                                               \
@@ -29,6 +30,9 @@
             }                                                                                                 \
         }                                                                                                     \
     }
+
+#define UNCHANGED(pixel) (pixel)
+#define LINKED(pixel) fma(pixel, link.scale, link.shift)
 
 // Inserts the candidates of a strip, at displacements (top + k * stride, left + d * stride), into a list of `count`; only those
 // that are `wanted`.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 
 import nibabel
 import numpy as np
@@ -17,6 +19,7 @@ from napari_gpu_denoise._napari.io.writing import write_images
 from napari_gpu_denoise._napari.layers.origin import KEY
 from napari_gpu_denoise._napari.layers.source import METADATA_KEY
 from napari_gpu_denoise.errors import LayerError, OutputError
+from napari_gpu_denoise.files import formats
 
 pytestmark = pytest.mark.gui
 
@@ -315,6 +318,31 @@ def test_the_input_is_never_replaced_and_half_files_never_left(five_d, tmp_path)
     with pytest.raises(OutputError, match=r"there\.ome\.tif exists"):
         write_images(str(tmp_path / "there"), given)  # nobody asked about this name
     assert existing.read_bytes() == b"mine"
+
+
+def test_napari_draws_while_it_saves(qtbot, tmp_path, monkeypatch):
+    from qtpy.QtCore import QTimer
+
+    from napari_gpu_denoise._napari.io import writing
+
+    ticks, held, whole = [], [], formats.write
+    timer = QTimer()
+    timer.timeout.connect(lambda: ticks.append(None))
+    timer.start(1)
+
+    def slow(*args, **options):
+        held.append(threading.current_thread())
+        while len(ticks) < 20:
+            time.sleep(0.001)
+        return whole(*args, **options)
+
+    monkeypatch.setattr(writing, "_LARGE", 0)
+    monkeypatch.setattr(writing.formats, "write", slow)
+    (path,) = write_images(str(tmp_path / "new.tif"), [layer_data(noise(16, 20))])
+    assert gd.read(path).data.shape == (16, 20) and held != [threading.main_thread()]
+    monkeypatch.setattr(writing.formats, "write", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_images(str(tmp_path / "other.tif"), [layer_data(noise(16, 20))])
 
 
 def test_previews_are_not_saved(tmp_path, told):

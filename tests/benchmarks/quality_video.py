@@ -37,6 +37,7 @@ FILTERS = {
     "VBM3D fast": gd.VBM3D.of(profile="fast"),
     "VBM3D high": gd.VBM3D.of(profile="high"),
     "VBM3D, the papers' search": gd.VBM3D(**PAPER),
+    "VBM3D live": gd.VBM3D.of(profile="live"),
     "VBM3D, causal": gd.VBM3D(frames_after=0),
     "VBM3D, causal, the papers' search": gd.VBM3D(**{**PAPER, "frames_after": 0}),
 }

@@ -34,6 +34,7 @@ SETTINGS = {
     "VBM3D": gd.VBM3D(),
     "VBM3D fast": gd.VBM3D.of(profile="fast"),
     "VBM3D high": gd.VBM3D.of(profile="high"),
+    "VBM3D live": gd.VBM3D.of(profile="live"),
     "VBM3D causal": gd.VBM3D(frames_after=0),
     "VBM3D papers' search": gd.VBM3D(motion=False, window=7),
     "NL-means video": gd.NLMeans.of(profile="video"),

@@ -148,7 +148,7 @@ def test_arguments_reach_the_run(here, capsys, calls):
     assert run(capsys, "nl-means", "in.tif", "-o", "b.tif", "--sigma", "AUTO")[0] == 0
     assert (calls[1].sigma, calls[1].dtype, calls[1].axes) == (None, None, "YX")
     assert calls[1].noise is calls[1].correct is None
-    assert calls[1].host_memory is None
+    assert not calls[1].host_memory.given
 
 
 @pytest.mark.parametrize("settings", gd.FILTERS, ids=lambda settings: settings.name)

@@ -130,8 +130,8 @@ def lanes(search: VideoSearch) -> Variant:
     return Variant("shrink_lanes", {"GROUP_X": side, "GROUP_Y": side})
 
 
-def shared(depth: int, x: int = 1, y: int = 1, teams: int = 1) -> Variant:
-    constants = {"GROUP_X": x, "GROUP_Y": y, "DEPTH": depth, "TEAMS": teams}
+def shared(depth: int, x: int = 1, y: int = 1, teams: int = 1, wide: bool = False) -> Variant:
+    constants = {"GROUP_X": x, "GROUP_Y": y, "DEPTH": depth, "TEAMS": teams, "WIDE": int(wide)}
     constants |= {"LOCAL_TILE": 0, "WARP_SYNC": 0, "LINE": 9}
     return Variant("shrink_shared", constants)
 

@@ -173,7 +173,7 @@ def as_a_gpu(device, image, settings, sigma, axes="YX", pixels=10**6):
     _, total = run_work(work, pixels, arena=Arena(session))
     used = {key[0] for key in session.programs}
     assert "bm3d/shrink_shared" in used
-    assert not {"bm3d/shrink_lanes", "search/search_strips"} & used
+    assert not {"bm3d/shrink_lanes", "search/search_vectors"} & used
     return out, total
 
 

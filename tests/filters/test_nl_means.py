@@ -133,8 +133,8 @@ def variants(settings: NLMeans, device) -> list[Variant]:
         settings.slices,
     )
     plain = Variant("search_plain", {})
-    strips = [
-        Variant("search_strips", sizes | {"SPLIT": settings.step})
+    vectors = [
+        Variant("search_vectors", sizes | {"SPLIT": settings.step})
         for sizes in (
             {"LANES": 4, "ROWS": 1, "VECTORS": 1},
             {"LANES": 4, "ROWS": 3, "VECTORS": 2},
@@ -142,7 +142,7 @@ def variants(settings: NLMeans, device) -> list[Variant]:
         )
     ]
     best = {variant.kernel: variant for variant in reversed(fitting_variants(wanted, device))}
-    return [plain, *strips, *best.values()]
+    return [plain, *vectors, *best.values()]
 
 
 @pytest.mark.parametrize("name", SEARCHES)

@@ -32,6 +32,7 @@ from napari_gpu_denoise.filters.bm3d.group_settings import STACK_TRANSFORMS, TRA
 from napari_gpu_denoise.filters.search.frame_links import FrameLinks
 from napari_gpu_denoise.filters.vbm3d.filter import VBM3D
 from napari_gpu_denoise.filters.vbm3d.predictive_search import VideoSearch
+from napari_gpu_denoise.filters.vbm3d.video_pass import choose_video_group_variant
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.run.frame_notes import note_frame
 from reference import vbm3d as reference
@@ -78,7 +79,9 @@ def test_teams_take_away_what_the_reference_does(plain, neighbours, depth, x, y,
     which = neighbours.bit_length() + depth.bit_length()
     how = TRANSFORMS[which % 4], STACK_TRANSFORMS[which % 3], wiener
     given = group_settings(searching(neighbours), *how)
-    assert compare(filtered(plain, given, shared(depth, x, y, teams))) >= {1, neighbours}
+    # BM3D runs teams that are not wide.
+    wide = depth in (2, 4) and neighbours >= 8
+    assert compare(filtered(plain, given, shared(depth, x, y, teams, wide))) >= {1, neighbours}
 
 
 @HARD_OR_WIENER
@@ -88,6 +91,23 @@ def test_vectors_take_away_what_the_reference_does(plain, neighbours, wiener):
     search = searching(neighbours)
     given = group_settings(search, TRANSFORMS[which % 4], STACK_TRANSFORMS[which % 3], wiener)
     assert compare(filtered(plain, given, lanes(search))) >= {1, neighbours}
+
+
+@pytest.mark.parametrize("local_memory", [8192, 32768, 49152])
+@pytest.mark.parametrize("neighbours", [1, 2, 4, 8, 16, 32])
+def test_wide_teams_fit_the_device_and_the_kernel(device, neighbours, local_memory):
+    gpu = replace(device, float_lanes=1, local_memory=local_memory)
+    search = search_settings(neighbours=neighbours)
+    for wiener in (False, True):
+        given = group_settings(search, "dct", "haar", wiener)
+        constants = choose_video_group_variant(given, gpu).constants
+        if constants["WIDE"]:
+            assert constants["DEPTH"] in (2, 4)
+            assert neighbours % 4 == 0
+            assert neighbours > constants["DEPTH"]
+            assert constants["TEAMS"] * 64 * (neighbours + 4) * 4 <= local_memory
+        else:
+            assert neighbours not in (8, 16) or local_memory < 32768
 
 
 VARIANTS = pytest.mark.parametrize("kernel", ["lanes", "shared"])

@@ -10,9 +10,10 @@ import pytest
 from napari_gpu_denoise.noise.estimate import estimate_noise
 from napari_gpu_denoise.noise.patches.coefficients import (
     Squares,
+    nested,
     range_moments,
     range_sums,
-    rising,
+    ranked,
     transformed,
 )
 from napari_gpu_denoise.noise.patches.white import frequencies
@@ -72,13 +73,29 @@ def test_weak_noise_of_any_scale_is_measured():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_equal_values_stay_in_order(dtype):
+@pytest.mark.parametrize("groups", [1, 16, 36])
+def test_values_rise_in_each_group(dtype, groups):
     rng = np.random.default_rng(4)
-    values = rng.integers(0, 40, 3000).astype(dtype) / 7
-    values[::50] = -0.0
-    values[7] = np.finfo(dtype).max
-    np.testing.assert_array_equal(rising(values), np.argsort(values, kind="stable"))
-    assert len(rising(values[:0])) == 0
+    values = rng.chisquare(35, 30_000).astype(dtype)
+    values[::50], values[1::50], values[7] = -0.0, 1e-3, np.finfo(np.float32).max
+    group = np.sort(rng.integers(0, groups, len(values))).astype(np.uint8)
+    order = ranked(values, group, groups)
+    np.testing.assert_array_equal(np.sort(order), np.arange(len(values)))
+    np.testing.assert_array_equal(group[order], group)
+    found = values[order].astype(float)
+    highest = np.concatenate([np.maximum.accumulate(found[group == k]) for k in range(groups)])
+    assert (found >= {1: 0.999, 16: 0.98, 36: 0.93}[groups] * highest).all()
+    assert len(ranked(values[:0])) == 0
+
+
+def test_equal_values_stay_in_order():
+    values = np.random.default_rng(4).integers(0, 40, 3000).astype(np.float32) / 7
+    np.testing.assert_array_equal(ranked(values), np.argsort(values, kind="stable"))
+
+
+def test_sums_of_sets_in_sets():
+    sums = np.arange(12.0).reshape(6, 2)
+    np.testing.assert_array_equal(nested(sums, np.array([2, 1, 3]))[:, 0], [0, 2, 4, 6, 14, 24])
 
 
 def test_sums_over_ranges():

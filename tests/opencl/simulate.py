@@ -57,8 +57,8 @@ SETTINGS = {
     "nl_means": (
         {"patch": 4, "step": 2, "window": 5},
         {"patch": 5, "step": 1, "window": 3, "neighbours": 6},
-        {"patch": 3, "step": 3, "window": 5, "neighbours": 1},
-        {"patch": 4, "step": 2, "window": 3, "neighbours": 4, "rician": True},
+        {"patch": 5, "step": 5, "window": 5, "neighbours": 1},
+        {"patch": 5, "step": 2, "window": 3, "neighbours": 4, "rician": True},
         {"patch": 4, "step": 2, "window": 3, "neighbours": 4, "distance": "pearson"},
     ),
     # Groups that one row of work-items holds on a GPU, and that two do; groups that are too large

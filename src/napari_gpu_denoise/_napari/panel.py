@@ -54,11 +54,11 @@ class Panel(QWidget):
         self._stacking = QTimer(self)
         self._stacking.setSingleShot(True)
         self._stacking.timeout.connect(lambda: docks.stack_on(self, self._neighbours()))
-        # Shown when the dock is on the screen: the GUI thread does not stand still for both.
-        self._content = QWidget(self)
+        # Put in when the dock is on the screen: the GUI thread does not stand still for both.
+        self._content = QWidget()
         self._showing = QTimer(self)
         self._showing.setSingleShot(True)
-        self._showing.timeout.connect(self._content.show)
+        self._showing.timeout.connect(self._put_in)
 
     def arrange(
         self, rows: Iterable[QWidget | QLayout], below: Iterable[Sequence[QWidget]]
@@ -78,20 +78,25 @@ class Panel(QWidget):
         layout.setContentsMargins(8, 8, 8, 8)
         layout.addWidget(Scrolled(inside), 1)
         layout.addLayout(grid)
-        stack(QVBoxLayout(self), (self._content,), spacing=0)
-        self._content.hide()
+        stack(QVBoxLayout(self), (), spacing=0)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
 
     def sizeHint(self) -> QSize:
         """Return a width at which rows are readable."""
-        hint = super().sizeHint()
+        hint = self._content.sizeHint()
         return QSize(max(hint.width(), WIDTH), hint.height())
 
     def showEvent(self, event: QShowEvent) -> None:
         """Show the controls, in a step of their own."""
         super().showEvent(event)
-        if self._content.isHidden():
+        self._begin_showing()
+
+    def _begin_showing(self) -> None:
+        if self._content.parent() is None:
             self._showing.start()
+
+    def _put_in(self) -> None:
+        self.layout().addWidget(self._content)
 
     def changeEvent(self, event: QEvent) -> None:
         """Stop when the panel is taken out of its dock, which is how napari closes it."""
@@ -102,6 +107,7 @@ class Panel(QWidget):
                 self.stop()
             else:
                 self._stacking.start()
+                self._begin_showing()
 
     def follow(self, what: str, connections: Iterable[tuple[Any, Callable[[Any], None]]]) -> None:
         """Connect events while the panel exists, replacing earlier connections named `what`."""

@@ -49,6 +49,8 @@ def jobs(filters: tuple[type[Filter], ...], device: Device) -> Iterator[tuple[st
         yield dtype, partial(denoise, image.astype(dtype), plain, SIGMA, device=device)
     for model in MODELS:
         yield f"noise {model.name}", partial(denoise, image, plain, noise=model, device=device)
+    for dtype in ("float32", *TYPES):
+        yield f"noise of {dtype}", partial(denoise, image.astype(dtype), plain, device=device)
 
 
 def workers(device: Device) -> Executor:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,7 +22,7 @@ from napari_gpu_denoise.noise.correlation.spectrum import (
 from napari_gpu_denoise.noise.patches.blank import blank_area, blank_width, not_image
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, photon_counts
-from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
+from napari_gpu_denoise.noise.patches.spectra import PatchReader, PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.patches.white import PlaneNoise, plane_noise
 from napari_gpu_denoise.noise.photon.curve import PhotonNoise
@@ -55,6 +57,7 @@ class ChannelNoise:
     repeats: PlaneStack | None = None  # planes of one slice measured many times, where found
     blank: float = 0.0  # share of the pixels in constant areas, which were left out
     blanks: tuple[np.ndarray | None, ...] = ()  # mask of these in each plane, None for none
+    levels: tuple[list, ...] = ()  # at which each plane is clipped
     compressed: bool = False  # as JPEG after the noise was added; sigma is that before
     blank_width: int = 0  # width of constant squares that are not image; 0 where there are none
 
@@ -88,21 +91,32 @@ class ChannelNoise:
         return None if self.temporal.significant else False
 
 
-def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> ChannelNoise:
-    """Measure one of ``source.channels``; NonFiniteError if none of its pixels is finite."""
+def read_channel(
+    source: PlaneReader, channel: tuple[int, int] | None, device: PatchReader | None = None
+) -> ChannelNoise:
+    """Measure one of ``source.channels``, its patches on a device where one is given.
+
+    NonFiniteError if none of its pixels is finite.
+    """
     planes = list(source.sampled(channel))
-    with ThreadPoolExecutor(min(len(planes), os.cpu_count() or 1)) as pool:
-        # Nothing is gained by another thread for one plane.
-        each = map if len(planes) == 1 else pool.map
+    # Nothing is gained by other threads for one plane, and a device takes one after another.
+    with _mapping(len(planes)) as each:
         areas = list(each(blank_area, planes))
         blanks = not_image(planes, areas)
         levels = list(each(clipping_levels, planes, blanks))
-        # The patches of a single plane serve for both.
-        only = _spectra_alone(planes[0], blanks[0], levels[0]) if len(planes) == 1 else None
-        patches = None if only is None else only.statistics
-        measured = list(each(plane_noise, planes, blanks, [patches] * len(planes), levels))
+        # The patches of a plane serve for both.
+        apart: list[PatchSpectra | None] = [None] * len(planes)
+        if len(planes) == 1 or device is not None:
+            apart = [
+                _spectra_alone(*one, device) for one in zip(planes, blanks, levels, strict=True)
+            ]
+            each = map
+        patches = [None if one is None else one.statistics for one in apart]
+        shown = [_laws(apart[0])] if len(planes) == 1 and apart[0] else [None] * len(planes)
+        measured = list(each(plane_noise, planes, blanks, patches, levels, shown))
     sigma, error, ends = combined_sigma(measured)
-    spectra = only or _spectra(planes, blanks, levels)
+    spectra = apart[0] if len(planes) == 1 and apart[0] else None
+    spectra = spectra or _spectra(planes, blanks, levels, device)
     share = np.mean([0.0 if mask is None else mask.mean() for mask in blanks])
     found = ChannelNoise(
         PlaneStack.held(planes),
@@ -113,15 +127,17 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
         spectra,
         blank=float(share),
         blanks=tuple(blanks),
+        levels=tuple(levels),
         compressed=2 * sum(each.compressed for each in measured if each) > len(planes),
         blank_width=blank_width(areas, blanks),
     )
     if spectra is None:
         return found
-    levelled, laws = _level(planes, blanks, measured, sigma), _laws(spectra)
+    levelled, laws = _level(planes, blanks, measured, sigma), shown[0]
+    laws = laws if len(planes) == 1 else _laws(spectra)
     alone = []
     if levelled is not None:
-        every = map(_spectra_alone, planes, blanks, levels)
+        every = apart if device is not None else map(_spectra_alone, planes, blanks, levels)
         alone = [each for each in every if each is not None]
     if levelled is not None and laws is not None and laws.is_linear:
         # Planes of unlike noise must not pass for photon noise together, if they show alone that
@@ -154,16 +170,27 @@ def read_channel(source: PlaneReader, channel: tuple[int, int] | None) -> Channe
     )
 
 
+@contextmanager
+def _mapping(number: int) -> Iterator[Callable]:
+    """Open a function like `map` for so many calls."""
+    if number == 1:
+        yield map
+        return
+    with ThreadPoolExecutor(min(number, os.cpu_count() or 1)) as pool:
+        yield pool.map
+
+
 def _spectra(
     planes: list[np.ndarray],
     blanks: list[np.ndarray | None],
     levels: list[list] | None = None,
+    device: PatchReader | None = None,
 ) -> PatchSpectra | None:
     """Return patches of 8 x 8 pixels; None where there are none, or values are too extreme.
 
     `levels` are the `clipping_levels` of the planes, if known.
     """
-    spectra = read_spectra(planes, blanks=blanks, levels=levels)
+    spectra = read_spectra(planes, None, blanks, levels, device)
     largest = float(np.abs(spectra.mean).max())
     if not spectra.whole or not (largest == 0 or 1 / EXTREME < largest < EXTREME):
         return None
@@ -171,11 +198,14 @@ def _spectra(
 
 
 def _spectra_alone(
-    plane: np.ndarray, blank: np.ndarray | None, levels: list
+    plane: np.ndarray,
+    blank: np.ndarray | None,
+    levels: list,
+    device: PatchReader | None = None,
 ) -> PatchSpectra | None:
     """Return the patches of one plane of several; None also where it shows nothing at all."""
     try:
-        return _spectra([plane], [blank], [levels])
+        return _spectra([plane], [blank], [levels], device)
     except NonFiniteError:
         return None  # other planes tell of the noise
 

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import ImageError, NonFiniteError, Note, SettingsError
-from napari_gpu_denoise.noise import models
+from napari_gpu_denoise.errors import (
+    DeviceMemoryError,
+    ImageError,
+    KernelError,
+    NonFiniteError,
+    Note,
+    SettingsError,
+)
 from napari_gpu_denoise.noise.along import differ, plane_axis, sigma_series
 from napari_gpu_denoise.noise.channel import ChannelNoise, read_channel
+from napari_gpu_denoise.noise.choice import chosen_model
 from napari_gpu_denoise.noise.correlation.channels import ChannelCovariance, channel_covariance
 from napari_gpu_denoise.noise.models import AUTO, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit
+from napari_gpu_denoise.noise.patches.on_device import patches_on
+from napari_gpu_denoise.noise.patches.spectra import PatchReader
 from napari_gpu_denoise.noise.places import noise_surface
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack
 from napari_gpu_denoise.noise.structure.find import structure_in
 
+ENOUGH = 1 << 16  # pixels from which a device is used without being asked for
 NOTED = 0.01  # share of the pixels in constant areas from which a note says so
 
 
@@ -118,8 +129,37 @@ def measure_noise(
             f"model={model!r} is not a noise model: choose from {', '.join(choices())}."
         )
     source = PlaneReader(image, axes)
-    channels = [read_channel(source, channel) for channel in source.channels]
-    kind, reason = _choose(channels, model)
+    if not structure or source.lazy:
+        found = _anywhere(source, model, device)
+        return _with_structure(found, _structure(source)) if structure else found
+    # Structured noise is looked for in threads of its own, meanwhile.
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(_structure, PlaneReader(image, axes))
+        return _with_structure(_anywhere(source, model, device), beside.result())
+
+
+def _with_structure(found: NoiseEstimate, notes: tuple[Note, ...]) -> NoiseEstimate:
+    return replace(found, notes=(*found.notes, *notes))
+
+
+def _anywhere(source: PlaneReader, model: str, device: Any) -> NoiseEstimate:
+    """Estimate the noise with patches on a device where there is one and enough of them."""
+    if device is not None or math.prod(source.shape) >= ENOUGH:
+        try:
+            with patches_on(device) as place:
+                return _measured(source, model, device, place)
+        except (DeviceMemoryError, KernelError):
+            if device is not None:
+                raise
+    return _measured(source, model, device, None)
+
+
+def _measured(
+    source: PlaneReader, model: str, device: Any, place: PatchReader | None
+) -> NoiseEstimate:
+    """Estimate the noise with patches read at a place: a device, or None for memory."""
+    channels = [read_channel(source, channel, place) for channel in source.channels]
+    kind, reason = chosen_model(channels, model)
     fits = [(kind.fit_beside if model == AUTO else kind.fit)(each) for each in channels]
     other = plane_axis(source.axes, source.shape)
     numbers = {"frames": source.axes.find("T"), "slices": source.axes.find("Z")}
@@ -140,13 +180,12 @@ def measure_noise(
     if surface is not None:
         fits = list(map(_scaled, fits, surface.scales))
         series = {name: each.scaled(surface.scales) for name, each in series.items()}
-    found = _structure(channels) if structure else ()
     return NoiseEstimate(
         sigma=tuple(fit.sigma for fit in fits),
         standard_error=tuple(fit.error for fit in fits),
         method=", or ".join(dict.fromkeys(fit.method for fit in fits)),
         planes=source.count,
-        notes=(*_notes(channels, fits, kind), *_blank_notes(channels), *found),
+        notes=(*_notes(channels, fits, kind), *_blank_notes(channels)),
         axes=source.axes,
         models=tuple(fit.model for fit in fits),
         reason=reason,
@@ -225,67 +264,9 @@ def _blank_notes(channels: list[ChannelNoise]) -> tuple[str, ...]:
     )
 
 
-def _structure(channels: list[ChannelNoise]) -> tuple[Note, ...]:
+def _structure(source: PlaneReader) -> tuple[Note, ...]:
     """Return notes on structured noise, which is not part of any model."""
     return tuple(
         Note(each.words(), "correct='found' removes it first", code="structured")
-        for each in structure_in([list(channel.planes) for channel in channels])
+        for each in structure_in([source.sampled(channel) for channel in source.channels])
     )
-
-
-def _choose(channels: list[ChannelNoise], name: str) -> tuple[type[NoiseModel], str]:
-    """Return the model that is named or that most channels call for, and why it is that one.
-
-    Each channel votes for the last model in `MODELS` that it has evidence for, and a majority
-    decides. A model that also describes additive noise is chosen even by one channel, where no
-    other calls for a third model and the noise of those that do not call for it is white. Then a
-    model that refines the chosen or named one replaces it where most channels have evidence for
-    that.
-    """
-    simplest = models.MODELS[0]
-    noisy = [each for each in channels if each.sigma > 0 or each.spectra is not None]
-    if name != AUTO:
-        chosen = next(model for model in models.MODELS if model.name == name)
-        reason = "this model was requested"
-    elif not any(each.sigma for each in channels):
-        chosen, reason = simplest, "no noise was found"
-    else:
-        votes = [_vote(each) for each in noisy]
-        chosen, count = Counter(model for model, _ in votes).most_common(1)[0]
-        if 2 * count <= len(votes) and len(votes) > 1:
-            chosen = simplest
-        rarer = {model for model, _ in votes} - {simplest}
-        if chosen is simplest and len(rarer) == 1:
-            chosen = _beside(rarer.pop(), noisy, votes)
-        reasons = [why for model, why in votes if model is chosen]
-        reason = reasons[0] if reasons else "the channels do not agree on a model"
-    known = [each for each in noisy if each.spectra is not None]
-    for model in models.MODELS:
-        if model.refines is chosen:
-            found = [why for each in known if (why := model.evidence(each))]
-            if 2 * len(found) > len(known):
-                return model, f"{reason}, and {found[0]}"
-    return chosen, reason
-
-
-def _beside(
-    model: type[NoiseModel],
-    channels: list[ChannelNoise],
-    votes: list[tuple[type[NoiseModel], str]],
-) -> type[NoiseModel]:
-    """Return the model that some channels call for, if it does no harm to the others."""
-    simplest = models.MODELS[0]
-    others = [each for each, (vote, _) in zip(channels, votes, strict=True) if vote is simplest]
-    white = all(each.spectrum is None or each.spectrum.white for each in others)
-    return model if model.includes_additive and white else simplest
-
-
-def _vote(channel: ChannelNoise) -> tuple[type[NoiseModel], str]:
-    """Return the model that one channel calls for, and why."""
-    for model in reversed(models.MODELS[1:]):
-        if channel.spectra is not None and model.refines is None:
-            reason = model.evidence(channel)
-            if reason:
-                return model, reason
-    simplest = models.MODELS[0]
-    return simplest, simplest.evidence(channel) or ""

@@ -14,24 +14,27 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.laws import CLEARLY, capped_cost
+from napari_gpu_denoise.noise.cell_fits import powers, robust_fits, three_fits
+from napari_gpu_denoise.noise.patches.laws import CLEARLY
 from napari_gpu_denoise.noise.patches.variance import CLIPPED
-from napari_gpu_denoise.noise.photon.readings import LEAST, read_levels
-from napari_gpu_denoise.noise.photon.texture import level_variances
+from napari_gpu_denoise.noise.photon.readings import LEAST, order_of_levels, read_levels
+from napari_gpu_denoise.noise.photon.texture import LevelVariances, level_variances
 from napari_gpu_denoise.noise.unlike import RATIO
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
     from napari_gpu_denoise.noise.models import NoiseModel
+    from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 
 CELLS, NARROWEST = 6, 32  # cells along an axis, at most, and their width, at least
 FEWEST = 4  # cells along an axis
 COVERED = 0.75  # share of the cells that have to tell, at least
 SYSTEMATIC = 0.03  # relative error of sigma in a cell that statistics do not show
-UPWARD, DOWNWARD = 1.0, 3.0  # standard errors from which a cell above, or below, counts less
 SIGNIFICANT = 6.0  # standard errors by which the largest sigma is above the smallest, at least
+SMOOTH = 8  # one of so many patches of a cell, the smoothest, shows whether cells may differ:
+ALIKE = 0.15  # less spread of their logarithms, or of a surface through them, is none,
+UNLIKE = 12.0  # nor is a surface that is better than others by less
 KNOWN = 0.12  # relative error of sigma at any place, at most
-ROUNDS = 20  # of the robust fit
 POINTS = 64  # along an axis, where the mean variance is taken
 LARGEST = 64.0  # ratio of sigma between places, at most
 
@@ -96,12 +99,6 @@ class _Cells(NamedTuple):
     brightness: np.ndarray
 
 
-class _Fit(NamedTuple):
-    found: np.ndarray
-    covariance: np.ndarray
-    cost: float
-
-
 def noise_surface(channels: list[ChannelNoise], models: list[NoiseModel]) -> Surface | None:
     """Return how the noise differs between places, if it clearly does and is known everywhere.
 
@@ -114,54 +111,96 @@ def noise_surface(channels: list[ChannelNoise], models: list[NoiseModel]) -> Sur
     centres = [(2 * np.arange(count) + 1) / count - 1 for count in counts]
     place = np.stack(np.meshgrid(*centres, indexing="ij"), axis=-1).reshape(-1, 2)
     cells = [
-        _cells(channel, model, counts) if channel.sigma > 0 and channel.spectra else None
+        _cells(channel, model, counts, place) if channel.sigma > 0 and channel.spectra else None
         for channel, model in zip(channels, models, strict=True)
     ]
+    if all(each is None for each in cells):
+        return None
     found = _smooth([each for each in cells if each is not None], place, 1 / np.array(counts))
     if found is None:
         return None
     surface, low, high = found
     raw = SigmaPlaces(tuple(surface.tolist()), math.exp(low), math.exp(high))
     mean = math.sqrt(np.mean(np.square(raw.factors(POINTS, POINTS))))
-    scales = [mean * _scale(each, _powers(place) @ surface) for each in cells]
+    scales = [mean * _scale(each, powers(place) @ surface) for each in cells]
     surface = surface - math.log(mean) * np.eye(6)[0]
     return Surface(
         SigmaPlaces(tuple(surface.tolist()), raw.low / mean, raw.high / mean), tuple(scales)
     )
 
 
-def _cells(channel: ChannelNoise, model: NoiseModel, counts: tuple[int, ...]) -> _Cells:
-    """Return the noise of a channel in so many cells along y and x."""
+def _cells(
+    channel: ChannelNoise, model: NoiseModel, counts: tuple[int, ...], place: np.ndarray
+) -> _Cells | None:
+    """Return the noise of a channel in so many cells along y and x; None where all are alike."""
     spectra = channel.spectra
     found = _Cells(*(np.full(math.prod(counts), np.nan) for _ in _Cells._fields))
     if not spectra.whole:
         return found
-    cell = (spectra.place * counts).astype(int) @ (counts[1], 1)
-    ends = np.cumsum(np.bincount(cell, minlength=len(found.sigma)))[:-1]
-    inside = np.split(np.argsort(cell.astype(np.uint8), kind="stable"), ends)
-    told = [
-        k
-        for k, part in enumerate(inside)
-        if len(part) >= LEAST
-        and spectra.clipped[part].mean() <= CLIPPED
-        and spectra.energy_of("high")[part].any()
-    ]
+    number = len(found.sigma)
+    down, across = ((spectra.place[:, k] * counts[k]).astype(np.uint8) for k in range(2))
+    cell = down * np.uint8(counts[1]) + across
+    sizes = np.bincount(cell, minlength=number)
+    inside = np.split(np.argsort(cell, kind="stable"), np.cumsum(sizes)[:-1])
+    usable = sizes >= LEAST
+    usable &= np.bincount(cell[spectra.energy_of("high") > 0], minlength=number) > 0
+    if spectra.clipped.any():
+        clipped = np.bincount(cell, spectra.clipped, number)
+        usable &= clipped <= CLIPPED * sizes
+    told = np.flatnonzero(usable).tolist()
     if not told:
         return found
     line = model.variance(spectra.seen)
     # A small minimum keeps ratios finite where the model has no noise.
     line = np.maximum(line, 1e-3 * float(np.median(line)) or 1e-300)
-    readings = read_levels(spectra, line, [inside[k] for k in told], relative=True)
+    parts = [inside[k] for k in told]
+    order = order_of_levels(spectra, line, parts)
+    power = spectra.energy_of("high") / line
+    if not _may_differ(power, spectra, order, sizes[told], place[told]):
+        return None
+    readings = read_levels(spectra, line, parts, relative=True, order=order)
     each = level_variances(readings, 0.0, 1.0, spectra.overlap)
     total = each.variance
     # The strength of texture is measured relative to the noise, so what was found is divided by it.
     noise = total[readings.level][:, None]
     readings = readings._replace(power=readings.power / noise, own=readings.own / noise)
     each = level_variances(readings, 0.0, 1.0, spectra.overlap)
-    found.sigma[told] = np.log(total * each.variance) / 2
-    found.error[told] = np.hypot(each.error / 2, SYSTEMATIC)
+    found.sigma[told], found.error[told] = _logarithm(each, total)
     found.brightness[told] = each.mean
     return found
+
+
+def _logarithm(each: LevelVariances, unit: float | np.ndarray = 1.0) -> tuple[np.ndarray, ...]:
+    """Return the logarithm of sigma of cells, and its error."""
+    return np.log(unit * each.variance) / 2, np.hypot(each.error / 2, SYSTEMATIC)
+
+
+def _may_differ(
+    power: np.ndarray,
+    spectra: PatchSpectra,
+    order: np.ndarray,
+    sizes: np.ndarray,
+    place: np.ndarray,
+) -> bool:
+    """Return whether a surface may fit the smoothest patches of cells, texture included.
+
+    `power` (patch,) is that of the high frequencies relative to what is expected, and `order` has
+    the patches of one cell after another, `sizes` of each, from the smoothest on.
+    """
+    read = np.maximum(sizes // SMOOTH, np.minimum(sizes, LEAST // 2))
+    first = np.cumsum(sizes) - sizes
+    total = np.concatenate([[0.0], np.cumsum(power[order], dtype=np.float64)])
+    mean = np.maximum((total[first + read] - total[first]) / read, 1e-300)
+    sigma = np.log(mean) / 2
+    numbers = np.maximum(read / spectra.overlap * len(spectra.upper), 1)
+    error = np.hypot(np.sqrt(0.5 / numbers), SYSTEMATIC)
+    if np.ptp(sigma) < ALIKE:
+        return False
+    bright = np.add.reduceat(spectra.seen[order], first) / sizes
+    surface, *others = three_fits(place, sigma, error, bright)
+    values = powers(place) @ surface.found
+    unlike = min(each.cost for each in others) - surface.cost
+    return bool(unlike > UNLIKE and np.ptp(values) > ALIKE)
 
 
 def _smooth(
@@ -181,13 +220,11 @@ def _smooth(
     if used.mean() < COVERED:
         return None
     place, sigma, error, bright = (each[used] for each in (place, sigma, error, bright))
-    bright = (bright - bright.mean()) / (np.ptp(bright) or 1.0)
-    surface = _fit(_powers(place), sigma, error)
-    others = np.ones((len(sigma), 1)), bright[:, None] ** np.arange(3)
-    if surface.cost + CLEARLY > min(_fit(each, sigma, error).cost for each in others):
+    surface, *others = three_fits(place, sigma, error, bright)
+    if surface.cost + CLEARLY > min(each.cost for each in others):
         return None
     # The outer corners of the cells.
-    outer = _powers(place + half * np.sign(place))
+    outer = powers(place + half * np.sign(place))
     values = outer @ surface.found
     across = outer[values.argmax()] - outer[values.argmin()]
     unsure = math.sqrt(across @ surface.covariance @ across)
@@ -198,29 +235,10 @@ def _smooth(
     return surface.found, float(values.min()), float(values.max())
 
 
-def _powers(place: np.ndarray) -> np.ndarray:
-    y, x = place.T
-    return np.column_stack([np.ones(len(y)), y, x, y * y, y * x, x * x])
-
-
-def _fit(terms: np.ndarray, values: np.ndarray, error: np.ndarray) -> _Fit:
-    """Fit values by a sum of terms, so that texture, which only raises a value, counts little."""
-    weight = np.ones(len(values))
-    for _ in range(ROUNDS):
-        scaled = terms * (weight / error)[:, None]
-        covariance = np.linalg.pinv(scaled.T @ scaled)
-        found = covariance @ (scaled.T @ (values * weight / error))
-        distance = (values - terms @ found) / error
-        limit = np.where(distance > 0, UPWARD, DOWNWARD)
-        weight = np.minimum(1, limit / np.maximum(np.abs(distance), 1e-12))
-    scatter = max(1.0, float(np.mean(np.square(weight * distance))))
-    return _Fit(found, covariance * scatter, float(capped_cost(distance)))
-
-
 def _scale(cells: _Cells | None, surface: np.ndarray) -> float:
     """Return sigma of a channel over that of its model, where the surface is 0."""
     if cells is None:
         return 1.0
     used = np.isfinite(cells.sigma)
     rest = (cells.sigma - surface)[used]
-    return math.exp(_fit(np.ones((len(rest), 1)), rest, cells.error[used]).found[0])
+    return math.exp(robust_fits([np.ones((len(rest), 1))], rest, cells.error[used])[0].found[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager, suppress
 
 import numpy as np
@@ -58,6 +58,7 @@ class Arena:
         self._pinned: dict[str, tuple] = {}
         self._asked: set[str] = set()
         self._kernels: dict[tuple, object] = {}
+        self._constants: dict[str, object] = {}
         # Buffers that plans declared, by settings: asking takes much of the time of a small call.
         self.declared: dict[tuple, tuple] = {}
 
@@ -81,6 +82,12 @@ class Arena:
             held = cl.Buffer(self.session.context, flags, size=max(int(nbytes), 4))
             self._buffers[name] = held
         return held
+
+    def constant(self, name: str, make: Callable[[], np.ndarray]):
+        """Return a read-only device buffer with the array that `make` returns, made only once."""
+        if name not in self._constants:
+            self._constants[name] = constant_buffer(self.session, make())
+        return self._constants[name]
 
     def kernel(self, name: str, constants: Mapping[str, int], standard: str = "CL1.2"):
         """Return a kernel as `Session.kernel` does, but make it only once: that takes long.
@@ -140,15 +147,18 @@ class Arena:
 # An idle arena keeps its buffers for the next run: pinned memory is slow to allocate. So many bytes
 # at most, or a share of the memory of a large device.
 _KEEP_BYTES, _KEEP_SHARE = 1 << 30, 1 / 32
-_idle: dict[int, list[Arena]] = defaultdict(list)
+_idle: dict[tuple[int, str], list[Arena]] = defaultdict(list)
 _lock = threading.Lock()
 
 
 @contextmanager
-def borrow(session: Session):
-    """Borrow an arena for one run; on an error it is freed, else kept for the next run."""
+def borrow(session: Session, purpose: str = "run"):
+    """Borrow an arena for one run; on an error it is freed, else kept for the next run.
+
+    Runs of another `purpose` have arenas of their own: a run releases what it did not use.
+    """
     with _lock:
-        waiting = _idle[id(session)]
+        waiting = _idle[id(session), purpose]
         arena = waiting.pop() if waiting else Arena(session)
     try:
         yield arena
@@ -160,7 +170,7 @@ def borrow(session: Session):
         arena.free()
         return
     with _lock:
-        _idle[id(session)].append(arena)
+        _idle[id(session), purpose].append(arena)
 
 
 def kept_bytes(device: Device) -> int:

@@ -172,6 +172,8 @@ class BatchPanel(BatchAfterwards):
 
     def _on_moved(self, progress: BatchProgress) -> None:
         now, number = time.monotonic(), self.table.number_of(progress.path)
+        if number is None:
+            return  # of a run that was left
         row = self.table.rows[number]
         begins = row.state != RUNNING
         if begins:
@@ -188,6 +190,8 @@ class BatchPanel(BatchAfterwards):
 
     def _on_filed(self, report: FileReport) -> None:
         number = self.table.number_of(report.input)
+        if number is None:
+            return
         row = self.table.rows[number]
         row.end(report, time.monotonic() - self._begun)
         if row.state != DONE:
@@ -271,7 +275,7 @@ class BatchPanel(BatchAfterwards):
         """Offer the settings that the axes of any file allow."""
         looks = (row.look for row in self.table.rows)
         found = {axis for look in looks if look is not None for axis in look.axes}
-        self.filter.set_axes(self.axes.text() or "".join(sorted(found)))
+        self.filter.set_axes(self.axes.text().upper() or "".join(sorted(found)))
 
     def _add_folder(self) -> None:
         if name := self.ask_folder("Folder of images to denoise"):

@@ -117,4 +117,4 @@ class DenoiseView(RunningPanel):
 
     def sections(self) -> list[QCollapsible]:
         """Return the parts of the panel that can be collapsed."""
-        return self.findChildren(QCollapsible)
+        return self._content.findChildren(QCollapsible)

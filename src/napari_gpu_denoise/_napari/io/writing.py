@@ -1,6 +1,6 @@
 """Image layers as a file: *Save with record*.
 
-napari calls `write_images` in its own thread, with the name that the user chose and agreed to
+napari calls `write_images` in the GUI thread, with the name that the user chose and agreed to
 replace. Layers that are the channels of one file are written as the command line writes its result:
 under all that the file says. Any others become an OME-TIFF.
 """
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise._napari.io.apart import apart
 from napari_gpu_denoise._napari.io.pixels import Pixels, channels_of, in_order
 from napari_gpu_denoise._napari.layers.origin import Origin, is_rgb, origin_of, stamp_of
 from napari_gpu_denoise._napari.layers.results import HISTORY
@@ -27,6 +28,7 @@ from napari_gpu_denoise.files.tiff.looks import Channel, Looks, unit_named
 LayerData = tuple[Any, dict[str, Any], str]
 
 _DEFAULT = ".ome.tif"
+_LARGE = 1 << 24  # bytes from which napari stands still if it writes itself
 
 
 def write_images(path: str, layers: list[LayerData]) -> list[str]:
@@ -67,7 +69,13 @@ def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
         like, data = _fresh(path, whole, notes)
     known = [_without_channel(one) for one in like.history]
     records = [one for one in _records(whole) if _without_channel(one) not in known]
-    notes += formats.write(path, data, like, records, overwrite=overwrite)
+
+    def write() -> tuple[str, ...]:
+        return formats.write(path, data, like, records, overwrite=overwrite)
+
+    size = int(np.prod(data.shape)) * np.dtype(data.dtype).itemsize
+    waits = f"Saving {os.path.basename(path)} …"
+    notes += apart(write, waits) if size >= _LARGE else write()
     return path, notes
 
 

@@ -83,9 +83,17 @@ def choose_group_variant(settings: GroupSettings, device: Device) -> Variant:
 
 
 def team_variant(
-    device: Device, group: tuple[int, int], depth: int, teams: int, copies: int = 0
+    device: Device,
+    group: tuple[int, int],
+    depth: int,
+    teams: int,
+    copies: int = 0,
+    wide: bool = False,
 ) -> Variant:
-    """Return the kernel for a GPU whose work-groups serve `group` references along x and y."""
+    """Return the kernel for a GPU whose work-groups serve `group` references along x and y.
+
+    `wide` spends local memory to exchange all values of an item at once.
+    """
     constants = {
         "GROUP_X": group[0],
         "GROUP_Y": group[1],
@@ -95,6 +103,7 @@ def team_variant(
         "WARP_SYNC": int("nvidia" in device.vendor.lower()),
         # Row length of a transposition in local memory, padded for 32 banks.
         "LINE": 9,
+        "WIDE": int(wide),
     }
     return Variant("shrink_shared", constants)
 

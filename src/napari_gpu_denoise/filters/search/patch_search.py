@@ -162,17 +162,15 @@ class PatchSearch:
         if self.variant.kernel == "search_plain":
             size = (columns.count, rows.count, nt * nz)
             launch = self._search(queue, size, alone, *places, *offsets, keys)
-        elif self.variant.kernel == "search_strips":
+        elif self.variant.kernel == "search_vectors":
             across = columns.groups(constants["LANES"] * constants["VECTORS"])
             size = (across, rows.groups(constants["ROWS"]), nt * nz)
             launch = self._search(queue, size, alone, *places, *regular, *offsets, keys)
         else:
             group = (constants["GROUP_X"], constants["GROUP_Y"], 1)
-            squares = 1
-            if self.variant.kernel == "search_square":
-                squares = settings.patch // settings.step
-            across = columns.groups(group[0] - squares + 1)
-            down = rows.groups(group[1] - squares + 1)
+            lost_x, lost_y = self.variant.shared(settings)
+            across = columns.groups(group[0] - lost_x)
+            down = rows.groups(group[1] - lost_y)
             launch = self._search(
                 queue,
                 (across * group[0], down * group[1], nt * nz),

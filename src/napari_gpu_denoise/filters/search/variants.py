@@ -11,6 +11,8 @@ _LOCAL_MEMORY = 48 * 1024
 # Rows and vectors of references that a work-item serves on a CPU. More share more, but their lists
 # no longer fit the cache, and small images keep fewer cores busy.
 _ROWS, _VECTORS = 4, 8
+# Most pixels of the reference patches that a work-item holds.
+_REGISTERS = 64
 
 
 @dataclass(frozen=True)
@@ -51,34 +53,46 @@ class Variant:
         """Number of phases into which rows of the padded image are split."""
         return self.constants.get("SPLIT", 1)
 
+    def shared(self, settings: SearchSettings) -> tuple[int, int]:
+        """Return how many items of a work-group, along x and y, serve no reference of their own.
+
+        They compare squares, or strips, that patches of their neighbours reach.
+        """
+        beside = -(-settings.patch // settings.step) - 1
+        across = {"search_square": (beside, beside), "search_strips": (beside, 0)}
+        return across.get(self.kernel, (0, 0))
+
 
 def choose_variant(settings: SearchSettings, device: Device) -> Variant:
     """Choose the search kernel for a device.
 
     A CPU compares vectors of squares, whose distances neighbouring patches share. A GPU shares
-    them in local memory: of squares, if the step is 2 to 4 and divides the patch, else of columns.
-    Where neither fits, each work-item searches for one reference.
+    them in local memory: of squares, if the step is 2 to 4 and divides the patch, else of strips or
+    columns. If patches overlap by half at most, there is little to share, and the pixels are all
+    that is in local memory. Where nothing fits, each work-item searches for one reference.
     """
     if device.float_lanes >= 4:
         lanes = max(width for width in (4, 8, 16) if width <= device.float_lanes)
         sizes = {"LANES": lanes, "SPLIT": settings.step, "ROWS": _ROWS, "VECTORS": _VECTORS}
-        return Variant("search_strips", sizes)
+        return Variant("search_vectors", sizes)
     plain = Variant("search_plain", {})
     return next(iter(fitting_variants(settings, device)), plain)
 
 
 def fitting_variants(settings: SearchSettings, device: Device) -> list[Variant]:
-    """Return the kernels that share distances in local memory and fit a device, best first."""
+    """Return the kernels that keep what they share in local memory and fit a device, best first."""
     limit = min(device.local_memory, _LOCAL_MEMORY)
+    sharing = (*_squares(settings, device), *_strips(settings))
+    others = (*_wholes(settings), *_columns(settings))
     return [
         variant
-        for variant, nbytes in (*_squares(settings), *_columns(settings))
+        for variant, nbytes in (*sharing, *others)
         if nbytes <= limit
         and variant.constants["GROUP_X"] * variant.constants["GROUP_Y"] <= device.max_group
     ]
 
 
-def _squares(settings: SearchSettings):
+def _squares(settings: SearchSettings, device: Device):
     patch, step, window = settings.patch, settings.step, settings.window
     if patch % step or step not in (2, 3, 4) or patch // step > 4:
         return
@@ -88,7 +102,44 @@ def _squares(settings: SearchSettings):
         tile_y = group_y * step + window - 1
         nbytes = 4 * (tile_x * tile_y + (2 * chunk + 8) * group_x * group_y)
         constants = {"WINDOW": window, "CHUNK": chunk, "GROUP_X": group_x, "GROUP_Y": group_y}
+        constants["WARP_ROWS"] = int("nvidia" in device.vendor.lower() and patch == 4 * step)
         yield Variant("search_square", constants), nbytes
+
+
+def _strips(settings: SearchSettings):
+    patch, step, window = settings.patch, settings.step, settings.window
+    if not 1 < step < patch:
+        return
+    for group_x, group_y in ((32, 4), (16, 4)):
+        height = (group_y - 1) * step + patch
+        if height * step > _REGISTERS:
+            continue
+        for shifts in (2, 1):
+            chunk = group_y * shifts
+            tile_x = group_x * step + -(-window // chunk) * chunk
+            tile_y = height + window - 1
+            items = group_x * group_y
+            nbytes = 4 * (tile_x * tile_y + (3 * chunk + 8) * items)
+            constants = {"WINDOW": window, "SHIFTS": shifts}
+            constants |= {"GROUP_X": group_x, "GROUP_Y": group_y}
+            yield Variant("search_strips", constants), nbytes
+
+
+def _wholes(settings: SearchSettings):
+    patch, step, window = settings.patch, settings.step, settings.window
+    if patch**2 > _REGISTERS or 2 * step < patch:
+        return
+    for group_x, group_y in ((16, 4), (8, 4)):
+        reached = group_x * step + patch + -(-window // step) * step
+        line = -(-reached // step) * step
+        if group_x == 16:
+            # Two rows of references read from different halves of 32 banks.
+            while step * line % 32 != 16:
+                line += 1
+        tile_y = (group_y - 1) * step + patch + window - 1
+        nbytes = 4 * (line * tile_y + (step + 8) * group_x * group_y)
+        constants = {"WINDOW": window, "LINE": line, "GROUP_X": group_x, "GROUP_Y": group_y}
+        yield Variant("search_whole", constants), nbytes
 
 
 def _columns(settings: SearchSettings):

@@ -9,7 +9,6 @@ import numpy as np
 
 from napari_gpu_denoise.filters.vbm3d.frame_rings import RingShape
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, allocated
 
 BLOCK = 8
@@ -44,12 +43,13 @@ class BlockMotion:
         self._window, self._frames, self._arena = window, frames, arena
         self._device = arena.session.device
         self._vector = int(self._device.float_lanes >= 4 if vector is None else vector)
+        self._columns = max(1, min(16, self._device.max_group // window))
         constants = {"PATCH": BLOCK, "NEAREST": window, "VECTOR": self._vector}
+        constants["GROUP_X"] = self._columns
         self._compare = arena.kernel(
             "vbm3d/compare_blocks", {**constants, "CELL": _CELL, "KEPT": 1}
         )
-        self._columns = max(1, min(16, self._device.max_group // window))
-        self._choose = arena.kernel("vbm3d/block_motion", {**constants, "GROUP_X": self._columns})
+        self._choose = arena.kernel("vbm3d/block_motion", constants)
 
     def buffers(self, shape: RingShape) -> Sizes:
         """Return the ring of motions, and the buffer of costs."""
@@ -88,31 +88,27 @@ class BlockMotion:
         slot = (first + start) % shape.images
         size = i32(shape.ny), i32(shape.nx)
         linked = (links, i32(start), *map(i32, (*self._frames, *shape.shift)))
-        strips = 1 if self._vector else (-(-self._window // _CELL)) ** 2
         compare = self._compare(
             queue,
-            *self._grid(pitch, rows + 2, 2 * pairs * strips),
+            *self._grid(pitch, rows + 2, 2 * pairs),
             *(images, i32(shape.images), i32(slot), *shape.layout, *size),
             *(*linked, i32(rows), i32(pitch), held["motion costs"]),
         )
         choose = self._choose(
             queue,
-            *self._choice_grid(rows, columns, 2 * pairs),
+            *self._grid(-(-columns // 8) if self._vector else columns, rows, 2 * pairs),
             *(held["motion costs"], i32(pitch), i32(shape.images), i32(slot), *size),
             *(*linked, i32(rows), i32(columns), held["motions"]),
         )
         return [("compare blocks", compare), ("block motion", choose)]
 
-    def _grid(self, nx: int, ny: int, count: int) -> tuple[tuple, tuple]:
+    def _grid(self, columns: int, rows: int, count: int) -> tuple[tuple, tuple]:
+        """Return a grid of blocks; on a GPU, of all dx of each."""
         if self._vector:
-            return (nx, ny, count), (1, 1, 1)
-        return pixel_grid(self._device, nx, ny, count)
-
-    def _choice_grid(self, rows: int, columns: int, count: int) -> tuple[tuple, tuple]:
-        if self._vector:
-            return (-(-columns // 8), rows, count), (1, 1, 1)
+            return (columns, rows, count), (1, 1, 1)
         group = self._columns
-        return (-(-columns // group) * group, self._window, rows * count), (group, self._window, 1)
+        across = -(-columns // group) * group
+        return (self._window, across, rows * count), (self._window, group, 1)
 
     @staticmethod
     def _pitch(columns: int) -> int:

@@ -195,6 +195,9 @@ class PredictiveSearch:
                 items = settings.kept * -(-settings.following // constants["SPAN"])
             over = (items, across * down * group_x * group_y, count)
             local = (items, group_x * group_y, 1)
+            if self.variant.kernel == "search_tracks":
+                # Whole warps take one direction of time.
+                over, local = (over[1], items, count), (local[1], items, 1)
         launch = self._search(
             queue,
             over,

@@ -34,7 +34,10 @@ def choose_video_group_variant(settings: GroupSettings, device: Device) -> Varia
     depth = max(depth, neighbours // 4)
     most = 256 if settings.wiener and neighbours == 8 else 128
     teams = max(1, min(most, device.max_group) * depth // (8 * neighbours))
-    return team_variant(device, (min(teams, 4), max(1, teams // 4)), depth, teams)
+    # Nothing else is in local memory: there is room for whole stacks.
+    fits = 256 * teams * (neighbours + 4) <= min(device.local_memory, 32768)
+    wide = fits and depth in (2, 4) and neighbours > depth
+    return team_variant(device, (min(teams, 4), max(1, teams // 4)), depth, teams, wide=wide)
 
 
 class VideoPass(GroupKernels):

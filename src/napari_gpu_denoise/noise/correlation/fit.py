@@ -165,7 +165,11 @@ def _least_squares(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the best fit, and its covariance."""
     weighted = terms / variance[:, None]
-    covariance = np.linalg.pinv(weighted.T @ terms)
+    normal = weighted.T @ terms
+    try:
+        covariance = np.linalg.inv(normal)
+    except np.linalg.LinAlgError:  # no texture at all, for one
+        covariance = np.linalg.pinv(normal)
     return covariance @ (weighted.T @ values), covariance
 
 

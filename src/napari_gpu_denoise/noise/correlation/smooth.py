@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from napari_gpu_denoise.noise.correlation.fit import CALM, HIGHEST, ROUGHER, PatchPower
-from napari_gpu_denoise.noise.patches.coefficients import Squares, range_sums, rising
+from napari_gpu_denoise.noise.patches.coefficients import Squares, span_sums
 from napari_gpu_denoise.noise.patches.spectra import SETS, PatchSpectra, frequency_sets
-from napari_gpu_denoise.noise.patches.variance import brightness_levels
+from napari_gpu_denoise.noise.patches.variance import brightness_levels, by_rank
 from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
 
 # Patches that are smoothest because the noise is weak there, as in the shadows of a JPEG file, are
@@ -20,6 +20,8 @@ LEVELS = 8  # of brightness
 READ = 0.05  # of the patches of a level
 NEXT = (0.15, 0.3)  # those they are compared with, to see how much texture there is
 TEXTURED = 0.35  # relative growth of the power from those read to the next, that halves the weight
+HALVES = "rest", "half"  # of the frequencies: those that rank where the others are read
+EQUAL = 1e-6  # share of all frequencies that ranks patches that are equal, such as edges by rows
 PROVEN = 0.2  # weight of all levels, of 1, from which they show noise and not only texture
 
 
@@ -77,13 +79,16 @@ def _parts(
     for first, last in others:
         start = min(max(round(first * len(members)), number), len(members) - 1)
         parts.append((start, max(round(last * len(members)), start + 1)))
-    squares = Squares(spectra.coefficients)
+    starts, stops = np.array(parts).T
     found = np.zeros((len(parts), PATCH**2))
     # Ranked by one half, read at the other.
-    for read, rank in ((half, "rest"), (~half, "half")):
-        order = members[rising(spectra.energy_of(rank)[members])]
-        for row, (start, stop) in zip(found, parts, strict=True):
-            row[places[read]] = range_sums(squares, order, (start, stop))[0, read] / (stop - start)
+    energies = [spectra.energy_of(name) for name in HALVES]
+    orders = [by_rank(each + EQUAL * sum(energies), [members])[: stops.max()] for each in energies]
+    starts, stops = (np.concatenate([each, len(orders[0]) + each]) for each in (starts, stops))
+    sums = span_sums(Squares(spectra.coefficients), np.concatenate(orders), starts, stops)
+    sums /= (stops - starts)[:, None]
+    for which, each in zip((half, ~half), np.split(sums, 2), strict=True):
+        found[:, places[which]] = each[:, which]
     return found.reshape(-1, PATCH, PATCH)
 
 

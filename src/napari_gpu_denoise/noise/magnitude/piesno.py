@@ -91,7 +91,9 @@ def _of_coils(values: np.ndarray, pixels: int, coils: int) -> tuple[Piesno, floa
     return found, float(np.abs((np.arange(len(alone)) + 0.5) / len(alone) - expected).max())
 
 
-def noise_only(values: np.ndarray, coils: int, tolerance: float) -> tuple[float, np.ndarray]:
+def noise_only(
+    values: np.ndarray, coils: int, tolerance: float, trials: int = TRIALS
+) -> tuple[float, np.ndarray]:
     """Return sigma, and which of the groups of values (group, repetition) are noise alone.
 
     Half the sum of squares over sigma squared follows a gamma law there, so that a group is kept
@@ -114,7 +116,7 @@ def noise_only(values: np.ndarray, coils: int, tolerance: float) -> tuple[float,
     ranked = energy[order]
     ordered = values[order]
     quantiles, known = _Quantiles(ordered), {}  # many starts come to the same groups
-    for start in np.arange(1, TRIALS + 1) / TRIALS * np.quantile(values, quantile) / unit:
+    for start in np.arange(1, trials + 1) / trials * np.quantile(values, quantile) / unit:
         sigma, span = float(start), (0, 0)
         for _ in range(ROUNDS):
             now = tuple(np.searchsorted(ranked, bounds * sigma**2))

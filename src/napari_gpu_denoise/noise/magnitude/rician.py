@@ -8,13 +8,14 @@ scheme for signal extraction from noisy magnitude MR signals*, Journal of Magnet
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
-from napari_gpu_denoise.noise.magnitude.piesno import MAX_GROUPS, noise_only, standard_error
+from napari_gpu_denoise.noise.magnitude.piesno import MAX_GROUPS, TRIALS, noise_only, standard_error
 from napari_gpu_denoise.noise.patches.blank import not_image
 from napari_gpu_denoise.noise.patches.selection import clipping_levels
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
@@ -24,7 +25,9 @@ from napari_gpu_denoise.noise.sampling import sample_planes
 BLOCK = 4  # width of the blocks that a single image is cut into
 LEAST_BACKGROUND = 0.02  # smallest share of the blocks that counts as a background
 LEAST_BLOCKS = 30
-SOME_GROUPS = 10_000  # blocks that decide whether there is a background, about
+SOME_GROUPS = 10_000  # blocks that decide whether there is a background, about,
+FEW_GROUPS, FEW_TRIALS = 1250, 16  # those looked at first, from so many values of sigma,
+UNLIKE_NOISE = 0.03  # and their deviation from noise alone, but for chance, that shows none
 LEAST_CONTRAST = 0.12  # squared, of the darkest blocks, in a background; of all of it 0.21
 LIKE_NOISE = 0.044  # by which the squared contrast may be below that of noise, relative
 DEEP = 1.0  # signal-to-noise ratio below which a level tells little about sigma
@@ -81,19 +84,35 @@ class RayleighBackground(NamedTuple):
     values: int  # number of values that it was read from
 
 
-def rayleigh_background(planes: list[np.ndarray]) -> RayleighBackground | None:
+def rayleigh_background(
+    planes: list[np.ndarray],
+    blanks: Sequence[np.ndarray | None] | None = None,
+    levels: Sequence[list] | None = None,
+) -> RayleighBackground | None:
     """Return the background of magnitude images of one coil; None where nothing looks like one.
 
-    About 10 000 blocks of 4 x 4 pixels are looked at.
+    About 10 000 blocks of 4 x 4 pixels are looked at, fewer where these already show that there is
+    none. `blanks` and `levels` are what `not_image` and `clipping_levels` returned, if known.
     """
-    groups = _blocks(planes, SOME_GROUPS)
+    blanks = not_image(planes) if blanks is None else blanks
+    levels = list(map(clipping_levels, planes, blanks)) if levels is None else levels
+    groups = _blocks(planes, FEW_GROUPS, blanks, levels)
+    if len(groups) >= FEW_GROUPS / 2:
+        few = _of_groups(groups, FEW_TRIALS)
+        if few is None or few.deviation > UNLIKE_NOISE + 2 / math.sqrt(few.values):
+            return few
+    return _of_groups(_blocks(planes, SOME_GROUPS, blanks, levels), TRIALS)
+
+
+def _of_groups(groups: np.ndarray, trials: int) -> RayleighBackground | None:
+    """Return the background among blocks (block, pixel)."""
     if len(groups) < LEAST_BLOCKS or groups.min() < 0:
         return None
     # A background is the darkest part, and varies; this alone rules most images out.
     dark = groups[np.argsort(groups.mean(axis=1))[: max(len(groups) // 20, LEAST_BLOCKS)]]
     if np.square(dark).mean() * (1 - LEAST_CONTRAST) < dark.mean() ** 2:
         return None
-    sigma, accepted = noise_only(groups, 1, LIKE_NOISE)
+    sigma, accepted = noise_only(groups, 1, LIKE_NOISE, trials)
     if np.count_nonzero(accepted) < LEAST_BLOCKS:
         return None
     values = np.sort(groups[accepted], axis=None)
@@ -106,7 +125,8 @@ def rayleigh_background(planes: list[np.ndarray]) -> RayleighBackground | None:
 
 def _background(planes: list[np.ndarray]) -> tuple[tuple[float, float] | None, float]:
     """Return sigma with its standard error, and the share of blocks that are background."""
-    values = _blocks(planes, MAX_GROUPS)
+    blanks = not_image(planes)
+    values = _blocks(planes, MAX_GROUPS, blanks, list(map(clipping_levels, planes, blanks)))
     if len(values) < LEAST_BLOCKS:
         return None, 0.0
     sigma, accepted = noise_only(values, 1, LIKE_NOISE)
@@ -116,10 +136,15 @@ def _background(planes: list[np.ndarray]) -> tuple[tuple[float, float] | None, f
     return (sigma, standard_error(sigma, number * BLOCK * BLOCK, 1)), number / len(values)
 
 
-def _blocks(planes: list[np.ndarray], most: int) -> np.ndarray:
+def _blocks(
+    planes: list[np.ndarray],
+    most: int,
+    blanks: Sequence[np.ndarray | None],
+    levels: Sequence[list],
+) -> np.ndarray:
     """Return about `most` blocks of 4 x 4 pixels, (block, pixel), without filled ones."""
     groups = []
-    for plane, blank in zip(planes, not_image(planes), strict=True):
+    for plane, blank, ends in zip(planes, blanks, levels, strict=True):
         rows, columns = (length // BLOCK for length in plane.shape)
         if not rows or not columns:
             continue
@@ -128,7 +153,7 @@ def _blocks(planes: list[np.ndarray], most: int) -> np.ndarray:
         keep = np.isfinite(blocks).all(axis=1)
         if blank is not None:
             keep &= ~_cut(blank, step).any(axis=1)
-        for level in clipping_levels(plane, blank):
+        for level in ends:
             # Rounding piles up zeros too; a fill is flat.
             keep &= (blocks == level).mean(axis=1) <= 0.5
         groups.append(blocks[keep].astype(np.float64))

@@ -133,7 +133,7 @@ class Rician(NoiseModel):
         laws = channel.laws
         if laws is not None and laws.is_linear and laws.growth > MAGNITUDE_GROWTH:
             return None
-        background = rayleigh_background(list(channel.planes))
+        background = rayleigh_background(list(channel.planes), channel.blanks, channel.levels)
         if background is None or background.share < BACKGROUND:
             return None
         if background.deviation > DEVIATION + DEVIATION_ERROR / math.sqrt(background.values):

@@ -146,10 +146,22 @@ def _with_rim(pixels: np.ndarray) -> np.ndarray:
 
 
 def _has_runs(plane: np.ndarray) -> bool:
-    """Return whether there may be a constant square; some of the rows tell."""
+    """Return whether there may be a constant square; some of the rows tell.
+
+    Of every fourth row and column, two along each axis go through a square: these are compared
+    first, and all of a row only where they are equal.
+    """
     margin = WIDTHS[0] // 2
-    rows = np.pad(plane[::margin], ((0, 0), (margin, margin)), mode="edge")
-    return bool(_all_of(rows[:, 1:] == rows[:, :-1], WIDTHS[0] - 1, 1).any())
+    some = np.pad(plane[::margin, ::margin], 1, mode="edge")
+    some[1:-1, -1], some[-1, 1:-1] = plane[::margin, -1], plane[-1, ::margin]
+    equal = some[:, 1:] == some[:, :-1]
+    equal = equal[1:] & equal[:-1] & (some[1:, 1:] == some[:-1, 1:])
+    after = np.flatnonzero(equal.any(axis=1))
+    rows = np.unique(np.clip(np.concatenate([after - 1, after]), 0, len(some) - 3))
+    if not len(rows):
+        return False
+    wide = np.pad(plane[::margin][rows], ((0, 0), (margin, margin)), mode="edge")
+    return bool(_all_of(wide[:, 1:] == wide[:, :-1], WIDTHS[0] - 1, 1).any())
 
 
 def _equal_neighbours(plane: np.ndarray, area: Blank) -> float | None:

@@ -8,7 +8,7 @@ kept: a few hundred patches at a time are squared where they are summed up, in t
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from napari_gpu_denoise.noise.patches.products import ROWS, times
 BLOCK = 8 * ROWS  # patches at a time
 SMALL = ("u1", "i1", "u2", "i2", "f4")  # whose differences float32 holds, or rounds as they are
 WEAKEST, STRONGEST = 1e-25, 1e25  # sums of squares that float32 is used for
+OCTAVES = 20  # above and below their median in which values are told apart,
+SAMPLE = 512  # taken from about so many of them
 ROUNDING = 1e-9  # energy of high frequencies over low ones, from which rounding does not matter
 
 
@@ -40,15 +42,20 @@ def transformed(
     if sight is None:
         sight = np.zeros(len(matrix))
     found = _transformed(patches, matrix, sets, sight, np.float32)
-    largest = float(found.energy.max(initial=0))
-    low, high = found.energy[:2].sum(axis=1, dtype=np.float64)
-    if largest == 0:
-        suits = not (patches != patches[:, :1]).any()  # else their squares have vanished
+    if found.energy.any():
+        suits = suit_float32(found.energy)
     else:
-        suits = WEAKEST < largest < STRONGEST and high >= ROUNDING * low
+        suits = not (patches != patches[:, :1]).any()  # else their squares have vanished
     if suits:
         return found
     return _transformed(patches, matrix, sets, sight, np.float64)
+
+
+def suit_float32(energy: np.ndarray) -> bool:
+    """Return whether squares, whose sums are `energy` as in `Transformed`, suit float32."""
+    largest = float(energy.max(initial=0))
+    low, high = energy[:2].sum(axis=1, dtype=np.float64)
+    return WEAKEST < largest < STRONGEST and high >= ROUNDING * low
 
 
 def _transformed(
@@ -74,15 +81,40 @@ def _transformed(
     return Transformed(mean, found, np.ascontiguousarray(energy.T), mean + rest[:, 0])
 
 
-class Squares:
-    """Squares of coefficients (patch, coefficient), not computed before they are summed up."""
+class Elsewhere(Protocol):
+    """Coefficients (patch, coefficient) that are summed up where they are, not in memory."""
 
-    def __init__(self, coefficients: np.ndarray):
-        self.coefficients = coefficients
-        self.shape = coefficients.shape
+    shape: tuple[int, int]
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray: ...
+
+    def sums(
+        self,
+        order: np.ndarray,
+        starts: np.ndarray,
+        stops: np.ndarray,
+        weight: np.ndarray | None,
+        first: int,
+    ) -> np.ndarray:
+        """Return what `span_sums` does for the squares of coefficients from the first on."""
+
+    def moments(self, order: np.ndarray, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `range_moments` does."""
+
+
+class Squares:
+    """Squares of coefficients (patch, coefficient), not computed before they are summed up.
+
+    `coefficients` are in memory, or elsewhere; those before `first` are left out.
+    """
+
+    def __init__(self, coefficients: np.ndarray | Elsewhere, first: int = 0):
+        self.coefficients, self.first = coefficients, first
+        self.shape = coefficients.shape[0], coefficients.shape[1] - first
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        return np.square(self.coefficients.astype(np.float64)).astype(dtype or np.float64)
+        values = np.asarray(self.coefficients)[:, self.first :].astype(np.float64)
+        return np.square(values).astype(dtype or np.float64)
 
 
 def range_sums(
@@ -96,11 +128,27 @@ def range_sums(
     Range k goes from ``limits[k]`` to ``limits[k + 1]`` of `order`. Each patch counts by its
     `weight`.
     """
+    limits = np.asarray(limits)
+    return span_sums(energy, order, limits[:-1], limits[1:], weight)
+
+
+def span_sums(
+    energy: Squares | np.ndarray,
+    order: np.ndarray,
+    starts: np.ndarray,
+    stops: np.ndarray,
+    weight: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return sums as `range_sums` does, over spans of `order` that may overlap."""
     squared = isinstance(energy, Squares)
     rows = energy.coefficients if squared else energy
+    if squared and not isinstance(rows, np.ndarray):
+        return rows.sums(order, starts, stops, weight, energy.first)
+    if squared:
+        rows = rows[:, energy.first :]
     weight = None if weight is None else weight.astype(rows.dtype, copy=False)
-    found = np.zeros((len(limits) - 1, rows.shape[1]))
-    for row, (first, last) in zip(found, pairwise(limits), strict=True):
+    found = np.zeros((len(starts), rows.shape[1]))
+    for row, first, last in zip(found, starts, stops, strict=True):
         for start in range(first, last, BLOCK):
             which = order[start : min(start + BLOCK, last)]
             part = rows[which]
@@ -113,9 +161,11 @@ def range_sums(
 
 
 def range_moments(
-    coefficients: np.ndarray, order: np.ndarray, limits: np.ndarray
+    coefficients: np.ndarray | Elsewhere, order: np.ndarray, limits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return sums of coefficients over ranges, as `range_sums` has them, and of their squares."""
+    if not isinstance(coefficients, np.ndarray):
+        return coefficients.moments(order, limits)
     found = np.zeros((2, len(limits) - 1, coefficients.shape[1]))
     for k, (first, last) in enumerate(pairwise(limits)):
         for start in range(first, last, BLOCK):
@@ -126,13 +176,44 @@ def range_moments(
     return found[0], found[1]
 
 
-def rising(values: np.ndarray) -> np.ndarray:
-    """Return the order of values that are not negative; equal ones stay as they are."""
+def ranked(values: np.ndarray, group: np.ndarray | None = None, groups: int = 1) -> np.ndarray:
+    """Return the order of numbers that are not negative, group after group, at most 64 of them.
+
+    Values that differ by little may stay as they are: over a range of a million by 0.1 % for one
+    group, by 1 % for 16. In exchange keys have 16 bits, which are sorted in an eighth of the time:
+    0.14 ms for 36 000 values.
+    """
     if values.dtype != np.float32:
-        return np.argsort(values, kind="stable")
-    # The bits of such floats rise with them. With the place behind them all keys are different, so
-    # that the fastest sort is stable: 0.4 ms instead of 2.3 ms for 36 000 values.
-    keys = (values + np.float32(0)).view(np.uint32).astype(np.uint64) << np.uint64(32)
-    keys |= np.arange(len(values), dtype=np.uint64)
-    keys.sort()
-    return (keys & np.uint64(0xFFFFFFFF)).astype(np.intp)
+        positive = values[values > 0]
+        with np.errstate(over="ignore", under="ignore"):
+            values = (values / (np.median(positive) if len(positive) else 1)).astype(np.float32)
+    # The bits of such floats rise with them.
+    bits = (values + np.float32(0)).view(np.uint32)
+    room = 16 - (groups - 1).bit_length()
+    some = np.sort(bits[:: max(1, len(bits) // SAMPLE)])
+    some = some[np.searchsorted(some, 1) :]
+    middle = int(some[len(some) // 2]) if len(some) else 1
+    highest = min(int(bits.max(initial=1)), middle + (OCTAVES << 23))
+    lowest = int(bits.min(initial=highest))
+    if not lowest:
+        lowest = int(bits.min(initial=highest, where=bits > 0))
+    lowest = max(lowest, middle - (OCTAVES << 23))
+    shift = max((highest - lowest).bit_length() - room, 0)
+    shift += (highest - lowest) >> shift == (1 << room) - 1
+    lowest = max(lowest - (1 << shift), 0)  # what is less, such as 0, has the lowest key
+    keys = np.clip(bits, np.uint32(lowest), np.uint32(highest)) - np.uint32(lowest)
+    keys = (keys >> np.uint32(shift)).astype(np.uint16)
+    if group is not None:
+        keys += group.astype(np.uint16) << np.uint16(room)
+    return np.argsort(keys, kind="stable")
+
+
+def nested(sums: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return sums over each set and those before it of its group, given those over the sets.
+
+    `sums` (set, ...) are those of groups one after another, of so many sets each.
+    """
+    total = np.cumsum(sums, axis=0, dtype=np.float64)
+    first = np.cumsum(sizes) - sizes
+    before = np.concatenate([np.zeros_like(total[:1]), total[:-1]])[first]
+    return total - np.repeat(before, sizes, axis=0)

@@ -12,6 +12,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.variance import FIRST_PATCHES, WHITE, pooled_variance
@@ -24,6 +25,7 @@ ON = 0.97  # in this share of the coefficients
 NUMBER = 16  # of coefficients that are not 0, at least
 SHOWN = 8  # frequencies with a lattice that show a grid, at least
 SAMPLE = 400  # blocks in which grids are looked for
+FEW, TOLD = 36, 16  # those that rule most grids out, about, by so many coefficients of a frequency
 KNOWN = 0.22  # noise over the step of a frequency, below which too little is left of it
 
 
@@ -94,12 +96,45 @@ def _blocks(
 def _grid(plane: np.ndarray, high: np.ndarray, levels: list) -> tuple[int, int] | None:
     """Return the origin of the grid in which coefficients lie on lattices, if there is one."""
     some = high[:: max(1, len(high) // (2 * SHOWN))]
-    for y, x in np.ndindex(BLOCK, BLOCK):
+    for y, x in zip(*np.divmod(_possible(plane, some[::4], levels), BLOCK), strict=True):
         found = times(_blocks(plane, y, x, levels, SAMPLE), some.T).T
         # A few nearly always show that there is none.
         if any(map(_step, found[::4])) and np.count_nonzero([*map(_step, found)]) >= SHOWN:
-            return y, x
+            return int(y), int(x)
     return None
+
+
+def _possible(plane: np.ndarray, some: np.ndarray, levels: list) -> np.ndarray:
+    """Return the origins y * 8 + x whose grids some coefficients of a few blocks do not rule out.
+
+    All origins at once. A lattice that `_step` finds has nearly all of these on it, too.
+    """
+    rows, columns = ((length - BLOCK + 1) // BLOCK for length in plane.shape)
+    step = max(1, math.isqrt(rows * columns // FEW))
+    wide = sliding_window_view(plane, (2 * BLOCK - 1,) * 2)[:: BLOCK * step, :: BLOCK * step]
+    blocks = sliding_window_view(wide, (BLOCK, BLOCK), axis=(2, 3))
+    blocks = blocks.transpose(2, 3, 0, 1, 4, 5).reshape(BLOCK**2, -1, BLOCK**2)
+    clear = np.ones(blocks.shape[:2], bool)
+    for level in levels:
+        clear &= ~(blocks == level).any(axis=2)
+    number = blocks.shape[1]
+    values = times(blocks.reshape(-1, BLOCK**2).astype(np.float32), some.T.astype(np.float32))
+    size = np.abs(values.reshape(BLOCK**2, number, len(some)).transpose(0, 2, 1))
+    usable = (size > SMALLEST / 2) & clear[:, None]
+    known = usable.sum(axis=2) >= TOLD
+    # The first of the usable ones of each origin and frequency.
+    first = np.argsort(~usable, axis=2, kind="stable")[:, :, :TOLD]
+    series = np.take_along_axis(size, first, axis=2)[known]
+    steps = np.arange(SMALLEST, LARGEST, dtype=np.float32)[:, None]
+    # As many may be off as of the most values that `_step` looks at.
+    most = (1 - ON) * 8 * NUMBER
+    where, which = np.divmod(
+        np.flatnonzero(_off(series[:, None, : TOLD // 2], steps) <= most), len(steps)
+    )
+    left = _off(series[where], steps[which]) <= most
+    open_ = ~known
+    open_[known] = np.bincount(where[left], minlength=len(series)) > 0
+    return np.flatnonzero(open_.any(axis=1))
 
 
 def _step(values: np.ndarray) -> int:
@@ -122,7 +157,7 @@ def _step(values: np.ndarray) -> int:
 def _off(values: np.ndarray, steps: np.ndarray) -> np.ndarray:
     """Return how many values do not lie on the lattice of each of the steps (step, 1)."""
     number = np.rint(values / steps)
-    return np.count_nonzero((np.abs(values - number * steps) >= OFF) | (number == 0), axis=1)
+    return np.count_nonzero((np.abs(values - number * steps) >= OFF) | (number == 0), axis=-1)
 
 
 def _before(variance: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from napari_gpu_denoise.noise.patches.blank import clear_patches
 
 CLIPPING_SAMPLE = 250_000  # pixels looked at to find clipped values
+SPARSE = 6  # one of so many rows and columns of these is looked at first
 CLIPPED_PIXELS = 16  # an extreme value found in fewer of them is left alone
 
 # Counts of photons:
@@ -21,6 +22,7 @@ MOST_STEPS = 2.0**20  # grey values above the lowest one, at most
 LEAST_PHOTONS = 100  # in the darker half of the blocks
 DARK_SHARE = 0.05  # of the pixels, without a photon
 DISPERSION = (0.75, 1.3)  # variance of counts over their mean
+FEW, MORE = 16, 2.0  # one of so many blocks is looked at first; so many times that rules counts out
 
 
 def grid_steps(rows: int, columns: int, limit: int) -> tuple[int, int]:
@@ -75,34 +77,45 @@ def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
     values = plane[::step, ::step]
     if blank is not None:
         values = values[~blank[::step, ::step]]
-    if plane.dtype.kind == "f":
-        values = values[np.isfinite(values)]
+    values = _finite(values)
     if values.size == 0:
         return []
     ends = np.iinfo(plane.dtype) if plane.dtype.kind in "iu" else None
     levels = []
     for level, inner in ((values.min(), np.min), (values.max(), np.max)):
-        others = values[values != level]
-        count = values.size - others.size
-        if count < CLIPPED_PIXELS or others.size == 0:
+        count = np.count_nonzero(values == level)
+        if count < CLIPPED_PIXELS or count == values.size:
             continue
-        at_end = ends is not None and level in (ends.min, ends.max)
         # The tail of a distribution falls towards its end: a last value that is found more often
         # than the one before it is where values were cut off.
-        if at_end or count > 2 * np.count_nonzero(others == inner(others)):
-            # Where photons are few, most pixels have none: those are not cut off.
-            if inner is np.min and photon_step(plane, level) is not None:
-                continue
+        cut = ends is not None and level in (ends.min, ends.max)
+        if not cut:
+            others = values[values != level]
+            cut = count > 2 * np.count_nonzero(others == inner(others))
+        # Where photons are few, most pixels have none: those are not cut off.
+        if cut and (inner is np.max or photon_step(plane, level) is None):
             levels.append(level)
     return levels
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    """Return the values that are finite."""
+    if values.dtype.kind != "f" or not values.size:
+        return values
+    if np.isfinite(values.min()) and np.isfinite(values.max()):  # they hand on NaN
+        return values
+    return values[np.isfinite(values)]
 
 
 def photon_counts(plane: np.ndarray) -> float | None:
     """Return grey levels per photon where many pixels have none and others few; else None."""
     step = math.ceil(math.sqrt(plane.size / CLIPPING_SAMPLE))
     values = plane[::step, ::step]
-    if plane.dtype.kind == "f":
-        values = values[np.isfinite(values)]
+    # A few pixels nearly always show that none of the darkest values is frequent.
+    some = _finite(values[::SPARSE, ::SPARSE])
+    if some.size and np.count_nonzero(some == some.min()) < 0.5 * DARK_SHARE * some.size - 1:
+        return None
+    values = _finite(values)
     if not values.size or np.count_nonzero(values == values.min()) < DARK_SHARE * values.size:
         return None
     return photon_step(plane, values.min())
@@ -121,12 +134,32 @@ def photon_step(plane: np.ndarray, darkest: float) -> float | None:
     down, across = grid_steps(rows, columns, BLOCKS)
     blocks = plane[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
     blocks = blocks[::down, :, ::across].transpose(0, 2, 1, 3).reshape(-1, BLOCK, BLOCK)
-    values = blocks.astype(np.float64) - float(darkest)
-    values = values[np.isfinite(values).all(axis=(1, 2)) & (values >= 0).all(axis=(1, 2))]
-    positive = values[values > 0]
-    if not positive.size:
+    # A few of them nearly always show that the values vary more.
+    few = _counts(blocks[::FEW], darkest)
+    if few is not None and few.photons and few.dispersion > MORE * DISPERSION[1]:
         return None
-    step = float(positive.min())
+    found = _counts(blocks, darkest)
+    if found is None or found.photons < LEAST_PHOTONS:
+        return None
+    return found.step if DISPERSION[0] <= found.dispersion <= DISPERSION[1] else None
+
+
+class _Counts(NamedTuple):
+    """Whole numbers of photons."""
+
+    step: float  # grey levels
+    photons: float  # in the darker half of the blocks that have any
+    dispersion: float  # variance over mean, there
+
+
+def _counts(blocks: np.ndarray, darkest: float) -> _Counts | None:
+    """Return what blocks of pixels hold if all are whole steps above the darkest, else None."""
+    values = blocks.astype(np.float64) - float(darkest)
+    if blocks.dtype.kind == "f" or values.min(initial=0) < 0:
+        values = values[np.isfinite(values).all(axis=(1, 2)) & (values >= 0).all(axis=(1, 2))]
+    step = float(values.min(initial=np.inf, where=values > 0))
+    if not math.isfinite(step):
+        return None
     counts = values / step
     if counts.max() > MOST_STEPS or np.abs(counts - np.rint(counts)).max() > WHOLE:
         return None
@@ -135,12 +168,7 @@ def photon_step(plane: np.ndarray, darkest: float) -> float | None:
     dark = lit[np.argsort(total[lit], kind="stable")[: max(len(lit) // 2, 1)]]
     photons = float(total[dark].sum())
     difference = np.square(np.diff(counts[dark], axis=2)).mean(axis=(1, 2)) / 2
-    dispersion = difference.sum() * BLOCK**2 / max(photons, 1.0)
-    return step if photons >= LEAST_PHOTONS and _like_counts(dispersion) else None
-
-
-def _like_counts(dispersion: float) -> bool:
-    return DISPERSION[0] <= dispersion <= DISPERSION[1]
+    return _Counts(step, photons, float(difference.sum()) * BLOCK**2 / max(photons, 1.0))
 
 
 def as_floats(patches: np.ndarray, levels: list) -> tuple[np.ndarray, list[float], float]:

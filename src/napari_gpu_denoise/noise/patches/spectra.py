@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from typing import Protocol
 
 import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise.patches.blank import not_image, number_of_patches
-from napari_gpu_denoise.noise.patches.coefficients import Squares, transformed
+from napari_gpu_denoise.noise.patches.coefficients import Elsewhere, Squares, transformed
 from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, read_patches
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
@@ -29,7 +30,8 @@ class PatchSpectra:
     """
 
     mean: np.ndarray  # (patch,), grey levels
-    coefficients: np.ndarray  # (patch, frequency), float32, or float64 where these are extreme
+    # (patch, frequency), float32, or float64 where these are extreme.
+    coefficients: np.ndarray | Elsewhere
     energy: np.ndarray  # (set, patch), sums of squares over the frequencies of each of `SETS`
     seen: np.ndarray  # (patch,), mean grey levels as the high frequencies see them
     lows: int
@@ -46,12 +48,12 @@ class PatchSpectra:
     @property
     def low(self) -> np.ndarray:
         """Coefficients of the low frequencies, (patch, frequency), float64."""
-        return self.coefficients[:, : self.lows].astype(np.float64)
+        return np.asarray(self.coefficients)[:, : self.lows].astype(np.float64)
 
     @property
     def high(self) -> np.ndarray:
         """Coefficients of the high frequencies, (patch, frequency), float64."""
-        return self.coefficients[:, self.lows :].astype(np.float64)
+        return np.asarray(self.coefficients)[:, self.lows :].astype(np.float64)
 
     @property
     def statistics(self) -> PatchStatistics:
@@ -60,7 +62,7 @@ class PatchSpectra:
 
     def at(self, mean: np.ndarray) -> PatchStatistics:
         """Return the same with other means."""
-        squares = Squares(self.coefficients[:, self.lows :])
+        squares = Squares(self.coefficients, self.lows)
         low = self.energy[SETS.index("low")]
         return PatchStatistics(mean, low, squares, self.upper, self.clipped, self.overlap)
 
@@ -74,6 +76,19 @@ class PatchSpectra:
         sets = frequency_sets(low.shape[1], found.shape[1]).T.astype(np.float64)
         energy = times(np.square(found), sets).T
         return replace(self, coefficients=found, energy=energy, clipped=clipped)
+
+
+class PatchReader(Protocol):
+    """Reads patches elsewhere than in memory."""
+
+    def read(
+        self,
+        planes: Sequence[np.ndarray],
+        limit: int,
+        blanks: Sequence[np.ndarray | None],
+        levels: Sequence[list],
+    ) -> PatchSpectra | None:
+        """Return what `read_spectra` does; None where that has to read them."""
 
 
 # Sets of frequencies whose energy is known: low and high ones; those that rank patches where
@@ -115,17 +130,22 @@ def read_spectra(
     limit: int | None = None,
     blanks: list[np.ndarray | None] | None = None,
     levels: list[list] | None = None,
+    device: PatchReader | None = None,
 ) -> PatchSpectra:
     """Read about `limit` patches of 8 x 8 pixels, evenly spread over all planes.
 
     Those that touch what is not image are left out: `blanks`, if `not_image` was asked before, and
     `levels`, if `clipping_levels` was. With None as `limit`, `MAX_PATCHES` others are read.
-    NonFiniteError if NaN or infinity leave none.
+    Where `device` is given they are read there if they can be. NonFiniteError if NaN or infinity
+    leave none.
     """
     blanks = not_image(planes) if blanks is None else blanks
     limit = number_of_patches(MAX_PATCHES, blanks) if limit is None else limit
     if levels is None:
         levels = list(map(clipping_levels, planes, blanks))
+    found = None if device is None else device.read(planes, limit, blanks, levels)
+    if found is not None:
+        return found
     each = list(zip(planes, blanks, levels, strict=True))
     # Scattered non-finite pixels may leave no large patch whole, but still smaller ones.
     for size in (PATCH, PATCH // 2, PATCH // 4):

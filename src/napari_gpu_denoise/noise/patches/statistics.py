@@ -82,7 +82,7 @@ def _on_device(planes: PlaneStack, limit: int, device: Any) -> Iterator[PatchSta
     batch = max(1, min(len(planes), BATCH_BYTES // nbytes))
     opened = session(device)
     *_, upper = frequencies((PATCH, PATCH))
-    with device_errors(opened), borrow(opened) as arena:
+    with device_errors(opened), borrow(opened, "series") as arena:
         kernel = _Kernel(arena, dtype, grid, nx, across)
         host = np.empty((batch, grid[1], PATCH, nx), dtype)
         for start in range(0, len(planes), batch):

@@ -21,7 +21,7 @@ import numpy as np
 from napari_gpu_denoise.noise.patches.blank import number_of_patches
 from napari_gpu_denoise.noise.patches.coefficients import SMALL, Squares, transformed
 from napari_gpu_denoise.noise.patches.compressed import noise_before
-from napari_gpu_denoise.noise.patches.laws import Trend, brightness_trend
+from napari_gpu_denoise.noise.patches.laws import Trend, VarianceLaws, brightness_trend
 from napari_gpu_denoise.noise.patches.selection import as_floats, clipping_levels, read_patches
 from napari_gpu_denoise.noise.patches.variance import (
     FIRST_PATCHES,
@@ -38,6 +38,7 @@ PATCH = 8
 HIGH_FREQUENCY = 1.125
 UPPER_FREQUENCY = 1.4  # the same sum, above which lies the upper half of those
 CLIPPED_SHARE = 0.5  # patches with more clipped pixels than this are not used
+GROWS = 1.3  # growth of the variance along the line of laws, below which there is no trend
 MARGIN = 3  # noise standard deviations that keep nearly all pixels from a clipping level
 
 
@@ -55,11 +56,13 @@ def plane_noise(
     blank: np.ndarray | None = None,
     patches: PatchStatistics | None = None,
     levels: list | None = None,
+    laws: VarianceLaws | None = None,
 ) -> PlaneNoise | None:
     """Estimate the noise of one plane of any real dtype; None where no pixel is finite.
 
     Pixels of `blank`, a mask as `not_image` returns it, are left out. `patches` of 8 x 8 pixels
-    of the plane serve for its own, where they are known, and so do its `clipping_levels`.
+    of the plane serve for its own, where they are known, and so do its `clipping_levels`. `laws`
+    of these patches may show that there is no trend to look for.
     """
     levels = clipping_levels(plane, blank) if levels is None else levels
     # Differences of large integers of 64 bits do not fit float64.
@@ -96,7 +99,9 @@ def plane_noise(
             if len(far) < FIRST_PATCHES:
                 break
             variance, error, _ = pooled_variance(rank, energy, overlap, far)
-    trend = brightness_trend(PatchStatistics(mean, rank, energy, upper, share, overlap))
+    trend = None
+    if laws is None or laws.growth >= GROWS:
+        trend = brightness_trend(PatchStatistics(mean, rank, energy, upper, share, overlap))
     if trend is not None:
         trend = Trend(*(unit * value for value in trend))
     elif shape == (PATCH, PATCH) and unit == 1.0:
@@ -131,7 +136,7 @@ def _read(
     matrix = np.concatenate([low, high])
     lows = np.arange(len(matrix)) < len(low)
     found = transformed(patches, matrix, np.array([lows, ~lows]))
-    energy = Squares(found.coefficients[:, len(low) :])
+    energy = Squares(found.coefficients, len(low))
     statistics = PatchStatistics(found.mean, found.energy[0], energy, upper, share, overlap)
     return statistics, shape, levels, unit
 

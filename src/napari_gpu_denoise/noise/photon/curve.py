@@ -11,6 +11,8 @@ from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 
 FLOOR = 0.02  # lowest variance used for a weight, as a share of the median variance
 SYSTEMATIC = 0.01  # relative error of a variance that more pixels do not reduce
+ROUNDS = 20  # of a robust fit, at most
+SETTLED = 1e-9  # change of its weights, and of a gain, from which on it has come to an end
 OUTLIER = 4.0  # distance from the line, over the scatter, beyond which a level is left out
 SIGNIFICANT = 4.0  # standard errors by which a gain is above 0
 DISAGREE = 2.0  # standard errors by which two gains differ
@@ -60,17 +62,19 @@ def weighted_line(
     Returns gain (0 where all x are the same), intercept, and their covariance (2, 2).
     """
     weight = 1 / np.square(error)
-    total = weight.sum()
-    centre, middle = weight @ x / total, weight @ y / total
-    spread = weight @ np.square(x - centre)
+    total = float(weight.sum())
+    centre, middle = float(weight @ x) / total, float(weight @ y) / total
+    apart = x - centre
+    weighted = weight * apart
+    spread = float(weighted @ apart)
     if spread <= 1e-18 * total * max(centre**2, 1e-300):
-        return 0.0, float(middle), np.diag([0.0, 1 / total])
-    gain = weight @ ((x - centre) * (y - middle)) / spread
+        return 0.0, middle, np.diag([0.0, 1 / total])
+    gain = float(weighted @ (y - middle)) / spread
     slope = 1 / spread
     covariance = np.array(
         [[slope, -centre * slope], [-centre * slope, 1 / total + centre**2 * slope]]
     )
-    return float(gain), float(middle - gain * centre), covariance
+    return gain, middle - gain * centre, covariance
 
 
 def line_values(x: np.ndarray, gain: float, intercept: float, y: np.ndarray) -> np.ndarray:
@@ -88,15 +92,20 @@ def robust_line(
     below it, as texture and motion only ever raise a variance. Returns gain, intercept, their
     covariance, scaled up where points scatter more than `error` suggests, and the points used.
     """
-    gain, intercept, covariance = weighted_line(x, y, error * line_values(x, 0, 0, y))
+    floor = float(line_values(x[:1], 0, 0, y)[0])
+    gain, intercept, covariance = weighted_line(x, y, error * floor)
     weight = np.ones(len(x))
-    for _ in range(20):
-        line = line_values(x, gain, intercept, y)
+    for _ in range(ROUNDS):
+        line = np.maximum(gain * x + intercept, floor)
         distance = (y - line) / (line * error)
         limit = np.where(distance > 0, upward, 3 * upward)
-        weight = np.minimum(1, limit / np.maximum(np.abs(distance), 1e-12))
+        before, weight = weight, np.minimum(1, limit / np.maximum(np.abs(distance), 1e-12))
+        old = gain, intercept
         gain, intercept, covariance = weighted_line(x, y, line * error / weight)
-    distance = (y - line_values(x, gain, intercept, y)) / (line * error)
+        settled = np.abs(weight - before).max() < SETTLED
+        if settled and abs(gain - old[0]) <= SETTLED * abs(gain):
+            break
+    distance = (y - np.maximum(gain * x + intercept, floor)) / (line * error)
     scatter = max(1.0, float(np.sqrt(np.mean(np.square(weight * distance)))))
     return gain, intercept, covariance * scatter**2, np.abs(distance) <= OUTLIER * scatter
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.coefficients import Squares, range_moments, range_sums, rising
+from napari_gpu_denoise.noise.patches.coefficients import Squares, nested, range_moments, range_sums
 from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.spectra import (
     SETS,
@@ -15,6 +15,7 @@ from napari_gpu_denoise.noise.patches.spectra import (
     frequency_sets,
     weights,
 )
+from napari_gpu_denoise.noise.patches.variance import by_rank
 from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
 
 COEFFICIENTS = PATCH**2 - 1  # of a patch, without its mean
@@ -39,19 +40,37 @@ class Readings(NamedTuple):
     rank: np.ndarray  # (set,), mean power at the frequencies that rank, relative to the line
 
 
+def order_of_levels(
+    spectra: PatchSpectra, line: np.ndarray, levels: list[np.ndarray]
+) -> np.ndarray:
+    """Return the patches of each level, one after another, from the smoothest on."""
+    return by_rank(_rank(spectra, line), levels)
+
+
+def _rank(spectra: PatchSpectra, line: np.ndarray) -> np.ndarray:
+    """Return the mean power at the frequencies that rank, relative to a line."""
+    dtype = spectra.energy.dtype
+    rank = spectra.energy_of("ranks") / (len(frequency_bands()[0]) * line)
+    return np.minimum(rank, np.finfo(dtype).max).astype(dtype)
+
+
 def read_levels(
-    spectra: PatchSpectra, line: np.ndarray, levels: list[np.ndarray], relative: bool = False
+    spectra: PatchSpectra,
+    line: np.ndarray,
+    levels: list[np.ndarray],
+    relative: bool = False,
+    order: np.ndarray | None = None,
 ) -> Readings:
     """Sum up nested sets of the smoothest patches of each level of brightness.
 
     `line` (patch,) is about the noise variance of each patch; `levels` are the indices of the
-    patches of each level. If `relative`, all is divided by the line.
+    patches of each level, and `order` what `order_of_levels` returns for them, if known. If
+    `relative`, all is divided by the line.
     """
-    ranks, read, *_ = frequency_bands()
-    sight, dtype = weights()[read], spectra.energy.dtype
-    rank = np.minimum(spectra.energy_of("ranks") / (len(ranks) * line), np.finfo(dtype).max)
-    rank = rank.astype(dtype)
-    orders, limits, level = [], [0], []
+    _, read, *_ = frequency_bands()
+    sight = weights()[read]
+    rank = _rank(spectra, line)
+    limits, level = [0], []
     for number, part in enumerate(levels):
         stops = [0]
         for share in SHARES:
@@ -61,40 +80,36 @@ def read_levels(
         start = limits[-1]
         limits += [start + stop for stop in stops[1:]]
         level += [number] * (len(stops) - 1)
-        orders.append(part[rising(rank[part])])
-    order, first = np.concatenate(orders), np.array(limits[:-1])
+    order = by_rank(rank, levels) if order is None else order
+    first = np.array(limits[:-1])
     if relative:
         # What is relative to its own line sees no more of the brightness than the mean does.
         weight, mean, sums = 1 / line, spectra.seen, np.zeros((len(first), COEFFICIENTS))
         weak = weight.max() > 1 / WEAKEST
-        coefficients = spectra.coefficients.astype(np.float64 if weak else dtype, copy=False)
+        coefficients = spectra.coefficients
+        if weak:
+            coefficients = np.asarray(coefficients, np.float64)
         squares = range_sums(Squares(coefficients), order, limits, weight)
     else:
         mean = spectra.mean
         sums, squares = range_moments(spectra.coefficients, order, limits)
     added, level = np.diff(limits), np.array(level)
 
-    def nested(each: np.ndarray) -> np.ndarray:
-        """Return sums over each set and those before it of the same level."""
-        total = np.cumsum(each, axis=0)
-        starts = np.flatnonzero(np.diff(level, prepend=-1))
-        before = np.concatenate([np.zeros_like(total[:1]), total[:-1]])[starts]
-        return total - np.repeat(before, np.bincount(level), axis=0)
-
+    inside = partial(nested, sizes=np.bincount(level))
     own = squares[:, read]
     bright = np.add.reduceat(mean[order], first)
     seen = times(sums, sight.T) + bright[:, None]
-    count = nested(added)
+    count = inside(added)
     return Readings(
         level,
         count,
-        nested(bright) / count,
-        nested(own) / count[:, None],
+        inside(bright) / count,
+        inside(own) / count[:, None],
         added,
         own / added[:, None],
-        nested(seen) / count[:, None],
+        inside(seen) / count[:, None],
         seen / added[:, None],
-        nested(np.add.reduceat(rank[order].astype(np.float64), first)) / count,
+        inside(np.add.reduceat(rank[order].astype(np.float64), first)) / count,
     )
 
 

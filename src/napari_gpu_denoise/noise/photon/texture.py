@@ -58,7 +58,7 @@ def level_variances(
     The strength of texture is measured relative to the line; errors of the line matter little.
     """
     *_, first = frequency_bands()
-    sizes = np.diff(np.append(first, readings.power.shape[1]))
+    sizes = _bands_of()[1]
     overall = readings.power.mean(axis=1)
     own_line, line = (
         line_values(seen, gain, intercept, overall[overall > 0])
@@ -94,10 +94,8 @@ def level_variances(
     variance = variance * line_values(seen, gain, intercept, overall[overall > 0])
     known += square * np.square(SHARED * (np.abs(weight) @ texture))
 
-    chosen = []
-    for level in np.unique(readings.level):
-        inside = np.flatnonzero(readings.level == level)
-        chosen.append(inside[np.argmin(known[inside])])
+    best = np.lexsort((known, readings.level))  # of each level the one with the least error
+    chosen = best[np.flatnonzero(np.diff(readings.level, prepend=-1))]
     return LevelVariances(
         seen[chosen],
         variance[chosen],
@@ -187,15 +185,33 @@ def _band_powers(
     Frequencies that stand out by more than chance are left to the median.
     """
     mean = np.add.reduceat(relative, first, axis=1) / sizes
-    middle = [np.median(band, axis=1) for band in np.split(relative, first[1:], axis=1)]
     # The median of chi-squared variables is below their mean, by nearly this factor.
-    middle = np.stack(middle, axis=1) / ((1 - 2 / (9 * independent)) ** 3)[:, None]
+    middle = _medians(relative) / ((1 - 2 / (9 * independent)) ** 3)[:, None]
     expected = 2 * np.square(np.maximum(middle, LOWEST)) / independent[:, None]
     stands_out = mean - middle > STANDS_OUT * np.sqrt(expected / sizes)
     power = np.where(stands_out, middle, mean)
     spread = np.add.reduceat(np.square(relative), first, axis=1) / sizes - np.square(mean)
     uneven = stands_out | (spread > UNEVEN * expected)
     return power, np.where(uneven, spread / np.maximum(sizes - 1, 1), 0.0)
+
+
+def _medians(values: np.ndarray) -> np.ndarray:
+    """Return the median of each band of values (set, frequency)."""
+    table, sizes = _table_of_bands()
+    padded = np.full((len(values), values.shape[1] + 1), np.inf)
+    padded[:, :-1] = values
+    ordered = np.sort(padded[:, table], axis=2)
+    bands = np.arange(len(sizes))
+    return (ordered[:, bands, (sizes - 1) // 2] + ordered[:, bands, sizes // 2]) / 2
+
+
+@lru_cache(maxsize=1)
+def _table_of_bands() -> tuple[np.ndarray, np.ndarray]:
+    """Return the frequencies of each band, (band, number), filled up with one too many; sizes."""
+    *_, first = frequency_bands()
+    sizes = _bands_of()[1]
+    table = first[:, None] + np.arange(sizes.max())
+    return np.where(table < (first + sizes)[:, None], table, sizes.sum()), sizes
 
 
 def _strength(

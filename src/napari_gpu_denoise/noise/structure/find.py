@@ -169,27 +169,41 @@ def structure_of(planes: Sequence[np.ndarray]) -> Structure:
 def _look_at(plane: np.ndarray) -> tuple[Any, Any, list[hum.Wave], Any]:
     """Return the evidence of rows and columns, the waves, and the outliers of a plane."""
     # Squares of extreme values are beyond float32.
-    largest = float(np.abs(plane).max())
+    largest = float(max(plane.max(), -plane.min()))
     if not 1e-15 < largest < 1e15:
         return None, None, [], None
     middle = plane[tuple(slice(max(n - _LONGEST, 0) // 2, None) for n in plane.shape)]
     middle = np.ascontiguousarray(middle[:_LONGEST, :_LONGEST])
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(_pixels_and_waves, middle)
+        evidence = [_evidence(plane, axis) for axis in (1, 0)]
+        pixels, waves = beside.result()
+    if waves and middle.shape == plane.shape:
+        plane = plane - sum(wave.over(plane.shape) for wave in waves)
+        evidence = [_evidence(plane, axis) for axis in (1, 0)]
+    return *evidence, waves, pixels
+
+
+def _evidence(plane: np.ndarray, axis: int) -> rows.RowEvidence | None:
+    """Return what speaks for offsets of rows, or of columns with an axis of 0."""
+    length, width = plane.shape[1 - axis], plane.shape[axis]
+    # Many rows of a large plane tell enough.
+    start = max(length - _LONGEST, 0) // 2
+    plane = plane[start : start + _LONGEST] if axis else plane[:, start : start + _LONGEST]
+    if length < rows.SHORTEST or width < rows.NARROWEST:
+        return None
+    return rows.row_evidence(rows.segments(plane, axis=axis))
+
+
+def _pixels_and_waves(middle: np.ndarray) -> tuple[Any, list[hum.Wave]]:
+    """Return the outliers, if it is large enough for these, and the waves without them."""
     pixels = None
     if min(middle.shape) >= outliers.SMALLEST:
         pixels = outliers.find_outliers(middle)
         for each in pixels:
             if each.found:
                 middle = outliers.replaced(middle, each.mask)
-    waves = hum.find_waves(middle) if min(middle.shape) >= hum.SMALLEST else []
-    if waves and middle.shape == plane.shape:
-        plane = plane - sum(wave.over(plane.shape) for wave in waves)
-    evidence = []
-    for each in (plane, plane.T):
-        ny, nx = each.shape
-        usable = ny >= rows.SHORTEST and nx >= rows.NARROWEST
-        parts = rows.segments(np.ascontiguousarray(each)) if usable else None
-        evidence.append(None if parts is None else rows.row_evidence(parts))
-    return *evidence, waves, pixels
+    return pixels, hum.find_waves(middle) if min(middle.shape) >= hum.SMALLEST else []
 
 
 def _offsets(evidence: Sequence[rows.RowEvidence | None]) -> Offsets:

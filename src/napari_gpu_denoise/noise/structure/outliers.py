@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +22,7 @@ _AROUND = tuple((y, x) for y in (0, 1, 2) for x in (0, 1, 2) if (y, x) != (1, 1)
 _WINDOW = 9  # pixels in which the local noise is measured
 _TEXTURE = 1.5  # mean deviation that counts as one standard deviation, with a margin
 _ALONE = 0.5  # of its deviation that the second most extreme neighbour may have at most
+_SAMPLE = 1 << 16  # pixels that levels of brightness are taken from, about
 _QUANTILES = 0.95, 0.99  # of the deviations that their tail is extrapolated from
 _CHANCE = 0.2  # pixels of a plane that noise may be expected to make
 _NEIGHBOURHOOD = 7  # pixels in which outliers count as a crowd,
@@ -98,7 +101,8 @@ def _deviations(plane: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     padded = np.pad(plane, 1, mode="reflect")
     middle, spread = np.empty_like(plane), np.empty_like(plane)
     alone = np.empty(plane.shape, bool)
-    for first in range(0, len(plane), _BAND):
+
+    def compare(first: int) -> None:
         rows = slice(first, min(first + _BAND, len(plane)))
         ranked = _sorted_neighbours(padded, rows)
         median = (ranked[3] + ranked[4]) / 2
@@ -106,6 +110,9 @@ def _deviations(plane: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         next_one = np.where(away > 0, ranked[6] - median, median - ranked[1])
         middle[rows], spread[rows] = median, ranked[5] - ranked[2]
         alone[rows] = next_one < _ALONE * np.abs(away)
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        list(pool.map(compare, range(0, len(plane), _BAND)))
     deviation = plane - middle
     size = np.abs(deviation)
     noise = _noise_at(middle, size)
@@ -134,7 +141,8 @@ def _sorted_neighbours(padded: np.ndarray, rows: slice) -> list[np.ndarray]:
 
 def _noise_at(middle: np.ndarray, size: np.ndarray) -> np.ndarray:
     """Return the root of the mean squared deviation at the brightness of each pixel."""
-    levels, sizes = middle[::2, ::2].ravel(), size[::2, ::2].ravel()
+    step = max(2, math.isqrt(middle.size // _SAMPLE))
+    levels, sizes = middle[::step, ::step].ravel(), size[::step, ::step].ravel()
     order = np.argsort(levels, kind="stable")
     parts = np.array_split(order, min(16, max(1, levels.size // 256)))
     where = np.array([levels[part].mean(dtype=np.float64) for part in parts])
@@ -147,7 +155,8 @@ def _noise_at(middle: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 def _quantum(plane: np.ndarray) -> float:
     """Return the smallest difference between grey levels."""
-    levels = np.unique(plane[::3, ::3])
+    step = max(3, math.isqrt(plane.size // _SAMPLE))
+    levels = np.unique(plane[::step, ::step])
     return float(np.diff(levels).min()) if levels.size > 1 else 0.0
 
 
