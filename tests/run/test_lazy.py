@@ -15,6 +15,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import (
     AxesError,
     ImageError,
+    NoDeviceError,
     NonFiniteError,
     SettingsError,
     SigmaError,
@@ -256,6 +257,8 @@ def test_bad_input_is_refused_at_once(device):
         gd.denoise_lazy(array, small(KIND), 1, axes="TY")
     with pytest.raises(AxesError, match="needs an axis T"):
         gd.denoise_lazy(array, joining(KIND, "T"), 1)
+    with pytest.raises(NoDeviceError, match="No device is named"):
+        gd.denoise_lazy(array, small(KIND), 1, device=[])
     with pytest.raises(ImageError, match="convert"):
         gd.denoise_lazy(array.astype(bool), small(KIND), 1)
     with pytest.raises(ImageError, match="nonfinite"):

@@ -116,6 +116,8 @@ def denoise_lazy(
             "The shape of the dask array is unknown: call compute_chunk_sizes() first."
         )
     several = list(device) if isinstance(device, (list, tuple)) else [device]
+    if not several:
+        choose_devices(several)  # refuses it
     # Device handles are invalid in other processes: send names instead.
     sent = [(d.name, d.platform, d.index) if isinstance(d, Device) else d for d in several]
     options = memory_limit, correct, sigma_factor
