@@ -44,6 +44,20 @@ def _window(default: int, of: str):
     return setting(default, help, bounds=(1, 63), unit="pixels", advanced=True, odd=True)
 
 
+_FAST = {
+    "step_basic": 4,
+    "step_final": 4,
+    "window_basic": 21,
+    "window_final": 21,
+    "neighbours_basic": 8,
+    "neighbours_final": 8,
+    "stack_basic": "hadamard",
+    "stack_final": "hadamard",
+    "threshold": 2.7,
+    "wiener_sigma": 1.0,
+}
+
+
 @dataclass(frozen=True)
 class BM3D(CollaborativeFilter):
     """Settings of BM3D.
@@ -57,21 +71,10 @@ class BM3D(CollaborativeFilter):
     summary: ClassVar[str] = "Block matching and 3D filtering: best quality for still images"
     presets: ClassVar[dict[str, dict]] = {
         "normal": {},
-        "fast": {
-            "step_basic": 4,
-            "step_final": 4,
-            "window_basic": 21,
-            "window_final": 21,
-            "neighbours_basic": 8,
-            "neighbours_final": 8,
-            "stack_basic": "hadamard",
-            "stack_final": "hadamard",
-            "threshold": 2.7,
-            "wiener_sigma": 1.0,
-        },
+        "fast": _FAST,
         "high": {"step_basic": 1, "step_final": 1, "window_final": 63},
+        "live": {**_FAST, "step_basic": 8, "step_final": 8},
     }
-    presets["live"] = {**presets["fast"], "step_basic": 8, "step_final": 8}
 
     stages: str = pass_fields.stages()
     threshold: float = pass_fields.threshold(2.75)
