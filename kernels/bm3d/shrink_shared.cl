@@ -169,8 +169,8 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
 #endif
         float v[VALUES];
         float b[WIENER ? VALUES : 1];
-#if WIENER && LOCAL_TILE > 1 && !UNROLLED
-        // Both images by the same code: twice as much does not fit the instruction cache.
+#if WIENER && LOCAL_TILE > 1 && SHARED_NOISE && HISTOGRAMS
+        // Both images by the same code: twice as much does not fit the instruction cache beside that of the shared noise.
         #pragma unroll
         for (int i = 0; i < VALUES; ++i)
             b[i] = 0.0f;
