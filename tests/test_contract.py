@@ -955,7 +955,7 @@ def test_the_record_tells_where_a_result_comes_from(kind, device):
     assert record.settings == dataclasses.asdict(small(kind))
     if takes_sigma(kind):
         assert record.sigma_source.startswith("estimated: ")
-        assert record.sigma == gd.estimate_noise(image, axes).sigma
+        assert record.sigma == gd.estimate_noise(image, axes, device=device).sigma
     else:
         assert (record.sigma, record.sigma_source) == ((), kind().sigma_unused)
     assert record.axes == axes

@@ -19,6 +19,9 @@ static inline int histogram_of(int p, int q)
     return (p ^ q) >= 16 ? 0 : 1 + p / 16;
 }
 
+// Other patches of a full group; groups of one have no pairs, but must not divide by zero.
+#define OTHERS (NEIGHBOURS > 1 ? NEIGHBOURS - 1 : 1)
+
 // Stores the displacement of each pair of patches, and clears and counts histograms. The pairs of p and those of
 // NEIGHBOURS - 1 - p are as many for every p: so each item has as much to do.
 static inline void keep_overlaps(__local uchar *codes, __local int *counts, __local const int *places, int size, int member)
@@ -29,7 +32,7 @@ static inline void keep_overlaps(__local uchar *codes, __local int *counts, __lo
     TEAM_SYNC();
 #endif
     for (int pair = member; pair < NEIGHBOURS / 2 * (NEIGHBOURS - 1); pair += TEAM) {
-        const int r = pair / (NEIGHBOURS - 1), c = pair % (NEIGHBOURS - 1);
+        const int r = pair / OTHERS, c = pair % OTHERS;
         const int p = c >= r ? r : NEIGHBOURS - 1 - r;
         const int q = c >= r ? c + 1 : NEIGHBOURS - 1 - c;
         const int4 one = place_offset(places[p]), other = place_offset(places[q]);

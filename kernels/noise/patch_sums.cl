@@ -2,6 +2,7 @@
 //
 // Reference: range_sums and range_moments of noise/patches/coefficients.py.
 // Grid: (8 frequencies along y; chunks of the lists, rounded up to whole work-groups), a work-item for the eight along x.
+// Constants: none.
 // Shapes: coefficients (patch, 8, 8). list: where each chunk begins, where it ends (chunks each), the patches (number), and if
 //   `weighted` what each square counts (number, the bits of floats). sums (chunks, 8, 8), and if `moments` once more for the
 //   coefficients.

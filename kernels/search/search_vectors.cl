@@ -61,17 +61,19 @@ __kernel void search_vectors(__global const float *padded, int pnz, int pny, int
     __global const float *a = padded + ((size_t)(frame / nz + t0) * pnz + frame % nz + z0) * plane + (size_t)y * pitch;
 
     KEY best[ROWS * VECTORS][NEIGHBOURS];
-    for (int v = 0; v < ROWS * VECTORS; ++v)
-        for (int k = 0; k < NEIGHBOURS; ++k)
-            best[v][k] = (KEY)NO_MATCH;
+    for (int r = 0; r < high; ++r)
+        for (int w = 0; w < wide; ++w)
+            for (int k = 0; k < NEIGHBOURS; ++k)
+                best[r * VECTORS + w][k] = (KEY)NO_MATCH;
 
     for (int start = 0; start < n_offsets; start += CHUNK) {
         KEY found[ROWS * VECTORS][CHUNK];
         for (int c = 0; c < CHUNK; ++c) {
             const int m = start + c;
             if (m >= n_offsets) {
-                for (int v = 0; v < ROWS * VECTORS; ++v)
-                    found[v][c] = (KEY)NO_MATCH;
+                for (int r = 0; r < high; ++r)
+                    for (int w = 0; w < wide; ++w)
+                        found[r * VECTORS + w][c] = (KEY)NO_MATCH;
                 continue;
             }
             const int4 offset = offsets[m];

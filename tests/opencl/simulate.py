@@ -190,7 +190,7 @@ MAPPED = {(0, "YX"), (2, "ZYX")}  # cases that have a map of sigma, but in the p
 # are cut in nine tiles, of the isoline filter in four, as tiles have margins; all others are whole.
 SHAPES = {
     "nl_means": {
-        **{"YX": ((13, 18), 220), (1, "YX"): ((11, 13), 1000)},
+        **{"YX": ((13, 18), 220), (1, "YX"): ((11, 13), 1000), (2, "YX"): ((11, 13), 1000)},
         **{"TYX": ((2, 9, 12), 1000), "ZYX": ((2, 9, 12), 1000)},
     },
     "bm3d": {"YX": ((9, 12), 1000), "TYX": ((2, 8, 9), 1000), "CYX": ((3, 8, 9), 1000)}
