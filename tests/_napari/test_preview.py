@@ -211,7 +211,7 @@ def test_a_quick_profile_comes_first(viewer, open_panel, noisy, tick, settle):
     panel.live._filtering.start = lambda request: started.append(request) or start(request)
     tick(panel)
     names = [each.run.filter.profile_name() for each in started]
-    assert names == ["live", "normal"]
+    assert names == ["fast", "normal"]
     started.clear()
     panel.live.changed()  # nothing has
     settle(panel)

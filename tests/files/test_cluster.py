@@ -105,8 +105,6 @@ def denoised(path, filter, client=None, name="out", **options):
 CASES = {
     "zarr": ("zarr", NLM, "TYX", {"sigma": 20.0}, "uint16"),
     "noise and range are measured": ("zarr", NLM, "TYX", {}, "float32"),
-    "corrected": ("zarr", NLM, "TYX", {"correct": "stripes", "sigma": 20.0}, "uint16"),
-    "over time": ("zarr", VIDEO, "TYX", {"sigma": 20.0}, "uint8"),
     "TIFF": ("tif", VIDEO, "TYX", {"sigma": 20.0}, "uint16"),
 }
 

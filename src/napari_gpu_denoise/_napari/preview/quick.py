@@ -6,7 +6,7 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.settings import setting_fields
 
-_QUICK = ("live", "fast")  # profiles, the first one that a filter has
+_QUICK = "fast"  # profile, where a filter has it
 
 
 def quick_settings(chosen: Filter, axes: str) -> Filter:
@@ -18,7 +18,7 @@ def quick_settings(chosen: Filter, axes: str) -> Filter:
     profile, changes = chosen.nearest_profile()
     default = next(iter(chosen.presets))
     slower = {"fine": default}  # where there is no quick one
-    name = next((each for each in _QUICK if each in chosen.presets), slower.get(profile))
+    name = _QUICK if _QUICK in chosen.presets else slower.get(profile)
     if name is None:
         return chosen
     changes |= {
