@@ -116,6 +116,7 @@ SEARCHES = {
     "patch 8, step 4": NLMeans(window=9),
     "patch 5, step 1": NLMeans(patch=5, step=1, window=7, neighbours=8),
     "patch 8, step 3": NLMeans(patch=8, step=3, window=7),
+    "patch 8, step 6": NLMeans(patch=8, step=6, window=13, neighbours=8),
     "patch 6, step 2": NLMeans(patch=6, step=2, window=5, neighbours=5),
     "patch 3, step 3": NLMeans(patch=3, step=3, window=11, neighbours=32),
     "patch 1": NLMeans(patch=1, step=1, window=5, neighbours=3),
