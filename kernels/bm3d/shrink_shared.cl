@@ -99,13 +99,13 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
 
 #if LOCAL_TILE
     __local float noisy_pixels[TILE_Y * TILE_X];
-    copy_tile(noisy_pixels, noisy + frame.first, pny, pitch, top, left, item);
+    copy_pixels(noisy_pixels, TILE_Y, TILE_X, item, ITEMS, noisy + frame.first, pny, pitch, top, left);
 #else
     __global const float *noisy_pixels = noisy + frame.first + (long)top * pitch + left;
 #endif
 #if WIENER && LOCAL_TILE > 1
     __local float basic_pixels[TILE_Y * TILE_X];
-    copy_tile(basic_pixels, basic + frame.first, pny, pitch, top, left, item);
+    copy_pixels(basic_pixels, TILE_Y, TILE_X, item, ITEMS, basic + frame.first, pny, pitch, top, left);
 #elif WIENER
     __global const float *basic_pixels = basic + frame.first + (long)top * pitch + left;
 #endif

@@ -18,13 +18,6 @@
 #define BASIC_LINE pitch
 #endif
 
-// Copies the part of a padded frame that begins at (top, left) to local memory.
-static inline void copy_tile(__local float *tile, __global const float *frame, int pny, int pitch, int top, int left, int item)
-{
-    for (int k = item; k < TILE_Y * TILE_X; k += ITEMS)
-        tile[k] = padded_pixel(frame, pny, pitch, top + k / TILE_X, left + k % TILE_X);
-}
-
 // How far the corner of a patch lies from that of the reference; what in its frame is as bright as the first pixel of the
 // reference, and the factor from there to units of sigma in the reference's frame.
 #if VIDEO

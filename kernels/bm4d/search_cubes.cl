@@ -103,10 +103,7 @@ void search_cubes(__global const float *padded, PLACE_ARGUMENTS, __global const 
                 for (int d = 0; d < CHUNK; ++d)
                     if (d < offsets)
                         offer_key(best, pending + item, &count, (as_uint(sums[d]) & ~INDEX_MASK) | (uint)rank[d]);
-                seen += offsets;
-                keep_pending(best, pending + item, &count, seen >= next);
-                if (seen >= next)
-                    next = next_insertion(seen);
+                keep_pending(best, pending + item, &count, offsets, &seen, &next);
             }
         }
     }

@@ -41,13 +41,17 @@ static inline int next_insertion(int seen)
     return seen + max(seen / 6, 1);
 }
 
-// Call this after every chunk of candidates.
-static inline void keep_pending(uint *best, __local uint *pending, int *count, bool due)
+// Call this after every chunk of `offered` candidates. `seen` counts them; `next`, 1 at first, says when keys are inserted next.
+static inline void keep_pending(uint *best, __local uint *pending, int *count, int offered, int *seen, int *next)
 {
+    *seen += offered;
+    const bool due = *seen >= *next;
     if (due || *count > PENDING - CHUNK) {
         insert_pending(best, pending, *count);
         *count = 0;
     }
+    if (due)
+        *next = next_insertion(*seen);
 }
 
 // Inserts the keys that are still pending and writes the list: one value for each rank, `columns` values apart.

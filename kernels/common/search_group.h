@@ -28,6 +28,14 @@ static inline float padded_pixel(__global const float *frame, int pny, int pitch
     return frame[(size_t)clamp(y, 0, pny - 1) * pitch + clamp(x, 0, pitch - 1)];
 }
 
+// Copies `height` rows of `width` pixels of a frame, from (top, left) on, to local memory; work-item `item` of `items` does its share.
+static inline void copy_pixels(__local float *tile, int height, int width, int item, int items,
+                               __global const float *frame, int pny, int pitch, int top, int left)
+{
+    for (int k = item; k < height * width; k += items)
+        tile[k] = padded_pixel(frame, pny, pitch, top + k / width, left + k % width);
+}
+
 // Number `nth` of `count` places, from the middle out. Nearby patches are the most alike: once the list holds them, few others
 // have to be inserted.
 static inline int from_middle(int nth, int count)

@@ -65,8 +65,7 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
     const int line = TILE_X;
     const int top = y0 + grid_position(row0, first_y, last_y) - WINDOW / 2;
     const int left = x0 + grid_position(column0, first_x, last_x) - WINDOW / 2;
-    for (int k = g * PATCH + j; k < TILE_Y * TILE_X; k += GROUP * PATCH)
-        pixels[k] = padded_pixel(padded + first, pny, pitch, top + k / TILE_X, left + k % TILE_X);
+    copy_pixels(pixels, TILE_Y, TILE_X, g * PATCH + j, GROUP * PATCH, padded + first, pny, pitch, top, left);
     barrier(CLK_LOCAL_MEM_FENCE);
     const int here = (y - top) * TILE_X + x - left;
 #else

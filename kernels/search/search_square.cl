@@ -115,9 +115,7 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
         const int dt = nearest_first(frame_number, frames_before, frames_after);
         __global const float *there = here + ((long)dt * pnz + dz) * (long)plane;
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int k = item; k < TILE_Y * TILE_X; k += GROUP_SIZE)
-            tile[k] = padded_pixel(there, pny, pitch, top - WINDOW / 2 + k / TILE_X,
-                                   left - WINDOW / 2 + k % TILE_X);
+        copy_pixels(tile, TILE_Y, TILE_X, item, GROUP_SIZE, there, pny, pitch, top - WINDOW / 2, left - WINDOW / 2);
         barrier(CLK_LOCAL_MEM_FENCE);
 
         // From the middle out: chunks, and of each the rows below the middle before those above.
@@ -175,10 +173,7 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
                                     offer_key(best, pending + item, &count, key);
                                 }
                             }
-                            seen += offsets;
-                            keep_pending(best, pending + item, &count, seen >= next);
-                            if (seen >= next)
-                                next = next_insertion(seen);
+                            keep_pending(best, pending + item, &count, offsets, &seen, &next);
                         }
                         barrier(CLK_LOCAL_MEM_FENCE);
                     }

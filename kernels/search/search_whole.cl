@@ -103,10 +103,7 @@ void search_whole(__global const float *padded, int pnz, int pny, int pitch,
                 for (int d = 0; d < CHUNK; ++d)
                     if (d < LAST_CHUNK || offsets == CHUNK)
                         offer_key(best, pending + item, &count, (as_uint(sums[d]) & ~INDEX_MASK) | (uint)rank[d]);
-                seen += offsets;
-                keep_pending(best, pending + item, &count, seen >= next);
-                if (seen >= next)
-                    next = next_insertion(seen);
+                keep_pending(best, pending + item, &count, offsets, &seen, &next);
             }
         }
     }
