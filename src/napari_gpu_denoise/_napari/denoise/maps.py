@@ -76,7 +76,7 @@ OFFERS = {
         "show",
         "Show pixels averaged",
         "After a run, add a layer beside the result: how many pixels were averaged for each. It "
-        "shows where similar pixels were found, and is no error bar.",
+        "shows where similar pixels were found; it is not an error bar.",
         count_steps,
         _count_layers,
     ),
@@ -85,7 +85,7 @@ OFFERS = {
         "show",
         "Show pixels averaged",
         "After a run, add a layer beside the result: how many pixels were averaged for each, 1 "
-        "where none was similar. It is no error bar.",
+        "where none was similar. It is not an error bar.",
         count_steps,
         _count_layers,
     ),
