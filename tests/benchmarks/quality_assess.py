@@ -200,7 +200,7 @@ def strength(options: argparse.Namespace) -> None:
 
 def alarms(options: argparse.Namespace) -> None:
     """What is wrong with a picture, and in how many of the twenty which warning says so."""
-    words = ("in common", "clipped", "rows", "hot", "sigma")
+    words = ("correlated", "clipped", "rows", "hot", "sigma")
     body = []
     for title, spoiled in SPOILED.items():
         counts, pictures_read = dict.fromkeys(words, 0), 0
@@ -223,7 +223,7 @@ def _blurred(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 SPOILED = {
     "nothing": lambda c, r: c + r.normal(0, SIGMA, c.shape),
-    "noise shared by neighbours": lambda c, r: c + _blurred(r, c.shape),
+    "noise correlated between neighbours": lambda c, r: c + _blurred(r, c.shape),
     "clipped at 10 and 90 %": lambda c, r: np.clip(
         c + r.normal(0, SIGMA, c.shape), *np.percentile(c, (10, 90))
     ),

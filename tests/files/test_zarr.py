@@ -202,7 +202,7 @@ def test_folders_of_others_are_never_replaced(tmp_path):
     mine.mkdir()
     (mine / "thesis.txt").write_text("mine")
     report = gd.run_batch(path, SETTINGS, 8, output=mine, overwrite=True)
-    assert "is a folder, but not of zarr" in str(report.failed[0].error)
+    assert "is a folder but not zarr" in str(report.failed[0].error)
     assert (mine / "thesis.txt").read_text() == "mine"
     for target in (path, path / "out.ome.zarr"):
         report = gd.run_batch(path, SETTINGS, 8, output=target, overwrite=True)

@@ -135,8 +135,8 @@ def check_name(path: str | os.PathLike, like: tiff.Picture) -> None:
         return
     _, form, endings = forms.get(like.kind, (None, "a TIFF file", ".tif"))
     raise OutputError(
-        f"{path} is not the name of {form}, as which a result of {like.path} is written: "
-        f"end it with {endings}."
+        f"{path} cannot be the result of {like.path}, which is written as {form}: end it with "
+        f"{endings}."
     )
 
 

@@ -86,7 +86,9 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
                 "folder: end it with .tif, .nii, .nii.gz or .ome.zarr, or with / for a new folder."
             )
         if len(images) > 1:
-            raise OutputError(f"{name} is one file, for {len(images)} inputs: give a folder.")
+            raise OutputError(
+                f"{name} is a single file, but there are {len(images)} inputs: give a folder."
+            )
         return [(path, folder) for path in images]
     names: dict[str, Path] = {}
     jobs = []
