@@ -254,7 +254,7 @@ def test_large_levels_keep_their_digits(scene):
     "change, error, word",
     [
         ({"filter": "bm3d"}, errors.SettingsError, "not a filter"),
-        ({"sigma": 0}, errors.SettingsError, "no noise"),
+        ({"sigma": 0}, errors.SettingsError, "Sigma is 0"),
         ({"region": (slice(0, 8), slice(0, 8))}, errors.ImageError, "at least 32"),
         ({"region": "middle"}, errors.SettingsError, "region"),
         ({"region": (500, slice(0, 64))}, errors.SettingsError, "region"),

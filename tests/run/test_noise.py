@@ -148,8 +148,8 @@ def test_a_filter_that_knows_its_noise_measures_it_itself(said):
         ((MODEL, 3), "is not a noise model"),
         (True, "is not a noise model"),
         ((MODEL, MODEL), "2 noise models were given for 1 channels"),
-        (gd.PoissonGaussian(1e-20, 0), "gain=1e-20 is beyond what single precision"),
-        (gd.Rician(1e20), "sigma=1e[+]20 is beyond"),
+        (gd.PoissonGaussian(1e-20, 0), "gain=1e-20 is out of the range of single precision"),
+        (gd.Rician(1e20), "sigma=1e[+]20 is out of the range"),
     ],
 )
 def test_what_is_no_noise_is_refused(noise, said):

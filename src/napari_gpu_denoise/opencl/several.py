@@ -36,7 +36,7 @@ def choose_devices(wanted: Any = None) -> tuple[Device, ...]:
     Raises
     ------
     NoDeviceError
-        If there is no device, or none that fits.
+        If there is no device, or none that matches.
     """
     if wanted is None:
         wanted = os.environ.get(ENVIRONMENT_VARIABLE)

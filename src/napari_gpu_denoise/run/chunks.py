@@ -30,11 +30,11 @@ class Chunks:
     chunks : tuple of int
         Lengths of a chunk, as ``rechunk`` of dask and ``chunks=`` of zarr take them.
     overhead : float
-        Pixels that are read and filtered beyond those that are yielded, as a share of these: with
-        0.2, a fifth more is done than for the image as a whole.
+        Additional pixels that are read and filtered because of margins, relative to the pixels of
+        the result: 0.2 means a fifth more work than for the image as a whole.
     present : float or None
-        The same for the chunks that the array has, where small ones are joined as `denoise_lazy`
-        does; None if it has none.
+        The same for the present chunks of the array, with small ones joined as `denoise_lazy` does;
+        None if it has no chunks.
     margins : tuple of (int, int)
         Pixels read before and after a chunk along each axis.
     nbytes : int
@@ -67,14 +67,14 @@ def propose_chunks(
 ) -> Chunks:
     """Propose chunks of an array that is to be filtered by dask, or stored as zarr.
 
-    Each chunk is read with the margin that the filter looks at, and what is read twice is filtered
-    twice. Larger chunks have less margin, and need more memory.
+    Each chunk is read with the margin that the filter needs, so pixels in margins are filtered more
+    than once. Larger chunks have less margin, but need more memory.
 
     Parameters
     ----------
     array : array_like
-        Anything with ``shape`` and ``dtype``; nothing is read. Of dask and zarr arrays the
-        proposal is a multiple of their chunks, along axes that may be cut.
+        Anything with ``shape`` and ``dtype``; nothing is read. For dask and zarr arrays the
+        proposal is a multiple of their chunks, along axes that may be divided.
     filter : Filter
         An object of one of `FILTERS`, such as ``BM3D()``.
     axes : str, optional

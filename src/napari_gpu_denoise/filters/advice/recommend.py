@@ -45,15 +45,15 @@ class Advice:
     axes : str
         Axes of the image, one letter each.
     image : str
-        What the image is, in words, such as ``"Time-lapse of 80 frames, 512 by 512 pixels"``.
+        Description of the image, such as ``"Time-lapse of 80 frames, 512 by 512 pixels"``.
     noise : str
-        Its noise in words, such as ``"photon noise"``.
+        Description of its noise, such as ``"photon noise"``.
     reason : str
         Why this filter, as a part of a sentence.
     hints : tuple of str
-        Sentences on what else to know.
+        Further advice, in sentences.
     seconds : float
-        About how long it takes on the device.
+        Approximate time on the device.
     shape : tuple of int
         Shape of the image.
     estimate : NoiseEstimate
@@ -83,14 +83,14 @@ class Advice:
         return ", ".join([self.filter.title, f"profile {profile}", *named])
 
     def with_effort(self, effort: str | None, device: Any = None) -> Advice:
-        """Return the same advice for another effort, as `recommend` takes it.
+        """Return the same advice for another effort; see `recommend`.
 
         Parameters
         ----------
         effort : {"fast", "normal", "high"} or None
-            The profile to take; None changes nothing.
+            The profile to use; None changes nothing.
         device : Device, int or str, optional
-            The device that it is to run on.
+            The device to run on.
 
         Returns
         -------
@@ -146,10 +146,10 @@ def recommend(
     noise : NoiseEstimate, optional
         The noise, if it was measured already; by default it is measured.
     effort : {"fast", "normal", "high"}, optional
-        The profile to take. By default ``"normal"``, or ``"fast"`` where that would take more than
-        a quarter of an hour.
+        The profile to use. By default ``"normal"``, or ``"fast"`` if that would take more than a
+        quarter of an hour.
     device : Device, int, str or a sequence of these, optional
-        What it is to run on, as `denoise` takes it.
+        Where to run, as in `denoise`.
 
     Returns
     -------

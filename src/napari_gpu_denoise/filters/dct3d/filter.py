@@ -24,8 +24,8 @@ OPERATIONS = 1600.0
 class DCT3D(VolumeFilter):
     """Settings of the sliding 3D DCT.
 
-    Every cube of 64 voxels is transformed, coefficients below a threshold are removed, and what the
-    cubes that hold a voxel make of it is averaged.
+    Every cube of 64 voxels is transformed, coefficients below a threshold are removed, and the
+    results of all cubes that contain a voxel are averaged.
     """
 
     name: ClassVar[str] = "dct3d"

@@ -19,8 +19,8 @@ from napari_gpu_denoise.run.call import filter_function
 class NLMeansPixelwise(PixelwiseSettings):
     """Settings of exact pixelwise NL-means.
 
-    Every pixel is replaced by the weighted mean of all pixels of a search window; the weight of one
-    is the similarity of the patches around both.
+    Every pixel is replaced by the weighted mean of all pixels in a search window, weighted by the
+    similarity of the patches around them.
     """
 
     def for_pixels(self, image: Any, names: str) -> tuple[NLMeansPixelwise, tuple[str, ...]]:

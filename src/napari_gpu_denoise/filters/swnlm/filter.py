@@ -24,8 +24,8 @@ _EXACT = PixelwiseSettings(channels="separate")
 class SWNLM(Filter):
     """Settings of NL-means with the Shapiro-Wilk similarity.
 
-    Pixels of a window are averaged if the differences of their patches have the mean, the deviation
-    and the distribution of noise.
+    Pixels of a window are averaged if the differences of their patches have the mean, the standard
+    deviation and the distribution of noise.
     """
 
     name: ClassVar[str] = "swnlm"

@@ -50,9 +50,9 @@ class PoissonGaussian(NoiseModel):
     -----
     `stabilise` is the generalised Anscombe transform, 2/gain √(gain z + 3/8 gain² + read_noise² -
     gain offset). `inverse` never gives less than `offset`. The standard deviation after
-    stabilising is within 2 % of 1 from 6 electrons on, within 6 % from 2, and within 2 % everywhere
-    with a read noise of at least 4 electrons. Without light it is at most 1.1, at a read noise of
-    1.8 electrons, and falls to 0 with less read noise.
+    stabilisation is within 2 % of 1 for 6 electrons or more, within 6 % for 2 or more, and within 2
+    % everywhere with a read noise of at least 4 electrons. Without light it is at most 1.1, at a
+    read noise of 1.8 electrons, and falls to 0 with less read noise.
 
     References
     ----------
