@@ -34,9 +34,9 @@ def add_noise(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--noise",
         metavar="MODEL|FILE",
-        help=f"noise model, measured in each file: {', '.join(choices())}; or a file that "
-        "'gpu-denoise estimate --json' wrote, whose first estimate is used for all (default: "
-        "auto, which chooses the model; --sigma takes precedence)",
+        help=f"noise model, measured in each file: {', '.join(choices())}; or a file written by "
+        "'gpu-denoise estimate --json', whose first estimate is used for all (default: auto, "
+        "which chooses the model; --sigma takes precedence)",
     )
 
 

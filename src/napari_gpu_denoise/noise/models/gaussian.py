@@ -75,7 +75,10 @@ class Gaussian(Additive, NoiseModel):
                 "noise grows with it"
             )
         if laws.is_irregular:
-            return "the variance depends irregularly on brightness, as where texture hides noise"
+            return (
+                "the variance depends irregularly on brightness, perhaps because texture "
+                "hides the noise"
+            )
         return "the variance does not clearly grow with brightness"
 
     @classmethod

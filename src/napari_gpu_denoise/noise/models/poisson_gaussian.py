@@ -118,7 +118,7 @@ class PoissonGaussian(NoiseModel):
         if laws is not None and laws.is_linear and channel.grows_over_time is None:
             return f"the variance grows linearly with brightness, {laws.range()}"
         if channel.photons is not None and channel.grows_over_time is None:
-            return "the values are counts of photons: where there are few, the variance is the mean"
+            return "the values are photon counts: at low counts, the variance equals the mean"
         return None
 
     @classmethod

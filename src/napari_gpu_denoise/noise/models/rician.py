@@ -143,8 +143,8 @@ class Rician(NoiseModel):
         if laws is not None and laws.is_linear and laws.below(magnitudes) >= laws.line + CLEARLY:
             return None
         return (
-            f"{background.share:.0%} of the image has a Rayleigh distribution, as magnitude "
-            "images have where there is no signal"
+            f"{background.share:.0%} of the image has a Rayleigh distribution, as magnitude images "
+            "have in regions without signal"
         )
 
     @classmethod
