@@ -479,7 +479,7 @@ def test_other_places_hold_no_half_result(bucket, monkeypatch):
     seen = []
 
     def fail(*_):
-        with pytest.raises(FileError, match="not an image"):
+        with pytest.raises(FileError, match="holds no zarr"):
             gd.read(out)
         seen.append(True)
         raise OSError(5, "the network is gone")

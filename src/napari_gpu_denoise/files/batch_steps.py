@@ -128,7 +128,7 @@ class _Work:
             return FileReport(path, skipped=reason)
         target = batch.targets[path]
         check_target(target, list(batch.found), self._written)
-        if not target.exists() or batch.overwrite:
+        if not unfinished.is_there(target) or batch.overwrite:
             return None
         if batch.resume:
             check_result(target, batch.run)

@@ -17,7 +17,7 @@ from napari_gpu_denoise.files.begun_with import unchanged, wanted_of
 from napari_gpu_denoise.files.cluster import cluster_steps, device_of_workers
 from napari_gpu_denoise.files.made_with import has_noise
 from napari_gpu_denoise.files.tiff.checks import free_memory
-from napari_gpu_denoise.files.unfinished import Unfinished
+from napari_gpu_denoise.files.unfinished import Unfinished, is_begun
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
 from napari_gpu_denoise.run.denoise import denoise_steps
@@ -67,9 +67,12 @@ def file_steps(
             run = replace(run, host_memory=HostMemory.quarter_of(free_memory()))
         if picture.kind == "zarr":
             _make_folder(target, new_folder)
+            if not is_begun(target):
+                zarr.check_place(target, picture, overwrite=overwrite)
             with _ledger(target, picture, run, same, resume, client) as ledger:
-                part = None if ledger is None else ledger.folder / "image"
-                with zarr.new_image(target, picture, overwrite=overwrite, part=part) as made:
+                options = {"overwrite": overwrite, "resumed": bool(ledger.done)}
+                place = zarr.new_image(target, picture, part=ledger.notes.image, **options)
+                with place as made:
                     with unchanged(picture), run.host_memory.of_buffers(run.memory_limit):
                         if client is None:
                             options = {"out": made.finest, "ledger": ledger}
@@ -78,8 +81,7 @@ def file_steps(
                             options = ledger, companions_anywhere
                             result = yield from cluster_steps(client, picture, run, made, *options)
                     notes = made.finish(result.record)
-                if ledger is not None:
-                    ledger.completed()
+                ledger.completed()
             return picture, result.record, notes
         if _is_long(picture, run):
             _make_folder(target, new_folder)
@@ -92,7 +94,7 @@ def file_steps(
                 ledger = held.enter_context(_ledger(target, picture, run, same, resume, client))
 
                 def store(shape: tuple[int, ...], dtype: np.dtype) -> tiff.PlaneStore:
-                    options = {"axes_of_plane": planes, "path": ledger.pixels}
+                    options = {"axes_of_plane": planes, "path": ledger.notes.pixels}
                     made = tiff.PlaneStore(shape, dtype, target.parent, **options)
                     return held.enter_context(made)
 
@@ -120,10 +122,8 @@ def file_steps(
 
 def _ledger(
     target: Path, picture: tiff.Picture, run: Run, same: bool, resume: bool, client: Any
-) -> contextlib.AbstractContextManager[Unfinished | None]:
-    """Return the ledger of a result; that on a server has none, as it has no hidden place."""
-    if isinstance(target, zarr.Address):
-        return contextlib.nullcontext()
+) -> Unfinished:
+    """Return the ledger of a result."""
     devices = None if client is None else device_of_workers(client, run.device)
     return Unfinished(target, wanted_of(picture, run, same, devices), resume)
 

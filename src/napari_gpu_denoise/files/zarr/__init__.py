@@ -5,11 +5,12 @@ an extra of this package.
 """
 
 from napari_gpu_denoise.files.zarr.address import Address, located
-from napari_gpu_denoise.files.zarr.naming import SUFFIXES, has_suffix, is_zarr
+from napari_gpu_denoise.files.zarr.naming import HEADS, SUFFIXES, has_suffix, is_complete, is_zarr
 from napari_gpu_denoise.files.zarr.plates import images_of, name_of
 from napari_gpu_denoise.files.zarr.reading import open_stack
 from napari_gpu_denoise.files.zarr.writing import (
     NewImage,
+    check_place,
     check_writable,
     new_image,
     new_picture,
@@ -17,12 +18,15 @@ from napari_gpu_denoise.files.zarr.writing import (
 )
 
 __all__ = [
+    "HEADS",
     "SUFFIXES",
     "Address",
     "NewImage",
+    "check_place",
     "check_writable",
     "has_suffix",
     "images_of",
+    "is_complete",
     "is_zarr",
     "located",
     "name_of",

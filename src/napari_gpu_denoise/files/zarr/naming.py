@@ -9,7 +9,7 @@ from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.zarr.address import Address, located
 
 SUFFIXES = (".zarr",)
-_HEADS = ("zarr.json", ".zgroup", ".zattrs", ".zarray")
+HEADS = ("zarr.json", ".zgroup", ".zattrs", ".zarray")
 
 
 def has_suffix(path: str | os.PathLike) -> bool:
@@ -21,8 +21,16 @@ def is_zarr(path: str | os.PathLike) -> bool:
     """Return whether a path is a folder, or another place, that holds the metadata of zarr."""
     place = located(path)
     if isinstance(place, Address):
-        return any((place / name).exists() for name in _HEADS)
-    return any(os.path.isfile(os.path.join(path, name)) for name in _HEADS)
+        return any((place / name).exists() for name in HEADS)
+    return any(os.path.isfile(os.path.join(path, name)) for name in HEADS)
+
+
+def is_complete(path: str | os.PathLike) -> bool:
+    """Return whether a place holds all metadata of a group of zarr."""
+    place = located(path)
+    if (place / "zarr.json").exists():
+        return True
+    return (place / ".zgroup").exists() and (place / ".zattrs").exists()
 
 
 def zarr_package() -> ModuleType:
