@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.files.tiff.picture import Picture
+from napari_gpu_denoise.files.zarr.metadata import ome_of
 
 
 def stored_like(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
@@ -42,4 +43,5 @@ def stored_new(like: Picture, shape: tuple[int, ...]) -> dict[str, Any]:
     chunks = tuple(
         min(n, 1024) if a in planes else 1 for a, n in zip(like.axes, shape, strict=True)
     )
-    return {"chunks": chunks, "dimension_names": [a.lower() for a in like.axes]}
+    axes = ome_of(like.metadata["attributes"])[1]["multiscales"][0]["axes"]
+    return {"chunks": chunks, "dimension_names": [each["name"] for each in axes]}
