@@ -130,4 +130,9 @@ def test_names(viewer, movie, path, name):
     from dataclasses import replace
 
     source = replace(capture(viewer.add_image(movie, name="my/cells")), path=path)
-    assert suggested(Request(source, Run(gd.NLMeans(), axes="TYX"))) == name
+    run = Run(gd.NLMeans(), axes="TYX")
+    assert suggested(Request(source, run)) == name
+    if path.startswith("/"):
+        assert (
+            suggested(Request(replace(source, split=1), run)) == "/lab/my_cells_nl_means.ome.zarr"
+        )

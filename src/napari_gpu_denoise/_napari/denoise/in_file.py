@@ -7,7 +7,6 @@ import os
 from collections.abc import Generator
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,14 @@ from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.io import reading, writing
 from napari_gpu_denoise._napari.layers.lazy import is_lazy
 from napari_gpu_denoise._napari.stage import Stage, as_stages
-from napari_gpu_denoise.files import zarr
-from napari_gpu_denoise.files.inputs import beside
+from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.image.levels import output_dtype
 from napari_gpu_denoise.run import denoise
 from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Result
+
+# The double ones first.
+_SUFFIXES = (".ome.tif", ".ome.tiff", ".ome.zarr", ".nii.gz", *formats.SUFFIXES)
 
 
 def size_of_file(request: Request, largest: int) -> int:
@@ -41,15 +42,15 @@ def size_of_file(request: Request, largest: int) -> int:
 
 def suggested(request: Request) -> str:
     """Return a name for the file: beside that of the layer, if it has one."""
-    path, name = request.source.path, request.run.filter.name
-    if path is None or "://" in path:
-        stem = "".join(c if c.isalnum() or c in " -_." else "_" for c in request.source.name)
-        return f"{stem}_{name}.ome.zarr"
-    made = beside(path, name)
-    stem = zarr.name_of(Path(made)).removesuffix(".ome.zarr")
-    for suffix in (".ome.tif", ".ome.tiff", ".nii.gz", ".tif", ".tiff", ".nii"):
+    source, name = request.source, request.run.filter.name
+    own = "".join(c if c.isalnum() or c in " -_." else "_" for c in source.name)
+    if source.path is None or "://" in source.path:
+        return f"{own}_{name}.ome.zarr"
+    folder, stem = os.path.split(source.path)
+    for suffix in _SUFFIXES:
         stem = stem.removesuffix(suffix)
-    return os.path.join(os.path.dirname(made), f"{stem}.ome.zarr")
+    # Of the channels of a file each layer is one.
+    return os.path.join(folder, f"{stem if source.split is None else own}_{name}.ome.zarr")
 
 
 def written(request: Request, image: Any, run: Run) -> Generator[Stage, None, Result]:
