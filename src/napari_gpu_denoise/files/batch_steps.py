@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Collection, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from napari_gpu_denoise.errors import (
     Note,
     OutputError,
 )
-from napari_gpu_denoise.files import formats, unfinished
+from napari_gpu_denoise.files import formats, unfinished, zarr
 from napari_gpu_denoise.files.batch_report import BatchReport, FileReport
 from napari_gpu_denoise.files.inputs import check_target, identity
 from napari_gpu_denoise.files.one_file import check_result, file_steps
@@ -105,7 +105,8 @@ def batch_steps(
         files.append(report)
         if report.error is not None and batch.stop_on_error:
             break
-    return BatchReport(tuple(map(_still_there, files)))
+    report = BatchReport(tuple(map(_still_there, files)))
+    return replace(report, notes=_plate(batch)) if not report.failed else report
 
 
 class _Work:
@@ -154,6 +155,20 @@ class _Work:
         self._sources.update(file.resolve() for file in picture.files)
         self._written.add(identity(target))
         return FileReport(path, target, record, notes=(*picture.notes, *notes))
+
+
+def _plate(batch: Batch) -> tuple[str, ...]:
+    """Describe the plate of which the results are images, once all are there."""
+    images, targets = list(batch.targets), list(batch.targets.values())
+    if not images or zarr.has_suffix(targets[0]) or not zarr.is_named(targets[0]):
+        return ()
+    plate = zarr.plate_of(images)
+    if plate is None or not all(map(unfinished.is_there, targets)):
+        return ()
+    place, inside = targets[0], zarr.within(plate, images[0])
+    for _ in inside.split("/"):
+        place = place.parent
+    return zarr.describe_plate(place, plate)
 
 
 def _let_go(error: BaseException | None) -> None:

@@ -64,6 +64,10 @@ class Address(os.PathLike):
         """The places that hold this one, the nearest first."""
         return [Address(f"{self._protocol}://{each}") for each in self._place.parents]
 
+    def as_posix(self) -> str:
+        """Return the place as text, whose parts end with ``/``."""
+        return str(self)
+
     def resolve(self) -> Address:
         """Return the place itself: there are no links."""
         return self

@@ -17,6 +17,12 @@ def has_suffix(path: str | os.PathLike) -> bool:
     return os.fspath(path).lower().rstrip("/\\").endswith(SUFFIXES)
 
 
+def is_named(path: str | os.PathLike) -> bool:
+    """Return whether a place has such a name, or lies in one that has, as images of a plate do."""
+    place = located(path)
+    return has_suffix(place) or (not place.suffix and any(map(has_suffix, place.parents)))
+
+
 def is_zarr(path: str | os.PathLike) -> bool:
     """Return whether a path is a folder, or another place, that holds the metadata of zarr."""
     place = located(path)

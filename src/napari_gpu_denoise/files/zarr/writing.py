@@ -56,7 +56,7 @@ class NewImage:
         if not self._resumed:
             return Finest(self._added(0, tuple(shape), np.dtype(dtype)), self._folder)
         place = _inside(self.folder, self.name)
-        with _writing(self._folder):
+        with writing(self._folder):
             array = steadily(self._folder, lambda: self._zarr.open_array(place, mode="r+"))
         self._levels.append(array)
         return Finest(array, self._folder)
@@ -72,7 +72,7 @@ class NewImage:
             else pyramid.new_factors(like.axes, tuple(like.data.shape))
         )
         total = [(1,) * len(like.axes)]
-        with _writing(self._folder):
+        with writing(self._folder):
             for number, factor in enumerate(factors, 1):
                 finer = self._levels[-1]
                 wanted = shapes[number] if arrays else None
@@ -119,7 +119,7 @@ class NewImage:
         )
         options |= {"zarr_format": self._like.metadata["format"], "overwrite": self._resumed}
         place = _inside(self.folder, self._path(number))
-        with _writing(self._folder):
+        with writing(self._folder):
             made = steadily(
                 self._folder,
                 lambda: self._zarr.create_array(place, shape=shape, dtype=dtype, **options),
@@ -137,11 +137,11 @@ class Finest:
         self.chunks = tuple(array.shards or array.chunks)
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        with _writing(self._folder):
+        with writing(self._folder):
             return steadily(self._folder, lambda: np.asarray(self._array[index]))
 
     def __setitem__(self, index: Any, values: Any) -> None:
-        with _writing(self._folder):
+        with writing(self._folder):
             steadily(self._folder, lambda: self._array.__setitem__(index, values))
 
 
@@ -222,7 +222,7 @@ def check_place(path: str | os.PathLike, like: Picture, *, overwrite: bool) -> N
 def _in_place(place: Address, like: Picture, overwrite: bool) -> Iterator[None]:
     """Replace what is there; if anything is raised, remove what the block has written."""
     check_place(place, like, overwrite=overwrite)
-    with _writing(place):
+    with writing(place):
         place.remove()
     try:
         yield
@@ -264,7 +264,7 @@ def _rows(shape: tuple[int, ...], unit: tuple[int, ...]) -> Iterator[tuple[slice
 
 
 @contextlib.contextmanager
-def _writing(path: Path | Address) -> Iterator[None]:
+def writing(path: Path | Address) -> Iterator[None]:
     """Turn what is raised while a folder is written into an `OutputError`."""
     try:
         yield
