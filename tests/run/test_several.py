@@ -242,17 +242,18 @@ def test_devices_are_named_in_any_way(device, monkeypatch):
 class Handle:
     """What a driver tells of a device."""
 
-    def __init__(self, platform, vendor_id=1, bus=None):
-        self.platform, self.vendor_id = platform, vendor_id
+    def __init__(self, platform, bus=None):
+        self.platform = platform
         if bus is not None:
-            self.pci_bus_id_nv = bus
+            self.pci_domain_id_nv, self.pci_bus_id_nv, self.pci_slot_id_nv = 0, bus, 0
 
 
 def test_hardware_that_two_platforms_list_counts_once(device, monkeypatch):
-    def put(*handles, kind="discrete GPU"):
+    def put(*handles, kind="discrete GPU", vendors="aaa"):
+        each = zip(handles, vendors, strict=False)
         found = [
-            replace(device, index=number, kind=kind, handle=handle)
-            for number, handle in enumerate(handles)
+            replace(device, index=number, kind=kind, handle=handle, vendor=vendor)
+            for number, (handle, vendor) in enumerate(each)
         ]
         monkeypatch.setattr(choosing, "devices", lambda: found)
         monkeypatch.setattr(choosing, "choose", lambda wanted: found[0])
@@ -261,7 +262,7 @@ def test_hardware_that_two_platforms_list_counts_once(device, monkeypatch):
     monkeypatch.setattr(choosing, "failure_of", lambda device: "")
     assert put(Handle("a"), Handle("b"), kind="CPU") == [0]
     assert put(Handle("a"), Handle("a"), Handle("b")) == [0, 1]
-    assert put(Handle("a", 1), Handle("b", 2)) == [0, 1]
+    assert put(Handle("a"), Handle("b"), vendors="ab") == [0, 1]
     assert put(Handle("a", bus=7), Handle("b", bus=7), Handle("b", bus=8)) == [0, 2]
     monkeypatch.setattr(choosing, "failure_of", lambda device: "it is broken." * device.index)
     with pytest.warns(UserWarning, match="is left out: it is broken"):

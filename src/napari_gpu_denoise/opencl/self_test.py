@@ -46,24 +46,20 @@ def same_hardware(one: Device, other: Device) -> bool:
 
     All CPU devices are the cores of this machine.
     """
-    if one.handle is None or one.handle.platform == other.handle.platform:
+    platforms = [getattr(each.handle, "platform", None) for each in (one, other)]
+    if platforms[0] == platforms[1]:
         return False
     if one.kind == other.kind == "CPU":
         return True
-    buses = _bus(one), _bus(other)
-    if None not in buses:
-        return buses[0] == buses[1]
-    return one.handle.vendor_id == other.handle.vendor_id
+    places = place_of(one), place_of(other)
+    return places[0] == places[1] if all(places) else one.vendor == other.vendor
 
 
-def _bus(device: Device) -> int | None:
-    """Return the number of the PCI bus of a device, if its driver tells."""
-    import pyopencl as cl
-
-    for name in ("pci_bus_id_nv", "topology_amd"):
+def place_of(device: Device) -> str:
+    """Return where a device is on the bus of the machine; empty if its driver does not tell."""
+    for names in (("pci_domain_id_nv", "pci_bus_id_nv", "pci_slot_id_nv"), ("topology_amd",)):
         try:
-            told = getattr(device.handle, name)
-        except (AttributeError, cl.Error):
+            return "/".join(str(getattr(device.handle, name)) for name in names)
+        except Exception:  # each driver has its own way to say that it does not know
             continue
-        return int(getattr(told, "bus", told))
-    return None
+    return ""
