@@ -102,8 +102,8 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=_count,
         metavar="N",
-        help="processes on this machine that share what is filtered part by part, OME-Zarr and "
-        "large files; each takes a device in turn (default: none)",
+        help="processes on this machine that share the work: parts of large files, and small files "
+        "as a whole; each takes a device in turn (default: none)",
     )
     workers.add_argument(
         "--scheduler",

@@ -91,7 +91,7 @@ def run_batch(
     stop_on_error : bool, default False
         Stop at the first file that fails, instead of continuing with the others.
     client : distributed.Client, optional
-        Of dask: its workers filter what is read part by part, OME-Zarr and large files. They must
+        Of dask: its workers filter the parts of large files, and small files as a whole. They must
         see the same files by the same names. `device` is then what each of them takes one from.
     progress : callable, optional
         Called with a `BatchProgress` before each file and after each tile, in this thread.

@@ -146,6 +146,18 @@ def with_voxel(filter: Filter, picture: tiff.Picture) -> Filter:
     return replace(filter, voxel=",".join(f"{step:.7g}" for step in picture.voxel))
 
 
+def read_whole(path: Path, run: Run, companions_anywhere: bool) -> tuple[Path, ...]:
+    """Return the files of an image that is small enough for one worker; none of others."""
+    with formats.open_stack(path, companions_anywhere=companions_anywhere) as picture:
+        host = run.host_memory or HostMemory.quarter_of(free_memory())
+        run = replace(run, axes=run.axes or picture.filter_axes, host_memory=host)
+        if picture.kind == "zarr":
+            large = picture.data.nbytes >= min(STREAMED_BYTES, host.limit // 16)
+        else:
+            large = _is_long(picture, run)
+        return () if large else tuple(picture.files or (path,))
+
+
 def _is_long(picture: tiff.Picture, run: Run) -> bool:
     """Return whether a stack is read and filtered frame by frame, or in parts of some planes."""
     data = picture.data

@@ -145,11 +145,12 @@ def filtered(place: Place, job: Job, parts: Sequence[Part]) -> Done | Failed:
                 raise ClusterError("The run was stopped while a worker was at one of its parts.")
             target[part.yields] = out
     except DenoiseError as error:
-        return Failed(error, device, _address())
-    return Done(tallies, device, _address(), None if target is not None else made)
+        return Failed(error, device, address())
+    return Done(tallies, device, address(), None if target is not None else made)
 
 
-def _address() -> str:
+def address() -> str:
+    """Return the address of the worker that calls."""
     import distributed
 
     return distributed.get_worker().address
