@@ -132,11 +132,11 @@ class FileError(DenoiseError, OSError):
 
 
 class OutputError(DenoiseError, OSError):
-    """A result cannot be written where it was asked for."""
+    """A result cannot be written where it was requested."""
 
 
 class ClusterError(DenoiseError, RuntimeError):
-    """The workers of dask cannot be reached, or were lost."""
+    """The dask workers cannot be reached, or were lost."""
 
 
 class LayerError(DenoiseError, TypeError):

@@ -337,7 +337,7 @@ def test_without_the_package_the_command_line_says_what_to_install(monkeypatch, 
     assert main([*given, "2"]) == 9
     assert r"pip install 'napari-gpu-denoise[cluster]'" in capsys.readouterr().err
     assert main([*given, "0"]) == 2
-    assert "'0' is not a number from 1 on" in capsys.readouterr().err
+    assert "'0' is not a number of at least 1" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(find_spec("distributed") is None, reason="dask.distributed is not installed")
@@ -377,7 +377,7 @@ def test_a_scheduler_that_does_not_answer(monkeypatch):
 
     monkeypatch.setattr(connect, "_SECONDS", 0.2)
     with (
-        pytest.raises(ClusterError, match="No scheduler of dask answers"),
+        pytest.raises(ClusterError, match="No dask scheduler answers"),
         connected("tcp://127.0.0.1:9"),
     ):
         pass

@@ -160,7 +160,7 @@ class Options:
             given = np.zeros(2)
         if not (np.isfinite(given).all() and (given > 0).all()):
             raise SettingsError(
-                f"spacing={self.spacing!r} is no size of a pixel: give a positive number, or one "
+                f"spacing={self.spacing!r} is not a pixel size: give a positive number, or one "
                 "each for Y and X."
             )
         return float(given[0]), float(given[1])
@@ -213,7 +213,7 @@ def assess_steps(
     trial = Trial.of(job, crop, array, CropNoise.of(*told, array, job, crop))
     if not trial.image[trial.inner].any():
         raise ImageError(
-            "The region holds no image: it is constant, NaN, or without noise",
+            "The region contains no image: it is constant, NaN, or without noise",
             "choose another",
             code="assess-empty",
         )
@@ -259,8 +259,8 @@ def _second(second: Any, image: Any) -> Any:
     array = second if is_lazy(second) else as_array(second)
     if tuple(array.shape) != tuple(image.shape):
         raise ImageError(
-            f"second= has shape {tuple(array.shape)}, the image {tuple(image.shape)}: give another "
-            "image of the same."
+            f"second= has shape {tuple(array.shape)}, but the image {tuple(image.shape)}: give a "
+            "second image of the same object."
         )
     check_numbers(array)
     return array

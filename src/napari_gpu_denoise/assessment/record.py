@@ -145,11 +145,11 @@ class Assessment:
         """
         detail = self.channels[channel].detail
         if detail.limit is None:
-            return "the noise hides all detail: how much is kept cannot be told"
+            return "the noise hides all detail: how much is kept cannot be measured"
         if detail.half is None:
             return (
-                f"at least half the contrast down to {self._length(detail.limit)}, as far as the"
-                " noise lets it be judged"
+                f"at least half the contrast down to {self._length(detail.limit)}; the noise hides "
+                "finer detail"
             )
         return f"half the contrast down to {self._length(detail.half)}"
 
@@ -190,7 +190,7 @@ class Assessment:
         found.append(("Check of sigma", self.check_words()))
         found.append(("Noise assumed", f"{self.noise} ({self.noise_source})"))
         if self.sigma_factor != 1:
-            found.append(("Strength", f"the filter was told {self.sigma_factor:g} times this"))
+            found.append(("Strength", f"the filter used {self.sigma_factor:g} times this"))
         found += [("Warning", said(each)) for each in self.warnings]
         last, merged = "", []
         for title, text in found:
@@ -203,10 +203,10 @@ class Assessment:
         if self.check is None:
             return "not possible: the noise is not white, or the filter takes no sigma"
         if self.check.fits:
-            return "it fits: the filter predicts pixels it has not seen best at about this sigma"
+            return "right: unseen pixels are predicted best at about this sigma"
         return (
-            f"the filter predicts pixels it has not seen best at {self.check.best:.2g} times this "
-            "sigma: sigma may be wrong"
+            f"unseen pixels are predicted best at {self.check.best:.2g} times this sigma: sigma "
+            "may be wrong"
         )
 
     def summary(self, said: Callable[[str], str] = str) -> str:
@@ -217,7 +217,7 @@ class Assessment:
             f"{axis if axis != '.' else 'plane'} {start}:{stop}"
             for axis, (start, stop) in zip(self.axes, self.region, strict=True)
         )
-        head = [("Judged", region), ("Filter", self.filter)]
+        head = [("Region", region), ("Filter", self.filter)]
         return "\n".join(f"{title:{width}}  {text}" for title, text in (*head, *rows))
 
     def as_dict(self) -> dict[str, Any]:
@@ -259,7 +259,7 @@ def _measured(value: float, error: float) -> str:
 def _beside(each: ChannelQuality) -> str:
     residual, twin = each.residual, each.twin
     return (
-        f"variance {residual.variance:.2f} of that of the noise (twin {twin.variance:.2f}), "
+        f"variance {residual.variance:.2f} times that of the noise (twin {twin.variance:.2f}), "
         f"correlation of neighbours {residual.along_x:+.2f}, {residual.along_y:+.2f} "
         f"(twin {twin.along_x:+.2f}, {twin.along_y:+.2f})"
     )

@@ -97,7 +97,7 @@ def _workers(args: argparse.Namespace) -> Iterator[Any]:
 
     with connected(args.scheduler, args.workers or 0, args.device) as client:
         if not args.quiet and client.dashboard_link:
-            print(f"gpu-denoise: dashboard of dask: {client.dashboard_link}", file=sys.stderr)
+            print(f"gpu-denoise: dask dashboard: {client.dashboard_link}", file=sys.stderr)
         yield client
 
 

@@ -260,5 +260,7 @@ def _still_there(file: FileReport) -> FileReport:
     """Report a result that somebody removed during the run."""
     if file.output is None or file.output.exists():
         return file
-    lost = OutputError(f"{file.output} was written and is gone: repeat the run for this file.")
+    lost = OutputError(
+        f"{file.output} was written but no longer exists: repeat the run for this file."
+    )
     return FileReport(file.input, error=lost)

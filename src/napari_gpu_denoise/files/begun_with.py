@@ -99,8 +99,8 @@ def unchanged(picture: Picture) -> Iterator[None]:
     yield
     if _stamps(picture) != before:
         raise FileError(
-            f"{picture.path} was changed during the run, so that no result was written: repeat the "
-            "run when the file is complete."
+            f"{picture.path} was changed during the run, so no result was written: repeat the run "
+            "when the file is complete."
         )
 
 

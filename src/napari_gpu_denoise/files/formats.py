@@ -132,8 +132,8 @@ def check_name(path: str | os.PathLike, like: tiff.Picture) -> None:
         return
     form, endings = forms.get(like.kind, ("a TIFF file", ".tif"))
     raise OutputError(
-        f"{path} is not the name of {form}, as which a result of {like.path} is written: "
-        f"end it with {endings}."
+        f"{path} cannot be the result of {like.path}, which is written as {form}: end it with "
+        f"{endings}."
     )
 
 

@@ -232,7 +232,7 @@ class NoiseEstimate:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise SettingsError(
                 f"This is not a noise estimate ({error})",
-                "give what estimate_noise(…).as_dict() returned",
+                "give the output of estimate_noise(…).as_dict()",
                 code="noise-estimate",
             ) from error
         return found

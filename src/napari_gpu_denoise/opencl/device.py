@@ -193,7 +193,7 @@ def why(device: Device | int | str | None = None) -> str:
 
 
 def _choose(wanted: Device | int | str | None) -> tuple[Device, str]:
-    reason = "it was asked for"
+    reason = "it was requested"
     if isinstance(wanted, Device):
         return wanted, reason
     if wanted is None or (isinstance(wanted, str) and not wanted):
@@ -208,7 +208,7 @@ def _choose(wanted: Device | int | str | None) -> tuple[Device, str]:
     if wanted is None:
         usable = [d for d in available if d.kind != "simulator" and not d.problem]
         if not usable:
-            found = "; ".join(f"{d}: {d.problem or 'only for checks'}" for d in available)
+            found = "; ".join(f"{d}: {d.problem or 'only for testing'}" for d in available)
             raise NoDeviceError(f"No usable OpenCL device was found ({found}). {ADVICE}")
         best = min(usable, key=_rank)
         if len(usable) == 1:
@@ -271,7 +271,7 @@ def _describe(index: int, handle) -> Device | None:
             handle=handle,
         )
     except cl.Error as error:
-        warnings.warn(f"An OpenCL device does not answer and is left out: {error}", stacklevel=3)
+        warnings.warn(f"An OpenCL device does not respond and is ignored: {error}", stacklevel=3)
         return None
 
 

@@ -74,7 +74,7 @@ def why_devices(wanted: Any = None) -> str:
     chosen = choose_devices(wanted)
     if len(chosen) == 1:
         return why(wanted)
-    return f"{names_of(chosen)} are used: they were asked for."
+    return f"{names_of(chosen)} are used: they were requested."
 
 
 def names_of(chosen: Iterable[Device]) -> str:

@@ -55,10 +55,10 @@ class Chunks:
             for axis, (before, after) in zip(self.axes, self.margins, strict=True)
             if before or after
         )
-        now = "" if self.present is None else f"; {self.present:.0%} in those that the array has"
+        now = "" if self.present is None else f", {self.present:.0%} with the chunks of the array"
         return (
             f"chunks of {size}, {self.nbytes / 1e6:.3g} MB each with margins of {margins or '0'}: "
-            f"{self.overhead:.0%} more pixels are filtered than yielded{now}"
+            f"they add {self.overhead:.0%} to the work{now}"
         )
 
 
@@ -138,7 +138,7 @@ def propose_chunks(
 def overhead(
     shape: Sequence[int], chunks: Sequence[Sequence[int]], margins: Sequence[tuple[int, int]]
 ) -> float:
-    """Return how many more pixels are read than yielded, as a share of these."""
+    """Return the pixels read for margins, as a share of the pixels of the result."""
     share = 1.0
     for n, lengths, (before, after) in zip(shape, chunks, margins, strict=True):
         ends = np.cumsum(lengths)

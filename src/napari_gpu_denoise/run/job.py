@@ -164,9 +164,9 @@ class Job:
         if output_dtype(self.run.dtype, self.dtypes[0]) is None and self.dtypes[1].kind == "f":
             notes.append(
                 Note(
-                    f"the result is {self.dtypes[1]}: rounding to {self.dtypes[0]} would add "
-                    "error that shows beside what remains of the noise",
-                    "dtype='same' rounds all the same",
+                    f"the result is {self.dtypes[1]}: rounding to {self.dtypes[0]} would add a "
+                    "noticeable error to the remaining noise",
+                    "dtype='same' rounds anyway",
                     code="float-result",
                 )
             )

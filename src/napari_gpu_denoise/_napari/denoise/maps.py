@@ -77,7 +77,7 @@ OFFERS = {
         "show",
         "Show pixels averaged",
         "After a run, add a layer beside the result: how many pixels were averaged for each. It "
-        "shows where similar pixels were found, and is no error bar.",
+        "shows where similar pixels were found; it is not an error bar.",
         count_steps,
         _count_layers,
     ),
@@ -86,7 +86,7 @@ OFFERS = {
         "show",
         "Show pixels averaged",
         "After a run, add a layer beside the result: how many pixels were averaged for each, 1 "
-        "where none was similar. It is no error bar.",
+        "where none was similar. It is not an error bar.",
         count_steps,
         _count_layers,
     ),

@@ -64,8 +64,8 @@ def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
     if like is None:
         if nifti.has_suffix(path):
             raise LayerError(
-                f"{path} is the name of a NIfTI file, as which only all of an image is written "
-                "that was read from one: end it with .ome.tif."
+                f"{path} cannot be written as NIfTI, which needs all of an image that was read "
+                "from NIfTI: end the name with .ome.tif."
             )
         like, data = _fresh(path, whole, notes)
     records = _new_records(whole, like)

@@ -1,4 +1,4 @@
-"""Give tasks to the workers of dask, some at a time, and take their outcomes as they come."""
+"""Give tasks to the dask workers, some at a time, and take their outcomes as they come."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Found:
     @property
     def names(self) -> str:
         """The devices in words."""
-        return names_of(self.devices.values()) or "workers of dask"
+        return names_of(self.devices.values()) or "dask workers"
 
     def noted(self, record: Record) -> Record:
         """Return a record that tells of what failed and was done again."""
         told = dict.fromkeys(
-            f"{each.device or 'a worker of dask'} failed, and its part was done again: {each.error}"
+            f"{each.device or 'a dask worker'} failed, and its part was done again: {each.error}"
             for each in self.failed
         )
         return replace(record, notes=(*record.notes, *map(Note, told)))
@@ -138,17 +138,17 @@ def result_of(future: Any) -> Any:
         return future.result()
     except CancelledError as error:
         raise ClusterError(
-            "The scheduler of dask was lost: start it again, and repeat the run with resume=True."
+            "The dask scheduler was lost: start it again, and repeat the run with resume=True."
         ) from error
     except ImportError as error:
         raise ClusterError(
-            f"A worker of dask cannot load what it needs ({error}): install napari-gpu-denoise "
-            "there as it is here."
+            f"A dask worker cannot load a module ({error}): install the same version of "
+            "napari-gpu-denoise there as here."
         ) from error
     except Exception as error:
         if type(error).__name__ != "KilledWorker":
             raise
         raise ClusterError(
-            "Several workers of dask ended while they filtered one part, perhaps for want of "
-            "memory: give each more, or start fewer."
+            "Several dask workers ended while filtering the same part, perhaps for lack of memory: "
+            "give each more memory, or start fewer."
         ) from error

@@ -1,4 +1,4 @@
-"""What a worker of dask does: it opens input and result by itself, and filters parts."""
+"""What a dask worker does: it opens input and result by itself, and filters parts."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class Place:
         """Return the pixels, which are read part by part."""
         if self.version != package_version():
             raise ClusterError(
-                f"A worker has version {package_version()} of napari-gpu-denoise, this is "
-                f"{self.version}: install the same one."
+                f"A worker has version {package_version()} of napari-gpu-denoise, but this program "
+                f"{self.version}: install the same version."
             )
         data = _opened(self.run, self.path, self.companions_anywhere)[1].data
         return CorrectedArray(data, self.correction) if self.correction else data
@@ -142,7 +142,7 @@ def filtered(place: Place, job: Job, parts: Sequence[Part]) -> Done | Failed:
                 made.append(out)
                 continue
             if not place.mark.exists():
-                raise ClusterError("The run was stopped while a worker was at one of its parts.")
+                raise ClusterError("The run was stopped while a worker was filtering a part.")
             target[part.yields] = out
     except DenoiseError as error:
         return Failed(error, device, address())

@@ -141,7 +141,7 @@ def check_folder(
         if os.path.exists(other) and os.path.samefile(path, other):
             raise OutputError(f"{path} is an input, which is never replaced: choose another name.")
     if not any((target / head).is_file() for head in ("zarr.json", ".zgroup", ".zattrs")):
-        raise OutputError(f"{path} is a folder, but not of zarr: it is kept; choose another name.")
+        raise OutputError(f"{path} is a folder but not zarr, and is kept: choose another name.")
     if not overwrite:
         raise OutputError(
             f"{path} exists",

@@ -82,7 +82,7 @@ def write(
     if data.shape != like.data.shape:
         raise OutputError(
             f"Pixels of shape {data.shape} cannot take the metadata of an image of shape "
-            f"{like.data.shape}: write them like an image of their own shape."
+            f"{like.data.shape}: write them like an image of the same shape."
         )
     _check_dtype(like, data.dtype)
     notes: list[str] = []

@@ -105,7 +105,8 @@ class BM3D(CollaborativeFilter):
     )
     scales: int = setting(
         MOST_SCALES,
-        "Most scales on which correlated noise is filtered, each half the size of the one before",
+        "Maximum number of scales on which correlated noise is filtered, each half the "
+        "size of the previous one",
         bounds=(1, MOST_SCALES),
         advanced=True,
     )

@@ -81,7 +81,8 @@ class BM4D(FrameSearch, TwoPasses, VolumeFilter):
     window_final: int = cube_fields.window(11, FINAL)
     window_next: int = setting(
         7,
-        "Window of the motion from volume to volume (odd), along an axis of four voxels",
+        "Window width of the motion search from volume to volume (odd), along an axis of "
+        "four voxels",
         bounds=(1, 11),
         unit="voxels",
         advanced=True,

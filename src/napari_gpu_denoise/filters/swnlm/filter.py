@@ -46,23 +46,22 @@ class SWNLM(Filter):
     )
     widen: float = setting(
         1.0,
-        "Limits of the tests of mean and standard deviation: more averages more pixels",
+        "Limits for the tests of mean and standard deviation: larger values average more pixels",
         bounds=(0.5, 4.0),
         unit="standard errors",
     )
     fewest: int = setting(
-        8, "Pixels that must be similar; with fewer, the fallback applies", bounds=(1, 400)
+        8, "Minimum number of similar pixels; with fewer, the fallback applies", bounds=(1, 400)
     )
     fallback: str = setting(
         "exact",
-        "What a pixel with too few similar ones becomes: that of exact pixelwise NL-means with its "
-        "defaults, or itself (keep)",
+        "Result for a pixel with too few similar ones: that of exact pixelwise NL-means with "
+        "default settings (exact), or the noisy pixel (keep)",
         choices=("exact", "keep"),
     )
     show: str = setting(
         "image",
-        "Output: the denoised image, or the number of pixels averaged for each, 1 where none was "
-        "similar",
+        "Output: the denoised image, or the number of pixels averaged (1 where none was similar)",
         choices=("image", "pixels"),
         advanced=True,
     )

@@ -50,7 +50,7 @@ def _still(default: float, of: str):
 
 
 def _common(default: float, what: str, of: str):
-    help = f"{what} for what the patches of a group have in common, {of}"
+    help = f"{what} for the part that the patches of a group have in common, {of}"
     return setting(default, help, bounds=(0.0, 10.0), unit="sigma", advanced=True)
 
 
@@ -97,8 +97,8 @@ class VBM3D(CollaborativeFilter):
     window_nearest: int = _window(15, 39, "in adjacent frames, when following motion")
     coarse: int = setting(
         2,
-        "Spacing of the first search in adjacent frames, when each patch is followed by itself; "
-        "1 tries every position",
+        "Spacing of the first search in adjacent frames, if each patch is followed separately; 1 "
+        "tries every position",
         bounds=(1, 4),
         unit="pixels",
         advanced=True,

@@ -56,7 +56,9 @@ class Correlated(Additive, NoiseModel):
     along_z: tuple[float, ...] = parameter(LINE, default=(1.0,))
     name: ClassVar[str] = "correlated"
     title: ClassVar[str] = "Correlated Gaussian"
-    description: ClassVar[str] = "Neighbouring pixels have similar noise, as after interpolation."
+    description: ClassVar[str] = (
+        "Noise that is correlated between neighbouring pixels, as after interpolation."
+    )
     models_correlation: ClassVar[bool] = True
     refines: ClassVar[type[NoiseModel]] = Gaussian
 

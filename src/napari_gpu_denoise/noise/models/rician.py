@@ -159,8 +159,8 @@ class Rician(NoiseModel):
             sigma, error, method = found.sigma, found.error, "PIESNO, repetitions of one slice"
             if coils > 1:
                 notes = (
-                    f"the noise is that of {coils} coils: this model is for one coil, and right in "
-                    "bright parts only",
+                    f"the noise is that of {coils} coils: this model is for one coil, and correct "
+                    "only in bright parts",
                 )
         if not sigma:
             single = rician_noise(channel.planes)

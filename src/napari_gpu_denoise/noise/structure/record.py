@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 TITLES = {
-    "rows": "rows have offsets of their own",
-    "columns": "columns have offsets of their own",
+    "rows": "rows have individual offsets",
+    "columns": "columns have individual offsets",
     "hum": "periodic hum",
     "hot": "hot pixels",
     "dead": "dead pixels",
@@ -52,7 +52,7 @@ class Finding:
         Returns
         -------
         str
-            Such as ``"rows have offsets of their own, 4.1 grey levels, different in each plane"``.
+            Such as ``"rows have individual offsets, 4.1 grey levels, different in each plane"``.
         """
         text = TITLES[self.kind]
         if self.channel is not None:
