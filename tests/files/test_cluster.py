@@ -11,6 +11,7 @@ import threading
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from importlib.util import find_spec
 
+import fsspec
 import numpy as np
 import pytest
 import tifffile
@@ -258,11 +259,12 @@ def test_an_error_of_the_input_is_raised_at_once(tmp_path, client):
         denoised(path, NLM, client, sigma=20.0, nonfinite="keep")
 
 
-def test_one_device_goes_on_with_what_workers_began(tmp_path, client, monkeypatch):
+@pytest.mark.parametrize("place", ["folder", "address"])
+def test_one_device_goes_on_with_what_workers_began(tmp_path, client, monkeypatch, place):
     path = written(tmp_path, noisy(6, 50, 44, dtype="uint16"), "TYX")
     expected, _ = denoised(path, NLM, name="plain", sigma=20.0)
     cancel = threading.Event()
-    target = path.with_name("out.ome.zarr")
+    target = "memory://lab/out.ome.zarr" if place == "address" else path.with_name("out.ome.zarr")
 
     def stop(state):
         if state.done == 5:
@@ -271,9 +273,14 @@ def test_one_device_goes_on_with_what_workers_began(tmp_path, client, monkeypatc
     options = {"output": target, "client": client, "progress": stop, "cancel": cancel}
     assert gd.run_batch(path, NLM, 20.0, **options).cancelled
     monkeypatch.setattr(by_parts, "filter_parts", counted := Counted(by_parts.filter_parts))
-    made, _ = denoised(path, NLM, resume=True, sigma=20.0)
-    np.testing.assert_array_equal(made, expected)
+    (file,) = gd.run_batch(path, NLM, 20.0, output=target, resume=True).done
+    np.testing.assert_array_equal(gd.read(file.output).data, expected)
     assert 0 < counted.parts < 36
+    if place == "address":
+        system = fsspec.filesystem("memory")
+        names = sorted(each.rpartition("/")[2] for each in system.ls("/lab/out.ome.zarr", False))
+        assert names == ["0", "1", "zarr.json"]
+        system.rm("/lab", recursive=True)
 
 
 class Counted:
