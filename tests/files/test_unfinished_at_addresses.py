@@ -17,7 +17,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import claim, unfinished
+from napari_gpu_denoise.files import claim, notes, unfinished
 from napari_gpu_denoise.files.zarr import Address, steady
 from napari_gpu_denoise.run import by_parts
 from scenes import noisy, small
@@ -210,6 +210,18 @@ def test_a_killed_run_is_resumed(lab, tmp_path, monkeypatch):
     assert sorted(os.listdir(tmp_path / "out.ome.zarr")) == ["0", "1", "zarr.json"]
 
 
+def test_what_was_written_at_once_and_killed_is_replaced(lab, monkeypatch):
+    picture = gd.read(PLACE)
+    with monkeypatch.context() as killed:
+        killed.setattr(Address, "remove", lambda self: None)
+        killed.setattr("napari_gpu_denoise.files.zarr.writing.NewImage.finish", 0)
+        with pytest.raises(TypeError):
+            gd.write(OUT, IMAGE, picture)
+    assert heads(lab) == ([], True)
+    gd.write(OUT, IMAGE, picture)
+    assert heads(lab) == (["zarr.json"], False)
+
+
 class Held(dict):
     """Notes in memory."""
 
@@ -225,26 +237,26 @@ class Held(dict):
 def test_claims(monkeypatch):
     monkeypatch.setattr(claim, "_RENEWED", 0.02)
     monkeypatch.setattr(claim, "_WATCHED", 0.3)
-    notes = Held()
-    first = claim.Claim(notes)
-    assert first.made() and not claim.Claim(notes).made()
-    told = json.loads(notes[claim.NAME])
+    kept = Held()
+    first = claim.Claim(kept)
+    assert first.made() and not claim.Claim(kept).made()
+    told = json.loads(kept[claim.NAME])
     # As a process of another machine sees it: it is renewed.
     monkeypatch.setattr(claim, "_held", set())
     monkeypatch.setattr(claim, "_machine", lambda: "another")
-    assert not claim.Claim(notes).made()
+    assert not claim.Claim(kept).made()
     first._ended.set()
     first._thread.join()
-    second = claim.Claim(notes)
+    second = claim.Claim(kept)
     assert second.made()
     second.end()
-    assert not notes
+    assert not kept
     # Of a process of this machine that is gone.
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    notes.replace(claim.NAME, json.dumps({**told, "machine": "another", "process": ended.pid}))
+    kept.replace(claim.NAME, json.dumps({**told, "machine": "another", "process": ended.pid}))
     monkeypatch.setattr(claim, "_WATCHED", 60)
-    assert claim.Claim(notes)._is_free()
+    assert claim.Claim(kept)._is_free()
 
 
 def test_notes_that_cannot_be_reached(lab, monkeypatch):
@@ -257,4 +269,4 @@ def test_notes_that_cannot_be_reached(lab, monkeypatch):
         patched.setattr(MemoryFileSystem, "exists", gone)
         assert "if it can be reached" in unfinished.kept_note(Address(OUT))
         with pytest.raises(OutputError, match="cannot be reached: the network is gone"):
-            unfinished.is_begun(Address(OUT))
+            notes.notes_on(Address(OUT)).has("ledger.json")

@@ -18,10 +18,10 @@ from napari_gpu_denoise.files import on_disk
 from napari_gpu_denoise.files.claim import NAME, Claim
 from napari_gpu_denoise.files.tiff.messages import brief
 from napari_gpu_denoise.files.zarr import Address
+from napari_gpu_denoise.files.zarr.naming import UNFINISHED
 from napari_gpu_denoise.files.zarr.steady import steadily
 from napari_gpu_denoise.locks import locked
 
-_INSIDE = ".gpu-denoise-unfinished"
 _SINCE = "written"  # a line for each part that was written since the notes were replaced
 
 
@@ -127,7 +127,7 @@ class AddressNotes:
 
     def __init__(self, target: Address) -> None:
         self._target = self.image = target
-        self.folder = target / _INSIDE
+        self.folder = target / UNFINISHED
         self._claim = Claim(self)
 
     @property
@@ -142,10 +142,6 @@ class AddressNotes:
     def free(self) -> None:
         """Let other runs in."""
         self._claim.end()
-
-    def begun(self) -> bool:
-        """Return whether there are any notes."""
-        return self._done(self.folder, "exists")
 
     def has(self, name: str) -> bool:
         """Return whether there is a note of this name."""
@@ -184,25 +180,26 @@ class AddressNotes:
         """Do nothing: what was written is there to stay."""
 
     def clear(self) -> None:
-        """Remove what an earlier run left, the claim on it last."""
-        for each in self._target.inside():
-            if each.name != _INSIDE:
-                self._done(each, "rm", recursive=True)
+        """Remove what an earlier run left, but not the claim on it."""
+        self._remove_pixels()
         for each in self.folder.inside():
             if each.name != NAME:
                 self._done(each, "rm_file")
 
     def close(self) -> None:
         """Remove the notes on a result that is complete."""
-        self._remove(self.folder)
+        with contextlib.suppress(FileNotFoundError, DenoiseError):
+            self._done(self.folder, "rm", recursive=True)
 
     def discard(self) -> None:
-        """Remove notes and unfinished result."""
-        self._remove(self._target)
+        """Remove unfinished result and notes; these last, as what is left is known by them."""
+        self._remove_pixels()
+        self.close()
 
-    def _remove(self, place: Address) -> None:
-        with contextlib.suppress(FileNotFoundError, DenoiseError):
-            self._done(place, "rm", recursive=True)
+    def _remove_pixels(self) -> None:
+        for each in self._target.inside():
+            if each.name != UNFINISHED:
+                self._done(each, "rm", recursive=True)
 
     def _done(self, place: Address, method: str, *given: Any, **options: Any) -> Any:
         """Call a method of the file system; `OutputError` if it fails for good."""

@@ -17,7 +17,7 @@ from napari_gpu_denoise.files.begun_with import unchanged, wanted_of
 from napari_gpu_denoise.files.cluster import cluster_steps, device_of_workers
 from napari_gpu_denoise.files.made_with import has_noise
 from napari_gpu_denoise.files.tiff.checks import free_memory
-from napari_gpu_denoise.files.unfinished import Unfinished, is_begun
+from napari_gpu_denoise.files.unfinished import Unfinished
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
 from napari_gpu_denoise.run.denoise import denoise_steps
@@ -67,8 +67,7 @@ def file_steps(
             run = replace(run, host_memory=HostMemory.quarter_of(free_memory()))
         if picture.kind == "zarr":
             _make_folder(target, new_folder)
-            if not is_begun(target):
-                zarr.check_place(target, picture, overwrite=overwrite)
+            zarr.check_place(target, picture, overwrite=overwrite)
             with _ledger(target, picture, run, same, resume, client) as ledger:
                 options = {"overwrite": overwrite, "resumed": bool(ledger.done)}
                 place = zarr.new_image(target, picture, part=ledger.notes.image, **options)

@@ -16,7 +16,7 @@ from typing import Any
 from napari_gpu_denoise.errors import DenoiseError, OutputError
 from napari_gpu_denoise.files import on_disk, zarr
 from napari_gpu_denoise.files.begun_with import digest_of
-from napari_gpu_denoise.files.notes import AddressNotes, notes_on
+from napari_gpu_denoise.files.notes import notes_on
 from napari_gpu_denoise.run.ledger import Ledger
 from napari_gpu_denoise.run.packed import packed, unpacked
 from napari_gpu_denoise.run.record import Tally
@@ -31,13 +31,7 @@ _LEDGER = "ledger.json"
 
 def is_there(target: Path | zarr.Address) -> bool:
     """Return whether anything has the name of a target, other than an unfinished result."""
-    return target.exists() and (zarr.is_complete(target) or not is_begun(target))
-
-
-def is_begun(target: Path | zarr.Address) -> bool:
-    """Return whether an address holds an unfinished result."""
-    notes = notes_on(target)
-    return isinstance(notes, AddressNotes) and notes.begun()
+    return target.exists() and not zarr.is_unfinished(target)
 
 
 def kept_note(target: Path | zarr.Address) -> str:

@@ -9,8 +9,8 @@ from napari_gpu_denoise.files.zarr.naming import (
     HEADS,
     SUFFIXES,
     has_suffix,
-    is_complete,
     is_named,
+    is_unfinished,
     is_zarr,
 )
 from napari_gpu_denoise.files.zarr.plates import (
@@ -40,8 +40,8 @@ __all__ = [
     "describe_plate",
     "has_suffix",
     "images_of",
-    "is_complete",
     "is_named",
+    "is_unfinished",
     "is_zarr",
     "located",
     "name_of",

@@ -10,6 +10,8 @@ from napari_gpu_denoise.files.zarr.address import Address, located
 
 SUFFIXES = (".zarr",)
 HEADS = ("zarr.json", ".zgroup", ".zattrs", ".zarray")
+# In an image at an address, as long as it is being written.
+UNFINISHED = ".gpu-denoise-unfinished"
 
 
 def has_suffix(path: str | os.PathLike) -> bool:
@@ -31,12 +33,13 @@ def is_zarr(path: str | os.PathLike) -> bool:
     return any(os.path.isfile(os.path.join(path, name)) for name in HEADS)
 
 
-def is_complete(path: str | os.PathLike) -> bool:
-    """Return whether a place holds all metadata of a group of zarr."""
+def is_unfinished(path: str | os.PathLike) -> bool:
+    """Return whether an address holds what was written so far of an image."""
     place = located(path)
-    if (place / "zarr.json").exists():
-        return True
-    return (place / ".zgroup").exists() and (place / ".zattrs").exists()
+    if not isinstance(place, Address) or not (place / UNFINISHED).exists():
+        return False
+    heads = [(place / name).exists() for name in ("zarr.json", ".zgroup", ".zattrs")]
+    return not heads[0] and not all(heads[1:])
 
 
 def zarr_package() -> ModuleType:

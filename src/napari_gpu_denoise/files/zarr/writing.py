@@ -22,7 +22,7 @@ from napari_gpu_denoise.files.tiff.picture import Picture, records_of
 from napari_gpu_denoise.files.zarr import pyramid
 from napari_gpu_denoise.files.zarr.address import Address, located
 from napari_gpu_denoise.files.zarr.metadata import VERSIONS, new_attributes, ome_of, revised
-from napari_gpu_denoise.files.zarr.naming import is_zarr, zarr_package
+from napari_gpu_denoise.files.zarr.naming import UNFINISHED, is_unfinished, is_zarr, zarr_package
 from napari_gpu_denoise.files.zarr.steady import steadily
 from napari_gpu_denoise.files.zarr.stored import stored_like, stored_new
 
@@ -206,7 +206,7 @@ def check_place(path: str | os.PathLike, like: Picture, *, overwrite: bool) -> N
     for other in (like.path, *like.files):
         if located(other) == place or place in located(other).parents:
             raise OutputError(f"{place} is, or holds, an input: choose another place.")
-    if not place.exists():
+    if not place.exists() or is_unfinished(place):
         return
     if not overwrite:
         raise OutputError(
@@ -224,8 +224,11 @@ def _in_place(place: Address, like: Picture, overwrite: bool) -> Iterator[None]:
     check_place(place, like, overwrite=overwrite)
     with writing(place):
         place.remove()
+        (place / UNFINISHED / "begun").touch()
     try:
         yield
+        with writing(place):
+            (place / UNFINISHED).remove()
     except BaseException:
         with contextlib.suppress(Exception):
             place.remove()
