@@ -323,9 +323,8 @@ def test_folders_and_patterns_find_stores(tmp_path):
     assert target == (unnamed, tmp_path / "out" / "b.ome.zarr")
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_plate_is_a_batch(tmp_path, version):
-    plate = tmp_path / "screen.ome.zarr"
+def write_plate(folder, version):
+    plate = folder / "screen.ome.zarr"
     told = {
         plate: {"plate": {"wells": [{"path": "A/1"}, {"path": "B/2"}]}},
         plate / "A" / "1": {"well": {"images": [{"path": "0"}, {"path": "1"}]}},
@@ -336,11 +335,45 @@ def test_a_plate_is_a_batch(tmp_path, version):
         group.attrs.update({"ome": {"version": version, **ome}} if version == "0.5" else ome)
     for name in ("A/1/0", "A/1/1", "B/2/0"):
         write_store(plate / name, IMAGES["YX"], "YX", version, levels=1)
+    return plate
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_plate_is_a_batch(tmp_path, version):
+    plate = write_plate(tmp_path, version)
     report = gd.run_batch(plate, SETTINGS, 8, output=tmp_path / "out")
     assert not report.failed and len(report.done) == 3
     made = ["screen_A_1_0.ome.zarr", "screen_A_1_1.ome.zarr", "screen_B_2_0.ome.zarr"]
     assert names(tmp_path / "out") == made
     assert inputs.find_files(plate / "A" / "1") == [plate / "A/1/0", plate / "A/1/1"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_plate_gives_a_plate(tmp_path, version):
+    plate = write_plate(tmp_path, version)
+    (plate / "tables").mkdir()
+    out = tmp_path / "out.ome.zarr"
+    # As long as an image is missing it is none.
+    (plate / "B" / "2" / "0" / "0").rename(tmp_path / "away")
+    assert len(gd.run_batch(plate, SETTINGS, 8, output=out).failed) == 1
+    assert not naming.is_zarr(out)
+    (tmp_path / "away").rename(plate / "B" / "2" / "0" / "0")
+    report = gd.run_batch(plate, SETTINGS, 8, output=out, resume=True)
+    assert (len(report.done), len(report.skipped)) == (1, 2)
+    assert "the wells are kept; tables beside them are not" in report.notes[0]
+    for place in ("", "A/1", "B/2"):
+        groups = [zarr.open_group(str(each / place), mode="r") for each in (plate, out)]
+        assert dict(groups[0].attrs) == dict(groups[1].attrs)
+    found = [path.relative_to(out) for path in inputs.find_files(out)]
+    assert found == [path.relative_to(plate) for path in inputs.find_files(plate)]
+    expected = gd.denoise(IMAGES["YX"], SETTINGS, 8, axes="YX").image
+    np.testing.assert_array_equal(gd.read(out / "B/2/0").data, expected)
+    assert names(out) == sorted(
+        ["A", "B", *(["zarr.json"] if version == "0.5" else [".zattrs", ".zgroup"])]
+    )
+    # Some images of a plate are none.
+    with pytest.raises(OutputError, match="is one file, for 2 inputs"):
+        inputs.pair(inputs.find_files(plate / "A" / "1"), tmp_path / "well.ome.zarr")
 
 
 def test_plates_name_only_what_is_in_them(tmp_path):
@@ -424,7 +457,7 @@ def test_other_places_hold_no_half_result(bucket, monkeypatch):
     seen = []
 
     def fail(*_):
-        with pytest.raises(FileError, match="not an image"):
+        with pytest.raises(FileError, match="holds no zarr"):
             gd.read(out)
         seen.append(True)
         raise OSError(5, "the network is gone")

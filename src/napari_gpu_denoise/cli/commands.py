@@ -195,7 +195,8 @@ class _Bar:
             self._bar = tqdm(total=state.total, **options)
         if state.done == 0:
             number = f" ({state.index + 1}/{state.count})" if state.count > 1 else ""
-            self._bar.set_description(f"{state.path.name}{number}", refresh=False)
+            name = "files" if state.unit == "file" else f"{state.path.name}{number}"
+            self._bar.set_description(name, refresh=False)
             self._bar.reset(total=state.total)
         self._bar.update(state.done - self._bar.n)
 

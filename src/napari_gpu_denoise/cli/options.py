@@ -104,8 +104,8 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=_count,
         metavar="N",
-        help="number of processes on this machine that share OME-Zarr and large files; they take "
-        "the devices in turn (default: none)",
+        help="number of processes on this machine that share the parts of large files, and small "
+        "files one each; they take the devices in turn (default: none)",
     )
     workers.add_argument(
         "--scheduler",

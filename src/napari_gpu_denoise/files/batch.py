@@ -90,8 +90,9 @@ def run_batch(
     stop_on_error : bool, default False
         Stop at the first file that fails, instead of continuing with the others.
     client : distributed.Client, optional
-        Client of dask, whose workers share OME-Zarr and large files. They must see the same files
-        under the same names. `device` then limits the devices that each worker may choose from.
+        Client of dask, whose workers filter the parts of OME-Zarr and large files, and small files
+        as a whole. They must see the same files under the same names. `device` then limits the
+        devices that each worker may choose from.
     progress : callable, optional
         Called with a `BatchProgress` before each file and after each tile, in this thread.
     cancel : object with ``is_set()``, optional

@@ -125,14 +125,11 @@ def write(
 
 def check_name(path: str | os.PathLike, like: tiff.Picture) -> None:
     """Refuse a name for a result that is not one of the format of its input."""
-    forms = {
-        "nifti": (nifti, "a NIfTI file", ".nii or .nii.gz"),
-        "zarr": (zarr, "an OME-Zarr", ".ome.zarr"),
-    }
-    named = next((kind for kind, (form, _, _) in forms.items() if form.has_suffix(path)), "")
+    forms = {"nifti": ("a NIfTI file", ".nii or .nii.gz"), "zarr": ("an OME-Zarr", ".ome.zarr")}
+    named = "nifti" if nifti.has_suffix(path) else "zarr" if zarr.is_named(path) else ""
     if named == (like.kind if like.kind in forms else ""):
         return
-    _, form, endings = forms.get(like.kind, (None, "a TIFF file", ".tif"))
+    form, endings = forms.get(like.kind, ("a TIFF file", ".tif"))
     raise OutputError(
         f"{path} cannot be the result of {like.path}, which is written as {form}: end it with "
         f"{endings}."
@@ -141,7 +138,7 @@ def check_name(path: str | os.PathLike, like: tiff.Picture) -> None:
 
 def check_target(path: str | os.PathLike, keep: Sequence[str | os.PathLike]) -> None:
     """Refuse a name at which no result can be written, before the work starts."""
-    check = tiff.check_folder if zarr.has_suffix(path) else tiff.check_output
+    check = tiff.check_folder if zarr.is_named(path) else tiff.check_output
     check(path, overwrite=True, keep=keep)
 
 

@@ -63,11 +63,13 @@ class Results:
 
     `work` has a name, a function and its arguments for each task. Those of a worker that ends
     are given to others by dask. Those that fail for want of a device, memory or a file are tried
-    again, elsewhere where possible.
+    again, elsewhere where possible; what still fails is raised, or with `raises` off yielded.
     """
 
-    def __init__(self, client: Any, work: Iterator[tuple], ahead: int, found: Found) -> None:
-        self._client, self._ahead, self._found = client, ahead, found
+    def __init__(
+        self, client: Any, work: Iterator[tuple], ahead: int, found: Found, raises: bool = True
+    ) -> None:
+        self._client, self._ahead, self._found, self._raises = client, ahead, found, raises
         self._waiting = enumerate(work)
         self._given: dict[str, _Task] = {}
         self._ended: SimpleQueue = SimpleQueue()
@@ -87,8 +89,7 @@ class Results:
                 yield -1, None
                 continue
             outcome = result_of(task.future)
-            if isinstance(outcome, Failed):
-                self._again(task, outcome)
+            if isinstance(outcome, Failed) and self._again(task, outcome):
                 continue
             if getattr(outcome, "worker", ""):
                 self._found.devices[outcome.worker] = outcome.device
@@ -112,13 +113,17 @@ class Results:
         self._given[task.future.key] = task
         task.future.add_done_callback(lambda future: self._ended.put(future.key))
 
-    def _again(self, task: _Task, failed: Failed) -> None:
+    def _again(self, task: _Task, failed: Failed) -> bool:
+        """Give a task that failed to a worker once more; return False if that was tried enough."""
         task.tries += 1
         if task.tries == _TRIES or not isinstance(failed.error, _TRANSIENT):
-            raise failed.error
+            if self._raises:
+                raise failed.error
+            return False
         self._found.failed.append(failed)
         self._avoided.add(failed.worker)
         self._give(task)
+        return True
 
 
 def submit(client: Any, name: str, function: Callable, *given: Any, **options: Any) -> Any:

@@ -152,10 +152,12 @@ def _levels(
 
 @contextlib.contextmanager
 def _marked(place: Place) -> Iterator[None]:
-    """Let workers write to the result; afterwards none does that is late."""
+    """Let workers write to the result; none does that is late, or of an earlier run."""
     if place.target is None:
         yield
         return
+    for mark in place.marks():
+        mark.unlink()
     place.mark.touch()
     try:
         yield

@@ -54,6 +54,13 @@ class Place:
         """
         return located(self.target[0]) / f".run-{self.run}"
 
+    def marks(self) -> list[Path | Address]:
+        """Return the marks of all runs, also of those that were killed."""
+        folder = located(self.target[0])
+        if isinstance(folder, Address):
+            return (folder / ".run-*").matching()
+        return list(folder.glob(".run-*"))
+
     def source(self) -> Any:
         """Return the pixels, which are read part by part."""
         if self.version != package_version():
@@ -138,11 +145,12 @@ def filtered(place: Place, job: Job, parts: Sequence[Part]) -> Done | Failed:
                 raise ClusterError("The run was stopped while a worker was filtering a part.")
             target[part.yields] = out
     except DenoiseError as error:
-        return Failed(error, device, _address())
-    return Done(tallies, device, _address(), None if target is not None else made)
+        return Failed(error, device, address())
+    return Done(tallies, device, address(), None if target is not None else made)
 
 
-def _address() -> str:
+def address() -> str:
+    """Return the address of the worker that calls."""
     import distributed
 
     return distributed.get_worker().address
@@ -157,4 +165,4 @@ def _opened(run: str, path: str, companions_anywhere: bool) -> tuple[Any, Any]:
 
 @lru_cache(maxsize=4)
 def _result(run: str, folder: str, name: str) -> Finest:
-    return Finest(zarr_package().open_group(os.fspath(folder), mode="r+")[name], folder)
+    return Finest(zarr_package().open_array(f"{os.fspath(folder)}/{name}", mode="r+"), folder)
