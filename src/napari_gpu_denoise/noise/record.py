@@ -46,9 +46,8 @@ class NoiseEstimate:
     ----------
     sigma : tuple of float
         One standard deviation per channel, or a single one for an image without channels, in grey
-        levels; correlated noise is included. If noise depends on brightness, it is the root of the
-        mean variance; for magnitude images it is the standard deviation of the real and of the
-        imaginary part.
+        levels; correlated noise is included. If noise depends on brightness, it is the root mean
+        variance; for magnitude images it is that of the real and of the imaginary part.
     standard_error : tuple of float
         Statistical standard error of each `sigma`. It accounts for the number of pixels used and
         the spread between planes, but not for bias by texture that looks like noise.
