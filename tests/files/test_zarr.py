@@ -372,7 +372,7 @@ def test_a_plate_gives_a_plate(tmp_path, version):
         ["A", "B", *(["zarr.json"] if version == "0.5" else [".zattrs", ".zgroup"])]
     )
     # Some images of a plate are none.
-    with pytest.raises(OutputError, match="is one file, for 2 inputs"):
+    with pytest.raises(OutputError, match="is a single file, but there are 2 inputs"):
         inputs.pair(inputs.find_files(plate / "A" / "1"), tmp_path / "well.ome.zarr")
 
 
