@@ -143,11 +143,14 @@ class Plan(FramePlan):
         shift = tile.y.source_start % BLOCK, tile.x.source_start % BLOCK
         return RingShape(images, sums, self._margin, *tile.source_shape[2:], shift)
 
+    def compare(self, first: int, notes: list[FrameNote]) -> None:
+        """Compare the brightness of the next frames with that of those before them."""
+        self._links.add(first, *notes)
+
     def take(self, queue, frames, notes: list[FrameNote]) -> Launches:
         """Enqueue the storing of the next frames, and the filtering they allow."""
         first, count = self._known, len(notes)
         launches: Launches = []
-        self._links.add(first, *notes)
         for note in notes:
             # Channels that are filtered separately are videos of one channel each.
             if self._separate and note.models is not None:

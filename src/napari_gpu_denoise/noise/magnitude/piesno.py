@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy import special
+from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.errors import ImageError, SettingsError
 from napari_gpu_denoise.image.levels import check_numbers
@@ -81,13 +81,15 @@ def _repeated(stack: Any) -> tuple[np.ndarray, int]:
 
 def _of_coils(values: np.ndarray, pixels: int, coils: int) -> tuple[Piesno, float]:
     """Return the noise for a number of coils, and its deviation from the distribution."""
+    from scipy.special import gammainc
+
     sigma, accepted = noise_only(values, coils, LIKE_NOISE)
     share = float(np.count_nonzero(accepted)) / pixels
     found = Piesno(sigma, standard_error(sigma, values[accepted].size, coils), share)
     if not sigma:
         return found, math.inf
     alone = np.sort(values[accepted], axis=None)
-    expected = special.gammainc(coils, np.square(alone / sigma) / 2)
+    expected = gammainc(coils, np.square(alone / sigma) / 2)
     return found, float(np.abs((np.arange(len(alone)) + 0.5) / len(alone) - expected).max())
 
 
@@ -107,10 +109,10 @@ def noise_only(
         return none
     repetitions = values.shape[1]
     quantile = _best_quantile(coils)[0]
-    unit = math.sqrt(2 * special.gammaincinv(coils, quantile))
-    bounds = special.gammaincinv(coils * repetitions, [REJECTED / 2, 1 - REJECTED / 2])
+    unit = math.sqrt(2 * _gamma_quantiles(coils, [quantile])[0])
+    bounds = _gamma_quantiles(coils * repetitions, [REJECTED / 2, 1 - REJECTED / 2])
     energy = np.square(values).sum(axis=1) / 2
-    expected = 1 - math.exp(2 * (special.gammaln(coils + 0.5) - special.gammaln(coils))) / coils
+    expected = 1 - math.exp(2 * (math.lgamma(coils + 0.5) - math.lgamma(coils))) / coils
     best, most = none, 0
     order = np.argsort(energy)
     ranked = energy[order]
@@ -176,11 +178,29 @@ def _best_quantile(coils: int) -> tuple[float, float]:
     with the least variance for its slope.
     """
     quantiles = np.linspace(0.3, 0.95, 1301)
-    value = special.gammaincinv(coils, quantiles)
-    density = np.exp((coils - 1) * np.log(value) - value - special.gammaln(coils))
+    value = _gamma_quantiles(coils, quantiles)
+    density = np.exp((coils - 1) * np.log(value) - value - math.lgamma(coils))
     error = np.sqrt(quantiles * (1 - quantiles)) / (2 * value * density)
     best = int(np.argmin(error))
     return float(quantiles[best]), float(error[best])
+
+
+def _gamma_quantiles(shape: int, shares: ArrayLike) -> np.ndarray:
+    """Return quantiles of the gamma law, by bisection.
+
+    SciPy has them, too, but takes longer to import than an estimate takes, and most need no more.
+    """
+    shares = np.asarray(shares)
+    events = np.arange(shape)
+    factorials = np.cumsum(np.log(np.maximum(events, 1)))
+    low, high = np.zeros(shares.shape), np.full(shares.shape, 2.0 * shape + 40)
+    for _ in range(60):
+        middle = (low + high) / 2
+        # A value is above x where a Poisson variable of mean x is below the shape.
+        chances = np.exp(events * np.log(middle)[:, None] - factorials - middle[:, None])
+        below = chances.sum(axis=1) > 1 - shares
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return (low + high) / 2
 
 
 def standard_error(sigma: float, number: int, coils: int) -> float:

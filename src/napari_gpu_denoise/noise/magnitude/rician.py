@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special
 
 from napari_gpu_denoise.noise.magnitude.piesno import MAX_GROUPS, TRIALS, noise_only, standard_error
 from napari_gpu_denoise.noise.patches.blank import not_image
@@ -48,9 +47,11 @@ class RicianNoise:
 
 def koay_factor(ratio: np.ndarray | float) -> np.ndarray:
     """Return the variance of a Rician variable over sigma squared, at ratios of signal to sigma."""
+    from scipy.special import ive
+
     ratio = np.asarray(ratio, np.float64)
     quarter = np.square(ratio) / 4
-    bessel = (2 + 4 * quarter) * special.ive(0, quarter) + 4 * quarter * special.ive(1, quarter)
+    bessel = (2 + 4 * quarter) * ive(0, quarter) + 4 * quarter * ive(1, quarter)
     exact = 2 + 4 * quarter - np.pi / 8 * np.square(bessel)
     # At high ratios the difference of two large numbers is lost to rounding.
     return np.where(ratio > 30, 1 - 0.5 / np.maximum(np.square(ratio), 1), exact)
