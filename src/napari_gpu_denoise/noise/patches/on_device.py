@@ -12,8 +12,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from napari_gpu_denoise.errors import NoDeviceError
+from napari_gpu_denoise.image.bands import in_bands
 from napari_gpu_denoise.noise.patches.blank import clear_patches
 from napari_gpu_denoise.noise.patches.coefficients import suit_float32
 from napari_gpu_denoise.noise.patches.device_coefficients import (
@@ -160,28 +162,34 @@ class DevicePatches:
     def _sent(self, plane: np.ndarray, grid: _Grid) -> tuple[Any, int]:
         """Upload the rows of a plane that hold patches; return these, and how far apart they are.
 
-        That is in pixels, from the first row of some patches to that of the next.
+        That is in pixels, from the first row of some patches to that of the next. A GPU reads fast
+        from pinned memory only, which threads fill.
         """
         import pyopencl as cl
 
         arena, queue, row = self._store.arena, self._store.queue, plane.strides[0]
-        if grid.down < 2 * PATCH:
-            pixels = arena.buffer("patch pixels", plane.nbytes)
-            cl.enqueue_copy(queue, pixels, plane, is_blocking=False)
-            return pixels, grid.down * plane.shape[1]
-        pixels = arena.buffer("patch pixels", grid.rows * PATCH * row)
-        cl.enqueue_copy(
-            queue,
-            pixels,
-            plane,
-            buffer_origin=(0, 0, 0),
-            host_origin=(0, 0, 0),
-            region=(PATCH * row, grid.rows, 1),
-            buffer_pitches=(PATCH * row,),
-            host_pitches=(grid.down * row,),
-            is_blocking=False,
-        )
-        return pixels, PATCH * plane.shape[1]
+        apart = min(grid.down, PATCH)
+        rows = plane.shape[0] if grid.down <= PATCH else grid.rows * PATCH
+        pixels = arena.buffer("patch pixels", rows * row)
+        parts = {}
+        if not self._store.cpu:
+            sent = arena.pinned("patch pixels", -(-rows * row // 4), queue).view(np.uint8)
+            sent = sent[: rows * row].view(plane.dtype).reshape(rows, -1)
+            if grid.down > PATCH:
+                bands = sliding_window_view(plane, PATCH, axis=0)[:: grid.down]
+                plane = bands.transpose(0, 2, 1)
+            in_bands(lambda rows, out: np.copyto(out, rows), plane, sent.reshape(plane.shape))
+            plane = sent
+        elif grid.down > PATCH:
+            parts = {
+                "buffer_origin": (0, 0, 0),
+                "host_origin": (0, 0, 0),
+                "region": (PATCH * row, grid.rows, 1),
+                "buffer_pitches": (PATCH * row,),
+                "host_pitches": (grid.down * row,),
+            }
+        cl.enqueue_copy(queue, pixels, plane, is_blocking=False, **parts)
+        return pixels, apart * row // plane.itemsize
 
 
 @contextmanager
