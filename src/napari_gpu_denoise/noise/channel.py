@@ -113,8 +113,10 @@ def read_channel(
             ]
             each = map
         patches = [None if one is None else one.statistics for one in apart]
-        shown = [_laws(apart[0])] if len(planes) == 1 and apart[0] else [None] * len(planes)
-        measured = list(each(plane_noise, planes, blanks, patches, levels, shown))
+        shown = every = [None] * len(planes)
+        if len(planes) == 1 and apart[0]:
+            shown, every = [_laws(apart[0])], [apart[0].every]
+        measured = list(each(plane_noise, planes, blanks, patches, levels, shown, every))
     sigma, error, ends = combined_sigma(measured)
     spectra = apart[0] if len(planes) == 1 and apart[0] else None
     spectra = spectra or _spectra(planes, blanks, levels, device)

@@ -209,9 +209,8 @@ class NoiseModel(ABC):
         """
         weight, total = None, 1.0
         if not self.additive:
-            line = self.variance(patches.mean)
             # A small minimum keeps ratios finite where the model has no noise.
-            typical = float(np.median(line))
+            typical = float(np.median(line := self.variance(patches.mean)))
             unit = typical or float(line.mean()) or 1.0
             weight = 1 / np.maximum(line / unit, 1e-3 if typical else 1e-12)
             total = self.representative(unit / weight) / unit

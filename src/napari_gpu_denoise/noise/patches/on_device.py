@@ -97,8 +97,8 @@ class DevicePatches:
                 clear = clear_patches(blank, (PATCH, PATCH), down, across).ravel()
                 kept[k * count : (k + 1) * count] &= clear
         which = None if kept.all() else np.flatnonzero(kept)
-        if which is not None:
-            told = told[:, which]
+        # The memory is used again.
+        told = told.copy() if which is None else told[:, which]
         energy = told[3:]
         if not energy.shape[1] or not suit_float32(energy):
             return None
@@ -157,7 +157,7 @@ class DevicePatches:
                 if k + 1 < len(planes):
                     queue.finish()  # the next plane takes its place
             cl.enqueue_copy(queue, host, out)
-        return host.reshape(3 + len(SETS), total).copy()
+        return host.reshape(3 + len(SETS), total)
 
     def _sent(self, plane: np.ndarray, grid: _Grid) -> tuple[Any, int]:
         """Upload the rows of a plane that hold patches; return these, and how far apart they are.

@@ -18,7 +18,13 @@ from napari_gpu_denoise.noise.patches.coefficients import Elsewhere, Squares, tr
 from napari_gpu_denoise.noise.patches.parts import Parts, brightness_levels
 from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, read_patches
-from napari_gpu_denoise.noise.patches.variance import LevelNoise, PatchStatistics, level_noise
+from napari_gpu_denoise.noise.patches.variance import (
+    LevelNoise,
+    PatchStatistics,
+    Pooled,
+    level_noise,
+    pooled_variances,
+)
 from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH, frequencies, frequency_order
 
 
@@ -70,7 +76,23 @@ class PatchSpectra:
     @cached_property
     def level_noise(self) -> LevelNoise:
         """The noise of these levels."""
-        return level_noise(self.statistics, self.levels, self.seen)
+        return level_noise(self.statistics, self.levels, self.seen, self._pooled)
+
+    @property
+    def every(self) -> tuple[float, float] | None:
+        """Noise variance of all patches, and its error; None where pixels are clipped."""
+        if len(self._pooled.variance) == len(self.levels.count):
+            return None
+        return float(self._pooled.variance[-1]), float(self._pooled.error[-1])
+
+    @cached_property
+    def _pooled(self) -> Pooled:
+        """The noise of the levels, and unless pixels are clipped last of all patches, in one go."""
+        parts, patches = self.levels, self.statistics
+        if not self.clipped.any():
+            members = np.concatenate([parts.members, patches.order])
+            parts = Parts(members, np.append(parts.count, len(patches.order)))
+        return pooled_variances(parts, patches.energy, patches.overlap)
 
     def energy_of(self, name: str) -> np.ndarray:
         """Return the sums of squares over one of `SETS`, (patch,)."""

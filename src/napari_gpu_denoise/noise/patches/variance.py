@@ -153,25 +153,30 @@ class LevelNoise(NamedTuple):
     white: np.ndarray  # False where texture or correlated noise shows
 
 
-def level_noise(patches: PatchStatistics, levels: Parts, mean: np.ndarray) -> LevelNoise:
+def level_noise(
+    patches: PatchStatistics, levels: Parts, mean: np.ndarray, pooled: Pooled | None = None
+) -> LevelNoise:
     """Read the noise of each level of brightness in its smoothest patches.
 
     The members of a level are listed by their rank; `mean` (patch,) is how bright they are.
+    `pooled` begins with the noise variances of the levels, if they are known.
     """
     upper = patches.upper
-    pooled = pooled_variances(levels, patches.energy, patches.overlap)
+    if pooled is None:
+        pooled = pooled_variances(levels, patches.energy, patches.overlap)
+    variance, error, power = (each[: len(levels.count)] for each in pooled)
     # Texture and correlated noise have more power at the lower ones of the high frequencies.
     white = np.ones(len(levels.count), bool)
     if upper.any() and not upper.all():
-        high, low = (pooled.power[:, each].mean(axis=1) for each in (upper, ~upper))
+        high, low = (power[:, each].mean(axis=1) for each in (upper, ~upper))
         white = low <= WHITE * high
     clipped = np.zeros(len(levels.count))
     if patches.clipped.any():
         clipped = levels.sums(patches.clipped) / levels.count
     return LevelNoise(
         levels.sums(mean) / levels.count,
-        pooled.variance,
-        2 * pooled.error,
+        variance,
+        2 * error,
         levels.count,
         clipped <= CLIPPED,
         white,

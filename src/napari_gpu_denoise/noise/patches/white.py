@@ -58,12 +58,14 @@ def plane_noise(
     patches: PatchStatistics | None = None,
     levels: list | None = None,
     laws: VarianceLaws | None = None,
+    every: tuple[float, float] | None = None,
 ) -> PlaneNoise | None:
     """Estimate the noise of one plane of any real dtype; None where no pixel is finite.
 
     Pixels of `blank`, a mask as `not_image` returns it, are left out. `patches` of 8 x 8 pixels
     of the plane serve for its own, where they are known, and so do its `clipping_levels`. `laws`
-    of these patches may show that there is no trend to look for.
+    of these patches may show that there is no trend to look for, and `every` is the variance of all
+    of them, if no pixel is clipped, and its error.
     """
     levels = clipping_levels(plane, blank) if levels is None else levels
     # Differences of large integers of 64 bits do not fit float64.
@@ -71,7 +73,7 @@ def plane_noise(
         read = _read(plane, blank, levels)
         if read is None:
             return None
-        patches, shape, levels, unit = read
+        (patches, shape, levels, unit), every = read, None
     else:
         shape, unit = (PATCH, PATCH), 1.0
         levels = [float(level) for level in levels]
@@ -90,7 +92,10 @@ def plane_noise(
         else:
             order = order[share[order] <= least]
 
-    variance, error, _ = pooled_variance(order, patches.energy, patches.overlap)
+    if levels or every is None:
+        variance, error, _ = pooled_variance(order, patches.energy, patches.overlap)
+    else:
+        variance, error = every
     if levels:
         # Near a clipping level, patches with few clipped pixels are those whose noise happens to be
         # weak. Choosing patches by their mean avoids this bias, as the mean is independent of the

@@ -53,7 +53,7 @@ def find_structure(image: Any, axes: str | None = None) -> StructuredNoise:
     of 16 blocks. Single pixels: beyond the noise and the texture around them, alone, and more of
     them than the tail of all deviations explains. Planes of fewer than 48 pixels along a row have
     too little evidence, for hum 64. Clean pictures (BSD68, W2S) give no alarm;
-    ``docs/methods/structured_noise.md`` has the figures. About 0.2 s per megapixel.
+    ``docs/methods/structured_noise.md`` has the figures. About 0.1 s a plane, however large.
 
     References
     ----------
