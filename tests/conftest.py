@@ -52,7 +52,7 @@ def pytest_generate_tests(metafunc) -> None:
 
 def pytest_sessionstart(session) -> None:
     if not USABLE:
-        found = "; ".join(f"{d}: {d.problem or 'only for checks'}" for d in devices())
+        found = "; ".join(f"{d}: {d.problem or 'only for testing'}" for d in devices())
         pytest.exit(
             f"No usable OpenCL device was found ({found or 'none at all'}), so nothing can be "
             f"tested. {ADVICE}",

@@ -21,8 +21,9 @@ image : array_like
     Pixels of any real type, with two or more axes. Never modified.""",
     "axes": """\
 axes : str, optional
-    Names of the axes, such as ``"TZYX"``. Channels (C or S) are corrected one by one; all other
-    axes but Y and X hold planes. By default the last two are Y and X, the rest planes.""",
+    Names of the axes, such as ``"TZYX"``. Channels (C or S) are corrected separately; all
+    other axes but Y and X hold planes. By default the last two are Y and X, the rest
+    planes.""",
     "sigma": """\
 sigma : float, array_like or None, optional
     Standard deviation of the noise in grey levels of the image: one value, one for each
@@ -36,37 +37,38 @@ noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
     is used instead.""",
     "dtype": """\
 dtype : data type, "auto" or "same", optional
-    Type of the result. "auto", the default: that of the image, but float32 instead of integers
-    of 8 or 16 bits where rounding would cost more than 0.05 dB beside what remains of the
-    noise, which is below a standard deviation of about 8.5; colours (axis S) keep their type.
-    "same": that of the image. Integers are rounded; values beyond the range of the type are
-    saturated.""",
+    Type of the result. "auto", the default: the type of the image, but float32 instead of
+    integers of 8 or 16 bits where rounding would add more than 0.05 dB to the remaining
+    error (noise below a standard deviation of about 8.5); colours (axis S) keep their type.
+    "same": the type of the image. Integers are rounded; values beyond the range of the type
+    are clipped.""",
     "same_dtype": """\
 dtype : data type, optional
-    Type of the result, by default that of the image. Integers are rounded and saturated.""",
+    Type of the result, by default that of the image. Integers are rounded and clipped.""",
     "nonfinite": """\
 nonfinite : {"raise", "keep"}, optional
-    Refuse NaN and infinity, or leave these pixels as they are without affecting others.""",
+    Reject NaN and infinity, or leave these pixels unchanged without affecting others.""",
     "correct": """\
 correct : str, tuple of str or None, optional
-    Structured noise to remove first: ``"stripes"`` (rows and columns with offsets of their
-    own, hum), ``"outliers"`` (hot and dead pixels), or both by ``"found"``; each only where it
-    is found, see `find_structure`. The record says what was removed. By default nothing is.
-    Where something is removed, results of integers are float32 unless `dtype` says otherwise.""",
+    Structured noise to remove first: ``"stripes"`` (offsets of rows and columns, hum),
+    ``"outliers"`` (hot and dead pixels), or both with ``"found"``; each only if it is
+    found, see `find_structure`. The record says what was removed. By default nothing is
+    removed. If something is removed, results of integers are float32 unless `dtype` is
+    given.""",
     "sigma_factor": """\
 sigma_factor : float, optional
-    Strength: the filter is told this many times the sigma that was given or measured, whatever
-    the noise model. 1, the default, is best where sigma is right; above 1 removes more.""",
+    Strength: multiplies the given or measured sigma, with any noise model. 1, the default,
+    is best if sigma is right; values above 1 remove more.""",
     "device": """\
 device : Device, int, str, sequence or None, optional
-    Where to run; by default the best device available, see `choose`. ``"all"`` divides the work
-    among all devices of its kind, and a list among those named.""",
+    Where to run; by default the best device available, see `choose`. ``"all"`` divides the
+    work among all devices of the same kind, a list among those listed.""",
     "memory_limit": """\
 memory_limit : int or str, optional
-    Largest device memory to use: bytes, or text such as ``"512M"`` or ``"2G"``.""",
+    Maximum device memory: bytes, or text such as ``"512M"`` or ``"2G"``.""",
     "progress": """\
 progress : callable, optional
-    Called as ``progress(done, total)`` with numbers of tiles, or of frames where the filter
+    Called as ``progress(done, total)`` with numbers of tiles, or of frames if the filter
     uses several at once.
 cancel : object with ``is_set()``, optional
     An event that stops the run at the next tile or frame.""",
@@ -75,8 +77,8 @@ ndarray
     A new array of the shape of `image`.""",
     "filtered": """\
 ndarray or dask array
-    Of the shape of `image`. Of a dask array it is one, which is computed when it is used; see
-    `denoise_lazy`; `progress` and `cancel` cannot be given then.""",
+    An array of the shape of `image`. For a dask array it is a dask array, computed when it
+    is used; see `denoise_lazy`. `progress` and `cancel` cannot be given then.""",
     "input_errors": """\
 AxesError, ImageError, NonFiniteError, SettingsError
     If the input is invalid.""",
@@ -91,7 +93,7 @@ Cancelled
 SaturationWarning
     If results were clipped to the range of the type.
 UnchangedWarning
-    If the noise was measured, and so little was found that the result is nearly the image.""",
+    If the noise was measured, and is so weak that the result hardly differs from the image.""",
 }
 _RUN = ("nonfinite", "correct", "sigma_factor", "device", "memory_limit", "progress")
 PARAGRAPHS["run"] = "\n".join(PARAGRAPHS[name] for name in _RUN)

@@ -7,15 +7,15 @@ from typing import Any, Self
 
 
 class DenoiseError(Exception):
-    """Base of every error this package raises on purpose.
+    """Base class of all errors of this package.
 
-    ``str(error)`` is one sentence for Python users. A front end that words the remedy otherwise
-    looks up `code` in a table of its own, see `worded`.
+    ``str(error)`` is one sentence for Python users. A front end with other wording for remedies
+    looks up `code` in its own table, see `worded`.
 
     Parameters
     ----------
     problem : str
-        What is wrong; or the whole sentence, where no remedy follows.
+        What is wrong; or the whole sentence, if no remedy follows.
     remedy : str, optional
         What to do, in terms of Python, without a full stop.
     code : str, optional
@@ -34,7 +34,7 @@ class DenoiseError(Exception):
 
 
 class Note(str):
-    """A remark about a result: plain text, with a code and values as an error has them."""
+    """A remark about a result: plain text, with a code and values like those of an error."""
 
     __slots__ = ("code", "fact", "values")
 
@@ -84,11 +84,11 @@ def worded(message: DenoiseError | Note | str, remedies: Mapping[str, str]) -> s
 
 
 class NoDeviceError(DenoiseError, RuntimeError):
-    """No OpenCL device was found, or none is the one asked for."""
+    """No OpenCL device was found, or not the requested one."""
 
 
 class ForkedProcessError(NoDeviceError):
-    """The process was forked from one that had used OpenCL, and can use no device."""
+    """The process was forked from one that had used OpenCL, and cannot use a device."""
 
 
 class DeviceMemoryError(DenoiseError, MemoryError):
@@ -96,7 +96,7 @@ class DeviceMemoryError(DenoiseError, MemoryError):
 
 
 class HostMemoryError(DenoiseError, MemoryError):
-    """The work does not fit into the memory of this machine that it may take."""
+    """The run does not fit into the main memory that it may use."""
 
 
 class KernelError(DenoiseError, RuntimeError):
@@ -132,11 +132,11 @@ class FileError(DenoiseError, OSError):
 
 
 class OutputError(DenoiseError, OSError):
-    """A result cannot be written where it was asked for."""
+    """A result cannot be written where it was requested."""
 
 
 class ClusterError(DenoiseError, RuntimeError):
-    """The workers of dask cannot be reached, or were lost."""
+    """The dask workers cannot be reached, or were lost."""
 
 
 class LayerError(DenoiseError, TypeError):
@@ -144,7 +144,7 @@ class LayerError(DenoiseError, TypeError):
 
 
 class UnchangedWarning(UserWarning):
-    """A result is the image, or nearly so, as hardly any noise was found."""
+    """A result equals the image, or nearly so, because hardly any noise was found."""
 
 
 class SaturationWarning(UserWarning):

@@ -1,6 +1,8 @@
-"""Locks on files that the system frees when a process ends, however that ends."""
+"""Locks on files that the system frees when a process ends, however that ends; which ones live."""
 
 from __future__ import annotations
+
+import os
 
 
 def locked(handle: int) -> bool:
@@ -24,4 +26,18 @@ def locked(handle: int) -> bool:
         return False
     except OSError:
         pass
+    return True
+
+
+def is_alive(process: int) -> bool:
+    """Return whether a process of this machine may live; on Windows, whether it is this one."""
+    if os.name == "nt":
+        # A signal would end it.
+        return process == os.getpid()
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # of somebody else
     return True

@@ -166,7 +166,7 @@ def test_pause_stop_and_go_on(batch, folder, calls, click, qtbot, done):
     assert not panel.run_button.isEnabled() and panel.pause_button.isEnabled()
     qtbot.waitUntil(lambda: calls.steps == 6)
     click(panel.pause_button)
-    assert panel.pause_button.text() == "Go on"
+    assert panel.pause_button.text() == "Resume"
     assert panel.status.text() == "Paused. 0 of 2 files done."
     calls.turns.release()
     qtbot.wait(200)
@@ -180,8 +180,8 @@ def test_pause_stop_and_go_on(batch, folder, calls, click, qtbot, done):
     calls.turns.release()
     qtbot.waitUntil(lambda: not panel.runs.running)
     assert panel.status.text() == "<b>Stopped.</b> 1 denoised, 0 failed, 0 skipped."
-    assert panel.table.rows[1].words == "Stopped; it will begin anew"
-    assert panel.run_button.text() == "Go on with 1 file"
+    assert panel.table.rows[1].words == "Stopped; it will start from the beginning"
+    assert panel.run_button.text() == "Continue with 1 file"
     calls.turns = None
     assert done(panel) == "<b>Done.</b> 2 denoised, 0 failed, 0 skipped."
     assert len(calls.runs) == 3
@@ -235,7 +235,7 @@ def test_a_large_file_is_gone_on_with(batch, tmp_path, click, qtbot, done, monke
     turn.set()
     qtbot.waitUntil(lambda: not panel.runs.running)
     assert panel.table.rows[0].words == "Stopped; what is done is kept"
-    assert panel.run_button.text() == "Go on with 1 file"
+    assert panel.run_button.text() == "Continue with 1 file"
     noted.clear()
     assert done(panel).startswith("<b>Done.</b> 1 denoised")
     assert noted[0] >= 3

@@ -41,6 +41,22 @@ def test_plugins_menu_has_the_panel(viewer):
         assert viewer.window.dock_widgets[name].filter is kind
 
 
+def test_an_open_panel_that_is_chosen_again_comes_to_the_front(viewer, qtbot):
+    viewer.window._qt_window.show()
+    docks = []
+    for title in ("BM3D", "Estimated noise"):
+        name = f"{title} (GPU Denoise)"
+        find(viewer.window.plugins_menu, ["GPU Denoise", name]).trigger()
+        docks.append(viewer.window._wrapped_dock_widgets[name])
+    first, second = docks
+    behind = viewer.window._qt_window.tabifiedDockWidgets
+    qtbot.waitUntil(lambda: second in behind(first))
+    for front, back in ((first, second), (second, first), (second, first)):
+        find(viewer.window.plugins_menu, ["GPU Denoise", front.name]).trigger()
+        qtbot.waitUntil(lambda front=front: front.visibleRegion().isEmpty() is False)
+        assert not front.isHidden() and back.visibleRegion().isEmpty()
+
+
 @pytest.mark.parametrize("menu", ["layers_menu", "plugins_menu"])
 def test_menus_have_the_noise_panel(viewer, menu, qtbot):
     path = ["Measure"] if menu == "layers_menu" else ["GPU Denoise"]

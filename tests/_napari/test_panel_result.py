@@ -207,7 +207,7 @@ def test_stripes_are_removed_first_on_request(viewer, open_panel, run, noisy):
     assert panel.request().run.correct is None
     panel.correct.setCurrentText("Stripes")
     status = run(panel)
-    assert "Corrected first: rows have offsets of their own, " in status
+    assert "Corrected first: rows have individual offsets, " in status
     expected = runs.denoise(image, panel.form.settings(), correct="stripes")
     np.testing.assert_array_equal(viewer.layers[-1].data, expected.image)
     panel.reset()

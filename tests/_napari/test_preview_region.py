@@ -72,7 +72,7 @@ def test_colours_are_no_axis():
     ("dims", "message"),
     [
         (dims_at(0, 0, 0, ndisplay=3), "switch the viewer to 2D"),
-        (dims_at(9, 0, 0), "has nothing at the sliders"),
+        (dims_at(9, 0, 0), "has no data at the current slider"),
     ],
 )
 def test_there_is_no_plane(dims, message):
@@ -83,5 +83,5 @@ def test_there_is_no_plane(dims, message):
 
 def test_a_layer_out_of_view():
     layer = looked_at(Image(np.zeros((20, 30))), (0, 40), (19, 60))
-    with pytest.raises(LayerError, match="shows nothing"):
+    with pytest.raises(LayerError, match="No part of"):
         region_shown(layer, dims_at(0, 0))

@@ -65,7 +65,7 @@ def _score(result: np.ndarray, truth: np.ndarray, read: np.ndarray) -> float:
 
 def blank_rows(options: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
     """Return head and body of the table: one row a kind of area, type and value."""
-    head = ["area", "type", "value", "sigma", "models", "noisy", "auto", "sigma told", "kept"]
+    head = ["area", "type", "value", "sigma", "models", "noisy", "auto", "sigma given", "kept"]
     body = []
     shots = list(cases("bsd68", SIGMA, 0, options.stride))
     for name, view in VIEWS.items():
@@ -86,7 +86,7 @@ def _cells(found: list[tuple]) -> list[str]:
 
 
 def _measured(case: Case, view: View, dtype: str, fill: float, device: str | None) -> tuple:
-    """Return sigma, model, PSNR noisy, filtered and filtered with sigma told, and what is kept."""
+    """Return sigma, model, PSNR noisy, filtered and with the true sigma, and the share kept."""
     noisy = case.noisy
     if dtype != "float32":
         noisy = np.rint(noisy).clip(0, np.iinfo(dtype).max)

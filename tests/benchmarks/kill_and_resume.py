@@ -1,7 +1,8 @@
 """Kill one run at random moments, resume it each time, and compare with a run left alone.
 
-    python tests/benchmarks/kill_and_resume.py [--kinds zarr tiff] [--kills 20] [--seed 0]
+    python tests/benchmarks/kill_and_resume.py [--kinds zarr tiff s3] [--kills 20] [--seed 0]
 
+"s3" reads and writes OME-Zarr on a server of S3 that runs here (pip install s3fs 'moto[server]').
 Printed are the parts of the run, those that were begun in all runs together, the most that one kill
 cost, and whether the result is the same to the bit.
 """
@@ -9,6 +10,7 @@ cost, and whether the result is the same to the bit.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import shutil
@@ -17,7 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tifffile
@@ -54,7 +58,9 @@ sys.exit(main())
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kinds", nargs="+", choices=("zarr", "tiff"), default=["zarr", "tiff"])
+    parser.add_argument(
+        "--kinds", nargs="+", choices=("zarr", "tiff", "s3"), default=["zarr", "tiff"]
+    )
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--side", type=int, default=700)
@@ -79,6 +85,37 @@ def _killed(kind: str, folder: Path, args: argparse.Namespace) -> list[str]:
         tifffile.imwrite(path, planes, metadata={"axes": "ZYX"})
     suffix = "".join(path.suffixes)
     whole, target, log = folder / f"whole{suffix}", folder / f"out{suffix}", folder / "log"
+    with contextlib.ExitStack() as held:
+        if kind == "s3":
+            system = held.enter_context(_server())
+            system.put(str(path), "lab/in.ome.zarr", recursive=True)
+            path, target = "s3://lab/in.ome.zarr", "s3://lab/out.ome.zarr"
+        return _killed_until_done(kind, path, target, whole, log, args)
+
+
+@contextlib.contextmanager
+def _server() -> Iterator[Any]:
+    """Run a server of S3, and yield its file system, with a bucket."""
+    import s3fs
+    from moto.server import ThreadedMotoServer
+
+    running = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    try:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            os.environ[name] = "test"
+        os.environ["AWS_DEFAULT_REGION"] = "us-east-1"
+        os.environ["AWS_ENDPOINT_URL"] = "http://{}:{}".format(*running.get_host_and_port())
+        system = s3fs.S3FileSystem()
+        system.mkdir("lab")
+        yield system
+    finally:
+        running.stop()
+
+
+def _killed_until_done(
+    kind: str, path: Path | str, target: Path | str, whole: Path, log: Path, args: Any
+) -> list[str]:
     # A limit that makes many parts of a small file.
     command = [sys.executable, "-c", _CALL, str(log), "bm3d", str(path), "--profile", "fast"]
     command += ["--sigma", str(SIGMA), "--quiet", "--memory-limit-host", "420M"]
@@ -100,33 +137,42 @@ def _killed(kind: str, folder: Path, args: argparse.Namespace) -> list[str]:
     while True:
         before = log.read_bytes()
         process = subprocess.Popen([*command, "-o", str(target), "--resume"])
-        until = None
         if kills < args.kills:
-            # One in five before the first part is begun, the others from there on.
-            early = rng.random() < 0.2
-            until = rng.uniform(0.2, start if early else 2 * rest / args.kills)
+            # One in five before the first part is begun, the others in the middle of one, spread
+            # over the parts that are left, however fast this run is.
+            left = parts - before.count(b"w")
+            early = left < 2 or rng.random() < 0.2
+            after = -1 if early else rng.randint(0, 2 * (left - 1) // (args.kills - kills + 1))
+            until = rng.uniform(0.2, start) if early else rng.uniform(0, rest / parts)
+            while process.poll() is None and _new(log, before).count(b"w") < after:
+                time.sleep(0.005)
             while not early and log.read_bytes() == before and process.poll() is None:
-                time.sleep(0.01)
-        try:
-            status = process.wait(until)
-        except subprocess.TimeoutExpired:
+                time.sleep(0.005)
+            time.sleep(until)
+        else:
+            process.wait()
+        if process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
             kills += 1
-            new = log.read_bytes()[len(before) :]
+            new = _new(log, before)
             most = max(most, new.count(b"b") - new.count(b"w"))
-            print(
-                f"  killed {until:.2f} s {'from the start' if early else 'later'}: {new.decode()}"
-            )
+            moment = "before a part" if early else f"in a part after {after}"
+            print(f"  killed {moment}: {new.decode()}", flush=True)
             continue
+        status = process.returncode
         if status:
             raise SystemExit("It failed.")
         break
     told = log.read_bytes()
     same = np.array_equal(gd.read(whole).data, gd.read(target).data)
     counts = [str(kills), str(parts), str(told.count(b"b")), str(most)]
-    left = [each.name for each in folder.iterdir() if each.name.startswith(".")]
+    left = [each.name for each in log.parent.iterdir() if each.name.startswith(".")]
     return [kind, *counts, "equal to the bit" if same and not left else "DIFFERENT"]
+
+
+def _new(log: Path, before: bytes) -> bytes:
+    return log.read_bytes()[len(before) :]
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ channels, whatever they are called, and how often that does not know (an error a
 
     python tests/benchmarks/photon_scenes.py --denoise [--only KIND ...]
 
-PSNR in dB of BM3D and NL-means with nothing said, beside what they reach when the model is told
+PSNR in dB of BM3D and NL-means with automatic noise, beside what they reach with the true model
 (result in float32).
 """
 
@@ -179,7 +179,7 @@ def coverage(kind: str, number: int) -> dict[str, Any]:
 
 
 def denoise(kind: str, number: int) -> dict[str, Any]:
-    """Return PSNR with nothing said and with the model told, and the difference, in dB."""
+    """Return PSNR with automatic noise and with the true model, and the difference, in dB."""
     row: dict[str, Any] = {"scenes": kind}
     for name, filtered in (("BM3D", gd.bm3d), ("NL-means", gd.nl_means)):
         rows = []
@@ -196,7 +196,7 @@ def denoise(kind: str, number: int) -> dict[str, Any]:
         auto, told = np.array(rows).T
         row |= {
             f"{name}, nothing said": auto.mean(),
-            f"{name}, told": told.mean(),
+            f"{name}, true model": told.mean(),
             f"{name}, worst difference": (auto - told).min(),
             f"{name}, mean difference": (auto - told).mean(),
         }

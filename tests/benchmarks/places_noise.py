@@ -1,4 +1,4 @@
-"""Noise that differs between places: automatic noise against the same without map, and told."""
+"""Noise that differs between places: automatic noise, with and without a map, and the true map."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Noise that differs between planes: automatic noise against one sigma, and sigma told of each."""
+"""Noise that differs between planes: automatic noise against one sigma, and true sigmas."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 
 Prints one table for each of: bars (20 pictures: photographs, slices of a head, fluorescence, with
 noise of sigma 20), kinds (photons, magnitudes, correlated noise, video, volume, colours), real
-(single frames of fluorescence), strength (sigma told too low and too high), alarms (what is wrong
+(single frames of fluorescence), strength (sigma given too low and too high), alarms (what is wrong
 with an image, and what is not) and times (1024 x 1024). Noise is drawn with
 ``numpy.random.default_rng(seed)``. The data folder holds the pictures.
 """
@@ -56,7 +56,7 @@ def noisy_of(clean: np.ndarray, seed: int, sigma: float = SIGMA) -> np.ndarray:
 
 
 def bars(options: argparse.Namespace) -> None:
-    """Twenty pictures, sigma 20 told: what is predicted beside what is true.
+    """Twenty pictures, sigma 20 given: predicted and true error.
 
     Error of the predicted mean square in %, correlation of the map of expected error with the true
     error (root of the mean over the same area), largest and mean difference of the detail kept in
@@ -112,7 +112,7 @@ def detail_difference(found, result: np.ndarray, clean: np.ndarray) -> tuple[flo
 
 
 def kinds(options: argparse.Namespace) -> None:
-    """Other noise, frames, volumes and colours; the noise told as a model or as sigma 20."""
+    """Other noise, frames, volumes and colours; the noise given as a model or as sigma 20."""
     body = []
     for title, noisy, clean, filter, told in other_kinds():
         found = gd.assess(noisy, filter, peak=255, device=options.device, **told)
@@ -172,13 +172,13 @@ def real(options: argparse.Namespace) -> None:
         levels = (found.channels[0].noise, float(np.std(noisy - clean)), found.error, truth)
         cells = [f"{each:.2f}" for each in levels]
         body.append([name.removeprefix("input_avg1_"), *cells, f"{len(found.warnings)}"])
-    show(["", "noise measured", "true", "error expected", "true", "warnings"], body)
+    show(["", "noise measured", "true", "expected error", "true", "warnings"], body)
 
 
 def strength(options: argparse.Namespace) -> None:
-    """Check of sigma: in how many of the twenty pictures another sigma is offered, and its mean.
+    """Check of sigma: in how many of the twenty pictures another sigma is suggested, and its mean.
 
-    Sigma told as a multiple of the true one; the offer as a multiple of the true one, too.
+    Given and suggested sigma as multiples of the true one.
     """
     body = []
     for name, filter in FILTERS.items():
@@ -195,12 +195,12 @@ def strength(options: argparse.Namespace) -> None:
                 count += 1
             mean = f"{np.mean(offers):.2f}" if offers else ""
             body.append([name, f"{told:g}", f"{len(offers)} of {count}", mean, f"{warned}"])
-    show(["", "told", "offered", "mean offer", "warned of anything"], body)
+    show(["", "sigma given", "suggested", "mean suggestion", "any warning"], body)
 
 
 def alarms(options: argparse.Namespace) -> None:
     """What is wrong with a picture, and in how many of the twenty which warning says so."""
-    words = ("in common", "clipped", "rows", "hot", "sigma")
+    words = ("correlated", "clipped", "rows", "hot", "sigma")
     body = []
     for title, spoiled in SPOILED.items():
         counts, pictures_read = dict.fromkeys(words, 0), 0
@@ -223,7 +223,7 @@ def _blurred(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 SPOILED = {
     "nothing": lambda c, r: c + r.normal(0, SIGMA, c.shape),
-    "noise shared by neighbours": lambda c, r: c + _blurred(r, c.shape),
+    "noise correlated between neighbours": lambda c, r: c + _blurred(r, c.shape),
     "clipped at 10 and 90 %": lambda c, r: np.clip(
         c + r.normal(0, SIGMA, c.shape), *np.percentile(c, (10, 90))
     ),

@@ -3,7 +3,7 @@
     python tests/benchmarks/quality_bm3d.py [--quick] [--peer] [--peer-cache FILE] [--json FILE]
 
 The noise of each picture is drawn with ``numpy.random.default_rng(seed)``; PSNR has the peak 255,
-on float results, and is the mean over pictures and seeds. Every method is told sigma. Ours are
+on float results, and is the mean over pictures and seeds. Every method knows sigma. Ours are
 profiles with nothing changed; "fixed" are the fixed parameters of Davy and Ehret 2020: DCT in both
 steps, Hadamard along the stacks, step 3, window 39, groups of 16 and 32. Colour pictures are
 filtered as colours (opponent) and channel by channel (separate). Times are those of a whole call,

@@ -1,4 +1,4 @@
-"""BM3D told of the spectrum of the noise against BM3D told of one sigma.
+"""BM3D given the spectrum of the noise against BM3D given one sigma.
 
     python tests/benchmarks/quality_correlated.py [--quick] [--parts PART ...] [--device N]
         [--json FILE]

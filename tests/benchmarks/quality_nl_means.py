@@ -3,7 +3,7 @@
     python tests/benchmarks/quality_nl_means.py [--quick] [--sigma 20] [--json FILE]
 
 The noise of each picture is drawn with ``numpy.random.default_rng(seed)``; PSNR has the peak 255,
-on float results, and is the mean over pictures and seeds. Every method is told sigma. Settings in
+on float results, and is the mean over pictures and seeds. Every method knows sigma. Settings in
 brackets are chosen, per set, for the best mean PSNR on the middle of four of its pictures; h is in
 units of sigma. Ours without brackets are the defaults. Search windows are 21 x 21 everywhere.
 OpenCV filters 8-bit images, so it gets the noisy picture rounded and clipped. The set ``w2s`` has

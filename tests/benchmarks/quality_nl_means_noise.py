@@ -168,8 +168,8 @@ def _of_speckle(noisy, clean, sigma, device) -> Iterator[tuple[str, np.ndarray]]
     for factor in FACTORS:
         made = gd.nl_means(noisy, factor * spread, device=device)
         yield f"Euclidean, best sigma ({factor:g} of that of the noise)", made
-    yield "Pearson, sigma told", gd.nl_means(noisy, sigma, distance="pearson", device=device)
-    yield "Pearson, nothing told", gd.nl_means(noisy, distance="pearson", device=device)
+    yield "Pearson, sigma given", gd.nl_means(noisy, sigma, distance="pearson", device=device)
+    yield "Pearson, sigma measured", gd.nl_means(noisy, distance="pearson", device=device)
     model = gd.Speckle(looks=speckle_noise(noisy).looks)
     logs = gd.nl_means(model.stabilise(noisy), model.sigma_after, device=device)
     yield "logarithm, looks estimated", model.inverse(logs)

@@ -46,7 +46,7 @@ CLIP_SIGMAS = (4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 15.0, 20.0)
 
 
 def sigma(options: argparse.Namespace) -> None:
-    """BM3D on BSD68, mean PSNR in dB: sigma told, measured, or the model of noise measured."""
+    """BM3D on BSD68, mean PSNR in dB: sigma given, measured, or the model of noise measured."""
     rows: dict[str, list[str]] = {}
     for level in SIGMAS:
         found: Rows = {}
@@ -207,13 +207,13 @@ def samples(options: argparse.Namespace) -> None:
 
 def planes(options: argparse.Namespace) -> None:
     """Noise that differs between planes, PSNR in dB."""
-    head = ["stack, noise, filter", "noisy", "one sigma", "automatic", "told sigma of each"]
+    head = ["stack, noise, filter", "noisy", "one sigma", "automatic", "true sigma of each"]
     show(head, plane_rows(options.device))
 
 
 def places(options: argparse.Namespace) -> None:
     """Noise that differs between places, BSD68, mean PSNR in dB, and how often that was found."""
-    head = ["noise, filter", "noisy", "without map", "automatic", "told map", "found"]
+    head = ["noise, filter", "noisy", "without map", "automatic", "true map", "found"]
     show(head, place_rows(options))
 
 

@@ -3,7 +3,7 @@
     python tests/benchmarks/quality_pixelwise.py [--quick] [--tables papers frames ...]
 
 PSNR has the peak 255, on float results; noise is white Gaussian of `default_rng(seed)`, neither
-rounded nor clipped unless a table says so. Every method is told sigma.
+rounded nor clipped unless a table says so. Every method knows sigma.
 """
 
 from __future__ import annotations

@@ -178,11 +178,11 @@ def alarms(options: argparse.Namespace) -> None:
         wrong = [f"{name}: {text}" for name, text in named.items() if not text.startswith("no ")]
         text = "; ".join(wrong[:3]).replace("\n", ", ")
         body.append([title, str(len(images)), str(len(wrong)), text])
-    show(["images", "number", "alarms", "of which"], body)
+    show(["images", "number", "false alarms", "of which"], body)
 
 
 def removed(options: argparse.Namespace) -> None:
-    """BM3D on BSD68 and fluorescence cells, mean PSNR in dB; sigma 20, told to the filter.
+    """BM3D on BSD68 and fluorescence cells, mean PSNR in dB; the filter gets sigma 20.
 
     The last column: offsets that are known but for their mean, which nothing in an image tells.
     """
@@ -217,7 +217,7 @@ def removed(options: argparse.Namespace) -> None:
             body.append(
                 [f"{name}, {kind} {strength:g}", *cells_, *losses, *[""] * (5 - len(means))]
             )
-    show(["noise", "without it", "left in", "removed", "loss", "loss by their mean"], body)
+    show(["noise", "without it", "not removed", "removed", "loss", "loss by their mean"], body)
 
 
 def speed(options: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Print how the time of one OME-Zarr falls with the number of workers of dask.
+"""Print how the time of one OME-Zarr falls with the number of dask workers.
 
     python tests/benchmarks/speed_workers.py [--workers 1 2 4 8] [--cores 2] [--device N]
 

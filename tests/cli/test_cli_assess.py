@@ -57,7 +57,7 @@ def test_reports(file, tmp_path, capsys, ending):
         (["--report", "a.pdf"], 5, "end it with"),
         (["--region", "a:b"], 2, "not a region"),
         (["--region", "0,0:9,0:9"], 6, "--region"),
-        (["--sigma", "0"], 2, "no noise"),
+        (["--sigma", "0"], 2, "Sigma is 0"),
     ],
     ids=["report", "region", "small", "sigma"],
 )

@@ -148,7 +148,7 @@ def test_a_run_corrects_first_and_says_so():
     plain = gd.denoise(gd.remove_stripes(given), QUICK, 8)
     np.testing.assert_array_equal(result.image, plain.image)
     (words,) = result.record.corrected
-    assert words.startswith("rows have offsets of their own, ")
+    assert words.startswith("rows have individual offsets, ")
     assert result.record.as_dict()["corrected"] == [words]
     assert plain.record.corrected == ()
     np.testing.assert_array_equal(

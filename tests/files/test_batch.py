@@ -235,7 +235,7 @@ def test_a_folder_that_is_removed_is_not_made_anew(folder, calls):
 
     report = run_batch("raw/*.tif", SETTINGS, output="out", progress=remove)
     assert not report.done and len(report.failed) == 3
-    assert "was written and is gone" in str(report.failed[0].error)
+    assert "was written but no longer exists" in str(report.failed[0].error)
     assert not Path("out").exists()
 
 

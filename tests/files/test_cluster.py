@@ -11,6 +11,7 @@ import threading
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from importlib.util import find_spec
 
+import fsspec
 import numpy as np
 import pytest
 import tifffile
@@ -18,7 +19,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import ClusterError, FileError, KernelError, NonFiniteError
-from napari_gpu_denoise.files import one_file, unfinished
+from napari_gpu_denoise.files import by_workers, one_file, unfinished
 from napari_gpu_denoise.files.cluster import connected, tasks
 from napari_gpu_denoise.files.cluster.results import result_of
 from napari_gpu_denoise.files.cluster.steps import groups_of
@@ -71,7 +72,8 @@ class Client:
 @pytest.fixture
 def client(monkeypatch):
     made = Client("one", "two")
-    monkeypatch.setattr(tasks, "_address", made.address)
+    monkeypatch.setattr(tasks, "address", made.address)
+    monkeypatch.setattr(by_workers, "address", made.address)
     yield made
     made._pool.shutdown()
 
@@ -172,6 +174,78 @@ def test_a_worker_that_is_late_writes_nothing(tmp_path, client, monkeypatch):
     assert not any(".run-" in each.name for each in after)
 
 
+@pytest.fixture
+def several(tmp_path, monkeypatch):
+    """Return a folder of small files, one of them damaged, and what becomes of the others."""
+    monkeypatch.setattr(one_file, "STREAMED_BYTES", 20_000)
+    folder, expected = tmp_path / "raw", {}
+    folder.mkdir()
+    for number in range(4):
+        image = noisy(33 + number, 37, dtype="uint16")
+        tifffile.imwrite(folder / f"{number}.tif", image)
+        expected[f"{number}.tif"] = gd.denoise(image, NLM, 20.0).image
+    image = noisy(2, 50, 44, dtype="uint16")
+    write_store(folder / "4.ome.zarr", image, "TYX")
+    expected["4.ome.zarr"] = gd.denoise(image, NLM, 20.0, axes="TYX").image
+    # As large as to be filtered part by part.
+    image = noisy(6, 50, 44, dtype="uint16")
+    tifffile.imwrite(folder / "5.tif", image, metadata={"axes": "TYX"})
+    expected["5.tif"] = gd.denoise(image, NLM, 20.0, axes="TYX").image
+    (folder / "damaged.tif").write_bytes(b"II*")
+    return folder, expected
+
+
+def test_small_files_are_spread_over_the_workers(several, client, monkeypatch):
+    folder, expected = several
+    met, plain, whole = threading.Barrier(2, timeout=60), by_workers.filtered_file, []
+
+    def filtered_file(path, *given):
+        whole.append(path.name)
+        if len(whole) <= 2:
+            met.wait()
+        return plain(path, *given)
+
+    filtered_file.__module__, filtered_file.__qualname__ = __name__, "spread"
+    monkeypatch.setitem(globals(), "spread", filtered_file)
+    monkeypatch.setattr(by_workers, "filtered_file", filtered_file)
+    out, seen = folder.parent / "out", []
+    options = {"output": out, "client": client, "progress": seen.append}
+    report = gd.run_batch(folder, NLM, 20.0, **options)
+    assert sorted(whole) == ["0.tif", "1.tif", "2.tif", "3.tif", "4.ome.zarr"]
+    assert {file.output.name for file in report.done} == set(expected)
+    for name, pixels in expected.items():
+        np.testing.assert_array_equal(gd.read(out / name).data, pixels)
+    (failed,) = report.failed
+    assert failed.input.name == "damaged.tif" and isinstance(failed.error, FileError)
+    assert {file.record.filter for file in report.done} == {"nl_means"}
+    assert next((each.done, each.total) for each in seen if each.unit == "file") == (0, 7)
+    again = gd.run_batch(folder, NLM, 20.0, resume=True, **options)
+    assert len(again.skipped) == 6 and len(again.failed) == 1
+
+
+def test_a_small_file_is_tried_on_another_worker(several, client, monkeypatch):
+    folder, _ = several
+    plain, failed = by_workers.file_steps, []
+
+    def file_steps(*given, **options):
+        if client.address() == "one":
+            failed.append(given)
+            raise KernelError("the device is broken.")
+        return plain(*given, **options)
+
+    monkeypatch.setattr(by_workers, "file_steps", file_steps)
+    options = {"output": folder.parent / "out", "client": client}
+    inputs = [folder / f"{number}.tif" for number in range(4)]
+    report = gd.run_batch(inputs, NLM, 20.0, **options)
+    assert failed and len(report.done) == 4
+    monkeypatch.setattr(client, "address", lambda: "one")
+    report = gd.run_batch(inputs, NLM, 20.0, **options, overwrite=True, stop_on_error=True)
+    assert len(report.files) == 1 and "the device is broken" in str(report.failed[0].error)
+    cancel = threading.Event()
+    cancel.set()
+    assert gd.run_batch(inputs, NLM, 20.0, **options, cancel=cancel, overwrite=True).cancelled
+
+
 def test_an_error_of_the_input_is_raised_at_once(tmp_path, client):
     image = noisy(6, 50, 44)
     image[3, 20, 20] = np.nan
@@ -185,11 +259,12 @@ def test_an_error_of_the_input_is_raised_at_once(tmp_path, client):
         denoised(path, NLM, client, sigma=20.0, nonfinite="keep")
 
 
-def test_one_device_goes_on_with_what_workers_began(tmp_path, client, monkeypatch):
+@pytest.mark.parametrize("place", ["folder", "address"])
+def test_one_device_goes_on_with_what_workers_began(tmp_path, client, monkeypatch, place):
     path = written(tmp_path, noisy(6, 50, 44, dtype="uint16"), "TYX")
     expected, _ = denoised(path, NLM, name="plain", sigma=20.0)
     cancel = threading.Event()
-    target = path.with_name("out.ome.zarr")
+    target = "memory://lab/out.ome.zarr" if place == "address" else path.with_name("out.ome.zarr")
 
     def stop(state):
         if state.done == 5:
@@ -198,9 +273,14 @@ def test_one_device_goes_on_with_what_workers_began(tmp_path, client, monkeypatc
     options = {"output": target, "client": client, "progress": stop, "cancel": cancel}
     assert gd.run_batch(path, NLM, 20.0, **options).cancelled
     monkeypatch.setattr(by_parts, "filter_parts", counted := Counted(by_parts.filter_parts))
-    made, _ = denoised(path, NLM, resume=True, sigma=20.0)
-    np.testing.assert_array_equal(made, expected)
+    (file,) = gd.run_batch(path, NLM, 20.0, output=target, resume=True).done
+    np.testing.assert_array_equal(gd.read(file.output).data, expected)
     assert 0 < counted.parts < 36
+    if place == "address":
+        system = fsspec.filesystem("memory")
+        names = sorted(each.rpartition("/")[2] for each in system.ls("/lab/out.ome.zarr", False))
+        assert names == ["0", "1", "zarr.json"]
+        system.rm("/lab", recursive=True)
 
 
 class Counted:
@@ -264,7 +344,7 @@ def test_without_the_package_the_command_line_says_what_to_install(monkeypatch, 
     assert main([*given, "2"]) == 9
     assert r"pip install 'napari-gpu-denoise[cluster]'" in capsys.readouterr().err
     assert main([*given, "0"]) == 2
-    assert "'0' is not a number from 1 on" in capsys.readouterr().err
+    assert "'0' is not a number of at least 1" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(find_spec("distributed") is None, reason="dask.distributed is not installed")
@@ -304,7 +384,7 @@ def test_a_scheduler_that_does_not_answer(monkeypatch):
 
     monkeypatch.setattr(connect, "_SECONDS", 0.2)
     with (
-        pytest.raises(ClusterError, match="No scheduler of dask answers"),
+        pytest.raises(ClusterError, match="No dask scheduler answers"),
         connected("tcp://127.0.0.1:9"),
     ):
         pass

@@ -355,7 +355,7 @@ def changed(path: Path, at: int, letters: str, *values) -> Path:
         (40, "8h", (3, 30000, 30000, 30000, 1, 1, 1, 1), FileError, "cut short or damaged"),
         (42, "h", (-7,), FileError, "cut short or damaged"),
         (42, "h", (0,), ImageError, "no pixels"),
-        (40, "2h", (1, 7), ImageError, "has one axis"),
+        (40, "2h", (1, 7), ImageError, "has a single axis"),
         (70, "h", (1,), ImageError, "pixels of type 1 (binary)"),
         (70, "h", (1536,), ImageError, "pixels of type 1536 (float128)"),
         (70, "h", (9999,), ImageError, "pixels of type 9999"),
@@ -458,7 +458,7 @@ def test_a_result_has_the_format_of_its_input(tmp_path, name, output):
         saved(path, voxels(20, 24))
     else:
         tifffile.imwrite(path, noisy(20, 24))
-    with pytest.raises(OutputError, match="is not the name of a") as caught:
+    with pytest.raises(OutputError, match="is written as a") as caught:
         run(path, SMALL, 9, output)
     assert "end it with" in str(caught.value)
     assert sorted(p.name for p in tmp_path.iterdir()) == [name]

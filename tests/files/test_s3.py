@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -105,6 +108,37 @@ def test_a_run_that_is_stopped_leaves_nothing(bucket):
     report = done("s3://lab/in.ome.zarr", "s3://lab/out.ome.zarr", progress=stop, cancel=cancel)
     assert report.cancelled
     assert names(bucket) == ["in.ome.zarr"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
+def test_a_killed_run_is_resumed(bucket):
+    script = (
+        "import os, signal\n"
+        "import napari_gpu_denoise as gd\n"
+        "from napari_gpu_denoise.files import unfinished\n"
+        "from napari_gpu_denoise.run import by_parts\n"
+        "from scenes import small\n"
+        "by_parts.PART_BYTES, unfinished._SHARE_OF_REPLACING = 1, float('inf')\n"
+        "def progress(step):\n"
+        "    if step.done == 4:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "gd.run_batch('s3://lab/in.ome.zarr', small(gd.NLMeans), 20.0,\n"
+        "             output='s3://lab/out.ome.zarr', progress=progress)"
+    )
+    known = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    ended = subprocess.run([sys.executable, "-c", script], env=known, check=False)
+    assert ended.returncode == -9
+    assert names(bucket, "lab/out.ome.zarr") == [".gpu-denoise-unfinished", "0"]
+    (file,) = gd.run_batch(
+        "s3://lab/in.ome.zarr", SETTINGS, 21.0, output="s3://lab/out.ome.zarr", resume=True
+    ).failed
+    assert "begun with another sigma" in str(file.error)
+    begun = []
+    done("s3://lab/in.ome.zarr", "s3://lab/out.ome.zarr", resume=True, progress=begun.append)
+    assert min(each.done for each in begun if each.total) >= 3
+    expected = gd.denoise(IMAGE, SETTINGS, 20.0, axes="TYX").image
+    np.testing.assert_array_equal(gd.read("s3://lab/out.ome.zarr").data, expected)
+    assert names(bucket, "lab/out.ome.zarr") == ["0", "1", "zarr.json"]
 
 
 def test_what_is_missing_is_said(bucket, monkeypatch):

@@ -18,7 +18,7 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import OutputError
-from napari_gpu_denoise.files import one_file, unfinished
+from napari_gpu_denoise.files import notes, one_file, unfinished
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run import by_parts, job
 from scenes import needs_volume, noisy, small
@@ -211,7 +211,7 @@ def test_a_killed_run_is_resumed(tmp_path, kind):
     script = (
         "import os, signal, sys, pathlib\n"
         "import napari_gpu_denoise as gd\n"
-        "from napari_gpu_denoise.files import one_file, unfinished\n"
+        "from napari_gpu_denoise.files import notes, one_file, unfinished\n"
         "from napari_gpu_denoise.run import by_parts\n"
         "from scenes import small\n"
         "one_file.STREAMED_BYTES, by_parts.PART_BYTES, unfinished._SECONDS = 0, 1, 0\n"
@@ -238,7 +238,7 @@ def test_a_killed_run_is_resumed(tmp_path, kind):
 
 def test_after_a_power_cut_only_what_reached_the_disk_counts(tmp_path, monkeypatch):
     path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
-    monkeypatch.setattr(unfinished.Unfinished, "__exit__", lambda self, *error: self._held.close())
+    monkeypatch.setattr(unfinished.Unfinished, "__exit__", lambda self, *error: self.notes.free())
     denoise(path, stop_at=3)
     monkeypatch.undo()
     monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
@@ -336,7 +336,7 @@ def test_an_input_that_changes_during_the_run_is_refused(tmp_path, kind):
 def test_what_is_left_of_a_complete_result_is_removed(tmp_path):
     path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
     _, target, _ = denoise(path)
-    unfinished.folder_of(target).mkdir()
+    notes.notes_on(target).folder.mkdir()
     report, _, _ = denoise(path, resume=True)
     assert report.skipped and not hidden(path)
 

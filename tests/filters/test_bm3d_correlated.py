@@ -367,7 +367,7 @@ def test_models_decide_what_runs():
     assert several.joint == "C"
     assert pickle.loads(pickle.dumps(several)) == several
     assert [len(stage.spectra) for stage in several.passes.values()] == [3] * len(several.passes)
-    with pytest.raises(SettingsError, match="3 models of noise were given for 2 channels"):
+    with pytest.raises(SettingsError, match="3 noise models were given for 2 channels"):
         several.for_array("CYX", (2, 30, 30))
     with pytest.raises(AttributeError):
         one.unheard_of  # noqa: B018

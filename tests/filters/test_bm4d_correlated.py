@@ -151,7 +151,7 @@ def test_models_decide_what_runs():
     moving = replace(settings, frames_before=1).for_noise((PLANE, DEEP))
     (mean,) = moving.passes["basic"].spectra
     assert mean.along_z[1] == pytest.approx(DEEP.along_z[1] / 2)
-    with pytest.raises(SettingsError, match="2 models of noise were given for 3 channels"):
+    with pytest.raises(SettingsError, match="2 noise models were given for 3 channels"):
         several.for_array("CZYX", (3, 8, 30, 30))
 
 

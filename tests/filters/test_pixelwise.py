@@ -246,7 +246,7 @@ def test_fewer_slices_where_they_are_far_apart():
     flat = noisy(6, 40, 40) - scene(6, 40, 40)  # noise, which does not tell
     fitting, (why,) = volume.spaced(flat, "ZYX")
     assert (fitting.slices, fitting.patch_slices, fitting.patch) == (1, 0, 5)
-    assert why.startswith("by voxel size, slices are 3 pixels apart")
+    assert why.startswith("according to the voxel size, slices are 3 pixels apart")
     assert volume.for_pixels(flat, "ZYX")[0] == fitting
     assert fitting.for_pixels(flat, "ZYX") == (fitting, ())
     # The image comes first: these slices are the same.

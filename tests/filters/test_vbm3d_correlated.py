@@ -199,7 +199,7 @@ def test_models_decide_what_runs():
     several = settings.for_noise(THREE)
     assert pickle.loads(pickle.dumps(several)) == several
     assert settings.for_noise((PHOTONS,)).models == (PHOTONS.spectral,)
-    with pytest.raises(SettingsError, match="3 models of noise were given for 2 channels"):
+    with pytest.raises(SettingsError, match="3 noise models were given for 2 channels"):
         several.for_array("TCYX", (4, 2, 30, 30))
 
 

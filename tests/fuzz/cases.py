@@ -13,8 +13,10 @@ from fuzz.file_cases import FILE_CASES
 from fuzz.json_cases import JSON_CASES
 from fuzz.nifti_cases import NIFTI_CASES
 from fuzz.watching import Case, Outcome, outcome
+from fuzz.zarr_cases import ZARR_CASES
 
-KINDS = (*ARRAY_CASES, *NIFTI_CASES, *FILE_CASES, *JSON_CASES)  # one number in ten is of each
+_OF_FILES = {**NIFTI_CASES, **FILE_CASES, **ZARR_CASES, **JSON_CASES}
+KINDS = (*ARRAY_CASES, *_OF_FILES)  # one number in eleven is of each
 
 
 def kind_of(number: int) -> str:
@@ -27,7 +29,7 @@ def made(kind: str, rng: Random, folder: Path) -> Case:
     try:
         if kind in ARRAY_CASES:
             return ARRAY_CASES[kind](rng)
-        return {**NIFTI_CASES, **FILE_CASES, **JSON_CASES}[kind](rng, folder)
+        return _OF_FILES[kind](rng, folder)
     except Exception as error:
         return Case("the arguments themselves", _raising(error))
 

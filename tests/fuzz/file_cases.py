@@ -21,6 +21,7 @@ from fuzz.watching import Case, Loss
 from napari_gpu_denoise import cli
 from napari_gpu_denoise.files import one_file
 from napari_gpu_denoise.files.tiff import large_planes
+from zarr_stores import write_store
 
 NUMBERS = (
     *(0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 14, 15, 16, 17, 24, 32, 64, 100, 255, 256, 1000, 4096),
@@ -66,7 +67,7 @@ def damage_bytes(rng: Random, data: bytearray) -> str:
         data[at:] = other[at:]
         return "spliced"
     for _ in range(rng.choice((1, 1, 2, 5, 20))):
-        at = rng.randrange(8) if rng.randrange(20) == 0 else rng.randrange(len(data))
+        at = rng.randrange(min(8, len(data)) if rng.randrange(20) == 0 else len(data))
         data[at] = rng.choice((data[at] ^ (1 << rng.randrange(8)), 0, 255, rng.randrange(256)))
     return "flipped"
 
@@ -409,6 +410,8 @@ def resume_it(path: Path, out: Path, pixels: np.ndarray | None, given: dict) -> 
     source = out / ("source" + "".join(path.suffixes))
     if source.suffix == ".tif":
         source.write_bytes(seed("strips")[0])
+    elif source.suffix == ".zarr":
+        write_store(source, np.ones((9, 8), "u1"), "YX")
     else:
         gd.write(source, *_volume(out))
     settings = gd.NLMeans(**SMALL)

@@ -85,7 +85,7 @@ def test_channels_share_the_map_and_keep_their_sigma():
     assert not job.names.startswith("C")
     job = prepare(Run(gd.BM3D(), axes="CYX"), image.astype(np.float32))
     assert deviation(job.sigma.array, truth) < 0.15
-    assert any("each place has its own" in note for note in job.sigma.notes)
+    assert any("each pixel has its own" in note for note in job.sigma.notes)
 
 
 def test_a_result_with_a_map_does_not_depend_on_channels_beside_it(device):

@@ -162,7 +162,7 @@ def test_scale_and_offset_do_not_matter():
 
 def test_estimates_name_what_was_found(capsys):
     estimate = gd.estimate_noise(noisy() + offsets(192, 10)[:, None])
-    (note,) = [each for each in estimate.notes if "offsets of their own" in each]
+    (note,) = [each for each in estimate.notes if "individual offsets" in each]
     assert note.code == "structured" and "correct='found'" in note
     assert not any("offsets" in each for each in gd.estimate_noise(noisy()).notes)
     json.dumps(gd.find_structure(noisy()).as_dict())

@@ -117,7 +117,7 @@ def test_the_faster_of_two_is_chosen(machine):
 def test_a_simulator_is_never_chosen_unless_asked_for(machine):
     simulator, broken = made(0, "simulator"), made(1, "CPU", problem="it is too old")
     machine(simulator, broken)
-    with pytest.raises(NoDeviceError, match=r"only for checks.*it is too old.*cpu"):
+    with pytest.raises(NoDeviceError, match=r"only for testing.*it is too old.*cpu"):
         choose()
     assert choose(0) is simulator
     assert choose("simulator") is simulator

@@ -52,8 +52,8 @@ MOVED = {"MEM_OBJECT_ALLOCATION_FAILURE": MEMORY, **COMMON, "INVALID_VALUE": REF
 WAITED = {**COMMON, "EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST": LOST, "DRIVER'S OWN": LOST}
 CODES = {
     "context": {
-        "OUT_OF_RESOURCES": (DeviceMemoryError, "cannot be opened, as it has too little free"),
-        "DEVICE_NOT_AVAILABLE": (NoDeviceError, "another program keeps it for itself"),
+        "OUT_OF_RESOURCES": (DeviceMemoryError, "cannot be opened, because it has too little free"),
+        "DEVICE_NOT_AVAILABLE": (NoDeviceError, "another program uses it exclusively"),
         "INVALID_DEVICE": (NoDeviceError, "reinstall the driver or choose another device"),
     },
     "queue": {**COMMON, "INVALID_QUEUE_PROPERTIES": REFUSED},

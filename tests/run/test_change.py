@@ -16,7 +16,7 @@ SETTINGS = gd.NLMeans(window=5, neighbours=4)
 
 
 def notes(record) -> list[str]:
-    return [note for note in record.notes if "nearly the image" in note]
+    return [note for note in record.notes if "nearly the same as the image" in note]
 
 
 @pytest.mark.parametrize("axes", ["YX", "TYX", "YXS"])

@@ -43,7 +43,7 @@ def test_chunks_grow_until_they_take_the_bytes():
         assert most / 4 < one.nbytes / 2**20 <= most
     assert told[0].chunks == (1, 256, 256)
     assert told[0].overhead == pytest.approx(told[0].present)
-    assert f"{told[0].overhead:.0%} more pixels are filtered than yielded" in str(told[0])
+    assert f"they add {told[0].overhead:.0%} to the work" in str(told[0])
 
 
 def test_axes_that_are_not_cut_stay_whole():

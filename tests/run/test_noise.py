@@ -147,9 +147,9 @@ def test_a_filter_that_knows_its_noise_measures_it_itself(said):
         ((), "is not a noise model"),
         ((MODEL, 3), "is not a noise model"),
         (True, "is not a noise model"),
-        ((MODEL, MODEL), "2 models of noise were given for 1 channels"),
-        (gd.PoissonGaussian(1e-20, 0), "gain=1e-20 is beyond what single precision"),
-        (gd.Rician(1e20), "sigma=1e[+]20 is beyond"),
+        ((MODEL, MODEL), "2 noise models were given for 1 channels"),
+        (gd.PoissonGaussian(1e-20, 0), "gain=1e-20 is out of the range of single precision"),
+        (gd.Rician(1e20), "sigma=1e[+]20 is out of the range"),
     ],
 )
 def test_what_is_no_noise_is_refused(noise, said):
@@ -160,7 +160,7 @@ def test_what_is_no_noise_is_refused(noise, said):
 def test_one_kind_of_noise_for_all_channels():
     with pytest.raises(SettingsError, match=r"several kinds .*Rician.*; .*Gaussian"):
         run((gd.Rician(3), gd.Gaussian(3)), image=noisy(2, 40, 48), axes="CYX")
-    with pytest.raises(SettingsError, match="3 models of noise were given for 2 channels"):
+    with pytest.raises(SettingsError, match="3 noise models were given for 2 channels"):
         run((MODEL,) * 3, image=noisy(2, 40, 48), axes="CYX")
 
 
@@ -291,8 +291,8 @@ def test_an_estimate_of_a_file_serves_others(folder, capsys):
     [
         (None, "speckle nor a file"),
         ("{", "is not JSON"),
-        ("[]", "holds no estimate"),
-        ("3", "holds no estimate"),
+        ("[]", "contains no estimate"),
+        ("3", "contains no estimate"),
         ("[{}]", ""),
     ],
 )

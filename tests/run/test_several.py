@@ -12,6 +12,7 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, NonFiniteError
 from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.opencl import self_test
 from napari_gpu_denoise.opencl import several as choosing
 from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.run import by_parts, several
@@ -236,3 +237,46 @@ def test_devices_are_named_in_any_way(device, monkeypatch):
     for wrong in ([], "0,nonsense", [device, True]):
         with pytest.raises(NoDeviceError):
             choosing.choose_devices(wrong)
+
+
+class Handle:
+    """What a driver tells of a device."""
+
+    def __init__(self, platform, bus=None):
+        self.platform = platform
+        if bus is not None:
+            self.pci_domain_id_nv, self.pci_bus_id_nv, self.pci_slot_id_nv = 0, bus, 0
+
+
+def test_hardware_that_two_platforms_list_counts_once(device, monkeypatch):
+    def put(*handles, kind="discrete GPU", vendors="aaa"):
+        each = zip(handles, vendors, strict=False)
+        found = [
+            replace(device, index=number, kind=kind, handle=handle, vendor=vendor)
+            for number, (handle, vendor) in enumerate(each)
+        ]
+        monkeypatch.setattr(choosing, "devices", lambda: found)
+        monkeypatch.setattr(choosing, "choose", lambda wanted: found[0])
+        return [each.index for each in choosing.choose_devices("all")]
+
+    monkeypatch.setattr(choosing, "failure_of", lambda device: "")
+    assert put(Handle("a"), Handle("b"), kind="CPU") == [0]
+    assert put(Handle("a"), Handle("a"), Handle("b")) == [0, 1]
+    assert put(Handle("a"), Handle("b"), vendors="ab") == [0, 1]
+    assert put(Handle("a", bus=7), Handle("b", bus=7), Handle("b", bus=8)) == [0, 2]
+    monkeypatch.setattr(choosing, "failure_of", lambda device: "it is broken." * device.index)
+    with pytest.warns(UserWarning, match="is left out: it is broken"):
+        assert put(Handle("a"), Handle("a")) == [0]
+
+
+def test_a_device_is_tested(device, monkeypatch):
+    failure_of = self_test.failure_of.__wrapped__
+    assert failure_of(device) == ""
+    monkeypatch.setattr(self_test.np, "array_equal", lambda *_: False)
+    assert "does not compute what it should" in failure_of(device)
+
+    def lost(_):
+        raise NoDeviceError("It is gone.")
+
+    monkeypatch.setattr(self_test, "session", lost)
+    assert failure_of(device) == "It is gone."

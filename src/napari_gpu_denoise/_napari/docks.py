@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from napari.viewer import Viewer
 from npe2 import plugin_manager
+from qtpy.QtGui import QAction
 from qtpy.QtWidgets import QDockWidget, QMainWindow, QWidget
 
 from napari_gpu_denoise._napari.preferences import PLUGIN
@@ -25,10 +27,27 @@ def open_panel(viewer: Viewer, title: str) -> Any:
         panel = kind(viewer)
         # The name that napari's menus give it, so that they find it.
         viewer.window.add_dock_widget(panel, name=f"{title} ({_DISPLAY_NAME})", tabify=True)
+    bring_forward(panel)
+    return panel
+
+
+def bring_forward(panel: QWidget) -> None:
+    """Show a panel, if it is docked, in front of others."""
     if (dock := _dock_of(panel)) is not None:
         dock.show()
         dock.raise_()
-    return panel
+
+
+def on_menu(viewer: Viewer, act: Callable[[QAction], None]) -> None:
+    """Call a method of a widget with each entry of napari's menu Plugins that is chosen."""
+    menu = getattr(getattr(viewer, "window", None), "plugins_menu", None)
+    if menu is not None:
+        menu.triggered.connect(act)
+
+
+def is_entry_of(action: QAction, title: str) -> bool:
+    """Return whether a menu entry opens the panel of this title."""
+    return action.text().replace("&", "") == f"{title} ({_DISPLAY_NAME})"
 
 
 def docked(viewer: Viewer, kind: type) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from napari.utils.notifications import notification_manager
 from napari.viewer import Viewer
 from qtpy.QtCore import QEvent, QSize, Qt, QTimer
-from qtpy.QtGui import QKeySequence, QShowEvent
+from qtpy.QtGui import QAction, QKeySequence, QShowEvent
 from qtpy.QtWidgets import (
     QApplication,
     QGridLayout,
@@ -54,6 +54,7 @@ class Panel(QWidget):
         self._stacking = QTimer(self)
         self._stacking.setSingleShot(True)
         self._stacking.timeout.connect(lambda: docks.stack_on(self, self._neighbours()))
+        docks.on_menu(viewer, self._come_forward)
         # Put in when the dock is on the screen: the GUI thread does not stand still for both.
         self._content = QWidget()
         self._showing = QTimer(self)
@@ -108,6 +109,11 @@ class Panel(QWidget):
             else:
                 self._stacking.start()
                 self._begin_showing()
+
+    def _come_forward(self, entry: QAction) -> None:
+        """Show the panel when its menu entry is chosen again, by which napari has hidden it."""
+        if docks.is_entry_of(entry, self.title):
+            docks.bring_forward(self)
 
     def follow(self, what: str, connections: Iterable[tuple[Any, Callable[[Any], None]]]) -> None:
         """Connect events while the panel exists, replacing earlier connections named `what`."""

@@ -23,6 +23,7 @@ REMEDIES = {
     "volume-needed": "use BM3D for images, or name the slices Z at Axes",
     "axis-needed": "name it at Axes, such as {axis}YX",
     "channels": "set Channels to joint or separate",
+    "exists": "choose another name",
     "float-result": "choose Same as the layer at Result and device > Result type to round",
     "memory-limit": "raise Device memory limit (MB) in napari's preferences",
     "nonfinite": "choose Leave them in place at Result and device > NaN, infinity",

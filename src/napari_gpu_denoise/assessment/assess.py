@@ -58,7 +58,7 @@ def assess(
     progress: Callable[[int, int], None] | None = None,
     cancel: Any = None,
 ) -> Assessment:
-    """Tell how good the result of a filter is, from the noisy image alone.
+    """Estimate the quality of a filter's result from the noisy image alone.
 
     Parameters
     ----------
@@ -68,17 +68,18 @@ def assess(
     filter : Filter
         An object of one of `FILTERS` with its settings, such as ``BM3D.of(profile="fast")``.
     sigma, noise
-        As in `denoise`. All numbers are as right as the noise is.
+        As in `denoise`. All numbers are only as accurate as the noise level.
     axes : str, optional
         Names of the axes, such as ``"TZYX"``. By default the last two are Y and X, the rest
         independent planes.
     region : sequence of slice or int, optional
-        What to judge: a slice or an index for each axis, or slices for Y and X. By default, and
-        where it is larger than about a million pixels, its middle. One plane is judged, or some
-        slices of a volume, with the frames and slices around that the filter uses.
+        Region to assess: a slice or an index for each axis, or slices for Y and X; by default the
+        whole image. If it has more than about a million pixels, only its middle is used. One plane
+        is assessed, or some slices of a volume, with the neighbouring frames and slices that the
+        filter needs.
     second : array_like, optional
-        Another image of the same that does not move, with noise of its own, of the same shape and
-        brightness. The detail kept is told better from two.
+        A second image of the same, unmoved object with independent noise, of the same shape and
+        brightness. It makes the measurement of the detail kept more accurate.
     spacing : float or (float, float), optional
         Size of a pixel along Y and X.
     unit : str, optional
@@ -87,7 +88,7 @@ def assess(
         Range of grey levels that the PSNR refers to; by default 255 for 8 bits, else the range of
         the result.
     seed : int, optional
-        Of the fresh noise; the result is the same each time.
+        Seed of the fresh noise; the same seed gives the same result.
     {nonfinite}
     {correct}
     {sigma_factor}
@@ -116,10 +117,11 @@ def assess(
     Notes
     -----
     The filter runs about nine times on the region. Errors are predicted by Stein's estimate with
-    fresh noise of a tenth of the noise, added and subtracted; the detail kept is the correlation of
-    the filtered image with one of independent noise; sigma is checked by the loss of pixels that
-    the filter has not seen. ``docs/methods/assess.md`` has the accuracy of each, and says what a
-    residual does not tell. Of magnitudes (`Rician`), errors are those of the mean magnitude.
+    fresh noise, a tenth as strong as the noise, added and subtracted. The detail kept is the
+    correlation of the filtered image with one that has independent noise. Sigma is checked by
+    predicting pixels that the filter has not seen. ``docs/methods/assess.md`` describes the
+    accuracy of each, and the limits of residuals. For magnitudes (`Rician`), errors are those of
+    the mean magnitude.
 
     References
     ----------
@@ -160,7 +162,7 @@ class Options:
             given = np.zeros(2)
         if not (np.isfinite(given).all() and (given > 0).all()):
             raise SettingsError(
-                f"spacing={self.spacing!r} is no size of a pixel: give a positive number, or one "
+                f"spacing={self.spacing!r} is not a pixel size: give a positive number, or one "
                 "each for Y and X."
             )
         return float(given[0]), float(given[1])
@@ -213,7 +215,7 @@ def assess_steps(
     trial = Trial.of(job, crop, array, CropNoise.of(*told, array, job, crop))
     if not trial.image[trial.inner].any():
         raise ImageError(
-            "The region holds no image: it is constant, NaN, or without noise",
+            "The region contains no image: it is constant, NaN, or without noise",
             "choose another",
             code="assess-empty",
         )
@@ -259,8 +261,8 @@ def _second(second: Any, image: Any) -> Any:
     array = second if is_lazy(second) else as_array(second)
     if tuple(array.shape) != tuple(image.shape):
         raise ImageError(
-            f"second= has shape {tuple(array.shape)}, the image {tuple(image.shape)}: give another "
-            "image of the same."
+            f"second= has shape {tuple(array.shape)}, but the image {tuple(image.shape)}: give a "
+            "second image of the same object."
         )
     check_numbers(array)
     return array

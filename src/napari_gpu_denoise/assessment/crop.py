@@ -96,7 +96,7 @@ def choose_crop(job: Job, region: Sequence[Any] | None, most: int = MOST) -> Cro
     height, width = (wanted[k].stop - wanted[k].start for k in (y, x))
     if min(height, width) < max(_SMALLEST, job.filter.smallest):
         raise ImageError(
-            f"{height} x {width} pixels are too few to judge a result by",
+            f"{height} x {width} pixels are too few to assess a result",
             f"give a region of at least {_SMALLEST} x {_SMALLEST}",
             code="assess-small",
             least=max(_SMALLEST, job.filter.smallest),
@@ -130,7 +130,7 @@ def _spans(region: Sequence[Any] | None, names: str, shape: tuple[int, ...]) -> 
             spans[k] = slice(found.start, found.stop)
     except (TypeError, ValueError) as error:
         raise SettingsError(
-            f"region={region!r} is no part of an image of {' x '.join(map(str, shape))} pixels: "
+            f"region={region!r} is not a part of an image of {' x '.join(map(str, shape))} pixels: "
             f"give a slice or an index for each of the axes {names}, or slices for Y and X."
         ) from error
     return spans

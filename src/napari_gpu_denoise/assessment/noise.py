@@ -69,8 +69,7 @@ class CropNoise:
         found = crop.sigma(whole)
         if not found.array.any():
             raise SettingsError(
-                "There is no noise: sigma is 0, so that nothing is filtered and nothing can be "
-                "judged."
+                "Sigma is 0, so nothing is filtered: give a positive sigma to assess a result."
             )
         return cls(found, job.names, shape, whole.source)
 

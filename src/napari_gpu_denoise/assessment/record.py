@@ -53,7 +53,7 @@ class ChannelQuality:
 
 @dataclass(frozen=True)
 class Assessment:
-    """How good the result of a filter is, told from the noisy image alone.
+    """Quality of a filter's result, estimated from the noisy image alone.
 
     Attributes
     ----------
@@ -62,15 +62,15 @@ class Assessment:
     settings : dict
         Every setting by name.
     sigma_factor : float
-        What sigma was multiplied by for the filter: the strength that was asked for.
+        Factor by which sigma was multiplied for the filter: the requested strength.
     noise : str
         The noise that was assumed, in words.
     noise_source : str
-        Where that is from: ``"given"``, or how it was estimated.
+        Origin of the noise: ``"given"``, or how it was estimated.
     axes : str
         Axes of the image.
     region : tuple of (int, int)
-        What was judged: first and past the last place along each axis.
+        Assessed region: start and stop along each axis.
     device : str
         Where the filter ran.
     peak : float
@@ -78,21 +78,21 @@ class Assessment:
     channels : tuple of ChannelQuality
         One for each channel, or a single one.
     check : SigmaCheck or None
-        Whether sigma fits; None where that cannot be told, as of correlated noise.
+        Whether sigma is right; None where this cannot be checked, as for correlated noise.
     warnings : tuple of str
-        What makes the numbers doubtful, or the result worse than it could be.
+        Reasons why the numbers are doubtful, or the result is worse than it could be.
     spacing : tuple of float or None
         Size of a pixel along Y and X, in `unit`.
     unit : str
-        Unit of length; empty where it is not known.
+        Unit of length; empty if unknown.
     seed : int
         Of the fresh noise.
     error_map : ndarray, float32
         Expected error around each pixel of `region`, grey levels: the root of a mean over some 30
         pixels. Not in `as_dict`.
     residual, twin_residual : ndarray, float32
-        What the filter took away from the image, and from a twin of known noise, in units of the
-        noise. Not in `as_dict`. They show noise that is not as assumed. They do not show what
+        What the filter removed from the image, and from a twin with known noise, in units of the
+        noise. Not in `as_dict`. They show if the noise is not as assumed. They do not show which
         detail was lost.
     """
 
@@ -131,7 +131,7 @@ class Assessment:
         return 10 * math.log10(self.peak**2 / self.mse) if self.mse > 0 else math.inf
 
     def detail_words(self, channel: int = 0) -> str:
-        """Return down to which size of detail half the contrast is kept.
+        """Return the size of the finest detail that keeps half its contrast, in words.
 
         Parameters
         ----------
@@ -145,11 +145,11 @@ class Assessment:
         """
         detail = self.channels[channel].detail
         if detail.limit is None:
-            return "the noise hides all detail: how much is kept cannot be told"
+            return "the noise hides all detail: how much is kept cannot be measured"
         if detail.half is None:
             return (
-                f"at least half the contrast down to {self._length(detail.limit)}, as far as the"
-                " noise lets it be judged"
+                f"at least half the contrast down to {self._length(detail.limit)}; the noise hides "
+                "finer detail"
             )
         return f"half the contrast down to {self._length(detail.half)}"
 
@@ -159,17 +159,17 @@ class Assessment:
         return f"{finer / frequency:.2g} {self.unit if self.spacing else 'pixels'}".rstrip()
 
     def lines(self, said: Callable[[str], str] = str) -> list[tuple[str, str]]:
-        """Return what was found as titles and texts.
+        """Return the findings as titles and texts.
 
         Parameters
         ----------
         said : callable, optional
-            Returns a warning as a front end words it.
+            Function that returns the wording of a warning for a front end.
 
         Returns
         -------
         list of (str, str)
-            A title is empty where a line goes on.
+            The title of a continuation line is empty.
         """
         several = len(self.channels) > 1
         found: list[tuple[str, str]] = []
@@ -190,7 +190,7 @@ class Assessment:
         found.append(("Check of sigma", self.check_words()))
         found.append(("Noise assumed", f"{self.noise} ({self.noise_source})"))
         if self.sigma_factor != 1:
-            found.append(("Strength", f"the filter was told {self.sigma_factor:g} times this"))
+            found.append(("Strength", f"the filter used {self.sigma_factor:g} times this"))
         found += [("Warning", said(each)) for each in self.warnings]
         last, merged = "", []
         for title, text in found:
@@ -199,14 +199,14 @@ class Assessment:
         return merged
 
     def check_words(self) -> str:
-        """Return in words whether sigma fits."""
+        """Return in words whether sigma is right."""
         if self.check is None:
             return "not possible: the noise is not white, or the filter takes no sigma"
         if self.check.fits:
-            return "it fits: the filter predicts pixels it has not seen best at about this sigma"
+            return "right: unseen pixels are predicted best at about this sigma"
         return (
-            f"the filter predicts pixels it has not seen best at {self.check.best:.2g} times this "
-            "sigma: sigma may be wrong"
+            f"unseen pixels are predicted best at {self.check.best:.2g} times this sigma: sigma "
+            "may be wrong"
         )
 
     def summary(self, said: Callable[[str], str] = str) -> str:
@@ -217,11 +217,11 @@ class Assessment:
             f"{axis if axis != '.' else 'plane'} {start}:{stop}"
             for axis, (start, stop) in zip(self.axes, self.region, strict=True)
         )
-        head = [("Judged", region), ("Filter", self.filter)]
+        head = [("Region", region), ("Filter", self.filter)]
         return "\n".join(f"{title:{width}}  {text}" for title, text in (*head, *rows))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all but the pictures as plain values that JSON can hold.
+        """Return everything except the pictures as plain values, ready for JSON.
 
         Returns
         -------
@@ -259,7 +259,7 @@ def _measured(value: float, error: float) -> str:
 def _beside(each: ChannelQuality) -> str:
     residual, twin = each.residual, each.twin
     return (
-        f"variance {residual.variance:.2f} of that of the noise (twin {twin.variance:.2f}), "
+        f"variance {residual.variance:.2f} times that of the noise (twin {twin.variance:.2f}), "
         f"correlation of neighbours {residual.along_x:+.2f}, {residual.along_y:+.2f} "
         f"(twin {twin.along_x:+.2f}, {twin.along_y:+.2f})"
     )

@@ -20,7 +20,7 @@ NEIGHBOURS = 0.08  # difference of their correlations from which on noise is cor
 
 
 def are_correlated(channels: Sequence[ChannelQuality]) -> bool:
-    """Return whether neighbouring pixels have noise in common that the model does not have."""
+    """Return whether the noise of neighbouring pixels is more correlated than in the model."""
     return any(
         max(a.along_x - b.along_x, a.along_y - b.along_y) > NEIGHBOURS
         for a, b in ((each.residual, each.twin) for each in channels)
@@ -55,14 +55,14 @@ def warnings_of(
     for each in structure:
         found.append(
             Note(
-                f"{each.words()}, which the filter keeps as image, at least in part",
+                f"{each.words()}, which the filter treats as image, at least in part",
                 "correct='found' removes it first",
                 code="structured",
             )
         )
     if are_correlated(channels):
-        text = "neighbouring pixels have noise in common"
-        text += ", which white noise has not" if white else " beyond what the model has"
+        text = "the noise of neighbouring pixels is correlated"
+        text += ", unlike white noise" if white else " more than in the noise model"
         found.append(
             Note(
                 f"{text}: the expected error is far too low",
@@ -105,9 +105,9 @@ def _strength(channels: Sequence[ChannelQuality]) -> list[Note]:
         less = "less" if ratio < 1 else "more"
         found.append(
             Note(
-                f"the filter took {less} from the image than from its twin{place} "
-                f"({ratio:.2f} of the variance): sigma is probably too "
-                f"{'high' if ratio < 1 else 'low'}, and the expected error wrong",
+                f"the filter removed {less} from the image than from its twin{place} ({ratio:.2f} "
+                f"of the variance): sigma is probably too {'high' if ratio < 1 else 'low'}, and "
+                "the expected error wrong",
                 "measure the noise",
                 code="assess-sigma",
             )

@@ -42,7 +42,7 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     for settings in FILTERS:
         _add_filter(added, settings)
 
-    devices = added.add_parser("devices", help="list the OpenCL devices and say which is used")
+    devices = added.add_parser("devices", help="list the OpenCL devices and show which one is used")
     add_json(devices)
     devices.set_defaults(run=commands.devices)
 
@@ -53,12 +53,12 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
         "--model",
         choices=choices(),
         default="auto",
-        help="kind of noise; default: auto, which chooses and says why",
+        help="noise model; default: auto, which chooses one and gives the reason",
     )
     add_json(estimate)
     estimate.set_defaults(run=noise.estimate)
 
-    advice = added.add_parser("recommend", help="say which filter suits images, and why")
+    advice = added.add_parser("recommend", help="recommend a filter for images, with the reason")
     add_inputs(advice)
     add_axes(advice)
     add_device(advice)
@@ -70,10 +70,10 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     sample.add_argument(
         "-o", "--output", metavar="OUT", help="file or folder to write; default: this folder"
     )
-    sample.add_argument("--overwrite", action="store_true", help="replace a file of that name")
+    sample.add_argument("--overwrite", action="store_true", help="replace an existing file")
     sample.set_defaults(run=commands.sample)
 
-    judge = added.add_parser("assess", help="tell how good the result of a filter is")
+    judge = added.add_parser("assess", help="estimate the quality of a filter's result")
     if "assess" in argv:
         from napari_gpu_denoise.cli import assess
 
@@ -86,7 +86,9 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
         benchmark.add_arguments(bench)
         bench.set_defaults(run=benchmark.run)
 
-    warm = added.add_parser("warm", help="build all kernels, so that no first call waits for them")
+    warm = added.add_parser(
+        "warm", help="compile all kernels in advance, so that first calls do not wait"
+    )
     if "warm" in argv:
         from napari_gpu_denoise.cli import warm as warming
 
@@ -109,7 +111,7 @@ def _add_filter(added: Any, settings: type) -> None:
         "--output",
         metavar="OUT",
         required=True,
-        help="file for one input, of its format; folder for several (created if necessary)",
+        help="file for one input, in its format; folder for several inputs (created if necessary)",
     )
     add_noise(parser)
     add_axes(parser)
@@ -117,7 +119,7 @@ def _add_filter(added: Any, settings: type) -> None:
         "--dtype",
         default="auto",
         metavar="TYPE",
-        help="type of the results: same (that of the input), float32 (keeps fractions), uint16, "
+        help="data type of the results: same (as the input), float32 (keeps fractions), uint16, "
         "...; auto is same, or float32 where rounding would cost quality (default: auto)",
     )
     add_run(parser)
@@ -132,8 +134,8 @@ def _add_filter(added: Any, settings: type) -> None:
     existing.add_argument(
         "--resume",
         action="store_true",
-        help="continue what was interrupted: keep results made with the same settings, and the "
-        "parts of large ones that are done",
+        help="continue an interrupted run: keep results made with the same settings, and the "
+        "finished parts of large ones",
     )
     parser.add_argument("--stop-on-error", action="store_true", help="stop at the first failure")
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         each = added.add_parser(
             settings.name.replace("_", "-"),
             help=settings.summary,
-            description=f"Tell how good this is, without writing it: {settings.summary}",
+            description=f"Estimate the quality of a result, without writing it: {settings.summary}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         add_inputs(each)
@@ -44,20 +44,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--region",
             type=_region,
             metavar="PLACES",
-            help="what to judge: a span or a number for each axis, or spans of Y and X, such as "
-            "0:512,100:612 (default: the middle)",
+            help="region to assess: a range or a number for each axis, or ranges of Y and X, such "
+            "as 0:512,100:612 (default: the middle)",
         )
         each.add_argument(
             "--pixel-size",
             type=float,
             metavar="NUMBER",
-            help="size of a pixel (default: that of the voxels in the file)",
+            help="pixel size (default: the voxel size in the file)",
         )
         each.add_argument("--unit", default="", help="unit of --pixel-size, such as um")
         each.add_argument(
             "--report",
             metavar="FILE",
-            help="also write a report: .html with pictures, .json, or .txt; of one input",
+            help="also write a report: .html with pictures, .json, or .txt; for one input only",
         )
         each.add_argument("--overwrite", action="store_true", help="replace an existing report")
         add_json(each)
@@ -76,7 +76,8 @@ def assess(args: argparse.Namespace) -> int:
     if args.report is not None:
         if len(paths) > 1:
             raise errors.OutputError(
-                f"--report {args.report} is one file, for {len(paths)} inputs: give one input."
+                f"--report {args.report} is a single file, but there are {len(paths)} "
+                "inputs: give one input."
             )
         check_report(args.report, overwrite=args.overwrite)
     codes, found = [], []
@@ -140,7 +141,7 @@ def _region(text: str) -> tuple[Any, ...]:
         return tuple(_place(part) for part in text.split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a region: give spans and numbers, such as 0:512,100:612"
+            f"{text!r} is not a region: give ranges and numbers, such as 0:512,100:612"
         ) from None
 
 

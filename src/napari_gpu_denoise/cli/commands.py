@@ -97,7 +97,7 @@ def _workers(args: argparse.Namespace) -> Iterator[Any]:
 
     with connected(args.scheduler, args.workers or 0, args.device) as client:
         if not args.quiet and client.dashboard_link:
-            print(f"gpu-denoise: dashboard of dask: {client.dashboard_link}", file=sys.stderr)
+            print(f"gpu-denoise: dask dashboard: {client.dashboard_link}", file=sys.stderr)
         yield client
 
 
@@ -195,7 +195,8 @@ class _Bar:
             self._bar = tqdm(total=state.total, **options)
         if state.done == 0:
             number = f" ({state.index + 1}/{state.count})" if state.count > 1 else ""
-            self._bar.set_description(f"{state.path.name}{number}", refresh=False)
+            name = "files" if state.unit == "file" else f"{state.path.name}{number}"
+            self._bar.set_description(name, refresh=False)
             self._bar.reset(total=state.total)
         self._bar.update(state.done - self._bar.n)
 

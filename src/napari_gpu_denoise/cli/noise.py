@@ -90,8 +90,8 @@ def sigma_map(path: str) -> Any:
     values = picture.data[tuple(0 if a not in "YX" and n == 1 else slice(None) for a, n in shape)]
     if values.ndim != 2:
         raise errors.SigmaError(
-            f"{path} holds {values.shape} pixels ({picture.axes}): a map of sigma is one image of "
-            "the height and width of the inputs."
+            f"{path} holds {values.shape} pixels ({picture.axes}): give one image with the height "
+            "and width of the inputs."
         )
     return values
 
@@ -114,12 +114,12 @@ def named_noise(named: str) -> Any:
         ) from error
     except (ValueError, RecursionError) as error:
         raise errors.FileError(
-            f"{named} is not JSON: give what 'gpu-denoise estimate --json' printed."
+            f"{named} is not JSON: give the output of 'gpu-denoise estimate --json'."
         ) from error
     first = held[0] if isinstance(held, list) and held else held
     if not isinstance(first, dict):
         raise errors.FileError(
-            f"{named} holds no estimate: give what 'gpu-denoise estimate --json' printed."
+            f"{named} contains no estimate: give the output of 'gpu-denoise estimate --json'."
         )
     found = NoiseEstimate.from_dict(first)
     # How its planes and places differ says nothing of those of other files.

@@ -27,14 +27,16 @@ def add_noise(parser: argparse.ArgumentParser) -> None:
     sigma.add_argument(
         "--sigma-map",
         metavar="FILE",
-        help="the same for each pixel: a file of the height and width of the inputs",
+        help=(
+            "noise standard deviation at each pixel: a file with the height and width of the inputs"
+        ),
     )
     parser.add_argument(
         "--noise",
         metavar="MODEL|FILE",
-        help=f"noise model, measured in each file: {', '.join(choices())}; or a file that "
-        "'gpu-denoise estimate --json' wrote, whose first estimate is used for all (default: "
-        "auto, which chooses the model; --sigma takes precedence)",
+        help=f"noise model, measured in each file: {', '.join(choices())}; or a file written by "
+        "'gpu-denoise estimate --json', whose first estimate is used for all (default: auto, "
+        "which chooses the model; --sigma takes precedence)",
     )
 
 
@@ -44,28 +46,28 @@ def add_run(parser: argparse.ArgumentParser) -> None:
         "--nonfinite",
         choices=("raise", "keep"),
         default="raise",
-        help="refuse NaN and infinity, or keep them in place (default: raise)",
+        help="reject NaN and infinity, or keep them in place (default: raise)",
     )
     parser.add_argument(
         "--correct",
         choices=("stripes", "outliers", "found"),
-        help="structured noise to remove first, where it is found: stripes (rows and columns with "
-        "offsets of their own, hum), outliers (hot and dead pixels), or both (default: nothing)",
+        help="structured noise to remove first, if found: stripes (offsets of rows and columns, "
+        "hum), outliers (hot and dead pixels), or both (default: nothing)",
     )
     parser.add_argument(
         "--sigma-factor",
         type=_factor,
         default=1.0,
         metavar="NUMBER",
-        help="strength: multiplies the sigma that is given or measured; above 1 removes more "
-        "(default: 1, the best where sigma is right)",
+        help="strength: multiplies the given or measured sigma; values above 1 remove more "
+        "(default: 1, best if sigma is right)",
     )
     add_device(parser)
     parser.add_argument(
         "--memory-limit",
         type=_bytes,
         metavar="SIZE",
-        help="largest device memory to use, such as 512M or 2G (default: what the device allows)",
+        help="maximum device memory, such as 512M or 2G (default: what the device allows)",
     )
     parser.add_argument(
         "--companions-anywhere",
@@ -80,8 +82,8 @@ def add_host_memory(parser: argparse.ArgumentParser) -> None:
         "--memory-limit-host",
         type=_bytes,
         metavar="SIZE",
-        help="largest memory of this machine to take, with the program itself, such as 2G "
-        "(default: parts of large files are chosen for a quarter of what is free)",
+        help="maximum main memory, including the program itself, such as 2G (default: the parts of "
+        "large files take a quarter of the free memory)",
     )
 
 
@@ -90,25 +92,25 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device",
         metavar="N|NAME",
-        help="number or part of the name (see 'gpu-denoise devices'), gpu or cpu; several, as 0,1; "
-        "or all of the best kind (default: the best)",
+        help="number or part of the name (see 'gpu-denoise devices'), gpu or cpu; several, such as "
+        "0,1; or all, for all devices of the best one's kind (default: the best)",
     )
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Add the options for workers of dask."""
+    """Add the options for dask workers."""
     workers = parser.add_mutually_exclusive_group()
     workers.add_argument(
         "--workers",
         type=_count,
         metavar="N",
-        help="processes on this machine that share what is filtered part by part, OME-Zarr and "
-        "large files; each takes a device in turn (default: none)",
+        help="number of processes on this machine that share the parts of large files, and small "
+        "files one each; they take the devices in turn (default: none)",
     )
     workers.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="the same by the workers of a scheduler of dask, such as tcp://login1:8786",
+        help="share the work among the workers of this dask scheduler, such as tcp://login1:8786",
     )
 
 
@@ -208,7 +210,7 @@ def _sigma(text: str) -> list[float] | None:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
     return int(text)
 
 

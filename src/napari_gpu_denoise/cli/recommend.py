@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--effort",
         choices=("fast", "normal", "high"),
-        help="profile to recommend; default: normal, or fast where that would take too long",
+        help="profile to recommend; default: normal, or fast if that would take too long",
     )
     parser.set_defaults(run=recommend)
 

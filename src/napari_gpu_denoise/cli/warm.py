@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``gpu-denoise warm`` to a parser."""
     names = [kind.name.replace("_", "-") for kind in FILTERS]
     parser.add_argument(
-        "--filter", choices=names, action="append", help="filter to build (default: all)"
+        "--filter", choices=names, action="append", help="filter to compile (default: all)"
     )
     parser.add_argument("--device", default=None, help="number or name of the device")
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")

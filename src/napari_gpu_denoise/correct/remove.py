@@ -41,11 +41,12 @@ def remove_stripes(
     {image}
     {axes}
     kind : {"found", "rows", "columns", "both", "hum"}, optional
-        What to remove: what `find_structure` finds, the default; or offsets of rows, columns or
-        both, whether they are found or not; or hum, where it is found.
+        What to remove: everything that `find_structure` finds, the default; offsets of rows,
+        columns or both, even if they are not found; or hum, if it is found.
     fixed : bool, optional
-        Whether the offsets are the same in all planes, and measured on up to 8 of them together. By
-        default that is found out. Else each plane is measured by itself. Hum always is.
+        Whether the offsets are the same in all planes, and measured on up to 8 of them together, or
+        different, and measured on each plane. By default this is detected. Hum is always measured
+        on each plane.
     {same_dtype}
     {nonfinite}
 
@@ -60,28 +61,28 @@ def remove_stripes(
 
     See Also
     --------
-    find_structure : What there is, without removing it.
+    find_structure : Find it without removing it.
     remove_outliers : Hot and dead pixels.
 
     Notes
     -----
-    An image of levels that change along its columns smoothly, or only here and there, and offsets
-    that a whole row shares: those that are most probable together are found by reweighted least
-    squares on the means of short pieces of the rows. Then each frequency along y is shrunk by what
-    is left of the image there; offsets of different rows are taken to be independent. So the smooth
-    shading of the image stays, and with it the part of the offsets that is as smooth, and their
-    mean. Planes of fewer than 16 rows or 48 columns have too little evidence and are left alone.
-    About 0.5 s per megapixel, looking for it included.
+    The levels are modelled as an image that changes smoothly or only in few places along its
+    columns, plus an offset for each row. The most probable combination is found by reweighted least
+    squares on the means of short segments of the rows. Each frequency along y is then shrunk
+    according to how much of the image remains in it; offsets of different rows are assumed to be
+    independent. So smooth shading of the image is kept, together with the equally smooth part of
+    the offsets, and their mean. Planes of fewer than 16 rows or 48 columns are left unchanged.
+    About 0.5 s per megapixel, including detection.
 
     References
     ----------
     B. Münch, P. Trtik, F. Marone, M. Stampanoni, "Stripe and ring artifact removal with combined
-    wavelet-Fourier filtering", Opt. Express 17 (2009), doi:10.1364/OE.17.008567, separates by
-    direction and frequency what is separated here by a model of the image; Y. Chang, L. Yan,
-    T. Wu, S. Zhong, "Remote sensing image stripe noise removal: from image decomposition
-    perspective", IEEE Trans. Geosci. Remote Sens. 54 (2016), doi:10.1109/TGRS.2016.2594080;
-    P. Whittle, "Estimation and information in stationary time series", Ark. Mat. 2 (1953),
-    doi:10.1007/BF02590998 (how spectra are fitted).
+    wavelet-Fourier filtering", Opt. Express 17 (2009), doi:10.1364/OE.17.008567, separates stripes
+    by direction and frequency; here a model of the image is used; Y. Chang, L. Yan, T. Wu, S.
+    Zhong, "Remote sensing image stripe noise removal: from image decomposition perspective", IEEE
+    Trans. Geosci. Remote Sens. 54 (2016), doi:10.1109/TGRS.2016.2594080; P. Whittle, "Estimation
+    and information in stationary time series", Ark. Mat. 2 (1953), doi:10.1007/BF02590998 (how
+    spectra are fitted).
     """
     if kind not in _KINDS:
         raise SettingsError(f"kind={kind!r} is unknown: choose from {', '.join(_KINDS)}.")
@@ -106,16 +107,16 @@ def remove_outliers(
     {image}
     {axes}
     threshold : float, optional
-        How far a pixel has to be from the median of its neighbours, in units of the local noise. By
-        default so far that noise and texture are expected to make 0.2 such pixels in a plane, at
-        least 5.5.
+        Minimum difference of a pixel from the median of its neighbours, in units of the local
+        noise. By default it is chosen so that noise and texture are expected to cause 0.2 such
+        pixels in a plane, and at least 5.5.
     {same_dtype}
     {nonfinite}
 
     Returns
     -------
     {result}
-        All other pixels are as they were.
+        All other pixels are unchanged.
 
     Raises
     ------
@@ -129,10 +130,10 @@ def remove_outliers(
     -----
     The local noise is the largest of three: the spread of the eight neighbours, the noise at this
     brightness in the plane, and 1.5 times the mean deviation in 9 x 9 pixels, which texture raises.
-    A pixel whose second most extreme neighbour has half its deviation is left: objects that optics
-    resolve are never a single pixel. Pixels that are outliers in half of up to 8 planes are
-    replaced in all. Points of light of one pixel, such as stars in undersampled images, would be
-    removed. About 0.2 s per megapixel.
+    A pixel whose second most extreme neighbour has half its deviation is kept: objects resolved by
+    optics are never a single pixel. Pixels that are outliers in half of up to 8 planes are replaced
+    in all. Points of light of one pixel, such as stars in undersampled images, would be removed.
+    About 0.2 s per megapixel.
 
     References
     ----------

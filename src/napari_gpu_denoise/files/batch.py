@@ -50,8 +50,8 @@ def run_batch(
     Parameters
     ----------
     inputs : path-like or iterable of path-like
-        Files, patterns such as ``"raw/*.tif"`` (``**`` includes subfolders), or folders, of which
-        all TIFF, NIfTI and OME-Zarr files are taken.
+        Files, patterns such as ``"raw/*.tif"`` (``**`` includes subfolders), or folders, with all
+        TIFF, NIfTI and OME-Zarr files in them.
     filter : Filter
         An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``.
     sigma : float, array_like or None, default None
@@ -73,31 +73,31 @@ def run_batch(
     {device}
     {memory_limit}
     memory_limit_host : int or str, optional
-        Largest memory of this machine to take, with Python and drivers: bytes, or text such as
-        ``"2G"``. Large files are read and written in parts of a size that fits; what has to be in
-        memory as a whole is refused if it does not. By default parts are chosen for a quarter of
-        what is free.
+        Maximum main memory, including Python and drivers: bytes, or text such as ``"2G"``. Large
+        files are read and written in parts that fit; a file that must be in memory as a whole is
+        refused if it does not fit. By default parts may take a quarter of the free memory.
     overwrite : bool, default False
         Replace existing results. By default files that have one are skipped. An input is never
         replaced.
     resume : bool, default False
         Continue a batch that was interrupted: results of the same filter, settings, noise and
         correction are kept, and any other file in their place is an error. A large file, or an
-        OME-Zarr, is gone on with at the parts that are not written yet; if settings, input,
-        device or version of this package are others, it is an error.
+        OME-Zarr, is continued with the parts that are not written yet; if settings, input, device
+        or version of this package differ, it is an error.
     companions_anywhere : bool, default False
         Read the other files of an OME-TIFF set wherever its XML says they are, not only in the
         folder of the input or below.
     stop_on_error : bool, default False
         Stop at the first file that fails, instead of continuing with the others.
     client : distributed.Client, optional
-        Of dask: its workers filter what is read part by part, OME-Zarr and large files. They must
-        see the same files by the same names. `device` is then what each of them takes one from.
+        Client of dask, whose workers filter the parts of OME-Zarr and large files, and small files
+        as a whole. They must see the same files under the same names. `device` then limits the
+        devices that each worker may choose from.
     progress : callable, optional
         Called with a `BatchProgress` before each file and after each tile, in this thread.
     cancel : object with ``is_set()``, optional
-        An event that stops the work at the next tile; the report then says so. Results that are
-        complete are kept.
+        An event that stops the work at the next tile; the report then says so. Complete results are
+        kept.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def run_batch(
     FileError
         If there is no input.
     OutputError
-        If `output` does not suit the inputs, or two results would have the same name.
+        If `output` does not match the inputs, or two results would have the same name.
     NoDeviceError
         If there is no device to run on.
     ClusterError

@@ -43,7 +43,8 @@ class FileReport:
 class BatchReport:
     """The outcome for all files, in the order processed, up to a cancellation or a stop.
 
-    `notes` say where the unfinished result of a file is kept at which the batch was cancelled.
+    `notes` say where the unfinished result of a file is kept at which the batch was cancelled, or
+    what of a plate is not in its result.
     """
 
     files: tuple[FileReport, ...]

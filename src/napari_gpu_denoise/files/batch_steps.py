@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import traceback
-from collections.abc import Collection, Generator
-from dataclasses import dataclass
+from collections.abc import Collection, Generator, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from napari_gpu_denoise.errors import (
     Note,
     OutputError,
 )
-from napari_gpu_denoise.files import formats, unfinished
+from napari_gpu_denoise.files import by_workers, formats, unfinished, zarr
 from napari_gpu_denoise.files.batch_report import BatchReport, FileReport
 from napari_gpu_denoise.files.inputs import check_target, identity
-from napari_gpu_denoise.files.one_file import check_result, file_steps
+from napari_gpu_denoise.files.one_file import check_result, file_steps, read_whole
 from napari_gpu_denoise.run.job import Run
 
 
@@ -66,6 +67,13 @@ def batch_steps(
     todo = [path for path in batch.found if only is None or path in only]
     files: list[FileReport] = []
     work = _Work(batch)
+    if batch.client is not None and len(todo) > 1:
+        try:
+            todo = yield from _by_workers(batch, work, todo, files)
+        except Cancelled:
+            return BatchReport(tuple(files), cancelled=True)
+        if batch.stop_on_error and any(file.error is not None for file in files):
+            todo = []
     for index, path in enumerate(todo):
 
         def at(done: int = 0, total: int = 0, unit: str = "", path=path, index=index):
@@ -105,7 +113,48 @@ def batch_steps(
         files.append(report)
         if report.error is not None and batch.stop_on_error:
             break
-    return BatchReport(tuple(map(_still_there, files)))
+    report = BatchReport(tuple(map(_still_there, files)))
+    return replace(report, notes=_plate(batch)) if not report.failed else report
+
+
+def _by_workers(
+    batch: Batch, work: _Work, todo: list[Path], files: list[FileReport]
+) -> Generator[BatchProgress | FileReport, None, list[Path]]:
+    """Have workers denoise small files, several at a time, and add to the reports on `files`.
+
+    Returns what is left: large files, of which all workers filter parts.
+    """
+    rest: list[Path] = []
+    left: list[FileReport] = []
+
+    def small() -> Iterator[tuple[Path, Path, dict[str, Any]]]:
+        for path in todo:
+            try:
+                if (report := work.left_out(path)) is not None:
+                    left.append(report)
+                elif work.is_small(path):
+                    yield path, batch.targets[path], work.options(path)
+                else:
+                    rest.append(path)
+            except Exception as error:
+                _let_go(error)
+                left.append(FileReport(path, error=error))
+
+    count = len(todo)
+    with contextlib.closing(by_workers.reports(batch.client, small(), batch.run)) as reports:
+        yield BatchProgress(todo[0], 0, count, 0, count, "file")
+        for found in itertools.chain(reports, [None]):
+            for report in [*left, *([] if found is None else [found])]:
+                if report.output is not None:
+                    work.wrote(report.output)
+                files.append(report)
+                yield report
+                if report.error is not None and batch.stop_on_error:
+                    return rest
+            left.clear()
+            done = min(len(files), count - 1)
+            yield BatchProgress(todo[done], done, count, len(files), count, "file")
+    return rest
 
 
 class _Work:
@@ -128,7 +177,7 @@ class _Work:
             return FileReport(path, skipped=reason)
         target = batch.targets[path]
         check_target(target, list(batch.found), self._written)
-        if not target.exists() or batch.overwrite:
+        if not unfinished.is_there(target) or batch.overwrite:
             return None
         if batch.resume:
             check_result(target, batch.run)
@@ -139,21 +188,49 @@ class _Work:
             self._sources.update(file.resolve() for file in picture.files)
         return FileReport(path, skipped=_kept(target, batch.resume))
 
+    def is_small(self, path: Path) -> bool:
+        """Return whether one worker is to denoise a file."""
+        files = read_whole(path, self._batch.run, self._batch.companions_anywhere)
+        self._sources.update(file.resolve() for file in files if file != path)
+        return bool(files)
+
+    def options(self, path: Path) -> dict[str, Any]:
+        """Return the options of `file_steps`."""
+        batch = self._batch
+        return {
+            "overwrite": batch.overwrite,
+            "new_folder": batch.targets[path].parent not in self._folders,
+            "companions_anywhere": batch.companions_anywhere,
+            "resume": batch.resume,
+        }
+
+    def wrote(self, target: Path) -> None:
+        """Note a result."""
+        self._folders.add(target.parent)
+        self._written.add(identity(target))
+
     def steps(self, path: Path) -> Generator[Any, None, FileReport]:
         """Denoise a file."""
         batch, target = self._batch, self._batch.targets[path]
-        picture, record, notes = yield from file_steps(
-            *(path, target, batch.run),
-            overwrite=batch.overwrite,
-            new_folder=target.parent not in self._folders,
-            companions_anywhere=batch.companions_anywhere,
-            resume=batch.resume,
-            client=batch.client,
-        )
-        self._folders.add(target.parent)
+        options = {**self.options(path), "client": batch.client}
+        picture, record, notes = yield from file_steps(path, target, batch.run, **options)
         self._sources.update(file.resolve() for file in picture.files)
-        self._written.add(identity(target))
+        self.wrote(target)
         return FileReport(path, target, record, notes=(*picture.notes, *notes))
+
+
+def _plate(batch: Batch) -> tuple[str, ...]:
+    """Describe the plate of which the results are images, once all are there."""
+    images, targets = list(batch.targets), list(batch.targets.values())
+    if not images or zarr.has_suffix(targets[0]) or not zarr.is_named(targets[0]):
+        return ()
+    plate = zarr.plate_of(images)
+    if plate is None or not all(map(unfinished.is_there, targets)):
+        return ()
+    place, inside = targets[0], zarr.within(plate, images[0])
+    for _ in inside.split("/"):
+        place = place.parent
+    return zarr.describe_plate(place, plate)
 
 
 def _let_go(error: BaseException | None) -> None:
@@ -183,5 +260,7 @@ def _still_there(file: FileReport) -> FileReport:
     """Report a result that somebody removed during the run."""
     if file.output is None or file.output.exists():
         return file
-    lost = OutputError(f"{file.output} was written and is gone: repeat the run for this file.")
+    lost = OutputError(
+        f"{file.output} was written but no longer exists: repeat the run for this file."
+    )
     return FileReport(file.input, error=lost)

@@ -79,10 +79,17 @@ def _identity(picture: Picture) -> list[Any]:
 
 
 def _stamps(picture: Picture) -> list[list[Any]]:
-    """Return name, size and time of all files of an input."""
-    places = picture.files or (picture.path,)
-    local = (Path(path) for path in places if not isinstance(path, zarr.Address))
-    return [stamp for path in local for stamp in _files_below(path)]
+    """Return name, size and time of all files of an input; at an address, of its metadata."""
+    found = []
+    for path in picture.files or (picture.path,):
+        if not isinstance(path, zarr.Address):
+            found += _files_below(Path(path))
+            continue
+        # To list all chunks would take long, and memory.
+        finest = picture.metadata["arrays"][0].path.strip("/")
+        places = (path / name for name in (*zarr.HEADS, *(f"{finest}/{n}" for n in zarr.HEADS)))
+        found += [[str(place), *place.stamp()] for place in places]
+    return found
 
 
 @contextlib.contextmanager
@@ -92,8 +99,8 @@ def unchanged(picture: Picture) -> Iterator[None]:
     yield
     if _stamps(picture) != before:
         raise FileError(
-            f"{picture.path} was changed during the run, so that no result was written: repeat the "
-            "run when the file is complete."
+            f"{picture.path} was changed during the run, so no result was written: repeat the run "
+            "when the file is complete."
         )
 
 

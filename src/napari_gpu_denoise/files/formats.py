@@ -35,10 +35,9 @@ def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> tiff.
     Parameters
     ----------
     path : path-like
-        A TIFF, BigTIFF, ImageJ or OME-TIFF file; the folder of an OME-Zarr image, of version 0.4
-        or 0.5; or a NIfTI file, of version 1 or 2, compressed by gzip or not. The axes of a NIfTI
-        file come in reverse order, as in (t, z, y, x), and slope and intercept of its header are
-        applied.
+        A TIFF, BigTIFF, ImageJ or OME-TIFF file; the folder of an OME-Zarr image, of version 0.4 or
+        0.5; or a NIfTI file, of version 1 or 2, compressed by gzip or not. The axes of a NIfTI file
+        are in reverse order, as in (t, z, y, x), and slope and intercept of its header are applied.
     companions_anywhere : bool, default False
         Read the other files of an OME-TIFF set wherever its XML says they are. By default only
         those in the folder of `path`, or below.
@@ -53,7 +52,7 @@ def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> tiff.
         If the file is missing, of another format, cut short, or needs a codec that is not
         installed; if it declares far more pixels than it holds, or more than fit into memory.
     ImageError
-        If it has no pixels, or those of a NIfTI file are colours or complex numbers.
+        If it has no pixels, or a NIfTI file contains colours or complex numbers.
     """
     with open_stack(path, companions_anywhere=companions_anywhere) as picture:
         return picture.loaded()
@@ -91,17 +90,17 @@ def write(
     Parameters
     ----------
     path : path-like
-        The new file. That of a NIfTI image ends with ``.nii``, or ``.nii.gz`` to be compressed,
-        that of an OME-Zarr with ``.zarr``.
+        The new file. The name of a NIfTI image ends with
+        ``.nii``, or with ``.nii.gz`` to compress it, the name of an OME-Zarr with ``.zarr``.
     data : ndarray, Planes or PlaneStore
-        Pixels of the shape of ``like.data``, of any real type. If they are not in memory, they
-        are fetched page by page.
+        Pixels of the shape of ``like.data``, of any real type. If they are not in memory, they are
+        read page by page.
     like : Picture
         Source of the metadata. Of a TIFF file: axes, voxel size, units, time interval, channel
         names, byte order, tiles and compression; lossy compression becomes deflate. Of a NIfTI
         file: the header, with affine and units, its extensions, and byte order; slope and intercept
-        become 1 and 0, as pixels are grey levels. Of an OME-Zarr: all attributes, chunks, shards
-        and compression; the levels of its pyramid are computed anew, as means of blocks.
+        become 1 and 0, because pixels are grey levels. Of an OME-Zarr: all attributes, chunks,
+        shards and compression; the levels of its pyramid are computed again, as means of blocks.
     record : Record or sequence of dict, optional
         How the pixels were made; several as `Record.as_dict` returns them. It is stored as JSON:
         in the Info of an ImageJ file, as an annotation of an OME image, as a comment among the
@@ -126,23 +125,20 @@ def write(
 
 def check_name(path: str | os.PathLike, like: tiff.Picture) -> None:
     """Refuse a name for a result that is not one of the format of its input."""
-    forms = {
-        "nifti": (nifti, "a NIfTI file", ".nii or .nii.gz"),
-        "zarr": (zarr, "an OME-Zarr", ".ome.zarr"),
-    }
-    named = next((kind for kind, (form, _, _) in forms.items() if form.has_suffix(path)), "")
+    forms = {"nifti": ("a NIfTI file", ".nii or .nii.gz"), "zarr": ("an OME-Zarr", ".ome.zarr")}
+    named = "nifti" if nifti.has_suffix(path) else "zarr" if zarr.is_named(path) else ""
     if named == (like.kind if like.kind in forms else ""):
         return
-    _, form, endings = forms.get(like.kind, (None, "a TIFF file", ".tif"))
+    form, endings = forms.get(like.kind, ("a TIFF file", ".tif"))
     raise OutputError(
-        f"{path} is not the name of {form}, as which a result of {like.path} is written: "
-        f"end it with {endings}."
+        f"{path} cannot be the result of {like.path}, which is written as {form}: end it with "
+        f"{endings}."
     )
 
 
 def check_target(path: str | os.PathLike, keep: Sequence[str | os.PathLike]) -> None:
     """Refuse a name at which no result can be written, before the work starts."""
-    check = tiff.check_folder if zarr.has_suffix(path) else tiff.check_output
+    check = tiff.check_folder if zarr.is_named(path) else tiff.check_output
     check(path, overwrite=True, keep=keep)
 
 

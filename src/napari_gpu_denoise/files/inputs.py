@@ -85,8 +85,12 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
                 f"{name} is neither the name of a TIFF, NIfTI or OME-Zarr file nor an existing "
                 "folder: end it with .tif, .nii, .nii.gz or .ome.zarr, or with / for a new folder."
             )
+        if zarr.has_suffix(folder) and (plate := zarr.plate_of(images)) is not None:
+            return [(path, folder / zarr.within(plate, path)) for path in images]
         if len(images) > 1:
-            raise OutputError(f"{name} is one file, for {len(images)} inputs: give a folder.")
+            raise OutputError(
+                f"{name} is a single file, but there are {len(images)} inputs: give a folder."
+            )
         return [(path, folder) for path in images]
     names: dict[str, Path] = {}
     jobs = []

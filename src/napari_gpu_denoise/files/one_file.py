@@ -67,9 +67,11 @@ def file_steps(
             run = replace(run, host_memory=HostMemory.quarter_of(free_memory()))
         if picture.kind == "zarr":
             _make_folder(target, new_folder)
+            zarr.check_place(target, picture, overwrite=overwrite)
             with _ledger(target, picture, run, same, resume, client) as ledger:
-                part = None if ledger is None else ledger.folder / "image"
-                with zarr.new_image(target, picture, overwrite=overwrite, part=part) as made:
+                options = {"overwrite": overwrite, "resumed": bool(ledger.done)}
+                place = zarr.new_image(target, picture, part=ledger.notes.image, **options)
+                with place as made:
                     with unchanged(picture), run.host_memory.of_buffers(run.memory_limit):
                         if client is None:
                             options = {"out": made.finest, "ledger": ledger}
@@ -78,8 +80,7 @@ def file_steps(
                             options = ledger, companions_anywhere
                             result = yield from cluster_steps(client, picture, run, made, *options)
                     notes = made.finish(result.record)
-                if ledger is not None:
-                    ledger.completed()
+                ledger.completed()
             return picture, result.record, notes
         if _is_long(picture, run):
             _make_folder(target, new_folder)
@@ -92,7 +93,7 @@ def file_steps(
                 ledger = held.enter_context(_ledger(target, picture, run, same, resume, client))
 
                 def store(shape: tuple[int, ...], dtype: np.dtype) -> tiff.PlaneStore:
-                    options = {"axes_of_plane": planes, "path": ledger.pixels}
+                    options = {"axes_of_plane": planes, "path": ledger.notes.pixels}
                     made = tiff.PlaneStore(shape, dtype, target.parent, **options)
                     return held.enter_context(made)
 
@@ -120,10 +121,8 @@ def file_steps(
 
 def _ledger(
     target: Path, picture: tiff.Picture, run: Run, same: bool, resume: bool, client: Any
-) -> contextlib.AbstractContextManager[Unfinished | None]:
-    """Return the ledger of a result; that on a server has none, as it has no hidden place."""
-    if isinstance(target, zarr.Address):
-        return contextlib.nullcontext()
+) -> Unfinished:
+    """Return the ledger of a result."""
     devices = None if client is None else device_of_workers(client, run.device)
     return Unfinished(target, wanted_of(picture, run, same, devices), resume)
 
@@ -144,6 +143,18 @@ def with_voxel(filter: Filter, picture: tiff.Picture) -> Filter:
     if "voxel" not in known or filter.voxel or picture.voxel is None:
         return filter
     return replace(filter, voxel=",".join(f"{step:.7g}" for step in picture.voxel))
+
+
+def read_whole(path: Path, run: Run, companions_anywhere: bool) -> tuple[Path, ...]:
+    """Return the files of an image that is small enough for one worker; none of others."""
+    with formats.open_stack(path, companions_anywhere=companions_anywhere) as picture:
+        host = run.host_memory or HostMemory.quarter_of(free_memory())
+        run = replace(run, axes=run.axes or picture.filter_axes, host_memory=host)
+        if picture.kind == "zarr":
+            large = picture.data.nbytes >= min(STREAMED_BYTES, host.limit // 16)
+        else:
+            large = _is_long(picture, run)
+        return () if large else tuple(picture.files or (path,))
 
 
 def _is_long(picture: tiff.Picture, run: Run) -> bool:

@@ -70,18 +70,20 @@ def page(assessment: Assessment, name: str, said: Callable[[str], str] = str) ->
     pictures = (
         (plane(assessment.error_map) / top, f"Expected error, black 0, white {top:.3g}"),
         (_shades(plane(assessment.residual)), "Residual, ±3 standard deviations of the noise"),
-        (_shades(plane(assessment.twin_residual)), "Residual of the twin, the same: judge by it"),
+        (
+            _shades(plane(assessment.twin_residual)),
+            "Residual of the twin, same scale, for comparison",
+        ),
     )
     figures = "".join(_figure(values, text) for values, text in pictures)
     title = html.escape(f"How good is this? {assessment.filter} of {name}")
     return (
-        f"<!DOCTYPE html><html lang='en'><meta charset='utf-8'><title>{title}</title>"
-        f"<style>{_STYLE}</style><h1>{title}</h1><table>{rows}</table>"
-        f"<h2>Detail kept</h2>{curve(assessment)}"
-        "<p>Contrast kept at each spatial frequency. Grey rings: what the noise hides, where "
-        f"nothing can be told.</p><h2>Pictures</h2>{figures}"
-        "<p>A residual shows noise that is not as assumed, where it differs from that of the twin. "
-        "It does not show what detail was lost.</p></html>\n"
+        "<!DOCTYPE html><html lang='en'><meta charset='utf-8'>"
+        f"<title>{title}</title><style>{_STYLE}</style><h1>{title}</h1><table>{rows}</table>"
+        f"<h2>Detail kept</h2>{curve(assessment)}<p>Contrast kept at each spatial frequency. Grey "
+        "rings: frequencies hidden by the noise, which cannot be judged.</p>"
+        f"<h2>Pictures</h2>{figures}<p>Where the residual differs from that of the twin, the noise "
+        "is not as assumed. A residual does not show which detail was lost.</p></html>\n"
     )
 
 

@@ -1,16 +1,13 @@
 """A result that is being written, and can be gone on with after Ctrl-C, kill -9 or a power cut.
 
-It lies in a hidden folder beside the result: the pixels, what was measured, `ledger.json`, and the
-parts that were written since that was replaced, one a line.
+The notes on it are what was measured, `ledger.json`, and the parts that were written since that was
+replaced. `notes.py` says where they are.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
-import os
-import shutil
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,7 +16,7 @@ from typing import Any
 from napari_gpu_denoise.errors import DenoiseError, OutputError
 from napari_gpu_denoise.files import on_disk, zarr
 from napari_gpu_denoise.files.begun_with import digest_of
-from napari_gpu_denoise.locks import locked
+from napari_gpu_denoise.files.notes import notes_on
 from napari_gpu_denoise.run.ledger import Ledger
 from napari_gpu_denoise.run.packed import packed, unpacked
 from napari_gpu_denoise.run.record import Tally
@@ -27,45 +24,45 @@ from napari_gpu_denoise.run.record import Tally
 # Seconds between two times that the ledger is written, and that the disk is waited for; and of the
 # time of a run, the largest share that this may take.
 _SECONDS, _SECONDS_TO_DISK, _SHARE = 2.0, 60.0, 0.01
+# Where nothing can be appended, only replacing the ledger notes a part.
+_SHARE_OF_REPLACING = 0.05
 _LEDGER = "ledger.json"
-_SINCE = "written"  # a line for each part: its number and what was counted in it
 
 
-def folder_of(target: Path) -> Path:
-    """Return where the unfinished result of a target lies; links are followed."""
-    real = Path(os.path.realpath(target))
-    name = hashlib.sha256(os.fsencode(real.name)).hexdigest()[:16]
-    return real.with_name(f".gpu-denoise-{name}.unfinished")
+def is_there(target: Path | zarr.Address) -> bool:
+    """Return whether anything has the name of a target, other than an unfinished result."""
+    return target.exists() and not zarr.is_unfinished(target)
 
 
-def kept_note(target: Path) -> str:
+def kept_note(target: Path | zarr.Address) -> str:
     """Return what to say of a target whose result is unfinished; empty if there is none."""
-    if isinstance(target, zarr.Address) or not (folder_of(target) / _LEDGER).is_file():
-        return ""
-    return (
-        f"What is done of {target} is kept in the hidden folder {folder_of(target)}: the same run "
-        "with resume goes on."
-    )
+    notes = notes_on(target)
+    try:
+        if not notes.has(_LEDGER):
+            return ""
+    except DenoiseError:
+        return f"What is done of {target} is kept there, if it can be reached again."
+    where = "there" if isinstance(target, zarr.Address) else f"in the hidden folder {notes.folder}"
+    return f"What is done of {target} is kept {where}: the same run with resume goes on."
 
 
-def remove(target: Path) -> None:
+def remove(target: Path | zarr.Address) -> None:
     """Remove what is left of the work on a result that is complete."""
-    if not isinstance(target, zarr.Address):
-        shutil.rmtree(folder_of(target), ignore_errors=True)
+    notes_on(target).close()
 
 
 class Unfinished(Ledger):
-    """The ledger of a result; a context manager that keeps the folder if the block is left early.
+    """The ledger of a result; a context manager that keeps it if the block is left early.
 
     `wanted` says, by name, what has to be the same for an unfinished result to be gone on with.
     Only one run at a time may write to a target.
     """
 
-    def __init__(self, target: Path, wanted: dict[str, str], resume: bool) -> None:
+    def __init__(self, target: Path | zarr.Address, wanted: dict[str, str], resume: bool) -> None:
         super().__init__()
         self._target, self._wanted, self._resume = target, wanted, resume
-        self.folder = folder_of(target)
-        self.pixels = self.folder / "pixels"  # of a file that is written when all is done
+        #: Where the unfinished result is.
+        self.notes = notes_on(target)
         self._safe: tuple[list, Tally] = [], Tally()
         self._plan = ""
         self._usable, self._complete, self._resumed = True, False, False
@@ -75,27 +72,27 @@ class Unfinished(Ledger):
 
     def __enter__(self) -> Unfinished:
         with self._errors(), contextlib.ExitStack() as held:
-            self.folder.mkdir(exist_ok=True)
-            lock = held.enter_context(open(self.folder / "lock", "ab"))
-            if not locked(lock.fileno()):
+            held.callback(self.notes.free)
+            if not self.notes.claimed():
                 raise OutputError(
                     f"Another run is writing {self._target}: wait for its end, or choose another "
                     "name."
                 )
-            self._resumed = self._resume and (self.folder / _LEDGER).exists()
+            self._resumed = self._resume and self.notes.has(_LEDGER)
             if self._resumed:
                 self._read()
             else:
                 self._clear()
-            self._lines = held.enter_context(open(self.folder / _SINCE, "ab", buffering=0))
-            self._held = held.pop_all()
+            held.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
         with contextlib.ExitStack() as last, contextlib.suppress(OSError, DenoiseError):
             last.callback(self._release)
+            if self.notes.lost:
+                return
             if self._brief():
-                (self.folder / _LEDGER).unlink(missing_ok=True)
+                self.notes.remove(_LEDGER)
             elif self._usable and self.done and not self._complete:
                 self._pause_to_disk = 0
                 self._save()
@@ -105,9 +102,14 @@ class Unfinished(Ledger):
         return not self._resumed and time.monotonic() < self._begun + _SECONDS
 
     def _release(self) -> None:
-        self._held.close()
-        if self._complete or not (self.folder / _LEDGER).exists():
-            shutil.rmtree(self.folder, ignore_errors=True)
+        with contextlib.suppress(OSError, DenoiseError):
+            self.notes.free()
+            if self.notes.lost:
+                return
+            if self._complete:
+                self.notes.close()
+            elif not self.notes.has(_LEDGER):
+                self.notes.discard()
 
     def completed(self) -> None:
         """Say that the result has its name: nothing else is kept."""
@@ -116,10 +118,10 @@ class Unfinished(Ledger):
     def known(self, name: str) -> Any:
         if not self.done:
             return None
+        with self._errors():
+            text = self.notes.text(f"{name}.json")
         try:
-            return unpacked(json.loads((self.folder / f"{name}.json").read_text("utf-8")))
-        except FileNotFoundError:
-            return None
+            return None if text is None else unpacked(json.loads(text))
         except Exception as error:
             raise self._damaged() from error
 
@@ -131,7 +133,7 @@ class Unfinished(Ledger):
             self._usable = False
         else:
             with self._errors():
-                on_disk.replace(self.folder / f"{name}.json", text)
+                self.notes.replace(f"{name}.json", text)
 
     def planned(self, plan: Sequence[Any]) -> None:
         digest = digest_of(json.dumps(plan))
@@ -144,19 +146,24 @@ class Unfinished(Ledger):
         self.tally += tally
         if not self._usable:
             return
+        if self.notes.lost:
+            raise OutputError(
+                f"Another run has begun to write {self._target}, as this one did not answer for "
+                "some time: this one has ended."
+            )
         with self._errors():
             if self._first or time.monotonic() >= self._saved + self._pause:
                 self._first = False
                 self._save()
             else:
                 # At once, so that kill -9 costs no more than the parts in flight.
-                self._lines.write(f"{number} {tally.saturated} {tally.nonfinite}\n".encode())
+                self.notes.add_line(f"{number} {tally.saturated} {tally.nonfinite}")
 
     def _save(self) -> None:
         begun = time.monotonic()
         now = _ranges(self.done), self.tally
-        if begun >= self._flushed + self._pause_to_disk:
-            self._to_disk()
+        if self.notes.lasting or begun >= self._flushed + self._pause_to_disk:
+            self.notes.flush()
             self._safe = now
             self._flushed = time.monotonic()
             took = self._flushed - begun
@@ -171,26 +178,20 @@ class Unfinished(Ledger):
             "boot": on_disk.boot(),
         }
         text = json.dumps(values)
-        on_disk.replace(self.folder / _LEDGER, json.dumps([digest_of(text), text]))
-        self._lines.truncate(0)
+        self.notes.replace(_LEDGER, json.dumps([digest_of(text), text]))
+        self.notes.drop_lines()
         self._saved = time.monotonic()
-        self._pause = max(_SECONDS, (self._saved - begun) / _SHARE)
-
-    def _to_disk(self) -> None:
-        """Wait until the disk has what was written."""
-        if self.pixels.exists():
-            with open(self.pixels, "r+b") as file:
-                os.fsync(file.fileno())
-        elif hasattr(os, "sync"):
-            os.sync()  # chunks are many files
+        took = self._saved - begun
+        lasting = self.notes.lasting
+        self._pause = took / _SHARE_OF_REPLACING if lasting else max(_SECONDS, took / _SHARE)
 
     def _read(self) -> None:
         try:
-            digest, text = json.loads((self.folder / _LEDGER).read_text("utf-8"))
+            digest, text = json.loads(self.notes.text(_LEDGER))
             if digest != digest_of(text):
                 raise ValueError("it was changed")
             values = json.loads(text)
-            same = values["boot"] == on_disk.boot() != ""
+            same = self.notes.lasting or values["boot"] == on_disk.boot() != ""
             held = values["done" if same else "safe"]
             self.done = {n for first, last in held["parts"] for n in range(first, last + 1)}
             self.tally = Tally(held["saturated"], held["nonfinite"])
@@ -200,7 +201,7 @@ class Unfinished(Ledger):
                 self._read_lines()
             self._plan, begun = values["plan"], values["wanted"]
             names = [name for name in self._wanted if begun.get(name) != self._wanted[name]]
-        except OSError:
+        except (OSError, DenoiseError):
             raise
         except Exception as error:
             raise self._damaged() from error
@@ -212,10 +213,7 @@ class Unfinished(Ledger):
 
     def _read_lines(self) -> None:
         """Add the parts that were written after the ledger was."""
-        lines = self.folder / _SINCE
-        for line in lines.read_bytes().splitlines(True) if lines.exists() else ():
-            if not line.endswith(b"\n"):
-                break
+        for line in self.notes.lines():
             number, *counted = map(int, line.split())
             if number not in self.done:
                 self.done.add(number)
@@ -223,10 +221,8 @@ class Unfinished(Ledger):
 
     def _clear(self) -> None:
         """Remove what an earlier run left, the ledger first."""
-        (self.folder / _LEDGER).unlink(missing_ok=True)
-        for each in self.folder.iterdir():
-            if each.name != "lock":
-                shutil.rmtree(each) if each.is_dir() else each.unlink()
+        self.notes.remove(_LEDGER)
+        self.notes.clear()
 
     def _other(self, names: Iterable[str]) -> OutputError:
         return OutputError(
@@ -251,7 +247,7 @@ class Unfinished(Ledger):
             raise
         except OSError as error:
             raise OutputError(
-                f"The folder of the unfinished result {self.folder} cannot be used: "
+                f"The folder of the unfinished result {self.notes.folder} cannot be used: "
                 f"{error.strerror or error}."
             ) from error
 

@@ -211,10 +211,10 @@ def as_array(image: Any) -> np.ndarray:
 def check_numbers(array: np.ndarray) -> None:
     """Refuse arrays that are empty or do not hold real numbers."""
     if 0 in array.shape:
-        raise ImageError(f"The array of shape {array.shape} has no pixels: give one that has.")
+        raise ImageError(f"The array of shape {array.shape} has no pixels: give a non-empty array.")
     if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
         raise ImageError(
-            f"Arrays of type {array.dtype} are not filtered: convert to an integer type of up to "
+            f"Arrays of type {array.dtype} are not supported: convert to an integer type of up to "
             "64 bits, float32 or float64 first."
         )
 

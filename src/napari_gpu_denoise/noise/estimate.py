@@ -51,12 +51,12 @@ def estimate_noise(
     model : str, optional
         Noise model: "auto", "gaussian", "correlated", "poisson-gaussian", "correlated-photons",
         "rician" or "speckle". "auto", the default, chooses one: Gaussian noise unless the image
-        clearly calls for another model; `reason` says why. If neighbouring pixels share noise,
-        `Correlated` takes the place of Gaussian noise, and `CorrelatedPhotons` that of
-        Poisson-Gaussian noise, named ones included.
+        clearly requires another model; `reason` explains the choice. If the noise of neighbouring
+        pixels is correlated, `Correlated` replaces Gaussian noise, and `CorrelatedPhotons` replaces
+        Poisson-Gaussian noise, even if these were requested.
     device : Device, int, str or None, optional
         Device that analyses the frames and slices; as `choose` takes it. None: the best device if
-        there is one and enough to read, else NumPy. Both agree to 1e-4.
+        there is one and the image is large enough, else NumPy. Both agree to 1e-4.
 
     Returns
     -------
@@ -74,14 +74,14 @@ def estimate_noise(
     AxesError
         If `axes` does not fit the shape of the image.
     NoDeviceError
-        If the requested device is not there.
+        If the requested device is not available.
 
     Notes
     -----
     At most 8 planes of each channel are read, spread evenly over all axes, with an axis ``T`` 12
     frames, three in a row each, and 4096 patches of each of up to 256 frames and as many slices (32
-    where the array is not in memory, as whole planes are read there), from the middle of the other
-    axes. So the cost is bounded.
+    if the array is not in memory, because whole planes are read then), from the middle of the other
+    axes. So the cost is limited.
 
     The choice: speckle where the variance at up to 16 levels of brightness is proportional to the
     squared mean; Rician noise where at least 5 % of the image has the distribution of magnitudes
@@ -89,23 +89,24 @@ def estimate_noise(
     1.5 at least. Texture raises a variance and never lowers it, which the fits take into account.
     A law has to fit clearly better than a constant. The majority of the channels decides.
 
-    Photon noise is measured on the differences of neighbouring frames where there is an axis ``T``
-    along which most places stand still, which is far more accurate than a single image; fixed
-    pattern noise then does not count. Rician noise is measured by PIESNO where a slice is repeated
-    8 times or more, along ``T`` or an axis without a name.
+    Photon noise is measured on the differences of neighbouring frames if there is an axis ``T``
+    along which most places do not move. This is far more accurate than a single image, and excludes
+    fixed pattern noise. Rician noise is measured by PIESNO where a slice is repeated 8 times or
+    more, along ``T`` or an axis without a name.
 
-    White noise may differ between places, whatever their brightness, as after the correction of
-    uneven illumination: a smooth surface (`places`) is reported where it is clear and known
+    White noise may differ between places independently of brightness, as after the correction of
+    uneven illumination. A smooth surface (`places`) is reported if it is clear and known
     everywhere, in planes of at least 128 x 128 pixels that do not differ from each other.
 
-    Else white Gaussian noise has the sigma that filters measure where none is given. Images of
-    fewer than 8 pixels a side, and extreme grey levels, are assumed to have Gaussian noise.
+    Otherwise the sigma of white Gaussian noise is the one that filters measure if none is given.
+    Images of fewer than 8 pixels along a side, and images with extreme grey levels, are assumed to
+    have Gaussian noise.
 
     Constant areas, such as padding with any value, masks, borders of a field of view, and
-    saturation, are left out, unless squares of one value are likely to be due to chance: where
-    noise is weak next to the steps of grey levels, or photons are rare.
+    saturation, are left out, unless squares of a single value are likely to occur by chance: if the
+    noise is weak compared to the grey level steps, or photons are rare.
 
-    Structured noise (`find_structure`) is not part of any model; notes say what was found.
+    Structured noise (`find_structure`) is not part of any model; it is reported in notes.
 
     Time O(planes + frames + slices). See ``docs/methods/noise.md`` for the accuracy of each.
 

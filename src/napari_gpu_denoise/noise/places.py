@@ -80,7 +80,7 @@ class SigmaPlaces:
             ends.append(" ".join(filter(None, (rows[y], columns[x]))) or "middle")
         return (
             f"the noise differs between places, by a factor of {self.ratio:.2g}: it is weakest at "
-            f"the {ends[0]} and strongest at the {ends[1]}, whatever the brightness"
+            f"the {ends[0]} and strongest at the {ends[1]}, independently of brightness"
         )
 
 

@@ -46,11 +46,11 @@ class NoiseEstimate:
     ----------
     sigma : tuple of float
         One standard deviation per channel, or a single one for an image without channels, in grey
-        levels; correlated noise is included. Where noise depends on brightness it is the root of
-        the mean variance; of magnitude images it is that of the real and of the imaginary part.
+        levels; correlated noise is included. If noise depends on brightness, it is the root mean
+        variance; for magnitude images it is that of the real and of the imaginary part.
     standard_error : tuple of float
-        Statistical standard error of each `sigma`. It covers the number of pixels used and the
-        spread between planes, not the bias left by texture that looks like noise.
+        Statistical standard error of each `sigma`. It accounts for the number of pixels used and
+        the spread between planes, but not for bias by texture that looks like noise.
     method : str
         How `sigma` and the parameters were measured, in words.
     planes : int
@@ -79,11 +79,11 @@ class NoiseEstimate:
     clipped : tuple of (float, float)
         Per channel, the share of the pixels read that are clipped at the dark and the bright end.
     blank_width : int
-        Constant squares of this width are not image, and filters leave them as they are; 0 if
-        there are none.
+        Constant squares of this width are not part of the image, and filters leave them unchanged;
+        0 if there are none.
     places : SigmaPlaces or None
-        How the noise differs between places of a plane, whatever their brightness; `sigma` is then
-        its root mean square. None where it does not clearly differ.
+        How the noise differs between places of a plane, independently of brightness; `sigma` is
+        then its root mean square. None if it does not clearly differ.
     """
 
     sigma: tuple[float, ...]
@@ -201,7 +201,7 @@ class NoiseEstimate:
         Raises
         ------
         SettingsError
-            If something is missing or does not fit.
+            If something is missing or invalid.
         """
         try:
             tables = ("sigma", "standard_error", "notes", "clipped", "shape")
@@ -232,7 +232,7 @@ class NoiseEstimate:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise SettingsError(
                 f"This is not a noise estimate ({error})",
-                "give what estimate_noise(…).as_dict() returned",
+                "give the output of estimate_noise(…).as_dict()",
                 code="noise-estimate",
             ) from error
         return found

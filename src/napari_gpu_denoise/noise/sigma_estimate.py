@@ -94,8 +94,8 @@ def combined_sigma(
     known = [each for each in measured if each is not None]
     if not known:
         raise NonFiniteError(
-            "NaN or infinite pixels leave nothing to estimate the noise from; "
-            "give sigma, or replace those pixels first."
+            "Too few finite pixels are left to estimate the noise; give sigma, or replace NaN and "
+            "infinity first."
         )
     # Blank planes, such as padding at the end of a stack, say nothing about the noise.
     noisy = [each for each in known if each.sigma > 0] or known

@@ -13,6 +13,7 @@ from typing import Any
 
 from napari_gpu_denoise.locks import locked
 from napari_gpu_denoise.opencl.device import ALL, ENVIRONMENT_VARIABLE, Device
+from napari_gpu_denoise.opencl.self_test import place_of
 from napari_gpu_denoise.opencl.several import choose_devices
 
 _claims: dict[str, int] = {}  # open files by the name of a device, locked until the process ends
@@ -81,11 +82,4 @@ def _claim(names: Iterable[str]) -> str:
 
 def _physical(device: Device) -> str:
     """Return what names a device in all processes, whatever its number is in each."""
-    handle = device.handle
-    for attributes in (("pci_domain_id_nv", "pci_bus_id_nv", "pci_slot_id_nv"), ("topology_amd",)):
-        try:
-            place = [str(getattr(handle, name)) for name in attributes]
-        except Exception:  # each driver has its own way to say that it does not know
-            continue
-        return "/".join(place)
-    return f"{device.platform}/{device.name}/{device.index}"
+    return place_of(device) or f"{device.platform}/{device.name}/{device.index}"

@@ -50,7 +50,7 @@ class Device:
     float_lanes : int
         Width of the native float vector: 1 on a GPU, 8 or 16 on a CPU.
     problem : str
-        Why the device cannot be used; empty if it can.
+        Why the device cannot be used; empty if it can be used.
     """
 
     index: int
@@ -94,12 +94,12 @@ def find(name: str, platform: str, index: int) -> Device:
 
 
 def devices() -> tuple[Device, ...]:
-    """List every usable OpenCL device of this machine, in the order the drivers give them.
+    """List every OpenCL device of this machine, in the order reported by the drivers.
 
     Returns
     -------
     tuple of Device
-        Empty when there is none. A platform that fails to answer is left out.
+        Empty when there is none. A platform that does not respond is left out.
 
     Raises
     ------
@@ -170,9 +170,9 @@ def choose(device: Device | int | str | None = None) -> Device:
     Parameters
     ----------
     device : Device, int, str or None
-        A device; its number in `devices()`; a part of its name or platform, or ``"gpu"`` or
-        ``"cpu"``; or None for the environment variable ``GPU_DENOISE_DEVICE`` if it is set,
-        else the best there is: discrete GPU, integrated GPU, CPU, in that order.
+        A device; its number in `devices()`; a part of its name or platform, or
+        ``"gpu"`` or ``"cpu"``; or None for the environment variable ``GPU_DENOISE_DEVICE`` if it is
+        set, else the best available: discrete GPU, integrated GPU, CPU, in that order.
 
     Returns
     -------
@@ -181,7 +181,7 @@ def choose(device: Device | int | str | None = None) -> Device:
     Raises
     ------
     NoDeviceError
-        If there is no device, or none that fits.
+        If there is no device, or none that matches.
     """
     return _choose(device)[0]
 
@@ -193,7 +193,7 @@ def why(device: Device | int | str | None = None) -> str:
 
 
 def _choose(wanted: Device | int | str | None) -> tuple[Device, str]:
-    reason = "it was asked for"
+    reason = "it was requested"
     if isinstance(wanted, Device):
         return wanted, reason
     if wanted is None or (isinstance(wanted, str) and not wanted):
@@ -208,7 +208,7 @@ def _choose(wanted: Device | int | str | None) -> tuple[Device, str]:
     if wanted is None:
         usable = [d for d in available if d.kind != "simulator" and not d.problem]
         if not usable:
-            found = "; ".join(f"{d}: {d.problem or 'only for checks'}" for d in available)
+            found = "; ".join(f"{d}: {d.problem or 'only for testing'}" for d in available)
             raise NoDeviceError(f"No usable OpenCL device was found ({found}). {ADVICE}")
         best = min(usable, key=_rank)
         if len(usable) == 1:
@@ -271,7 +271,7 @@ def _describe(index: int, handle) -> Device | None:
             handle=handle,
         )
     except cl.Error as error:
-        warnings.warn(f"An OpenCL device does not answer and is left out: {error}", stacklevel=3)
+        warnings.warn(f"An OpenCL device does not respond and is ignored: {error}", stacklevel=3)
         return None
 
 

@@ -45,17 +45,17 @@ def opening_error(device: Device, error: Exception) -> DenoiseError:
     """Return the named error for a context that cannot be created."""
     if lacks_memory(error):
         return DeviceMemoryError(
-            f"{device} cannot be opened, as it has too little free memory: close other programs or "
-            f"choose another device ({error})."
+            f"{device} cannot be opened, because it has too little free memory: close other "
+            f"programs or choose another device ({error})."
         )
     if "DEVICE_NOT_AVAILABLE" in _status(error):
         return NoDeviceError(
-            f"{device} cannot be opened, as another program keeps it for itself or it is switched "
-            f"off: close that program or choose another device ({error})."
+            f"{device} cannot be opened, because another program uses it exclusively or it is "
+            f"switched off: close that program or choose another device ({error})."
         )
     return NoDeviceError(
-        f"{device} cannot be opened, perhaps as its driver was updated or does not fit it: restart "
-        f"the computer, reinstall the driver or choose another device ({error})."
+        f"{device} cannot be opened, perhaps because its driver was updated or does not support "
+        f"it: restart the computer, reinstall the driver or choose another device ({error})."
     )
 
 
@@ -68,8 +68,9 @@ def running_error(device: Device, error: Exception) -> DenoiseError:
         )
     if lost_device(error):
         return KernelError(
-            f"{device} stopped in the middle of the work, as when its driver is reset: try again, "
-            f"and if that fails too update the driver or choose another device ({error})."
+            f"{device} stopped in the middle of the work, perhaps because its driver was reset: "
+            "try again, and if that fails too, update the driver or choose another device "
+            f"({error})."
         )
     return KernelError(
         f"{device} failed while running a kernel: update its driver or choose another device "

@@ -27,7 +27,7 @@ def check_process() -> None:
     """
     if _owner not in (None, os.getpid()):
         raise ForkedProcessError(
-            "This process was forked after OpenCL had been used, which OpenCL does not survive: "
+            "This process was forked after OpenCL had been used, which OpenCL does not support: "
             "start processes with 'spawn' or 'forkserver', such as "
             "multiprocessing.get_context('spawn'), or use threads."
         )

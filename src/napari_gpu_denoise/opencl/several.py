@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from napari_gpu_denoise.opencl.device import (
     devices,
     why,
 )
+from napari_gpu_denoise.opencl.self_test import failure_of, same_hardware
 
 
 def choose_devices(wanted: Any = None) -> tuple[Device, ...]:
@@ -26,7 +28,8 @@ def choose_devices(wanted: Any = None) -> tuple[Device, ...]:
     wanted : Device, int, str, sequence of these, or None
         One device, as `choose` takes it; several of them, also as text such as ``"0,1"``; or
         ``"all"``: every usable device of the same kind as the best one. Devices of other kinds
-        round a little differently, and a slow one would only delay the others.
+        round a little differently, and a slow one would only delay the others. What two platforms
+        list counts once, and a device that fails a small test is left out, with a warning.
 
     Returns
     -------
@@ -36,14 +39,12 @@ def choose_devices(wanted: Any = None) -> tuple[Device, ...]:
     Raises
     ------
     NoDeviceError
-        If there is no device, or none that fits.
+        If there is no device, or none that matches.
     """
     if wanted is None:
         wanted = os.environ.get(ENVIRONMENT_VARIABLE)
     if isinstance(wanted, str) and wanted.strip().lower() == ALL:
-        best = choose(ALL)
-        same = [each for each in devices() if each.kind == best.kind and not each.problem]
-        return (best, *(each for each in same if each != best))
+        return _all_like(choose(ALL))
     if isinstance(wanted, str) and "," in wanted:
         wanted = [text.strip() for text in wanted.split(",") if text.strip()]
     if not isinstance(wanted, Sequence) or isinstance(wanted, str):
@@ -53,12 +54,27 @@ def choose_devices(wanted: Any = None) -> tuple[Device, ...]:
     return tuple(dict.fromkeys(map(choose, wanted)))
 
 
+def _all_like(best: Device) -> tuple[Device, ...]:
+    """Return the best device and all others of its kind, each piece of hardware once."""
+    found = [best]
+    for each in devices():
+        if each.kind != best.kind or each.problem or each == best:
+            continue
+        if any(same_hardware(each, other) for other in found):
+            continue
+        if failure := failure_of(each):
+            warnings.warn(f"{each} is left out: {failure}", stacklevel=3)
+            continue
+        found.append(each)
+    return tuple(found)
+
+
 def why_devices(wanted: Any = None) -> str:
     """Say in one sentence which devices `choose_devices` returns, and why."""
     chosen = choose_devices(wanted)
     if len(chosen) == 1:
         return why(wanted)
-    return f"{names_of(chosen)} are used: they were asked for."
+    return f"{names_of(chosen)} are used: they were requested."
 
 
 def names_of(chosen: Iterable[Device]) -> str:

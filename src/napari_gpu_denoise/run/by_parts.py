@@ -114,7 +114,8 @@ def regions_of(job: Job, size: Sequence[int]) -> list[tuple[slice, ...]]:
     starts = [range(0, n, s) for n, s in zip(shape, size, strict=True)]
     if (count := math.prod(map(len, starts))) > _MOST_PARTS:
         raise ImageError(
-            f"An image of shape {shape} would be filtered in {count} parts: split it into several."
+            f"An image of shape {shape} would be filtered in {count} parts: split it into "
+            "several images."
         )
     return [
         tuple(slice(a, min(a + s, n)) for a, s, n in zip(start, size, shape, strict=True))

@@ -50,8 +50,8 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
             if _is_dask(image):
                 if progress is not None or cancel is not None:
                     raise SettingsError(
-                        "A dask array is filtered when the result is computed, which dask reports "
-                        "and stops: leave out progress= and cancel=."
+                        "A dask array is filtered when the result is computed: leave out "
+                        "progress= and cancel=, and use those of dask."
                     )
                 from napari_gpu_denoise.run.lazy import denoise_lazy
 

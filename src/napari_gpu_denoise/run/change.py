@@ -39,8 +39,9 @@ def change_note(before: np.ndarray, after: np.ndarray, names: str) -> Note | Non
     if share >= _LEAST:
         return None
     return Note(
-        f"the result is nearly the image: neighbouring pixels vary {max(share, 0):.0%} less. If "
-        "noise shows, neighbours may share it, or there is more than was measured",
+        f"the result is nearly the same as the image: neighbouring pixels vary {max(share, 0):.0%} "
+        "less. If noise is visible, it may be correlated between pixels, or stronger than "
+        "measured",
         "noise='correlated', or give sigma",
         code="unchanged",
     )

@@ -30,11 +30,11 @@ class Chunks:
     chunks : tuple of int
         Lengths of a chunk, as ``rechunk`` of dask and ``chunks=`` of zarr take them.
     overhead : float
-        Pixels that are read and filtered beyond those that are yielded, as a share of these: with
-        0.2, a fifth more is done than for the image as a whole.
+        Additional pixels that are read and filtered because of margins, relative to the pixels of
+        the result: 0.2 means a fifth more work than for the image as a whole.
     present : float or None
-        The same for the chunks that the array has, where small ones are joined as `denoise_lazy`
-        does; None if it has none.
+        The same for the present chunks of the array, with small ones joined as `denoise_lazy` does;
+        None if it has no chunks.
     margins : tuple of (int, int)
         Pixels read before and after a chunk along each axis.
     nbytes : int
@@ -55,10 +55,10 @@ class Chunks:
             for axis, (before, after) in zip(self.axes, self.margins, strict=True)
             if before or after
         )
-        now = "" if self.present is None else f"; {self.present:.0%} in those that the array has"
+        now = "" if self.present is None else f", {self.present:.0%} with the chunks of the array"
         return (
             f"chunks of {size}, {self.nbytes / 1e6:.3g} MB each with margins of {margins or '0'}: "
-            f"{self.overhead:.0%} more pixels are filtered than yielded{now}"
+            f"they add {self.overhead:.0%} to the work{now}"
         )
 
 
@@ -67,14 +67,14 @@ def propose_chunks(
 ) -> Chunks:
     """Propose chunks of an array that is to be filtered by dask, or stored as zarr.
 
-    Each chunk is read with the margin that the filter looks at, and what is read twice is filtered
-    twice. Larger chunks have less margin, and need more memory.
+    Each chunk is read with the margin that the filter needs, so pixels in margins are filtered more
+    than once. Larger chunks have less margin, but need more memory.
 
     Parameters
     ----------
     array : array_like
-        Anything with ``shape`` and ``dtype``; nothing is read. Of dask and zarr arrays the
-        proposal is a multiple of their chunks, along axes that may be cut.
+        Anything with ``shape`` and ``dtype``; nothing is read. For dask and zarr arrays the
+        proposal is a multiple of their chunks, along axes that may be divided.
     filter : Filter
         An object of one of `FILTERS`, such as ``BM3D()``.
     axes : str, optional
@@ -138,7 +138,7 @@ def propose_chunks(
 def overhead(
     shape: Sequence[int], chunks: Sequence[Sequence[int]], margins: Sequence[tuple[int, int]]
 ) -> float:
-    """Return how many more pixels are read than yielded, as a share of these."""
+    """Return the pixels read for margins, as a share of the pixels of the result."""
     share = 1.0
     for n, lengths, (before, after) in zip(shape, chunks, margins, strict=True):
         ends = np.cumsum(lengths)

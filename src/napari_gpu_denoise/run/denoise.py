@@ -63,8 +63,9 @@ def denoise(
     ----------
     image : array_like
         Pixels of any real type, with two or more axes. Never modified. Arrays that are not in
-        memory (dask, zarr, anything with ``shape``, ``dtype`` and NumPy indexing) are read part by
-        part if `out` is given, else whole.
+        memory (dask, zarr, anything with
+        ``shape``, ``dtype`` and NumPy indexing) are read part by part if `out` is given, else as a
+        whole.
     filter : Filter
         An object of one of `FILTERS`, such as ``NLMeans(patch=5, step=1)``.
     sigma : float, array_like or None, optional
@@ -73,26 +74,26 @@ def denoise(
         of shape (ny, nx), for all planes. None measures the noise (see `noise`). Where it is 0,
         pixels are returned unchanged. It is limited to 32 times the range of the image.
     noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
-        Noise model, for noise that is not described by one sigma: ``PoissonGaussian(0.28, 3.1,
-        14.7)``, ``Rician(6)``, ``Speckle(4)`` and the like, one for each channel or one for all;
-        the result of `estimate_noise`; the name of a model, to measure its parameters
-        (``"gaussian"``: one sigma for each channel); or ``"auto"``, the default without `sigma`, to
-        find the model as well. A number is `sigma`. Variance stabilisation, filter and inverse run
-        on the device in one go. If `sigma` is given, it is used instead. Constant areas, such as
-        padding, are left out of measurements and returned unchanged.
+        Noise model, for noise that is not described by one sigma:
+        ``PoissonGaussian(0.28, 3.1, 14.7)``, ``Rician(6)``, ``Speckle(4)`` and the like, one for
+        each channel or one for all; the result of `estimate_noise`; the name of a model, to measure
+        its parameters (``"gaussian"``: one sigma for each channel); or ``"auto"``, the default
+        without `sigma`, to find the model as well. A number is `sigma`. Variance stabilisation,
+        filter and inverse run on the device in one call. If `sigma` is given, it is used instead.
+        Constant areas, such as padding, are left out of measurements and returned unchanged.
     axes : str, optional
         Names of the axes, such as ``"TZYX"``. By default the last two are Y and X, the rest
         independent planes.
     frames : int or slice, optional
-        Frames along the axis T to return, by default all. The result is the same as in the whole;
-        only frames that the filter needs are read and filtered. The axis T stays, also for one
-        frame.
+        Frames along the axis T to return, by default all. The result is the same as for the whole
+        video, but only frames that the filter needs are read and filtered. The axis T is kept, even
+        for a single frame.
     slices : int or slice, optional
         The same along the axis Z.
     {dtype}
     nonfinite : {"raise", "keep"}, optional
-        Refuse NaN and infinity, or leave these pixels as they are; the others then see the nearest
-        finite pixel of the plane in their place.
+        Reject NaN and infinity, or leave these pixels unchanged; for all other pixels they are
+        replaced by the nearest finite pixel of the plane.
     {correct}
     {sigma_factor}
     {device}
@@ -107,15 +108,15 @@ def denoise(
     Returns
     -------
     Result
-        ``image``, an array of the shape of the input or with the frames asked for, and ``record``,
-        how it was made.
+        ``image``, an array of the shape of the input or with the requested frames, and ``record``,
+        which describes how it was made.
 
     Raises
     ------
     AxesError, ImageError, NonFiniteError, SigmaError, SettingsError
         If the input does not fit.
     NoDeviceError, DeviceMemoryError, KernelError
-        If the device does not.
+        If the device fails or cannot be used.
     Cancelled
         If `cancel` was set.
     """
@@ -157,8 +158,8 @@ def denoise_steps(
     run : Run
         What to do.
     ledger : Ledger, optional
-        Of a result that is written part by part: what an earlier run has done of it, and where to
-        note what this one does.
+        For a result that is written part by part: what an earlier run has done, and where to record
+        the progress of this run.
 
     Yields
     ------

@@ -96,7 +96,7 @@ class HostMemory:
         """Return an error that says what would do."""
         megabytes = -(-needed // 1_000_000)
         return HostMemoryError(
-            f"A limit of {self.limit} bytes of this machine's memory is too small for this work",
+            f"A limit of {self.limit} bytes of main memory is too small for this run",
             f"allow at least memory_limit_host='{megabytes}M'",
             code="memory-limit-host",
             needed=f"{megabytes}M",

@@ -39,7 +39,7 @@ NO_NOISE = "sigma is 0: the image is returned unchanged"  # in the notes of a re
 
 @dataclass(frozen=True)
 class Run:
-    """What the user asked for: a filter, the noise and options; it belongs to no image.
+    """The request of the user: a filter, the noise and options, independent of any image.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Run:
         As in `denoise`; `device` may also be (name, platform, index), which can be sent to another
         process. The memory limit becomes a number of bytes.
     host_memory : HostMemory or None
-        Limit to the memory of this machine, for an image that is filtered part by part.
+        Limit for main memory, for an image that is filtered part by part.
     """
 
     filter: Filter
@@ -164,9 +164,9 @@ class Job:
         if output_dtype(self.run.dtype, self.dtypes[0]) is None and self.dtypes[1].kind == "f":
             notes.append(
                 Note(
-                    f"the result is {self.dtypes[1]}: rounding to {self.dtypes[0]} would add "
-                    "error that shows beside what remains of the noise",
-                    "dtype='same' rounds all the same",
+                    f"the result is {self.dtypes[1]}: rounding to {self.dtypes[0]} would add a "
+                    "noticeable error to the remaining noise",
+                    "dtype='same' rounds anyway",
                     code="float-result",
                 )
             )

@@ -54,8 +54,8 @@ def denoise_lazy(
 ) -> da.Array:
     """Denoise a dask array, chunk by chunk, when the result is computed.
 
-    The functions of the filters, such as `bm3d`, do so for dask arrays. This one takes other arrays
-    too, and filters of one's own.
+    The functions of the filters, such as `bm3d`, do this for dask arrays. This function also
+    accepts other arrays and your own filters.
 
     Parameters
     ----------
@@ -69,10 +69,10 @@ def denoise_lazy(
         `noise`). Where it is 0, pixels are returned unchanged.
     noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
         Noise model, as in `denoise`; ``"auto"`` is the default without `sigma`. Noise is measured
-        at once, as the type of the result and the margins of the chunks depend on it: on 8 planes
-        of each channel, 16 more of time-lapses, and up to 32 along each axis of planes, which are
-        computed for it; all chunks share the estimate. With `sigma`, with models, or with what
-        `estimate_noise` returned, nothing is computed.
+        at once, because the type of the result and the margins of the chunks depend on it. This
+        computes 8 planes of each channel, 16 more for time-lapses, and up to 32 along each axis of
+        planes; all chunks share the estimate. With `sigma`, with models, or with a result of
+        `estimate_noise`, nothing is computed.
     axes : str, optional
         Names of the axes, such as ``"TZYX"``. By default the last two are Y and X, the rest
         independent planes.
@@ -81,10 +81,10 @@ def denoise_lazy(
     {correct}
     {sigma_factor}
     device : Device, int, str, sequence or None, optional
-        Where to run; looked up again in each process. By default the best device available. Of
-        several (``"all"``, or a list) each chunk takes the one that does least. Where a chunk is
-        computed by a worker process of dask, that worker has one device, by default of all of the
-        best kind on its machine; workers of one machine take different ones, in turn.
+        Where to run; looked up again in each process. By default the best device available. If
+        there are several (``"all"``, or a list), each chunk uses the least busy one. A dask worker
+        process uses a single device, by default one of the best kind on its machine; the workers of
+        a machine take different devices, in turn.
     {memory_limit}
 
     Returns
@@ -103,10 +103,10 @@ def denoise_lazy(
 
     Notes
     -----
-    Chunks are read with the margin that the filter needs, so that the result is that of `denoise`:
-    identical for integers of 8 and 16 bits, within float32 rounding for other types, whose offset
-    and scale are removed chunk by chunk. Results next to spots of NaN or infinity wider than 32
-    pixels may differ. The memory needed is that of a few chunks per thread.
+    Chunks are read with the margin that the filter needs, so the result equals that of `denoise`:
+    it is identical for integers of 8 and 16 bits, and within float32 rounding for other types,
+    whose offset and scale are removed chunk by chunk. Results next to spots of NaN or infinity
+    wider than 32 pixels may differ. The memory needed is a few chunks per thread.
     """
     given = array if is_lazy(array) else as_array(array)
     check_numbers(given)  # dask fails to chunk what is not numbers

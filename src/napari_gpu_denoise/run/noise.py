@@ -145,16 +145,19 @@ def _unlike(found: Sigma, estimate: NoiseEstimate, names: str) -> Sigma:
     if factors is not None:
         low, high = factors[factors > 0].min(), factors.max()
         note = (
-            f"the noise differs between planes, by a factor of {high / low:.2g}: each has its own"
+            f"the noise differs between planes, by a factor of {high / low:.2g}: each has "
+            "its own sigma"
         )
     elif estimate.places is not None:
         plane = [estimate.shape[names.index(axis)] for axis in "YX"]
         if math.prod(plane) > LARGEST_PLANE:
             # A map of sigma would take more memory than the plane.
-            note = f"{estimate.places.words()}: a plane as large as this is filtered with the mean"
+            note = (
+                f"{estimate.places.words()}: planes of this size are filtered with the mean sigma"
+            )
             return replace(found, notes=(note, *found.notes))
         factors = place(estimate.places.factors(*plane), estimate.shape, names)
-        note = f"{estimate.places.words()}: each place has its own"
+        note = f"{estimate.places.words()}: each pixel has its own sigma"
     else:
         return found
     return replace(found, array=found.array * factors, notes=(note, *found.notes))
@@ -202,7 +205,7 @@ def _for_channels(models: tuple[NoiseModel, ...], image: Any, names: str) -> tup
     count = 1 if axis is None else image.shape[axis]
     if len(models) not in (1, count):
         raise SettingsError(
-            f"{len(models)} models of noise were given for {count} channels: give one, or one for "
+            f"{len(models)} noise models were given for {count} channels: give one, or one for "
             "each channel."
         )
     if len({type(model) for model in models}) > 1:
@@ -215,8 +218,8 @@ def _for_channels(models: tuple[NoiseModel, ...], image: Any, names: str) -> tup
             value = getattr(model, parameter.name)
             if parameter.squared and value and not _SMALLEST <= value <= _LARGEST:
                 raise SettingsError(
-                    f"{parameter.name}={value:.4g} is beyond what single precision can square: "
-                    "scale the image to numbers of moderate size first."
+                    f"{parameter.name}={value:.4g} is out of the range of single precision when "
+                    "squared: scale the image to moderate numbers first."
                 )
     if any(model.needs_image for model in models):
         if not isinstance(image, np.ndarray):

@@ -61,7 +61,7 @@ def type_with(out: Any, shape: tuple[int, ...], dtype: np.dtype | None) -> np.dt
     """
     if not all(hasattr(out, name) for name in ("shape", "dtype", "__setitem__")):
         raise ImageError(
-            f"out={out!r} is not an array", "give one with shape, dtype and NumPy indexing"
+            f"out={out!r} is not an array", "give an array with shape, dtype and NumPy indexing"
         )
     held = tuple(out.shape), np.dtype(out.dtype).newbyteorder("=")
     if dtype is None and held[1].kind in "iuf" and held[1].itemsize <= 8:
@@ -70,7 +70,7 @@ def type_with(out: Any, shape: tuple[int, ...], dtype: np.dtype | None) -> np.dt
         kind = dtype or "real numbers"
         raise ImageError(
             f"out= is of shape {held[0]} and type {held[1]}, the result of {shape} and {kind}",
-            "give an array of that shape and type, or name its type by dtype=",
+            "give an array of that shape and type, or set its type with dtype=",
         )
     if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise ImageError("out= cannot be written to", "give an array that is not read-only")

@@ -73,8 +73,8 @@ def filter_part(
                 work = replace(work, session=session(job.device))  # opened anew if it was lost
                 continue
             raise DeviceMemoryError(
-                f"{work.session.device} has too little free memory even for {flow.size}: "
-                "close other programs, choose settings that look less far, or another device."
+                f"{work.session.device} has too little free memory even for {flow.size}: close "
+                "other programs, choose settings with a smaller search range, or another device."
             ) from error
     keep_noiseless(job.unfiltered(inner.finite), out, job.names, sigma)
     keep_blank(block.given, out, part.inner, job.names, job.blank_width)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Progress:
     """Number of units done and in total: tiles, or frames if a filter uses several at once.
 
-    A total of 0 tells what is done before that can be counted: `unit` says what.
+    A total of 0 stands for work before tiles can be counted, which `unit` names.
     """
 
     done: int
@@ -75,15 +75,16 @@ class Record:
     nonfinite : int
         Pixels that were NaN or infinite and were left as they were.
     notes : tuple of str
-        What else the user should know.
+        Further remarks for the user.
     date : str
         UTC, ISO 8601.
     corrected : tuple of str
-        Structured noise that was looked for and removed first, in words; empty if not asked for.
+        Structured noise that was found and removed first, in words; empty if this was not
+        requested.
     assessment : dict or None
-        How good the result is, as `Assessment.as_dict` gives it; None where it was not assessed.
+        Quality of the result, as from `Assessment.as_dict`; None if it was not assessed.
     sigma_factor : float
-        What sigma was multiplied by: the strength that was asked for.
+        Factor by which sigma was multiplied: the requested strength.
     """
 
     version: str
@@ -105,7 +106,7 @@ class Record:
     sigma_factor: float = 1.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the record as plain values that JSON can hold."""
+        """Return the record as plain values, ready for JSON."""
         lists = {
             name: list(getattr(self, name)) for name in ("sigma", "notes", "noise", "corrected")
         }

@@ -74,8 +74,8 @@ def number_of_bytes(size: Any) -> int:
         found = 0
     if found <= 0:
         raise SettingsError(
-            f"{size!r} is not a size in memory: give a number of bytes, or text such as '512M' or "
-            "'2G'."
+            f"{size!r} is not an amount of memory: give a number of bytes, or text such as '512M' "
+            "or '2G'."
         )
     return found
 

@@ -170,8 +170,8 @@ def place(given: np.ndarray, shape: tuple[int, ...], names: str) -> np.ndarray:
         raise SigmaError(
             f"sigma of shape {given.shape} may be one value for each plane or a map of Y and X, "
             f"for axes {names!r} of lengths {shape}",
-            f"reshape it to as many axes as the image has, as {plane_shape + ones} for planes or "
-            f"{ones + map_shape} for a map where Y and X are the last ones",
+            f"reshape it to the number of axes of the image, as {plane_shape + ones} for planes or "
+            f"{ones + map_shape} for a map with Y and X last",
         )
     raise _misfit(given, shape, names, plane_shape, map_shape)
 
@@ -188,7 +188,11 @@ def _misfit(given, shape, names, plane_shape, map_shape) -> SigmaError:
     what = f"sigma of shape {given.shape} does not fit"
     if given.ndim == 1:
         what = f"{len(given)} values of sigma were given for {count} channel{'s' * (count != 1)}"
-    planes = f", {plane_shape} for one a plane" if len(plane_shape) > (channel is not None) else ""
+    planes = (
+        f", {plane_shape} for one value per plane"
+        if len(plane_shape) > (channel is not None)
+        else ""
+    )
     channels = ", one for each channel" * (channel is not None)
     return SigmaError(
         what,

@@ -122,7 +122,7 @@ def check_limit(
     if memory_limit is not None and memory_limit < needed:
         part = "part" if settings.over_time else "tile"
         raise DeviceMemoryError(
-            f"A memory limit of {memory_limit} bytes is too small for a {part} of this work",
+            f"A memory limit of {memory_limit} bytes is too small for a {part} of this run",
             f"allow at least {needed}",
             code="memory-limit",
             needed=needed,

@@ -41,8 +41,8 @@ def advise(image, axes=None, model=None, **options):
     [
         (0, 0, "vbm3d", "hardly move"),
         (3, 3, "vbm3d", "about 3 pixels a frame"),
-        (12, 12, "vbm3d", "searches wider"),
-        (240, None, "bm3d", "show other structures"),
+        (12, 12, "vbm3d", "a wider search"),
+        (240, None, "bm3d", "show different structures"),
     ],
 )
 def test_frames_are_used_where_they_show_the_same(step, moved, filter, said):
@@ -94,7 +94,7 @@ def test_axes_without_names():
     advice = advise(scene(0))
     assert advice.filter.name == "bm3d"
     (hint,) = advice.hints
-    assert "look alike: name it T if they are frames, Z if they are slices" in hint
+    assert "look alike: name it T if they are frames or Z if they are slices" in hint
     (hint,) = advise(scene(240)).hints
     assert "one by one" in hint
 

@@ -22,10 +22,10 @@ class Residuals(QWidget):
         self.pictures = QLabel(), QLabel()
         titles = "Residual", "Residual of a twin"
         tips = (
-            "What the filter takes from the image, black and white at 3 standard deviations of the "
-            "noise. It shows noise that is not as assumed, but not what detail was lost.",
-            "The same for the result with fresh noise: how a residual looks where all is as it "
-            "should be. Judge the residual by it alone.",
+            "What the filter removes; black and white are 3 standard deviations of the noise. It "
+            "reveals noise that differs from what was assumed, but not what detail was lost.",
+            "The same for the result with fresh noise: what a residual looks like if the noise is "
+            "as assumed. Compare the residual only with this.",
         )
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)

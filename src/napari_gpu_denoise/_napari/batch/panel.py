@@ -86,7 +86,7 @@ class BatchPanel(BatchAfterwards):
             self._offer()
 
     def waiting(self) -> tuple[list[Row], bool]:
-        """Return the files that a run would denoise, and whether that goes on with the last one."""
+        """Return the files that a run would denoise, and whether it continues the last run."""
         left = [row for row in self.table.rows if row.state not in ENDED]
         on = bool(left) and self._key is not None and self._key == self.asked()
         return (left, True) if on else (list(self.table.rows), False)
@@ -113,14 +113,14 @@ class BatchPanel(BatchAfterwards):
         self.show_running(True)
 
     def pause(self) -> None:
-        """Pause, or go on after a pause."""
+        """Pause, or resume after a pause."""
         if not self.runs.running:
             return
         paused = not self.runs.paused
         self.runs.pause(paused)
         # Neither counts the pause.
         self._file_left, self._all_left = TimeLeft(), TimeLeft()
-        self.pause_button.setText("Go on" if paused else "Pause")
+        self.pause_button.setText("Resume" if paused else "Pause")
         self.say(f"Paused. {self._place()}" if paused else self._place())
 
     def cancel(self) -> None:
@@ -258,7 +258,7 @@ class BatchPanel(BatchAfterwards):
         elif on and all(row.state == FAILED for row in rows):
             what = f"Try {_files(len(rows))} again"
         elif on and begun:
-            what = f"Go on with {_files(len(rows))}"
+            what = f"Continue with {_files(len(rows))}"
         self.run_button.setText(what)
         chosen = self._chosen()
         self.remove_button.setEnabled(bool(chosen) and not running)

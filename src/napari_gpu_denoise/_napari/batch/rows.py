@@ -24,7 +24,7 @@ _REMEDIES = {
     **REMEDIES,
     "exists": "choose Replace them at Existing results, or another folder",
     "file-dtype": "choose float32 at Result and device > Result type",
-    "unfinished": "set what it was begun with, or choose Replace them at Existing results",
+    "unfinished": "use its earlier settings, or choose Replace them at Existing results",
     "unfinished-damaged": "choose Replace them at Existing results",
 }
 
@@ -92,7 +92,7 @@ class Row:
     def stop(self, notes: Sequence[str] = ()) -> None:
         """Show that a run was stopped at this file; `notes` say what is kept of its result."""
         self.share = 0.0
-        kept = "what is done is kept" if notes else "it will begin anew"
+        kept = "what is done is kept" if notes else "it will start from the beginning"
         self.state, self.words = STOPPED, f"Stopped; {kept}"
 
     def end(self, report: FileReport, seconds: float) -> None:

@@ -118,7 +118,7 @@ class BatchRun(QObject):
         )
 
     def pause(self, wanted: bool) -> None:
-        """Pause at the next step, or go on."""
+        """Pause at the next step, or resume."""
         if self.running:
             event = self._request.paused
             event.set() if wanted else event.clear()

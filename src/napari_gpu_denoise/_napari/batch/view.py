@@ -53,9 +53,9 @@ _EXISTING = {
     "Replace them": REPLACE,
 }
 _EXISTING_TIP = (
-    "What becomes of files that are in the folder of the results already. Keep those of these "
-    "settings: they count as done, large files that are unfinished are gone on with, and any other "
-    "file in the place of a result is an error. Replace them: everything is computed anew. An "
+    "What happens to results that already exist. Keep those of these settings: they count as done, "
+    "large files that are unfinished are continued, and any other file with the name of a result "
+    "is an error. Keep all: however they were made. Replace them: everything is computed again. An "
     "input is never replaced."
 )
 _WIDTH = 480  # pixels in which a line of the list can be read
@@ -129,28 +129,28 @@ class BatchView(Panel):
             "Add folder …", "Add all images of a folder, an OME-Zarr, or the fields of a plate."
         )
         self.remove_button = button(
-            "Remove", "Take the selected files out of the list (key Delete). They stay on the disk."
+            "Remove", "Remove the selected files from the list (Delete). The files are kept."
         )
         self.output = QLineEdit()
         self.output.setAccessibleName("Results in")
         self.output.setToolTip(
-            wrapped("Folder of the results, made if needed. Each has the name of its file.")
+            wrapped("Folder for the results, created if necessary. Each has the name of its file.")
         )
-        self.output.setPlaceholderText("folder of the results")
+        self.output.setPlaceholderText("folder for the results")
         self.output_button = QToolButton()
         self.output_button.setText("…")
         self.output_button.setToolTip(wrapped("Choose the folder."))
-        self.output_button.setAccessibleName("Choose the folder of the results")
+        self.output_button.setAccessibleName("Choose the folder for the results")
         self.existing = choice(_EXISTING, _EXISTING_TIP)
         self.existing.setAccessibleName("Existing results")
         self.filter = FilterChoice()
         self.axes = QLineEdit()
         self.axes.setAccessibleName("Axes")
-        self.axes.setPlaceholderText("those of each file")
+        self.axes.setPlaceholderText("read from each file")
         self.axes.setToolTip(
             wrapped(
-                "Axes of all files, such as TZYX, if the files do not name them or name them "
-                "wrongly; a dot is an independent axis."
+                "Axes of all files, such as TZYX; a dot is an independent axis. Needed only where "
+                "the files do not name their axes, or name them wrongly."
             )
         )
         self.noise = NoiseInput("The noise of each file is measured before it is filtered.")
@@ -158,15 +158,17 @@ class BatchView(Panel):
         self.strength = StrengthInput()
         self.dtype, self.nonfinite = type_input("file"), nonfinite_input()
         self.correct, self.device = correction_input(), DeviceInput()
-        self.run_button = button("Denoise", "Denoise the files; none of them is changed.")
-        self.pause_button = button("Pause", "Wait at the next step; the device then rests.")
+        self.run_button = button(
+            "Denoise", "Denoise the files. The files themselves are not changed."
+        )
+        self.pause_button = button("Pause", "Pause after the current step.")
         self.stop_button = button(
-            "Stop", "Stop at the next step. What is complete stays, and can be gone on with."
+            "Stop", "Stop after the current step. What is done is kept, and can be continued later."
         )
         self.open_button = button(
-            "Open result", "Open the results of the selected files; or double-click a line."
+            "Open result", "Open the results of the selected files, or double-click a row."
         )
-        self.report_button = button("Report …", "What was done, as gpu-denoise tells it.")
+        self.report_button = button("Report …", "What was done, as gpu-denoise reports it.")
         self.python_button = button("Copy Python call", "Copy Python code for the same batch.")
         self.command_button = button(
             "Copy command line", "Copy a shell command for the same batch."

@@ -60,7 +60,7 @@ class PartnerInput(QComboBox):
         super().__init__()
         self._layers: list[Layer] = []
         narrow(self)
-        self.setToolTip(wrapped("The source of the result, or another result of it."))
+        self.setToolTip(wrapped("The source of the result, or another result of the same source."))
         self.currentIndexChanged.connect(lambda _: self.chosen.emit())
 
     def layer(self) -> Layer | None:
@@ -90,24 +90,26 @@ class CompareView(LayerPanel):
     out_of_memory = "There is not enough memory to show this."
 
     def __init__(self, viewer: napari.viewer.Viewer):
-        super().__init__(viewer, "Result of a filter. At first the one that is selected.")
+        super().__init__(viewer, "Result of a filter; at first the selected layer.")
         self.layer.setPlaceholderText("No result of a filter")
         self.before = PartnerInput()
         self.mode = choice(
             MODES,
             "Curtain: drag the line in the picture. Blink: one after the other, each for half a "
             "second. Residual: what was removed, in blue and red around 0, up to three standard "
-            "deviations. A temporary layer shows it, until this panel is closed.",
+            "deviations. It is a temporary layer, removed when this panel is closed.",
         )
         narrow(self.mode)
         self.slider = QSlider(Qt.Orientation.Horizontal)
-        self.slider.setToolTip(wrapped("Place of the line, which can be dragged in the picture."))
-        self.slider.setAccessibleName("Place of the line")
+        self.slider.setToolTip(
+            wrapped("Position of the line; you can also drag it in the picture.")
+        )
+        self.slider.setAccessibleName("Position of the line")
         self.hold_button = button(
             f"Hold for before ({KEY})", f"Show the source while this, or the key {KEY}, is held."
         )
         self.hide_source = QCheckBox("Hide source")
-        self.hide_source.setToolTip(wrapped("Hide the layer before, also when this is closed."))
+        self.hide_source.setToolTip(wrapped("Hide the source, even after this panel is closed."))
         self.caption = Caption()
         self.draw_button = button(
             "Draw a line", "Draw a line on the picture to see grey levels along it."

@@ -17,10 +17,10 @@ from napari_gpu_denoise._napari.layers.results import Replaced, shines_through
 from napari_gpu_denoise._napari.parts import button, stack, wrapped
 
 _HIDE = (
-    "Hide the layer once it is denoised. Ticked by itself where both would be seen at once, as "
-    "channels that are added up are: they would be twice as bright."
+    "Hide the layer once it is denoised. Ticked automatically where both would show through each "
+    "other; additive channels, for example, would be twice as bright."
 )
-_KEEP = "Add a layer for every run. Otherwise a run replaces the result of the run before."
+_KEEP = "Add a new layer for every run. Otherwise a run replaces the previous result."
 _LOOKS = ("blending", "opacity")
 
 
@@ -47,7 +47,10 @@ class Afterwards(QWidget):
         self.keep_both.setToolTip(wrapped(_KEEP))
         self.hide_source.clicked.connect(self._take_choice)
         self.undo_button = button("Undo", "")
-        self.compare_button = button("Compare", "Show source and result across a line, and more.")
+        self.compare_button = button(
+            "Compare",
+            "Compare source and result: curtain, blink, residual, grey levels along a line.",
+        )
         self.undo_button.clicked.connect(self.undo)
         self.compare_button.clicked.connect(lambda: self.wanted.emit(self.result()))
         boxes, buttons = QHBoxLayout(), QHBoxLayout()

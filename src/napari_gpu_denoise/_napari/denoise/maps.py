@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ OFFERS = {
         "show",
         "Show pixels averaged",
         "After a run, add a layer beside the result: how many pixels were averaged for each. It "
-        "shows where similar pixels were found, and is no error bar.",
+        "shows where similar pixels were found; it is not an error bar.",
         count_steps,
         _count_layers,
     ),
@@ -85,7 +86,7 @@ OFFERS = {
         "show",
         "Show pixels averaged",
         "After a run, add a layer beside the result: how many pixels were averaged for each, 1 "
-        "where none was similar. It is no error bar.",
+        "where none was similar. It is not an error bar.",
         count_steps,
         _count_layers,
     ),
@@ -98,7 +99,7 @@ def offer_of(kind: Any) -> Offer | None:
 
 
 def map_layers(
-    request: Request, image: np.ndarray | None, result: Result, folder: str | None
+    request: Request, image: np.ndarray | None, result: Result, folder: Path | str | None
 ) -> Generator[Stage, None, tuple[list[NewLayer], str]]:
     """Return the layers of a filter's maps after a run, or why there are none.
 

@@ -15,6 +15,7 @@ from qtpy.QtCore import QTimer
 
 from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.denoise import presets
+from napari_gpu_denoise._napari.denoise.naming import with_files
 from napari_gpu_denoise._napari.denoise.request import Request, remembering
 from napari_gpu_denoise._napari.denoise.run import Outcome
 from napari_gpu_denoise._napari.denoise.snippets import command_with_remarks, python_call
@@ -131,6 +132,7 @@ class DenoisePanel(DenoiseView):
         layers = self.layer.layers() or (None,)
         try:
             requests = [remembering(self.request(each), each) for each in layers]
+            requests = with_files(self, requests)
         except DenoiseError as error:
             self.show_error(error)
             return

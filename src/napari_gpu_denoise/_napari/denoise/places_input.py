@@ -13,8 +13,8 @@ from napari_gpu_denoise.errors import LayerError
 
 _WORDS = {"T": "frame", "Z": "slice"}
 _TIP = (
-    "Filter only the {} at the viewer's slider, to try settings. The pixels are the same as in a "
-    "run of everything."
+    "Filter only the {} at the viewer's slider, to try settings. Its pixels are those of a full "
+    "run."
 )
 
 

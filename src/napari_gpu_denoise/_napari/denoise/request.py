@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from napari.layers import Image
 
@@ -20,7 +21,7 @@ class Request:
 
     It holds no napari or Qt objects. Without `frame` and `slice`, places along T and Z, everything
     is filtered. Axes are named in `run`. `memory` is what is known of noise that is found
-    automatically.
+    automatically. `target` is a file that takes the result.
     """
 
     source: Source
@@ -29,6 +30,7 @@ class Request:
     maps: bool = False
     slice: int | None = None
     memory: NoiseMemory | None = None
+    target: Path | None = None
 
     @property
     def time(self) -> int | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from napari_gpu_denoise._napari.denoise import maps
+from napari_gpu_denoise._napari.denoise import in_file, maps
 from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.layers import lazy, storage
 from napari_gpu_denoise._napari.layers.lazy import LazyArray, at
@@ -26,8 +26,8 @@ from napari_gpu_denoise.run.record import Record, Result
 class Outcome:
     """The end of a run: a result, or the error that ended it.
 
-    `folder` holds a result that is too large for memory; `maps` are layers of maps, if wanted, and
-    `without_maps` says why there are none.
+    `folder` holds a result that is too large for memory, and is not in a file of its own; `maps`
+    are layers of maps, if wanted, and `without_maps` says why there are none.
     """
 
     request: Request
@@ -75,12 +75,15 @@ def steps(
         wanted = request.run
         if request.memory is not None:
             wanted = replace(wanted, noise=request.memory)
-        running = run.denoise_steps(source, wanted, request.frame, into, request.slice)
-        result = yield from as_stages(running, "Denoising")
+        if request.target is not None:
+            result = yield from in_file.written(request, source, wanted)
+        else:
+            running = run.denoise_steps(source, wanted, request.frame, into, request.slice)
+            result = yield from as_stages(running, "Denoising")
         if alpha:
             result = Result(_with_alpha(request, result.image, out, image), result.record)
         if request.maps:
-            layers = yield from maps.map_layers(request, image, result, folder)
+            layers = yield from maps.map_layers(request, image, result, folder or request.target)
     except Exception as error:
         return Outcome(request, time.perf_counter() - started, error=error)
     return Outcome(request, time.perf_counter() - started, result, None, folder, *layers)
@@ -125,6 +128,8 @@ def report(outcome: Outcome) -> str:
     notes = [*map(in_panel, record.notes), outcome.without_maps]
     # Notes stand alone elsewhere; here they become sentences.
     sentences += [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in notes if note]
+    if outcome.request.target is not None:
+        sentences.append(f"The result is in {outcome.request.target}.")
     if outcome.folder is not None:
         size = storage.gigabytes(outcome.result.image.nbytes)
         sentences.append(

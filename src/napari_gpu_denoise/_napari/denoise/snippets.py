@@ -117,7 +117,7 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
         target = os.path.basename(target)
     elif os.path.exists(target):
         known = os.path.basename(target)
-        remarks.append(f"{known} is there already and is kept unless you add --overwrite.")
+        remarks.append(f"{known} already exists and is kept unless you add --overwrite.")
     words = ["gpu-denoise", name, named, "-o", target, *noise_option(run)]
     axes = None if path is None else _other_axes(path, request)
     if axes is None:

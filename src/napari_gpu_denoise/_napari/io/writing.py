@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +64,11 @@ def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
     if like is None:
         if nifti.has_suffix(path):
             raise LayerError(
-                f"{path} is the name of a NIfTI file, as which only all of an image is written "
-                "that was read from one: end it with .ome.tif."
+                f"{path} cannot be written as NIfTI, which needs all of an image that was read "
+                "from NIfTI: end the name with .ome.tif."
             )
         like, data = _fresh(path, whole, notes)
-    known = [_without_channel(one) for one in like.history]
-    records = [one for one in _records(whole) if _without_channel(one) not in known]
+    records = _new_records(whole, like)
 
     def write() -> tuple[str, ...]:
         return formats.write(path, data, like, records, overwrite=overwrite)
@@ -77,6 +77,16 @@ def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
     waits = f"Saving {os.path.basename(path)} …"
     notes += apart(write, waits) if size >= _LARGE else write()
     return path, notes
+
+
+def described(
+    path: str | os.PathLike, data: Any, attributes: dict[str, Any], axes: str
+) -> tuple[Picture, list[dict]]:
+    """Return the description of a layer as which `path` is written, and how it was made."""
+    name, notes = os.fspath(path), []
+    whole = [replace(_pixels(data, attributes), axes=axes.upper())]
+    like, _ = _as_file(name, whole, notes) or _fresh(name, whole, notes)
+    return like, _new_records(whole, like)
 
 
 def _is_temporary(attributes: dict[str, Any]) -> bool:
@@ -257,6 +267,12 @@ def _records(whole: list[Pixels]) -> list[dict]:
             if told not in found:
                 found.append(told)
     return found
+
+
+def _new_records(whole: list[Pixels], like: Picture) -> list[dict]:
+    """Return how layers were made, but for what their file says."""
+    known = [_without_channel(one) for one in like.history]
+    return [one for one in _records(whole) if _without_channel(one) not in known]
 
 
 def _without_channel(record: dict) -> dict:

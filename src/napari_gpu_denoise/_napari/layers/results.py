@@ -31,13 +31,13 @@ _COVERING = ("opaque", "translucent", "translucent_no_depth")
 class NewLayer:
     """A result, or a map with a title such as "classes", as ``viewer.add_<kind>`` takes it.
 
-    `data` have the axes of the source, those of a map without the colours of RGB; `attributes` are
-    how it looks.
+    `data` have the axes of the source, those of a map without the colours of RGB; a list of them is
+    a pyramid in a file. `attributes` are how it looks.
     """
 
     title: str
     kind: str
-    data: np.ndarray = field(repr=False)
+    data: Any = field(repr=False)
     attributes: dict[str, Any] = field(repr=False)
 
 
@@ -95,14 +95,18 @@ def add_layer(
         provenance[HISTORY] = [*earlier.get(HISTORY, ()), last]
     attributes["metadata"] = {**source.attributes["metadata"], METADATA_KEY: provenance}
     attributes["name"] = f"{source.name} ({title})"
-    found = None if keep else _earlier(viewer, new, provenance)
+    # What is in a file stays there, and is shown.
+    found = None if keep or isinstance(new.data, list) else _earlier(viewer, new, provenance)
     if found is not None:
         return _replace(viewer, found, new, attributes)
     shown, place = _shown(viewer, source), _place(viewer, source)
     attributes["visible"] = shown and new.attributes.get("visible", True)
     kind = getattr(napari.layers, new.kind.capitalize())
-    # multiscale=False: napari would otherwise guess from the shape.
-    viewer.layers.insert(place, kind(new.data, multiscale=False, **attributes))
+    data, several = new.data, isinstance(new.data, list) and len(new.data) > 1
+    if isinstance(data, list) and not several:
+        (data,) = data
+    # napari would otherwise guess from the shape.
+    viewer.layers.insert(place, kind(data, multiscale=several, **attributes))
     return None
 
 

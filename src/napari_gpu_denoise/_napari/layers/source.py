@@ -70,7 +70,7 @@ class Source:
 def reason_unusable(layer: Layer) -> str | None:
     """Return why a layer cannot be used, in one sentence; None if it can."""
     if is_temporary(layer):
-        return f"{layer.name!r} is shown for a while only: choose the layer that it is made of."
+        return f"{layer.name!r} is a temporary layer: choose the layer it was made from."
     if isinstance(layer, Image):
         return None
     kind = type(layer).__name__.lower()

@@ -7,9 +7,9 @@ from qtpy.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 from napari_gpu_denoise._napari.parts import Caption, stack, wrapped
 
 _TIP = (
-    "Filter what the camera shows whenever settings, view or sliders change, in a layer above the "
-    "source that is replaced each time, and removed when this is unticked. The pixels are those of "
-    "a full run; while something moves, those of a quicker profile."
+    "Filter the visible part of the slice whenever settings, view or sliders change. The preview "
+    "is a layer above the source, removed when this is unticked. Its pixels are those of a full "
+    "run; while you drag, those of a faster profile."
 )
 
 

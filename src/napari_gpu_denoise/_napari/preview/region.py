@@ -52,13 +52,15 @@ def region_shown(layer: Image, dims: Dims, most: int = MOST) -> Region:
     first = dims.ndim - layer.ndim
     plane = tuple(axis - first for axis in dims.displayed if axis >= first)
     if dims.ndisplay != 2 or len(plane) != 2:
-        raise LayerError("The preview is of a plane: switch the viewer to 2D.")
+        raise LayerError("The preview works in 2D: switch the viewer to 2D.")
     shape, point = finest(layer).shape, layer.world_to_data(dims.point)
     spans = []
     for axis in range(layer.ndim):
         place = int(np.round(point[axis]))  # as napari does
         if axis not in plane and not 0 <= place < shape[axis]:
-            raise LayerError(f"{layer.name!r} has nothing at the sliders: move them.")
+            raise LayerError(
+                f"{layer.name!r} has no data at the current slider positions: move the sliders."
+            )
         spans.append((place, place + 1))
     corners = np.asarray(layer.corner_pixels, float)
     if layer.multiscale:
@@ -69,7 +71,7 @@ def region_shown(layer: Image, dims: Dims, most: int = MOST) -> Region:
         low, high = corners[:, axis]
         spans[axis] = max(math.floor(low), 0), min(math.ceil(high) + 1, shape[axis])
         if spans[axis][1] <= spans[axis][0] or high <= low:
-            raise LayerError(f"The view shows nothing of {layer.name!r}.")
+            raise LayerError(f"No part of {layer.name!r} is in view.")
     size = math.prod(stop - start for start, stop in (spans[axis] for axis in plane))
     if size <= most:
         return Region(tuple(spans), plane)

@@ -11,6 +11,7 @@ from napari.utils.notifications import show_error
 from qtpy.QtCore import QTimer
 
 from napari_gpu_denoise._napari import docks, preferences
+from napari_gpu_denoise._napari.denoise.naming import with_files
 from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.layers.groups import same_axes
 from napari_gpu_denoise._napari.layers.source import voxel_of
@@ -82,6 +83,7 @@ class StartPanel(StartView):
         try:
             found = zip(self._layers, self._looked.looks, self.advised(), strict=True)
             requests = [_request(layer, look.axes, advice) for layer, look, advice in found]
+            requests = with_files(self, requests)
         except DenoiseError as error:
             self._give_up(error)
             return

@@ -23,7 +23,7 @@ from napari_gpu_denoise.filters.advice import cost
 from napari_gpu_denoise.filters.advice.recommend import Advice
 
 _TIP = (
-    "Image layers to denoise: one; those selected; or all that a file was opened as, such as its "
+    "Image layers to denoise: one layer, the selected layers, or all layers of a file, such as its "
     "channels. They are never changed."
 )
 
@@ -36,11 +36,11 @@ class StartView(RunningPanel):
         self.advice = Caption(rich=True)
         self.effort = choice(
             {"As recommended": None, "Faster": "fast", "Best quality": "high"},
-            "The profile of the filter. Best quality takes much longer, and gains little.",
+            "Profile of the filter. Best quality takes much longer and gains little.",
         )
         self.effort.setAccessibleName("Effort")
         self.afterwards = Afterwards(viewer)
-        self.run_button = button("Denoise", "Do what is recommended; results are new layers.")
+        self.run_button = button("Denoise", "Denoise as recommended. Results are new layers.")
         self.cancel_button = button("Cancel", "Stop; add no layer.")
         self.more_button = button(
             "More settings …", "Open the panel of this filter, with the layer and these settings."

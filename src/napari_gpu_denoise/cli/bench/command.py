@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--filter",
         choices=names,
         action="append",
-        help="filter to time, with all parts; can be repeated (default: a line for every filter)",
+        help="filter to time in detail; can be repeated (default: one line for every filter)",
     )
     parser.add_argument(
         "--set",
@@ -43,16 +43,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--first",
         action="store_true",
-        help="time first calls, too, in new processes: with nothing cached, and with kernels "
-        "cached",
+        help="also time first calls in new processes: with an empty cache, and with kernels cached",
     )
     parser.add_argument("--device", default=None, help="number or name of the device")
-    parser.add_argument("--repeats", type=int, default=5, help="most runs for a median")
-    parser.add_argument("--save", metavar="FILE", type=Path, help="store the run, as JSON")
-    parser.add_argument("--overwrite", action="store_true", help="replace a file of that name")
     parser.add_argument(
-        "--compare", metavar="FILE", type=Path, help="compare with a run that was stored"
+        "--repeats", type=int, default=5, help="maximum number of runs for a median"
     )
+    parser.add_argument("--save", metavar="FILE", type=Path, help="store the run, as JSON")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    parser.add_argument("--compare", metavar="FILE", type=Path, help="compare with a stored run")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -68,8 +68,8 @@ def timed(task: dict[str, Any], places: dict[str, str]) -> FirstCall:
     done = subprocess.run(command, env=os.environ | places, capture_output=True, text=True)
     whole = time.perf_counter() - start
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-        raise KernelError(f"A process that times a first call failed: it said {last!r}.")
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise KernelError(f"The process that times a first call failed ({last}).")
     parts = json.loads(done.stdout.splitlines()[-1])
     return FirstCall(python=whole - sum(parts.values()), **parts)
 

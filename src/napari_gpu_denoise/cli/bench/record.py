@@ -107,7 +107,7 @@ def read(path: Path) -> Stored:
         raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FileError(
-            f"{path} is not a run that this version stored: make one with gpu-denoise bench --save."
+            f"{path} is not a run stored by this version: make one with gpu-denoise bench --save."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Files filtered part by part by the workers of dask.distributed, on this machine or on others.
+"""Files filtered part by part by workers of dask.distributed, on this machine or on others.
 
 dask.distributed is imported when it is used; it is an extra of this package.
 """

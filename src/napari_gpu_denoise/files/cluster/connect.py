@@ -31,8 +31,8 @@ def connected(scheduler: str | None = None, workers: int = 0, device: Any = None
         import distributed
     except ImportError as error:
         raise ClusterError(
-            "Work is given to other processes by dask.distributed, which is not installed: "
-            "pip install 'napari-gpu-denoise[cluster]'."
+            "Workers need dask.distributed, which is not installed: pip install "
+            "'napari-gpu-denoise[cluster]'."
         ) from error
     with contextlib.ExitStack() as held:
         if scheduler:
@@ -56,15 +56,16 @@ def _client_of(distributed: Any, scheduler: str) -> Any:
         client = distributed.Client(scheduler, timeout=_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError) as error:
         raise ClusterError(
-            f"No scheduler of dask answers at {scheduler}: give its address, such as "
-            "tcp://login1:8786, as it prints it when it starts."
+            f"No dask scheduler answers at {scheduler}: give the address that it prints when it "
+            "starts, such as tcp://login1:8786."
         ) from error
     try:
         client.wait_for_workers(1, timeout=_SECONDS)
     except TimeoutError as error:
         client.close()
         raise ClusterError(
-            f"The scheduler at {scheduler} has no workers: start some by 'dask worker {scheduler}'."
+            f"The scheduler at {scheduler} has no workers: start some with 'dask worker "
+            f"{scheduler}'."
         ) from error
     return client
 

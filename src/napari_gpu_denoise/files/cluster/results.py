@@ -1,4 +1,4 @@
-"""Give tasks to the workers of dask, some at a time, and take their outcomes as they come."""
+"""Give tasks to the dask workers, some at a time, and take their outcomes as they come."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Found:
     @property
     def names(self) -> str:
         """The devices in words."""
-        return names_of(self.devices.values()) or "workers of dask"
+        return names_of(self.devices.values()) or "dask workers"
 
     def noted(self, record: Record) -> Record:
         """Return a record that tells of what failed and was done again."""
         told = dict.fromkeys(
-            f"{each.device or 'a worker of dask'} failed, and its part was done again: {each.error}"
+            f"{each.device or 'a dask worker'} failed, and its part was done again: {each.error}"
             for each in self.failed
         )
         return replace(record, notes=(*record.notes, *map(Note, told)))
@@ -63,11 +63,13 @@ class Results:
 
     `work` has a name, a function and its arguments for each task. Those of a worker that ends
     are given to others by dask. Those that fail for want of a device, memory or a file are tried
-    again, elsewhere where possible.
+    again, elsewhere where possible; what still fails is raised, or with `raises` off yielded.
     """
 
-    def __init__(self, client: Any, work: Iterator[tuple], ahead: int, found: Found) -> None:
-        self._client, self._ahead, self._found = client, ahead, found
+    def __init__(
+        self, client: Any, work: Iterator[tuple], ahead: int, found: Found, raises: bool = True
+    ) -> None:
+        self._client, self._ahead, self._found, self._raises = client, ahead, found, raises
         self._waiting = enumerate(work)
         self._given: dict[str, _Task] = {}
         self._ended: SimpleQueue = SimpleQueue()
@@ -87,8 +89,7 @@ class Results:
                 yield -1, None
                 continue
             outcome = result_of(task.future)
-            if isinstance(outcome, Failed):
-                self._again(task, outcome)
+            if isinstance(outcome, Failed) and self._again(task, outcome):
                 continue
             if getattr(outcome, "worker", ""):
                 self._found.devices[outcome.worker] = outcome.device
@@ -112,13 +113,17 @@ class Results:
         self._given[task.future.key] = task
         task.future.add_done_callback(lambda future: self._ended.put(future.key))
 
-    def _again(self, task: _Task, failed: Failed) -> None:
+    def _again(self, task: _Task, failed: Failed) -> bool:
+        """Give a task that failed to a worker once more; return False if that was tried enough."""
         task.tries += 1
         if task.tries == _TRIES or not isinstance(failed.error, _TRANSIENT):
-            raise failed.error
+            if self._raises:
+                raise failed.error
+            return False
         self._found.failed.append(failed)
         self._avoided.add(failed.worker)
         self._give(task)
+        return True
 
 
 def submit(client: Any, name: str, function: Callable, *given: Any, **options: Any) -> Any:
@@ -133,17 +138,17 @@ def result_of(future: Any) -> Any:
         return future.result()
     except CancelledError as error:
         raise ClusterError(
-            "The scheduler of dask was lost: start it again, and repeat the run with resume=True."
+            "The dask scheduler was lost: start it again, and repeat the run with resume=True."
         ) from error
     except ImportError as error:
         raise ClusterError(
-            f"A worker of dask cannot load what it needs ({error}): install napari-gpu-denoise "
-            "there as it is here."
+            f"A dask worker cannot load a module ({error}): install the same version of "
+            "napari-gpu-denoise there as here."
         ) from error
     except Exception as error:
         if type(error).__name__ != "KilledWorker":
             raise
         raise ClusterError(
-            "Several workers of dask ended while they filtered one part, perhaps for want of "
-            "memory: give each more, or start fewer."
+            "Several dask workers ended while filtering the same part, perhaps for lack of memory: "
+            "give each more memory, or start fewer."
         ) from error

@@ -1,4 +1,4 @@
-"""Filter a file by workers of dask: which part is whose, what fails, and what it adds up to."""
+"""Filter a file by dask workers: which part is whose, what fails, and what it adds up to."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cluster_steps(
     ledger: Ledger | None = None,
     companions_anywhere: bool = False,
 ) -> Generator[Progress, None, Result]:
-    """Denoise the pixels of a file part by part, on the workers of dask.
+    """Denoise the pixels of a file part by part, on the dask workers.
 
     The workers read the file, and write the parts of a new OME-Zarr, by themselves; pixels for
     another kind of result, which ``out(shape, dtype)`` returns, are sent back. Parts are those of
@@ -152,10 +152,12 @@ def _levels(
 
 @contextlib.contextmanager
 def _marked(place: Place) -> Iterator[None]:
-    """Let workers write to the result; afterwards none does that is late."""
+    """Let workers write to the result; none does that is late, or of an earlier run."""
     if place.target is None:
         yield
         return
+    for mark in place.marks():
+        mark.unlink()
     place.mark.touch()
     try:
         yield

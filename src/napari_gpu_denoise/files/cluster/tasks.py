@@ -1,4 +1,4 @@
-"""What a worker of dask does: it opens input and result by itself, and filters parts."""
+"""What a dask worker does: it opens input and result by itself, and filters parts."""
 
 from __future__ import annotations
 
@@ -54,12 +54,19 @@ class Place:
         """
         return located(self.target[0]) / f".run-{self.run}"
 
+    def marks(self) -> list[Path | Address]:
+        """Return the marks of all runs, also of those that were killed."""
+        folder = located(self.target[0])
+        if isinstance(folder, Address):
+            return (folder / ".run-*").matching()
+        return list(folder.glob(".run-*"))
+
     def source(self) -> Any:
         """Return the pixels, which are read part by part."""
         if self.version != package_version():
             raise ClusterError(
-                f"A worker has version {package_version()} of napari-gpu-denoise, this is "
-                f"{self.version}: install the same one."
+                f"A worker has version {package_version()} of napari-gpu-denoise, but this program "
+                f"{self.version}: install the same version."
             )
         data = _opened(self.run, self.path, self.companions_anywhere)[1].data
         return CorrectedArray(data, self.correction) if self.correction else data
@@ -135,14 +142,15 @@ def filtered(place: Place, job: Job, parts: Sequence[Part]) -> Done | Failed:
                 made.append(out)
                 continue
             if not place.mark.exists():
-                raise ClusterError("The run was stopped while a worker was at one of its parts.")
+                raise ClusterError("The run was stopped while a worker was filtering a part.")
             target[part.yields] = out
     except DenoiseError as error:
-        return Failed(error, device, _address())
-    return Done(tallies, device, _address(), None if target is not None else made)
+        return Failed(error, device, address())
+    return Done(tallies, device, address(), None if target is not None else made)
 
 
-def _address() -> str:
+def address() -> str:
+    """Return the address of the worker that calls."""
     import distributed
 
     return distributed.get_worker().address
@@ -157,4 +165,4 @@ def _opened(run: str, path: str, companions_anywhere: bool) -> tuple[Any, Any]:
 
 @lru_cache(maxsize=4)
 def _result(run: str, folder: str, name: str) -> Finest:
-    return Finest(zarr_package().open_group(os.fspath(folder), mode="r+")[name], folder)
+    return Finest(zarr_package().open_array(f"{os.fspath(folder)}/{name}", mode="r+"), folder)

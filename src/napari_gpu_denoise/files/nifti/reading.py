@@ -99,7 +99,9 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> Picture:
     if min(shape) < 0:
         raise cut
     if len(shape) < 2:
-        raise ImageError(f"{path} is no image, as it has one axis of {shape[0]}: choose another.")
+        raise ImageError(
+            f"{path} is not an image, because it has a single axis of {shape[0]}: choose another."
+        )
     offset = int(header["vox_offset"]) or length + 4
     if offset < length + 4:
         raise cut
@@ -156,18 +158,18 @@ def _stored_type(header: Any, path: Path) -> np.dtype:
     code = int(header["datatype"])
     if code in _COLOURS:
         raise ImageError(
-            f"{path} holds colours ({_COLOURS[code]} of 8 bits), which are not filtered in NIfTI "
-            "files: save its channels as images of their own."
+            f"{path} holds colours ({_COLOURS[code]} of 8 bits), which are not supported in NIfTI "
+            "files: save its channels as separate images."
         )
     if code in _COMPLEX:
         raise ImageError(
-            f"{path} holds complex numbers, which are not filtered: save real and imaginary parts, "
-            "or magnitudes."
+            f"{path} holds complex numbers, which are not supported: save real and imaginary "
+            "parts, or magnitudes."
         )
     if code not in _NUMBERS:
         named = f" ({_OTHERS[code]})" if code in _OTHERS else ""
         raise ImageError(
-            f"{path} holds pixels of type {code}{named}, which are not filtered: save it as an "
+            f"{path} holds pixels of type {code}{named}, which is not supported: save it as an "
             "integer type of up to 64 bits, float32 or float64."
         )
     return header.get_data_dtype()

@@ -45,7 +45,7 @@ def write(
     if data.shape != like.data.shape:
         raise OutputError(
             f"Pixels of shape {data.shape} cannot take the metadata of an image of shape "
-            f"{like.data.shape}: write them like an image of their own shape."
+            f"{like.data.shape}: write them like an image of the same shape."
         )
     check_writable(like, data.dtype)
     keep = (like.path, *like.files)

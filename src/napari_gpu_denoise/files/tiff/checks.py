@@ -91,8 +91,8 @@ def check_declared(declared: int, stored: int, path: Path, reader: str) -> None:
     """Refuse a large image of far more bytes than are stored; `reader` names another reader."""
     if declared >= _LARGE and declared > _MOST_COMPRESSED * stored:
         raise FileError(
-            f"{path} declares {_size(declared)} of pixels but holds {_size(stored)}: it "
-            f"is damaged or blank. If it is right, read it by {reader} and pass the array."
+            f"{path} declares {_size(declared)} of pixels but holds {_size(stored)}: it is damaged "
+            f"or blank. If it is correct, read it with {reader} and pass the array."
         )
 
 
@@ -101,8 +101,8 @@ def check_memory(needed: int, path: Path) -> None:
     free = free_memory()
     if needed > free:
         raise FileError(
-            f"{path} needs {_size(needed)} of memory for pixels and result, and {_size(free)} are "
-            "free: close other programs, or crop or split the image."
+            f"{path} needs {_size(needed)} of memory for pixels and result, but only {_size(free)} "
+            "are free: close other programs, or crop or split the image."
         )
 
 

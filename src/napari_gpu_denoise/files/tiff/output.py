@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from napari_gpu_denoise.errors import DenoiseError, OutputError
+from napari_gpu_denoise.locks import is_alive
 
 # Unfinished files begin with the machine, since processes of others cannot be looked up.
 _OWN = f".gpu-denoise-{zlib.crc32(platform.node().encode()):08x}-"
@@ -96,22 +97,10 @@ def new_folder(
 def remove_abandoned(folder: Path) -> None:
     """Remove unfinished files of processes of this machine that are gone, as after a power cut."""
     for part in folder.glob(f"{_OWN}*.part"):
+        # A file that is in use cannot be removed on Windows.
         with contextlib.suppress(OSError, ValueError):
-            if not _is_alive(int(part.name.removeprefix(_OWN).partition("-")[0])):
+            if not is_alive(int(part.name.removeprefix(_OWN).partition("-")[0])):
                 shutil.rmtree(part) if part.is_dir() else part.unlink()
-
-
-def _is_alive(process: int) -> bool:
-    if os.name == "nt":
-        # A signal would end it. A file that is in use cannot be removed there.
-        return process == os.getpid()
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass  # of somebody else
-    return True
 
 
 def check_output(
@@ -152,7 +141,7 @@ def check_folder(
         if os.path.exists(other) and os.path.samefile(path, other):
             raise OutputError(f"{path} is an input, which is never replaced: choose another name.")
     if not any((target / head).is_file() for head in ("zarr.json", ".zgroup", ".zattrs")):
-        raise OutputError(f"{path} is a folder, but not of zarr: it is kept; choose another name.")
+        raise OutputError(f"{path} is a folder but not zarr, and is kept: choose another name.")
     if not overwrite:
         raise OutputError(
             f"{path} exists",

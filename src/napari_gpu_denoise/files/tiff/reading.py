@@ -98,8 +98,8 @@ def _picture(
     notes: list[str] = []
     if outside:
         notes.append(
-            f"The OME-XML names {outside[0]!r}, which is no ordinary file in the folder of {path} "
-            "or below: it was not read."
+            f"The OME-XML names {outside[0]!r}, which is not an ordinary file in the folder of "
+            f"{path} or below, and was not read."
         )
     files = checks.stored_files(tif, path, series, log, notes)
     kind = series.kind if series.kind in ("ome", "imagej") else "plain"

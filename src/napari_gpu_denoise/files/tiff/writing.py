@@ -55,8 +55,8 @@ def write(
     path : path-like
         The new file.
     data : ndarray, Planes or PlaneStore
-        Pixels of the shape of ``like.data``, of any real type. If they are not in memory, they
-        are fetched page by page.
+        Pixels of the shape of ``like.data``, of any real type. If they are not in memory, they are
+        read page by page.
     like : Picture
         Source of axes, voxel size, units, time interval, channel names, byte order, tiles and
         compression. Lossy compression becomes deflate.
@@ -82,7 +82,7 @@ def write(
     if data.shape != like.data.shape:
         raise OutputError(
             f"Pixels of shape {data.shape} cannot take the metadata of an image of shape "
-            f"{like.data.shape}: write them like an image of their own shape."
+            f"{like.data.shape}: write them like an image of the same shape."
         )
     _check_dtype(like, data.dtype)
     notes: list[str] = []

@@ -11,6 +11,9 @@ from typing import Any
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.tiff.messages import brief
 
+# What file systems name that tells one version of a file from another.
+_VERSION = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "created")
+
 
 class Address(os.PathLike):
     """A place such as ``s3://bucket/in.ome.zarr``, with what batches ask of a `Path`."""
@@ -61,6 +64,10 @@ class Address(os.PathLike):
         """The places that hold this one, the nearest first."""
         return [Address(f"{self._protocol}://{each}") for each in self._place.parents]
 
+    def as_posix(self) -> str:
+        """Return the place as text, whose parts end with ``/``."""
+        return str(self)
+
     def resolve(self) -> Address:
         """Return the place itself: there are no links."""
         return self
@@ -77,6 +84,15 @@ class Address(os.PathLike):
         """Return whether anything is there; `FileError` if that cannot be told."""
         with self._reached() as (system, place):
             return bool(system.exists(place))
+
+    def stamp(self) -> list[str]:
+        """Return size and time, or other marks, of a file; none if it is not there."""
+        with self._reached() as (system, place):
+            try:
+                told = system.info(place)
+            except FileNotFoundError:
+                return []
+            return [str(told.get("size")), *(str(told[key]) for key in _VERSION if key in told)]
 
     def read_text(self, encoding: str = "utf-8") -> str:
         """Return the text that is there; `FileError` if it cannot be read."""
@@ -125,7 +141,10 @@ class Address(os.PathLike):
         try:
             from fsspec.core import url_to_fs
 
-            return url_to_fs(str(self))
+            system, place = url_to_fs(str(self))
+            # What zarr writes passes by the lists that a file system remembers.
+            system.invalidate_cache()
+            return system, place
         except Exception as error:
             reason = brief(str(error).strip() or type(error).__name__)
             raise FileError(f"{self} cannot be opened: {reason}.") from error

@@ -9,7 +9,9 @@ from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.zarr.address import Address, located
 
 SUFFIXES = (".zarr",)
-_HEADS = ("zarr.json", ".zgroup", ".zattrs", ".zarray")
+HEADS = ("zarr.json", ".zgroup", ".zattrs", ".zarray")
+# In an image at an address, as long as it is being written.
+UNFINISHED = ".gpu-denoise-unfinished"
 
 
 def has_suffix(path: str | os.PathLike) -> bool:
@@ -17,12 +19,27 @@ def has_suffix(path: str | os.PathLike) -> bool:
     return os.fspath(path).lower().rstrip("/\\").endswith(SUFFIXES)
 
 
+def is_named(path: str | os.PathLike) -> bool:
+    """Return whether a place has such a name, or lies in one that has, as images of a plate do."""
+    place = located(path)
+    return has_suffix(place) or (not place.suffix and any(map(has_suffix, place.parents)))
+
+
 def is_zarr(path: str | os.PathLike) -> bool:
     """Return whether a path is a folder, or another place, that holds the metadata of zarr."""
     place = located(path)
     if isinstance(place, Address):
-        return any((place / name).exists() for name in _HEADS)
-    return any(os.path.isfile(os.path.join(path, name)) for name in _HEADS)
+        return any((place / name).exists() for name in HEADS)
+    return any(os.path.isfile(os.path.join(path, name)) for name in HEADS)
+
+
+def is_unfinished(path: str | os.PathLike) -> bool:
+    """Return whether an address holds what was written so far of an image."""
+    place = located(path)
+    if not isinstance(place, Address) or not (place / UNFINISHED).exists():
+        return False
+    heads = [(place / name).exists() for name in ("zarr.json", ".zgroup", ".zattrs")]
+    return not heads[0] and not all(heads[1:])
 
 
 def zarr_package() -> ModuleType:

@@ -1,16 +1,21 @@
-"""Plates of OME-Zarr as batches: the images of their wells."""
+"""Plates of OME-Zarr as batches: the images of their wells, and the metadata of a new plate."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.zarr.address import Address
 from napari_gpu_denoise.files.zarr.metadata import ome_of
-from napari_gpu_denoise.files.zarr.naming import has_suffix
+from napari_gpu_denoise.files.zarr.naming import HEADS, has_suffix, is_zarr, zarr_package
+from napari_gpu_denoise.files.zarr.writing import writing
+
+_LAYOUT = "bioformats2raw.layout"  # of folders that hold more than the plate
 
 
 def images_of(path: Path | Address) -> list[Path | Address]:
@@ -42,6 +47,44 @@ def images_of(path: Path | Address) -> list[Path | Address]:
     if not found:
         raise FileError(f"The plate {path} holds no image: choose another.")
     return found
+
+
+def plate_of(images: Sequence[Path | Address]) -> Path | Address | None:
+    """Return the plate of which these are all images, and several; None if they are not."""
+    if len(images) < 2:
+        return None
+    for folder in images[0].parents:
+        if not is_zarr(folder):
+            continue
+        with contextlib.suppress(FileError, OSError, ValueError, AttributeError):
+            if "plate" in ome_of(_attributes(folder))[1]:
+                return folder if set(images_of(folder)) == set(images) else None
+    return None
+
+
+def within(plate: Path | Address, path: Path | Address) -> str:
+    """Return the place of an image in a plate, such as ``"A/1/0"``."""
+    return path.as_posix()[len(plate.as_posix()) :].strip("/")
+
+
+def describe_plate(target: Path | Address, plate: Path | Address) -> tuple[str, ...]:
+    """Give new images the metadata of their plate; return what of it could not be kept."""
+    zarr, form = zarr_package(), 3 if (plate / "zarr.json").exists() else 2
+    attributes = _attributes(plate)
+    wells = [str(each["path"]) for each in ome_of(attributes)[1]["plate"]["wells"]]
+    rows = sorted({well.rpartition("/")[0] for well in wells} - {""})
+    with writing(target):
+        for place in (*rows, *wells):
+            told = {"attributes": dict(_attributes(plate / place)), "zarr_format": form}
+            zarr.open_group(f"{os.fspath(target)}/{place}", mode="a", **told)
+        kept = {name: told for name, told in attributes.items() if name != _LAYOUT}
+        zarr.open_group(os.fspath(target), mode="a", zarr_format=form, attributes=kept)
+    known = {place.partition("/")[0] for place in (*rows, *wells)}
+    inside = plate.inside() if isinstance(plate, Address) else sorted(plate.iterdir())
+    others = [each.name for each in inside if each.name not in {*known, *HEADS, ".zmetadata"}]
+    if not others:
+        return ()
+    return (f"Of the plate {plate} the wells are kept; {', '.join(others)} beside them are not.",)
 
 
 def name_of(path: Path | Address) -> str:

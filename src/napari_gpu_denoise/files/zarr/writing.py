@@ -1,6 +1,7 @@
 """Writing OME-Zarr: new pixels with the metadata of the input, part by part.
 
-The folder is made under a hidden name beside the target, and renamed when it is complete.
+A folder is made under a hidden name beside the target, and renamed when it is complete. At an
+address the pixels are written where they will be; metadata, without which they are none, come last.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from napari_gpu_denoise.files.tiff.picture import Picture, records_of
 from napari_gpu_denoise.files.zarr import pyramid
 from napari_gpu_denoise.files.zarr.address import Address, located
 from napari_gpu_denoise.files.zarr.metadata import VERSIONS, new_attributes, ome_of, revised
-from napari_gpu_denoise.files.zarr.naming import is_zarr, zarr_package
+from napari_gpu_denoise.files.zarr.naming import UNFINISHED, is_unfinished, is_zarr, zarr_package
 from napari_gpu_denoise.files.zarr.steady import steadily
+from napari_gpu_denoise.files.zarr.stored import stored_like, stored_new
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.run.record import Record
@@ -41,27 +43,23 @@ class NewImage:
         named: Path | Address,
         resumed: bool = False,
     ) -> None:
-        #: Where it is written, which is not where it will be.
+        #: Where it is written, which may be another place than it is `named`.
         self.folder = folder
         self._folder, self._like = named, like
-        zarr = zarr_package()
-        with _writing(named):
-            self._group = zarr.open_group(
-                os.fspath(folder),
-                mode="a" if resumed else "w",
-                zarr_format=like.metadata["format"],
-            )
+        self._zarr = zarr_package()
         self._levels: list[Any] = []
         self._resumed = resumed
 
     def finest(self, shape: tuple[int, ...], dtype: np.dtype) -> Finest:
         """Return the array that takes the pixels."""
         check_writable(self._like, dtype)
-        if self._resumed and self._path(0) in self._group:
-            with _writing(self._folder):
-                self._levels.append(self._group[self._path(0)])
-            return Finest(self._levels[0], self._folder)
-        return Finest(self._added(0, tuple(shape), np.dtype(dtype)), self._folder)
+        if not self._resumed:
+            return Finest(self._added(0, tuple(shape), np.dtype(dtype)), self._folder)
+        place = _inside(self.folder, self.name)
+        with writing(self._folder):
+            array = steadily(self._folder, lambda: self._zarr.open_array(place, mode="r+"))
+        self._levels.append(array)
+        return Finest(array, self._folder)
 
     def finish(self, record: Record | Sequence[dict] | None) -> tuple[str, ...]:
         """Write the coarser levels and the metadata; return what could not be kept."""
@@ -74,7 +72,7 @@ class NewImage:
             else pyramid.new_factors(like.axes, tuple(like.data.shape))
         )
         total = [(1,) * len(like.axes)]
-        with _writing(self._folder):
+        with writing(self._folder):
             for number, factor in enumerate(factors, 1):
                 finer = self._levels[-1]
                 wanted = shapes[number] if arrays else None
@@ -85,8 +83,18 @@ class NewImage:
                 total.append(tuple(a * b for a, b in zip(total[-1], factor, strict=True)))
             paths = [self._path(number) for number in range(len(total))]
             made = revised(like.metadata["attributes"], paths, total, records_of(record))
-            self._group.attrs.update(made)
+            self._describe(made, paths)
         return ()
+
+    def _describe(self, attributes: dict[str, Any], paths: Sequence[str]) -> None:
+        """Write the metadata of the group, which make an image of it."""
+        place, form = os.fspath(self.folder), self._like.metadata["format"]
+        for path in paths:
+            if "/" in path:
+                within = _inside(self.folder, path.rpartition("/")[0])
+                self._zarr.open_group(within, mode="a", zarr_format=form)
+        options = {"mode": "a", "zarr_format": form, "attributes": attributes}
+        steadily(self._folder, lambda: self._zarr.open_group(place, **options))
 
     @property
     def name(self) -> str:
@@ -105,17 +113,16 @@ class NewImage:
         """Add a level, stored as that of the input."""
         arrays = self._like.metadata.get("arrays")
         options = (
-            _stored_like(arrays[min(number, len(arrays) - 1)], shape, dtype)
+            stored_like(arrays[min(number, len(arrays) - 1)], shape, dtype)
             if arrays
-            else (_stored_new(self._like, shape))
+            else (stored_new(self._like, shape))
         )
-        with _writing(self._folder):
-            made = self._group.create_array(
-                self._path(number),
-                shape=shape,
-                dtype=dtype,
-                overwrite=self._resumed,
-                **options,
+        options |= {"zarr_format": self._like.metadata["format"], "overwrite": self._resumed}
+        place = _inside(self.folder, self._path(number))
+        with writing(self._folder):
+            made = steadily(
+                self._folder,
+                lambda: self._zarr.create_array(place, shape=shape, dtype=dtype, **options),
             )
         self._levels.append(made)
         return made
@@ -130,48 +137,17 @@ class Finest:
         self.chunks = tuple(array.shards or array.chunks)
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        with _writing(self._folder):
+        with writing(self._folder):
             return steadily(self._folder, lambda: np.asarray(self._array[index]))
 
     def __setitem__(self, index: Any, values: Any) -> None:
-        with _writing(self._folder):
+        with writing(self._folder):
             steadily(self._folder, lambda: self._array.__setitem__(index, values))
 
 
-def _stored_like(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
-    """Return how an array is stored, for another of this shape and type."""
-    same = np.dtype(array.dtype).newbyteorder("=") == dtype
-    chunks = tuple(max(1, min(c, n)) for c, n in zip(array.chunks, shape, strict=True))
-    options: dict[str, Any] = {"chunks": chunks, "compressors": array.compressors or None}
-    if array.metadata.zarr_format == 2:
-        options["chunk_key_encoding"] = {
-            "name": "v2",
-            "separator": array.metadata.dimension_separator,
-        }
-        if not same:
-            options["compressors"] = "auto"
-    else:
-        options["chunk_key_encoding"] = array.metadata.chunk_key_encoding
-        options["dimension_names"] = array.metadata.dimension_names
-        if array.shards:
-            # A shard is a whole number of chunks.
-            options["shards"] = tuple(
-                c * max(1, min(s // d, -(-n // c)))
-                for c, s, d, n in zip(chunks, array.shards, array.chunks, shape, strict=True)
-            )
-    # Filters such as differences are of the type of the pixels.
-    if same and array.filters:
-        options["filters"] = array.filters
-    return options
-
-
-def _stored_new(like: Picture, shape: tuple[int, ...]) -> dict[str, Any]:
-    """Return how the pixels of a picture are stored that comes from no OME-Zarr."""
-    planes = "YX"
-    chunks = tuple(
-        min(n, 1024) if a in planes else 1 for a, n in zip(like.axes, shape, strict=True)
-    )
-    return {"chunks": chunks, "dimension_names": [a.lower() for a in like.axes]}
+def _inside(folder: Path | Address, name: str) -> str:
+    """Return the place of an array of a group."""
+    return f"{os.fspath(folder)}/{name}"
 
 
 def check_writable(like: Picture, dtype: np.dtype) -> None:
@@ -201,41 +177,58 @@ def new_image(
     like: Picture,
     *,
     overwrite: bool,
-    part: Path | None = None,
+    part: Path | Address | None = None,
+    resumed: bool = False,
 ) -> Iterator[NewImage]:
-    """Write an image that appears under its name when the block ends, if nothing was raised.
+    """Write an image that is one under its name when the block ends, if nothing was raised.
 
-    Where folders cannot be renamed it is written in place: its metadata, without which it is none,
-    come last, and what is there is removed if anything is raised. `part` is as in `new_folder`.
+    `part` is where it is written until then, and is kept if the block raises: an unfinished folder
+    as of `new_folder`, or the address itself. With `resumed` its finest level is there.
     """
-    if isinstance(place := located(path), Address):
-        with _in_place(place, like, overwrite) as made:
-            yield made
+    place = located(path)
+    if isinstance(place, Address):
+        if part is None:
+            with _in_place(place, like, overwrite):
+                yield NewImage(place, like, place)
+        else:
+            yield NewImage(place, like, place, resumed)
         return
-    resumed = part is not None and part.is_dir()
     kept = like.path, *like.files
     with new_folder(path, overwrite=overwrite, keep=kept, part=part) as folder:
         yield NewImage(folder, like, place, resumed)
 
 
-@contextlib.contextmanager
-def _in_place(place: Address, like: Picture, overwrite: bool) -> Iterator[NewImage]:
+def check_place(path: str | os.PathLike, like: Picture, *, overwrite: bool) -> None:
+    """Refuse an address at which no image can be written; folders are checked by `new_image`."""
+    place = located(path)
+    if not isinstance(place, Address):
+        return
     for other in (like.path, *like.files):
         if located(other) == place or place in located(other).parents:
             raise OutputError(f"{place} is, or holds, an input: choose another place.")
-    if place.exists():
-        if not overwrite:
-            raise OutputError(
-                f"{place} exists",
-                "choose another name, or pass overwrite=True to replace it",
-                code="exists",
-            )
-        if not is_zarr(place):
-            raise OutputError(f"{place} is not zarr: it is kept; choose another name.")
-        with _writing(place):
-            place.remove()
+    if not place.exists() or is_unfinished(place):
+        return
+    if not overwrite:
+        raise OutputError(
+            f"{place} exists",
+            "choose another name, or pass overwrite=True to replace it",
+            code="exists",
+        )
+    if not is_zarr(place):
+        raise OutputError(f"{place} is not zarr: it is kept; choose another name.")
+
+
+@contextlib.contextmanager
+def _in_place(place: Address, like: Picture, overwrite: bool) -> Iterator[None]:
+    """Replace what is there; if anything is raised, remove what the block has written."""
+    check_place(place, like, overwrite=overwrite)
+    with writing(place):
+        place.remove()
+        (place / UNFINISHED / "begun").touch()
     try:
-        yield NewImage(place, like, place)
+        yield
+        with writing(place):
+            (place / UNFINISHED).remove()
     except BaseException:
         with contextlib.suppress(Exception):
             place.remove()
@@ -274,7 +267,7 @@ def _rows(shape: tuple[int, ...], unit: tuple[int, ...]) -> Iterator[tuple[slice
 
 
 @contextlib.contextmanager
-def _writing(path: Path | Address) -> Iterator[None]:
+def writing(path: Path | Address) -> Iterator[None]:
     """Turn what is raised while a folder is written into an `OutputError`."""
     try:
         yield

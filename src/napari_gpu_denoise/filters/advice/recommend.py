@@ -45,15 +45,15 @@ class Advice:
     axes : str
         Axes of the image, one letter each.
     image : str
-        What the image is, in words, such as ``"Time-lapse of 80 frames, 512 by 512 pixels"``.
+        Description of the image, such as ``"Time-lapse of 80 frames, 512 by 512 pixels"``.
     noise : str
-        Its noise in words, such as ``"photon noise"``.
+        Description of its noise, such as ``"photon noise"``.
     reason : str
         Why this filter, as a part of a sentence.
     hints : tuple of str
-        Sentences on what else to know.
+        Further advice, in sentences.
     seconds : float
-        About how long it takes on the device.
+        Approximate time on the device.
     shape : tuple of int
         Shape of the image.
     estimate : NoiseEstimate
@@ -83,14 +83,14 @@ class Advice:
         return ", ".join([self.filter.title, f"profile {profile}", *named])
 
     def with_effort(self, effort: str | None, device: Any = None) -> Advice:
-        """Return the same advice for another effort, as `recommend` takes it.
+        """Return the same advice for another effort; see `recommend`.
 
         Parameters
         ----------
         effort : {"fast", "normal", "high"} or None
-            The profile to take; None changes nothing.
+            The profile to use; None changes nothing.
         device : Device, int or str, optional
-            The device that it is to run on.
+            The device to run on.
 
         Returns
         -------
@@ -146,10 +146,10 @@ def recommend(
     noise : NoiseEstimate, optional
         The noise, if it was measured already; by default it is measured.
     effort : {"fast", "normal", "high"}, optional
-        The profile to take. By default ``"normal"``, or ``"fast"`` where that would take more than
-        a quarter of an hour.
+        The profile to use. By default ``"normal"``, or ``"fast"`` if that would take more than a
+        quarter of an hour.
     device : Device, int, str or a sequence of these, optional
-        What it is to run on, as `denoise` takes it.
+        Where to run, as in `denoise`.
 
     Returns
     -------
@@ -186,7 +186,8 @@ def recommend(
     if effort is None and time > _LONG and "fast" in settings.presets:
         quick = _with_effort(settings, "fast")
         hints.append(
-            f"Profile fast was chosen as normal would take {cost.in_words(time)} on this device."
+            f"Profile fast was chosen because normal would take {cost.in_words(time)} on "
+            "this device."
         )
         settings, time = quick, cost.seconds(quick, math.prod(shape), found)
     said = words.image(names, shape), words.noise(noise), reason, tuple(hints)
@@ -213,7 +214,7 @@ def _chosen(reader: PlaneReader, noise: NoiseEstimate) -> tuple[Filter, str, lis
     if not any(noise.sigma):
         return BM3D(), "no noise was found: a filter would change nothing", hints
     if noise.name == "speckle":
-        return Isoline(), "it averages along lines of equal brightness, as speckle needs", hints
+        return Isoline(), "it averages along lines of equal brightness, which suits speckle", hints
     alike = compared(reader, reader.axes.index("T"), noise) if frames > 1 else Likeness()
     reasons = _why_not_over_time(alike) if frames > 1 else ""
     over_time = frames > 1 and not reasons
@@ -223,10 +224,10 @@ def _chosen(reader: PlaneReader, noise: NoiseEstimate) -> tuple[Filter, str, lis
         settings, reason = VBM3D(), f"frames before and after show the same structures{_how(alike)}"
         if alike.moved > _FOLLOWED:
             settings = replace(settings, window_nearest=_WIDE)
-            reason += ", so that it searches wider"
+            reason += ", so a wider search is used"
         return settings, reason, hints
     if reasons:
-        return BM3D(), f"{reasons}: each frame is filtered alone", hints
+        return BM3D(), f"{reasons}: each frame is filtered separately", hints
     return BM3D(), _why_alone(reader.axes, slices, noise), hints
 
 
@@ -236,7 +237,7 @@ def _for_volumes(over_time: bool, reasons: str, hints: list[str]) -> tuple[Filte
         reason = f"{reason}, with the volumes before and after"
         return BM4D(frames_before=1, frames_after=1), reason, hints
     if reasons:
-        hints = [*hints, f"Each volume is filtered alone: {reasons}."]
+        hints = [*hints, f"Each volume is filtered separately: {reasons}."]
     return BM4D(), reason, hints
 
 
@@ -244,12 +245,12 @@ def _why_alone(axes: str, slices: int, noise: NoiseEstimate) -> str:
     """Return why BM3D is the filter for planes."""
     if noise.models[0].models_correlation:
         beside = ", which filters of volumes do not" if slices >= SLICES else ""
-        return f"it takes into account that neighbouring pixels share noise{beside}"
+        return f"it takes the correlation of the noise into account{beside}"
     if "S" in axes:
         return "it is the best filter for single images, and filters the colours together"
     if set(axes) <= set("YX"):
         return "it is the best filter for single images"
-    return "it is the best filter for images on their own"
+    return "it is the best filter for independent images"
 
 
 def _why_not_over_time(alike: Likeness) -> str:
@@ -257,9 +258,9 @@ def _why_not_over_time(alike: Likeness) -> str:
     if alike.repeated >= _REPEATED:
         return "the noise stays the same from frame to frame, so other frames cannot remove it"
     if alike.found < _FOUND:
-        return "frames before and after show other structures"
+        return "frames before and after show different structures"
     if alike.moved > _FOLLOWED_WIDELY:
-        return f"structures move by {alike.moved:.0f} pixels a frame, too far to be followed"
+        return f"structures move by {alike.moved:.0f} pixels per frame, too far to follow"
     return ""
 
 
@@ -282,7 +283,7 @@ def _unnamed(reader: PlaneReader, noise: NoiseEstimate) -> list[str]:
     if alike.found >= _FOUND:
         return [
             f"The {count} planes along an axis without a name look alike: name it T if they are "
-            "frames, Z if they are slices, and they are filtered together, which is better."
+            "frames or Z if they are slices, to filter them together, which is better."
         ]
     return [f"The {count} planes along an axis without a name are filtered one by one."]
 

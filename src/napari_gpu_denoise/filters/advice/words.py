@@ -11,8 +11,8 @@ _NOISE = {
     "poisson-gaussian": "photon noise",
     "rician": "Rician noise, as in MRI magnitudes",
     "speckle": "speckle",
-    "correlated": "noise that neighbouring pixels share",
-    "correlated-photons": "photon noise that neighbouring pixels share",
+    "correlated": "correlated noise",
+    "correlated-photons": "correlated photon noise",
 }
 
 

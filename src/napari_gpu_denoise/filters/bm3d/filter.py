@@ -105,7 +105,8 @@ class BM3D(CollaborativeFilter):
     )
     scales: int = setting(
         MOST_SCALES,
-        "Most scales on which correlated noise is filtered, each half the size of the one before",
+        "Maximum number of scales on which correlated noise is filtered, each half the "
+        "size of the previous one",
         bounds=(1, MOST_SCALES),
         advanced=True,
     )
@@ -221,7 +222,7 @@ def bm3d() -> np.ndarray:
         takes half the time of ``"fast"`` and loses another 0.5 dB.
     axes : str, optional
         Names of the axes, such as ``"TYX"``, ``"CYX"`` or ``"YXS"``. Y and X are filtered; planes
-        along every other axis are independent, but for channels (see `channels`). By default the
+        along every other axis are independent, except channels (see `channels`). By default the
         last two are Y and X, the rest independent planes.
     {settings}
     {options}
@@ -241,15 +242,15 @@ def bm3d() -> np.ndarray:
 
     See Also
     --------
-    denoise : The same with a record of what was done.
+    denoise : The same with a record of the run.
     nl_means : Faster, and better on speckle.
 
     Notes
     -----
     Patches are 8 x 8. For each pixel and pass, the search takes ``64 * (window / step)**2``
     comparisons, and filtering about ``1600 * neighbours / step**2`` operations. Repeated runs on
-    one device are bitwise equal, whatever the tiles, unless `reproducible` is False. Of RGB images
-    (an axis S of length 3) luminance and chrominance are filtered with the matches of luminance.
+    one device are bit-identical, with any tiles, unless `reproducible` is False. In RGB images (an
+    axis S of length 3) luminance and chrominance are filtered with the matches of luminance.
 
     For correlated noise (``noise=Correlated(...)``, or an estimate that finds it), thresholds and
     weights follow the noise variance of each coefficient.

@@ -41,7 +41,7 @@ class ModelledFilter(Filter):
         count = 1 if axis is None else shape[axis]
         if len(self.models) not in (1, count):
             raise SettingsError(
-                f"{len(self.models)} models of noise were given for {count} channels: give one, or "
+                f"{len(self.models)} noise models were given for {count} channels: give one, or "
                 "one for each channel."
             )
         return super().for_array(names, shape)

@@ -81,7 +81,8 @@ class BM4D(FrameSearch, TwoPasses, VolumeFilter):
     window_final: int = cube_fields.window(11, FINAL)
     window_next: int = setting(
         7,
-        "Window of the motion from volume to volume (odd), along an axis of four voxels",
+        "Window width of the motion search from volume to volume (odd), along an axis of "
+        "four voxels",
         bounds=(1, 11),
         unit="voxels",
         advanced=True,
@@ -219,9 +220,9 @@ def bm4d() -> np.ndarray:
         ``"fast"`` takes about a third of the time of ``"normal"`` on a GPU and loses 0.3 to 0.6 dB;
         ``"high"`` takes about six times as long and gains up to 0.15 dB.
     axes : str
-        Names of the axes, such as ``"ZYX"``, ``"TZYX"`` or ``"CZYX"``. Z, Y and X are filtered
-        together and must be there, T only with `frames_before` or `frames_after`; volumes along
-        every other axis are independent.
+        Names of the axes, such as ``"ZYX"``, ``"TZYX"`` or ``"CZYX"``. Z, Y and X are required and
+        filtered together, T only with `frames_before` or `frames_after`; volumes along every other
+        axis are independent.
     {settings}
     {options}
     {fields}
@@ -240,28 +241,29 @@ def bm4d() -> np.ndarray:
 
     See Also
     --------
-    denoise : The same with a record of what was done.
-    stream : The same for volumes that come one after another.
+    denoise : The same with a record of the run.
+    stream : The same for volumes that arrive one by one.
     pri_nlm, dct3d : Faster.
     bm3d : For images, and for slices that have little in common.
 
     Notes
     -----
-    Cubes hold 64 voxels. `cube` is ``"auto"`` by default: the image is compared with itself, from
-    slice to slice and from pixel to pixel, to tell how flat they should be. The record says which
-    cubes were chosen, and why; `voxel` decides where the image does not tell. Steps and windows are
-    those of cubes of 4 x 4 x 4 and are scaled with the sides of others. For each voxel and pass,
-    the search takes ``64 * (window / step)**3`` comparisons, and filtering about ``1600 *
-    neighbours / step**3`` operations. Repeated runs on one device are bitwise equal, whatever the
-    tiles.
+    Cubes contain 64 voxels. `cube` is ``"auto"`` by default: differences between slices are
+    compared with differences between pixels, to find how flat the cubes should be. The record says
+    which cubes were chosen, and why; if this cannot be found from the image, `voxel` decides. Steps
+    and windows are given for cubes of 4 x 4 x 4, and are scaled with the sides of other cubes. For
+    each voxel and pass, the search takes ``64 * (window / step)**3`` comparisons, and filtering
+    about ``1600 * neighbours / step**3`` operations. Repeated runs on one device are bit-identical,
+    with any tiles.
 
-    With `frames_before` and `frames_after`, the mean of each cube over time and what it differs
-    from that are filtered with a noise level each. Motion is followed by blocks, up to half of
-    `window_next` from volume to volume; what is not found again is filtered as if it were alone.
+    With `frames_before` and `frames_after`, the mean of each cube over time and its deviation from
+    that mean are filtered separately, each with its own noise level. Motion is followed in blocks,
+    up to half of `window_next` from volume to volume; blocks that are not found in other volumes
+    are filtered without them.
 
     Rician and photon noise is stabilised first. For correlated noise (``noise=Correlated(...)``, or
     an estimate that finds it), thresholds and weights follow the noise variance of each
-    coefficient. Estimates take slices for independent; `Correlated.along_z` says otherwise.
+    coefficient. Estimates treat slices as independent; use `Correlated.along_z` if they are not.
 
     References
     ----------

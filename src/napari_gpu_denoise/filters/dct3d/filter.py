@@ -24,8 +24,8 @@ OPERATIONS = 1600.0
 class DCT3D(VolumeFilter):
     """Settings of the sliding 3D DCT.
 
-    Every cube of 64 voxels is transformed, coefficients below a threshold are removed, and what the
-    cubes that hold a voxel make of it is averaged.
+    Every cube of 64 voxels is transformed, coefficients below a threshold are removed, and the
+    results of all cubes that contain a voxel are averaged.
     """
 
     name: ClassVar[str] = "dct3d"
@@ -64,8 +64,8 @@ def dct3d() -> np.ndarray:
     profile : {"normal"}, optional
         Settings to start from, by default ``"normal"``.
     axes : str
-        Names of the axes, such as ``"ZYX"``, ``"TZYX"`` or ``"CZYX"``. Z, Y and X are filtered
-        together and must be there; volumes along every other axis are independent.
+        Names of the axes, such as ``"ZYX"``, ``"TZYX"`` or ``"CZYX"``. Z, Y and X are required and
+        filtered together; volumes along every other axis are independent.
     {settings}
     {options}
     {fields}
@@ -84,16 +84,15 @@ def dct3d() -> np.ndarray:
 
     See Also
     --------
-    pri_nlm : About 0.4 dB better and a few times slower; starts from this result.
+    pri_nlm : About 0.4 dB better and a few times slower; uses this result as a guide.
     bm3d : For images, and for slices that have little in common.
 
     Notes
     -----
-    The mean of a cube is always kept. A cube counts with the weight ``1 / (coefficients kept)``.
-    The volume is mirrored at its borders. Where sigma differs from slice to slice, a cube has the
-    root mean square of its slices; of a map it has the value in its middle. A larger `step` is
-    faster and much worse: 1.6 dB for ``step=2``. Repeated runs on one device are bitwise equal,
-    whatever the tiles.
+    The mean of a cube is always kept. A cube has the weight ``1 / (coefficients kept)``. The volume
+    is mirrored at its borders. If sigma differs from slice to slice, a cube gets the root mean
+    square over its slices; for a map, the value in its middle. A larger `step` is faster and much
+    worse: 1.6 dB for ``step=2``. Repeated runs on one device are bit-identical, with any tiles.
 
     References
     ----------

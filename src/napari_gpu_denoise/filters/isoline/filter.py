@@ -43,11 +43,11 @@ def isoline() -> np.ndarray:
     {noise}
     profile : {"normal", "fine", "paper"}, optional
         Settings to start from, by default ``"normal"``; settings given as keywords override it.
-        ``"fine"`` is ``staircase=15``; ``"paper"`` is the hybrid filter of the paper to the letter,
+        ``"fine"`` is ``staircase=15``; ``"paper"`` is the hybrid filter exactly as published,
         ``choice="hard", thickness=1, staircase=0``.
     axes : str, optional
-        Names of the axes, such as ``"TZYX"``, ``"CYX"`` or ``"YXS"``. Y and X are filtered, every
-        plane on its own. By default the last two are Y and X, the rest independent planes.
+        Names of the axes, such as ``"TZYX"``, ``"CYX"`` or ``"YXS"``. Y and X are filtered, each
+        plane separately. By default the last two are Y and X, the rest independent planes.
     {settings}
     {options}
     {fields}
@@ -67,15 +67,15 @@ def isoline() -> np.ndarray:
     See Also
     --------
     isoline_maps : Edge and direction maps.
-    denoise : The same with a record of what was done.
+    denoise : The same with a record of the run.
 
     Notes
     -----
     With the defaults, averages along lines of ``2 * segment_length + 1`` pixels in 16 directions,
-    and over a small window where the slope is low, are weighted by how well they predict nearby
+    and over a small window for regions of low slope, are weighted by how well they predict nearby
     pixels. Planes are then fitted to the noisy pixels of a window, weighted by how similar these
     averages are (staircase correction). Isolines are followed both ways along the directions found,
-    and their ends averaged. The work is about ``700 + 15 * staircase**2`` operations a pixel.
+    and their ends averaged. The work is about ``700 + 15 * staircase**2`` operations per pixel.
 
     ``choice="hard"`` is the method of the paper, except that the first pixel counts in the mean;
     sigma is then used by the staircase correction only. ``method="pi-ld"`` always picks the best

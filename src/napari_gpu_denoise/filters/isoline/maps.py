@@ -61,7 +61,7 @@ def isoline_maps(
     cancel: Any = None,
     **changes: Any,
 ) -> IsolineMaps:
-    """Return maps of edges, flat regions and isoline directions, as the isoline filter finds them.
+    """Return maps of edges, flat regions and isoline directions, as found by the isoline filter.
 
     Parameters
     ----------
@@ -98,8 +98,9 @@ def isoline_maps(
     Notes
     -----
     With ``choice="soft"`` both maps consist of blocks of 2 by 2 pixels, because the filter weights
-    directions by blocks; the class tells which of its averages fits best, though all count. Planes
-    and the extension do not change the maps. Each map costs as much as the filter up to that step.
+    directions by blocks. The class tells which of its averages fits best, although all contribute.
+    The plane fit and the extension do not change the maps. Each map takes as long as the filter up
+    to that step.
 
     Examples
     --------

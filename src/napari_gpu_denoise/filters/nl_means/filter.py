@@ -230,30 +230,29 @@ def nl_means() -> np.ndarray:
 
     See Also
     --------
-    denoise : The same with a record of what was done, or for some of the frames.
-    stream : The same for frames that come one after another.
-    vbm3d : For time-lapses; follows what moves.
+    denoise : The same with a record of the run, or for some of the frames.
+    stream : The same for frames that arrive one by one.
+    vbm3d : For time-lapses; follows motion.
 
     Notes
     -----
     The weights are ``exp(-max(d2 - 2 sigma**2, 0) / h**2)`` with ``h = strength * sigma`` and d2
-    the mean squared difference of two patches. ``profile="fine"`` gives about 0.35 dB more than
-    the defaults on photographs and takes about eight times as long. Work grows as
+    the mean squared difference of two patches. ``profile="fine"`` gives about 0.35 dB more than the
+    defaults on photographs and takes about eight times as long. Work grows as
     ``pixels * (patch / step)**2 * window**2``, times the frames and slices searched. Repeated runs
-    on one device are bitwise equal: no atomic additions are used.
+    on one device are bit-identical: no atomic additions are used.
 
-    Along time a patch is found again as long as it stays within the window; motion is not
-    followed. Every frame is sent to the device once. With `flicker` grey levels of other frames
-    are brought to those of the frame that is filtered, where a gain and an offset of the whole
-    frame explain the change; the result keeps its brightness. Frames of one grey level are neither
-    filtered nor used for others. Of frames that are equal only the nearest one is used: copies
-    hold the same noise.
+    Over time, a patch is found as long as it stays within the window; motion is not followed. Every
+    frame is sent to the device once. With `flicker`, grey levels of other frames are mapped to
+    those of the frame being filtered, if a gain and an offset of the whole frame explain the
+    change; the result keeps its brightness. Constant frames are neither filtered nor used for
+    others. Of identical frames only the nearest one is used, because copies contain the same noise.
 
-    With `rician` squares are averaged and the result is ``sqrt(max(mean - 2 sigma**2, 0))``;
-    groups whose mean square is at most ``2 * flat * sigma**2`` count as having no signal.
-    Signals below sigma come out too low. Brightness of frames is not compared. With "pearson",
-    patches are compared by twice the square roots of their pixels, a symmetric form of the distance
-    of Coupé et al. in which values below 0 count as 0; the pixels themselves are averaged.
+    With `rician` squares are averaged and the result is ``sqrt(max(mean - 2 sigma**2, 0))``; groups
+    whose mean square is at most ``2 * flat * sigma**2`` count as having no signal. Signals below
+    sigma become too low. Brightness of frames is not compared. With "pearson", patches are compared
+    by twice the square roots of their pixels, a symmetric form of the distance of Coupé et al. in
+    which values below 0 count as 0; the pixels themselves are averaged.
 
     References
     ----------

@@ -12,7 +12,7 @@ from napari_gpu_denoise.noise.patches.blank import blank_area, blank_width, not_
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate, estimate_sigma
 
-MAGNITUDES = "Rician noise, from the background where there is one"
+MAGNITUDES = "Rician noise, from the background if there is one"
 ROOTS = "square root of variance over mean, from the smoothest patches"
 ROOTS_CORRELATED = f"{ROOTS}, including correlated noise"
 

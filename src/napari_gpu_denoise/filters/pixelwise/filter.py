@@ -19,8 +19,8 @@ from napari_gpu_denoise.run.call import filter_function
 class NLMeansPixelwise(PixelwiseSettings):
     """Settings of exact pixelwise NL-means.
 
-    Every pixel is replaced by the weighted mean of all pixels of a search window; the weight of one
-    is the similarity of the patches around both.
+    Every pixel is replaced by the weighted mean of all pixels in a search window, weighted by the
+    similarity of the patches around them.
     """
 
     def for_pixels(self, image: Any, names: str) -> tuple[NLMeansPixelwise, tuple[str, ...]]:
@@ -96,22 +96,21 @@ def nl_means_pixelwise() -> np.ndarray:
     See Also
     --------
     nl_means : Averages whole patches: 0.2 to 0.5 dB better, and as fast.
-    pixels_averaged : How many pixels are averaged for each.
-    denoise : The same with a record of what was done, or for some of the frames.
-    stream : The same for frames that come one after another.
+    pixels_averaged : The number of pixels averaged for each pixel.
+    denoise : The same with a record of the run, or for some of the frames.
+    stream : The same for frames that arrive one by one.
 
     Notes
     -----
     The distance d of two patches is the mean of their squared differences over pixels and channels,
     each divided by its noise. Results are means of pixels: they never leave the range of the
     window, and joint channels are averaged by the same weights. Patches are mirrored at the
-    borders; pixels outside are not averaged. Not the filter for the best PSNR.
+    borders; pixels outside are not averaged. Other filters have a better PSNR.
 
     Noise that is correlated between channels is whitened before they are compared (`whiten`); for
-    noise that is correlated between pixels use `bm3d`. Along time and slices the same place is
-    searched; motion is not followed. The work is about ``window**2 * (20 + patch)`` operations a
-    pixel, times frames and slices. Repeated runs on one device are bitwise equal, whatever the
-    tiles.
+    noise that is correlated between pixels use `bm3d`. Other frames and slices are searched at the
+    same place; motion is not followed. The work is about ``window**2 * (20 + patch)`` operations a
+    pixel, times frames and slices. Repeated runs on one device are bit-identical, with any tiles.
 
     References
     ----------

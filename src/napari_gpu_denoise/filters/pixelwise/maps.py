@@ -69,9 +69,9 @@ def pixels_averaged(
 
     Notes
     -----
-    It is a map of where the filter finds similar pixels, no error bar: sigma divided by the square
-    root of it was 0.6 of the true standard deviation of the result, and the bias of the filter,
-    which it says nothing about, exceeds both.
+    The map shows where the filter finds similar pixels. It is not an error bar: sigma divided by
+    its square root was 0.6 of the true standard deviation of the result, and the bias of the
+    filter, which it does not include, exceeds both.
 
     Examples
     --------

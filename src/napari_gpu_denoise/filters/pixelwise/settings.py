@@ -51,13 +51,13 @@ class PixelwiseSettings(FrameSearch):
     )
     own_weight: str = setting(
         "one",
-        "Weight of the pixel itself: one, or max, that of the most similar other pixel",
+        "Weight of the pixel itself: 1 (one), or that of the most similar other pixel (max)",
         choices=("one", "max"),
         advanced=True,
     )
     patch_shape: str = setting(
         "box",
-        "Whether all pixels of a patch count alike, or as a Gaussian of their distance",
+        "Weights of the pixels within a patch: all equal (box), or Gaussian",
         choices=("box", "gaussian"),
     )
     deviation: float = setting(
@@ -80,28 +80,28 @@ class PixelwiseSettings(FrameSearch):
     )
     spacing: str = setting(
         "off",
-        "Whether slices and patch_slices are lengths in pixels (auto: fewer slices where they are "
-        "far apart, as the image or else the voxel size tells) or numbers of slices (off)",
+        "Whether slices and patch_slices are lengths in pixels (auto: fewer slices if they are far "
+        "apart, as measured in the image or given by the voxel size) or numbers of slices (off)",
         choices=("off", "auto"),
         advanced=True,
     )
-    voxel: str = voxel_setting("how far slices are apart")
+    voxel: str = voxel_setting("the distance of slices")
     channels: str = setting(
         "auto",
-        "Filter channels separately, or all by the same weights (joint); auto is joint for RGB and "
-        "separate otherwise",
+        "Filter channels separately, or all with the same weights (joint); auto is joint for RGB "
+        "and separate otherwise",
         choices=("auto", "separate", "joint"),
     )
-    guide: int = guide_setting("that the weights of joint channels are taken from")
+    guide: int = guide_setting("from which the weights of joint channels are computed")
     whiten: bool = setting(
         False,
-        "Compare joint channels so mixed that their noise is independent, for noise that is "
-        "correlated between channels",
+        "Mix joint channels so that their noise is independent before patches are compared, for "
+        "noise that is correlated between channels",
         advanced=True,
     )
     show: str = setting(
         "image",
-        "Output: the denoised image, or the number of pixels averaged for each",
+        "Output: the denoised image, or the number of pixels averaged",
         choices=("image", "pixels"),
         advanced=True,
     )

@@ -83,8 +83,8 @@ def pri_nlm() -> np.ndarray:
     profile : {"normal"}, optional
         Settings to start from, by default ``"normal"``.
     axes : str
-        Names of the axes, such as ``"ZYX"``, ``"TZYX"`` or ``"CZYX"``. Z, Y and X are filtered
-        together and must be there; volumes along every other axis are independent.
+        Names of the axes, such as ``"ZYX"``, ``"TZYX"`` or ``"CZYX"``. Z, Y and X are required and
+        filtered together; volumes along every other axis are independent.
     {settings}
     {options}
     {fields}
@@ -108,11 +108,11 @@ def pri_nlm() -> np.ndarray:
 
     Notes
     -----
-    The weights are ``exp(-((g - g')**2 + 3 * (m - m')**2) / (4 * h**2))`` with ``h = strength *
-    sigma``, where g is the result of `dct3d` and m its mean over 3 x 3 x 3 voxels; a voxel itself
-    has the weight 1. The window is cut off at the borders of the volume. Results are means of noisy
-    voxels: they never leave the range of the volume. Repeated runs on one device are bitwise equal,
-    whatever the tiles.
+    The weights are ``exp(-((g - g')**2 + 3 * (m - m')**2) / (4 * h**2))`` with
+    ``h = strength * sigma``, where g is the result of `dct3d` and m its mean over 3 x 3 x 3 voxels;
+    a voxel itself has the weight 1. The window is cut off at the borders of the volume. Results are
+    means of noisy voxels: they never leave the range of the volume. Repeated runs on one device are
+    bit-identical, with any tiles.
 
     References
     ----------

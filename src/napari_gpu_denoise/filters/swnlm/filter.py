@@ -24,8 +24,8 @@ _EXACT = PixelwiseSettings(channels="separate")
 class SWNLM(Filter):
     """Settings of NL-means with the Shapiro-Wilk similarity.
 
-    Pixels of a window are averaged if the differences of their patches have the mean, the deviation
-    and the distribution of noise.
+    Pixels of a window are averaged if the differences of their patches have the mean, the standard
+    deviation and the distribution of noise.
     """
 
     name: ClassVar[str] = "swnlm"
@@ -46,23 +46,22 @@ class SWNLM(Filter):
     )
     widen: float = setting(
         1.0,
-        "Limits of the tests of mean and standard deviation: more averages more pixels",
+        "Limits for the tests of mean and standard deviation: larger values average more pixels",
         bounds=(0.5, 4.0),
         unit="standard errors",
     )
     fewest: int = setting(
-        8, "Pixels that must be similar; with fewer, the fallback applies", bounds=(1, 400)
+        8, "Minimum number of similar pixels; with fewer, the fallback applies", bounds=(1, 400)
     )
     fallback: str = setting(
         "exact",
-        "What a pixel with too few similar ones becomes: that of exact pixelwise NL-means with its "
-        "defaults, or itself (keep)",
+        "Result for a pixel with too few similar ones: that of exact pixelwise NL-means with "
+        "default settings (exact), or the noisy pixel (keep)",
         choices=("exact", "keep"),
     )
     show: str = setting(
         "image",
-        "Output: the denoised image, or the number of pixels averaged for each, 1 where none was "
-        "similar",
+        "Output: the denoised image, or the number of pixels averaged (1 where none was similar)",
         choices=("image", "pixels"),
         advanced=True,
     )
@@ -111,8 +110,8 @@ def swnlm() -> np.ndarray:
         Settings to start from, by default ``"normal"``; settings given as keywords override it.
         ``"paper"`` is the filter as published, ``patch=7, fewest=1, fallback="keep"``.
     axes : str, optional
-        Names of the axes, such as ``"TZYX"``, ``"CYX"`` or ``"YXS"``. Y and X are filtered, every
-        plane on its own. By default the last two are Y and X, the rest independent planes.
+        Names of the axes, such as ``"TZYX"``, ``"CYX"`` or ``"YXS"``. Y and X are filtered, each
+        plane separately. By default the last two are Y and X, the rest independent planes.
     {settings}
     {options}
     {fields}
@@ -131,7 +130,7 @@ def swnlm() -> np.ndarray:
 
     See Also
     --------
-    similar_pixels : How many pixels are averaged for each.
+    similar_pixels : The number of pixels averaged for each pixel.
     nl_means_pixelwise : Exact NL-means, which `fallback` uses: better, and faster.
     nl_means : Averages whole patches: better.
 
@@ -142,10 +141,10 @@ def swnlm() -> np.ndarray:
     standard errors of 0 and 1, and their Shapiro-Wilk statistic W above the limit for ``alpha``. W
     is the weight of a pixel that passes; a pixel itself has the largest weight of the others. The
     image is mirrored at its borders. Results are means of noisy pixels: they never leave the range
-    of the image. Repeated runs on one device are bitwise equal, whatever the tiles.
+    of the image. Repeated runs on one device are bit-identical, with any tiles.
 
-    W hardly contributes: it rejects one in twenty of the patches that pass the other tests, as it
-    would of pure noise, and without it (``alpha=0``) results are slightly better.
+    W hardly matters: it rejects one in twenty of the patches that pass the other tests, as for pure
+    noise, and without it (``alpha=0``) results are slightly better.
 
     References
     ----------

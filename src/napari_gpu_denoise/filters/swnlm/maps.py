@@ -64,13 +64,13 @@ def similar_pixels(
 
     See Also
     --------
-    swnlm : The filter. Where this is at most `fewest`, it takes its fallback.
+    swnlm : The filter. Where this is at most `fewest`, it uses its fallback.
     pixels_averaged : The same of exact NL-means.
 
     Notes
     -----
-    It is a map of where the filter finds similar pixels, no error bar: it says nothing about the
-    detail that is lost.
+    The map shows where the filter finds similar pixels. It is not an error bar: it does not show
+    the detail that is lost.
 
     Examples
     --------

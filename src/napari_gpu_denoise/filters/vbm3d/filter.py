@@ -50,7 +50,7 @@ def _still(default: float, of: str):
 
 
 def _common(default: float, what: str, of: str):
-    help = f"{what} for what the patches of a group have in common, {of}"
+    help = f"{what} for the part that the patches of a group have in common, {of}"
     return setting(default, help, bounds=(0.0, 10.0), unit="sigma", advanced=True)
 
 
@@ -97,8 +97,8 @@ class VBM3D(CollaborativeFilter):
     window_nearest: int = _window(15, 39, "in adjacent frames, when following motion")
     coarse: int = setting(
         2,
-        "Spacing of the first search in adjacent frames, when each patch is followed by itself; "
-        "1 tries every position",
+        "Spacing of the first search in adjacent frames, if each patch is followed separately; 1 "
+        "tries every position",
         bounds=(1, 4),
         unit="pixels",
         advanced=True,
@@ -230,13 +230,13 @@ def vbm3d() -> np.ndarray:
     {noise}
     profile : {"normal", "fast", "high", "live"}, optional
         Settings to start from, by default ``"normal"``; settings given as keywords override it.
-        ``"fast"`` looks at two frames before and after, takes 0.6 of the time on a GPU and loses
-        0.3 to 2 dB; ``"high"`` takes 2.4 times as long and gains 0.1 to 1.2 dB;
-        ``"live"`` looks at earlier frames only, so that there is no delay, and loses about 1 dB.
+        ``"fast"`` uses two frames before and after, takes 0.6 of the time on a GPU and loses 0.3 to
+        2 dB; ``"high"`` takes 2.4 times as long and gains 0.1 to 1.2 dB; ``"live"`` uses only
+        earlier frames, so there is no delay, and loses about 1 dB.
     axes : str, optional
         Names of the axes, such as ``"TYX"``, ``"TZYX"`` (every slice is a video of its own),
-        ``"TCYX"`` or ``"TYXS"``. Every axis but T, Y and X is independent, but for channels (see
-        `channels`). Without T, axes that have no name are refused, as one of them may be time.
+        ``"TCYX"`` or ``"TYXS"``. Every axis except T, Y and X is independent, except channels (see
+        `channels`). Without T, axes without a name are rejected, because one of them may be time.
     {settings}
     {options}
     {fields}
@@ -255,31 +255,31 @@ def vbm3d() -> np.ndarray:
 
     See Also
     --------
-    stream : The same for frames that come one after another, with the same result.
-    denoise : The same with a record of what was done, or for some of the frames.
-    bm3d : For single images, volumes, and planes that are not in time.
+    stream : The same for frames that arrive one by one, with the same result.
+    denoise : The same with a record of the run, or for some of the frames.
+    bm3d : For single images, volumes, and planes that are not a time series.
     nl_means : Also filters over time; better on speckle in single images.
 
     Notes
     -----
     Patches are 8 x 8. In each pass, a frame has ``ny * nx / step**2`` reference patches, each of
-    which is compared with about 80 others, whatever the size of the frame. Filtering takes about
-    ``1600 * neighbours / step**2`` operations per pixel and pass. Device memory does not depend on
-    the number of frames, each of which is sent and filtered once.
+    which is compared with about 80 others, independently of the size of the frame. Filtering takes
+    about ``1600 * neighbours / step**2`` operations per pixel and pass. Device memory does not
+    depend on the number of frames, each of which is sent and filtered once.
 
     A frame depends on ``2 * (frames_before + frames_after)`` earlier frames and on
-    ``2 * (frames_after + min(frames_before, frames_after))`` later ones, 16 and 16 by default:
-    that is the delay of a stream. With ``frames_after=0`` there is none.
+    ``2 * (frames_after + min(frames_before, frames_after))`` later ones, 16 and 16 by default: this
+    is the delay of a stream. With ``frames_after=0`` there is no delay.
 
     Changes of brightness of whole frames, by a gain and an offset, are accounted for and kept.
-    Frames of one grey level are neither filtered nor used for others. Of frames that are equal only
-    the nearest one is used: copies hold the same noise.
+    Constant frames are neither filtered nor used for others. Of identical frames only the nearest
+    one is used, because copies contain the same noise.
 
     For correlated noise, thresholds and weights follow the variance of each coefficient, as in
-    `bm3d`; noise that patches of a frame share is then always accounted for.
+    `bm3d`; noise shared by patches of a frame is then always accounted for.
 
-    Repeated runs on one device are bitwise equal, and so are parts, streams and the whole, for
-    integers of 8 and 16 bits.
+    Repeated runs on one device are bit-identical, and so are results of parts, streams and whole
+    arrays, for integers of 8 and 16 bits.
 
     References
     ----------

@@ -32,18 +32,18 @@ def cube_setting() -> Any:
     """Return the setting for the shape of a cube."""
     return setting(
         AUTO,
-        "Shape of cubes along Z, Y and X; auto takes flatter ones where slices are far apart",
+        "Shape of cubes along Z, Y and X; auto uses flatter cubes if slices are far apart",
         choices=(AUTO, *CUBES),
         unit="voxels",
     )
 
 
-def voxel_setting(decides: str = "which cubes are best") -> Any:
+def voxel_setting(decides: str = "the best shape of cubes") -> Any:
     """Return the setting for the size of a voxel."""
     return setting(
         "",
-        f"Voxel size along Z, Y and X, such as '2, 0.5, 0.5': tells {decides} where the image "
-        "itself does not",
+        f"Voxel size along Z, Y and X, such as '2, 0.5, 0.5'; used if {decides} cannot be found "
+        "from the image",
         advanced=True,
     )
 
@@ -86,8 +86,8 @@ def distance_of(image: Any, names: str, voxel: str) -> tuple[float, str]:
     if voxel:
         z, y, x = (float(size) for size in voxel.split(", "))
         ratio = z / math.sqrt(y * x)
-        return ratio, f"by voxel size, slices are {ratio:.2g} pixels apart"
-    return 1.0, "the image does not tell how slices differ, and has no voxel size"
+        return ratio, f"according to the voxel size, slices are {ratio:.2g} pixels apart"
+    return 1.0, "the distance of slices cannot be measured in the image, and there is no voxel size"
 
 
 def slice_distance(image: Any, names: str) -> float | None:

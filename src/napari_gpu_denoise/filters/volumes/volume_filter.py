@@ -69,6 +69,6 @@ def no_volume(title: str, names: str, shape: tuple[int, ...]) -> AxesError:
         )
     return AxesError(
         f"{title} filters volumes, but the axes are {names!r}",
-        "use bm3d for images, or name the slices, as axes='ZYX'",
+        "use bm3d for images, or name the axis of slices, as axes='ZYX'",
         code="volume-needed",
     )

@@ -35,7 +35,7 @@ class ChannelCovariance:
     def summary(self) -> str:
         """Return the strongest correlation as one line."""
         largest = np.abs(np.tril(self.correlation, -1)).max()
-        return f"noise of two channels correlates by at most {largest:.2f}"
+        return f"correlation of noise between channels is at most {largest:.2f}"
 
 
 def channel_covariance(image: Any) -> ChannelCovariance:
@@ -53,8 +53,7 @@ def channel_covariance(image: Any) -> ChannelCovariance:
     bad = ~np.isfinite(image).all(axis=0)
     if bad.all():
         raise NonFiniteError(
-            "NaN or infinite pixels leave nothing to estimate the noise from; "
-            "replace those pixels first."
+            "Too few finite pixels are left to estimate the noise; replace NaN and infinity first."
         )
     if bad.any():
         image = np.where(bad, np.nan, image)

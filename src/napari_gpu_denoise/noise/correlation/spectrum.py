@@ -120,9 +120,7 @@ def noise_spectrum(image: Any) -> NoiseSpectrum:
 def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
     """Return the noise spectrum of patches; ImageError if they are not 8 x 8 pixels."""
     if not spectra.whole:
-        raise ImageError(
-            "NaN or infinite pixels leave no patch of 8 x 8 pixels; replace those pixels first."
-        )
+        raise ImageError("No patch of 8 x 8 finite pixels is left; replace NaN and infinity first.")
     members = unclipped(spectra.clipped)
     few = min(INDEPENDENT * spectra.overlap, MOST * len(members))
     number = math.ceil(max(SHARE * len(members), few))

@@ -69,8 +69,8 @@ def speckle_noise(image: Any) -> SpeckleNoise:
             overlaps.append(overlap)
     if not finite:
         raise NonFiniteError(
-            "NaN or infinite pixels leave no window to estimate speckle from; "
-            "replace those pixels first."
+            "No window of finite pixels is left to estimate speckle; replace NaN and "
+            "infinity first."
         )
     ratio = np.concatenate(ratios) if ratios else np.empty(0)
     number = len(ratio)

@@ -128,7 +128,7 @@ class NoiseModel(ABC):
         Parameters
         ----------
         stabilised : array, any shape
-            What a filter made of the result of `stabilise`. Not modified.
+            Result of a filter applied to the output of `stabilise`. Not modified.
 
         Returns
         -------

@@ -37,12 +37,12 @@ class Correlated(Additive, NoiseModel):
         For displacements of 0 to 4 pixels along y and x: 1 at no displacement, between -1 and 1 at
         others. It is symmetric in both directions, and 0 at larger displacements.
     shared : float, optional
-        Correlation with the noise of the other colours of an RGB image, 0 to 1: that of a camera's
-        files is shared. `BM3D` and `VBM3D` in opponent colours take it into account.
+        Correlation with the noise of the other colours of an RGB image, 0 to 1, as in image files
+        from a camera. `BM3D` and `VBM3D` in opponent colours take it into account.
     along_z : sequence of up to 5, optional
         Correlation of slices 0, 1, ... apart, 0 further apart, such as ``(1, 0.4)``. By default
-        slices are independent; no estimate tells. The autocorrelation of a volume is its product
-        with that of a plane. `BM4D` takes it into account.
+        slices are independent; it is not measured by any estimate. The autocorrelation of a volume
+        is its product with that of a plane. `BM4D` takes it into account.
 
     Notes
     -----
@@ -56,7 +56,9 @@ class Correlated(Additive, NoiseModel):
     along_z: tuple[float, ...] = parameter(LINE, default=(1.0,))
     name: ClassVar[str] = "correlated"
     title: ClassVar[str] = "Correlated Gaussian"
-    description: ClassVar[str] = "Neighbouring pixels have similar noise, as after interpolation."
+    description: ClassVar[str] = (
+        "Noise that is correlated between neighbouring pixels, as after interpolation."
+    )
     models_correlation: ClassVar[bool] = True
     refines: ClassVar[type[NoiseModel]] = Gaussian
 

@@ -45,7 +45,7 @@ class CorrelatedPhotons(PoissonGaussian, NoiseModel):
     along_z: tuple[float, ...] = parameter(LINE, default=(1.0,))
     name: ClassVar[str] = "correlated-photons"
     title: ClassVar[str] = "Correlated Poisson-Gaussian"
-    description: ClassVar[str] = "Photon noise that neighbouring pixels share."
+    description: ClassVar[str] = "Photon noise that is correlated between neighbouring pixels."
     models_correlation: ClassVar[bool] = True
     refines: ClassVar[type[NoiseModel]] = PoissonGaussian
 

@@ -61,21 +61,24 @@ class Gaussian(Additive, NoiseModel):
         """Return a reason always: this is the model to assume in doubt."""
         laws = channel.laws
         if channel.spectra is None:
-            return "there are too few pixels to tell other noise from Gaussian noise"
+            return "there are too few pixels to distinguish other noise from Gaussian noise"
         if laws is None:
             return (
-                "there are too few levels of brightness without clipped pixels: the image cannot "
-                "tell other noise from Gaussian noise"
+                "there are too few levels of brightness without clipped pixels to distinguish "
+                "other noise from Gaussian noise"
             )
         if channel.grows_over_time is False and laws.is_linear:
             return "the variance grows with brightness, but not that of differences between frames"
         if not laws.tells:
             return (
-                "there is hardly more than one level of brightness, so the image cannot tell "
-                "whether noise grows with it"
+                "there is hardly more than one level of brightness, which does not show whether "
+                "noise grows with it"
             )
         if laws.is_irregular:
-            return "the variance depends irregularly on brightness, as where texture hides noise"
+            return (
+                "the variance depends irregularly on brightness, perhaps because texture "
+                "hides the noise"
+            )
         return "the variance does not clearly grow with brightness"
 
     @classmethod
@@ -85,7 +88,10 @@ class Gaussian(Additive, NoiseModel):
         if channel.ends is not None:
             method, notes = MIXED_METHOD, (uneven_note("", *channel.ends),)
         if channel.compressed:
-            notes = (*notes, "the noise was compressed as JPEG: sigma is that before compression")
+            notes = (
+                *notes,
+                "the image was compressed as JPEG: sigma is that of the noise before compression",
+            )
         sigma, error = channel.sigma, channel.error
         return Fit(cls(sigma), {"sigma": error}, sigma, error, method, channel.curve, notes)
 

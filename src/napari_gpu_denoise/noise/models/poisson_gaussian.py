@@ -50,9 +50,9 @@ class PoissonGaussian(NoiseModel):
     -----
     `stabilise` is the generalised Anscombe transform, 2/gain √(gain z + 3/8 gain² + read_noise² -
     gain offset). `inverse` never gives less than `offset`. The standard deviation after
-    stabilising is within 2 % of 1 from 6 electrons on, within 6 % from 2, and within 2 % everywhere
-    with a read noise of at least 4 electrons. Without light it is at most 1.1, at a read noise of
-    1.8 electrons, and falls to 0 with less read noise.
+    stabilisation is within 2 % of 1 for 6 electrons or more, within 6 % for 2 or more, and within 2
+    % everywhere with a read noise of at least 4 electrons. Without light it is at most 1.1, at a
+    read noise of 1.8 electrons, and falls to 0 with less read noise.
 
     References
     ----------
@@ -118,7 +118,7 @@ class PoissonGaussian(NoiseModel):
         if laws is not None and laws.is_linear and channel.grows_over_time is None:
             return f"the variance grows linearly with brightness, {laws.range()}"
         if channel.photons is not None and channel.grows_over_time is None:
-            return "the values are counts of photons: where there are few, the variance is the mean"
+            return "the values are photon counts: at low counts, the variance equals the mean"
         return None
 
     @classmethod

@@ -51,16 +51,16 @@ class Rician(NoiseModel):
     Notes
     -----
     `inverse` gives the signal itself, not the mean of its magnitudes: 0 where there is only noise,
-    and residual noise there with both signs, so that means over regions are right.
-    ``numpy.maximum(result, 0)`` removes the negative values, and leaves a background of about
-    0.15 sigma. The standard deviation after stabilising is within 2 % of 1 from a signal of
-    1.25 sigma on, 0.96 at one sigma and 0.87 without signal; a curve that reached 1 there would
-    give the noise a long tail, which filters take for signal. This one keeps it symmetric.
+    with residual noise of both signs, so means over regions are correct.
+    ``numpy.maximum(result, 0)`` removes the negative values, and leaves a background of about 0.15
+    sigma. The standard deviation after stabilisation is within 2 % of 1 for signals above 1.25
+    sigma, 0.96 at one sigma and 0.87 without signal. A curve that reached 1 there would give the
+    noise a long tail, which filters treat as signal; this one keeps it symmetric.
 
     References
     ----------
-    A. Foi, "Noise estimation and removal in MR imaging: the variance-stabilization approach",
-    IEEE ISBI 2011, doi:10.1109/ISBI.2011.5872758. The curve here is fitted anew.
+    A. Foi, "Noise estimation and removal in MR imaging: the variance-stabilization approach", IEEE
+    ISBI 2011, doi:10.1109/ISBI.2011.5872758. The curve here is a new fit.
     """
 
     sigma: float = parameter(POSITIVE, "sigma", "grey levels", squared=True)
@@ -85,11 +85,12 @@ class Rician(NoiseModel):
         Parameters
         ----------
         stabilised : array, any shape
-            What a filter made of the result of `stabilise`. Not modified.
+            Result of a filter applied to the output of `stabilise`. Not modified.
         signed : bool, optional
-            What lies below the mean of pure noise is by default as far below 0 as it would lie
-            above: errors that a filter left in a background cancel in means over a region. False
-            gives 0 instead; then all errors are positive, and so is the mean of a background.
+            By default values below the mean of pure noise become negative, by as much as values
+            above it become positive, so remaining errors in a background cancel in means over a
+            region. False gives 0 instead; then all errors are positive, and so is the mean of a
+            background.
 
         Returns
         -------
@@ -142,8 +143,8 @@ class Rician(NoiseModel):
         if laws is not None and laws.is_linear and laws.below(magnitudes) >= laws.line + CLEARLY:
             return None
         return (
-            f"{background.share:.0%} of the image has a Rayleigh distribution, as magnitude "
-            "images have where there is no signal"
+            f"{background.share:.0%} of the image has a Rayleigh distribution, as magnitude images "
+            "have in regions without signal"
         )
 
     @classmethod
@@ -159,8 +160,8 @@ class Rician(NoiseModel):
             sigma, error, method = found.sigma, found.error, "PIESNO, repetitions of one slice"
             if coils > 1:
                 notes = (
-                    f"the noise is that of {coils} coils: this model is for one coil, and right in "
-                    "bright parts only",
+                    f"the noise is that of {coils} coils: this model is for one coil, and correct "
+                    "only in bright parts",
                 )
         if not sigma:
             single = rician_noise(channel.planes)

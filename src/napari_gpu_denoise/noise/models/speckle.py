@@ -27,9 +27,9 @@ class Speckle(NoiseModel):
     looks : float
         Equivalent number of looks, above 0.
     least : float
-        Lower limit of grey levels before the logarithm, which 0 does not have. By default 0: the
-        smallest positive value of a float image, and for an integer image 1 / (2 e), the
-        geometric mean of what is rounded to 0.
+        Lower limit of grey levels, since the logarithm of 0 does not exist. By default 0: the
+        smallest positive value of a float image, and for an integer image 1 / (2 e), the geometric
+        mean of the values that are rounded to 0.
 
     Notes
     -----

@@ -155,8 +155,8 @@ def read_spectra(
             break
     else:
         raise NonFiniteError(
-            "NaN or infinite pixels leave nothing to estimate the noise from; "
-            "give the noise, or replace those pixels first."
+            "Too few finite pixels are left to estimate the noise; give the noise, or replace NaN "
+            "and infinity first."
         )
     return together(parts)
 

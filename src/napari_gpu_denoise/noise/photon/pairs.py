@@ -168,8 +168,7 @@ def _pairs_noise(
     mean, variance, clipped = (np.concatenate(each) for each in zip(*parts, strict=True))
     if not len(mean):
         raise NonFiniteError(
-            "NaN or infinite pixels leave nothing to measure the noise from; "
-            "replace those pixels first."
+            "Too few finite pixels are left to measure the noise; replace NaN and infinity first."
         )
     rows = []
     for part in brightness_levels(mean, MEMBERS):

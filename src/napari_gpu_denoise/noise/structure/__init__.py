@@ -1,1 +1,1 @@
-"""Structured noise: rows and columns with offsets of their own, hum, hot and dead pixels."""
+"""Structured noise: offsets of rows and columns, hum, hot and dead pixels."""

@@ -21,7 +21,7 @@ _SAME = 0.5  # correlation of the offsets of planes, or share of pixels in commo
 
 
 def find_structure(image: Any, axes: str | None = None) -> StructuredNoise:
-    """Find rows or columns with offsets of their own, periodic hum, and hot and dead pixels.
+    """Find offsets of rows or columns, periodic hum, and hot and dead pixels.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def find_structure(image: Any, axes: str | None = None) -> StructuredNoise:
         Anything with ``shape``, ``dtype`` and NumPy indexing; at most 3 planes of each channel are
         read. Not modified. NaN and infinity are ignored.
     axes : str, optional
-        One letter per axis, such as ``"TCYX"``. Channels are looked at one by one; all other axes
+        One letter per axis, such as ``"TCYX"``. Channels are analysed separately; all other axes
         but ``Y`` and ``X`` hold planes. Default: the last two axes are ``Y`` and ``X``.
 
     Returns
@@ -48,12 +48,12 @@ def find_structure(image: Any, axes: str | None = None) -> StructuredNoise:
 
     Notes
     -----
-    Rows: the levels of rows, without what is smooth, agree between the left, the middle and the
+    Rows: the levels of rows, without their smooth part, agree between the left, the middle and the
     right third of a plane. Hum: a peak of the spectrum whose amplitude and phase are the same in 12
-    of 16 blocks. Single pixels: beyond the noise and the texture around them, alone, and more of
-    them than the tail of all deviations explains. Planes of fewer than 48 pixels along a row have
-    too little evidence, for hum 64. Clean pictures (BSD68, W2S) give no alarm;
-    ``docs/methods/structured_noise.md`` has the figures. About 0.2 s per megapixel.
+    of 16 blocks. Single pixels: isolated, beyond the local noise and texture, and more numerous
+    than the tail of all deviations explains. Planes need at least 48 pixels along a row, for hum
+    64. Clean pictures (BSD68, W2S) give no false alarms; see ``docs/methods/structured_noise.md``.
+    About 0.2 s per megapixel.
 
     References
     ----------

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 TITLES = {
-    "rows": "rows have offsets of their own",
-    "columns": "columns have offsets of their own",
+    "rows": "rows have individual offsets",
+    "columns": "columns have individual offsets",
     "hum": "periodic hum",
     "hot": "hot pixels",
     "dead": "dead pixels",
@@ -26,14 +26,14 @@ class Finding:
         Grey levels: standard deviation of the offsets, root mean square of the waves, or the median
         of how far hot or dead pixels are from their neighbours.
     confidence : float
-        From 0 to 1: agreement of the parts of a plane on it; of pixels, how much they exceed what
-        chance and texture make.
+        From 0 to 1: agreement between the parts of a plane; for pixels, how far they exceed what
+        chance and texture explain.
     fixed : bool or None
         Whether it is the same in all planes; None for a single plane.
     share : float
-        Of the pixels that are hot or dead; else 0.
+        Share of hot or dead pixels; 0 for other kinds.
     frequencies : tuple of (float, float)
-        Of hum, along y and x in cycles per pixel, the strongest first.
+        Frequencies of hum along y and x in cycles per pixel, the strongest first.
     channel : int or None
         Number of the channel; None for an image without channels.
     """
@@ -52,7 +52,7 @@ class Finding:
         Returns
         -------
         str
-            Such as ``"rows have offsets of their own, 4.1 grey levels, different in each plane"``.
+            Such as ``"rows have individual offsets, 4.1 grey levels, different in each plane"``.
         """
         text = TITLES[self.kind]
         if self.channel is not None:
@@ -70,7 +70,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class StructuredNoise:
-    """Structured noise of an image; true where something was found.
+    """Structured noise of an image; true if any was found.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class StructuredNoise:
         return bool(self.findings)
 
     def summary(self) -> str:
-        """Return what was found as text, one finding a line."""
+        """Return the findings as text, one per line."""
         if not self.findings:
             return "no structured noise was found"
         return "\n".join(each.words() for each in self.findings)

@@ -1,4 +1,4 @@
-"""Rows with offsets of their own: whether a plane has them."""
+"""Whether the rows of a plane have individual offsets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Segments:
 
 @dataclass(frozen=True)
 class RowEvidence:
-    """What speaks for rows with offsets of their own.
+    """Evidence for individual offsets of rows.
 
     Attributes
     ----------

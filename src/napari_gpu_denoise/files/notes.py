@@ -1,0 +1,216 @@
+"""Where an unfinished result and the notes about it are kept.
+
+Beside a local result, in a hidden folder. At an address nothing can be renamed: there the pixels
+lie where they will be, without the metadata that make them an image, and the notes among them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from napari_gpu_denoise.errors import DenoiseError, OutputError
+from napari_gpu_denoise.files import on_disk
+from napari_gpu_denoise.files.claim import NAME, Claim
+from napari_gpu_denoise.files.tiff.messages import brief
+from napari_gpu_denoise.files.zarr import Address
+from napari_gpu_denoise.files.zarr.naming import UNFINISHED
+from napari_gpu_denoise.files.zarr.steady import steadily
+from napari_gpu_denoise.locks import locked
+
+_SINCE = "written"  # a line for each part that was written since the notes were replaced
+
+
+def notes_on(target: Path | Address) -> FolderNotes | AddressNotes:
+    """Return where the notes on the unfinished result of a target are; they need not exist."""
+    return AddressNotes(target) if isinstance(target, Address) else FolderNotes(target)
+
+
+class FolderNotes:
+    """Notes in a hidden folder beside a local result, with a lock that keeps other runs out."""
+
+    #: Whether what is written survives a power cut at once.
+    lasting = False
+    #: Whether another run has taken the result over.
+    lost = False
+
+    def __init__(self, target: Path) -> None:
+        real = Path(os.path.realpath(target))
+        name = hashlib.sha256(os.fsencode(real.name)).hexdigest()[:16]
+        self.folder = real.with_name(f".gpu-denoise-{name}.unfinished")
+        self.pixels = self.folder / "pixels"  # of a file that is written when all is done
+        self.image = self.folder / "image"  # that is renamed then
+        self._open = contextlib.ExitStack()
+        self._lines: Any = None
+
+    def claimed(self) -> bool:
+        """Keep other runs out; return False if one writes this result."""
+        self.folder.mkdir(exist_ok=True)
+        return locked(self._opened("lock").fileno())
+
+    def free(self) -> None:
+        """Let other runs in."""
+        self._open.close()
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a note of this name."""
+        return (self.folder / name).is_file()
+
+    def text(self, name: str) -> str | None:
+        """Return a note, or None."""
+        try:
+            return (self.folder / name).read_text("utf-8")
+        except FileNotFoundError:
+            return None
+
+    def replace(self, name: str, text: str) -> None:
+        """Write a note, which is whole at any moment."""
+        on_disk.replace(self.folder / name, text)
+
+    def remove(self, name: str) -> None:
+        """Remove a note, if it is there."""
+        (self.folder / name).unlink(missing_ok=True)
+
+    def add_line(self, line: str) -> None:
+        """Write a line, which survives the end of this process."""
+        if self._lines is None:
+            self._lines = self._opened(_SINCE)
+        self._lines.write(f"{line}\n".encode())
+
+    def _opened(self, name: str) -> Any:
+        return self._open.enter_context(open(self.folder / name, "ab", buffering=0))
+
+    def lines(self) -> list[str]:
+        """Return the lines that were written as a whole."""
+        found = self.folder / _SINCE
+        lines = found.read_bytes().splitlines(True) if found.exists() else []
+        return [line.decode() for line in lines if line.endswith(b"\n")]
+
+    def drop_lines(self) -> None:
+        """Remove all lines."""
+        if self._lines is not None:
+            self._lines.truncate(0)
+        else:
+            self.remove(_SINCE)
+
+    def flush(self) -> None:
+        """Wait until the disk has what was written."""
+        if self.pixels.exists():
+            with open(self.pixels, "r+b") as file:
+                os.fsync(file.fileno())
+        elif hasattr(os, "sync"):
+            os.sync()  # chunks are many files
+
+    def clear(self) -> None:
+        """Remove what an earlier run left."""
+        for each in self.folder.iterdir():
+            if each.name != "lock":
+                shutil.rmtree(each) if each.is_dir() else each.unlink()
+
+    def close(self) -> None:
+        """Remove the notes on a result that is complete."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def discard(self) -> None:
+        """Remove notes and unfinished result."""
+        self.close()
+
+
+class AddressNotes:
+    """Notes inside a result at an address. What is written there lasts; nothing can be appended."""
+
+    lasting = True
+
+    def __init__(self, target: Address) -> None:
+        self._target = self.image = target
+        self.folder = target / UNFINISHED
+        self._claim = Claim(self)
+
+    @property
+    def lost(self) -> bool:
+        """Whether another run has taken the result over."""
+        return self._claim.lost
+
+    def claimed(self) -> bool:
+        """Keep other runs out; return False if one writes this result."""
+        return self._claim.made()
+
+    def free(self) -> None:
+        """Let other runs in."""
+        self._claim.end()
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a note of this name."""
+        return self._done(self.folder / name, "exists")
+
+    def text(self, name: str) -> str | None:
+        """Return a note, or None."""
+        try:
+            return self._done(self.folder / name, "cat_file").decode()
+        except FileNotFoundError:
+            return None
+
+    def replace(self, name: str, text: str) -> None:
+        """Write a note, which is whole at any moment."""
+        try:
+            self._done(self.folder / name, "pipe_file", text.encode())
+        except FileNotFoundError as error:
+            raise OutputError(f"{self._target} cannot be written: {_reason(error)}.") from error
+
+    def remove(self, name: str) -> None:
+        """Remove a note, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            self._done(self.folder / name, "rm_file")
+
+    def add_line(self, line: str) -> None:
+        """Do nothing: notes are replaced often enough."""
+
+    def lines(self) -> list[str]:
+        """Return none."""
+        return []
+
+    def drop_lines(self) -> None:
+        """Do nothing."""
+
+    def flush(self) -> None:
+        """Do nothing: what was written is there to stay."""
+
+    def clear(self) -> None:
+        """Remove what an earlier run left, but not the claim on it."""
+        self._remove_pixels()
+        for each in self.folder.inside():
+            if each.name != NAME:
+                self._done(each, "rm_file")
+
+    def close(self) -> None:
+        """Remove the notes on a result that is complete."""
+        with contextlib.suppress(FileNotFoundError, DenoiseError):
+            self._done(self.folder, "rm", recursive=True)
+
+    def discard(self) -> None:
+        """Remove unfinished result and notes; these last, as what is left is known by them."""
+        self._remove_pixels()
+        self.close()
+
+    def _remove_pixels(self) -> None:
+        for each in self._target.inside():
+            if each.name != UNFINISHED:
+                self._done(each, "rm", recursive=True)
+
+    def _done(self, place: Address, method: str, *given: Any, **options: Any) -> Any:
+        """Call a method of the file system; `OutputError` if it fails for good."""
+        system, name = place.system()
+        try:
+            return steadily(place, lambda: getattr(system, method)(name, *given, **options))
+        except (FileNotFoundError, DenoiseError):
+            raise
+        except Exception as error:
+            raise OutputError(f"{self._target} cannot be reached: {_reason(error)}.") from error
+
+
+def _reason(error: Exception) -> str:
+    return brief(str(error).strip() or type(error).__name__)

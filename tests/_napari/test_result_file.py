@@ -1,0 +1,138 @@
+"""Large results of layers that are not in memory are written to a file that the user names."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from qtpy.QtWidgets import QFileDialog
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise._napari import preferences
+from napari_gpu_denoise._napari.denoise.in_file import size_of_file, suggested
+from napari_gpu_denoise._napari.denoise.request import Request
+from napari_gpu_denoise._napari.layers.source import capture
+from napari_gpu_denoise.run.job import Run
+from zarr_stores import write_store
+
+zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+pytestmark = pytest.mark.gui
+
+PLACE = {"scale": (2.0, 0.5, 0.25), "units": ("s", "um", "um"), "axis_labels": ("t", "y", "x")}
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Ask for a file for every result; the list has the names to answer, then what was asked."""
+    names, seen = [], []
+
+    def answer(parent, title, name, kinds):
+        seen.append((title, name))
+        return names.pop(0) if names else "", kinds
+
+    known = preferences.Preferences(largest_result=0)
+    monkeypatch.setattr(preferences, "read", lambda: known)
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", answer)
+    return names, seen
+
+
+def test_the_result_of_a_dask_layer_is_one_of_its_file(
+    viewer, open_panel, run, asked, movie, tmp_path
+):
+    names, seen = asked
+    names.append(str(tmp_path / "mine"))
+    looks = {"colormap": "magenta", "contrast_limits": (400, 700), "blending": "additive"}
+    layer = viewer.add_image(da.from_array(movie, (1, 20, 24)), name="cells", **PLACE, **looks)
+    panel = open_panel()
+    assert "The result is in" in run(panel)
+    assert seen == [("File for the result of cells (2.3e-05 GB)", "cells_nl_means.ome.zarr")]
+    result = viewer.layers[-1]
+    assert isinstance(result.data, da.Array) and not result.multiscale
+    expected = gd.nl_means(movie, axes="TYX")
+    np.testing.assert_array_equal(np.asarray(result.data), expected)
+    np.testing.assert_allclose(result.scale, layer.scale)
+    assert (result.units, result.axis_labels) == (layer.units, layer.axis_labels)
+    assert result.colormap.name == "magenta" and result.blending == "additive"
+    found = gd.read(tmp_path / "mine.ome.zarr")
+    np.testing.assert_array_equal(found.data, expected)
+    assert found.axes == "TYX" and found.history[-1]["filter"] == "nl_means"
+    assert found.looks.steps["X"] == (0.25, "micrometer")
+    (channel,) = found.looks.channels
+    assert (channel.name, channel.colour) == ("cells", "#ff00ff")
+    # Another run has a file of its own; the first result stays.
+    names.append(str(tmp_path / "two.ome.zarr"))
+    run(panel)
+    assert len(viewer.layers) == 3
+    names.append(str(tmp_path / "two.ome.zarr"))
+    assert "exists: choose another name" in run(panel)
+
+
+def test_who_names_no_file_is_told(viewer, open_panel, run, asked, movie):
+    viewer.add_image(da.from_array(movie, (1, 20, 24)), **PLACE)
+    status = run(open_panel())
+    assert "no file was named" in status and "preferences" in status
+    assert len(viewer.layers) == 1
+
+
+def test_metadata_of_the_file_of_a_layer_are_kept(
+    viewer, open_panel, run, asked, monkeypatch, tmp_path
+):
+    from napari_gpu_denoise._napari.io import reading
+
+    image = np.random.default_rng(0).normal(500, 20, (4, 600, 40)).astype(np.uint16)
+    path = write_store(tmp_path / "in.ome.zarr", image, "ZYX", chunks=(2, 64, 20))
+    monkeypatch.setattr(reading, "LARGEST_LOADED", 0)
+    viewer.open(str(path), plugin="napari-gpu-denoise")
+    names, seen = asked
+    names.append(str(tmp_path / "out.ome.zarr"))
+    assert "The result is in" in run(open_panel())
+    assert seen[0][1] == str(tmp_path / "in_nl_means.ome.zarr")
+    made = zarr.open_group(str(tmp_path / "out.ome.zarr"), mode="r")
+    assert made.attrs["lab"] == "ours" and made["0"].chunks == (2, 64, 20)
+    result = viewer.layers[-1]
+    assert result.multiscale and len(result.data) == 2
+    np.testing.assert_array_equal(np.asarray(result.data[0]), gd.nl_means(image, axes="ZYX"))
+    np.testing.assert_allclose(result.scale, viewer.layers[0].scale)
+
+
+def test_a_run_that_is_stopped_leaves_no_file(
+    viewer, open_panel, click, finish, held, asked, movie, tmp_path, qtbot
+):
+    names, _ = asked
+    names.append(str(tmp_path / "out.ome.zarr"))
+    viewer.add_image(da.from_array(movie, (1, 20, 24)), **PLACE)
+    panel = open_panel()
+    click(panel.run_button)
+    qtbot.waitUntil(lambda: any(tmp_path.iterdir()))
+    click(panel.cancel_button)
+    held.set()
+    qtbot.waitUntil(lambda: not any(tmp_path.iterdir()))
+
+
+@pytest.mark.parametrize("case", ["memory", "rgb", "order", "frame", "small"])
+def test_results_that_need_no_file(viewer, movie, case):
+    data = movie if case == "memory" else da.from_array(movie, (1, 20, 24))
+    rgb = case == "rgb"
+    layer = viewer.add_image(data if not rgb else da.stack([data] * 3, -1), rgb=rgb)
+    axes = {"rgb": "TYXS", "order": "YXT"}.get(case, "TYX")
+    request = Request(capture(layer), Run(gd.NLMeans(), axes=axes), 1 if case == "frame" else None)
+    assert size_of_file(request, movie.nbytes if case == "small" else 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/lab/a.ome.tif", "/lab/a_nl_means.ome.zarr"),
+        ("/lab/a.nii.gz", "/lab/a_nl_means.ome.zarr"),
+        ("/lab/a.zarr", "/lab/a_nl_means.ome.zarr"),
+        ("s3://lab/a.zarr", "my_cells_nl_means.ome.zarr"),
+    ],
+)
+def test_names(viewer, movie, path, name):
+    from dataclasses import replace
+
+    source = replace(capture(viewer.add_image(movie, name="my/cells")), path=path)
+    run = Run(gd.NLMeans(), axes="TYX")
+    assert suggested(Request(source, run)) == name
+    if path.startswith("/"):
+        assert (
+            suggested(Request(replace(source, split=1), run)) == "/lab/my_cells_nl_means.ome.zarr"
+        )

@@ -1,0 +1,272 @@
+"""Results at addresses that fsspec opens, interrupted and gone on with; run against a server of S3
+in test_s3.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise.errors import FileError, OutputError
+from napari_gpu_denoise.files import claim, notes, unfinished
+from napari_gpu_denoise.files.zarr import Address, steady
+from napari_gpu_denoise.run import by_parts
+from scenes import noisy, small
+from zarr_stores import write_store
+
+fsspec = pytest.importorskip("fsspec")
+pytest.importorskip("zarr", reason="zarr is not installed")
+
+SETTINGS, IMAGE = small(gd.NLMeans), noisy(6, 33, 37, dtype="uint16")
+PLACE, OUT = "memory://lab/in.ome.zarr", "memory://lab/out.ome.zarr"
+
+
+@pytest.fixture
+def lab(monkeypatch):
+    """Return a file system in memory with an image of six parts; each is noted at once."""
+    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(unfinished, "_SECONDS", 0)
+    monkeypatch.setattr(unfinished, "_SHARE_OF_REPLACING", float("inf"))
+    monkeypatch.setattr(steady, "_PAUSES", ())
+    system = fsspec.filesystem("memory")
+    write_store(PLACE, IMAGE, "ZYX", chunks=(1, 33, 37))
+    yield system
+    system.rm("/lab", recursive=True)
+
+
+def run(stop_at=None, **options):
+    """Run, or stop when so many parts are done; return the report and the parts written."""
+    cancel, wrote, plain = threading.Event(), [], unfinished.Unfinished.wrote
+
+    def counted(self, number, tally):
+        if cancel.is_set():
+            time.sleep(0.05)
+        plain(self, number, tally)
+        wrote.append(number)
+        if len(wrote) == stop_at:
+            cancel.set()
+
+    options = {"sigma": 20.0, "output": OUT, "cancel": cancel, **options}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(unfinished.Unfinished, "wrote", counted)
+        return gd.run_batch(PLACE, SETTINGS, **options), wrote
+
+
+def expected():
+    return gd.denoise(IMAGE, SETTINGS, 20.0, axes="ZYX").image
+
+
+def heads(system):
+    """Return the files directly in the result, and whether there are notes on it."""
+    names = [each.removeprefix("/lab/out.ome.zarr/") for each in system.find("/lab/out.ome.zarr")]
+    return [n for n in names if "/" not in n], any(n.startswith(".gpu-denoise") for n in names)
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_a_cancelled_run_is_resumed(lab, version):
+    write_store(PLACE, IMAGE, "ZYX", version, chunks=(1, 33, 37))
+    report, first = run(stop_at=2)
+    assert report.cancelled and heads(lab) == ([], True)
+    assert report.notes == (
+        f"What is done of {OUT} is kept there: the same run with resume goes on.",
+    )
+    with pytest.raises(FileError, match="holds no zarr"):
+        gd.read(OUT)
+    report, rest = run(resume=True)
+    assert len(report.done) == 1 and rest and not set(first) & set(rest)
+    assert heads(lab) == (["zarr.json"] if version == "0.5" else [".zattrs", ".zgroup"], False)
+    found = gd.read(OUT)
+    np.testing.assert_array_equal(found.data, expected())
+    assert found.looks == gd.read(PLACE).looks
+    (whole,) = run(output="memory://lab/whole.ome.zarr")[0].done
+    assert replace(report.done[0].record, date="") == replace(whole.record, date="")
+    assert "complete" in run(resume=True)[0].skipped[0].skipped
+
+
+def test_another_run_begins_anew_or_is_refused(lab):
+    run(stop_at=3)
+    (file,) = run(resume=True, sigma=21.0)[0].failed
+    assert "begun with another sigma, and is kept" in str(file.error)
+    write_store(PLACE, IMAGE, "ZYX", chunks=(1, 33, 37))
+    (file,) = run(resume=True)[0].failed
+    assert "another input" in str(file.error)
+    report, wrote = run()
+    assert report.done and len(wrote) == 6 and heads(lab) == (["zarr.json"], False)
+    # With overwrite what is complete is replaced, and what is no result is kept.
+    report, wrote = run(overwrite=True)
+    assert report.done and len(wrote) == 6
+    lab.pipe_file("/lab/other.zarr/data", b"1")
+    (file,) = run(output="memory://lab/other.zarr", overwrite=True)[0].failed
+    assert "is not zarr: it is kept" in str(file.error) and lab.exists("/lab/other.zarr/data")
+
+
+def test_a_result_whose_notes_were_not_removed_is_complete(lab, monkeypatch):
+    with monkeypatch.context() as killed:
+        killed.setattr(unfinished.Unfinished, "__exit__", lambda self, *_: self.notes.free())
+        run()
+    assert heads(lab) == (["zarr.json"], True)
+    assert "exists and was kept" in run()[0].skipped[0].skipped
+    assert "complete" in run(resume=True)[0].skipped[0].skipped
+    assert heads(lab) == (["zarr.json"], False)
+
+
+def test_an_input_that_changes_during_the_run_is_refused(lab):
+    seen = []
+
+    def change(step):
+        if step.done and not seen:
+            seen.append(write_store(PLACE, IMAGE, "ZYX", chunks=(1, 33, 37)))
+
+    (file,) = run(progress=change)[0].failed
+    assert "was changed during the run" in str(file.error)
+    assert heads(lab) == ([], True)
+
+
+def test_a_second_run_is_refused(lab):
+    seen = []
+
+    def again(step):
+        if step.total and not seen:
+            seen.append(run()[0])
+
+    report, _ = run(progress=again)
+    assert "Another run is writing" in str(seen[0].failed[0].error)
+    np.testing.assert_array_equal(gd.read(report.done[0].output).data, expected())
+
+
+def test_a_run_that_was_thought_dead_ends(lab, monkeypatch):
+    monkeypatch.setattr(claim, "_RENEWED", 0.02)
+
+    def take(step):
+        if step.done == 2:
+            place = "/lab/out.ome.zarr/.gpu-denoise-unfinished/claim.json"
+            lab.pipe_file(place, json.dumps({"run": "another"}).encode())
+            time.sleep(0.2)
+
+    (file,) = run(progress=take)[0].failed
+    assert "Another run has begun to write" in str(file.error)
+    assert heads(lab) == ([], True)
+
+
+def test_a_network_that_stays_away_leaves_what_is_done(lab, monkeypatch):
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    away, plain = [], MemoryFileSystem.pipe_file
+
+    def pipe(self, path, *given, **options):
+        if away:
+            raise ConnectionError("the network is gone")
+        return plain(self, path, *given, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryFileSystem, "pipe_file", pipe)
+        report, _ = run(progress=lambda step: away.append(1) if step.done == 3 else None)
+    assert "the network is gone" in str(report.failed[0].error)
+    report, rest = run(resume=True)
+    assert min(rest) >= 3
+    np.testing.assert_array_equal(gd.read(OUT).data, expected())
+
+
+def test_a_killed_run_is_resumed(lab, tmp_path, monkeypatch):
+    """Killed in earnest; what is on disk stands for a server."""
+    if os.name == "nt":
+        pytest.skip("no SIGKILL")
+    write_store(tmp_path / "in.ome.zarr", IMAGE, "ZYX", chunks=(1, 33, 37))
+    place, target = (f"file://{tmp_path}/{name}.ome.zarr" for name in ("in", "out"))
+    monkeypatch.setitem(fsspec.config.conf, "file", {"auto_mkdir": True})
+    script = (
+        "import os, signal, sys, fsspec\n"
+        "import napari_gpu_denoise as gd\n"
+        "from napari_gpu_denoise.files import unfinished\n"
+        "from napari_gpu_denoise.run import by_parts\n"
+        "from scenes import small\n"
+        "fsspec.config.conf['file'] = {'auto_mkdir': True}\n"
+        "by_parts.PART_BYTES, unfinished._SHARE_OF_REPLACING = 1, float('inf')\n"
+        "def progress(step):\n"
+        "    if step.done == 4:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "gd.run_batch(sys.argv[1], small(gd.NLMeans), 20.0, output=sys.argv[2], progress=progress)"
+    )
+    known = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", script, place, target]
+    assert subprocess.run(command, env=known, check=False).returncode == -signal.SIGKILL
+    assert not (tmp_path / "out.ome.zarr" / "zarr.json").exists()
+    wrote, plain = [], unfinished.Unfinished.wrote
+    monkeypatch.setattr(
+        unfinished.Unfinished, "wrote", lambda *given: (wrote.append(given[1]), plain(*given))
+    )
+    report = gd.run_batch(place, SETTINGS, 20.0, output=target, resume=True)
+    assert report.done and min(wrote) >= 3
+    np.testing.assert_array_equal(gd.read(target).data, expected())
+    assert sorted(os.listdir(tmp_path / "out.ome.zarr")) == ["0", "1", "zarr.json"]
+
+
+def test_what_was_written_at_once_and_killed_is_replaced(lab, monkeypatch):
+    picture = gd.read(PLACE)
+    with monkeypatch.context() as killed:
+        killed.setattr(Address, "remove", lambda self: None)
+        killed.setattr("napari_gpu_denoise.files.zarr.writing.NewImage.finish", 0)
+        with pytest.raises(TypeError):
+            gd.write(OUT, IMAGE, picture)
+    assert heads(lab) == ([], True)
+    gd.write(OUT, IMAGE, picture)
+    assert heads(lab) == (["zarr.json"], False)
+
+
+class Held(dict):
+    """Notes in memory."""
+
+    text = dict.get
+
+    def replace(self, name, text):
+        self[name] = text
+
+    def remove(self, name):
+        self.pop(name, None)
+
+
+def test_claims(monkeypatch):
+    monkeypatch.setattr(claim, "_RENEWED", 0.02)
+    monkeypatch.setattr(claim, "_WATCHED", 0.3)
+    kept = Held()
+    first = claim.Claim(kept)
+    assert first.made() and not claim.Claim(kept).made()
+    told = json.loads(kept[claim.NAME])
+    # As a process of another machine sees it: it is renewed.
+    monkeypatch.setattr(claim, "_held", set())
+    monkeypatch.setattr(claim, "_machine", lambda: "another")
+    assert not claim.Claim(kept).made()
+    first._ended.set()
+    first._thread.join()
+    second = claim.Claim(kept)
+    assert second.made()
+    second.end()
+    assert not kept
+    # Of a process of this machine that is gone.
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    kept.replace(claim.NAME, json.dumps({**told, "machine": "another", "process": ended.pid}))
+    monkeypatch.setattr(claim, "_WATCHED", 60)
+    assert claim.Claim(kept)._is_free()
+
+
+def test_notes_that_cannot_be_reached(lab, monkeypatch):
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    def gone(*_, **__):
+        raise ConnectionError("the network is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryFileSystem, "exists", gone)
+        assert "if it can be reached" in unfinished.kept_note(Address(OUT))
+        with pytest.raises(OutputError, match="cannot be reached: the network is gone"):
+            notes.notes_on(Address(OUT)).has("ledger.json")
