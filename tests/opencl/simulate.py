@@ -99,7 +99,7 @@ SETTINGS["vbm3d"] = tuple(
     for changes in (
         {},
         {"motion": False, "channels": "joint"},
-        {"frames_before": 2, "frames_after": 0},
+        {"frames_after": 0},
     )
 )
 # Both choices, all methods and noises; joint channels, with planes of the guide and without.
