@@ -13,7 +13,7 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import inputs
+from napari_gpu_denoise.files import inputs, unfinished
 from napari_gpu_denoise.run import by_parts
 from scenes import noisy, small
 from zarr_stores import write_store
@@ -97,7 +97,8 @@ def test_results_that_exist_and_inputs_are_kept(bucket):
     assert bucket.checksum("lab/out.ome.zarr/zarr.json") == before
 
 
-def test_a_run_that_is_stopped_leaves_nothing(bucket):
+def test_a_run_that_is_stopped_leaves_nothing(bucket, monkeypatch):
+    monkeypatch.setattr(unfinished, "_SECONDS", 600)  # of shorter runs nothing is kept
     cancel = threading.Event()
 
     def stop(state):

@@ -102,7 +102,11 @@ SETTINGS["vbm3d"] = tuple(
         **{"window": 3, "window_nearest": 5, "window_next": 3, "step_basic": 5, "step_final": 4},
         **{"neighbours_basic": 4, "neighbours_final": 8, **changes},
     }
-    for changes in ({}, {"motion": False, "channels": "joint"})
+    for changes in (
+        {},
+        {"motion": False, "channels": "joint"},
+        {"frames_after": 0},
+    )
 )
 # Both choices, all methods and noises; joint channels, with planes of the guide and without.
 _SHORT = {"segment_length": 2, "max_length": 6, "staircase": 3}
@@ -170,7 +174,7 @@ CASES = {
         *((3, "YX"), (4, "YX")),
     ),
     "bm3d": ((0, "YX"), (0, "TYX"), (1, "CYX"), (2, "CYX"), (3, "YX"), (4, "CYX"), (5, "ZYX")),
-    "vbm3d": ((0, "TYX"), (1, "TCYX")),
+    "vbm3d": ((0, "TYX"), (1, "TCYX"), (2, "TYX")),
     "isoline": (
         *((0, "YX"), (1, "CYX"), (2, "CYX"), (3, "ZYX"), (4, "TYX")),
         *((5, "YX"), (6, "CYX"), (7, "TYX"), (8, "ZYX"), (9, "CYX")),
