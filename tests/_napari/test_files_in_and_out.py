@@ -361,7 +361,7 @@ def test_what_a_layer_remembers_is_plain(five_d):
 
 
 def test_names_of_nifti_are_for_what_was_read_from_one(tmp_path):
-    with pytest.raises(LayerError, match=r"end it with \.ome\.tif"):
+    with pytest.raises(LayerError, match=r"end the name with \.ome\.tif"):
         write_images(str(tmp_path / "new.nii"), [layer_data(noise(20, 24))])
 
 

@@ -29,7 +29,8 @@ def test_vbm3d_runs_the_sample(viewer, open_panel, run, copied, pasted):
     expected = runs.denoise(source.data, VBM3D(), axes="TYX").image
     np.testing.assert_array_equal(result.data, expected)
     assert result.metadata[METADATA_KEY]["filter"] == "vbm3d"
-    assert "Denoising: frame 7 of 16" in said
+    # A slow machine says how long it will take, too.
+    assert any(text.startswith("Denoising: frame 7 of 16") for text in said)
     scope = pasted(panel)
     np.testing.assert_array_equal(scope["denoised"], expected)
     assert copied(panel.command_button).startswith("gpu-denoise vbm3d ")
