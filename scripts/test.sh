@@ -14,6 +14,9 @@ system_packages pocl-opencl-icd xvfb xauth libegl1 libgl1 libgl1-mesa-dri libglx
 install_with_extra test
 wait $!  # ends this script if they could not be installed
 
+# Tests start many processes, each of which would compile all that it imports.
+unset PYTHONDONTWRITEBYTECODE
+
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/lint-imports

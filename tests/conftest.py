@@ -62,7 +62,8 @@ def pytest_sessionstart(session) -> None:
 
 def pytest_collection_modifyitems(items) -> None:
     # The longest first: at the end, one process would wait for the other.
-    items.sort(key=lambda item: "test_simulator.py" not in item.nodeid)
+    long = ("test_simulator.py", "test_docs.py", "test_docs_site.py", "test_packaging.py")
+    items.sort(key=lambda item: item.path.name not in long)
 
 
 def pytest_collection_finish(session) -> None:

@@ -46,7 +46,7 @@ def joining(filter_class, axes: str, count: int = 1, **changes):
         for s in fields(filter_class)
         if (s.metadata["needs_axis"] or " ") in axes and type(s.default) is int
     }
-    return small(filter_class, **wanted, **changes)
+    return small(filter_class, **{**wanted, **changes})
 
 
 def follows_time(filter_class) -> bool:

@@ -8,7 +8,9 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tifffile
 
 import napari_gpu_denoise as gd
 
@@ -21,12 +23,17 @@ HEAVY = {
 }
 
 
-def imported_by(statement: str) -> set[str]:
-    """Return the top-level modules that a fresh process holds after a statement."""
+def modules_after(statement: str) -> set[str]:
+    """Return the modules that a fresh process holds after a statement."""
     script = f"{statement}\nimport json, sys\nprint(json.dumps(list(sys.modules)))"
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return {name.split(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def imported_by(statement: str) -> set[str]:
+    """Return the top-level modules that a fresh process holds after a statement."""
+    return {name.split(".")[0] for name in modules_after(statement)}
 
 
 def test_importing_the_package_loads_nothing_heavy():
@@ -52,6 +59,23 @@ def test_importing_the_package_loads_nothing_heavy():
 def test_importing_a_module_touches_no_device_and_no_gui(module):
     allowed = {"numpy", "tifffile", "imagecodecs", "scipy"}
     assert not imported_by(f"import napari_gpu_denoise.{module}") & (HEAVY - allowed)
+
+
+def test_a_run_imports_what_it_needs(tmp_path):
+    # Photon noise with a dark background: what is measured of it needs most of `noise`.
+    image = np.random.default_rng(0).poisson(np.linspace(0.5, 40, 96 * 96)).reshape(96, 96)
+    tifffile.imwrite(tmp_path / "in.tif", image.astype(np.uint16))
+    arguments = ["nl-means", f"{tmp_path}/in.tif", "-o", f"{tmp_path}/out.tif", "--quiet"]
+    run = f"from napari_gpu_denoise.cli import main\nassert main({arguments}) == 0"
+    found = modules_after(run)
+    assert not {name.split(".")[0] for name in found} & (
+        HEAVY - {"numpy", "tifffile", "imagecodecs", "pyopencl"}
+    )
+    ours = {name.removeprefix("napari_gpu_denoise.") for name in found}
+    assert {name for name in ours if name.endswith(".filter")} == {
+        *("run.filter", "filters.nl_means.filter")
+    }
+    assert not ours & {"files.cluster", "noise.structure", "correct.correction", "assessment"}
 
 
 def test_the_plugin_lists_its_commands_without_qt_or_opencl():

@@ -4,7 +4,7 @@
 // Reference: Davy and Ehret 2020, section 4.4.
 // Grid: (groups of GROUP_X references in x, of GROUP_Y in y, frames).
 // Constants: PATCH = 8, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, GROUP_X, GROUP_Y, SIGMA_MAP,
-//   SHARED_NOISE, SPECTRUM; VIDEO = 1 for VBM3D: a launch takes one reference frame, `only`, and of its groups every second
+//   SHARED_NOISE, SPECTRUM; KALMAN (vector_shrinkage.h); VIDEO = 1 for VBM3D: a launch takes one reference frame, `only`, and of its groups every second
 //   one along each axis. With GROUP_X and GROUP_Y large enough these share no pixel, and add to the sums without atomics.
 // Shapes: as in shrink_shared.
 // Cost of a group of n: (3 with WIENER, else 2) * 16 n transforms of eight values, as many of n; 64 n additions.
@@ -121,7 +121,7 @@ __kernel void shrink_lanes(__global const float *noisy, BASIC_ARGUMENT
             across_pairs(variances, place, correlation, size);
 
         float in_common = common;
-#if VIDEO
+#if VIDEO && !KALMAN
         int others = 0;
         for (int k = 0; k < size; ++k)
             others += place[k].x != 0;
@@ -134,7 +134,7 @@ __kernel void shrink_lanes(__global const float *noisy, BASIC_ARGUMENT
         const int weight = group_units(lanes_sum(sum) / weight_gain, units);
         const float in_levels = !VIDEO && SIGMA_MAP ? sigma / frame.sigma : 1.0f;
         const float8 factor = weight / units * in_levels * scale / gain * window;
-        for (int k = 0; k < size; ++k) {
+        for (int k = 0; k < (KALMAN ? 1 : size); ++k) {
 #if VIDEO
             if (place[k].x < earliest)
                 continue;

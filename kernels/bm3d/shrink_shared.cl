@@ -10,7 +10,7 @@
 // Constants: PATCH = 8, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, SHARED_NOISE, SPECTRUM, SIGMA_MAP; DEPTH
 //   (patches an item holds: a divisor of NEIGHBOURS, at least a quarter of it, and at least 2 where it is not all), GROUP_X,
 //   GROUP_Y, TEAMS (a divisor of their product), WARP_SYNC, LINE, WIDE (team.h); LOCAL_TILE (team_spectra.h); FLOAT_SUMS
-//   (team_sums.h); VIDEO = 1 for VBM3D: patches of many frames, sums in global memory.
+//   (team_sums.h); VIDEO = 1 for VBM3D: patches of many frames, sums in global memory; KALMAN (team_shrinkage.h).
 // Shapes: noisy, basic (frames, padded layout, see search/pad_far); offsets, keys (matched frames) as in search_plain, which
 //   all channels share: frame f has the matches of frame f % matched; levels (frames), sigma in grey levels, and the
 //   same of what was matched; variation as in sigma_map.h; kaiser (8); correlation as in shared_noise.h; slabs (frames,
@@ -201,7 +201,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
 #endif
 
         float in_common = common;
-#if VIDEO
+#if VIDEO && !KALMAN
         const float energy = team_sum(common_energy(v, covariance, size, member == 0), team_scratch, member);
         in_common = common_limit(in_other_frames(matches, size), size, energy, threshold, common);
 #endif
@@ -223,7 +223,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
             for (int i = 0; i < 8; ++i)
                 patch_column[i] = v[i * DEPTH + d];
             transform_inverse(patch_column);
-            if (part * DEPTH + d < size) {
+            if (part * DEPTH + d < (KALMAN ? min(size, 1) : size)) {
 #if VIDEO
                 const long corner = matches.sums[part * DEPTH + d];
                 if (corner >= 0) {

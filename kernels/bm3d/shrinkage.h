@@ -33,6 +33,15 @@ static inline REAL removed_wiener(REAL c, REAL b, float strength, REAL variance,
     return c * removed_share(b, strength, variance, sum);
 }
 
+// One step of a Kalman filter: `state` estimates a coefficient c of a patch from patches like it, and c has noise of this variance.
+// How far the guide of the patch is from the state tells how much the state may be wrong.
+static inline REAL kalman_step(REAL state, REAL c, REAL guide, REAL noise)
+{
+    const REAL apart = guide - state;
+    const REAL error = apart * apart;
+    return state + native_divide(error, error + noise) * (c - state);
+}
+
 // Smallest variance of correlated noise in the mean of a patch, in sigma squared. Weights are relative to that variance, so that
 // they have the same range as for white noise.
 #define LEAST_MEAN_VARIANCE 0.0625f

@@ -1,9 +1,9 @@
 // Shrinks the stacks that one item of a team holds: transform, threshold or Wiener filter, transform back.
 //
-// Constants: WIENER, SHARED_NOISE, SPECTRUM.
+// Constants: WIENER, SHARED_NOISE, SPECTRUM; KALMAN = 1 for a Kalman filter of the reference instead.
 // Needs: bm3d/team.h, stack_transform.h, shrinkage.h, shared_noise.h.
 
-#if VIDEO
+#if VIDEO && !KALMAN
 // Energy of what the patches of a group have in common but for its mean, in units of the noise in one coefficient: the part of an
 // item.
 static inline float common_energy(const float *v, __global const float *covariance, int size, bool holds_mean)
@@ -22,6 +22,7 @@ static inline float common_energy(const float *v, __global const float *covarian
 }
 #endif
 
+#if !KALMAN
 // Turns the stacks that an item holds into the part that is removed; returns the variance of the noise that remains.
 static inline float shrink_stacks(float *v, float *basic, float *variances, __global const float *covariance, int size,
                                   float gain, float threshold, float common, bool holds_mean)
@@ -53,3 +54,24 @@ static inline float shrink_stacks(float *v, float *basic, float *variances, __gl
     }
     return sum;
 }
+#else
+// The same of the reference alone. Its patches are filtered one after another, from the least similar one to the reference, see
+// kalman_step; all groups weigh alike.
+static inline float shrink_stacks(float *v, float *guide, float *variances, __global const float *covariance, int size,
+                                  float gain, float strength, float common, bool holds_mean)
+{
+    #pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+        const float noise = strength * (SPECTRUM ? covariance[i * PATCH] : 1.0f);
+        float state = 0.0f;
+        #pragma unroll
+        for (int k = NEIGHBOURS - 1; k >= 0; --k) {
+            const float own = guide[i * NEIGHBOURS + k];
+            const float next = kalman_step(state, v[i * NEIGHBOURS + k], own, noise);
+            state = k == size - 1 ? own : k < size ? next : state;
+        }
+        v[i * NEIGHBOURS] = gain * (v[i * NEIGHBOURS] - state);
+    }
+    return 0.0f;
+}
+#endif

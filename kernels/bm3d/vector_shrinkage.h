@@ -1,9 +1,9 @@
 // Shrinks the stacks of a whole group, for CPUs: transform, threshold or Wiener filter, transform back.
 //
-// Constants: WIENER, SHARED_NOISE, SPECTRUM.
+// Constants: WIENER, SHARED_NOISE, SPECTRUM; KALMAN = 1 for a Kalman filter of the reference instead.
 // Needs: common/float8_rows.h, stack_transform.h, shrinkage.h, shared_noise.h.
 
-#if VIDEO
+#if VIDEO && !KALMAN
 // Energy of what the patches of a group have in common but for its mean, in units of the noise in one coefficient.
 static inline float common_energy(const float8 *v, __global const float *correlation, int size)
 {
@@ -24,6 +24,7 @@ static inline float common_energy(const float8 *v, __global const float *correla
 }
 #endif
 
+#if !KALMAN
 // Turns the stacks of v into the part that is removed; returns the variance of the noise that remains.
 static inline float8 shrink_stacks(float8 *v, float8 *basic, float8 *variances, __global const float *correlation, int size,
                                    float gain, float threshold, float common)
@@ -62,3 +63,23 @@ static inline float8 shrink_stacks(float8 *v, float8 *basic, float8 *variances, 
     }
     return sum;
 }
+#else
+// The same of the reference alone. Its patches are filtered one after another, from the least similar one to the reference, see
+// kalman_step; all groups weigh alike.
+static inline float8 shrink_stacks(float8 *v, float8 *guide, float8 *variances, __global const float *correlation, int size,
+                                   float gain, float strength, float common)
+{
+    for (int i = 0; i < 8; ++i) {
+#if SPECTRUM
+        const float8 noise = strength * ROW(correlation + i * PATCH);
+#else
+        const float8 noise = (float8)strength;
+#endif
+        float8 state = guide[i * NEIGHBOURS + size - 1];
+        for (int k = size - 2; k >= 0; --k)
+            state = kalman_step(state, v[i * NEIGHBOURS + k], guide[i * NEIGHBOURS + k], noise);
+        v[i * NEIGHBOURS] = gain * (v[i * NEIGHBOURS] - state);
+    }
+    return (float8)0.0f;
+}
+#endif

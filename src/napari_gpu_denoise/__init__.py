@@ -12,10 +12,9 @@ Examples
 from __future__ import annotations
 
 import importlib
-import sys
 
-# Public names and the modules they live in. Filters, their functions and noise models come from
-# `FILTERS` and `MODELS`.
+# Public names and the modules they live in. Filters, their functions and noise models are listed by
+# `filters` and `noise.models`.
 _NAMES = {
     "FILTERS": "filters",
     "IsolineMaps": "filters.isoline.maps",
@@ -69,7 +68,7 @@ def __getattr__(name: str):
     elif name in _NAMES:
         value = getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
     elif not name.startswith("_") and name in (found := _listed()):
-        value = found[name]
+        value = getattr(importlib.import_module(found[name]), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
@@ -80,10 +79,9 @@ def __dir__() -> list[str]:
     return __getattr__("__all__")
 
 
-def _listed() -> dict[str, object]:
-    """Return every filter, the function of its name in its module, and every noise model."""
-    from napari_gpu_denoise.filters import FILTERS
+def _listed() -> dict[str, str]:
+    """Return the modules of every filter, of its function, and of every noise model."""
+    from napari_gpu_denoise.filters import MODULES
     from napari_gpu_denoise.noise.models import MODELS
 
-    functions = {kind.name: getattr(sys.modules[kind.__module__], kind.name) for kind in FILTERS}
-    return {kind.__name__: kind for kind in (*FILTERS, *MODELS)} | functions
+    return MODULES | {kind.__name__: kind.__module__ for kind in MODELS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import threading
 
 import numpy as np
@@ -11,8 +12,14 @@ import pytest
 
 pytest.importorskip("napari", reason="napari is not installed")
 
+from napari.settings import get_settings
 from napari.utils.notifications import notification_manager
 from npe2 import PluginManifest
+
+# napari's own settings stay in memory: the user's file is neither read nor, several times a test,
+# written. This is too late if anything has asked for them.
+with contextlib.suppress(RuntimeError):
+    get_settings(path=None)
 
 PLUGIN = "napari-gpu-denoise"
 HUNG = 600_000  # milliseconds after which a wait is taken for a hang; no busy machine needs them
@@ -25,6 +32,16 @@ def qtbot(qtbot, monkeypatch):
         patient = functools.partial(getattr(qtbot, wait), timeout=HUNG)
         monkeypatch.setattr(qtbot, wait, patient)
     return qtbot
+
+
+@pytest.fixture(scope="module", autouse=True)
+def settled():
+    """Look no further for garbage among what earlier modules of tests have left, such as imports.
+
+    Each window looks for garbage three times, and what Qt and napari have loaded stays to the end.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -484,6 +484,7 @@ def test_a_network_that_drops_is_one_sentence(bucket, monkeypatch):
     def gone(*_, **__):
         raise ConnectionError("the network is gone")
 
+    monkeypatch.setattr(steady, "_PAUSES", (0, 0, 0))
     url = f"{bucket}/in.ome.zarr"
     write_store(url, IMAGES["YX"], "YX", levels=1)
     with monkeypatch.context() as context:

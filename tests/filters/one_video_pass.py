@@ -94,7 +94,7 @@ def slow(search: VideoSearch, given: GroupSettings | None = None) -> reference.P
     """Return the same for the reference."""
     groups = {}
     if given is not None:
-        names = ("transform", "stack", "threshold", "kaiser", "shared_noise")
+        names = ("transform", "stack", "threshold", "kaiser", "shared_noise", "kalman")
         groups = {name: getattr(given, name) for name in names}
         groups["wiener_sigma"] = given.threshold
         groups["common"] = given.common

@@ -39,6 +39,7 @@ from reference import vbm3d as reference
 from reference.video_links import Link
 from scenes import noisy, scene
 
+VARIANTS = pytest.mark.parametrize("kernel", ["lanes", "shared"])
 HARD_OR_WIENER = pytest.mark.parametrize("wiener", [False, True], ids=["hard", "Wiener"])
 
 
@@ -93,6 +94,17 @@ def test_vectors_take_away_what_the_reference_does(plain, neighbours, wiener):
     assert compare(filtered(plain, given, lanes(search))) >= {1, neighbours}
 
 
+@VARIANTS
+@pytest.mark.parametrize("mapped", [False, True], ids=["even", "map"])
+def test_references_follow_from_patch_to_patch(plain, kernel, mapped):
+    search = searching(4, frames=(3, 0))
+    given = group_settings(search, "dct", "haar", True, kalman=True)
+    variant = lanes(search) if kernel == "lanes" else shared(2, 3, 2, 2)
+    run = filtered(plain, given, variant, variation=sigma_map(26, 38) if mapped else None)
+    compare(run)
+    assert np.abs(run.out - run.videos.noisy[:1]).max() > 20
+
+
 @pytest.mark.parametrize("local_memory", [8192, 32768, 49152])
 @pytest.mark.parametrize("neighbours", [1, 2, 4, 8, 16, 32])
 def test_wide_teams_fit_the_device_and_the_kernel(device, neighbours, local_memory):
@@ -108,9 +120,6 @@ def test_wide_teams_fit_the_device_and_the_kernel(device, neighbours, local_memo
             assert constants["TEAMS"] * 64 * (neighbours + 4) * 4 <= local_memory
         else:
             assert neighbours not in (8, 16) or local_memory < 32768
-
-
-VARIANTS = pytest.mark.parametrize("kernel", ["lanes", "shared"])
 
 
 def variant_of(kernel: str, search):
@@ -262,6 +271,7 @@ WHOLE = {
     "causal": {"frames_after": 0, "frames_before": 3, "step_basic": 5, "step_final": 5},
     "no motion": {"motion": False, "frames_before": 1, "frames_after": 3, "window": 7},
     "shared noise": {"shared_noise": True, "coarse": 1, "frames_before": 2, "stages": "basic"},
+    "causal, two passes": {"frames_after": 0, "frames_before": 1, "kalman": False},
     "frame by frame": {"frames_before": 0, "frames_after": 0, "step_basic": 6, "step_final": 6},
 }
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.image import bands
-from napari_gpu_denoise.image.bands import in_bands, in_threads
+from napari_gpu_denoise.image.bands import in_bands
 from napari_gpu_denoise.image.levels import Levels
 
 
@@ -56,19 +56,3 @@ def test_an_error_in_a_band_comes_through(four_threads):
 def test_levels_of_large_arrays_are_those_of_small_ones(four_threads, dtype):
     small = np.random.default_rng(0).normal(100, 20, (50, 60)).clip(0, 255).astype(dtype)
     assert Levels.of(np.tile(small, (30, 30))) == Levels.of(small)
-
-
-def test_items_are_worked_on_at_the_same_time_and_results_are_in_order(four_threads):
-    meet = threading.Barrier(3, timeout=30)
-
-    def square(number):
-        meet.wait()
-        return number**2
-
-    assert in_threads(square, range(3)) == [0, 1, 4]
-
-
-def test_one_core_needs_no_threads(monkeypatch):
-    monkeypatch.setattr(bands.os, "cpu_count", lambda: 1)
-    here = in_threads(lambda _: threading.current_thread(), range(2))
-    assert here == [threading.current_thread()] * 2

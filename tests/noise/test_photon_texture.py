@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
+from napari_gpu_denoise.noise.patches.parts import grouped
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, frequency_sets
 from napari_gpu_denoise.noise.patches.white import PATCH, frequencies, frequency_order
 from napari_gpu_denoise.noise.photon import readings as photon_readings
@@ -67,15 +68,15 @@ def test_sets_are_nested_from_smooth_to_textured():
     coefficients[textured] *= 3
     energy = np.square(coefficients)
     mean = rng.uniform(0, 100, 4000)
-    levels = [np.flatnonzero(mean < 50), np.flatnonzero(mean >= 50)]
+    levels = grouped((mean >= 50).astype(np.uint8), 2)
     lows = len(frequency_order((PATCH, PATCH))[0])
     energies = (energy @ frequency_sets(lows, COEFFICIENTS).T).T
-    place, upper = np.zeros((4000, 2)), np.ones(COEFFICIENTS - lows, bool)
+    place, upper = np.zeros((2, 4000)), np.ones(COEFFICIENTS - lows, bool)
     spectra = PatchSpectra(
         mean, coefficients, energies, mean, lows, upper, np.zeros(4000), 1.0, place
     )
     found = read_levels(spectra, np.ones(4000), levels)
-    for level, part in enumerate(levels):
+    for level, part in enumerate(levels.each()):
         inside = found.level == level
         count, power = found.count[inside], found.power[inside].mean(axis=1)
         assert count[-1] == len(part) == found.added[inside].sum()

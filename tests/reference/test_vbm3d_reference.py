@@ -47,6 +47,7 @@ class Settings:
     kaiser: float = 2.0
     shared_noise: bool = True
     stages: str = "both"
+    kalman: bool = False
 
     @property
     def steps(self):

@@ -13,7 +13,7 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -63,6 +63,7 @@ class Pass:
     wiener_sigma: float = 1.0
     kaiser: float = 2.0
     shared_noise: bool = False
+    kalman: bool = False  # from patch to patch, instead of along the stack
 
     @classmethod
     def of(cls, settings, stage: str) -> Pass:
@@ -83,6 +84,14 @@ class Pass:
         chosen["common"] = settings.threshold_common if basic else settings.wiener_common
         chosen["step"] = settings.steps[stage]
         return cls(**chosen, shared_noise=settings.shared_noise and chosen["stack"] == "haar")
+
+    @classmethod
+    def between(cls, settings) -> Pass:
+        """Return the pass between these two, which filters causal videos from patch to patch."""
+        following = max(settings.window_next, 5)
+        changes = {"per_frame": 1, "neighbours": 4, "step": 2, "window_next": following}
+        final = cls.of(settings, "final")
+        return replace(final, kalman=True, common=None, shared_noise=False, **changes)
 
 
 @dataclass(frozen=True)
@@ -137,6 +146,8 @@ def vbm3d(
     noisy = extend(video)
     result = one_pass(noisy, sigmas, Pass.of(settings, "basic"), **known)
     if settings.stages == "both":
+        if settings.kalman and settings.frames_before and not settings.frames_after:
+            result = one_pass(noisy, sigmas, Pass.between(settings), basic=result, **known)
         result = one_pass(noisy, sigmas, Pass.of(settings, "final"), basic=result, **known)
     return result[:, :ny, :nx]
 
@@ -234,6 +245,14 @@ def filter_group(
         mean = max(shared(table, settings.transform, 0, 0)[0, 0], LEAST_MEAN)
     elif settings.shared_noise:
         variance = shared_variances(matches, noisy.shape[1], settings)
+    if settings.kalman:
+        alone = 1.0 if table is None else shared(table, settings.transform, 0, 0)
+        along = stack_matrix(settings.stack, len(matches)).T
+        values, guides = (np.tensordot(along, spectrum_of(v), axes=1) for v in (noisy, basic))
+        state = kalman(values, guides, settings.wiener_sigma**2 * alone)
+        removed = values[:1] - state
+        known = position, matches[:1], scales[:1], level, sigma, values[:1], guides[:1]
+        return Group(*known, removed, 1.0, alone, energy)
     if basic is None:
         guide = None
         removed, weight = shrink_hard(spectrum, settings.threshold, variance, common)
@@ -251,6 +270,20 @@ def filter_group(
     return Group(
         position, matches, scales, level, sigma, spectrum, guide, removed, weight, variance, energy
     )
+
+
+def kalman(values: np.ndarray, guides: np.ndarray, noise) -> np.ndarray:
+    """Return the estimate (8, 8) of the first of some similar patches, by a Kalman filter.
+
+    The spectra (m, 8, 8) of noisy patches and of their basic estimates are taken from the last to
+    the first, which is the reference. How far the basic estimate is from the state tells the
+    variance of the error of the state; `noise` is that of the coefficients.
+    """
+    state = guides[-1]
+    for value, guide in zip(values[-2::-1], guides[-2::-1], strict=True):
+        error = (guide - state) ** 2
+        state = state + error / (error + noise) * (value - state)
+    return state
 
 
 def common_energy(spectrum: np.ndarray, settings: Pass, table: Table | None = None) -> float:

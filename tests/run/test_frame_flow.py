@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import closing, nullcontext
+
 import numpy as np
 import pytest
 
-from frames_over_time import SETTINGS, eventful, executed
+from frames_over_time import SETTINGS, eventful, executed, posing_as_gpu
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.memory import borrow
 from napari_gpu_denoise.opencl.program import Session
@@ -97,3 +100,26 @@ def test_profiling_names_every_launch(device):
         assert {"basic search", "basic shrink", "final join", "store"} <= set(names)
         for _, event in flow.events:
             assert event.profile.end >= event.profile.start > 0
+
+
+def test_frames_are_read_ahead_and_what_fails_there_passes_on(device):
+    stack, settings = eventful(12, 32, 36), SETTINGS["vbm3d 1+1"]
+    held, threads = posing_as_gpu(device), set()
+    expected = executed(stack, settings, held)
+    for broken in (False, True):
+        with borrow(held) as arena:
+            flow, fill, write, out, asked = flow_over(stack, settings, held, arena, 2, ahead=True)
+
+            def read(t, host, fill=fill, broken=broken):
+                threads.add(threading.current_thread().name)
+                if broken and t == 6:
+                    raise OSError("the disk is gone")
+                return fill(t, host)
+
+            with closing(flow), pytest.raises(OSError) if broken else nullcontext():
+                list(flow.run(read, write))
+            assert asked == list(range(0, 6 if broken else 13, 2))
+        for t, frame in out.items():
+            np.testing.assert_array_equal(frame, expected[t])
+    assert threads == {"frames in_0"}
+    assert not threads & {thread.name for thread in threading.enumerate()}

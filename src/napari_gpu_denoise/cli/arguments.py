@@ -24,9 +24,9 @@ from napari_gpu_denoise.version import package_version
 def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     """Return the parser of all commands; the namespace it makes holds ``run``, the command.
 
-    A command that is not in `argv` may be listed without its options.
+    A command that is not in `argv` may be left out, or be without its options.
     """
-    from napari_gpu_denoise.filters import FILTERS
+    from napari_gpu_denoise.filters import filters_for
     from napari_gpu_denoise.noise.models import choices
 
     codes = "\n".join(f"  {code:3}  {text}" for code, text in EXIT_TEXTS)
@@ -39,7 +39,8 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gpu-denoise {package_version()}")
     added = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for settings in FILTERS:
+    # Of filters, one that is named is the only one needed.
+    for settings in filters_for("".join(argv[:1]).replace("-", "_")):
         _add_filter(added, settings)
 
     devices = added.add_parser("devices", help="list the OpenCL devices and show which one is used")

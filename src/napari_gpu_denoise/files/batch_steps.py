@@ -18,7 +18,7 @@ from napari_gpu_denoise.errors import (
     Note,
     OutputError,
 )
-from napari_gpu_denoise.files import by_workers, formats, unfinished, zarr
+from napari_gpu_denoise.files import formats, unfinished, zarr
 from napari_gpu_denoise.files.batch_report import BatchReport, FileReport
 from napari_gpu_denoise.files.inputs import check_target, identity
 from napari_gpu_denoise.files.one_file import check_result, file_steps, read_whole
@@ -124,6 +124,8 @@ def _by_workers(
 
     Returns what is left: large files, of which all workers filter parts.
     """
+    from napari_gpu_denoise.files import by_workers
+
     rest: list[Path] = []
     left: list[FileReport] = []
 

@@ -14,7 +14,6 @@ from napari_gpu_denoise.correct.wish import wish_of
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, nifti, tiff, zarr
 from napari_gpu_denoise.files.begun_with import unchanged, wanted_of
-from napari_gpu_denoise.files.cluster import cluster_steps, device_of_workers
 from napari_gpu_denoise.files.made_with import has_noise
 from napari_gpu_denoise.files.tiff.checks import free_memory
 from napari_gpu_denoise.files.unfinished import Unfinished
@@ -24,7 +23,7 @@ from napari_gpu_denoise.run.denoise import denoise_steps
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.job import Run
-from napari_gpu_denoise.run.record import Progress, Record
+from napari_gpu_denoise.run.record import Progress, Record, Result
 
 # Smaller stacks are read whole, once: for the range of values, the noise and the filter.
 STREAMED_BYTES = 1 << 27
@@ -77,8 +76,8 @@ def file_steps(
                             options = {"out": made.finest, "ledger": ledger}
                             result = yield from denoise_steps(picture.data, run, **options)
                         else:
-                            options = ledger, companions_anywhere
-                            result = yield from cluster_steps(client, picture, run, made, *options)
+                            options = made, ledger, companions_anywhere
+                            result = yield from _on_workers(client, picture, run, *options)
                     notes = made.finish(result.record)
                 ledger.completed()
             return picture, result.record, notes
@@ -101,8 +100,8 @@ def file_steps(
                     if client is None:
                         result = yield from denoise_steps(data, run, out=store, ledger=ledger)
                     else:
-                        options = ledger, companions_anywhere
-                        result = yield from cluster_steps(client, picture, run, store, *options)
+                        options = store, ledger, companions_anywhere
+                        result = yield from _on_workers(client, picture, run, *options)
                 written = _written(target, result.image, picture, result.record, same, overwrite)
                 ledger.completed()
                 return written
@@ -119,11 +118,24 @@ def file_steps(
     return _written(target, image, picture, result.record, same, overwrite)
 
 
+def _on_workers(
+    client: Any, picture: tiff.Picture, run: Run, out: Any, *options: Any
+) -> Generator[Progress, None, Result]:
+    """Denoise as `cluster_steps` does, imported for those who have workers."""
+    from napari_gpu_denoise.files.cluster import cluster_steps
+
+    return (yield from cluster_steps(client, picture, run, out, *options))
+
+
 def _ledger(
     target: Path, picture: tiff.Picture, run: Run, same: bool, resume: bool, client: Any
 ) -> Unfinished:
     """Return the ledger of a result."""
-    devices = None if client is None else device_of_workers(client, run.device)
+    devices = None
+    if client is not None:
+        from napari_gpu_denoise.files.cluster import device_of_workers
+
+        devices = device_of_workers(client, run.device)
     return Unfinished(target, wanted_of(picture, run, same, devices), resume)
 
 

@@ -1,13 +1,43 @@
-"""The filters, one a file; `FILTERS` is the list that every front end reads."""
+"""The filters, one a folder; `FILTERS` is the list that every front end reads.
 
-from napari_gpu_denoise.filters.bm3d.filter import BM3D
-from napari_gpu_denoise.filters.bm4d.filter import BM4D
-from napari_gpu_denoise.filters.dct3d.filter import DCT3D
-from napari_gpu_denoise.filters.isoline.filter import Isoline
-from napari_gpu_denoise.filters.nl_means.filter import NLMeans
-from napari_gpu_denoise.filters.pixelwise.filter import NLMeansPixelwise
-from napari_gpu_denoise.filters.pri_nlm.filter import PRINLM
-from napari_gpu_denoise.filters.swnlm.filter import SWNLM
-from napari_gpu_denoise.filters.vbm3d.filter import VBM3D
+A filter is imported when it is asked for: most processes use one, and all take as long as NumPy.
+"""
 
-FILTERS = (NLMeans, NLMeansPixelwise, SWNLM, BM3D, VBM3D, BM4D, PRINLM, DCT3D, Isoline)
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+# Folder, function and class of each, in the order of menus.
+_FILTERS = (
+    ("nl_means", "nl_means", "NLMeans"),
+    ("pixelwise", "nl_means_pixelwise", "NLMeansPixelwise"),
+    ("swnlm", "swnlm", "SWNLM"),
+    ("bm3d", "bm3d", "BM3D"),
+    ("vbm3d", "vbm3d", "VBM3D"),
+    ("bm4d", "bm4d", "BM4D"),
+    ("pri_nlm", "pri_nlm", "PRINLM"),
+    ("dct3d", "dct3d", "DCT3D"),
+    ("isoline", "isoline", "Isoline"),
+)
+_CLASSES = {function: kind for _, function, kind in _FILTERS}
+
+MODULES = {name: f"{__name__}.{folder}.filter" for folder, *names in _FILTERS for name in names}
+"""The modules of the functions and classes of all filters."""
+
+
+def filters_for(name: str) -> tuple[Any, ...]:
+    """Return the filter whose function has this name; all of them if it is that of none."""
+    return (_class(_CLASSES[name]),) if name in _CLASSES else tuple(map(_class, _CLASSES.values()))
+
+
+def _class(name: str) -> Any:
+    return getattr(import_module(MODULES[name]), name)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "FILTERS":
+        return filters_for("")
+    if name in _CLASSES.values():
+        return _class(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

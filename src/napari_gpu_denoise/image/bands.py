@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
@@ -44,13 +44,3 @@ def in_bands(function: Callable[..., Any], *arrays: np.ndarray) -> list:
         if stop > start
     ]
     return list(_pool().map(lambda band: function(*band), bands))
-
-
-def in_threads(function: Callable[[Any], Any], items: Iterable) -> list:
-    """Call a function on each item, in parallel threads; return the results in order.
-
-    The function must not do the same, nor use `in_bands`: it would wait for its own thread.
-    """
-    if min(_MOST_THREADS, os.cpu_count() or 1) == 1:
-        return list(map(function, items))
-    return list(_pool().map(function, items))

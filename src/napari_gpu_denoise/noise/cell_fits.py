@@ -20,12 +20,16 @@ class CellFit(NamedTuple):
 
 
 def three_fits(
-    place: np.ndarray, sigma: np.ndarray, error: np.ndarray, bright: np.ndarray
+    place: np.ndarray,
+    sigma: np.ndarray,
+    error: np.ndarray,
+    bright: np.ndarray,
+    rounds: int = ROUNDS,
 ) -> list[CellFit]:
     """Fit a surface, one value for all cells, and a curve over their brightness."""
     bright = (bright - bright.mean()) / (np.ptp(bright) or 1.0)
     constant, curve = np.ones((len(sigma), 1)), bright[:, None] ** np.arange(3)
-    return robust_fits([powers(place), constant, curve], sigma, error)
+    return robust_fits([powers(place), constant, curve], sigma, error, rounds)
 
 
 def powers(place: np.ndarray) -> np.ndarray:
@@ -33,7 +37,9 @@ def powers(place: np.ndarray) -> np.ndarray:
     return np.column_stack([np.ones(len(y)), y, x, y * y, y * x, x * x])
 
 
-def robust_fits(designs: list[np.ndarray], values: np.ndarray, error: np.ndarray) -> list[CellFit]:
+def robust_fits(
+    designs: list[np.ndarray], values: np.ndarray, error: np.ndarray, rounds: int = ROUNDS
+) -> list[CellFit]:
     """Fit values by sums of the terms of each design (value, term), all of them side by side.
 
     Texture, which only raises a value, counts little.
@@ -43,15 +49,18 @@ def robust_fits(designs: list[np.ndarray], values: np.ndarray, error: np.ndarray
     for row, each in zip(terms, designs, strict=True):
         row[:, : each.shape[1]] = each
     scaled, target = terms / error[:, None], values / error
+    # Products of terms with each other, and with the values: each round weights them anew.
+    most = terms.shape[2]
+    squares = (scaled[:, :, :, None] * scaled[:, :, None, :]).reshape(*terms.shape[:2], -1)
+    products = np.concatenate([squares, scaled * target[:, None]], axis=2)
+    # Terms that are not there, or tell nothing, get a factor of 0.
+    unit = 1e-13 * np.eye(most)
     weight = np.ones(terms.shape[:2])
-    turned, unit = scaled.transpose(0, 2, 1), 1e-13 * np.eye(max(sizes))
-    for _ in range(ROUNDS):
-        square = np.square(weight)
-        normal = turned @ (square[:, :, None] * scaled)
-        # Terms that are not there, or tell nothing, get a factor of 0.
+    for _ in range(rounds):
+        sums = np.square(weight)[:, None] @ products
+        normal = sums[:, 0, : most**2].reshape(-1, most, most)
         normal += unit * normal[:, :1, :1]
-        right = turned @ (square * target)[:, :, None]
-        found = np.linalg.solve(normal, right)
+        found = np.linalg.solve(normal, sums.transpose(0, 2, 1)[:, most**2 :])
         distance = target - (scaled @ found)[:, :, 0]
         limit = np.where(distance > 0, UPWARD, DOWNWARD)
         before, weight = weight, np.minimum(1, limit / np.maximum(np.abs(distance), 1e-12))

@@ -34,6 +34,7 @@ from napari_gpu_denoise.noise.unlike import unlike
 
 REPEATS = 8  # positions along an axis from which they count as repetitions of one slice
 MOST_REPEATS = 64  # repetitions read
+MOST_COUNTED = 1 << 20  # pixels of a plane in which clipped ones are counted, about
 EXTREME = 2.0**200  # grey levels whose squares are beyond what is computed here
 
 
@@ -112,12 +113,14 @@ def read_channel(
             ]
             each = map
         patches = [None if one is None else one.statistics for one in apart]
-        shown = [_laws(apart[0])] if len(planes) == 1 and apart[0] else [None] * len(planes)
-        measured = list(each(plane_noise, planes, blanks, patches, levels, shown))
+        shown = every = [None] * len(planes)
+        if len(planes) == 1 and apart[0]:
+            shown, every = [_laws(apart[0])], [apart[0].every]
+        measured = list(each(plane_noise, planes, blanks, patches, levels, shown, every))
     sigma, error, ends = combined_sigma(measured)
     spectra = apart[0] if len(planes) == 1 and apart[0] else None
     spectra = spectra or _spectra(planes, blanks, levels, device)
-    share = np.mean([0.0 if mask is None else mask.mean() for mask in blanks])
+    share = sum(0.0 if mask is None else float(mask.mean()) for mask in blanks) / len(blanks)
     found = ChannelNoise(
         PlaneStack.held(planes),
         sigma,
@@ -125,7 +128,7 @@ def read_channel(
         ends,
         _clipped(planes, blanks, levels),
         spectra,
-        blank=float(share),
+        blank=share,
         blanks=tuple(blanks),
         levels=tuple(levels),
         compressed=2 * sum(each.compressed for each in measured if each) > len(planes),
@@ -212,7 +215,7 @@ def _spectra_alone(
 
 def _laws(spectra: PatchSpectra) -> VarianceLaws | None:
     """Return how the variance depends on the brightness that each frequency sees."""
-    return variance_laws(spectra.at(spectra.seen))
+    return variance_laws(spectra.level_noise)
 
 
 def _width(laws: VarianceLaws) -> float:
@@ -280,13 +283,16 @@ def _clipped(
     planes: list[np.ndarray], blanks: list[np.ndarray | None], levels: list[list]
 ) -> tuple[float, float]:
     """Return the share of clipped pixels at the dark and the bright end."""
-    dark = bright = 0
+    dark = bright = total = 0
     for plane, blank, known in zip(planes, blanks, levels, strict=True):
-        for level in known if blank is None else clipping_levels(plane):
-            number = int(np.count_nonzero(plane == level))
-            if level < np.nanmean(plane[:: max(1, len(plane) // 64)]):
+        rows = plane[:: 1 + plane.size // MOST_COUNTED]
+        total += rows.size
+        ends = known if blank is None else clipping_levels(plane)
+        middle = np.nanmean(rows[:: max(1, len(rows) // 64)]) if ends else 0.0
+        for level in ends:
+            number = int(np.count_nonzero(rows == level))
+            if level < middle:
                 dark += number
             else:
                 bright += number
-    total = sum(plane.size for plane in planes)
     return dark / total, bright / total

@@ -28,7 +28,6 @@ from napari_gpu_denoise.noise.patches.spectra import PatchReader
 from napari_gpu_denoise.noise.places import noise_surface
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack
-from napari_gpu_denoise.noise.structure.find import structure_in
 
 ENOUGH = 1 << 16  # pixels from which a device is used without being asked for
 NOTED = 0.01  # share of the pixels in constant areas from which a note says so
@@ -267,6 +266,8 @@ def _blank_notes(channels: list[ChannelNoise]) -> tuple[str, ...]:
 
 def _structure(source: PlaneReader) -> tuple[Note, ...]:
     """Return notes on structured noise, which is not part of any model."""
+    from napari_gpu_denoise.noise.structure.find import structure_in
+
     return tuple(
         Note(each.words(), "correct='found' removes it first", code="structured")
         for each in structure_in([source.sampled(channel) for channel in source.channels])

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from napari_gpu_denoise.noise.cell_fits import powers, robust_fits, three_fits
 from napari_gpu_denoise.noise.patches.laws import CLEARLY
+from napari_gpu_denoise.noise.patches.parts import Parts, grouped
 from napari_gpu_denoise.noise.patches.variance import CLIPPED
-from napari_gpu_denoise.noise.photon.readings import LEAST, order_of_levels, read_levels
+from napari_gpu_denoise.noise.photon.readings import LEAST, read_levels
 from napari_gpu_denoise.noise.photon.texture import LevelVariances, level_variances
 from napari_gpu_denoise.noise.unlike import RATIO
 
@@ -33,7 +35,8 @@ SYSTEMATIC = 0.03  # relative error of sigma in a cell that statistics do not sh
 SIGNIFICANT = 6.0  # standard errors by which the largest sigma is above the smallest, at least
 SMOOTH = 8  # one of so many patches of a cell, the smoothest, shows whether cells may differ:
 ALIKE = 0.15  # less spread of their logarithms, or of a surface through them, is none,
-UNLIKE = 12.0  # nor is a surface that is better than others by less
+UNLIKE = 12.0  # nor is a surface that is better than others by less,
+ROUGH = 6  # after so many rounds of the fits
 KNOWN = 0.12  # relative error of sigma at any place, at most
 POINTS = 64  # along an axis, where the mean variance is taken
 LARGEST = 64.0  # ratio of sigma between places, at most
@@ -108,8 +111,7 @@ def noise_surface(channels: list[ChannelNoise], models: list[NoiseModel]) -> Sur
     counts = tuple(min(n // NARROWEST, CELLS) for n in shape)
     if min(counts) < FEWEST or any(model.scaled(1.0) is None for model in models):
         return None
-    centres = [(2 * np.arange(count) + 1) / count - 1 for count in counts]
-    place = np.stack(np.meshgrid(*centres, indexing="ij"), axis=-1).reshape(-1, 2)
+    place = _centres(counts)
     cells = [
         _cells(channel, model, counts, place) if channel.sigma > 0 and channel.spectra else None
         for channel, model in zip(channels, models, strict=True)
@@ -129,6 +131,13 @@ def noise_surface(channels: list[ChannelNoise], models: list[NoiseModel]) -> Sur
     )
 
 
+@lru_cache(maxsize=16)
+def _centres(counts: tuple[int, ...]) -> np.ndarray:
+    """Return y and x of the middle of so many cells along y and x, from -1 to 1, (cell, 2)."""
+    centres = [(2 * np.arange(count) + 1) / count - 1 for count in counts]
+    return np.stack(np.meshgrid(*centres, indexing="ij"), axis=-1).reshape(-1, 2)
+
+
 def _cells(
     channel: ChannelNoise, model: NoiseModel, counts: tuple[int, ...], place: np.ndarray
 ) -> _Cells | None:
@@ -138,27 +147,29 @@ def _cells(
     if not spectra.whole:
         return found
     number = len(found.sigma)
-    down, across = ((spectra.place[:, k] * counts[k]).astype(np.uint8) for k in range(2))
+    down, across = (
+        (along * count).astype(np.uint8) for along, count in zip(spectra.place, counts, strict=True)
+    )
     cell = down * np.uint8(counts[1]) + across
-    sizes = np.bincount(cell, minlength=number)
-    inside = np.split(np.argsort(cell, kind="stable"), np.cumsum(sizes)[:-1])
-    usable = sizes >= LEAST
-    usable &= np.bincount(cell[spectra.energy_of("high") > 0], minlength=number) > 0
+    parts = grouped(cell, number, spectra.statistics.order)
+    there = cell[parts.members[parts.first]]
+    high = spectra.energy_of("high")
+    usable = parts.count >= LEAST
+    if not high.min() > 0:
+        usable &= parts.sums(high) > 0
     if spectra.clipped.any():
-        clipped = np.bincount(cell, spectra.clipped, number)
-        usable &= clipped <= CLIPPED * sizes
-    told = np.flatnonzero(usable).tolist()
-    if not told:
+        usable &= parts.sums(spectra.clipped) <= CLIPPED * parts.count
+    told, parts = there[usable], parts.kept(usable)
+    if not len(told):
         return found
     line = model.variance(spectra.seen)
-    # A small minimum keeps ratios finite where the model has no noise.
-    line = np.maximum(line, 1e-3 * float(np.median(line)) or 1e-300)
-    parts = [inside[k] for k in told]
-    order = order_of_levels(spectra, line, parts)
-    power = spectra.energy_of("high") / line
-    if not _may_differ(power, spectra, order, sizes[told], place[told]):
+    if not model.additive:
+        # A small minimum keeps ratios finite where the model has no noise.
+        line = np.maximum(line, 1e-3 * float(np.median(line)) or 1e-300)
+        parts = parts.by_rank(spectra.relative("low", line))
+    if not _may_differ(high / line, spectra, parts, place[told]):
         return None
-    readings = read_levels(spectra, line, parts, relative=True, order=order)
+    readings = read_levels(spectra, line, parts, relative=True)
     each = level_variances(readings, 0.0, 1.0, spectra.overlap)
     total = each.variance
     # The strength of texture is measured relative to the noise, so what was found is divided by it.
@@ -175,29 +186,25 @@ def _logarithm(each: LevelVariances, unit: float | np.ndarray = 1.0) -> tuple[np
     return np.log(unit * each.variance) / 2, np.hypot(each.error / 2, SYSTEMATIC)
 
 
-def _may_differ(
-    power: np.ndarray,
-    spectra: PatchSpectra,
-    order: np.ndarray,
-    sizes: np.ndarray,
-    place: np.ndarray,
-) -> bool:
+def _may_differ(power: np.ndarray, spectra: PatchSpectra, parts: Parts, place: np.ndarray) -> bool:
     """Return whether a surface may fit the smoothest patches of cells, texture included.
 
-    `power` (patch,) is that of the high frequencies relative to what is expected, and `order` has
-    the patches of one cell after another, `sizes` of each, from the smoothest on.
+    `power` (patch,) is that of the high frequencies relative to what is expected, and `parts` has
+    the patches of each cell, from the smoothest on.
     """
+    sizes, first = parts.count, parts.first
     read = np.maximum(sizes // SMOOTH, np.minimum(sizes, LEAST // 2))
-    first = np.cumsum(sizes) - sizes
-    total = np.concatenate([[0.0], np.cumsum(power[order], dtype=np.float64)])
-    mean = np.maximum((total[first + read] - total[first]) / read, 1e-300)
+    # Sums over the smoothest of each cell, and the others, in turn.
+    spans = np.stack([first, first + read], axis=1).ravel()
+    inside = power[parts.members]
+    mean = np.maximum(np.add.reduceat(inside, spans)[::2] / read, 1e-300)
     sigma = np.log(mean) / 2
     numbers = np.maximum(read / spectra.overlap * len(spectra.upper), 1)
     error = np.hypot(np.sqrt(0.5 / numbers), SYSTEMATIC)
     if np.ptp(sigma) < ALIKE:
         return False
-    bright = np.add.reduceat(spectra.seen[order], first) / sizes
-    surface, *others = three_fits(place, sigma, error, bright)
+    bright = parts.sums(spectra.seen) / sizes
+    surface, *others = three_fits(place, sigma, error, bright, ROUGH)
     values = powers(place) @ surface.found
     unlike = min(each.cost for each in others) - surface.cost
     return bool(unlike > UNLIKE and np.ptp(values) > ALIKE)

@@ -38,7 +38,7 @@ def plane_indices(
     free = [axis for axis in range(len(shape)) if axis not in fixed]
     counts = dict.fromkeys(free, 1)
     while True:
-        total = int(np.prod(list(counts.values()), initial=1))
+        total = math.prod(counts.values())
         room = [
             axis
             for axis in free

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from napari_gpu_denoise.image.bands import in_bands, in_threads
+from napari_gpu_denoise.image.bands import in_bands
 from napari_gpu_denoise.image.levels import convert
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.frame_flow import FrameFlow
@@ -26,9 +26,6 @@ from napari_gpu_denoise.run.tile_sizes import (
 from napari_gpu_denoise.run.tiles import Span, Tile
 from napari_gpu_denoise.run.transfer import converted_at_once, copy_as_is, frame_blocks
 from napari_gpu_denoise.run.work import Stages, Work
-
-# Bytes of frames from which their notes are made in threads.
-_LEAST_BYTES = 1 << 21
 
 
 class ArrayFrameFlow:
@@ -81,7 +78,8 @@ class ArrayFrameFlow:
             variation = work.sigma.variation(part)
             types = FrameTypes.of(work, part)
             stages = self.stages
-            flow = FrameFlow(work.session, self.arena, stages, part, self.batch, variation, types)
+            given = work.session, self.arena, stages, part, self.batch, variation, types
+            flow = FrameFlow(*given, ahead=True)
             with closing(flow):
                 for sequence, span in videos:
                     tile = replace(part, sequence=sequence)
@@ -106,9 +104,7 @@ class ArrayFrameFlow:
                 in_bands(self.work.levels.load, block[:, *region], values)
         keys = [(tile.sequence, number) for number in range(t, stop)]
         new = [key for key in keys if key not in self._notes]
-        many = len(new) > 1 and host.nbytes >= _LEAST_BYTES
-        make = in_threads if many else map
-        self._notes |= zip(new, make(self._note, new), strict=True)
+        self._notes |= zip(new, map(self._note, new), strict=True)
         return [self._notes[key] for key in keys]
 
     def _note(self, key: tuple[int, int]) -> FrameNote:

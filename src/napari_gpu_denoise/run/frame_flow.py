@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,12 +24,14 @@ from napari_gpu_denoise.run.work import Queues, Stages
 class _Slot:
     """Frames on their way to the device or back; `name` is that of their buffers.
 
+    Memory of the host may be filled again when it is `uploaded`, the buffer when all is `done`.
     Launches are kept until they are done: they keep alive the memory that is copied.
     """
 
     name: str
     start: int = 0
     count: int = 0
+    uploaded: Any = None
     done: Any = None
     written: Callable[[], Any] | None = None
     launches: Launches = field(default_factory=list)
@@ -41,7 +43,8 @@ class FrameFlow:
     `tile` is what is read from each frame and yielded; its time is not used. At most `batch` frames
     are taken or yielded at once. `variation` is a map, float32 of the shape of what is read, that
     sigma is multiplied by. `types` are those of the frames on the host. With `prompt`, every result
-    is waited for before the next frame is read, instead of keeping the device busy. With
+    is waited for before the next frame is read, instead of keeping the device busy. With `ahead`,
+    frames are read in a thread of their own, unless the device shares the cores of the host. With
     `profiling`, events of launches are kept in `events`.
     """
 
@@ -56,6 +59,7 @@ class FrameFlow:
         types: FrameTypes | None = None,
         *,
         prompt: bool = False,
+        ahead: bool = False,
         profiling: bool = False,
     ):
         self.arena = arena
@@ -72,7 +76,8 @@ class FrameFlow:
         self._most_in_flight = 0 if alone or prompt else 2
         self._ins = [_Slot(f"frames in {k}") for k in range(1 if alone else 2)]
         self._outs = [_Slot(f"frames out {k}") for k in range(1 + self._most_in_flight)]
-        # A thread converts results while the next frames are converted.
+        # Threads read the next frames and convert results while this one enqueues.
+        self._reader = None if alone or not ahead else ThreadPoolExecutor(1, "frames in")
         self._writer = None if alone else ThreadPoolExecutor(1, "frames out")
         self._variation = variation
 
@@ -107,13 +112,14 @@ class FrameFlow:
                 cl.enqueue_copy(self.queues.compute, variation, self._variation)
             self.plan.begin(self.tile, self.batch, first, start, variation)
         in_flight: deque[_Slot] = deque()
+        reads = self._reads(read, first, start, stop)
         known, at, ended, done = first, start, False, 0
         while True:
             count = self.batch if stop is None else min(self.batch, stop - at)
             while not ended and count and known < at + count + self.plan.ahead:
-                wanted = min(self.batch, at + count + self.plan.ahead - known)
-                got = self._take(read, known, wanted)
-                known, ended = known + got, got < wanted
+                slot, given, notes = next(reads)
+                self._take(slot, given, notes)
+                known, ended = known + len(notes), len(notes) < given.shape[1]
                 yield done  # so that a run can be stopped before the first frame is written
             with self.turn:
                 count = min(count, (known if ended else known - self.plan.ahead) - at)
@@ -131,47 +137,83 @@ class FrameFlow:
 
     def close(self) -> None:
         """Wait until the device is idle, so that buffers can be freed; run nothing after it."""
-        if self._writer is not None:
-            self._writer.shutdown(cancel_futures=True)
+        for thread in (self._reader, self._writer):
+            if thread is not None:
+                thread.shutdown(cancel_futures=True)
         self.queues.finish()
 
-    def _take(self, read, t: int, wanted: int) -> int:
-        """Read frames and pass them to the device; return how many there were."""
-        slot = self._ins[0]
-        self._ins.append(self._ins.pop(0))
-        if slot.done is not None:
-            slot.done.wait()
+    def _schedule(self, first: int, start: int, stop: int | None) -> Iterator[tuple[int, int]]:
+        """Yield the times of the frames to read before each batch is due, and how many at once."""
+        known, at = first, start
+        while stop is None or at < stop:
+            at += self.batch if stop is None else min(self.batch, stop - at)
+            while known < at + self.plan.ahead:
+                wanted = min(self.batch, at + self.plan.ahead - known)
+                yield known, wanted
+                known += wanted
+
+    def _reads(
+        self, read, first: int, start: int, stop: int | None
+    ) -> Iterator[tuple[_Slot, np.ndarray, list[FrameNote]]]:
+        """Read frames until there are no more; yield slots, the memory filled, and the notes."""
+
+        def begin(t: int, wanted: int) -> tuple[_Slot, np.ndarray, Callable[[], list[FrameNote]]]:
+            slot = self._ins[0]
+            self._ins.append(self._ins.pop(0))
+            given = self._transfer.room(slot.name, wanted, self.queues.up)
+
+            def fill() -> list[FrameNote]:
+                if slot.uploaded is not None:
+                    slot.uploaded.wait()
+                # The device is not locked meanwhile: `read` may use it, too.
+                notes = read(t, given)
+                if self._stabilisation is not None:
+                    notes = [self._stabilisation.note(note) for note in notes]
+                self.plan.compare(t, notes)
+                return notes
+
+            return slot, given, self._reader.submit(fill).result if self._reader else fill
+
+        schedule = self._schedule(first, start, stop)
+        planned = next(schedule, None)
+        begun = begin(*planned) if planned else None
+        while begun is not None:
+            slot, given, fill = begun
+            notes = fill()
+            planned = next(schedule, None) if len(notes) == given.shape[1] else None
+            begun = begin(*planned) if planned else None  # while the caller enqueues these
+            yield slot, given, notes
+
+    def _take(self, slot: _Slot, given: np.ndarray, notes: list[FrameNote]) -> None:
+        """Pass frames that were read to the device."""
+        count, wanted = len(notes), given.shape[1]
+        if not count:
+            return
         tile = self.tile
         frame = math.prod(tile.source_shape[1:])
-        given = self._transfer.room(slot.name, wanted, self.queues.up)
-        # The device is not locked meanwhile: `read` may use it, too.
-        notes = read(t, given)
-        count = len(notes)
-        if not count:
-            return 0
         size = tile.channels * count * frame
         host = given.reshape(-1)[:size]
         if count < wanted and tile.channels > 1:
             # The frames of each channel have to be contiguous: close the gap of missing ones.
             host[:] = given[:, :count].copy().ravel()
+        if slot.done is not None:
+            slot.done.wait()
         with self.turn:
             buffer, upload = self._transfer.upload(self.queues.up, slot.name, host)
             self.queues.after_upload([upload])
             buffer, converted = self._transfer.as_float(self.queues.compute, buffer, size)
-            slot.launches = [("upload", upload), *converted]
+            slot.uploaded, slot.launches = upload, [("upload", upload), *converted]
             if self._stabilisation is not None:
                 self._models = notes[0].models
                 numbers = np.repeat(self._models, count)
                 queue = self.queues.compute
                 slot.launches += self._stabilisation.forward(queue, buffer, numbers, frame)
-                notes = [self._stabilisation.note(note) for note in notes]
             slot.launches += self.plan.take(self.queues.compute, buffer, notes)
             self.queues.compute.flush()
         # The queue is in order: whatever reads the buffer ends before the last launch.
         slot.done = slot.launches[-1][1]
         if self.profiling:
             self.events += slot.launches
-        return count
 
     def _yield_frames(self, start: int, count: int, ended: bool, write) -> _Slot:
         slot = self._outs[0]

@@ -143,6 +143,14 @@ class FramePlan(ABC):
             A map that sigma is multiplied by, of the shape of what is read.
         """
 
+    def compare(self, first: int, notes: list[FrameNote]) -> None:
+        """Compare the next frames with those before them, on the host; default: nothing.
+
+        They are frames from time `first` on, which `take` gets next. May be called in another
+        thread, while frames before them are enqueued.
+        """
+        return
+
     @abstractmethod
     def take(self, queue, frames, notes: list[FrameNote]) -> Launches:
         """Enqueue the work on the next frames; their buffer may then be overwritten.

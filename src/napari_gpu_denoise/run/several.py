@@ -44,7 +44,7 @@ class Shared:
     def noted(self, record: Record) -> Record:
         """Return a record that names the devices, and those that were left out."""
         notes = [
-            Note(f"{device} failed, and other devices did its part: {error}")
+            Note(f"{device} failed and was left out; other devices did its part: {error}")
             for device, error in self.failed
         ]
         return replace(record, device=names_of(self.used), notes=(*record.notes, *notes))

@@ -39,7 +39,7 @@ _SIDE, _DEEP = 1024, 16
 
 # Pixels that a launch should have, to be efficient for small frames, and most frames at once.
 _BUSY = {"CPU": 1 << 16, "simulator": 1 << 14}
-_BUSY_GPU = 1 << 24
+_BUSY_GPU = 1 << 25
 _MOST_FRAMES = 16
 
 

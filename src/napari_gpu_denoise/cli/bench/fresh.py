@@ -83,12 +83,13 @@ def run_task(task: dict[str, Any]) -> dict[str, float]:
 
     import numpy as np
 
-    from napari_gpu_denoise.filters import FILTERS
+    from napari_gpu_denoise.filters import filters_for
     from napari_gpu_denoise.opencl.device import find
     from napari_gpu_denoise.opencl.program import session
     from napari_gpu_denoise.run.denoise import denoise
 
-    settings = next(k for k in FILTERS if k.name == task["filter"]).of(**task["settings"])
+    (kind,) = filters_for(task["filter"])  # without the others, as a user imports it
+    settings = kind.of(**task["settings"])
     mark()
     device = find(*task["device"])
     mark()

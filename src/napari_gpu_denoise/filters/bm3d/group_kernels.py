@@ -56,6 +56,7 @@ class GroupKernels:
             "TRANSFORM": TRANSFORMS.index(settings.transform),
             "STACK": STACK_TRANSFORMS.index(settings.stack),
             "WIENER": int(settings.wiener),
+            "KALMAN": int(settings.kalman),
             "SHARED_NOISE": int(settings.shared_noise),
             "SPECTRUM": int(bool(settings.spectra)),
             **constants,

@@ -20,7 +20,8 @@ class GroupSettings:
     `search` may be a `VideoSearch`. `threshold` is in sigma: the hard threshold of coefficients, or
     the noise level assumed by a Wiener filter. `common` is the same for what the patches of a group
     have in common, if it is another one. `spectra` are the autocorrelations of the noise,
-    (5, 5) each: one for all channels, or one for each; none for white noise.
+    (5, 5) each: one for all channels, or one for each; none for white noise. `kalman` filters from
+    patch to patch instead, guided like a Wiener filter, and changes the reference alone.
     """
 
     search: SearchSettings
@@ -30,6 +31,7 @@ class GroupSettings:
     threshold: float = 0.0
     common: float | None = None
     wiener: bool = False
+    kalman: bool = False
     kaiser: float = 2.0
     reproducible: bool = True
     shared_noise: bool = False

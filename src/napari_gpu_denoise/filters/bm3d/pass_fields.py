@@ -128,4 +128,4 @@ class CollaborativeFilter(TwoPasses):
 
     def _pass(self, name: str, search: Any, **more: Any) -> GroupSettings:
         """Return the pass of that name; `more` are other fields of `GroupSettings`."""
-        return GroupSettings(search, **self._shrinkage(name), **more)
+        return GroupSettings(search, **{**self._shrinkage(name), **more})

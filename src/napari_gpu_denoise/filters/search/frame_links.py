@@ -56,7 +56,8 @@ class FrameLinks:
     mixture `guide`, of channels divided by their noise if `weighted`. Frames whose noise differs by
     more than a factor of `noise_ratio` are not used together; of frames that are stored twice only
     the nearest one is, since they share all their noise. `strengths` multiply the noise of the
-    mixtures, the first one that of the guide, too; by default they are 1.
+    mixtures, the first one that of the guide, too; by default they are 1. Frames may be added in
+    another thread than that which asks for links between those before them.
     """
 
     def __init__(
@@ -122,7 +123,8 @@ class FrameLinks:
     def forget(self, before: int) -> None:
         """Drop frames before a time."""
         for held in (self._levels, self._means, self._changed, self._digests):
-            for t in [t for t in held if t < before]:
+            # A copy: another thread may add frames meanwhile.
+            for t in [t for t in list(held) if t < before]:
                 del held[t]
 
     def levels(self, first: int, count: int) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,6 +28,7 @@ from napari_gpu_denoise.run.tiles import Reach
 # Without later frames only its own references estimate a frame: more of them are needed.
 _STEPS = {"basic": 4, "final": 4}
 _STEPS_ALONE = {"basic": 2, "final": 2}
+_KALMAN_WINDOW = 5  # at least: it searches estimates, in which noise misleads less
 
 
 def _step(of: str):
@@ -70,7 +71,7 @@ class VBM3D(CollaborativeFilter):
         "fast": {"step_basic": 8, "step_final": 6, "frames_before": 2, "frames_after": 2},
         "high": {"step_basic": 3, "step_final": 2, "window_nearest": 19},
         "live": {
-            **{"frames_after": 0, "step_basic": 3, "step_final": 3, "window_nearest": 19},
+            **{"frames_before": 6, "frames_after": 0, "window_nearest": 19},
             **{"threshold": 3.0, "threshold_common": 2.2, "wiener_common": 0.8},
         },
     }
@@ -117,6 +118,9 @@ class VBM3D(CollaborativeFilter):
     neighbours_final: int = pass_fields.neighbours(8, FINAL)
     transform_basic: str = pass_fields.transform("bior1.5", BASIC)
     transform_final: str = pass_fields.transform("dct", FINAL)
+    kalman: bool = setting(
+        True, "Without later frames: filter from frame to frame between the passes", advanced=True
+    )
     stack_basic: str = pass_fields.stack("haar", BASIC)
     stack_final: str = pass_fields.stack("haar", FINAL)
     similar_basic: float = pass_fields.similar(5.0, BASIC)
@@ -163,7 +167,7 @@ class VBM3D(CollaborativeFilter):
 
     @property
     def passes(self) -> dict[str, GroupSettings]:
-        """The passes, in order: ``"basic"``, ``"final"``."""
+        """The passes, in order: ``"basic"``, ``"kalman"`` where it is of use, ``"final"``."""
         passes = {}
         for name in self._pass_names():
             search = VideoSearch(
@@ -180,6 +184,10 @@ class VBM3D(CollaborativeFilter):
                 getattr(self, f"similar_{name}"),
                 self.motion and self.blocks and max(self.frames_before, self.frames_after) > 0,
             )
+            if name == "final" and self.kalman and self.frames_before and not self.frames_after:
+                wide = max(self.window_next, _KALMAN_WINDOW)
+                one_each = replace(search, step=2, kept=1, neighbours=4, following=wide)
+                passes["kalman"] = self._pass(name, one_each, kalman=True, shared_noise=False)
             common = self.threshold_common if name == "basic" else self.wiener_common
             passes[name] = self._pass(name, search, common=common)
         return passes
@@ -232,7 +240,7 @@ def vbm3d() -> np.ndarray:
         Settings to start from, by default ``"normal"``; settings given as keywords override it.
         ``"fast"`` uses two frames before and after, takes 0.6 of the time on a GPU and loses 0.3 to
         2 dB; ``"high"`` takes 2.4 times as long and gains 0.1 to 1.2 dB; ``"live"`` uses only
-        earlier frames, so there is no delay, and loses about 1 dB.
+        earlier frames, so there is no delay, and loses 0.6 dB or more.
     axes : str, optional
         Names of the axes, such as ``"TYX"``, ``"TZYX"`` (every slice is a video of its own),
         ``"TCYX"`` or ``"TYXS"``. Every axis except T, Y and X is independent, except channels (see
@@ -262,24 +270,19 @@ def vbm3d() -> np.ndarray:
 
     Notes
     -----
-    Patches are 8 x 8. In each pass, a frame has ``ny * nx / step**2`` reference patches, each of
-    which is compared with about 80 others, independently of the size of the frame. Filtering takes
-    about ``1600 * neighbours / step**2`` operations per pixel and pass. Device memory does not
-    depend on the number of frames, each of which is sent and filtered once.
+    In each pass, each of ``ny * nx / step**2`` patches of a frame is compared with about 80 others.
+    Filtering takes about ``1600 * neighbours / step**2`` operations per pixel and pass.
 
     A frame depends on ``2 * (frames_before + frames_after)`` earlier frames and on
-    ``2 * (frames_after + min(frames_before, frames_after))`` later ones, 16 and 16 by default: this
-    is the delay of a stream. With ``frames_after=0`` there is no delay.
+    ``2 * (frames_after + min(frames_before, frames_after))`` later ones, 16 and 16 by default:
+    the delay of a stream. With ``frames_after=0`` there is none, and ``3 * frames_before`` earlier.
 
     Changes of brightness of whole frames, by a gain and an offset, are accounted for and kept.
     Constant frames are neither filtered nor used for others. Of identical frames only the nearest
-    one is used, because copies contain the same noise.
-
-    For correlated noise, thresholds and weights follow the variance of each coefficient, as in
-    `bm3d`; noise shared by patches of a frame is then always accounted for.
-
-    Repeated runs on one device are bit-identical, and so are results of parts, streams and whole
-    arrays, for integers of 8 and 16 bits.
+    one is used, because copies contain the same noise. For correlated noise, thresholds and weights
+    follow the variance of each coefficient, as in `bm3d`; noise shared by patches of a frame is
+    then always accounted for. Repeated runs on one device are bit-identical, and so are parts,
+    streams and the whole, for integers of 8 and 16 bits.
 
     References
     ----------

@@ -38,9 +38,9 @@ class _Progress:
 class Plan(FramePlan):
     """Kernels and buffers of VBM3D on one device; belongs to one thread.
 
-    Rings hold the noisy frames and their basic estimates, and for each pass the sums of what its
+    Rings hold the noisy frames and their estimates, and for each pass the sums of what its
     groups take away. Every frame is searched and filtered once in each pass, whatever the batches.
-    Passes are in order, by name: ``"basic"``, and ``"final"`` if wanted. `variants` holds arguments
+    Passes are in order, by name: ``"basic"``, ``"kalman"``, ``"final"``. `variants` holds arguments
     of `VideoPass` by pass, for kernels other than those chosen for the device. `strengths` are as
     in `ChannelMix`.
     """
@@ -57,6 +57,8 @@ class Plan(FramePlan):
         self.arena = arena
         self.passes = made_passes(VideoPass, passes, arena, variants)
         self._last = list(self.passes)[-1]
+        # What each pass searches, and is guided by: the estimate of the pass before.
+        self._searched = dict(zip(self.passes, ("noisy", *self.passes), strict=False))
         self._motion = None
         search = passes[self._last].search
         self._before, self._after = search.frames
@@ -76,7 +78,7 @@ class Plan(FramePlan):
         """Return the rings, the tables of frames, and what the passes need for `batch` frames."""
         channels, span = tile.channels, self._before + 1 + self._after
         passes, yields = list(self.passes), yields_of_passes(self.passes, tile)
-        images = ("noisy", "basic")[: len(passes)]
+        images = self._searched.values()
         shape = self._shape(tile, batch)
         sizes = [ring_buffers(shape, channels, images, passes, self._guided)]
         if self._motion is not None:
@@ -102,9 +104,10 @@ class Plan(FramePlan):
                 self._mix.buffers(whole),
                 self._mix.guide_buffers(whole, "noisy") if self._guided else {},
             ]
-            if self._guided and len(passes) > 1:
-                made = replace(yields["basic"], t=Span.whole(waited))
-                sizes.append(self._mix.guide_buffers(made, "basic"))
+            if self._guided:
+                for name in passes[:-1]:
+                    made = replace(yields[name], t=Span.whole(waited))
+                    sizes.append(self._mix.guide_buffers(made, name))
         return together(*sizes)
 
     def begin(self, tile: Tile, batch: int, first: int, start: int, variation: Any = None) -> None:
@@ -143,11 +146,14 @@ class Plan(FramePlan):
         shift = tile.y.source_start % BLOCK, tile.x.source_start % BLOCK
         return RingShape(images, sums, self._margin, *tile.source_shape[2:], shift)
 
+    def compare(self, first: int, notes: list[FrameNote]) -> None:
+        """Compare the brightness of the next frames with that of those before them."""
+        self._links.add(first, *notes)
+
     def take(self, queue, frames, notes: list[FrameNote]) -> Launches:
         """Enqueue the storing of the next frames, and the filtering they allow."""
         first, count = self._known, len(notes)
         launches: Launches = []
-        self._links.add(first, *notes)
         for note in notes:
             # Channels that are filtered separately are videos of one channel each.
             if self._separate and note.models is not None:
@@ -215,7 +221,7 @@ class Plan(FramePlan):
         sent = searched_links = self._sent(queue, f"{name} links", links, launches)
         if self._mix is not None:
             searched_links = self._sent(queue, f"{name} guide links", guide_links, launches)
-        searched = "noisy" if name == "basic" else "basic"
+        searched = self._searched[name]
         guide = rings.guides(searched) if self._guided else rings.images(searched)
         found, more = one.search.enqueue(
             *(queue, guide, rings.shape, first, count, at.grid, searched_links, self._held),
@@ -223,8 +229,8 @@ class Plan(FramePlan):
         )
         launches += [(f"{name} {step}", event) for step, event in more]
         images = (rings.images("noisy"),)
-        if name == "final":
-            images += (rings.images("basic"),)
+        if one.settings.wiener:
+            images += (rings.images(searched),)
         more = one.shrink(
             *(queue, found, images, rings.shape, self._tile.channels, first, count, at.grid),
             *((sent, searched_links), rings.sums(name), self._variation, self._spectrum),
@@ -233,7 +239,7 @@ class Plan(FramePlan):
         at.filtered = first + count
 
     def _join(self, queue, name: str, stop: int, out, launches: list) -> None:
-        """Make the estimate of the frames before `stop`, and store it if it is the basic one."""
+        """Make the estimate of the frames before `stop`, and store it for the next pass."""
         at, rings, source = self._progress[name], self._rings, self._tile
         yields, first = at.yields, at.joined
         count = stop - first
@@ -258,7 +264,7 @@ class Plan(FramePlan):
             self._mix.end(queue, Noisy(Pixels(made, held), levels), out, launches)
         elif out is None:
             weights = self._weights(queue, self._links.levels(first, count).T, launches)
-            self._keep(queue, "basic", Noisy(Pixels(made, held), weights), first, launches)
+            self._keep(queue, name, Noisy(Pixels(made, held), weights), first, launches)
         at.joined = stop
 
     def _keep(self, queue, name: str, image: Noisy, first: int, launches: list) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from napari_gpu_denoise.errors import AxesError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
 from napari_gpu_denoise.noise.patches.blank import Blank, blank_area, not_image
+from napari_gpu_denoise.noise.patches.coefficients import ranked
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.variance import pooled_variance, unclipped
 from napari_gpu_denoise.noise.patches.white import MAX_PATCHES
@@ -66,14 +67,15 @@ def channel_covariance(image: Any) -> ChannelCovariance:
     rank, energy = 0.0, 0.0
     for values, each in zip(high, spectra, strict=True):
         smooth = each.energy_of("low").astype(np.float64)
-        alone = pooled_variance(smooth, np.square(values), overlap, members).variance
+        order = members[ranked(smooth[members])]
+        alone, *_ = pooled_variance(order, np.square(values), overlap)
         scale = 1 / alone if alone > 0 else 0.0
         rank, energy = rank + scale * smooth, energy + scale * np.square(values)
     if np.ndim(energy) == 0 or not np.any(energy):
         number, order = len(members), members
     else:
         # The mean over channels has the same relative error as one, or a smaller one.
-        relative = pooled_variance(rank, energy, overlap, members).error
+        _, relative, _ = pooled_variance(members[ranked(rank[members])], energy, overlap)
         # Of grey levels near the end of float64 nothing is known about the error.
         needed = 0.5 / relative**2 / energy.shape[1] * overlap if relative**2 > 0 else math.inf
         number = max(round(min(needed, len(members))), 1)

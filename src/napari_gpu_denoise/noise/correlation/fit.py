@@ -19,10 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from napari_gpu_denoise.noise.patches.variance import medians
 from napari_gpu_denoise.noise.patches.white import PATCH, cosine_transform
 
 LAGS = 4  # largest displacement of the autocovariance, in pixels
 HIGHEST = np.s_[PATCH // 2 :, PATCH // 2 :]  # frequencies that hold least texture
+FREQUENCY = np.maximum(*np.indices((PATCH, PATCH)))  # the larger of those along y and x
+LOWEST_BAND, MIDDLE_BAND = FREQUENCY == 1, (FREQUENCY == 2) | (FREQUENCY == 3)
 ROUGHER = (0.04, 0.32)  # patches that show the texture, from and to, as shares of all by smoothness
 CALM = (0.08, 0.16)  # those whose highest frequencies hold hardly any texture in most pictures
 UNLIKE = 0.3  # relative error of texture, which is not the same in smooth and in rough patches
@@ -112,15 +115,15 @@ class _Fit(NamedTuple):
 
 def _fit(powers: PatchPower, reach: int) -> _Fit | None:
     """Fit texture and noise with lags below `reach` along y and x; None where no noise results."""
-    known = np.arange(PATCH**2) > 0
-    level = float(np.median(powers.smoothest[HIGHEST]))
+    level = float(medians(powers.smoothest[HIGHEST].ravel()))
     if not level > 0:
         return None
     power, rough = powers.smoothest.ravel() / level, powers.rough.ravel() / level
-    texture = np.where(known, np.maximum(rough - power, 0), 0)
+    texture = np.maximum(rough - power, 0)
+    texture[0] = 0
     texture /= max(float(texture.max()), 1e-300)
     design, count = power_of_lags(reach, reach), reach**2
-    terms = np.column_stack([design, texture])
+    terms = np.concatenate([design, texture[:, None]], axis=1)
     relative = 2 / max(powers.independent, 1.0)
     # Start with white noise; all power above it is texture.
     noise = np.ones(len(power))
@@ -130,7 +133,8 @@ def _fit(powers: PatchPower, reach: int) -> _Fit | None:
         unlike = np.square(UNLIKE * strength * texture)
         variance = chance + unlike + np.square(CURVED * noise)
         for used in (terms, design):
-            found, covariance = _least_squares(used[known], power[known], variance[known])
+            # The first coefficient, the mean, is not known.
+            found, covariance = _least_squares(used[1:], power[1:], variance[1:])
             strength = float(found[count]) if len(found) > count else 0.0
             if strength >= 0:
                 break
@@ -138,7 +142,7 @@ def _fit(powers: PatchPower, reach: int) -> _Fit | None:
             return None
         noise = np.maximum(design @ found[:count], LOWEST * found[0])
     error = np.square(power - used @ found) / variance
-    misfit = float(error[known].sum()) / (np.count_nonzero(known) - len(found))
+    misfit = float(error[1:].sum()) / (len(error) - 1 - len(found))
     noise, texture = level * noise, level * strength * texture
     return _Fit(found[:count], covariance, misfit, noise, texture, chance, unlike)
 
@@ -150,10 +154,9 @@ def without_steep_texture(powers: PatchPower) -> np.ndarray:
     the middle ones, as in correlated noise of any range; none where texture is not steeper.
     """
     power, texture = powers.smoothest, np.maximum(powers.rough - powers.smoothest, 0)
-    frequency = np.maximum(*np.indices(power.shape))
-    lowest, middle = frequency == 1, (frequency == 2) | (frequency == 3)
     excess, steep = (
-        float(each[lowest].mean() - STEEP * each[middle].mean()) for each in (power, texture)
+        float(each[LOWEST_BAND].mean() - STEEP * each[MIDDLE_BAND].mean())
+        for each in (power, texture)
     )
     if excess <= 0 or steep <= 0:
         return power
@@ -206,5 +209,6 @@ def autocovariance(power: np.ndarray) -> np.ndarray:
     weight = 1 / np.maximum(values, 1e-3 * values.max())
     weight[0] = 0  # not measured
     design = power_of_lags(LAGS + 1, LAGS + 1)
-    found, *_ = np.linalg.lstsq(design * weight[:, None], values * weight, rcond=None)
+    weighted = design * weight[:, None]
+    found = np.linalg.solve(weighted.T @ weighted, weighted.T @ (values * weight))
     return found.reshape(LAGS + 1, LAGS + 1)

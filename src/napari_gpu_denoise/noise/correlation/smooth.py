@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from napari_gpu_denoise.noise.correlation.fit import CALM, HIGHEST, ROUGHER, PatchPower
-from napari_gpu_denoise.noise.patches.coefficients import Squares, span_sums
+from napari_gpu_denoise.noise.patches.coefficients import Squares, smallest, span_sums
+from napari_gpu_denoise.noise.patches.parts import brightness_levels
 from napari_gpu_denoise.noise.patches.spectra import SETS, PatchSpectra, frequency_sets
-from napari_gpu_denoise.noise.patches.variance import brightness_levels, by_rank
 from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
 
 # Patches that are smoothest because the noise is weak there, as in the shadows of a JPEG file, are
@@ -47,7 +47,7 @@ def powers_by_brightness(spectra: PatchSpectra, members: np.ndarray) -> PatchPow
     noise does not.
     """
     rows, totals, weights, number = [], [], [], 0
-    for part in brightness_levels(spectra.mean[members], most=LEVELS):
+    for part in brightness_levels(spectra.mean[members], most=LEVELS).each():
         read = math.ceil(READ * len(part))
         found = _parts(spectra, members[part], read, (ROUGHER, CALM, NEXT))
         total = found.sum(axis=(1, 2))
@@ -83,7 +83,8 @@ def _parts(
     found = np.zeros((len(parts), PATCH**2))
     # Ranked by one half, read at the other.
     energies = [spectra.energy_of(name) for name in HALVES]
-    orders = [by_rank(each + EQUAL * sum(energies), [members])[: stops.max()] for each in energies]
+    both = EQUAL * (energies[0] + energies[1])
+    orders = [members[smallest((each + both)[members], stops.max())] for each in energies]
     starts, stops = (np.concatenate([each, len(orders[0]) + each]) for each in (starts, stops))
     sums = span_sums(Squares(spectra.coefficients), np.concatenate(orders), starts, stops)
     sums /= (stops - starts)[:, None]

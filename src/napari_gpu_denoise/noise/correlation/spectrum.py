@@ -18,6 +18,7 @@ import numpy as np
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.noise.correlation.fit import (
     LAGS,
+    MIDDLE_BAND,
     CorrelationFit,
     PatchPower,
     autocovariance,
@@ -33,6 +34,13 @@ from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve, unclipped
 from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
 from napari_gpu_denoise.noise.sampling import sample_planes
+
+# Frequencies that are high along both axes, those whose power is compared with theirs (middle ones,
+# and those that are high along x alone and along y alone), and the smallest number in any of these.
+_high = np.arange(PATCH) >= PATCH // 2
+HIGHEST_BAND = np.logical_and.outer(_high, _high)
+BANDS = MIDDLE_BAND, *(np.logical_and.outer(*each) for each in ((~_high, _high), (_high, ~_high)))
+FEWEST = min(map(np.count_nonzero, (HIGHEST_BAND, *BANDS)))
 
 SHARE = 0.01  # of the patches are read
 INDEPENDENT = 16  # patches without a common pixel, read at least,
@@ -178,19 +186,13 @@ def _without_texture(powers: PatchPower, shared: CorrelationFit | None) -> np.nd
 
 def _ratios(power: np.ndarray, independent: float) -> tuple[tuple[float, ...], float]:
     """Return the power at middle, across and down over that at the highest, and the error."""
-    y, x = np.indices(power.shape)
-    upper = PATCH // 2
-    highest = (y >= upper) & (x >= upper)
-    middle = (np.maximum(y, x) >= upper // 2) & (np.maximum(y, x) < upper)
-    across, down = (x >= upper) & (y < upper), (y >= upper) & (x < upper)
-    count = min(int(np.count_nonzero(each)) for each in (highest, middle, across, down))
-    error = math.sqrt(2 / independent * (1 / count + 1 / np.count_nonzero(highest)))
-    base = float(power[highest].mean())
+    error = math.sqrt(2 / independent * (1 / FEWEST + 1 / np.count_nonzero(HIGHEST_BAND)))
+    base = float(power[HIGHEST_BAND].mean())
     # Rounding errors of an image without noise do not count as a spectrum.
     if base <= 1e-20 * float(power.max()) or base == 0:
         flat = float(power.max()) == 0
         return ((1.0,) * 3 if flat else (math.inf,) * 3), error
-    return tuple(float(power[each].mean()) / base for each in (middle, across, down)), error
+    return tuple(float(power[each].mean()) / base for each in BANDS), error
 
 
 def _is_white(

@@ -13,18 +13,18 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy import special
+from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.errors import ImageError, SettingsError
 from napari_gpu_denoise.image.levels import check_numbers
 
 REJECTED = 0.01  # share of true noise that is rejected
 TRIALS = 50  # values of sigma it starts from
-ROUNDS = 50  # of its iteration, at most
+ROUNDS = 50  # of the iteration from each, at most
 MAX_GROUPS = 40_000  # groups of values looked at, about
 LIKE_NOISE = 0.25  # by which the squared contrast may be below that of pure noise, relative
 COILS = (1, 2, 4, 8, 16, 32)  # tried where the number is not known
-RANGE = 1024  # values counted together
+RANGES = 64  # of sorted values, in which those of groups are counted
 CONTRAST_ERROR = 1.1  # relative standard error of that contrast, of one value
 
 
@@ -81,13 +81,15 @@ def _repeated(stack: Any) -> tuple[np.ndarray, int]:
 
 def _of_coils(values: np.ndarray, pixels: int, coils: int) -> tuple[Piesno, float]:
     """Return the noise for a number of coils, and its deviation from the distribution."""
+    from scipy.special import gammainc
+
     sigma, accepted = noise_only(values, coils, LIKE_NOISE)
     share = float(np.count_nonzero(accepted)) / pixels
     found = Piesno(sigma, standard_error(sigma, values[accepted].size, coils), share)
     if not sigma:
         return found, math.inf
     alone = np.sort(values[accepted], axis=None)
-    expected = special.gammainc(coils, np.square(alone / sigma) / 2)
+    expected = gammainc(coils, np.square(alone / sigma) / 2)
     return found, float(np.abs((np.arange(len(alone)) + 0.5) / len(alone) - expected).max())
 
 
@@ -107,65 +109,72 @@ def noise_only(
         return none
     repetitions = values.shape[1]
     quantile = _best_quantile(coils)[0]
-    unit = math.sqrt(2 * special.gammaincinv(coils, quantile))
-    bounds = special.gammaincinv(coils * repetitions, [REJECTED / 2, 1 - REJECTED / 2])
+    unit = math.sqrt(2 * _gamma_quantiles(coils, [quantile])[0])
+    bounds = _gamma_quantiles(coils * repetitions, [REJECTED / 2, 1 - REJECTED / 2])
     energy = np.square(values).sum(axis=1) / 2
-    expected = 1 - math.exp(2 * (special.gammaln(coils + 0.5) - special.gammaln(coils))) / coils
-    best, most = none, 0
+    expected = 1 - math.exp(2 * (math.lgamma(coils + 0.5) - math.lgamma(coils))) / coils
     order = np.argsort(energy)
     ranked = energy[order]
     ordered = values[order]
-    quantiles, known = _Quantiles(ordered), {}  # many starts come to the same groups
-    for start in np.arange(1, trials + 1) / trials * np.quantile(values, quantile) / unit:
-        sigma, span = float(start), (0, 0)
-        for _ in range(ROUNDS):
-            now = tuple(np.searchsorted(ranked, bounds * sigma**2))
-            if now == span or now[0] == now[1]:
-                span = now
-                break
-            span = now
-            if span not in known:
-                known[span] = quantiles.of(*span, quantile)
-            sigma = known[span] / unit
-        kept = span[1] - span[0]
-        if kept <= most or sigma <= 0:
-            continue
-        inside = ordered[slice(*span)]
-        slack = tolerance + 3 * CONTRAST_ERROR / math.sqrt(inside.size)
-        contrast = 1 - float(inside.mean()) ** 2 / float(np.square(inside).mean())
-        if contrast > (1 - slack) * expected:
-            most = kept
-            mask = np.zeros(len(values), bool)
-            mask[order[slice(*span)]] = True
-            best = sigma, mask
-    return best
+    quantiles = _Quantiles(ordered)
+    (largest,) = quantiles.of(np.array([0]), np.array([len(values)]), quantile) / unit
+    sigmas, spans = np.arange(1, trials + 1) / trials * largest, np.zeros((trials, 2), np.intp)
+    moving = np.arange(trials)  # starts whose groups still change
+    for _ in range(ROUNDS):
+        now = np.searchsorted(ranked, bounds * np.square(sigmas[moving])[:, None])
+        changed = (now != spans[moving]).any(axis=1) & (now[:, 0] < now[:, 1])
+        spans[moving] = now
+        moving = moving[changed]
+        if not len(moving):
+            break
+        sigmas[moving] = quantiles.of(*now[changed].T, quantile) / unit
+    count = np.diff(spans, axis=1)[:, 0]
+    number = np.maximum(count * repetitions, 1)
+    mean, square = (
+        np.diff(np.concatenate([[0.0], np.cumsum(each)])[spans], axis=1)[:, 0] / number
+        for each in (ordered.sum(axis=1), 2 * ranked)
+    )
+    slack = tolerance + 3 * CONTRAST_ERROR / np.sqrt(number)
+    alike = (count > 0) & (sigmas > 0) & (square - mean**2 > (1 - slack) * expected * square)
+    if not alike.any():
+        return none
+    best = np.where(alike, count, 0).argmax()
+    mask = np.zeros(len(values), bool)
+    mask[order[slice(*spans[best])]] = True
+    return float(sigmas[best]), mask
 
 
 class _Quantiles:
     """Quantiles of the values of groups in a row, (group, value), of which many are asked for."""
 
     def __init__(self, values: np.ndarray):
+        groups, self._each = values.shape
         order = np.argsort(values, axis=None)
         self._values = values.ravel()[order]
-        self._each = values.shape[1]
-        kind = np.uint16 if len(values) < 1 << 15 else np.uint32
-        self._group = (order // self._each).astype(kind)
+        self._group = (order // self._each).astype(np.int32)
+        self._range = -(-values.size // RANGES)
+        # How many values of the groups before each one are in each range of the sorted values.
+        where = np.arange(values.size) // self._range * groups + self._group
+        counts = np.bincount(where, minlength=groups * RANGES).reshape(RANGES, groups)
+        self._before = np.zeros((RANGES, groups + 1), np.int32)
+        np.cumsum(counts, axis=1, out=self._before[:, 1:])
 
-    def of(self, first: int, last: int, quantile: float) -> float:
-        """Return what `numpy.quantile` returns for the groups from first to last."""
-        # Unsigned differences: those of groups before the first one are large.
-        inside = self._group - self._group.dtype.type(first) < last - first
-        place = quantile * ((last - first) * self._each - 1)
-        below = math.floor(place)
-        blocks = np.add.reduceat(inside, np.arange(0, len(inside), RANGE), dtype=np.int32)
-        ends = np.cumsum(blocks)
-        found = []
-        for number in (below, min(below + 1, int(ends[-1]) - 1)):
-            block = int(np.searchsorted(ends, number, "right"))
-            within = np.flatnonzero(inside[block * RANGE : (block + 1) * RANGE])
-            at = block * RANGE + within[number - ends[block] + blocks[block]]
-            found.append(float(self._values[at]))
-        return found[0] + (found[1] - found[0]) * (place - below)
+    def of(self, first: np.ndarray, last: np.ndarray, quantile: float) -> np.ndarray:
+        """Return what `numpy.quantile` returns for groups from first to last; of several spans."""
+        number = (last - first) * self._each
+        place = quantile * (number - 1)
+        below = place.astype(np.int32)
+        wanted = np.array([below, np.minimum(below + 1, number - 1)])
+        inside = np.cumsum((self._before[:, last] - self._before[:, first]).T, axis=1)
+        # The range that holds each wanted value, and which of the values there it is.
+        found = (inside <= wanted[:, :, None]).sum(axis=2)
+        rest = wanted - np.where(found, inside[np.arange(len(first)), found - 1], 0)
+        at = found[:, :, None] * self._range + np.arange(self._range)
+        group = self._group.take(at, mode="clip")
+        member = (group >= first[:, None]) & (group < last[:, None])
+        which = (np.cumsum(member, axis=2, dtype=np.int32) > rest[:, :, None]).argmax(axis=2)
+        low, high = self._values[found * self._range + which]
+        return low + (high - low) * (place - below)
 
 
 @cache
@@ -176,11 +185,29 @@ def _best_quantile(coils: int) -> tuple[float, float]:
     with the least variance for its slope.
     """
     quantiles = np.linspace(0.3, 0.95, 1301)
-    value = special.gammaincinv(coils, quantiles)
-    density = np.exp((coils - 1) * np.log(value) - value - special.gammaln(coils))
+    value = _gamma_quantiles(coils, quantiles)
+    density = np.exp((coils - 1) * np.log(value) - value - math.lgamma(coils))
     error = np.sqrt(quantiles * (1 - quantiles)) / (2 * value * density)
     best = int(np.argmin(error))
     return float(quantiles[best]), float(error[best])
+
+
+def _gamma_quantiles(shape: int, shares: ArrayLike) -> np.ndarray:
+    """Return quantiles of the gamma law, by bisection.
+
+    SciPy has them, too, but takes longer to import than an estimate takes, and most need no more.
+    """
+    shares = np.asarray(shares)
+    events = np.arange(shape)
+    factorials = np.cumsum(np.log(np.maximum(events, 1)))
+    low, high = np.zeros(shares.shape), np.full(shares.shape, 2.0 * shape + 40)
+    for _ in range(60):
+        middle = (low + high) / 2
+        # A value is above x where a Poisson variable of mean x is below the shape.
+        chances = np.exp(events * np.log(middle)[:, None] - factorials - middle[:, None])
+        below = chances.sum(axis=1) > 1 - shares
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return (low + high) / 2
 
 
 def standard_error(sigma: float, number: int, coils: int) -> float:

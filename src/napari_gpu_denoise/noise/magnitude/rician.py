@@ -13,13 +13,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special
 
-from napari_gpu_denoise.noise.magnitude.piesno import MAX_GROUPS, TRIALS, noise_only, standard_error
+from napari_gpu_denoise.noise.magnitude.piesno import (
+    MAX_GROUPS,
+    TRIALS,
+    noise_only,
+    standard_error,
+)
 from napari_gpu_denoise.noise.patches.blank import not_image
+from napari_gpu_denoise.noise.patches.parts import MEMBERS, brightness_levels
 from napari_gpu_denoise.noise.patches.selection import clipping_levels
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
-from napari_gpu_denoise.noise.patches.variance import MEMBERS, brightness_levels, level_noise
+from napari_gpu_denoise.noise.patches.variance import level_noise, pooled_variance
 from napari_gpu_denoise.noise.sampling import sample_planes
 
 BLOCK = 4  # width of the blocks that a single image is cut into
@@ -48,9 +53,11 @@ class RicianNoise:
 
 def koay_factor(ratio: np.ndarray | float) -> np.ndarray:
     """Return the variance of a Rician variable over sigma squared, at ratios of signal to sigma."""
+    from scipy.special import ive
+
     ratio = np.asarray(ratio, np.float64)
     quarter = np.square(ratio) / 4
-    bessel = (2 + 4 * quarter) * special.ive(0, quarter) + 4 * quarter * special.ive(1, quarter)
+    bessel = (2 + 4 * quarter) * ive(0, quarter) + 4 * quarter * ive(1, quarter)
     exact = 2 + 4 * quarter - np.pi / 8 * np.square(bessel)
     # At high ratios the difference of two large numbers is lost to rounding.
     return np.where(ratio > 30, 1 - 0.5 / np.maximum(np.square(ratio), 1), exact)
@@ -96,6 +103,10 @@ def rayleigh_background(
     """
     blanks = not_image(planes) if blanks is None else blanks
     levels = list(map(clipping_levels, planes, blanks)) if levels is None else levels
+    # A few pixels show that there are negative values, unless these may be a fill.
+    for plane, blank, ends in zip(planes, blanks, levels, strict=True):
+        if blank is None and not ends and plane[::BLOCK, :: BLOCK**2].min() < 0:
+            return None
     groups = _blocks(planes, FEW_GROUPS, blanks, levels)
     if len(groups) >= FEW_GROUPS / 2:
         few = _of_groups(groups, FEW_TRIALS)
@@ -171,18 +182,19 @@ def _object(planes: list[np.ndarray]) -> tuple[float, float] | None:
     """Return sigma and its standard error from the variance at each level of brightness."""
     patches = read_spectra(planes).statistics
     found, errors = [], []
-    levels = level_noise(patches, brightness_levels(patches.mean))
-    for mean, variance, error, count, is_open, _ in zip(*levels, strict=True):
-        if len(levels.mean) > 1 and (not is_open or count < MEMBERS):
+    levels = brightness_levels(patches.mean, order=patches.order)
+    found_at = level_noise(patches, levels, patches.mean)
+    for mean, variance, error, count, is_open, _ in zip(*found_at, strict=True):
+        if len(levels.count) > 1 and (not is_open or count < MEMBERS):
             continue
         sigma, ratio = _from_moments(mean, variance)
         if sigma > 0 and ratio > DEEP:
             found.append(sigma)
             errors.append(max(error / 2, 1e-6))
     if not found:  # few patches, or hardly any signal: all of them as one level
-        every = level_noise(patches, [np.arange(len(patches.mean))])
-        sigma, _ = _from_moments(float(patches.mean.mean()), every.variance[0])
-        return (sigma, sigma * every.error[0] / 2) if sigma > 0 else None
+        variance, error, _ = pooled_variance(patches.order, patches.energy, patches.overlap)
+        sigma, _ = _from_moments(float(patches.mean.mean()), variance)
+        return (sigma, sigma * error) if sigma > 0 else None
     order = np.argsort(found)
     weight = np.cumsum(1 / np.array(errors)[order])
     sigma = float(np.array(found)[order][np.searchsorted(weight, weight[-1] / 2)])

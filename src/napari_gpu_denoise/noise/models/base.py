@@ -12,7 +12,7 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.levels import check_numbers
 from napari_gpu_denoise.noise.models.parameters import Parameter, checked
-from napari_gpu_denoise.noise.patches.variance import pooled_variances, unclipped
+from napari_gpu_denoise.noise.patches.variance import pooled_variance
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
@@ -207,23 +207,23 @@ class NoiseModel(ABC):
         -------
         sigma, error : float
         """
-        line = np.ones_like(patches.mean) if self.additive else self.variance(patches.mean)
-        # A small minimum keeps ratios finite where the model has no noise.
-        typical = float(np.median(line))
-        unit = typical or float(line.mean()) or 1.0
-        weight = 1 / np.maximum(line / unit, 1e-3 if typical else 1e-12)
-        read = patches.rank * weight, patches.energy, patches.overlap
-        (pooled,) = pooled_variances(*read, [unclipped(patches.clipped)], weight)
-        sigma = math.sqrt(pooled.variance / unit * self.representative(unit / weight) * scale)
-        return sigma, sigma * pooled.error
+        weight, total = None, 1.0
+        if not self.additive:
+            # A small minimum keeps ratios finite where the model has no noise.
+            typical = float(np.median(line := self.variance(patches.mean)))
+            unit = typical or float(line.mean()) or 1.0
+            weight = 1 / np.maximum(line / unit, 1e-3 if typical else 1e-12)
+            total = self.representative(unit / weight) / unit
+        order = patches.unclipped(weight)
+        variance, error, _ = pooled_variance(order, patches.energy, patches.overlap, weight)
+        return (sigma := math.sqrt(variance * total * scale)), sigma * error
 
     def mean_sigma(self, channel: ChannelNoise) -> tuple[float, float]:
         """Return the root of the mean variance over a channel, and its standard error."""
-        if channel.spectra is None:
+        if channel.spectra is None or not channel.sigma:
             return channel.sigma, channel.error
-        sigma, error = self.sigma_of(channel.spectra.statistics)
         expected = math.sqrt(float(self.variance(channel.spectra.mean).mean()))
-        return expected, expected * error / sigma if sigma else channel.error
+        return expected, expected * channel.error / channel.sigma
 
     # Text and records
 

@@ -148,19 +148,27 @@ def _with_rim(pixels: np.ndarray) -> np.ndarray:
 def _has_runs(plane: np.ndarray) -> bool:
     """Return whether there may be a constant square; some of the rows tell.
 
-    Of every fourth row and column, two along each axis go through a square: these are compared
-    first, and all of a row only where they are equal.
+    One of eight rows goes through every square, and two of every fourth pixels of it are in the
+    square: these are compared first, then with the pixels four rows above and below, and all of a
+    row only where they are equal.
     """
-    margin = WIDTHS[0] // 2
-    some = np.pad(plane[::margin, ::margin], 1, mode="edge")
-    some[1:-1, -1], some[-1, 1:-1] = plane[::margin, -1], plane[-1, ::margin]
-    equal = some[:, 1:] == some[:, :-1]
-    equal = equal[1:] & equal[:-1] & (some[1:, 1:] == some[:-1, 1:])
-    after = np.flatnonzero(equal.any(axis=1))
-    rows = np.unique(np.clip(np.concatenate([after - 1, after]), 0, len(some) - 3))
-    if not len(rows):
+    last, margin = len(plane) - 1, WIDTHS[0] // 2
+    found = []
+    for first, step in ((0, 2 * margin), (last, 1)):
+        rows = plane[first::step]
+        # Half of a square may lie beyond the border, where its first or last four pixels tell.
+        inside = rows[:, :-margin:margin] == rows[:, margin::margin]
+        pairs = ((0, margin - 1), (-1, -margin))
+        equal = np.column_stack([inside, *(rows[:, one] == rows[:, other] for one, other in pairs)])
+        y, which = np.divmod(np.flatnonzero(equal), equal.shape[1])
+        y, x = first + step * y, np.append(margin * np.arange(inside.shape[1]), (0, -1))[which]
+        level = plane[y, x]
+        above, below = plane[np.maximum(y - margin, 0), x], plane[np.minimum(y + margin, last), x]
+        found.append(y[(above == level) | (below == level)])
+    if not any(map(len, found)):
         return False
-    wide = np.pad(plane[::margin][rows], ((0, 0), (margin, margin)), mode="edge")
+    rows = np.unique(np.concatenate(found))
+    wide = np.pad(plane[rows], ((0, 0), (margin, margin)), mode="edge")
     return bool(_all_of(wide[:, 1:] == wide[:, :-1], WIDTHS[0] - 1, 1).any())
 
 

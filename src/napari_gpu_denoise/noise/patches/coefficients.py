@@ -7,6 +7,7 @@ kept: a few hundred patches at a time are squared where they are summed up, in t
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
@@ -19,6 +20,7 @@ SMALL = ("u1", "i1", "u2", "i2", "f4")  # whose differences float32 holds, or ro
 WEAKEST, STRONGEST = 1e-25, 1e25  # sums of squares that float32 is used for
 OCTAVES = 20  # above and below their median in which values are told apart,
 SAMPLE = 512  # taken from about so many of them
+MARGIN = 0.05  # share of all values by which a limit from that sample is higher
 ROUNDING = 1e-9  # energy of high frequencies over low ones, from which rounding does not matter
 
 
@@ -53,7 +55,8 @@ def transformed(
 
 def suit_float32(energy: np.ndarray) -> bool:
     """Return whether squares, whose sums are `energy` as in `Transformed`, suit float32."""
-    largest = float(energy.max(initial=0))
+    # The first two sets hold every frequency.
+    largest = float(energy[:2].max(initial=0))
     low, high = energy[:2].sum(axis=1, dtype=np.float64)
     return WEAKEST < largest < STRONGEST and high >= ROUNDING * low
 
@@ -176,6 +179,16 @@ def range_moments(
     return found[0], found[1]
 
 
+def smallest(values: np.ndarray, number: int) -> np.ndarray:
+    """Return as many of the smallest of the values, as `ranked` has them; 0.05 ms for a third."""
+    few = values[:: max(1, len(values) // SAMPLE)]
+    enough = min(len(few) - 1, math.ceil((number / len(values) + MARGIN) * len(few)))
+    some = np.flatnonzero(values <= np.partition(few, enough)[enough])
+    if len(some) < number:
+        return ranked(values)[:number]
+    return some[ranked(values[some])[:number]]
+
+
 def ranked(values: np.ndarray, group: np.ndarray | None = None, groups: int = 1) -> np.ndarray:
     """Return the order of numbers that are not negative, group after group, at most 64 of them.
 
@@ -193,16 +206,18 @@ def ranked(values: np.ndarray, group: np.ndarray | None = None, groups: int = 1)
     some = np.sort(bits[:: max(1, len(bits) // SAMPLE)])
     some = some[np.searchsorted(some, 1) :]
     middle = int(some[len(some) // 2]) if len(some) else 1
-    highest = min(int(bits.max(initial=1)), middle + (OCTAVES << 23))
-    lowest = int(bits.min(initial=highest))
+    most = int(bits.max(initial=1))
+    highest = min(most, middle + (OCTAVES << 23))
+    least = lowest = int(bits.min(initial=highest))
     if not lowest:
         lowest = int(bits.min(initial=highest, where=bits > 0))
     lowest = max(lowest, middle - (OCTAVES << 23))
     shift = max((highest - lowest).bit_length() - room, 0)
     shift += (highest - lowest) >> shift == (1 << room) - 1
     lowest = max(lowest - (1 << shift), 0)  # what is less, such as 0, has the lowest key
-    keys = np.clip(bits, np.uint32(lowest), np.uint32(highest)) - np.uint32(lowest)
-    keys = (keys >> np.uint32(shift)).astype(np.uint16)
+    if lowest > least or highest < most:
+        bits = np.clip(bits, np.uint32(lowest), np.uint32(highest))
+    keys = ((bits - np.uint32(lowest)) >> np.uint32(shift)).astype(np.uint16)
     if group is not None:
         keys += group.astype(np.uint16) << np.uint16(room)
     return np.argsort(keys, kind="stable")

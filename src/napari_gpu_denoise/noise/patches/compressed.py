@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from napari_gpu_denoise.noise.patches.coefficients import ranked
 from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.variance import FIRST_PATCHES, WHITE, pooled_variance
 
@@ -50,11 +51,11 @@ def noise_before(
     if len(found) < FIRST_PATCHES:
         return None
     rank, energy = np.square(found[:, :low]).sum(axis=1), np.square(found[:, low:])
-    pooled = pooled_variance(rank, energy, 1.0, np.arange(len(found)))
+    _, error, power = pooled_variance(ranked(rank), energy, 1.0)
     steps = np.array([_step(each) for each in found[:, low:].T], np.float64)
-    variance = pooled.power.copy()
+    variance = power.copy()
     coarse = steps > 0
-    variance[coarse] = steps[coarse] ** 2 * _before(pooled.power[coarse] / steps[coarse] ** 2)
+    variance[coarse] = steps[coarse] ** 2 * _before(power[coarse] / steps[coarse] ** 2)
     known = (np.abs(found[:, low:]) > SMALLEST / 2).sum(axis=0) >= NUMBER
     if not known.any():
         return None
@@ -72,7 +73,7 @@ def noise_before(
     kept = variance[known]
     mean = min(float(kept.mean()), float(np.median(kept)))
     spread = float(np.std(kept)) / (2 * mean * math.sqrt(len(kept)))
-    return math.sqrt(mean), math.hypot(pooled.error, spread)
+    return math.sqrt(mean), math.hypot(error, spread)
 
 
 def _blocks(
@@ -128,12 +129,11 @@ def _possible(plane: np.ndarray, some: np.ndarray, levels: list) -> np.ndarray:
     steps = np.arange(SMALLEST, LARGEST, dtype=np.float32)[:, None]
     # As many may be off as of the most values that `_step` looks at.
     most = (1 - ON) * 8 * NUMBER
-    where, which = np.divmod(
-        np.flatnonzero(_off(series[:, None, : TOLD // 2], steps) <= most), len(steps)
-    )
-    left = _off(series[where], steps[which]) <= most
+    series = np.ascontiguousarray(series.T)
+    which, where = np.nonzero(_off(series[: TOLD // 2, None], steps) <= most)
+    left = _off(series[:, where], steps[which, 0]) <= most
     open_ = ~known
-    open_[known] = np.bincount(where[left], minlength=len(series)) > 0
+    open_[known] = np.bincount(where[left], minlength=series.shape[1]) > 0
     return np.flatnonzero(open_.any(axis=1))
 
 
@@ -143,21 +143,20 @@ def _step(values: np.ndarray) -> int:
     values = size[size > SMALLEST / 2][: 8 * NUMBER]
     if len(values) < NUMBER:
         return 0
-    steps = np.arange(SMALLEST, LARGEST, dtype=np.float64)[:, None]
+    steps, column = np.arange(SMALLEST, LARGEST, dtype=np.float64), values[:, None]
     # A few values rule out nearly all steps.
-    few = NUMBER // 2
-    steps = steps[_off(values[:few], steps) <= (1 - ON) * len(values)]
+    steps = steps[_off(column[: NUMBER // 2], steps) <= (1 - ON) * len(values)]
     if not len(steps):
         return 0
-    fits = len(values) - _off(values, steps)
-    found = np.flatnonzero(fits / len(values) >= ON)
-    return int(steps[found[-1], 0]) if len(found) else 0
+    found = steps[_off(column, steps) <= (1 - ON) * len(values)]
+    return int(found[-1]) if len(found) else 0
 
 
 def _off(values: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """Return how many values do not lie on the lattice of each of the steps (step, 1)."""
+    """Return how many values (value, ...) do not lie on the lattice of each of the steps (...)."""
     number = np.rint(values / steps)
-    return np.count_nonzero((np.abs(values - number * steps) >= OFF) | (number == 0), axis=-1)
+    off = (np.abs(values - number * steps) >= OFF) | (number == 0)
+    return off.sum(axis=0, dtype=np.uint8)  # of at most 128 values
 
 
 def _before(variance: np.ndarray) -> np.ndarray:

@@ -63,13 +63,13 @@ class CoefficientStore:
         if not number:
             return found
         places -= chunks
-        first = np.repeat(starts - most * places, chunks) + most * np.arange(number)
         count = len(patches)
         width = 2 * number + count * (1 if weight is None else 2)
         pinned = self.arena.pinned("patch list", width, self.queue)
         table = pinned.view(np.int32)
-        table[:number] = first
-        table[number : 2 * number] = np.minimum(first + most, np.repeat(stops, chunks))
+        first, last = table[: 2 * number].reshape(2, number)
+        first[:] = np.repeat(starts - most * places, chunks) + most * np.arange(number)
+        np.minimum(first + most, np.repeat(stops, chunks), out=last, casting="same_kind")
         table[2 * number : 2 * number + count] = patches
         if weight is not None:
             pinned[2 * number + count :] = weight
@@ -84,9 +84,9 @@ class CoefficientStore:
             cl.enqueue_copy(self.queue, listed, table, is_blocking=False)
             self._kernel(self.queue, grid, group, buffer, listed, *map(np.int32, numbers), out)
             cl.enqueue_copy(self.queue, host, out)
-        parts = host.reshape(1 + moments, number, COEFFICIENTS)
         some = np.flatnonzero(chunks)
-        found[:, some] = np.add.reduceat(parts, places[some], axis=1)
+        for row, parts in zip(found, host.reshape(-1, number, COEFFICIENTS), strict=True):
+            row[some] = np.add.reduceat(parts, places[some])
         return found
 
     def whole(self, buffer: Any, total: int) -> np.ndarray:
@@ -133,7 +133,7 @@ class DeviceCoefficients:
     ) -> np.ndarray:
         """Return sums of squares of the coefficients from the first on, as `span_sums`."""
         spans = np.asarray(starts), np.asarray(stops)
-        return self._summed(order, spans, weight, False)[0][:, coefficient_order()[first:]]
+        return self._summed(order, spans, weight, False)[0].take(coefficient_order()[first:], 1)
 
     def moments(self, order: np.ndarray, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return sums and sums of squares, as `range_moments`."""

@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from napari_gpu_denoise.noise.patches.parts import MEMBERS, brightness_levels
 from napari_gpu_denoise.noise.patches.variance import (
     LEAST_LEVELS,
-    MEMBERS,
+    LevelNoise,
     PatchStatistics,
     VarianceCurve,
-    brightness_levels,
     level_noise,
+    medians,
 )
 
 SYSTEMATIC = 0.08  # relative error of a variance that texture and few patches leave
 ABOVE, BELOW = 9.0, 25.0  # most that a level above or below a law costs
 STEPS = 50  # of each end of a line that is tried
-CONSTANTS = 400  # values of a law of one parameter that are tried
+DARK, BRIGHT = np.triu_indices(STEPS, 1)  # of the ends of rising lines
+CONSTANTS = np.linspace(-3, 1, 400)  # values of a law of one parameter that are tried
 
 PIXELS = 64  # of a patch
 FARTHER = (
@@ -80,7 +83,7 @@ class VarianceLaws(NamedTuple):
         """Whether levels of brightness are further apart than noise puts them."""
         used = np.array(self.curve.used, bool)
         mean, variance = np.array(self.curve.mean)[used], np.array(self.curve.variance)[used]
-        noise = math.sqrt(float(np.median(variance)) / PIXELS)
+        noise = math.sqrt(float(medians(variance)) / PIXELS)
         return bool(mean[-1] - mean[0] > FARTHER * noise)
 
     @property
@@ -107,12 +110,11 @@ class VarianceLaws(NamedTuple):
         return f"from {dark:.3g} at a grey level of {low:.4g} to {bright:.3g} at {high:.4g}"
 
 
-def variance_laws(patches: PatchStatistics) -> VarianceLaws | None:
+def variance_laws(found: LevelNoise) -> VarianceLaws | None:
     """Fit a constant, a line and a square to the variance at each level of brightness.
 
     None where fewer than two levels show any noise.
     """
-    found = level_noise(patches, brightness_levels(patches.mean))
     used = (found.variance > 0) & found.open & (found.count >= MEMBERS)
     if np.count_nonzero(used & found.white) >= LEAST_LEVELS:
         used &= found.white
@@ -140,25 +142,24 @@ def capped_cost(distance: np.ndarray) -> np.ndarray:
 
     A value above costs no more than a little, one below more: texture only raises a variance.
     """
-    return np.minimum(np.square(distance), np.where(distance > 0, ABOVE, BELOW)).sum(axis=-1)
+    kept = np.maximum(np.minimum(distance, math.sqrt(ABOVE)), -math.sqrt(BELOW))
+    return np.einsum("...k,...k->...", kept, kept)
 
 
 def _constant(y: np.ndarray, error: np.ndarray) -> float:
     """Return the least cost of a constant; texture makes it lower than the median, if anything."""
-    tried = np.median(y) + np.linspace(-3, 1, CONSTANTS)
+    tried = medians(y) + CONSTANTS
     return float(capped_cost((y - tried[:, None]) / error).min())
 
 
 def _line(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
     """Return the least cost of a rising line fitted to the logarithms y, and its growth."""
-    ends = np.linspace(y.min() - 1, y.max() + 0.5, STEPS)
-    first, last = (each.ravel() for each in np.meshgrid(ends, ends, indexing="ij"))
-    rising = last > first
-    first, last = np.exp(first[rising])[:, None], np.exp(last[rising])[:, None]
+    ends = np.exp(np.linspace(y.min() - 1, y.max() + 0.5, STEPS))
     share = (x - x[0]) / max(x[-1] - x[0], 1e-300)
-    cost = capped_cost((y - np.log(first * (1 - share) + last * share)) / error)
+    dark, bright = ends[:, None] * (1 - share), ends[:, None] * share
+    cost = capped_cost((y - np.log(dark[DARK] + bright[BRIGHT])) / error)
     best = int(cost.argmin())
-    return float(cost[best]), float(last[best, 0] / first[best, 0])
+    return float(cost[best]), float(ends[BRIGHT[best]] / ends[DARK[best]])
 
 
 class Trend(NamedTuple):
@@ -182,7 +183,8 @@ def brightness_trend(patches: PatchStatistics) -> Trend | None:
     upper = patches.upper
     if len(patches.mean) < LEAST_LEVELS * MEMBERS or not upper.any() or upper.all():
         return None
-    found = level_noise(patches, brightness_levels(patches.mean, most=MOST_LEVELS))
+    levels = brightness_levels(patches.mean, most=MOST_LEVELS, order=patches.order)
+    found = level_noise(patches, levels, patches.mean)
     # Clipping weakens the noise. Whole levels are left out, not single patches: those without
     # clipped pixels are the ones whose noise happens to be weak.
     usable = (found.count >= MEMBERS) & found.open
@@ -210,13 +212,19 @@ def brightness_trend(patches: PatchStatistics) -> Trend | None:
     )
 
 
+@lru_cache(maxsize=MOST_LEVELS)
+def _pairs(number: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.triu_indices(number, 1)
+
+
 def _rising_line(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
     """Return slope and offset of the line through points that rise along one, else None."""
-    i, j = np.triu_indices(len(x), 1)
+    i, j = _pairs(len(x))
     if np.sign(y[j] - y[i]).mean() < ORDERED:
         return None
-    if np.corrcoef(x, y)[0, 1] ** 2 < STRAIGHT:
+    away, rise = x - x.mean(), y - y.mean()
+    if not (away @ rise) ** 2 >= STRAIGHT * (away @ away) * (rise @ rise):
         return None
     # The median of all slopes: one level with texture does not tilt it.
-    slope = np.median((y[j] - y[i]) / (x[j] - x[i]))
-    return np.array([slope, np.median(y - slope * x)])
+    slope = medians((y[j] - y[i]) / (x[j] - x[i]))
+    return np.array([slope, medians(y - slope * x)])

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from napari_gpu_denoise.errors import NoDeviceError
+from napari_gpu_denoise.image.bands import in_bands
 from napari_gpu_denoise.noise.patches.blank import clear_patches
 from napari_gpu_denoise.noise.patches.coefficients import suit_float32
 from napari_gpu_denoise.noise.patches.device_coefficients import (
@@ -96,10 +97,10 @@ class DevicePatches:
                 clear = clear_patches(blank, (PATCH, PATCH), down, across).ravel()
                 kept[k * count : (k + 1) * count] &= clear
         which = None if kept.all() else np.flatnonzero(kept)
-        if which is not None:
-            told = told[:, which]
+        # The memory is used again.
+        told = told.copy() if which is None else told[:, which]
         energy = told[3:]
-        if not energy.shape[1] or not suit_float32(energy) or not energy.any():
+        if not energy.shape[1] or not suit_float32(energy):
             return None
         coefficients.which = which
         *_, upper = frequencies((PATCH, PATCH))
@@ -135,16 +136,10 @@ class DevicePatches:
         group = 1 if store.cpu else GROUP
         with store.turn:
             for k, (plane, ends) in enumerate(zip(planes, levels, strict=True)):
-                # Only rows with patches are sent, if that is fewer.
-                sent, apart = plane, grid.down
-                if grid.down >= 2 * PATCH:
-                    bands = sliding_window_view(plane, PATCH, axis=0)[:: grid.down]
-                    sent, apart = bands.transpose(0, 2, 1), PATCH
-                sent = np.ascontiguousarray(sent, dtype)
-                pixels = arena.buffer("patch pixels", sent.nbytes)
-                cl.enqueue_copy(queue, pixels, sent, is_blocking=False)
+                plane = np.ascontiguousarray(plane, dtype)
+                pixels, apart = self._sent(plane, grid)
                 dark, bright = ([float(each) for each in ends] + [np.nan] * 2)[:2]
-                numbers = (nx, grid.columns, count, grid.across, apart * nx)
+                numbers = (nx, grid.columns, count, grid.across, apart)
                 kernel(
                     queue,
                     (-(-items // group) * group,),
@@ -162,7 +157,39 @@ class DevicePatches:
                 if k + 1 < len(planes):
                     queue.finish()  # the next plane takes its place
             cl.enqueue_copy(queue, host, out)
-        return host.reshape(3 + len(SETS), total).copy()
+        return host.reshape(3 + len(SETS), total)
+
+    def _sent(self, plane: np.ndarray, grid: _Grid) -> tuple[Any, int]:
+        """Upload the rows of a plane that hold patches; return these, and how far apart they are.
+
+        That is in pixels, from the first row of some patches to that of the next. A GPU reads fast
+        from pinned memory only, which threads fill.
+        """
+        import pyopencl as cl
+
+        arena, queue, row = self._store.arena, self._store.queue, plane.strides[0]
+        apart = min(grid.down, PATCH)
+        rows = plane.shape[0] if grid.down <= PATCH else grid.rows * PATCH
+        pixels = arena.buffer("patch pixels", rows * row)
+        parts = {}
+        if not self._store.cpu:
+            sent = arena.pinned("patch pixels", -(-rows * row // 4), queue).view(np.uint8)
+            sent = sent[: rows * row].view(plane.dtype).reshape(rows, -1)
+            if grid.down > PATCH:
+                bands = sliding_window_view(plane, PATCH, axis=0)[:: grid.down]
+                plane = bands.transpose(0, 2, 1)
+            in_bands(lambda rows, out: np.copyto(out, rows), plane, sent.reshape(plane.shape))
+            plane = sent
+        elif grid.down > PATCH:
+            parts = {
+                "buffer_origin": (0, 0, 0),
+                "host_origin": (0, 0, 0),
+                "region": (PATCH * row, grid.rows, 1),
+                "buffer_pitches": (PATCH * row,),
+                "host_pitches": (grid.down * row,),
+            }
+        cl.enqueue_copy(queue, pixels, plane, is_blocking=False, **parts)
+        return pixels, apart * row // plane.itemsize
 
 
 @contextmanager
@@ -202,8 +229,8 @@ def _middles(
     grid: _Grid, planes: int, shape: tuple[int, int], which: np.ndarray | None
 ) -> np.ndarray:
     """Return y and x of the middle of each patch, from 0 to 1 over the plane."""
-    found = np.empty((planes, grid.rows, grid.columns, 2))
-    found[..., 0] = (np.arange(grid.rows)[:, None] * grid.down + PATCH / 2) / shape[0]
-    found[..., 1] = (np.arange(grid.columns) * grid.across + PATCH / 2) / shape[1]
-    found = found.reshape(-1, 2)
-    return found if which is None else found[which]
+    found = np.empty((2, planes, grid.rows, grid.columns))
+    found[0] = ((np.arange(grid.rows) * grid.down + PATCH / 2) / shape[0])[:, None]
+    found[1] = (np.arange(grid.columns) * grid.across + PATCH / 2) / shape[1]
+    found = found.reshape(2, -1)
+    return found if which is None else found[:, which]

@@ -74,7 +74,7 @@ def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
     Pixels of `blank`, a mask, are not looked at.
     """
     step = math.ceil(math.sqrt(plane.size / CLIPPING_SAMPLE))
-    values = plane[::step, ::step]
+    values = np.ascontiguousarray(plane[::step, ::step])
     if blank is not None:
         values = values[~blank[::step, ::step]]
     values = _finite(values)
@@ -82,7 +82,8 @@ def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
         return []
     ends = np.iinfo(plane.dtype) if plane.dtype.kind in "iu" else None
     levels = []
-    for level, inner in ((values.min(), np.min), (values.max(), np.max)):
+    for inner in (np.min, np.max):
+        level = inner(values)
         count = np.count_nonzero(values == level)
         if count < CLIPPED_PIXELS or count == values.size:
             continue
@@ -131,29 +132,35 @@ def photon_step(plane: np.ndarray, darkest: float) -> float | None:
     rows, columns = (length // BLOCK for length in plane.shape)
     if not rows or not columns:
         return None
-    down, across = grid_steps(rows, columns, BLOCKS)
-    blocks = plane[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
-    blocks = blocks[::down, :, ::across].transpose(0, 2, 1, 3).reshape(-1, BLOCK, BLOCK)
-    # A few of them nearly always show that the values vary more.
-    few = _counts(blocks[::FEW], darkest)
+    held = plane[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
+
+    def counts(limit: int) -> _Counts | None:
+        down, across = grid_steps(rows, columns, limit)
+        blocks = held[::down, :, ::across].transpose(0, 2, 1, 3)
+        return _counts(blocks.reshape(-1, BLOCK, BLOCK), darkest)
+
+    # A few of them nearly always show that the values vary more. Others may show a smaller step,
+    # of which they vary even more.
+    few = counts(BLOCKS // FEW)
     if few is not None and few.photons and few.dispersion > MORE * DISPERSION[1]:
         return None
-    found = _counts(blocks, darkest)
-    if found is None or found.photons < LEAST_PHOTONS:
+    found = counts(BLOCKS)
+    if found is None or not found.whole or found.photons < LEAST_PHOTONS:
         return None
     return found.step if DISPERSION[0] <= found.dispersion <= DISPERSION[1] else None
 
 
 class _Counts(NamedTuple):
-    """Whole numbers of photons."""
+    """What blocks hold if their smallest value that is not the darkest is one photon."""
 
     step: float  # grey levels
+    whole: bool  # whether all are whole numbers of photons
     photons: float  # in the darker half of the blocks that have any
     dispersion: float  # variance over mean, there
 
 
 def _counts(blocks: np.ndarray, darkest: float) -> _Counts | None:
-    """Return what blocks of pixels hold if all are whole steps above the darkest, else None."""
+    """Return what blocks of pixels hold; None if nothing is above the darkest."""
     values = blocks.astype(np.float64) - float(darkest)
     if blocks.dtype.kind == "f" or values.min(initial=0) < 0:
         values = values[np.isfinite(values).all(axis=(1, 2)) & (values >= 0).all(axis=(1, 2))]
@@ -161,14 +168,14 @@ def _counts(blocks: np.ndarray, darkest: float) -> _Counts | None:
     if not math.isfinite(step):
         return None
     counts = values / step
-    if counts.max() > MOST_STEPS or np.abs(counts - np.rint(counts)).max() > WHOLE:
-        return None
+    whole = counts.max() <= MOST_STEPS and np.abs(counts - np.rint(counts)).max() <= WHOLE
     total = counts.sum(axis=(1, 2))
     lit = np.flatnonzero(total > 0)
     dark = lit[np.argsort(total[lit], kind="stable")[: max(len(lit) // 2, 1)]]
     photons = float(total[dark].sum())
     difference = np.square(np.diff(counts[dark], axis=2)).mean(axis=(1, 2)) / 2
-    return _Counts(step, photons, float(difference.sum()) * BLOCK**2 / max(photons, 1.0))
+    dispersion = float(difference.sum()) * BLOCK**2 / max(photons, 1.0)
+    return _Counts(step, bool(whole), photons, dispersion)
 
 
 def as_floats(patches: np.ndarray, levels: list) -> tuple[np.ndarray, list[float], float]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -15,9 +15,16 @@ import numpy as np
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.noise.patches.blank import not_image, number_of_patches
 from napari_gpu_denoise.noise.patches.coefficients import Elsewhere, Squares, transformed
+from napari_gpu_denoise.noise.patches.parts import Parts, brightness_levels
 from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, read_patches
-from napari_gpu_denoise.noise.patches.variance import PatchStatistics
+from napari_gpu_denoise.noise.patches.variance import (
+    LevelNoise,
+    PatchStatistics,
+    Pooled,
+    level_noise,
+    pooled_variances,
+)
 from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH, frequencies, frequency_order
 
 
@@ -38,7 +45,7 @@ class PatchSpectra:
     upper: np.ndarray  # (frequency,), whether it is one of the upper ones of the high frequencies
     clipped: np.ndarray  # (patch,), share of clipped pixels
     overlap: float  # how many patches share a pixel
-    place: np.ndarray  # (patch, 2), y and x of the middle, from 0 to 1 over the plane
+    place: np.ndarray  # (2, patch), y and x of the middle, from 0 to 1 over the plane
 
     @property
     def whole(self) -> bool:
@@ -55,20 +62,46 @@ class PatchSpectra:
         """Coefficients of the high frequencies, (patch, frequency), float64."""
         return np.asarray(self.coefficients)[:, self.lows :].astype(np.float64)
 
-    @property
+    @cached_property
     def statistics(self) -> PatchStatistics:
         """The same patches, the low frequencies of each reduced to one number."""
-        return self.at(self.mean)
+        squares, low = Squares(self.coefficients, self.lows), self.energy_of("low")
+        return PatchStatistics(self.mean, low, squares, self.upper, self.clipped, self.overlap)
 
-    def at(self, mean: np.ndarray) -> PatchStatistics:
-        """Return the same with other means."""
-        squares = Squares(self.coefficients, self.lows)
-        low = self.energy[SETS.index("low")]
-        return PatchStatistics(mean, low, squares, self.upper, self.clipped, self.overlap)
+    @cached_property
+    def levels(self) -> Parts:
+        """Levels of the brightness that the high frequencies see, smooth patches first."""
+        return brightness_levels(self.seen, order=self.statistics.order)
+
+    @cached_property
+    def level_noise(self) -> LevelNoise:
+        """The noise of these levels."""
+        return level_noise(self.statistics, self.levels, self.seen, self._pooled)
+
+    @property
+    def every(self) -> tuple[float, float] | None:
+        """Noise variance of all patches, and its error; None where pixels are clipped."""
+        if len(self._pooled.variance) == len(self.levels.count):
+            return None
+        return float(self._pooled.variance[-1]), float(self._pooled.error[-1])
+
+    @cached_property
+    def _pooled(self) -> Pooled:
+        """The noise of the levels, and unless pixels are clipped last of all patches, in one go."""
+        parts, patches = self.levels, self.statistics
+        if not self.clipped.any():
+            members = np.concatenate([parts.members, patches.order])
+            parts = Parts(members, np.append(parts.count, len(patches.order)))
+        return pooled_variances(parts, patches.energy, patches.overlap)
 
     def energy_of(self, name: str) -> np.ndarray:
         """Return the sums of squares over one of `SETS`, (patch,)."""
         return self.energy[SETS.index(name)]
+
+    def relative(self, name: str, line: np.ndarray) -> np.ndarray:
+        """Return the same over a line (patch,), in the type of the sums."""
+        dtype = self.energy.dtype
+        return np.minimum(self.energy_of(name) / line, np.finfo(dtype).max).astype(dtype)
 
     def changed(self, low: np.ndarray, high: np.ndarray, clipped: np.ndarray) -> PatchSpectra:
         """Return patches with other coefficients."""
@@ -165,11 +198,12 @@ def together(parts: Sequence[PatchSpectra]) -> PatchSpectra:
     """Return the patches of several parts as one."""
     if len(parts) == 1:
         return parts[0]
-    names = "mean", "coefficients", "seen", "clipped", "place"
-    joined = {name: np.concatenate([getattr(each, name) for each in parts]) for name in names}
-    energy = np.concatenate([each.energy for each in parts], axis=1)
-    overlap = max(each.overlap for each in parts)
-    return replace(parts[0], **joined, energy=energy, overlap=overlap)
+    axes = {"mean": 0, "coefficients": 0, "energy": 1, "seen": 0, "clipped": 0, "place": 1}
+    joined = {
+        name: np.concatenate([getattr(each, name) for each in parts], axis)
+        for name, axis in axes.items()
+    }
+    return replace(parts[0], **joined, overlap=max(each.overlap for each in parts))
 
 
 def _plane_spectra(
@@ -193,5 +227,5 @@ def _plane_spectra(
         upper,
         clipped,
         overlap,
-        (place + np.array(shape) / 2) / plane.shape,
+        ((place + np.array(shape) / 2) / plane.shape).T,
     )

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from napari_gpu_denoise.noise.patches.coefficients import Squares, nested, range_sums, ranked
+from napari_gpu_denoise.noise.patches.parts import Parts
 
 FIRST_PATCHES = 64  # the smallest set of patches a variance is read from
 SIGNIFICANT = 1.5  # standard errors by which more patches may raise the variance
 CLIPPED = 0.01  # share of clipped pixels of a patch, or of a level of brightness, at most
-LEVELS = 16  # of brightness, at most
-MEMBERS = 64  # patches a level needs
-SAMPLE = 4096  # patches whose brightness the limits of levels are taken from, about
 LEAST_LEVELS = 5  # with white noise, to see how it depends on brightness
 WHITE = 1.3  # power at the lower high frequencies over that at the upper ones, at most
 
 
-class PatchStatistics(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class PatchStatistics:
     """Measurements on patches; those with pixels that are not finite are left out."""
 
     mean: np.ndarray  # (patch,), grey levels
@@ -30,73 +29,101 @@ class PatchStatistics(NamedTuple):
     clipped: np.ndarray  # (patch,), share of clipped pixels
     overlap: float  # how many patches share a pixel
 
+    @cached_property
+    def order(self) -> np.ndarray:
+        """Patches by their rank, from the smoothest on."""
+        return ranked(self.rank)
+
+    def unclipped(self, weight: np.ndarray | None = None) -> np.ndarray:
+        """Return patches with hardly any clipped pixels, by their rank; all if there are none.
+
+        Where a `weight` (patch,) is given, by their rank multiplied by it.
+        """
+        if weight is None:
+            order = self.order
+        else:
+            with np.errstate(over="ignore"):
+                order = ranked((self.rank * weight).astype(self.rank.dtype, copy=False))
+        clear = self.clipped[order] <= CLIPPED
+        return order[clear] if clear.any() else order
+
 
 class Pooled(NamedTuple):
-    """A variance, the relative standard error of its root, and the power at each frequency."""
+    """Noise variances of parts of the patches."""
 
-    variance: float
-    error: float
-    power: np.ndarray
+    variance: np.ndarray  # (part,)
+    error: np.ndarray  # (part,), relative standard error of its root
+    power: np.ndarray  # (part, frequency)
 
 
 def pooled_variance(
-    rank: np.ndarray, energy: Squares | np.ndarray, overlap: float, members: np.ndarray
-) -> Pooled:
-    """Return the noise variance of the patches `members`; the rest is as in `PatchStatistics`."""
-    return pooled_variances(rank, energy, overlap, [members])[0]
+    order: np.ndarray,
+    energy: Squares | np.ndarray,
+    overlap: float,
+    weight: np.ndarray | None = None,
+) -> tuple[float, float, np.ndarray]:
+    """Return the noise variance of patches, its error and power, as `pooled_variances`."""
+    found = pooled_variances(Parts(order, np.array([len(order)])), energy, overlap, weight)
+    return float(found.variance[0]), float(found.error[0]), found.power[0]
 
 
 def pooled_variances(
-    rank: np.ndarray,
+    parts: Parts,
     energy: Squares | np.ndarray,
     overlap: float,
-    parts: list[np.ndarray],
     weight: np.ndarray | None = None,
-) -> list[Pooled]:
+) -> Pooled:
     """Return the noise variance of each of several parts of the patches.
 
-    Of sets of the smoothest 64, 128, 256 ... patches the largest is taken whose variance exceeds
-    that of no smaller set by more than its standard error allows: beyond it, texture has come in.
-    The energy of each patch is multiplied by its `weight`; its rank already is.
+    The members of each are listed from the smoothest on; the rest is as in `PatchStatistics`. Of
+    sets of the smoothest 64, 128, 256 ... patches the largest is taken whose variance exceeds that
+    of no smaller set by more than its standard error allows: beyond it, texture has come in. The
+    energy of each patch is multiplied by its `weight`.
     """
-    limits, sizes = [0], []
-    for members in parts:
-        stops = [min(FIRST_PATCHES, len(members))]
-        while stops[-1] < len(members):
-            stops.append(min(2 * stops[-1], len(members)))
-        sizes.append(len(stops))
-        start = limits[-1]
-        limits += [start + stop for stop in stops]
-    order = by_rank(rank, parts)
-    added, sizes = np.diff(limits), np.array(sizes)
-    power = nested(range_sums(energy, order, np.array(limits), weight), sizes)
-    count = nested(added, sizes)
+    limits, sizes, count = _nested_sets(parts)
+    power = nested(range_sums(energy, parts.members, limits, weight), sizes)
     # Overlapping patches share pixels, so they count as fewer independent numbers.
     independent = np.maximum(count / overlap, 1.0)
     # The median of chi-squared variables is below their mean, by nearly this factor.
-    median = np.median(power, axis=1) / (1 - 2 / (9 * independent)) ** 3
+    median = medians(power) / (1 - 2 / (9 * independent)) ** 3
     found = np.minimum(power.mean(axis=1), median) / count
-    relative = np.sqrt(0.5 / (independent * power.shape[1]))
-    known, errors, results, start = found.tolist(), relative.tolist(), [], 0
-    for size in sizes.tolist():
-        best, bound = start, math.inf
-        for k in range(start, start + size):
-            if known[k] <= bound:
-                best = k
-            # The variance varies twice as much as its square root.
-            bound = min(bound, known[k] * (1 + SIGNIFICANT * 2 * errors[k]))
-        results.append(Pooled(known[best], errors[best], power[best] / count[best]))
-        start += size
-    return results
+    error = np.sqrt(0.5 / (independent * power.shape[1]))
+    # The variance varies twice as much as its square root.
+    best = _largest_alike(found, found * (1 + SIGNIFICANT * 2 * error), sizes)
+    return Pooled(found[best], error[best], power[best] / count[best, None])
 
 
-def by_rank(rank: np.ndarray, parts: list[np.ndarray]) -> np.ndarray:
-    """Return the patches of each of several parts, one after another, from the smoothest on."""
-    if len(parts) == 1:
-        return parts[0][ranked(rank[parts[0]])]
-    members = np.concatenate(parts)
-    group = np.repeat(np.arange(len(parts), dtype=np.uint8), [len(part) for part in parts])
-    return members[ranked(rank[members], group, len(parts))]
+def _nested_sets(parts: Parts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the sets of the smoothest patches of each part, one part after another.
+
+    These are where in the members each set begins to be larger than the one before it, and where
+    the last one ends; how many sets each part has; and how many patches each set has.
+    """
+    number = (int(parts.count.max()) - 1) // FIRST_PATCHES
+    stops = FIRST_PATCHES << np.arange(number.bit_length() + 1)
+    count = parts.count[:, None]
+    there = np.ones((len(count), len(stops)), bool)
+    there[:, 1:] = stops[:-1] < count
+    held = np.minimum(stops, count)
+    limits = (parts.first[:, None] + held)[there]
+    return np.concatenate([[0], limits]), there.sum(axis=1), held[there]
+
+
+def _largest_alike(found: np.ndarray, upper: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return of each part its last set that is not above the `upper` limit of any before it."""
+    there = np.arange(sizes.max()) < sizes[:, None]
+    value, bound = np.full((2, *there.shape), np.inf)
+    value[there], bound[there] = found, upper
+    alike = there.copy()
+    alike[:, 1:] &= value[:, 1:] <= np.fmin.accumulate(bound, axis=1)[:, :-1]
+    last = there.shape[1] - 1 - alike[:, ::-1].argmax(axis=1)
+    return np.cumsum(sizes) - sizes + last
+
+
+def medians(values: np.ndarray) -> np.ndarray:
+    """Return the median of each row of values; of few, `numpy.median` takes thrice as long."""
+    ordered, count = np.sort(values, axis=-1), values.shape[-1]
+    return (ordered[..., (count - 1) // 2] + ordered[..., count // 2]) / 2
 
 
 def unclipped(clipped: np.ndarray) -> np.ndarray:
@@ -115,31 +142,6 @@ class VarianceCurve:
     used: tuple[bool, ...]  # False if not fitted: clipped, too few patches, or far from the line
 
 
-def brightness_levels(
-    mean: np.ndarray, members: int = MEMBERS, most: int = LEVELS
-) -> list[np.ndarray]:
-    """Return the indices of the patches of each level of brightness, from dark to bright.
-
-    There are at most `most` levels, and fewer where they would have less than twice `members`
-    patches. The limits lie halfway between those of equal numbers and those of equal widths, so
-    that a few bright cells on a dark background have levels of their own.
-    """
-    # Where there are many patches, some of them tell well enough where the limits are.
-    ordered = np.sort(mean[:: max(1, len(mean) // SAMPLE)])
-    edge = min(round(members * len(ordered) / len(mean)), (len(ordered) - 1) // 2)
-    first, last = ordered[edge], ordered[-1 - edge]
-    levels = min(most, max(len(mean) // (2 * members), 1))
-    steps = np.arange(1, levels) / levels
-    numbers = ordered[(steps * len(ordered)).astype(int)]
-    limits = (numbers + first + steps * (last - first)) / 2
-    level = np.zeros(len(mean), np.uint8)
-    for limit in limits:
-        level += mean >= limit
-    ends = np.cumsum(np.bincount(level, minlength=levels))[:-1]
-    parts = np.split(np.argsort(level, kind="stable"), ends)
-    return [part for part in parts if len(part)]
-
-
 class LevelNoise(NamedTuple):
     """White noise read at levels of brightness; arrays (level,), from dark to bright."""
 
@@ -151,25 +153,31 @@ class LevelNoise(NamedTuple):
     white: np.ndarray  # False where texture or correlated noise shows
 
 
-def level_noise(patches: PatchStatistics, levels: list[np.ndarray]) -> LevelNoise:
-    """Read the noise of each level of brightness in its smoothest patches."""
+def level_noise(
+    patches: PatchStatistics, levels: Parts, mean: np.ndarray, pooled: Pooled | None = None
+) -> LevelNoise:
+    """Read the noise of each level of brightness in its smoothest patches.
+
+    The members of a level are listed by their rank; `mean` (patch,) is how bright they are.
+    `pooled` begins with the noise variances of the levels, if they are known.
+    """
     upper = patches.upper
-    pooled = pooled_variances(patches.rank, patches.energy, patches.overlap, levels)
-    power = np.array([each.power for each in pooled])
+    if pooled is None:
+        pooled = pooled_variances(levels, patches.energy, patches.overlap)
+    variance, error, power = (each[: len(levels.count)] for each in pooled)
     # Texture and correlated noise have more power at the lower ones of the high frequencies.
-    white = np.ones(len(levels), bool)
+    white = np.ones(len(levels.count), bool)
     if upper.any() and not upper.all():
-        white = power[:, ~upper].mean(axis=1) <= WHITE * power[:, upper].mean(axis=1)
-    count = np.array([len(part) for part in levels])
-    members, first = np.concatenate(levels), np.cumsum(count) - count
-    clipped = np.zeros(len(levels))
+        high, low = (power[:, each].mean(axis=1) for each in (upper, ~upper))
+        white = low <= WHITE * high
+    clipped = np.zeros(len(levels.count))
     if patches.clipped.any():
-        clipped = np.add.reduceat(patches.clipped[members], first) / count
+        clipped = levels.sums(patches.clipped) / levels.count
     return LevelNoise(
-        np.add.reduceat(patches.mean[members], first) / count,
-        np.array([each.variance for each in pooled]),
-        np.array([2 * each.error for each in pooled]),
-        count,
+        levels.sums(mean) / levels.count,
+        variance,
+        2 * error,
+        levels.count,
         clipped <= CLIPPED,
         white,
     )

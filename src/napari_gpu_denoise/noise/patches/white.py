@@ -13,6 +13,7 @@ none.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -57,12 +58,14 @@ def plane_noise(
     patches: PatchStatistics | None = None,
     levels: list | None = None,
     laws: VarianceLaws | None = None,
+    every: tuple[float, float] | None = None,
 ) -> PlaneNoise | None:
     """Estimate the noise of one plane of any real dtype; None where no pixel is finite.
 
     Pixels of `blank`, a mask as `not_image` returns it, are left out. `patches` of 8 x 8 pixels
     of the plane serve for its own, where they are known, and so do its `clipping_levels`. `laws`
-    of these patches may show that there is no trend to look for.
+    of these patches may show that there is no trend to look for, and `every` is the variance of all
+    of them, if no pixel is clipped, and its error.
     """
     levels = clipping_levels(plane, blank) if levels is None else levels
     # Differences of large integers of 64 bits do not fit float64.
@@ -70,42 +73,47 @@ def plane_noise(
         read = _read(plane, blank, levels)
         if read is None:
             return None
-        patches, shape, levels, unit = read
+        (patches, shape, levels, unit), every = read, None
     else:
         shape, unit = (PATCH, PATCH), 1.0
         levels = [float(level) for level in levels]
-    mean, rank, energy, upper, share, overlap = patches
-    if not energy.shape[1]:
+    if not patches.energy.shape[1]:
         return PlaneNoise(0.0, 0.0)  # single pixels: nothing to compare them with
 
-    clean = np.ones(len(mean), bool)
+    order = patches.order
     if levels:
-        last = min(FIRST_PATCHES, len(share)) - 1
-        least = np.partition(share, last)[last]
+        share = patches.clipped
+        last, least = min(FIRST_PATCHES, len(share)) - 1, 0.0
+        if np.count_nonzero(share <= least) <= last:
+            least = np.partition(share, last)[last]
         if least > CLIPPED_SHARE:
             # A mask, a drawing, a blank plane: its extremes are what there is.
-            levels, share = [], np.zeros(len(mean))
+            levels, patches = [], replace(patches, clipped=np.zeros(len(share)))
         else:
-            clean = share <= least
+            order = order[share[order] <= least]
 
-    variance, error, _ = pooled_variance(rank, energy, overlap, np.flatnonzero(clean))
+    if levels or every is None:
+        variance, error, _ = pooled_variance(order, patches.energy, patches.overlap)
+    else:
+        variance, error = every
     if levels:
         # Near a clipping level, patches with few clipped pixels are those whose noise happens to be
         # weak. Choosing patches by their mean avoids this bias, as the mean is independent of the
         # high frequencies. A better estimate changes the choice, hence twice.
-        distance = np.min([np.abs(mean - level) for level in levels], axis=0)
+        distance = np.min([np.abs(patches.mean - level) for level in levels], axis=0)
+        distance = distance[patches.order]
         for _ in range(2):
-            far = np.flatnonzero(distance > MARGIN * math.sqrt(variance))
+            far = patches.order[distance > MARGIN * math.sqrt(variance)]
             if len(far) < FIRST_PATCHES:
                 break
-            variance, error, _ = pooled_variance(rank, energy, overlap, far)
+            variance, error, _ = pooled_variance(far, patches.energy, patches.overlap)
     trend = None
     if laws is None or laws.growth >= GROWS:
-        trend = brightness_trend(PatchStatistics(mean, rank, energy, upper, share, overlap))
+        trend = brightness_trend(patches)
     if trend is not None:
         trend = Trend(*(unit * value for value in trend))
     elif shape == (PATCH, PATCH) and unit == 1.0:
-        low, high, _ = frequencies(shape)
+        low, high, upper = frequencies(shape)
         before = noise_before(plane, np.concatenate([low, high]), len(low), upper, levels)
         if before is not None:
             return PlaneNoise(before[0], before[0] * before[1], compressed=True)
@@ -162,6 +170,7 @@ def frequencies(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndar
     return matrix[low], matrix[high], upper
 
 
+@lru_cache(maxsize=16)
 def frequency_order(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     """Return which coefficients are the low and the high rows of `frequencies`.
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from napari_gpu_denoise.noise.patches.variance import VarianceCurve
+from napari_gpu_denoise.noise.patches.variance import VarianceCurve, medians
 
 FLOOR = 0.02  # lowest variance used for a weight, as a share of the median variance
+SAMPLE = 512  # variances that median is taken of, about
 SYSTEMATIC = 0.01  # relative error of a variance that more pixels do not reduce
 ROUNDS = 20  # of a robust fit, at most
-SETTLED = 1e-9  # change of its weights, and of a gain, from which on it has come to an end
+SETTLED = 1e-6  # change of its weights, and of a gain, from which on it has come to an end
 OUTLIER = 4.0  # distance from the line, over the scatter, beyond which a level is left out
 SIGNIFICANT = 4.0  # standard errors by which a gain is above 0
 DISAGREE = 2.0  # standard errors by which two gains differ
@@ -61,26 +62,37 @@ def weighted_line(
 
     Returns gain (0 where all x are the same), intercept, and their covariance (2, 2).
     """
-    weight = 1 / np.square(error)
-    total = float(weight.sum())
-    centre, middle = float(weight @ x) / total, float(weight @ y) / total
-    apart = x - centre
-    weighted = weight * apart
-    spread = float(weighted @ apart)
-    if spread <= 1e-18 * total * max(centre**2, 1e-300):
-        return 0.0, middle, np.diag([0.0, 1 / total])
-    gain = float(weighted @ (y - middle)) / spread
-    slope = 1 / spread
+    gain, centre, middle, spread, total = _weighted_sums(x, y, error)
+    slope = 1 / spread if spread else 0.0
     covariance = np.array(
         [[slope, -centre * slope], [-centre * slope, 1 / total + centre**2 * slope]]
     )
     return gain, middle - gain * centre, covariance
 
 
-def line_values(x: np.ndarray, gain: float, intercept: float, y: np.ndarray) -> np.ndarray:
+def _weighted_sums(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, ...]:
+    """Return the gain, the middle of x and y, the weighted spread of x, 0 if none, the weight."""
+    weight = 1 / np.square(error)
+    total = float(weight.sum())
+    centre, middle = float(weight @ x) / total, float(weight @ y) / total
+    apart = x - centre
+    weight *= apart
+    spread = float(weight @ apart)
+    if spread <= 1e-18 * total * max(centre**2, 1e-300):
+        return 0.0, centre, middle, 0.0, total
+    return float(weight @ (y - middle)) / spread, centre, middle, spread, total
+
+
+def least_variance(variances: np.ndarray) -> float:
+    """Return the lowest variance used for a weight; some of many tell."""
+    some = variances[:: max(1, len(variances) // SAMPLE)]
+    typical = float(medians(some)) if len(some) else 0.0
+    return FLOOR * typical if typical > 0 else 1e-300
+
+
+def line_values(x: np.ndarray, gain: float, intercept: float, least: float) -> np.ndarray:
     """Return the line at x, kept above 0 so that it can serve for weights."""
-    typical = float(np.median(y))
-    return np.maximum(gain * x + intercept, FLOOR * typical if typical > 0 else 1e-300)
+    return np.maximum(gain * x + intercept, least)
 
 
 def robust_line(
@@ -92,21 +104,22 @@ def robust_line(
     below it, as texture and motion only ever raise a variance. Returns gain, intercept, their
     covariance, scaled up where points scatter more than `error` suggests, and the points used.
     """
-    floor = float(line_values(x[:1], 0, 0, y)[0])
-    gain, intercept, covariance = weighted_line(x, y, error * floor)
+    least = least_variance(y)
+    gain, centre, middle, *_ = _weighted_sums(x, y, error * least)
     weight = np.ones(len(x))
     for _ in range(ROUNDS):
-        line = np.maximum(gain * x + intercept, floor)
-        distance = (y - line) / (line * error)
+        line = np.maximum(gain * (x - centre) + middle, least)
+        spread = line * error
+        distance = (y - line) / spread
         limit = np.where(distance > 0, upward, 3 * upward)
         before, weight = weight, np.minimum(1, limit / np.maximum(np.abs(distance), 1e-12))
-        old = gain, intercept
-        gain, intercept, covariance = weighted_line(x, y, line * error / weight)
-        settled = np.abs(weight - before).max() < SETTLED
-        if settled and abs(gain - old[0]) <= SETTLED * abs(gain):
+        old = gain
+        gain, centre, middle, *_ = _weighted_sums(x, y, spread / weight)
+        if abs(gain - old) <= SETTLED * abs(gain) and np.abs(weight - before).max() < SETTLED:
             break
-    distance = (y - np.maximum(gain * x + intercept, floor)) / (line * error)
-    scatter = max(1.0, float(np.sqrt(np.mean(np.square(weight * distance)))))
+    gain, intercept, covariance = weighted_line(x, y, spread / weight)
+    distance = (y - np.maximum(gain * x + intercept, least)) / spread
+    scatter = max(1.0, math.sqrt(float(np.square(weight * distance).mean())))
     return gain, intercept, covariance * scatter**2, np.abs(distance) <= OUTLIER * scatter
 
 

@@ -18,10 +18,11 @@ import numpy as np
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
 from napari_gpu_denoise.noise.patches.blank import not_image
+from napari_gpu_denoise.noise.patches.parts import brightness_levels
 from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, grid_steps
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra, weights
-from napari_gpu_denoise.noise.patches.variance import CLIPPED, VarianceCurve, brightness_levels
+from napari_gpu_denoise.noise.patches.variance import CLIPPED, VarianceCurve
 from napari_gpu_denoise.noise.photon.curve import (
     SYSTEMATIC,
     PhotonNoise,
@@ -124,7 +125,7 @@ def still_noise(frames: PlaneStack) -> PhotonNoise | None:
     high = np.square(after.high - before.high).mean(axis=1) / 2 / expected[1]
     limit = 1 + MOVING * math.sqrt(2 / before.lows)
     # Objects may move on a ground that stands still: the gain is measured on both.
-    parts = brightness_levels(means, MEMBERS)
+    parts = brightness_levels(means, MEMBERS).each()
     moving = [_moves(low[part], high[part], limit, before) for part in parts]
     still = np.mean(moving) <= MOVING_LEVELS and np.median(high) >= ALIKE
     return found if still else None
@@ -171,7 +172,7 @@ def _pairs_noise(
             "Too few finite pixels are left to measure the noise; replace NaN and infinity first."
         )
     rows = []
-    for part in brightness_levels(mean, MEMBERS):
+    for part in brightness_levels(mean, MEMBERS).each():
         core, error = _still(variance[part])
         level = float(variance[part][core].mean())
         enough = len(part) >= min(MEMBERS, len(mean)) and clipped[part].mean() <= CLIPPED

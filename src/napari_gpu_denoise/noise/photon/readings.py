@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from napari_gpu_denoise.noise.patches.coefficients import Squares, nested, range_moments, range_sums
+from napari_gpu_denoise.noise.patches.parts import Parts
 from napari_gpu_denoise.noise.patches.products import times
 from napari_gpu_denoise.noise.patches.spectra import (
     SETS,
@@ -15,7 +16,6 @@ from napari_gpu_denoise.noise.patches.spectra import (
     frequency_sets,
     weights,
 )
-from napari_gpu_denoise.noise.patches.variance import by_rank
 from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
 
 COEFFICIENTS = PATCH**2 - 1  # of a patch, without its mean
@@ -40,47 +40,28 @@ class Readings(NamedTuple):
     rank: np.ndarray  # (set,), mean power at the frequencies that rank, relative to the line
 
 
-def order_of_levels(
-    spectra: PatchSpectra, line: np.ndarray, levels: list[np.ndarray]
-) -> np.ndarray:
-    """Return the patches of each level, one after another, from the smoothest on."""
-    return by_rank(_rank(spectra, line), levels)
-
-
-def _rank(spectra: PatchSpectra, line: np.ndarray) -> np.ndarray:
-    """Return the mean power at the frequencies that rank, relative to a line."""
-    dtype = spectra.energy.dtype
-    rank = spectra.energy_of("ranks") / (len(frequency_bands()[0]) * line)
-    return np.minimum(rank, np.finfo(dtype).max).astype(dtype)
-
-
 def read_levels(
-    spectra: PatchSpectra,
-    line: np.ndarray,
-    levels: list[np.ndarray],
-    relative: bool = False,
-    order: np.ndarray | None = None,
+    spectra: PatchSpectra, line: np.ndarray, levels: Parts, relative: bool = False
 ) -> Readings:
     """Sum up nested sets of the smoothest patches of each level of brightness.
 
-    `line` (patch,) is about the noise variance of each patch; `levels` are the indices of the
-    patches of each level, and `order` what `order_of_levels` returns for them, if known. If
-    `relative`, all is divided by the line.
+    `line` (patch,) is about the noise variance of each patch. If `relative`, all is divided by it.
     """
-    _, read, *_ = frequency_bands()
+    ranks, read, *_ = frequency_bands()
     sight = weights()[read]
-    rank = _rank(spectra, line)
+    # The mean power at the frequencies that rank, relative to the line.
+    rank = spectra.relative("ranks", len(ranks) * line)
     limits, level = [0], []
-    for number, part in enumerate(levels):
+    for number, size in enumerate(levels.count.tolist()):
         stops = [0]
         for share in SHARES:
-            stop = int(share * len(part))
-            if stop - stops[-1] >= LEAST or stop == len(part):
+            stop = int(share * size)
+            if stop - stops[-1] >= LEAST or stop == size:
                 stops.append(stop)
         start = limits[-1]
         limits += [start + stop for stop in stops[1:]]
         level += [number] * (len(stops) - 1)
-    order = by_rank(rank, levels) if order is None else order
+    order = levels.by_rank(rank).members
     first = np.array(limits[:-1])
     if relative:
         # What is relative to its own line sees no more of the brightness than the mean does.

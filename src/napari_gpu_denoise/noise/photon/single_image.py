@@ -13,20 +13,19 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.noise.patches.blank import not_image, number_of_patches
+from napari_gpu_denoise.noise.patches.parts import MEMBERS, Parts, brightness_levels
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
 from napari_gpu_denoise.noise.patches.variance import (
-    CLIPPED,
     LEAST_LEVELS,
-    MEMBERS,
-    PatchStatistics,
+    LevelNoise,
     VarianceCurve,
-    brightness_levels,
     level_noise,
 )
 from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH
 from napari_gpu_denoise.noise.photon.curve import (
     SYSTEMATIC,
     PhotonNoise,
+    least_variance,
     line_values,
     photon_noise,
     robust_line,
@@ -58,18 +57,19 @@ def single_image_noise(image: Any, known: PatchSpectra | None = None) -> PhotonN
     then by that of their surroundings. `known` are the patches that would be read, if they were
     before.
     """
-    planes, blanks = sample_planes(image), None
-    if known is None:
-        blanks = not_image(planes)
-    spectra = read_spectra(planes, blanks=blanks) if known is None else known
+    spectra = read_spectra(sample_planes(image)) if known is None else known
     if not spectra.energy_of("high").any():
         return _nothing(spectra)
-    found, flattened = _line(spectra, spectra.seen)
+    found, flattened = _line(spectra, spectra.seen, spectra.levels, spectra.level_noise)
     if flattened > 0.5 * found.gain_error:
         found = dataclasses.replace(found, gain_error=math.hypot(found.gain_error, flattened))
-        blanks = not_image(planes) if blanks is None else blanks
+        planes = sample_planes(image)
+        blanks = not_image(planes)
         limit = number_of_patches(MAX_PATCHES, blanks)
-        other, _ = _line(spectra, surroundings(planes, limit, blanks))
+        key = surroundings(planes, limit, blanks)
+        levels = brightness_levels(key, order=spectra.statistics.order)
+        noise = level_noise(spectra.statistics, levels, spectra.seen)
+        other, _ = _line(spectra, key, levels, noise)
         found = min(found, other, key=lambda each: each.gain_error)
     error = math.hypot(found.gain_error, SINGLE * found.gain)
     return dataclasses.replace(found, gain_error=error)
@@ -78,42 +78,48 @@ def single_image_noise(image: Any, known: PatchSpectra | None = None) -> PhotonN
 def _nothing(spectra: PatchSpectra) -> PhotonNoise:
     """Return no noise at the levels of brightness there are."""
     levels = brightness_levels(spectra.mean)
-    means = np.array([spectra.mean[part].mean() for part in levels])
-    counts = np.array([len(part) for part in levels])
-    found = LevelVariances(means, 0.0 * means, 0.0 * means, counts)
-    curve = _curve(spectra.mean, levels, found, counts > 0)
+    means = levels.sums(spectra.mean) / levels.count
+    found = LevelVariances(means, 0.0 * means, 0.0 * means, levels.count)
+    curve = _curve(spectra.mean, levels, found, levels.count > 0)
     return photon_noise((0.0, 0.0, np.zeros((2, 2))), None, curve, METHOD)
 
 
-def _line(spectra: PatchSpectra, key: np.ndarray) -> tuple[PhotonNoise, float]:
+def _line(
+    spectra: PatchSpectra, key: np.ndarray, levels: Parts, noise: LevelNoise
+) -> tuple[PhotonNoise, float]:
     """Return the noise along levels of a key, and how much the key's own noise flattens the line.
 
-    The brightness of a patch is that which its high frequencies see.
+    The brightness of a patch is that which its high frequencies see, and `noise` is read at it.
     """
-    patches = spectra.at(spectra.seen)
-    levels = brightness_levels(key)
-    open_levels = [part for part in levels if spectra.clipped[part].mean() <= CLIPPED]
-    known = len(open_levels) > 1
-    if not open_levels:  # a mask, a drawing: its extremes are what there is
-        open_levels = levels
-    found = _first_variances(patches, open_levels)
+    known = np.count_nonzero(noise.open) > 1
+    # If none is open: a mask, a drawing, whose extremes are what there is.
+    used = noise.open if noise.open.any() else ~noise.open
+    open_levels = levels.kept(used)
+    found = _first_variances(noise, used)
     line = robust_line(found.mean, found.variance, found.error, TEXTURED)
     flattened = 0.0
     if spectra.whole:
-        power = spectra.energy_of("high") / patches.energy.shape[1]
-        expected = line_values(spectra.seen, *line[:2], power[power > 0])
+        power = spectra.energy_of("high") / len(spectra.upper)
+        expected = line_values(spectra.seen, *line[:2], least_variance(power))
         readings = read_levels(spectra, expected, open_levels)
         for _ in range(ROUNDS):
             found = level_variances(readings, *line[:2], spectra.overlap)
             line = robust_line(found.mean, found.variance, found.error, TEXTURED)
-        flattened = _flattened(line[0], found, [key[part].var() for part in open_levels])
+        flattened = _flattened(line[0], found, _variances(key, open_levels))
     result = photon_noise(line[:3], None, _curve(spectra.seen, levels, found, line[3]), METHOD)
     if not known:
         result = dataclasses.replace(result, gain_error=math.inf)
     return result, flattened
 
 
-def _flattened(gain: float, found: LevelVariances, within: list[float]) -> float:
+def _variances(values: np.ndarray, parts: Parts) -> np.ndarray:
+    """Return the variance of values (patch,) in each part."""
+    middle = float(values.mean())
+    mean = parts.sums(values) / parts.count
+    return parts.sums(np.square(values - middle)) / parts.count - np.square(mean - middle)
+
+
+def _flattened(gain: float, found: LevelVariances, within: np.ndarray) -> float:
     """Return by how much a gain may be too low, as patches of the same light are in many levels.
 
     The noise of a mean that is not within the levels, `within`, sets them apart.
@@ -126,31 +132,33 @@ def _flattened(gain: float, found: LevelVariances, within: list[float]) -> float
     return abs(gain) * share / (1 - share)
 
 
-def _first_variances(patches: PatchStatistics, levels: list[np.ndarray]) -> LevelVariances:
-    """Return the noise of each level of brightness, texture included."""
-    parts = [part for part in levels if len(part) >= MEMBERS or len(levels) == 1]
-    found = level_noise(patches, parts or [np.concatenate(levels)])
-    white = found.white
+def _first_variances(noise: LevelNoise, used: np.ndarray) -> LevelVariances:
+    """Return the noise of each level of brightness that is used, texture included."""
+    many = used & (noise.count >= MEMBERS)
+    used = many if many.any() else used
+    white = used & noise.white
     if np.count_nonzero(white) < LEAST_LEVELS:
-        white[:] = True
-    error = np.hypot(found.error, 2 * SYSTEMATIC)
+        white = used
+    error = np.hypot(noise.error, 2 * SYSTEMATIC)
     return LevelVariances(
-        *(each[white] for each in (found.mean, found.variance, error, found.count))
+        *(each[white] for each in (noise.mean, noise.variance, error, noise.count))
     )
 
 
 def _curve(
-    mean: np.ndarray, levels: list[np.ndarray], found: LevelVariances, used: np.ndarray
+    mean: np.ndarray, levels: Parts, found: LevelVariances, used: np.ndarray
 ) -> VarianceCurve:
     """Return the noise of each level of brightness, with empty levels where nothing was found."""
     rows = [
-        (float(mean), max(float(variance), 0.0), int(count), bool(fits))
+        (mean, max(variance, 0.0), int(count), fits)
         for mean, variance, count, fits in zip(
-            found.mean, found.variance, found.count, used, strict=True
+            *(each.tolist() for each in (found.mean, found.variance, found.count, used)),
+            strict=True,
         )
     ]
-    for part in levels:
-        inside = mean[part]
-        if not np.any((found.mean >= inside.min()) & (found.mean <= inside.max())):
-            rows.append((float(inside.mean()), 0.0, 0, False))
+    inside = mean[levels.members]
+    low, high = (each.reduceat(inside, levels.first)[:, None] for each in (np.minimum, np.maximum))
+    empty = ~((found.mean >= low) & (found.mean <= high)).any(axis=1)
+    means = np.add.reduceat(inside, levels.first) / levels.count
+    rows += [(level, 0.0, 0, False) for level in means[empty].tolist()]
     return VarianceCurve(*zip(*sorted(rows), strict=True))

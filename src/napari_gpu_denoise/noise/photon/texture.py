@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from napari_gpu_denoise.noise.patches.white import PATCH
-from napari_gpu_denoise.noise.photon.curve import FLOOR, line_values
+from napari_gpu_denoise.noise.photon.curve import FLOOR, least_variance, line_values
 from napari_gpu_denoise.noise.photon.readings import Readings, frequency_bands
 
 STRONG = 3  # the first bands, in which the strength of texture is measured
@@ -60,9 +60,9 @@ def level_variances(
     *_, first = frequency_bands()
     sizes = _bands_of()[1]
     overall = readings.power.mean(axis=1)
+    least = least_variance(overall[overall > 0])
     own_line, line = (
-        line_values(seen, gain, intercept, overall[overall > 0])
-        for seen in (readings.own_seen, readings.seen)
+        line_values(seen, gain, intercept, least) for seen in (readings.own_seen, readings.seen)
     )
     own = np.add.reduceat(readings.own / own_line, first, axis=1) / sizes
     texture = texture_spectrum(own, readings.added, readings.level, overlap)
@@ -80,28 +80,33 @@ def level_variances(
     uncertain = np.minimum(uncertain, np.hypot(chance, LINE))
     square = np.square(np.maximum(strength, 0)) + np.square(uncertain)
 
-    # Best linear unbiased estimate: power = variance + texture of unknown strength + chance.
-    shape = np.outer(texture, texture) + np.diag(np.square(DEVIATION * texture))
-    covariance = square[:, None, None] * shape
-    bands = np.arange(len(texture))
-    covariance[:, bands, bands] += np.square(error)
-    weight = np.linalg.solve(covariance, np.ones((*power.shape, 1)))[..., 0]
+    # Best linear unbiased estimate: power = variance + texture of unknown strength + chance. The
+    # covariance of the bands is diagonal but for the strength that they share.
+    alone = np.square(error) + square[:, None] * np.square(DEVIATION * texture)
+    free = 1 / alone
+    shared = square * (free @ texture) / (1 + square * (free @ np.square(texture)))
+    weight = free * (1 - shared[:, None] * texture)
     known = 1 / weight.sum(axis=1)
     weight *= known[:, None]
     variance = np.maximum((weight * power).sum(axis=1), FLOOR * power.mean(axis=1))
     # What the same weights see of the brightness.
     seen = (weight * np.add.reduceat(readings.seen, first, axis=1) / sizes).sum(axis=1)
-    variance = variance * line_values(seen, gain, intercept, overall[overall > 0])
+    variance = variance * line_values(seen, gain, intercept, least)
     known += square * np.square(SHARED * (np.abs(weight) @ texture))
 
     best = np.lexsort((known, readings.level))  # of each level the one with the least error
-    chosen = best[np.flatnonzero(np.diff(readings.level, prepend=-1))]
+    chosen = best[_begins(readings.level)]
     return LevelVariances(
         seen[chosen],
         variance[chosen],
         np.sqrt(known[chosen]),
         readings.count[chosen],
     )
+
+
+def _begins(level: np.ndarray) -> np.ndarray:
+    """Return which of the sets, sorted by level, is the first of its level."""
+    return np.concatenate([[True], level[1:] != level[:-1]])
 
 
 def _chosen(readings: Readings, gain: float, intercept: float, line: np.ndarray) -> np.ndarray:
@@ -128,12 +133,12 @@ def texture_spectrum(
     strength = power[:, :STRONG].mean(axis=1)
     above = np.maximum(strength - 1, 0)
     weight = count * (above < STRONGEST) / (WEAK + np.square(above))
-    starts = np.flatnonzero(np.diff(level, prepend=level[0] - 1))
+    begins = _begins(level)
+    starts, place = np.flatnonzero(begins), np.cumsum(begins) - 1
 
     def alike(values: np.ndarray) -> np.ndarray:
         """Return weighted sums over the sets of the level of each set."""
-        sums = np.add.reduceat(weight[:, None] * values, starts)
-        return np.repeat(sums, np.diff(starts, append=len(level)), axis=0)
+        return np.add.reduceat(weight[:, None] * values, starts)[place]
 
     known = np.maximum(alike(np.ones((len(level), 1))), 1e-300)
     apart = weight * (strength - (alike(strength[:, None]) / known)[:, 0])

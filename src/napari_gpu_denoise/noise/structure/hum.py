@@ -61,8 +61,8 @@ def find_waves(plane: np.ndarray) -> list[Wave]:
 def _peaks(plane: np.ndarray) -> list[tuple[float, float]]:
     """Return the frequencies (fy, fx) of the highest peaks above what is around them."""
     ny, nx = plane.shape
-    window = np.outer(np.hanning(ny), np.hanning(nx)).astype(np.float32)
-    power = np.abs(rfft2(plane * window)) ** 2
+    window = [np.hanning(n).astype(np.float32) for n in (ny, nx)]
+    power = np.abs(rfft2(plane * window[0][:, None] * window[1])) ** 2
     largest = float(power.max())
     if not largest > 0 or not math.isfinite(largest):
         return []
@@ -74,8 +74,8 @@ def _peaks(plane: np.ndarray) -> list[tuple[float, float]]:
         around = np.maximum(around, uniform_filter(level, size, mode=modes))
     fy, fx = np.fft.fftfreq(ny)[:, None], np.fft.rfftfreq(nx)[None]
     # Near a frequency of 0 or 1/2 along both axes, a wave cannot be told from its mirror image.
-    twice = [2 * f - np.rint(2 * f) for f in (fy, fx)]
-    slow = np.hypot(twice[0] * ny, twice[1] * nx) < 2 * _FEWEST_CYCLES
+    cycles = [np.square((2 * f - np.rint(2 * f)) * n) for f, n in ((fy, ny), (fx, nx))]
+    slow = cycles[0] + cycles[1] < (2 * _FEWEST_CYCLES) ** 2
     half = (fx == 0) & (fy < 0)  # each is there twice
     ratio = np.where(slow | half, -np.inf, level - around)
     # The mean logarithm of the power of noise is 0.577 below that of its mean.

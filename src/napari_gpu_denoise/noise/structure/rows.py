@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 
@@ -49,7 +49,7 @@ class RowEvidence:
     strength : float
         Standard deviation of the offsets, grey levels.
     jumps : ndarray, (row - 2,)
-        Second differences of the levels of rows.
+        Second differences of the levels of rows; 0 where no offsets were found.
     """
 
     agreement: float
@@ -122,8 +122,8 @@ def row_evidence(parts: Segments) -> RowEvidence:
     needed = max(_LEAST_AGREEMENT, 4 / math.sqrt(np.count_nonzero(known)))
     # A second difference of independent offsets has six times their variance.
     strength = math.sqrt(max(variance, 0) / 6)
-    whole = np.nan_to_num(np.diff(location(steps)))
-    return RowEvidence(float(agreement), needed, strength, whole)
+    found = RowEvidence(float(agreement), needed, strength, nothing.jumps)
+    return replace(found, jumps=np.nan_to_num(np.diff(location(steps)))) if found.found else found
 
 
 def differences(parts: Segments) -> np.ndarray:
