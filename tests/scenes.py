@@ -11,7 +11,7 @@ from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run import tile_sizes
+from napari_gpu_denoise.run.flow import tile_sizes
 
 # Settings small enough for quick tests; those of a filter that is not listed keep their defaults.
 SMALL = {

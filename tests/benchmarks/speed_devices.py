@@ -17,9 +17,10 @@ from tables import show
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.opencl.several import choose_devices, names_of
-from napari_gpu_denoise.run import array_frames, part
-from napari_gpu_denoise.run.frame_flow import FrameFlow
-from napari_gpu_denoise.run.tile_flow import TileFlow
+from napari_gpu_denoise.run import part
+from napari_gpu_denoise.run.flow import array_frames
+from napari_gpu_denoise.run.flow.frame_flow import FrameFlow
+from napari_gpu_denoise.run.flow.tile_flow import TileFlow
 
 SIGMA = 20.0
 CASES = (

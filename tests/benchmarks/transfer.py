@@ -28,12 +28,12 @@ from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors, relea
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.run.denoise import denoise
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.frame_sigma import FrameSigma
+from napari_gpu_denoise.run.flow.frame_sigma import FrameSigma
+from napari_gpu_denoise.run.flow.tile_flow import TileFlow
+from napari_gpu_denoise.run.flow.work import Work
 from napari_gpu_denoise.run.plan import TilePlan
 from napari_gpu_denoise.run.settings import setting
-from napari_gpu_denoise.run.tile_flow import TileFlow
 from napari_gpu_denoise.run.tiles import Tile
-from napari_gpu_denoise.run.work import Work
 
 
 @dataclass(frozen=True)

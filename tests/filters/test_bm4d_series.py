@@ -11,7 +11,7 @@ import napari_gpu_denoise as gd
 from flows import filtered, finish, work_of
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.array_frames import ArrayFrameFlow
+from napari_gpu_denoise.run.flow.array_frames import ArrayFrameFlow
 from napari_gpu_denoise.run.tiles import Span, Tile
 from reference import bm4d_series as reference
 from reference.bm4d_series import follow

@@ -7,7 +7,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SigmaError
-from napari_gpu_denoise.run.frame_sigma import FrameSigma
+from napari_gpu_denoise.run.flow.frame_sigma import FrameSigma
 from napari_gpu_denoise.run.sigma import Sigma, clamp_sigma, resolve_sigma
 from napari_gpu_denoise.run.tiles import Reach, Span, split
 from scenes import noisy

@@ -19,7 +19,7 @@ from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.device import Device, choose, find
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.frame_sigma import largest_in_planes
+from napari_gpu_denoise.run.flow.frame_sigma import largest_in_planes
 from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.noise import resolve_noise
 from napari_gpu_denoise.run.output_type import type_for_noise

@@ -15,16 +15,16 @@ from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import Levels, convert
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.opencl.program import ProgramKey, session
-from napari_gpu_denoise.run.array_frames import ArrayFrameFlow
 from napari_gpu_denoise.run.block import Block, extend, extend_sigma, keep_blank, keep_noiseless
-from napari_gpu_denoise.run.frame_sigma import FrameSigma
+from napari_gpu_denoise.run.flow.array_frames import ArrayFrameFlow
+from napari_gpu_denoise.run.flow.frame_sigma import FrameSigma
+from napari_gpu_denoise.run.flow.tile_flow import TileFlow
+from napari_gpu_denoise.run.flow.work import Work
 from napari_gpu_denoise.run.job import Job, Part, check_kept, sigma_over
 from napari_gpu_denoise.run.record import Progress, Tally
 from napari_gpu_denoise.run.rehearsal import rehearse
 from napari_gpu_denoise.run.sigma import clamp_sigma
-from napari_gpu_denoise.run.tile_flow import TileFlow
 from napari_gpu_denoise.run.tiles import Span
-from napari_gpu_denoise.run.work import Work
 
 
 def filter_part(

@@ -15,9 +15,9 @@ import numpy as np
 
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import ProgramKey, program_key
+from napari_gpu_denoise.run.flow.work import Work
 from napari_gpu_denoise.run.job import Job, Part
 from napari_gpu_denoise.run.tiles import Span
-from napari_gpu_denoise.run.work import Work
 
 # Lengths of axes that a filter joins: all that a plan does at its borders and between them.
 _FEW = {"T": 5, "Z": 9, "Y": 48, "X": 48}

@@ -20,16 +20,16 @@ from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.corrected import corrected_frames
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.frame_flow import FrameFlow
-from napari_gpu_denoise.run.frame_transfer import FrameTypes
+from napari_gpu_denoise.run.flow.frame_flow import FrameFlow
+from napari_gpu_denoise.run.flow.frame_transfer import FrameTypes
+from napari_gpu_denoise.run.flow.tile_sizes import frame_budget, frames_at_once
+from napari_gpu_denoise.run.flow.work import Stages
 from napari_gpu_denoise.run.job import Part, Run
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import Record, Tally, finish
 from napari_gpu_denoise.run.sigma import Sigma
 from napari_gpu_denoise.run.stream_feed import FrameFeed
-from napari_gpu_denoise.run.tile_sizes import frame_budget, frames_at_once
 from napari_gpu_denoise.run.tiles import Span, Tile
-from napari_gpu_denoise.run.work import Stages
 
 
 @documented

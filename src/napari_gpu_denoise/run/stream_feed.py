@@ -22,6 +22,7 @@ from napari_gpu_denoise.image.levels import (
     nonfinite_error,
 )
 from napari_gpu_denoise.run.block import Block, keep_blank, keep_noiseless
+from napari_gpu_denoise.run.flow.work import Work
 from napari_gpu_denoise.run.frame_notes import FrameNote, note_frame
 from napari_gpu_denoise.run.job import Job, Part, Run, check_kept, prepare
 from napari_gpu_denoise.run.part import arrange_part
@@ -33,7 +34,6 @@ from napari_gpu_denoise.run.sigma import (
     scaled,
     varies_within,
 )
-from napari_gpu_denoise.run.work import Work
 
 
 @dataclass(eq=False)

@@ -13,7 +13,7 @@ from napari_gpu_denoise.filters import VBM3D, NLMeans
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run.tile_sizes import (
+from napari_gpu_denoise.run.flow.tile_sizes import (
     bytes_per_pixel,
     frame_budget,
     frames_at_once,

@@ -18,10 +18,10 @@ from napari_gpu_denoise.image.levels import Levels, is_plain
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.work_items import value_grid, values_per_item
+from napari_gpu_denoise.run.flow.stabilisation import Stabilisation
+from napari_gpu_denoise.run.flow.work import Work
 from napari_gpu_denoise.run.plan import Launches
-from napari_gpu_denoise.run.stabilisation import Stabilisation
 from napari_gpu_denoise.run.tiles import Tile
-from napari_gpu_denoise.run.work import Work
 
 # Most pixels converted on the host at once, so that intermediate arrays stay in the cache.
 _CONVERTED = 1 << 20

@@ -14,10 +14,10 @@ import numpy as np
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.work_items import value_grid
+from napari_gpu_denoise.run.flow.transfer import level_constants, pinned_of, transfer_dtype
+from napari_gpu_denoise.run.flow.work import Work
 from napari_gpu_denoise.run.plan import Launches
 from napari_gpu_denoise.run.tiles import Tile
-from napari_gpu_denoise.run.transfer import level_constants, pinned_of, transfer_dtype
-from napari_gpu_denoise.run.work import Work
 
 _FLOAT = np.dtype(np.float32)
 _ALIGNED = 4096  # bytes at which a part of a buffer may begin on any device

@@ -13,19 +13,19 @@ import numpy as np
 from napari_gpu_denoise.image.bands import in_bands
 from napari_gpu_denoise.image.levels import convert
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.frame_flow import FrameFlow
-from napari_gpu_denoise.run.frame_notes import FrameNote, note_frame
-from napari_gpu_denoise.run.frame_transfer import FrameTypes
-from napari_gpu_denoise.run.record import Progress
-from napari_gpu_denoise.run.tile_sizes import (
+from napari_gpu_denoise.run.flow.frame_flow import FrameFlow
+from napari_gpu_denoise.run.flow.frame_transfer import FrameTypes
+from napari_gpu_denoise.run.flow.tile_sizes import (
     frame_budget,
     frames_at_once,
     smallest_tile,
     spatial_tiles,
 )
+from napari_gpu_denoise.run.flow.transfer import converted_at_once, copy_as_is, frame_blocks
+from napari_gpu_denoise.run.flow.work import Stages, Work
+from napari_gpu_denoise.run.frame_notes import FrameNote, note_frame
+from napari_gpu_denoise.run.record import Progress
 from napari_gpu_denoise.run.tiles import Span, Tile
-from napari_gpu_denoise.run.transfer import converted_at_once, copy_as_is, frame_blocks
-from napari_gpu_denoise.run.work import Stages, Work
 
 
 class ArrayFrameFlow:

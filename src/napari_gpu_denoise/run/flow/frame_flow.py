@@ -13,11 +13,11 @@ import numpy as np
 
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
+from napari_gpu_denoise.run.flow.frame_transfer import FrameTransfer, FrameTypes
+from napari_gpu_denoise.run.flow.work import Queues, Stages
 from napari_gpu_denoise.run.frame_notes import FrameNote
-from napari_gpu_denoise.run.frame_transfer import FrameTransfer, FrameTypes
 from napari_gpu_denoise.run.plan import Launches
 from napari_gpu_denoise.run.tiles import Tile
-from napari_gpu_denoise.run.work import Queues, Stages
 
 
 @dataclass

@@ -14,7 +14,7 @@ from flows import finish
 from frames_over_time import SETTINGS, eventful, executed, steps_of
 from napari_gpu_denoise.filters import VBM3D
 from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
-from napari_gpu_denoise.run import array_frames
+from napari_gpu_denoise.run.flow import array_frames
 from napari_gpu_denoise.run.record import Progress
 from napari_gpu_denoise.run.tiles import Span, Tile
 from scenes import bytes_per_pixel, noisy, small

@@ -14,9 +14,9 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.opencl.source import kernel_folder
 from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.flow.stabilisation import Stabilisation
 from napari_gpu_denoise.run.frame_notes import FrameNote
 from napari_gpu_denoise.run.job import Run, prepare
-from napari_gpu_denoise.run.stabilisation import Stabilisation
 from napari_gpu_denoise.run.tiles import Span, Tile
 from scenes import IMAGE_FILTERS, cut, follows_time, frame, joining, scene, small
 

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.plan import TileSigma
-from napari_gpu_denoise.run.record import Progress
-from napari_gpu_denoise.run.tile_sizes import (
+from napari_gpu_denoise.run.flow.tile_sizes import (
     check_limit,
     smallest_tile,
     tile_pixels,
     tile_yield,
 )
+from napari_gpu_denoise.run.flow.transfer import Receiver, Sender
+from napari_gpu_denoise.run.flow.work import Queues, Stages, Work
+from napari_gpu_denoise.run.plan import TileSigma
+from napari_gpu_denoise.run.record import Progress
 from napari_gpu_denoise.run.tiles import Span, Tile, split
-from napari_gpu_denoise.run.transfer import Receiver, Sender
-from napari_gpu_denoise.run.work import Queues, Stages, Work
 
 # Tiles whose results may be on their way to the output, besides the two on the device.
 _MOST_DOWNLOADS = 3

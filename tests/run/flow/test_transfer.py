@@ -23,13 +23,13 @@ from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
 from napari_gpu_denoise.opencl.program import Session
-from napari_gpu_denoise.run import transfer
 from napari_gpu_denoise.run.denoise import denoise
 from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.flow import transfer
+from napari_gpu_denoise.run.flow.transfer import frame_blocks
 from napari_gpu_denoise.run.plan import TilePlan
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach, Span, Tile, split
-from napari_gpu_denoise.run.transfer import frame_blocks
 from scenes import bytes_per_pixel
 
 INTEGERS = ("uint8", "int8", "uint16", "int16")
@@ -351,7 +351,7 @@ def test_kernels_are_free_of_faults(simulator):
 
     environment = {k: v for k, v in os.environ.items() if not k.startswith("OCLGRIND_")} | CHECKS
     script = Path(__file__).resolve()
-    environment["PYTHONPATH"] = str(script.parents[1])
+    environment["PYTHONPATH"] = str(script.parents[2])
     command = [sys.executable, "-W", "ignore", str(script)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -15,8 +15,8 @@ from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.flow.tile_sizes import check_limit, tile_pixels, tile_yield
 from napari_gpu_denoise.run.plan import TilePlan
-from napari_gpu_denoise.run.tile_sizes import check_limit, tile_pixels, tile_yield
 from napari_gpu_denoise.run.tiles import Reach, Tile, split
 from scenes import joining
 

@@ -13,9 +13,9 @@ from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.frame_sigma import FrameSigma
+from napari_gpu_denoise.run.flow.frame_sigma import FrameSigma
+from napari_gpu_denoise.run.flow.stabilisation import Stabilisation
 from napari_gpu_denoise.run.plan import FramePlan, TilePlan
-from napari_gpu_denoise.run.stabilisation import Stabilisation
 from napari_gpu_denoise.run.tiles import Span, Tile
 
 
