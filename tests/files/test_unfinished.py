@@ -198,7 +198,7 @@ def test_a_run_that_fails_in_the_middle_of_a_part_is_resumed(tmp_path, monkeypat
         patched.setattr(by_parts.Block, "of", failing)
         report, target, _ = denoise(path)
     (file,) = report.failed
-    assert "the network is gone" in str(file.error) and "is kept" in file.notes[0]
+    assert "the network is gone" in str(file.error) and "are kept" in file.notes[0]
     assert not target.exists()
     _, data, _ = resumed(path)
     np.testing.assert_array_equal(data, uninterrupted(path)[1])
@@ -263,7 +263,7 @@ def test_after_a_power_cut_only_what_reached_the_disk_counts(tmp_path, monkeypat
 def test_other_settings_are_refused(tmp_path, changed, said):
     path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
     denoise(path, stop_at=3)
-    with pytest.raises(OutputError, match=f"was begun with {said}, and is kept: repeat") as told:
+    with pytest.raises(OutputError, match=f"was started with {said}, and is kept: use") as told:
         resumed(path, **changed)
     assert told.value.code == "unfinished"
     assert hidden(path)

@@ -77,7 +77,7 @@ def test_a_cancelled_run_is_resumed(lab, version):
     report, first = run(stop_at=2)
     assert report.cancelled and heads(lab) == ([], True)
     assert report.notes == (
-        f"What is done of {OUT} is kept there: the same run with resume goes on.",
+        f"The finished parts of {OUT} are kept there: repeat the run with resume.",
     )
     with pytest.raises(FileError, match="holds no zarr"):
         gd.read(OUT)
@@ -95,7 +95,7 @@ def test_a_cancelled_run_is_resumed(lab, version):
 def test_another_run_begins_anew_or_is_refused(lab):
     run(stop_at=3)
     (file,) = run(resume=True, sigma=21.0)[0].failed
-    assert "begun with another sigma, and is kept" in str(file.error)
+    assert "started with another sigma, and is kept" in str(file.error)
     write_store(PLACE, IMAGE, "ZYX", chunks=(1, 33, 37))
     (file,) = run(resume=True)[0].failed
     assert "another input" in str(file.error)

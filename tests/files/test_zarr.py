@@ -548,7 +548,7 @@ def test_a_network_that_stays_away_leaves_what_is_done(bucket, drops, tmp_path, 
     drops(before=samples + parts, count=9)
     (file,) = gd.run_batch(url, SETTINGS, 8, output=out).files
     assert "cannot be reached: the network is gone" in str(file.error)
-    assert "with resume goes on" in file.notes[0] and not out.exists()
+    assert "repeat the run with resume" in file.notes[0] and not out.exists()
     drops(before=0, count=0)
     written = []
     plain = unfinished.Unfinished.wrote

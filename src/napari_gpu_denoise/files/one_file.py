@@ -45,7 +45,7 @@ def file_steps(
     Yields as `denoise_steps` does; closing the generator leaves what a later run can go on with. A
     run without axes takes those of the file. `new_folder` says whether the folder of the result
     may be made; one that held results and is gone is an error. With `resume` an unfinished result
-    of an earlier run is gone on with, if the file is streamed. A streamed file is filtered by the
+    of an earlier run is continued, if the file is streamed. A streamed file is filtered by the
     workers of a `client` of dask. Returns the description of the input, the record of the result,
     and notes about the writing.
     """

@@ -1,4 +1,4 @@
-"""A result that is being written, and can be gone on with after Ctrl-C, kill -9 or a power cut.
+"""A result that is being written, and can be continued after Ctrl-C, kill -9 or a power cut.
 
 The notes on it are what was measured, `ledger.json`, and the parts that were written since that was
 replaced. `notes.py` says where they are.
@@ -41,9 +41,9 @@ def kept_note(target: Path | zarr.Address) -> str:
         if not notes.has(_LEDGER):
             return ""
     except DenoiseError:
-        return f"What is done of {target} is kept there, if it can be reached again."
+        return f"The finished parts of {target} are kept there, if it can be reached again."
     where = "there" if isinstance(target, zarr.Address) else f"in the hidden folder {notes.folder}"
-    return f"What is done of {target} is kept {where}: the same run with resume goes on."
+    return f"The finished parts of {target} are kept {where}: repeat the run with resume."
 
 
 def remove(target: Path | zarr.Address) -> None:
@@ -54,7 +54,7 @@ def remove(target: Path | zarr.Address) -> None:
 class Unfinished(Ledger):
     """The ledger of a result; a context manager that keeps it if the block is left early.
 
-    `wanted` says, by name, what has to be the same for an unfinished result to be gone on with.
+    `wanted` says, by name, what has to be the same for an unfinished result to be continued.
     Only one run at a time may write to a target.
     """
 
@@ -226,16 +226,16 @@ class Unfinished(Ledger):
 
     def _other(self, names: Iterable[str]) -> OutputError:
         return OutputError(
-            f"The unfinished result of {self._target} was begun with another "
+            f"The unfinished result of {self._target} was started with another "
             f"{' and another '.join(names)}, and is kept",
-            "repeat what it was begun with, or leave out resume=True to begin anew",
+            "use the same again, or leave out resume=True to start again",
             code="unfinished",
         )
 
     def _damaged(self) -> OutputError:
         return OutputError(
             f"What was noted of the unfinished result of {self._target} is damaged",
-            "leave out resume=True to begin anew",
+            "leave out resume=True to start again",
             code="unfinished-damaged",
         )
 

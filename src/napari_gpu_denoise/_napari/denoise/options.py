@@ -39,6 +39,6 @@ def correction_input() -> QComboBox:
             "What is found": "found",
         },
         "Structured noise to remove first, only where it is found. Stripes are rows and "
-        "columns with offsets of their own, and periodic hum. Estimated noise shows what was "
+        "columns with individual offsets, and periodic hum. Estimated noise shows what was "
         "found.",
     )
