@@ -197,7 +197,7 @@ def test_kinds_of_layers(viewer, open_noise, measured, click, kind, pasted):
 
 def test_what_cannot_be_measured_is_told(viewer, open_noise, measured):
     panel = open_noise()
-    odd = {"NaN or infinite": np.full((40, 40), np.nan, np.float32)}
+    odd = {"Too few finite pixels": np.full((40, 40), np.nan, np.float32)}
     for said, image in odd.items():
         viewer.add_image(image, contrast_limits=(0, 1))
         status = measured(panel)

@@ -301,7 +301,7 @@ def test_passes_of_settings():
     assert Pass.of(settings, "basic") == Pass(**common, **basic, shared_noise=False)
     assert Pass.of(settings, "final") == Pass(**common, **final, shared_noise=True)
     assert not Pass.of(replace(settings, shared_noise=False), "final").shared_noise
-    assert {field.name for field in fields(Pass)} == {*common, *basic, "shared_noise"}
+    assert {field.name for field in fields(Pass)} == {*common, *basic, "shared_noise", "kalman"}
 
 
 @pytest.mark.parametrize("stages", ["basic", "both"])

@@ -43,7 +43,7 @@ def check(tiles, shape, reach, wholes):
     np.testing.assert_array_equal(seen, expected)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(shapes, reaches, st.integers(500, 20000))
 def test_tiles_yield_every_pixel_once(shape, reach, pixels):
     tiles = split(shape, reach, pixels)
