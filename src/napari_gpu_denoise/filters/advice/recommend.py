@@ -218,8 +218,8 @@ def _chosen(reader: PlaneReader, noise: NoiseEstimate) -> tuple[Filter, str, lis
     alike = compared(reader, reader.axes.index("T"), noise) if frames > 1 else Likeness()
     reasons = _why_not_over_time(alike) if frames > 1 else ""
     over_time = frames > 1 and not reasons
-    if slices >= SLICES and not noise.models[0].models_correlation:
-        return _for_volumes(over_time, reasons, hints)
+    if slices >= SLICES:
+        return _for_volumes(noise, over_time, reasons, hints)
     if over_time:
         settings, reason = VBM3D(), f"frames before and after show the same structures{_how(alike)}"
         if alike.moved > _FOLLOWED:
@@ -228,11 +228,15 @@ def _chosen(reader: PlaneReader, noise: NoiseEstimate) -> tuple[Filter, str, lis
         return settings, reason, hints
     if reasons:
         return BM3D(), f"{reasons}: each frame is filtered separately", hints
-    return BM3D(), _why_alone(reader.axes, slices, noise), hints
+    return BM3D(), _why_alone(reader.axes, noise), hints
 
 
-def _for_volumes(over_time: bool, reasons: str, hints: list[str]) -> tuple[Filter, str, list[str]]:
+def _for_volumes(
+    noise: NoiseEstimate, over_time: bool, reasons: str, hints: list[str]
+) -> tuple[Filter, str, list[str]]:
     reason = "it filters all slices of a volume together"
+    if noise.models[0].models_correlation:
+        reason += " and takes the correlation of the noise into account"
     if over_time:
         reason = f"{reason}, with the volumes before and after"
         return BM4D(frames_before=1, frames_after=1), reason, hints
@@ -241,11 +245,10 @@ def _for_volumes(over_time: bool, reasons: str, hints: list[str]) -> tuple[Filte
     return BM4D(), reason, hints
 
 
-def _why_alone(axes: str, slices: int, noise: NoiseEstimate) -> str:
+def _why_alone(axes: str, noise: NoiseEstimate) -> str:
     """Return why BM3D is the filter for planes."""
     if noise.models[0].models_correlation:
-        beside = ", which filters of volumes do not" if slices >= SLICES else ""
-        return f"it takes the correlation of the noise into account{beside}"
+        return "it takes the correlation of the noise into account"
     if "S" in axes:
         return "it is the best filter for single images, and filters the colours together"
     if set(axes) <= set("YX"):
