@@ -8,15 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from napari_gpu_denoise.errors import (
-    ClusterError,
-    DeviceMemoryError,
-    KernelError,
-    NoDeviceError,
-)
+from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError
 from napari_gpu_denoise.files.batch_report import FileReport
 from napari_gpu_denoise.files.cluster.results import Found, Results
-from napari_gpu_denoise.files.cluster.tasks import Failed, address
+from napari_gpu_denoise.files.cluster.tasks import Failed, address, check_version
 from napari_gpu_denoise.files.one_file import file_steps
 from napari_gpu_denoise.opencl.claims import own_device
 from napari_gpu_denoise.run.job import Run
@@ -58,11 +53,7 @@ def filtered_file(
     """Denoise a file on the device of this process."""
     device = ""
     try:
-        if version != package_version():
-            raise ClusterError(
-                f"A worker has version {package_version()} of napari-gpu-denoise, this is "
-                f"{version}: install the same one."
-            )
+        check_version(version)
         run = replace(run, device=own_device(run.device))
         device = str(run.device)
         picture, record, notes = finish(file_steps(path, target, run, **options))

@@ -90,8 +90,8 @@ def write(
     Parameters
     ----------
     path : path-like
-        The new file. The name of a NIfTI image ends with
-        ``.nii``, or with ``.nii.gz`` to compress it, the name of an OME-Zarr with ``.zarr``.
+        The new file. The name of a NIfTI image ends with ``.nii``, or with ``.nii.gz`` to
+        compress it, the name of an OME-Zarr with ``.zarr``.
     data : ndarray, Planes or PlaneStore
         Pixels of the shape of ``like.data``, of any real type. If they are not in memory, they are
         read page by page.

@@ -63,11 +63,7 @@ class Place:
 
     def source(self) -> Any:
         """Return the pixels, which are read part by part."""
-        if self.version != package_version():
-            raise ClusterError(
-                f"A worker has version {package_version()} of napari-gpu-denoise, but this program "
-                f"{self.version}: install the same version."
-            )
+        check_version(self.version)
         data = _opened(self.run, self.path, self.companions_anywhere)[1].data
         return CorrectedArray(data, self.correction) if self.correction else data
 
@@ -147,6 +143,15 @@ def filtered(place: Place, job: Job, parts: Sequence[Part]) -> Done | Failed:
     except DenoiseError as error:
         return Failed(error, device, address())
     return Done(tallies, device, address(), None if target is not None else made)
+
+
+def check_version(version: str) -> None:
+    """Refuse work of a program that has another version of this package than the worker."""
+    if version != package_version():
+        raise ClusterError(
+            f"A worker has version {package_version()} of napari-gpu-denoise, but this program "
+            f"{version}: install the same version."
+        )
 
 
 def address() -> str:
