@@ -20,22 +20,6 @@ from napari_gpu_denoise.run.tiles import Span, Tile
 from scenes import bytes_per_pixel, noisy, small
 
 
-@pytest.fixture
-def small_device(monkeypatch):
-    """Give a limit to the size of a buffer, as a device with little memory has."""
-
-    def limit(nbytes):
-        plain = Arena.buffer
-
-        def buffer(self, name, wanted):
-            return plain(self, name, 1 << 60 if wanted > nbytes else wanted)
-
-        release_memory()
-        monkeypatch.setattr(Arena, "buffer", buffer)
-
-    return limit
-
-
 def part_limit(settings, columns: int) -> int:
     """Return a memory limit that cuts frames of so many columns in parts."""
     # The smallest part reads 1.5 times the reach; there may be a map of sigma besides.

@@ -31,23 +31,6 @@ def steps_of(image, settings, device, out=None, **options):
     return out, steps
 
 
-@pytest.fixture
-def small_device(monkeypatch):
-    """Give a limit to the size of a buffer, as a device with little memory has."""
-
-    def limit(nbytes):
-        plain = Arena.buffer
-
-        def buffer(self, name, wanted):
-            # More than the device can have: it refuses, as when its memory is full.
-            return plain(self, name, 1 << 60 if wanted > nbytes else wanted)
-
-        release_memory()
-        monkeypatch.setattr(Arena, "buffer", buffer)
-
-    return limit
-
-
 def test_smaller_tiles_are_tried_when_memory_runs_out(device, small_device):
     image, settings = noisy(200, 210), small(KIND)
     expected, steps = steps_of(image, settings, device)
