@@ -99,6 +99,23 @@ def read_channel(
 
     NonFiniteError if none of its pixels is finite.
     """
+    if source.threads == 1 or "T" not in source.axes:
+        asides = (lambda: _still(source, channel)), (lambda: _in_a_row(source, channel))
+        return _read_channel(source, channel, device, *asides)
+    # Neighbouring frames are compared in threads of their own, meanwhile.
+    with ThreadPoolExecutor(2) as pool:
+        asides = pool.submit(_still, source, channel), pool.submit(_in_a_row, source, channel)
+        return _read_channel(source, channel, device, *(each.result for each in asides))
+
+
+def _read_channel(
+    source: PlaneReader,
+    channel: tuple[int, int] | None,
+    device: PatchReader | None,
+    still: Callable[[], PhotonNoise | None],
+    in_a_row: Callable[[], FramesInARow | None],
+) -> ChannelNoise:
+    """Measure a channel; the last two arguments return what `_still` and `_in_a_row` do."""
     planes = list(source.sampled(channel))
     # Nothing is gained by other threads for one plane, and a device takes one after another.
     with _mapping(len(planes)) as each:
@@ -149,7 +166,7 @@ def read_channel(
         wide = [each for each in every if each and _width(each) > 0.5 * _width(laws)]
         if sum(not each.is_linear for each in wide) > 0.5 * len(planes):
             laws = _laws(levelled)
-    temporal = _still(source, channel)
+    temporal = still()
     clipped = temporal is not None and not math.isfinite(temporal.gain_error)
     if clipped or (temporal is not None and temporal.exceeds(found.single)):
         temporal = None  # texture and fixed pattern raise the noise of single images, motion this
@@ -159,7 +176,7 @@ def read_channel(
         # After registration by parts of a pixel each plane has a spectrum of its own.
         if sum(not one.white for one in each) > 0.5 * len(planes):
             spectrum = mean_spectrum(each)
-    frames = _in_a_row(source, channel)
+    frames = in_a_row()
     # Texture alone may make planes differ at the high frequencies, where correlated noise is weak.
     over_time = None if frames is None else frames.spectrum(spectrum, levelled is None)
     spectrum, frames = (spectrum, None) if over_time is None else (over_time, frames)
@@ -262,11 +279,12 @@ def _still(source: PlaneReader, channel: tuple[int, int] | None) -> PhotonNoise 
 def _in_a_row(source: PlaneReader, channel: tuple[int, int] | None) -> FramesInARow | None:
     """Return some frames of a time-lapse with those that follow, else None."""
     axis = source.axes.find("T")
-    return (
-        None
-        if axis < 0
-        else FramesInARow.of(source.along(axis, channel, range(source.shape[axis])))
-    )
+    if axis < 0:
+        return None
+    found = FramesInARow.of(source.along(axis, channel, range(source.shape[axis])), source.threads)
+    if found is not None and source.threads > 1:
+        found.read()  # in this thread
+    return found
 
 
 def _repeats(source: PlaneReader, channel: tuple[int, int] | None) -> PlaneStack | None:
