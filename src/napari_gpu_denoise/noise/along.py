@@ -33,7 +33,7 @@ WHITE: Table = tuple(tuple(float(y == x == 0) for x in range(LAGS + 1)) for y in
 MOST = 256
 MOST_LAZY = 32  # of an array that is not in memory
 FEW = 48  # of these are read first, and no others where they agree:
-AGREE = 1.12  # ratio of the largest to the smallest sigma, at most
+AGREE = 1.2  # ratio of the largest to the smallest sigma, at most
 GOLDEN = (math.sqrt(5) - 1) / 2
 PATCHES = 4096
 

@@ -19,6 +19,7 @@ from napari_gpu_denoise.noise.correlation.spectrum import (
     mean_spectrum,
     spectrum_of_patches,
 )
+from napari_gpu_denoise.noise.neighbours import Comparisons, comparisons, repeated_planes
 from napari_gpu_denoise.noise.patches.blank import blank_area, blank_width, not_image
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, photon_counts
@@ -26,14 +27,11 @@ from napari_gpu_denoise.noise.patches.spectra import PatchReader, PatchSpectra, 
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.patches.white import PlaneNoise, plane_noise
 from napari_gpu_denoise.noise.photon.curve import PhotonNoise
-from napari_gpu_denoise.noise.photon.pairs import still_noise
 from napari_gpu_denoise.noise.photon.single_image import single_image_noise
-from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
+from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack
 from napari_gpu_denoise.noise.sigma_estimate import combined_sigma
 from napari_gpu_denoise.noise.unlike import unlike
 
-REPEATS = 8  # positions along an axis from which they count as repetitions of one slice
-MOST_REPEATS = 64  # repetitions read
 MOST_COUNTED = 1 << 20  # pixels of a plane in which clipped ones are counted, about
 EXTREME = 2.0**200  # grey levels whose squares are beyond what is computed here
 
@@ -99,23 +97,16 @@ def read_channel(
 
     NonFiniteError if none of its pixels is finite.
     """
-    if source.threads == 1 or "T" not in source.axes:
-        asides = (lambda: _still(source, channel)), (lambda: _in_a_row(source, channel))
-        return _read_channel(source, channel, device, *asides)
-    # Neighbouring frames are compared in threads of their own, meanwhile.
-    with ThreadPoolExecutor(2) as pool:
-        asides = pool.submit(_still, source, channel), pool.submit(_in_a_row, source, channel)
-        return _read_channel(source, channel, device, *(each.result for each in asides))
+    with comparisons(source, channel) as compared:
+        return _read_channel(source, channel, device, compared)
 
 
 def _read_channel(
     source: PlaneReader,
     channel: tuple[int, int] | None,
     device: PatchReader | None,
-    still: Callable[[], PhotonNoise | None],
-    in_a_row: Callable[[], FramesInARow | None],
+    compared: Comparisons,
 ) -> ChannelNoise:
-    """Measure a channel; the last two arguments return what `_still` and `_in_a_row` do."""
     planes = list(source.sampled(channel))
     # Nothing is gained by other threads for one plane, and a device takes one after another.
     with _mapping(len(planes)) as each:
@@ -166,7 +157,7 @@ def _read_channel(
         wide = [each for each in every if each and _width(each) > 0.5 * _width(laws)]
         if sum(not each.is_linear for each in wide) > 0.5 * len(planes):
             laws = _laws(levelled)
-    temporal = still()
+    temporal = compared.still()
     clipped = temporal is not None and not math.isfinite(temporal.gain_error)
     if clipped or (temporal is not None and temporal.exceeds(found.single)):
         temporal = None  # texture and fixed pattern raise the noise of single images, motion this
@@ -176,7 +167,7 @@ def _read_channel(
         # After registration by parts of a pixel each plane has a spectrum of its own.
         if sum(not one.white for one in each) > 0.5 * len(planes):
             spectrum = mean_spectrum(each)
-    frames = in_a_row()
+    frames = compared.in_a_row()
     # Texture alone may make planes differ at the high frequencies, where correlated noise is weak.
     over_time = None if frames is None else frames.spectrum(spectrum, levelled is None)
     spectrum, frames = (spectrum, None) if over_time is None else (over_time, frames)
@@ -186,7 +177,7 @@ def _read_channel(
         frames=frames,
         laws=laws,
         temporal=temporal,
-        repeats=_repeats(source, channel),
+        repeats=repeated_planes(source, channel),
     )
 
 
@@ -263,38 +254,6 @@ def _level(
         if each is not None and each.sigma > 0
     ]
     return _spectra(*map(list, zip(*scaled, strict=True)))
-
-
-def _still(source: PlaneReader, channel: tuple[int, int] | None) -> PhotonNoise | None:
-    """Return the noise of a time-lapse in which hardly anything moves, else None."""
-    axis = source.axes.find("T")
-    if axis < 0:
-        return None
-    try:
-        return still_noise(source.along(axis, channel, range(source.shape[axis])))
-    except NonFiniteError:
-        return None
-
-
-def _in_a_row(source: PlaneReader, channel: tuple[int, int] | None) -> FramesInARow | None:
-    """Return some frames of a time-lapse with those that follow, else None."""
-    axis = source.axes.find("T")
-    if axis < 0:
-        return None
-    found = FramesInARow.of(source.along(axis, channel, range(source.shape[axis])), source.threads)
-    if found is not None and source.threads > 1:
-        found.read()  # in this thread
-    return found
-
-
-def _repeats(source: PlaneReader, channel: tuple[int, int] | None) -> PlaneStack | None:
-    """Return the planes of a slice that was measured many times, if an axis may hold repeats."""
-    taken = "ZYX" if channel is None else "ZYX" + source.axes[channel[0]]
-    found = [k for k, letter in enumerate(source.axes) if letter not in taken]
-    longest = max(found, key=lambda k: source.shape[k], default=None)
-    if longest is None or source.shape[longest] < REPEATS:
-        return None
-    return source.along(longest, channel, spread(source.shape[longest], MOST_REPEATS))
 
 
 def _clipped(
