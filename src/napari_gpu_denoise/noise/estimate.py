@@ -79,9 +79,9 @@ def estimate_noise(
     Notes
     -----
     At most 8 planes of each channel are read, spread evenly over all axes, with an axis ``T`` 12
-    frames, three in a row each, and 4096 patches of each of 48 frames, and as many slices, from the
-    middle of the other axes. If the noise of these differs, up to 256 are read (32 if the array is
-    not in memory, because whole planes are read then). So the cost is limited.
+    frames, three in a row each, and 1024 or 4096 patches of each of 32 frames, and as many slices,
+    from the middle of the other axes. If the noise of these differs, up to 256 are read (not if the
+    array is not in memory, because whole planes are read then). So the cost is limited.
 
     The choice: speckle where the variance at up to 16 levels of brightness is proportional to the
     squared mean; Rician noise where at least 5 % of the image has the distribution of magnitudes

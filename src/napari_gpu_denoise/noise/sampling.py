@@ -18,7 +18,7 @@ MAX_PLANES = 8  # planes read of each channel
 # each axis, stand for the whole.
 LARGEST_PLANE = 1 << 26
 _WINDOW, _WINDOWS = 1024, 4
-THREADED = 1 << 18  # pixels of a plane from which threads analyse several planes at once
+LARGE = 1 << 18  # pixels of a plane from which threads analyse several planes at once
 MOST_THREADS = 8
 
 
@@ -120,8 +120,12 @@ class PlaneReader:
     @property
     def threads(self) -> int:
         """How many threads may read and analyse planes at once: 1 if they are lazy, or small."""
-        pixels = math.prod(self.shape[self.axes.index(axis)] for axis in "YX")
-        return 1 if self.lazy or pixels < THREADED else min(MOST_THREADS, os.cpu_count() or 1)
+        return min(MOST_THREADS, os.cpu_count() or 1) if self.large and not self.lazy else 1
+
+    @property
+    def large(self) -> bool:
+        """Whether planes are large."""
+        return math.prod(self.shape[self.axes.index(axis)] for axis in "YX") >= LARGE
 
     @property
     def count(self) -> int:

@@ -139,9 +139,7 @@ def _difference(before: PatchSpectra, after: PatchSpectra, gain: float) -> Patch
 
     The transform of a difference is the difference of transforms.
     """
-    share = 1 / math.hypot(1, 1 / gain)
-    return before.changed(
-        share * (after.low / gain - before.low),
-        share * (after.high / gain - before.high),
-        np.maximum(before.clipped, after.clipped),
-    )
+    found = np.asarray(after.coefficients)
+    found = (found if gain == 1 else found / gain) - np.asarray(before.coefficients)
+    found *= 1 / math.hypot(1, 1 / gain)
+    return before.changed(found, np.maximum(before.clipped, after.clipped))
