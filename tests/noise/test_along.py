@@ -74,7 +74,7 @@ def test_the_first_planes_are_spread_and_follow_no_rhythm(count):
     assert set(first) <= set(index)
     assert np.diff(first).max() <= 3 * 2 * -(-count // 32)
     if count == 256:
-        for rhythm in range(2, 12):
+        for rhythm in range(2, 17):
             assert len({(k - 10) // 3 % rhythm for k in first}) == rhythm
 
 
@@ -108,6 +108,17 @@ def test_threads_find_what_one_finds(axes, monkeypatch):
     assert gd.estimate_noise(image, axes) == one
     # Not where planes are read from elsewhere.
     assert sampling.PlaneReader(da.from_array(image), axes).threads == 1
+
+
+def test_few_patches_of_large_planes_show_that_they_agree(monkeypatch):
+    """Where they do not, everything is as if all planes had been read at once."""
+    image, alike = ramp(12)[1], noisy(12, 96, 110)
+    told, same = gd.estimate_noise(image, "TYX"), gd.estimate_noise(alike, "TYX").frames
+    monkeypatch.setattr(sampling, "LARGE", 1)
+    assert gd.estimate_noise(image, "TYX") == told
+    few = gd.estimate_noise(alike, "TYX").frames
+    assert few != same and few.index == same.index
+    np.testing.assert_allclose(few.sigma, same.sigma, rtol=0.1)
 
 
 def test_longest_axis_of_planes():
