@@ -118,6 +118,11 @@ def test_few_patches_of_large_planes_show_that_they_agree(monkeypatch):
     assert gd.estimate_noise(image, "TYX") == told
     few = gd.estimate_noise(alike, "TYX").frames
     assert few != same and few.index == same.index
+    # A frame with padding that no sampled plane shows.
+    padded = noisy(40, 96, 110)
+    hidden = (set(first_positions(list(range(40)))) - set(range(2, 40, 5))).pop()
+    padded[hidden, :30] = 0
+    assert len(gd.estimate_noise(padded, "TYX").frames.index) == 40
     np.testing.assert_allclose(few.sigma, same.sigma, rtol=0.1)
 
 

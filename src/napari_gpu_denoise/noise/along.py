@@ -36,7 +36,7 @@ FEW = 32  # of these are read first, and no others where they agree:
 AGREE = 1.2  # ratio of the largest to the smallest sigma, at most
 SHIFT = 0.725  # found by trial: of 256 planes, they hold every phase of rhythms of 2 to 16
 PATCHES = 4096
-FIRST_PATCHES = 1024  # of the first planes, if they are large
+PLAIN_PATCHES = 1024  # of the first planes, if they are large and all image
 
 
 def plane_axis(axes: str, shape: Sequence[int]) -> int | None:
@@ -51,10 +51,10 @@ Statistics = list[list[PatchStatistics | None]]  # by channel, then by plane
 
 
 def read_first(source: PlaneReader, number: int, device: Any) -> Statistics:
-    """Return the patches of the planes along an axis that are read first, of every channel."""
+    """Return some patches of the large planes that are read first, if they are all image."""
+    positions = first_positions(_index(source, number))
     with _mapping(source) as each:
-        positions = first_positions(_index(source, number))
-        return _read(source, number, positions, _first_patches(source), device, each)
+        return _read(source, number, positions, device, each, plain=True)
 
 
 def sigma_series(
@@ -70,24 +70,32 @@ def sigma_series(
     More are read if the first ones do not agree: all, or up to `MOST`. `channels` and `fits` belong
     to ``source.channels``; `device` is as `read_statistics` takes it. `first` returns what
     `read_first` did, if that was called.
+
+    Of large planes few patches are read first. Neither constant areas nor clipping are looked for
+    where the sampled planes have none: a plane that has some would not agree with them,
+    or seem to be without noise.
     """
     index = _index(source, number)
     scales = list(map(_scale, channels, fits))
     read: dict[int, np.ndarray] = {}  # (channel, 3) by position
-    positions, patches = first_positions(index), _first_patches(source)
+    positions = first_positions(index)
+    plain = source.large and not source.lazy and all(each.is_plain for each in channels)
     with _mapping(source) as each:
         while positions:
-            known = first if not read else None
-            found = known() if known else _read(source, number, positions, patches, device, each)
+            if plain and first is not None:
+                found = first()
+            else:
+                found = _read(source, number, positions, device, each, plain=plain)
             rows = [
                 list(each(partial(_of_plane, fit, scale), planes))
                 for planes, fit, scale in zip(found, fits, scales, strict=True)
             ]
             read |= zip(positions, np.array(rows).swapaxes(0, 1), strict=True)
-            if all(map(_agree, np.array(list(read.values()))[..., 2].T)):
+            factors = np.array(list(read.values()))[..., 2].T
+            if all(map(_agree, factors)) and not (plain and np.any(factors == 0)):
                 break
-            positions = [k for k in index if k not in read or patches < PATCHES]
-            patches = PATCHES
+            positions = [k for k in index if k not in read or plain]
+            plain = False
     index = sorted(read)
     rows, tables = list(np.array([read[k] for k in index]).swapaxes(0, 1)), []
     for k, (channel, fit) in enumerate(zip(source.channels, fits, strict=True)):
@@ -112,18 +120,15 @@ def _read(
     source: PlaneReader,
     number: int,
     positions: list[int],
-    patches: int,
     device: Any,
     each: Callable,
+    *,
+    plain: bool,
 ) -> Statistics:
-    """Return about so many patches of planes at these positions of an axis, of every channel."""
+    """Return the patches of planes at these positions of an axis, of every channel."""
     stacks = [source.along(number, channel, positions) for channel in source.channels]
-    return [read_statistics(planes, patches, device, each) for planes in stacks]
-
-
-def _first_patches(source: PlaneReader) -> int:
-    """Return how many patches are read of each of the first planes, about."""
-    return FIRST_PATCHES if source.large and not source.lazy else PATCHES
+    limit = PLAIN_PATCHES if plain else PATCHES
+    return [read_statistics(planes, limit, device, each, plain=plain) for planes in stacks]
 
 
 def first_positions(index: list[int]) -> list[int]:

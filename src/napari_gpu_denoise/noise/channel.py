@@ -61,6 +61,11 @@ class ChannelNoise:
     blank_width: int = 0  # width of constant squares that are not image; 0 where there are none
 
     @property
+    def is_plain(self) -> bool:
+        """Whether no plane has constant areas, or clipped pixels."""
+        return not self.blank and not any(self.levels)
+
+    @property
     def curve(self) -> VarianceCurve | None:
         """Noise variance against brightness."""
         return self.laws.curve if self.laws else None

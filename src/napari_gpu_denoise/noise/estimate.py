@@ -165,7 +165,7 @@ def _measured(
     numbers = {name: number for name, number in numbers.items() if number >= 0}
     first: dict[str, Future] = {}
     with ExitStack() as opened:
-        if numbers and source.threads > 1:
+        if numbers and source.threads > 1:  # planes are large
             pool = opened.enter_context(ThreadPoolExecutor(1))
             for name, number in numbers.items():
                 first[name] = pool.submit(read_first, source, number, device)

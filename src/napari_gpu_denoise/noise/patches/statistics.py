@@ -38,14 +38,20 @@ TYPES = ("u1", "i1", "u2", "i2", "f4")  # that travel to the device as they are
 
 
 def read_statistics(
-    planes: PlaneStack, limit: int, device: Any = None, each: Callable = map
+    planes: PlaneStack,
+    limit: int,
+    device: Any = None,
+    each: Callable = map,
+    *,
+    plain: bool = False,
 ) -> list[PatchStatistics | None]:
     """Return about `limit` patches of each plane; None for planes without a finite pixel.
 
     Patches that touch what is not image are left out, except in planes that hold nothing else.
     `device` is as `choose` takes it. None: the best one where there is one that works and enough
     work for it, else NumPy, which agrees to rounding of float32. `each` is like `map`; planes may
-    be read by threads of its own.
+    be read by threads of its own. Planes that are `plain` are taken to be image everywhere, and not
+    clipped.
     """
     shape = planes.shape[1:]
     suited = min(shape) >= PATCH and planes.dtype.newbyteorder("=").str[1:] in TYPES
@@ -54,22 +60,23 @@ def read_statistics(
         from napari_gpu_denoise.opencl.device import choose
 
         try:
-            return list(_on_device(planes, limit, choose(device), each))
+            return list(_on_device(planes, limit, choose(device), each, plain))
         except (NoDeviceError, DeviceMemoryError, KernelError):
             if device is not None:
                 raise
-    return list(each(lambda k: _plane_statistics(planes[k], limit), range(len(planes))))
+    return list(each(lambda k: _plane_statistics(planes[k], limit, plain), range(len(planes))))
 
 
-def _plane_statistics(plane: np.ndarray, limit: int) -> PatchStatistics | None:
+def _plane_statistics(plane: np.ndarray, limit: int, plain: bool) -> PatchStatistics | None:
+    known = ([None], [[]]) if plain else ()
     try:
-        return read_spectra([plane], limit).statistics
+        return read_spectra([plane], limit, *known).statistics
     except NonFiniteError:
         return None
 
 
 def _on_device(
-    planes: PlaneStack, limit: int, device: Any, each: Callable
+    planes: PlaneStack, limit: int, device: Any, each: Callable, plain: bool
 ) -> Iterator[PatchStatistics | None]:
     """Yield the patches of each plane, spread as `read_patches` does."""
     from napari_gpu_denoise.opencl.memory import borrow, device_errors
@@ -94,9 +101,11 @@ def _on_device(
             """Copy what is sent of a plane; return which patches touch no blank, None for all."""
             bands = sliding_window_view(plane, PATCH, axis=0)[::down]
             np.copyto(host[k], bands.transpose(0, 2, 1))
+            ends[k] = np.nan
+            if plain:
+                return None
             blank = not_image([plane])[0]
             levels = clipping_levels(plane, blank)
-            ends[k] = np.nan
             ends[k, : len(levels)] = levels
             if blank is None:
                 return None
@@ -119,7 +128,7 @@ def _on_device(
             values = kernel(host[:count], ends[:count])
             for k, one in enumerate(list(each(found, values, clear))):
                 # Smaller patches may be finite.
-                yield _plane_statistics(planes[start + k], limit) if one is None else one
+                yield one or _plane_statistics(planes[start + k], limit, plain)
 
 
 class _Kernel:
