@@ -62,6 +62,6 @@ def begin_each(function: Callable[..., Any], items: Sequence[Any], nbytes: int) 
     `nbytes` is how much is read for each. Where that is little, items are passed in this thread,
     when their results are asked for. The function must not call `in_bands`.
     """
-    if nbytes < _LEAST_BYTES or len(items) < 2 or (os.cpu_count() or 1) == 1:
+    if nbytes < _LEAST_BYTES or len(items) < 2 or _threads() == 1:
         return map(function, items)
     return _pool().map(function, items)
