@@ -53,8 +53,7 @@ Statistics = list[list[PatchStatistics | None]]  # by channel, then by plane
 def read_first(source: PlaneReader, number: int, device: Any) -> Statistics:
     """Return some patches of the large planes that are read first, if they are all image."""
     positions = first_positions(_index(source, number))
-    with _mapping(source) as each:
-        return _read(source, number, positions, device, each, plain=True)
+    return _read(source, number, positions, device, map, plain=True)
 
 
 def sigma_series(
@@ -80,8 +79,10 @@ def sigma_series(
     read: dict[int, np.ndarray] = {}  # (channel, 3) by position
     positions = first_positions(index)
     plain = source.large and not source.lazy and all(each.is_plain for each in channels)
-    with _mapping(source) as each:
+    with _mapping(source) as in_threads:
         while positions:
+            # Of few patches Python takes the time, one thread after another.
+            each = map if plain else in_threads
             if plain and first is not None:
                 found = first()
             else:
