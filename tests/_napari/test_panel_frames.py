@@ -199,7 +199,7 @@ def test_a_long_stack_is_never_whole_in_memory(viewer, open_panel, run, movie, k
         most.append(sum(ref() is not None for ref in held))
         return made
 
-    long = np.concatenate([movie] * 8)
+    long = np.concatenate([movie] * 5)  # about twice what may be held
     blocks = da.from_array(long, chunks=(1, 40, 48)).map_blocks(read, dtype=long.dtype)
     viewer.add_image(blocks, name="long", contrast_limits=(300, 700), axis_labels=("t", "y", "x"))
     panel = open_panel(kind.title)
@@ -207,7 +207,7 @@ def test_a_long_stack_is_never_whole_in_memory(viewer, open_panel, run, movie, k
     assert run(panel).startswith("Done in ")
     expected = runs.denoise(long, kind(), axes="TYX").image
     np.testing.assert_array_equal(viewer.layers[f"long ({kind.title})"].data, expected)
-    assert len(most) >= 48
+    assert len(most) >= 30
     assert max(most) < 16
 
 

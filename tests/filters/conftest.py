@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from filters.one_pass import Plain
+from filters.one_pass import Plain, posing
 from napari_gpu_denoise.opencl import program
 
 _PLAIN_SESSIONS: dict = {}
 
 
-@pytest.fixture(scope="module", params=["as it is", "as a GPU"])
-def flowing(request, device):
+@pytest.fixture(params=["as it is", "as a GPU"])
+def flowing(request, device, quickly_built):
     """Return the session of each device, and one that takes the kernels of a GPU."""
-    made = program.session(device)
-    if request.param == "as it is":
-        return made
-    limits = {"local_memory": min(device.local_memory, 49152), "max_group": 1024}
-    return program.Session(replace(device, float_lanes=1, **limits), made.context)
+    return posing(device, local_memory=49152, max_group=1024, which=request.param)
 
 
 @pytest.fixture

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -31,19 +32,56 @@ SHAPE = (25, 46)
 FAR_KEY = 0x70000000
 
 
+# By number of the device: devices may pose as others.
+_CONTEXTS: dict = {}
+
+
 class Plain(program.Session):
     """Programs that the compiler does not optimise: each of hundreds would take it seconds."""
 
     @classmethod
     def of(cls, device) -> Plain:
+        """Return a new session of a device; its programs are built once per process."""
         import pyopencl as cl
 
-        return cls(device, cl.Context([device.handle]))
+        if device.index not in _CONTEXTS:
+            _CONTEXTS[device.index] = cl.Context([device.handle])
+        return _Built(device, _CONTEXTS[device.index])
 
     def _build(self, *given):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(program, "_OPTIONS", (*program._OPTIONS, "-cl-opt-disable"))
             return super()._build(*given)
+
+
+class _Built(Plain):
+    """A session that takes programs which another one has built in the same context."""
+
+    _programs: ClassVar[dict] = {}
+
+    def _build(self, key):
+        known = self._programs.setdefault(self.context.int_ptr, {})
+        if key not in known:
+            known[key] = super()._build(key)
+        return known[key]
+
+
+_POSING: dict = {}
+
+
+def posing(device, which: str, **limits: int) -> program.Session:
+    """Return the session of a device, "as it is" or with the kernels of a GPU, made only once.
+
+    It is `Plain` where sessions are. A GPU has no more local memory than the device.
+    """
+    made = program.session(device)
+    if which == "as it is":
+        return made
+    key = made.context.int_ptr, program.Session, *limits.items()
+    if key not in _POSING:
+        limits["local_memory"] = min(device.local_memory, limits["local_memory"])
+        _POSING[key] = program.Session(replace(device, float_lanes=1, **limits), made.context)
+    return _POSING[key]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 import napari_gpu_denoise as gd
 from flows import filtered
 from napari_gpu_denoise.filters.nl_means.filter import NLMeans
-from napari_gpu_denoise.opencl.program import Session, session
+from napari_gpu_denoise.opencl import program
 from reference import nl_means as reference
 
 # What the filter looks at when it chooses its kernels: a vector of references at once; distances
@@ -21,7 +21,7 @@ PROFILES = {
     "shared": {"float_lanes": 1},
     "plain": {"float_lanes": 1, "local_memory": 1, "max_group": 64},
 }
-_SESSIONS: dict[tuple, Session] = {}
+_SESSIONS: dict[tuple, program.Session] = {}
 
 # Every kernel of the search, with settings that change what it does; and with windows over frames.
 each_path = pytest.mark.parametrize(
@@ -52,13 +52,13 @@ each_window = pytest.mark.parametrize(
 )
 
 
-def on(profile: str, device) -> Session:
-    """Return a session of a device that passes for another kind."""
-    key = session(device).device.index, profile
+def on(profile: str, device) -> program.Session:
+    """Return a session of a device that passes for another kind, `Plain` where sessions are."""
+    real = program.session(device)
+    key = program.Session, real.device.index, profile
     if key not in _SESSIONS:
-        real = session(device)
         posing = dataclasses.replace(real.device, **PROFILES[profile])
-        _SESSIONS[key] = Session(posing, real.context, turn=real.turn)
+        _SESSIONS[key] = program.Session(posing, real.context, turn=real.turn)
     return _SESSIONS[key]
 
 

@@ -60,6 +60,14 @@ def test_it_is_the_reference(flowing, cube, changes):
         assert error.max() < 4
 
 
+def test_the_filter_is_that_of_the_reference(optimised, device):
+    image, settings = whole_numbers(6, 13, 15), gd.BM4D(**SMALL, cube="4x4x4")
+    out = gd.denoise(image, settings, SIGMA, axes="ZYX", device=device).image
+    error = np.abs(out - reference.bm4d(image, SIGMA, settings, exact=False))
+    assert np.median(error) < 0.01
+    assert error.max() < 4
+
+
 @pytest.mark.parametrize("shape", [(4, 8, 8), (5, 9, 30), (1, 8, 11), (3, 20, 8)])
 def test_small_volumes_are_the_reference(flowing, shape):
     image = whole_numbers(*shape)

@@ -74,6 +74,15 @@ def test_it_is_the_reference(flowing, changes, given):
         assert error.max() < 4
 
 
+def test_the_filter_is_that_of_the_reference(optimised, device):
+    image, settings = volume(6, 13, 15), gd.BM4D(**SMALL, cube="4x4x4")
+    out = gd.denoise(image, settings, noise=DEEP, axes="ZYX", device=device).image
+    expected = reference.bm4d(image, SIGMA, settings.for_noise((DEEP,)), exact=False)
+    error = np.abs(out - expected)
+    assert np.median(error) < 0.02
+    assert error.max() < 4
+
+
 def test_over_time_it_is_the_reference(flowing):
     image = volume(3, 5, 12, 13)
     changes = {"cube": "4x4x4", "stages": "basic", "window_next": 3}

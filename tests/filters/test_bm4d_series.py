@@ -56,6 +56,14 @@ def test_it_is_the_reference(flowing, changes):
         assert error.max() < 4
 
 
+def test_the_filter_is_that_of_the_reference(optimised, device):
+    image, settings = series(3, 5, 12, 13), gd.BM4D(**SMALL)
+    out = gd.denoise(image, settings, SIGMA, axes="TZYX", device=device).image
+    error = np.abs(out - reference.bm4d(image, SIGMA, settings, exact=False))
+    assert np.median(error) < 0.01
+    assert error.max() < 4
+
+
 @pytest.mark.parametrize("given", ["times", "slices", "map"])
 def test_it_follows_sigma(flowing, given):
     image = series(2, 5, 12, 13)

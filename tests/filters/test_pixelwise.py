@@ -8,26 +8,26 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
+from filters.one_pass import posing
 from flows import filtered
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.pixelwise.filter import WhitenedPixelwise
 from napari_gpu_denoise.filters.pixelwise.whitening import measured_mixing, mixing_of
-from napari_gpu_denoise.opencl.program import Session, session
+from napari_gpu_denoise.opencl.program import session
 from reference.pixelwise import pixelwise, whitened
 from scenes import noisy, psnr, scene
 
 
-@pytest.fixture(scope="module")
-def plain(device):
+@pytest.fixture
+def plain(device, quickly_built):
     """Return the session of each device."""
     return session(device)
 
 
-@pytest.fixture(scope="module")
-def gpu(device):
+@pytest.fixture
+def gpu(device, quickly_built):
     """Return a session that takes the kernels of a GPU, which a CPU compiles slowly."""
-    limits = {"local_memory": min(device.local_memory, 49152), "max_group": 64}
-    return Session(replace(device, float_lanes=1, **limits), session(device).context)
+    return posing(device, local_memory=49152, max_group=64, which="as a GPU")
 
 
 def ways(plain, gpu, both: bool):

@@ -11,10 +11,11 @@ import pyopencl as cl
 import pytest
 
 import napari_gpu_denoise as gd
+from filters.one_pass import posing
 from flows import filtered
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.filters.swnlm import royston
-from napari_gpu_denoise.opencl.program import Session, session
+from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.opencl.source import expand
 from reference.swnlm import critical_w, shapiro_wilk, swnlm, weights_of_order
 from scenes import noisy, psnr, scene
@@ -43,14 +44,10 @@ __kernel void w_of_draws(__global const float *draws, int count, __constant floa
 """
 
 
-@pytest.fixture(scope="module", params=["as it is", "as a GPU"])
-def flowing(request, device):
+@pytest.fixture(params=["as it is", "as a GPU"])
+def flowing(request, device, quickly_built):
     """Return the session of each device, and one that takes the kernels of a GPU."""
-    made = session(device)
-    if request.param == "as it is":
-        return made
-    limits = {"local_memory": min(device.local_memory, 32768), "max_group": 128}
-    return Session(replace(device, float_lanes=1, **limits), made.context)
+    return posing(device, local_memory=32768, max_group=128, which=request.param)
 
 
 def image_of(*shape):

@@ -13,19 +13,8 @@ from flows import filtered
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.filters.dct3d.plan import Group
 from napari_gpu_denoise.filters.volumes.cube import CUBES
-from napari_gpu_denoise.opencl.program import Session, session
 from reference import volumes
 from scenes import noisy, psnr, scene
-
-
-@pytest.fixture(scope="module", params=["as it is", "as a GPU"])
-def flowing(request, device):
-    """Return the session of each device, and one that takes the kernels of a GPU."""
-    made = session(device)
-    if request.param == "as it is":
-        return made
-    limits = {"local_memory": min(device.local_memory, 49152), "max_group": 1024}
-    return Session(replace(device, float_lanes=1, **limits), made.context)
 
 
 def suited(settings, image):
