@@ -206,11 +206,10 @@ SHAPES = {
     "bm3d": {"YX": ((9, 12), 1000), "TYX": ((2, 8, 9), 1000), "CYX": ((3, 8, 9), 1000)}
     | {"ZYX": ((1, 17, 16), 1000)},
     "vbm3d": {"TYX": ((3, 8, 10), 1000), "TCYX": ((2, 2, 8, 9), 1000)},
-    # In isolines of 6 pixels images of 3 are mirrored several times. Those with channels or times
-    # are of two groups or three, which is enough for neighbours and borders.
+    # In isolines of 6 pixels images of 3 are mirrored several times.
     "isoline": {
-        **{"YX": ((31, 7), 210), (5, "YX"): ((16, 5), 1000), "CYX": ((2, 5, 5), 1000)},
-        **{"ZYX": ((2, 3, 1), 1000), "TYX": ((2, 4, 4), 1000), "SYX": ((3, 3, 4), 1000)},
+        **{"YX": ((31, 7), 210), (5, "YX"): ((16, 5), 1000), "CYX": ((2, 7, 6), 1000)},
+        **{"ZYX": ((2, 3, 1), 1000), "TYX": ((2, 5, 6), 1000), "SYX": ((3, 5, 4), 1000)},
     },
     "nl_means_pixelwise": {
         **{"YX": ((9, 11), 1000), "TYX": ((2, 5, 7), 1000), "ZYX": ((2, 5, 7), 1000)},
