@@ -11,12 +11,15 @@
 #endif
 
 // Large groups: of blocks with 8 and more patches on either side, only how often each displacement comes is kept.
-#define HISTOGRAMS (NEIGHBOURS == 32 && PARTS == 4 && !SPECTRUM ? 3 : 0)
+#ifndef HIST16
+#define HIST16 0
+#endif
+#define HISTOGRAMS (PARTS != 4 || SPECTRUM ? 0 : NEIGHBOURS == 32 ? 3 : NEIGHBOURS == 16 ? HIST16 : 0)
 
 // Histogram of a pair p, q of such a block: that of all 32 patches, then those of its halves.
 static inline int histogram_of(int p, int q)
 {
-    return (p ^ q) >= 16 ? 0 : 1 + p / 16;
+    return NEIGHBOURS == 16 || (p ^ q) >= 16 ? 0 : 1 + p / 16;
 }
 
 // Other patches of a full group; groups of one have no pairs, but must not divide by zero.
@@ -31,6 +34,11 @@ static inline void keep_overlaps(__local uchar *codes, __local int *counts, __lo
         counts[k] = 0;
     TEAM_SYNC();
 #endif
+#if OLD_PAIRS
+    for (int p = member; p < NEIGHBOURS - 1; p += TEAM)
+        for (int q = p + 1; q < NEIGHBOURS; ++q)
+            codes[pair_place(p, q)] = q < size ? overlap_code(place_offset(places[p]), place_offset(places[q])) : APART;
+#else
     for (int pair = member; pair < NEIGHBOURS / 2 * (NEIGHBOURS - 1); pair += TEAM) {
         const int r = pair / OTHERS, c = pair % OTHERS;
         const int p = c >= r ? r : NEIGHBOURS - 1 - r;
@@ -42,6 +50,7 @@ static inline void keep_overlaps(__local uchar *codes, __local int *counts, __lo
         else if (code != APART)
             atomic_inc(counts + histogram_of(p, q) * PATCH * PATCH + code);
     }
+#endif
 #if HISTOGRAMS
     TEAM_SYNC();
 #endif
@@ -135,7 +144,7 @@ static inline void across_blocks(float *sums, __local const int *counts, COVARIA
             }
         }
         // Where variances_of_sums reads it: half a block after its first patch.
-        const int place = h == 0 ? 16 : 16 * h - 8;
+        const int place = h == 0 ? NEIGHBOURS / 2 : 16 * h - 8;
         #pragma unroll
         for (int i = 0; i < ROWS; ++i)
             sums[i * NEIGHBOURS + place] = sum[i];

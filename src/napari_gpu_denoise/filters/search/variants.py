@@ -53,14 +53,21 @@ class Variant:
         """Number of phases into which rows of the padded image are split."""
         return self.constants.get("SPLIT", 1)
 
-    def shared(self, settings: SearchSettings) -> tuple[int, int]:
-        """Return how many items of a work-group, along x and y, serve no reference of their own.
+    def served(self, settings: SearchSettings) -> tuple[int, int]:
+        """Return how many references a work-group serves along x and y.
 
-        They compare squares, or strips, that patches of their neighbours reach.
+        Some items compare only squares, strips or columns that patches of their neighbours reach.
         """
+        across, down = self.constants["GROUP_X"], self.constants["GROUP_Y"]
         beside = -(-settings.patch // settings.step) - 1
-        across = {"search_square": (beside, beside), "search_strips": (beside, 0)}
-        return across.get(self.kernel, (0, 0))
+        if self.kernel == "search_square":
+            return across - beside, down - beside
+        if self.kernel == "search_strips":
+            return across - beside, down
+        if self.kernel == "search_sliding":
+            each = self.constants["COLUMNS"]
+            return (across - -(-beside // each)) * each, down * self.constants["ROWS"]
+        return across, down
 
 
 def choose_variant(settings: SearchSettings, device: Device) -> Variant:
@@ -82,7 +89,7 @@ def choose_variant(settings: SearchSettings, device: Device) -> Variant:
 def fitting_variants(settings: SearchSettings, device: Device) -> list[Variant]:
     """Return the kernels that keep what they share in local memory and fit a device, best first."""
     limit = min(device.local_memory, _LOCAL_MEMORY)
-    sharing = (*_squares(settings, device), *_strips(settings))
+    sharing = (*_sliding(settings, device), *_squares(settings, device), *_strips(settings))
     others = (*_wholes(settings), *_columns(settings))
     return [
         variant
@@ -90,6 +97,32 @@ def fitting_variants(settings: SearchSettings, device: Device) -> list[Variant]:
         if nbytes <= limit
         and variant.constants["GROUP_X"] * variant.constants["GROUP_Y"] <= device.max_group
     ]
+
+
+def _sliding(settings: SearchSettings, device: Device):
+    patch, window, neighbours = settings.patch, settings.window, settings.neighbours
+    # Other devices than NVIDIA's would exchange sums in local memory: no faster than columns.
+    if settings.step > 1 or patch > 12 or "nvidia" not in device.vendor.lower():
+        return
+    for columns, rows, group_y in ((2, 2, 4), (1, 2, 4), (1, 1, 4)):
+        if rows > patch:
+            continue
+        yield sliding_variant(settings, columns, rows, group_y)
+
+
+def sliding_variant(
+    settings: SearchSettings, columns: int, rows: int, group_y: int, band: int = 8, warp: bool = True
+) -> tuple[Variant, int]:
+    """Return a search by items that serve `columns` times `rows` references; its local memory."""
+    band = min(band, settings.window)
+    tile_x = -(-(32 * columns + band - 1) // columns) * columns
+    height = settings.patch + rows - 1
+    tile_y = group_y * rows + settings.patch + settings.window - 2
+    pending = columns * rows * (height + 8)
+    nbytes = 4 * (tile_x * tile_y + (pending + (0 if warp else columns * rows)) * 32 * group_y)
+    constants = {"WINDOW": settings.window, "BAND": band, "COLUMNS": columns, "ROWS": rows}
+    constants |= {"GROUP_X": 32, "GROUP_Y": group_y, "WARP_ROWS": int(warp)}
+    return Variant("search_sliding", constants), nbytes
 
 
 def _squares(settings: SearchSettings, device: Device):
