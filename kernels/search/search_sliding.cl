@@ -1,68 +1,124 @@
-// Finds the NEIGHBOURS most similar patches of each reference patch on a GPU, where there is one at every pixel.
+// Finds the NEIGHBOURS most similar patches of each reference patch on a GPU whose warps exchange values.
 //
-// Reference: Davy and Ehret 2020, sections 4.1.3 and 4.1.5. Beyond the paper: a work-item serves COLUMNS references beside each
-//   other in ROWS rows. It compares COLUMNS columns of the image with shifted ones, and slides down the window: from one offset to
-//   the next only one row is new, and the others stay in registers. It adds up its columns, for each row of patches, and gets
-//   those of its neighbours by exchanges within the warp. There is no barrier but around a new frame.
+// Reference: Davy and Ehret 2020, sections 4.1.3 to 4.1.5. Beyond the paper: a work-item serves COLUMNS references beside each
+//   other in ROWS rows. It compares a strip of the image with shifted ones, and slides down the window: from one offset to the
+//   next few rows are new, and the others stay in registers. It adds up its columns, for each row of patches, and gets those of
+//   its neighbours by exchanges within the warp. There is no barrier but around new pixels.
 // Grid: groups of (GROUP_X, GROUP_Y) work-items, frames in z; a group serves REFERENCES_X times REFERENCES_Y references, see
 //   common/search_group.h.
-// Constants: PATCH, STEP = 1, WINDOW, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y, BAND, COLUMNS (1 or 2), ROWS (at most PATCH); WARP_ROWS
-//   = 1 where a warp holds whole rows of items (NVIDIA, GROUP_X = 32); otherwise sums are exchanged in local memory.
+// Constants: PATCH, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y; COLUMNS (1; or 2 if STEP = 1), ROWS (at most PATCH),
+//   PERIOD (offsets after which a row is in the same register again: divides HEIGHT), BAND (offsets along x of which pixels are
+//   in local memory at a time); WARP_ROWS = 1 where a warp holds whole rows of items (NVIDIA, GROUP_X = 32), 0 exchanges sums in
+//   local memory.
 // Shapes: padded as pad_far writes it with SPLIT = 1; ranks and keys as in search_square.
-// Cost of a reference and offset: (2 PATCH + 2 ROWS) / ROWS operations, 1 / ROWS words of local memory, 2 to 3 exchanges.
+// Cost of a reference and offset: 2 STEP HEIGHT / ROWS operations, STEP HEIGHT / (ROWS PERIOD) words of local memory, and one
+//   exchange for each doubling of the number of columns or strips.
 
 #include "common/patch_grid.h"
 #include "common/match_key.h"
 #define GROUP_SIZE (GROUP_X * GROUP_Y)
-#define HEIGHT (PATCH + ROWS - 1)
-// Offsets between two insertions: then each row is in the same register again.
-#define CHUNK HEIGHT
+#define CHUNK PERIOD
 #include "common/best_matches.h"
 #include "common/search_group.h"
 #if WARP_ROWS
 #include "common/from_right.h"
 #endif
 
-#define REFERENCES_X ((GROUP_X - (PATCH - 2 + COLUMNS) / COLUMNS) * COLUMNS)
+// Of its last strip, and of its last block of STEP rows, a patch covers OVER pixels.
+#define WHOLE (PATCH / STEP)
+#define OVER (PATCH % STEP)
+#define STRIPS (WHOLE + (OVER > 0))
+#define LISTS (ROWS * COLUMNS)
+#define REFERENCES_X ((GROUP_X - (STRIPS - 2 + COLUMNS) / COLUMNS) * COLUMNS)
 #define REFERENCES_Y (GROUP_Y * ROWS)
-#define WIDTH (GROUP_X * COLUMNS)
-// Local memory holds a band of the window at a time: BAND offsets along x.
+// Pixels of an item.
+#define HEIGHT ((ROWS - 1) * STEP + PATCH)
+#define WIDTH (COLUMNS * STEP)
+#define TILE_X (GROUP_X * WIDTH + BAND - 1)
+#define TILE_Y ((REFERENCES_Y - 1) * STEP + PATCH + WINDOW - 1)
+// In local memory a row holds first all columns with x % WIDTH = 0, then those with 1, and so on, so that neighbouring items read
+// neighbouring words.
+#define LINE ((TILE_X + WIDTH - 1) / WIDTH * WIDTH)
+#define PLACE(x) ((x) % WIDTH * (LINE / WIDTH) + (x) / WIDTH)
 #define BANDS ((WINDOW + BAND - 1) / BAND)
-#define TILE_X (WIDTH + BAND - 1)
-#define TILE_Y (GROUP_Y * ROWS + PATCH - 1 + WINDOW - 1)
-// In local memory, all even columns of a row come before the odd ones, so that neighbouring items read neighbouring words.
-#define LINE ((TILE_X + COLUMNS - 1) / COLUMNS * COLUMNS)
-#define PLACE(x) ((x) % COLUMNS * (LINE / COLUMNS) + (x) / COLUMNS)
-// Rows of the window that are left after whole chunks.
-#define REST (WINDOW % HEIGHT)
+// Rows of the window that are left after whole periods.
+#define REST (WINDOW % PERIOD)
+// Row i of the shifted image.
+#define SHIFTED(i) shifted[((i) / PERIOD * PERIOD + (turn + (i)) % PERIOD) * WIDTH]
 
-// Sums over PATCH rows of squared differences, for each of ROWS rows of patches. Row i of the shifted image is
-// shifted[(turn + i) % HEIGHT].
-static inline void add_rows(const float *reference, const float *shifted, int turn, float *sums)
+// Sums of squared differences over the rows of a patch, for each row of patches: over all columns of a strip, and its first OVER.
+typedef struct {
+    float wide, narrow;
+} Sums;
+
+#if STEP == 1
+// Of column c.
+static inline void add_rows(const float *reference, const float *shifted, int c, int turn, Sums *sums)
 {
     float e[HEIGHT];
     #pragma unroll
     for (int i = 0; i < HEIGHT; ++i)
-        e[i] = reference[i] - shifted[(turn + i) % HEIGHT];
+        e[i] = reference[i * WIDTH + c] - (&SHIFTED(i))[c];
     // What all share, then rows above it, then rows below it.
     float sum = 0.0f;
     #pragma unroll
     for (int i = ROWS - 1; i < PATCH; ++i)
         sum = fma(e[i], e[i], sum);
-    sums[ROWS - 1] = sum;
+    sums[ROWS - 1].wide = sum;
     #pragma unroll
     for (int r = ROWS - 2; r >= 0; --r) {
         sum = fma(e[r], e[r], sum);
-        sums[r] = sum;
+        sums[r].wide = sum;
     }
     float below = 0.0f;
     #pragma unroll
     for (int r = 1; r < ROWS; ++r) {
         below = fma(e[PATCH + r - 1], e[PATCH + r - 1], below);
-        sums[r] += below;
+        sums[r].wide += below;
     }
 }
+#else
+static inline void add_rows(const float *reference, const float *shifted, int c, int turn, Sums *sums)
+{
+    Sums whole[ROWS + STRIPS - 1];
+    #pragma unroll
+    for (int b = 0; b < ROWS + STRIPS - 1; ++b) {
+        Sums first;  // of the first OVER rows
+        first.wide = first.narrow = 0.0f;
+        float within = 0.0f, beside = 0.0f;
+        #pragma unroll
+        for (int i = 0; i < STEP; ++i) {
+            if (b * STEP + i < HEIGHT) {
+                #pragma unroll
+                for (int j = 0; j < STEP; ++j) {
+                    const float e = reference[(b * STEP + i) * WIDTH + j] - (&SHIFTED(b * STEP + i))[j];
+                    if (j < OVER)
+                        within = fma(e, e, within);
+                    else
+                        beside = fma(e, e, beside);
+                }
+                if (i == OVER - 1) {
+                    first.narrow = within;
+                    first.wide = within + beside;
+                }
+            }
+        }
+        whole[b].narrow = within;
+        whole[b].wide = within + beside;
+        if (b >= STRIPS - 1) {
+            const int r = b - STRIPS + 1;
+            sums[r] = first;
+            #pragma unroll
+            for (int k = 0; k < WHOLE; ++k) {
+                sums[r].wide += whole[r + k].wide;
+                sums[r].narrow += whole[r + k].narrow;
+            }
+        }
+    }
+}
+#endif
 
+// Distances of the references of an item that lie beside each other.
 #if WARP_ROWS
 // Sum of `count` values: that of the item, and of those to its right.
 static inline float add_right(float value, int count)
@@ -81,6 +137,34 @@ static inline float add_right(float value, int count)
     }
     return total;
 }
+
+static inline void add_strips(Sums (*sums)[ROWS], int r, float *distances)
+{
+#if COLUMNS == 1
+    distances[0] = add_right(sums[0][r].wide, WHOLE);
+    if (OVER)
+        distances[0] += from_right(sums[0][r].narrow, WHOLE);
+#elif PATCH % 2
+    const float pairs = add_right(sums[0][r].wide + sums[1][r].wide, PATCH / 2);
+    distances[0] = pairs + from_right(sums[0][r].wide, PATCH / 2);
+    distances[1] = sums[1][r].wide + from_right(pairs, 1);
+#else
+    distances[0] = add_right(sums[0][r].wide + sums[1][r].wide, PATCH / 2);
+    distances[1] = add_right(sums[1][r].wide + from_right(sums[0][r].wide, 1), PATCH / 2);
+#endif
+}
+#else
+static inline void add_strips(__local const Sums *row, float *distances)
+{
+    #pragma unroll
+    for (int c = 0; c < COLUMNS; ++c) {
+        const int first = get_local_id(0) * COLUMNS + c;
+        float sum = OVER ? row[min(first + WHOLE, GROUP_X * COLUMNS - 1)].narrow : 0.0f;
+        for (int k = 0; k < WHOLE; ++k)
+            sum += row[min(first + k, GROUP_X * COLUMNS - 1)].wide;
+        distances[c] = sum;
+    }
+}
 #endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, 1)))
@@ -92,9 +176,9 @@ void search_sliding(__global const float *padded, int pnz, int pny, int pitch,
                     __global const int *ranks, __global uint *keys)
 {
     __local float tile[TILE_Y * LINE];
-    __local uint pending[ROWS * COLUMNS * PENDING * GROUP_SIZE];
+    __local uint pending[LISTS * PENDING * GROUP_SIZE];
 #if !WARP_ROWS
-    __local float exchanged[ROWS][GROUP_Y][WIDTH];
+    __local Sums exchanged[ROWS][GROUP_Y][GROUP_X * COLUMNS];
 #endif
 
     const int lx = get_local_id(0);
@@ -106,19 +190,19 @@ void search_sliding(__global const float *padded, int pnz, int pny, int pitch,
     const size_t plane = (size_t)pny * pitch;
     __global const float *here = padded + ((size_t)(frame / nz + t0) * pnz + frame % nz + z0) * plane;
 
-    float reference[COLUMNS][HEIGHT];
+    float reference[HEIGHT * WIDTH];
     #pragma unroll
-    for (int c = 0; c < COLUMNS; ++c) {
+    for (int i = 0; i < HEIGHT; ++i) {
         #pragma unroll
-        for (int i = 0; i < HEIGHT; ++i)
-            reference[c][i] = padded_pixel(here, pny, pitch, top + ly * ROWS + i, left + lx * COLUMNS + c);
+        for (int j = 0; j < WIDTH; ++j)
+            reference[i * WIDTH + j] = padded_pixel(here, pny, pitch, top + ly * ROWS * STEP + i, left + lx * WIDTH + j);
     }
 
     // Where the reference is outside the image, no key is smaller than those of its list.
-    uint best[ROWS * COLUMNS][NEIGHBOURS];
-    int count[ROWS * COLUMNS];
+    uint best[LISTS][NEIGHBOURS];
+    int count[LISTS];
     #pragma unroll
-    for (int n = 0; n < ROWS * COLUMNS; ++n) {
+    for (int n = 0; n < LISTS; ++n) {
         const int row = group_reference(get_group_id(1), ly * ROWS + n / COLUMNS, REFERENCES_Y, regular_y, rows);
         const int column = group_reference(get_group_id(0), lx * COLUMNS + n % COLUMNS, REFERENCES_X, regular_x, columns);
         count[n] = 0;
@@ -130,78 +214,70 @@ void search_sliding(__global const float *padded, int pnz, int pny, int pitch,
     int next = 1;
 
     for (int frame_number = 0; frame_number <= frames_before + frames_after; ++frame_number)
-    for (int dz = -slices; dz <= slices; ++dz) {
+    for (int dz = -slices; dz <= slices; ++dz)
+    for (int number = 0; number < BANDS; ++number) {
         const int dt = nearest_first(frame_number, frames_before, frames_after);
         __global const float *there = here + ((long)dt * pnz + dz) * (long)plane;
-        for (int nth = 0; nth < BANDS; ++nth) {
-            const int band = from_middle(nth, BANDS) * BAND;
-            barrier(CLK_LOCAL_MEM_FENCE);
-            for (int k = item; k < TILE_Y * TILE_X; k += GROUP_SIZE)
-                tile[k / TILE_X * LINE + PLACE(k % TILE_X)] =
-                    padded_pixel(there, pny, pitch, top - WINDOW / 2 + k / TILE_X, left - WINDOW / 2 + band + k % TILE_X);
-            barrier(CLK_LOCAL_MEM_FENCE);
-            const int across = min(BAND, WINDOW - band);
-            for (int shift = 0; shift < across; ++shift) {
-            const int dx = from_middle(shift, across);
+        // From the middle out: bands, and offsets within each.
+        const int band = from_middle(number, BANDS) * BAND;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int k = item; k < TILE_Y * TILE_X; k += GROUP_SIZE)
+            tile[k / TILE_X * LINE + PLACE(k % TILE_X)] =
+                padded_pixel(there, pny, pitch, top - WINDOW / 2 + k / TILE_X, left - WINDOW / 2 + band + k % TILE_X);
+        barrier(CLK_LOCAL_MEM_FENCE);
+
+        const int offsets_x = min(BAND, WINDOW - band);
+        for (int nth = 0; nth < offsets_x; ++nth) {
+            const int dx = from_middle(nth, offsets_x);
             __global const int *rank = ranks + band + dx
                 + (((dt + frames_before) * (2 * slices + 1) + dz + slices) * WINDOW) * WINDOW;
-            __local const float *line[COLUMNS];
-            float shifted[COLUMNS][HEIGHT];
+            __local const float *line[WIDTH];
+            float shifted[HEIGHT * WIDTH];
             #pragma unroll
-            for (int c = 0; c < COLUMNS; ++c) {
-                line[c] = tile + ly * ROWS * LINE + PLACE(dx + c) + lx;
+            for (int j = 0; j < WIDTH; ++j) {
+                line[j] = tile + ly * ROWS * STEP * LINE + PLACE(dx + j) + lx;
                 #pragma unroll
-                for (int i = 0; i < HEIGHT - 1; ++i)
-                    shifted[c][i] = line[c][i * LINE];
+                for (int i = 0; i < HEIGHT; ++i)
+                    if (i % PERIOD < PERIOD - 1)
+                        shifted[i * WIDTH + j] = line[j][i * LINE];
             }
-            for (int dy0 = 0; dy0 < WINDOW; dy0 += HEIGHT) {
-                const int offsets = min(HEIGHT, WINDOW - dy0);
+            for (int dy0 = 0; dy0 < WINDOW; dy0 += PERIOD) {
+                const int offsets = min(PERIOD, WINDOW - dy0);
                 #pragma unroll
                 for (int part = 0; part < 2; ++part) {
-                    // At the end of the window, only the first part of a chunk is left.
-                    if (part == 0 || REST == 0 || offsets == HEIGHT) {
+                    // At the end of the window, only the first part of a period is left.
+                    if (part == 0 || REST == 0 || offsets == PERIOD) {
                         #pragma unroll
-                        for (int turn = part ? REST : 0; turn < (part ? HEIGHT : REST); ++turn) {
+                        for (int turn = part ? REST : 0; turn < (part ? PERIOD : REST); ++turn) {
                             const int dy = dy0 + turn;
-                            float sums[COLUMNS][ROWS];
+                            Sums sums[COLUMNS][ROWS];
                             #pragma unroll
-                            for (int c = 0; c < COLUMNS; ++c) {
-                                shifted[c][(turn + HEIGHT - 1) % HEIGHT] = line[c][(dy + HEIGHT - 1) * LINE];
-                                add_rows(reference[c], shifted[c], turn, sums[c]);
+                            for (int j = 0; j < WIDTH; ++j) {
+                                #pragma unroll
+                                for (int i = PERIOD - 1; i < HEIGHT; i += PERIOD)
+                                    (&SHIFTED(i))[j] = line[j][(dy + i) * LINE];
                             }
+                            #pragma unroll
+                            for (int c = 0; c < COLUMNS; ++c)
+                                add_rows(reference, shifted, c, turn, sums[c]);
 #if !WARP_ROWS
                             #pragma unroll
-                            for (int r = 0; r < ROWS; ++r) {
-                                #pragma unroll
-                                for (int c = 0; c < COLUMNS; ++c)
-                                    exchanged[r][ly][lx * COLUMNS + c] = sums[c][r];
-                            }
+                            for (int n = 0; n < LISTS; ++n)
+                                exchanged[n / COLUMNS][ly][lx * COLUMNS + n % COLUMNS] = sums[n % COLUMNS][n / COLUMNS];
                             barrier(CLK_LOCAL_MEM_FENCE);
 #endif
                             #pragma unroll
                             for (int r = 0; r < ROWS; ++r) {
-                                float distance[COLUMNS];
-#if !WARP_ROWS
-                                #pragma unroll
-                                for (int c = 0; c < COLUMNS; ++c) {
-                                    distance[c] = 0.0f;
-                                    for (int j = 0; j < PATCH; ++j)
-                                        distance[c] += exchanged[r][ly][min(lx * COLUMNS + c + j, WIDTH - 1)];
-                                }
-#elif COLUMNS == 1
-                                distance[0] = add_right(sums[0][r], PATCH);
-#elif PATCH % 2
-                                const float pairs = add_right(sums[0][r] + sums[1][r], PATCH / 2);
-                                distance[0] = pairs + from_right(sums[0][r], PATCH / 2);
-                                distance[1] = sums[1][r] + from_right(pairs, 1);
+                                float distances[COLUMNS];
+#if WARP_ROWS
+                                add_strips(sums, r, distances);
 #else
-                                distance[0] = add_right(sums[0][r] + sums[1][r], PATCH / 2);
-                                distance[1] = add_right(sums[1][r] + from_right(sums[0][r], 1), PATCH / 2);
+                                add_strips(exchanged[r][ly], distances);
 #endif
                                 #pragma unroll
                                 for (int c = 0; c < COLUMNS; ++c) {
                                     const int n = r * COLUMNS + c;
-                                    const uint key = (as_uint(distance[c]) & ~INDEX_MASK) | (uint)rank[dy * WINDOW];
+                                    const uint key = (as_uint(distances[c]) & ~INDEX_MASK) | (uint)rank[dy * WINDOW];
                                     offer_key(best[n], pending + n * PENDING * GROUP_SIZE + item, &count[n], key);
                                 }
                             }
@@ -214,7 +290,7 @@ void search_sliding(__global const float *padded, int pnz, int pny, int pitch,
                 seen += offsets;
                 const bool due = seen >= next;
                 #pragma unroll
-                for (int n = 0; n < ROWS * COLUMNS; ++n) {
+                for (int n = 0; n < LISTS; ++n) {
                     if (due || count[n] > PENDING - CHUNK) {
                         insert_pending(best[n], pending + n * PENDING * GROUP_SIZE + item, count[n]);
                         count[n] = 0;
@@ -223,11 +299,10 @@ void search_sliding(__global const float *padded, int pnz, int pny, int pitch,
                 if (due)
                     next = next_insertion(seen);
             }
-            }
         }
     }
     #pragma unroll
-    for (int n = 0; n < ROWS * COLUMNS; ++n) {
+    for (int n = 0; n < LISTS; ++n) {
         const int row = group_reference(get_group_id(1), ly * ROWS + n / COLUMNS, REFERENCES_Y, regular_y, rows);
         const int column = group_reference(get_group_id(0), lx * COLUMNS + n % COLUMNS, REFERENCES_X, regular_x, columns);
         if (row >= 0 && column >= 0)

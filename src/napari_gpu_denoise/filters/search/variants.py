@@ -100,28 +100,35 @@ def fitting_variants(settings: SearchSettings, device: Device) -> list[Variant]:
 
 
 def _sliding(settings: SearchSettings, device: Device):
-    patch, window, neighbours = settings.patch, settings.window, settings.neighbours
     # Other devices than NVIDIA's would exchange sums in local memory: no faster than columns.
-    if settings.step > 1 or patch > 12 or "nvidia" not in device.vendor.lower():
+    if settings.step > 1 or settings.patch > 12 or "nvidia" not in device.vendor.lower():
         return
     for columns, rows, group_y in ((2, 2, 4), (1, 2, 4), (1, 1, 4)):
-        if rows > patch:
+        if rows > settings.patch:
             continue
         yield sliding_variant(settings, columns, rows, group_y)
 
 
 def sliding_variant(
-    settings: SearchSettings, columns: int, rows: int, group_y: int, band: int = 8, warp: bool = True
+    settings: SearchSettings,
+    columns: int,
+    rows: int,
+    group_y: int,
+    period: int | None = None,
+    band: int | None = None,
+    warp: bool = True,
 ) -> tuple[Variant, int]:
     """Return a search by items that serve `columns` times `rows` references; its local memory."""
-    band = min(band, settings.window)
-    tile_x = -(-(32 * columns + band - 1) // columns) * columns
-    height = settings.patch + rows - 1
-    tile_y = group_y * rows + settings.patch + settings.window - 2
-    pending = columns * rows * (height + 8)
-    nbytes = 4 * (tile_x * tile_y + (pending + (0 if warp else columns * rows)) * 32 * group_y)
-    constants = {"WINDOW": settings.window, "BAND": band, "COLUMNS": columns, "ROWS": rows}
-    constants |= {"GROUP_X": 32, "GROUP_Y": group_y, "WARP_ROWS": int(warp)}
+    patch, step, window = settings.patch, settings.step, settings.window
+    height = (rows - 1) * step + patch
+    period, band = period or height, min(band or window, window)
+    width = columns * step
+    line = -(-(32 * width + band - 1) // width) * width
+    tile_y = (group_y * rows - 1) * step + patch + window - 1
+    pending = columns * rows * (period + 8 + (0 if warp else 2))
+    nbytes = 4 * (line * tile_y + pending * 32 * group_y)
+    constants = {"WINDOW": window, "BAND": band, "COLUMNS": columns, "ROWS": rows}
+    constants |= {"PERIOD": period, "GROUP_X": 32, "GROUP_Y": group_y, "WARP_ROWS": int(warp)}
     return Variant("search_sliding", constants), nbytes
 
 
