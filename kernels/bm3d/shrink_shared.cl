@@ -169,10 +169,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
 #endif
         float v[VALUES];
         float b[WIENER ? VALUES : 1];
-#ifndef ROLLED
-#define ROLLED (LOCAL_TILE > 1)
-#endif
-#if WIENER && ROLLED && SHARED_NOISE && HISTOGRAMS
+#if WIENER && LOCAL_TILE != 1 && SHARED_NOISE && HISTOGRAMS
         // Both images by the same code: twice as much does not fit the instruction cache beside that of the shared noise.
         #pragma unroll
         for (int i = 0; i < VALUES; ++i)

@@ -11,12 +11,9 @@
 #endif
 
 // Large groups: of blocks with 8 and more patches on either side, only how often each displacement comes is kept.
-#ifndef HIST16
-#define HIST16 0
-#endif
-#define HISTOGRAMS (PARTS != 4 || SPECTRUM ? 0 : NEIGHBOURS == 32 ? 3 : NEIGHBOURS == 16 ? HIST16 : 0)
+#define HISTOGRAMS (PARTS != 4 || SPECTRUM ? 0 : NEIGHBOURS == 32 ? 3 : NEIGHBOURS == 16 ? 1 : 0)
 
-// Histogram of a pair p, q of such a block: that of all 32 patches, then those of its halves.
+// Histogram of a pair p, q of such a block: that of all patches, then those of the halves of 32.
 static inline int histogram_of(int p, int q)
 {
     return NEIGHBOURS == 16 || (p ^ q) >= 16 ? 0 : 1 + p / 16;
@@ -34,11 +31,6 @@ static inline void keep_overlaps(__local uchar *codes, __local int *counts, __lo
         counts[k] = 0;
     TEAM_SYNC();
 #endif
-#if OLD_PAIRS
-    for (int p = member; p < NEIGHBOURS - 1; p += TEAM)
-        for (int q = p + 1; q < NEIGHBOURS; ++q)
-            codes[pair_place(p, q)] = q < size ? overlap_code(place_offset(places[p]), place_offset(places[q])) : APART;
-#else
     for (int pair = member; pair < NEIGHBOURS / 2 * (NEIGHBOURS - 1); pair += TEAM) {
         const int r = pair / OTHERS, c = pair % OTHERS;
         const int p = c >= r ? r : NEIGHBOURS - 1 - r;
@@ -50,7 +42,6 @@ static inline void keep_overlaps(__local uchar *codes, __local int *counts, __lo
         else if (code != APART)
             atomic_inc(counts + histogram_of(p, q) * PATCH * PATCH + code);
     }
-#endif
 #if HISTOGRAMS
     TEAM_SYNC();
 #endif

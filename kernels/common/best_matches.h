@@ -6,13 +6,7 @@
 //
 // Needs: NEIGHBOURS, GROUP_SIZE (work-items of the group), CHUNK (most candidates between two calls of keep_pending).
 
-#ifndef SPARE
-#define SPARE 8
-#endif
-#ifndef INTERVAL
-#define INTERVAL 6
-#endif
-#define PENDING (CHUNK + SPARE)
+#define PENDING (CHUNK + 8)
 
 typedef uint KEY;
 #include "common/key_order.h"
@@ -44,7 +38,7 @@ static inline void offer_key(const uint *best, __local uint *pending, int *count
 // Number of candidates after which pending keys are inserted next, when `seen` have been offered so far.
 static inline int next_insertion(int seen)
 {
-    return seen + max(seen / INTERVAL, 1);
+    return seen + max(seen / 6, 1);
 }
 
 // Call this after every chunk of `offered` candidates. `seen` counts them; `next`, 1 at first, says when keys are inserted next.

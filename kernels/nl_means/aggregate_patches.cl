@@ -4,13 +4,12 @@
 //   are bitwise equal, at no cost.
 // Grid: (nx, ny, frames) of the region written.
 // Constants: PATCH, STEP; SQUARES = 1 where the estimates are squares: yields their roots, 0 for negative squares.
-// Shapes: estimates as in estimates.h; tile (ring, tile_nz, tile_ny, tile_nx), the noisy pixels, the first
+// Shapes: estimates (frames, rows, columns, PATCH, PATCH); tile (ring, tile_nz, tile_ny, tile_nx), the noisy pixels, the first
 //   frame in slot `first`; out (frames = nt * nz, ny, nx), whose first pixel is (t0, z0, y0, x0) of the tile.
 // Sums are relative to the noisy pixel, so that a constant image is returned to the last bit.
 
 #include "common/patch_grid.h"
 #include "common/frame_ring.h"
-#include "nl_means/estimates.h"
 
 #define COVERING ((PATCH + STEP - 1) / STEP + 1)
 
@@ -52,7 +51,8 @@ __kernel void aggregate_patches(__global const float *estimates,
             const int j = tx - grid_position(c, first_x, last_x);
             if (r <= row_stop && c <= column_stop) {
                 const float w = tent(i) * tent(j);
-                total = fma(w, estimates[estimate_place(frame, rows, columns, r, c, i, j)] - level, total);
+                const size_t patch = ((size_t)frame * rows + r) * columns + c;
+                total = fma(w, estimates[patch * (PATCH * PATCH) + i * PATCH + j] - level, total);
                 weights += w;
             }
         }

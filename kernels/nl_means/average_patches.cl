@@ -7,18 +7,17 @@
 // Grid: (PATCH, GROUP_X * GROUP_Y * groups, frames); a group serves GROUP_X times GROUP_Y neighbouring references, `groups_x`
 //   groups side by side.
 // Constants: PATCH, STEP, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y, WINDOW; LOCAL_TILE = 1 copies to local memory (only where
-//   one frame is searched), and TABLE = 1 the offsets, too (for large groups); SIGMA_MAP = 1 where sigma varies within a frame: a group uses the sigma in the middle of its
+//   one frame is searched); SIGMA_MAP = 1 where sigma varies within a frame: a group uses the sigma in the middle of its
 //   reference patch; SQUARES = 1 averages squares and subtracts the bias of Rician noise, 2 sigma^2 (Manjon et al. 2008), and
 //   where the mean of all squares is at most `flat` times that bias there is no signal and estimates are at most 0;
 //   ROOTS = 1 where sigma^2 is the variance divided by the mean, and distances are those of 2 sqrt(value).
-// Shapes: padded, offsets, keys as in search_plain; sigma (frames); estimates as in estimates.h; variation
+// Shapes: padded, offsets, keys as in search_plain; sigma (frames); estimates (frames, rows, columns, PATCH, PATCH); variation
 //   (rows of the tile, map_pitch), whose first pixel is that of the tile.
 // Sums are relative to the first pixel of the reference patch, so that a high grey level costs no precision.
 
 #include "common/patch_grid.h"
 #include "common/match_key.h"
 #include "common/search_group.h"
-#include "nl_means/estimates.h"
 
 #if LOCAL_TILE
 #define OFFSET int
@@ -69,12 +68,6 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
     copy_pixels(pixels, TILE_Y, TILE_X, g * PATCH + j, GROUP * PATCH, padded + first, pny, pitch, top, left);
     barrier(CLK_LOCAL_MEM_FENCE);
     const int here = (y - top) * TILE_X + x - left;
-#if TABLE
-    __local short steps[WINDOW * WINDOW];  // from the reference to the match, by the index of the offset
-    for (int k = g * PATCH + j; k < WINDOW * WINDOW; k += GROUP * PATCH)
-        steps[k] = (short)(offsets[k].z * TILE_X + offsets[k].w);
-    barrier(CLK_LOCAL_MEM_FENCE);
-#endif
 #else
     __global const float *pixels = padded;
     const int line = pitch;
@@ -93,16 +86,13 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
     for (int k = j; k < NEIGHBOURS; k += PATCH) {
         const uint key = matches[(size_t)k * columns];
         // A key that is no match may point beyond the table.
-        const uint index = key < FAR_KEY ? key & INDEX_MASK : 0u;
+        const int4 offset = offsets[key < FAR_KEY ? key & INDEX_MASK : 0u];
         // Avoids exp(0 / 0) where sigma is so small that its square is 0.
         const float excess = key_distance(key) / (PATCH * PATCH) - 2.0f * s * s;
         weight[g][k] = excess > 0.0f ? exp(-excess / (h * h)) : 1.0f;
-#if TABLE
-        const int there = here + steps[index];
-#elif LOCAL_TILE
-        const int there = here + offsets[index].z * TILE_X + offsets[index].w;
+#if LOCAL_TILE
+        const int there = here + offset.z * TILE_X + offset.w;
 #else
-        const int4 offset = offsets[index];
         const long there = here + ((long)offset.x * pnz + offset.y) * (long)plane + (long)offset.z * pitch + offset.w;
 #endif
         source[g][k] = key >= FAR_KEY ? -1 : there;
@@ -159,17 +149,18 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
     const bool is_dark = level * level + 2.0f * level * mean + mean_square <= flat * 2.0f * s * s;
 #endif
 
+    __global float *estimate = estimates + (((size_t)frame * rows + row) * columns + column) * (PATCH * PATCH);
     if (mine) {
         #pragma unroll
-        for (int i = 0; i < PATCH; ++i) {
-            __global float *estimate = estimates + estimate_place(frame, rows, columns, row, column, i, j);
+        for (int i = 0; i < PATCH; ++i)
 #if SQUARES
+        {
             const float above = is_flat ? mean_square + 2.0f * level * mean : values[i] / total;
             const float of_signal = level * level + above - 2.0f * s * s;
-            *estimate = is_dark ? fmin(of_signal, 0.0f) : of_signal;
-#else
-            *estimate = level + (is_flat ? mean : values[i] / total);
-#endif
+            estimate[i * PATCH + j] = is_dark ? fmin(of_signal, 0.0f) : of_signal;
         }
+#else
+            estimate[i * PATCH + j] = level + (is_flat ? mean : values[i] / total);
+#endif
     }
 }

@@ -20,9 +20,6 @@
 #define CHUNK PERIOD
 #include "common/best_matches.h"
 #include "common/search_group.h"
-#if WARP_ROWS
-#include "common/from_right.h"
-#endif
 
 // Of its last strip, and of its last block of STEP rows, a patch covers OVER pixels.
 #define WHOLE (PATCH / STEP)
@@ -46,126 +43,8 @@
 // Row i of the shifted image.
 #define SHIFTED(i) shifted[((i) / PERIOD * PERIOD + (turn + (i)) % PERIOD) * WIDTH]
 
-// Sums of squared differences over the rows of a patch, for each row of patches: over all columns of a strip, and its first OVER.
-typedef struct {
-    float wide, narrow;
-} Sums;
-
-#if STEP == 1
-// Of column c.
-static inline void add_rows(const float *reference, const float *shifted, int c, int turn, Sums *sums)
-{
-    float e[HEIGHT];
-    #pragma unroll
-    for (int i = 0; i < HEIGHT; ++i)
-        e[i] = reference[i * WIDTH + c] - (&SHIFTED(i))[c];
-    // What all share, then rows above it, then rows below it.
-    float sum = 0.0f;
-    #pragma unroll
-    for (int i = ROWS - 1; i < PATCH; ++i)
-        sum = fma(e[i], e[i], sum);
-    sums[ROWS - 1].wide = sum;
-    #pragma unroll
-    for (int r = ROWS - 2; r >= 0; --r) {
-        sum = fma(e[r], e[r], sum);
-        sums[r].wide = sum;
-    }
-    float below = 0.0f;
-    #pragma unroll
-    for (int r = 1; r < ROWS; ++r) {
-        below = fma(e[PATCH + r - 1], e[PATCH + r - 1], below);
-        sums[r].wide += below;
-    }
-}
-#else
-static inline void add_rows(const float *reference, const float *shifted, int c, int turn, Sums *sums)
-{
-    Sums whole[ROWS + STRIPS - 1];
-    #pragma unroll
-    for (int b = 0; b < ROWS + STRIPS - 1; ++b) {
-        Sums first;  // of the first OVER rows
-        first.wide = first.narrow = 0.0f;
-        float within = 0.0f, beside = 0.0f;
-        #pragma unroll
-        for (int i = 0; i < STEP; ++i) {
-            if (b * STEP + i < HEIGHT) {
-                #pragma unroll
-                for (int j = 0; j < STEP; ++j) {
-                    const float e = reference[(b * STEP + i) * WIDTH + j] - (&SHIFTED(b * STEP + i))[j];
-                    if (j < OVER)
-                        within = fma(e, e, within);
-                    else
-                        beside = fma(e, e, beside);
-                }
-                if (i == OVER - 1) {
-                    first.narrow = within;
-                    first.wide = within + beside;
-                }
-            }
-        }
-        whole[b].narrow = within;
-        whole[b].wide = within + beside;
-        if (b >= STRIPS - 1) {
-            const int r = b - STRIPS + 1;
-            sums[r] = first;
-            #pragma unroll
-            for (int k = 0; k < WHOLE; ++k) {
-                sums[r].wide += whole[r + k].wide;
-                sums[r].narrow += whole[r + k].narrow;
-            }
-        }
-    }
-}
-#endif
-
-// Distances of the references of an item that lie beside each other.
-#if WARP_ROWS
-// Sum of `count` values: that of the item, and of those to its right.
-static inline float add_right(float value, int count)
-{
-    float total = 0.0f;
-    float run = value;
-    int done = 0;
-    #pragma unroll
-    for (int width = 1; width <= 16; width *= 2) {
-        if (count & width) {
-            total += done ? from_right(run, done) : run;
-            done += width;
-        }
-        if (2 * width <= count)
-            run += from_right(run, width);
-    }
-    return total;
-}
-
-static inline void add_strips(Sums (*sums)[ROWS], int r, float *distances)
-{
-#if COLUMNS == 1
-    distances[0] = add_right(sums[0][r].wide, WHOLE);
-    if (OVER)
-        distances[0] += from_right(sums[0][r].narrow, WHOLE);
-#elif PATCH % 2
-    const float pairs = add_right(sums[0][r].wide + sums[1][r].wide, PATCH / 2);
-    distances[0] = pairs + from_right(sums[0][r].wide, PATCH / 2);
-    distances[1] = sums[1][r].wide + from_right(pairs, 1);
-#else
-    distances[0] = add_right(sums[0][r].wide + sums[1][r].wide, PATCH / 2);
-    distances[1] = add_right(sums[1][r].wide + from_right(sums[0][r].wide, 1), PATCH / 2);
-#endif
-}
-#else
-static inline void add_strips(__local const Sums *row, float *distances)
-{
-    #pragma unroll
-    for (int c = 0; c < COLUMNS; ++c) {
-        const int first = get_local_id(0) * COLUMNS + c;
-        float sum = OVER ? row[min(first + WHOLE, GROUP_X * COLUMNS - 1)].narrow : 0.0f;
-        for (int k = 0; k < WHOLE; ++k)
-            sum += row[min(first + k, GROUP_X * COLUMNS - 1)].wide;
-        distances[c] = sum;
-    }
-}
-#endif
+#include "search/sliding_rows.h"
+#include "search/sliding_strips.h"
 
 __kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, 1)))
 void search_sliding(__global const float *padded, int pnz, int pny, int pitch,

@@ -106,7 +106,7 @@ def test_a_long_stack_has_few_tiles_for_a_gpu(device):
     assert tile_pixels(Declared(184.0), settings, small, 1 << 40) == (1 << 30) // 200
 
 
-@pytest.mark.parametrize(("around", "images"), [(17, 6), (40, 19), (60, 25)])
+@pytest.mark.parametrize(("around", "images"), [(17, 6), (30, 10.7), (60, 15)])
 def test_margins_may_cost_more_memory_than_six_images(device, around, images):
     gpu = dataclasses.replace(device, kind="discrete GPU", memory=80 << 30, max_alloc=20 << 30)
     settings, plan = looking(around), Declared(84.0)

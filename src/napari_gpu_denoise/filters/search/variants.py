@@ -103,10 +103,12 @@ def _sliding(settings: SearchSettings, device: Device):
     # Other devices than NVIDIA's would exchange sums in local memory: no faster than columns.
     if settings.step > 1 or settings.patch > 12 or "nvidia" not in device.vendor.lower():
         return
-    for columns, rows, group_y in ((2, 2, 4), (1, 2, 4), (1, 1, 4)):
-        if rows > settings.patch:
-            continue
-        yield sliding_variant(settings, columns, rows, group_y)
+    # Small patches share more along x; large ones, and long lists, leave registers for fewer.
+    small = settings.patch <= 6 and settings.neighbours <= 16
+    for columns, rows, group_y in ((2, 2, 3), (1, 2, 4), (1, 1, 4))[not small :]:
+        for band in (settings.window, 8):
+            if rows <= settings.patch:
+                yield sliding_variant(settings, columns, rows, group_y, band=band)
 
 
 def sliding_variant(
@@ -142,7 +144,7 @@ def _squares(settings: SearchSettings, device: Device):
         tile_y = group_y * step + window - 1
         nbytes = 4 * (tile_x * tile_y + (2 * chunk + 8) * group_x * group_y)
         constants = {"WINDOW": window, "CHUNK": chunk, "GROUP_X": group_x, "GROUP_Y": group_y}
-        constants["WARP_ROWS"] = int("nvidia" in device.vendor.lower() and patch == 4 * step)
+        constants["WARP_ROWS"] = int("nvidia" in device.vendor.lower() and patch // step in (2, 4))
         yield Variant("search_square", constants), nbytes
 
 

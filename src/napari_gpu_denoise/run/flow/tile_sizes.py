@@ -26,7 +26,7 @@ _SMALLEST_TILE = 1 << 12
 # pixels read are margins; it is larger on a CPU, where a tile takes long.
 _MARGIN_SHARE = {"CPU": 0.4}
 _GPU_MARGIN_SHARE = 0.06
-_LARGEST_WIDE_TILE = 1 << 25
+_LARGEST_WIDE_TILE, _LARGEST_SHARE = 1 << 25, 0.6
 
 # Longest time of a launch in seconds, far below the time limit of display drivers.
 _LAUNCH_SECONDS = 0.06
@@ -100,6 +100,8 @@ def tile_pixels(
         wide = _wide_tile(settings.reach, channels, share)
         if device.kind not in _MARGIN_SHARE:
             wide = max(wide, channels * _wide_block(settings.reach, share))
+            # Of a large image there are at least two, so that transfers overlap with kernels.
+            wide = min(wide, max(channels * _BUSY_GPU_TILE, int(_LARGEST_SHARE * pixels)))
         wide = min(wide, _LARGEST_WIDE_TILE)
         largest = max(largest, wide)
         budget = max(budget, min(min(wide, pixels) * each, device.memory // 4))
