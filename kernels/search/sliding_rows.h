@@ -22,6 +22,9 @@ static inline void add_rows(const float *reference, const float *shifted, int c,
         sum = fma(e[i], e[i], sum);
     sums[ROWS - 1].wide = sum;
     #pragma unroll
+    for (int r = 0; r < ROWS; ++r)
+        sums[r].narrow = 0.0f;
+    #pragma unroll
     for (int r = ROWS - 2; r >= 0; --r) {
         sum = fma(e[r], e[r], sum);
         sums[r].wide = sum;

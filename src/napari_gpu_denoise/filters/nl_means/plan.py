@@ -113,7 +113,7 @@ def _average_group(settings: SearchSettings, device: Device) -> dict[str, int]:
     patch, step, neighbours = settings.patch, settings.step, settings.neighbours
     copies = device.float_lanes == 1 and not (any(settings.frames) or settings.slices)
     limit = min(device.local_memory, 32768)
-    # Neighbours share the pixels that they copy, which has limits: beyond 320 items it gains nothing.
+    # Neighbours share the pixels that they copy; with more than 320 items that gains nothing.
     for across, down in ((16, 4), (8, 4), (4, 4), (4, 2), (2, 2), (1, 1)):
         items = patch * across * down
         height, width = ((n - 1) * step + patch + settings.window - 1 for n in (down, across))

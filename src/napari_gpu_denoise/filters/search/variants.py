@@ -11,8 +11,8 @@ _LOCAL_MEMORY = 48 * 1024
 # Rows and vectors of references that a work-item serves on a CPU. More share more, but their lists
 # no longer fit the cache, and small images keep fewer cores busy.
 _ROWS, _VECTORS = 4, 8
-# Most pixels of the reference patches that a work-item holds.
-_REGISTERS = 64
+# Most pixels of the reference patches that a work-item holds, and most keys of their lists.
+_REGISTERS, _LISTED = 64, 64
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,9 @@ class Variant:
 def choose_variant(settings: SearchSettings, device: Device) -> Variant:
     """Choose the search kernel for a device.
 
-    A CPU compares vectors of squares, whose distances neighbouring patches share. A GPU shares
-    them in local memory: of squares, if the step is 2 to 4 and divides the patch, else of strips or
+    A CPU compares vectors of squares, whose distances neighbouring patches share. Warps of an
+    NVIDIA GPU exchange those of columns if the step is 1. Otherwise, a GPU shares them in local
+    memory: of squares, if the step is 2 to 4 and divides the patch, else of strips or
     columns. If patches overlap by half at most, there is little to share, and the pixels are all
     that is in local memory. Where nothing fits, each work-item searches for one reference.
     """
@@ -107,7 +108,7 @@ def _sliding(settings: SearchSettings, device: Device):
     small = settings.patch <= 6 and settings.neighbours <= 16
     for columns, rows, group_y in ((2, 2, 3), (1, 2, 4), (1, 1, 4))[not small :]:
         for band in (settings.window, 8):
-            if rows <= settings.patch:
+            if rows <= settings.patch and columns * rows * settings.neighbours <= _LISTED:
                 yield sliding_variant(settings, columns, rows, group_y, band=band)
 
 
@@ -119,18 +120,23 @@ def sliding_variant(
     period: int | None = None,
     band: int | None = None,
     warp: bool = True,
+    across: int = 32,
 ) -> tuple[Variant, int]:
-    """Return a search by items that serve `columns` times `rows` references; its local memory."""
+    """Return a search by items that serve `columns` times `rows` references; its local memory.
+
+    Build constants as in kernels/search/search_sliding.cl. Warps hold `across` items: 32, but where
+    `warp` is false, without exchanges within warps.
+    """
     patch, step, window = settings.patch, settings.step, settings.window
     height = (rows - 1) * step + patch
     period, band = period or height, min(band or window, window)
     width = columns * step
-    line = -(-(32 * width + band - 1) // width) * width
+    line = -(-(across * width + band - 1) // width) * width
     tile_y = (group_y * rows - 1) * step + patch + window - 1
     pending = columns * rows * (period + 8 + (0 if warp else 2))
-    nbytes = 4 * (line * tile_y + pending * 32 * group_y)
+    nbytes = 4 * (line * tile_y + pending * across * group_y)
     constants = {"WINDOW": window, "BAND": band, "COLUMNS": columns, "ROWS": rows}
-    constants |= {"PERIOD": period, "GROUP_X": 32, "GROUP_Y": group_y, "WARP_ROWS": int(warp)}
+    constants |= {"PERIOD": period, "GROUP_X": across, "GROUP_Y": group_y, "WARP_ROWS": int(warp)}
     return Variant("search_sliding", constants), nbytes
 
 

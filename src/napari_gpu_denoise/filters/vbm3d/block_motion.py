@@ -48,9 +48,7 @@ class BlockMotion:
         constants["GROUP_X"] = self._columns
         # As even as possible: what is compared beyond the window is wasted.
         cell = -(-window // -(-window // _CELL))
-        self._compare = arena.kernel(
-            "vbm3d/compare_blocks", {**constants, "CELL": cell, "KEPT": 1}
-        )
+        self._compare = arena.kernel("vbm3d/compare_blocks", {**constants, "CELL": cell, "KEPT": 1})
         self._choose = arena.kernel("vbm3d/block_motion", constants)
 
     def buffers(self, shape: RingShape) -> Sizes:

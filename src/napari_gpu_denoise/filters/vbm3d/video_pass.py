@@ -32,7 +32,7 @@ def choose_video_group_variant(settings: GroupSettings, device: Device) -> Varia
     # A Wiener filter holds two spectra: fewer patches per item leave registers for more items, of
     # which each holds at least a quarter of a group.
     depth = max(2, min(neighbours, 8) // (4 if settings.wiener else 2), neighbours // 4)
-    if neighbours == 1 or neighbours <= 8 and (settings.kalman or not settings.wiener):
+    if neighbours == 1 or (neighbours <= 8 and (settings.kalman or not settings.wiener)):
         depth = neighbours
     teams = max(1, min(128, device.max_group) * depth // (8 * neighbours))
     # Nothing else is in local memory: there is room for whole stacks.
