@@ -11,8 +11,9 @@ _LOCAL_MEMORY = 48 * 1024
 # Rows and vectors of references that a work-item serves on a CPU. More share more, but their lists
 # no longer fit the cache, and small images keep fewer cores busy.
 _ROWS, _VECTORS = 4, 8
-# Most pixels of the reference patches that a work-item holds, and most keys of their lists.
-_REGISTERS, _LISTED = 64, 64
+# Most pixels of the reference patches that a work-item holds; of a strip for `search_sliding`, and
+# most keys of its lists.
+_REGISTERS, _STRIP, _LISTED = 64, 42, 96
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,11 @@ def choose_variant(settings: SearchSettings, device: Device) -> Variant:
     """Choose the search kernel for a device.
 
     A CPU compares vectors of squares, whose distances neighbouring patches share. Warps of an
-    NVIDIA GPU exchange those of columns if the step is 1. Otherwise, a GPU shares them in local
-    memory: of squares, if the step is 2 to 4 and divides the patch, else of strips or
-    columns. If patches overlap by half at most, there is little to share, and the pixels are all
-    that is in local memory. Where nothing fits, each work-item searches for one reference.
+    NVIDIA GPU exchange those of strips if the step is 1 or does not divide the patch. Otherwise, a
+    GPU shares them in local memory: of squares, if the step is 2 to 4 and divides the patch, else
+    of strips or columns. If patches overlap by half at most, there is little to share, and the
+    pixels are all that is in local memory. Where nothing fits, each work-item searches for one
+    reference.
     """
     if device.float_lanes >= 4:
         lanes = max(width for width in (4, 8, 16) if width <= device.float_lanes)
@@ -101,15 +103,24 @@ def fitting_variants(settings: SearchSettings, device: Device) -> list[Variant]:
 
 
 def _sliding(settings: SearchSettings, device: Device):
-    # Other devices than NVIDIA's would exchange sums in local memory: no faster than columns.
-    if settings.step > 1 or settings.patch > 12 or "nvidia" not in device.vendor.lower():
+    patch, step, neighbours = settings.patch, settings.step, settings.neighbours
+    # Other devices than NVIDIA's would exchange sums in local memory: no faster than others.
+    if "nvidia" not in device.vendor.lower() or patch > 12 or (step > 1 and not patch % step):
         return
-    # Small patches share more along x; large ones, and long lists, leave registers for fewer.
-    small = settings.patch <= 6 and settings.neighbours <= 16
-    for columns, rows, group_y in ((2, 2, 3), (1, 2, 4), (1, 1, 4))[not small :]:
-        for band in (settings.window, 8):
-            if rows <= settings.patch and columns * rows * settings.neighbours <= _LISTED:
-                yield sliding_variant(settings, columns, rows, group_y, band=band)
+    kinds = ((1, 2, 4), (1, 1, 4))
+    if step == 1 and patch <= 6 and neighbours <= 16:
+        kinds = ((2, 2, 3), *kinds)  # small patches share more along x
+    elif step > 1:
+        kinds = ((1, 3, 2), (1, 2, 4)) if neighbours > 16 else ((1, 2, 4),)
+    for columns, rows, group_y in kinds:
+        height = (rows - 1) * step + patch
+        # More code than that of half a turn of the registers takes long to fetch.
+        period = height // 2 if rows == 3 and not height % 2 else height
+        held = columns * rows * neighbours, step * height * (step > 1)
+        if rows > patch or held[0] > _LISTED or held[1] > _STRIP:
+            continue
+        for band in (settings.window, 8) if step == 1 else (8,):
+            yield sliding_variant(settings, columns, rows, group_y, period, band)
 
 
 def sliding_variant(
