@@ -4,8 +4,9 @@
 // Reference: Davy and Ehret 2020, section 4.4.3. The numerator is gathered from the slabs that cover the pixel. It is a sum of
 //   whole numbers, so that neither the order nor the tiles matter. The denominator is the weight of every patch, convolved
 //   with the Kaiser window, and needs no sums of its own.
-// Grid: groups of (GROUP_X, GROUP_Y) pixels of the region written, frames in z.
-// Constants: PATCH, STEP, WINDOW; GROUP_X, GROUP_Y; SLAB_X, SLAB_Y (references that a slab serves along each axis);
+// Grid: groups of (GROUP_X, GROUP_Y) work-items for as many pixels of the region written, each with PIXELS below each other;
+//   frames in z.
+// Constants: PATCH, STEP, WINDOW; GROUP_X, GROUP_Y, PIXELS; SLAB_X, SLAB_Y (references that a slab serves along each axis);
 //   FLOAT_SUMS = 1: float sums, one a pixel, instead of slabs; VIDEO = 1: sums and weights in rings, as shrink_shared writes them.
 // Shapes: slabs as shrink_shared writes them, `groups_y` times `groups_x` a frame, or with FLOAT_SUMS one sum a pixel of the
 //   padded layout; weights, noisy (padded layout); out (frames, ny, nx), whose first pixel is (top, left) of the tile.
@@ -26,7 +27,7 @@
 #include "common/frame_ring.h"
 #endif
 #define AREA_X (GROUP_X + PATCH - 1)
-#define AREA_Y (GROUP_Y + PATCH - 1)
+#define AREA_Y (GROUP_Y * PIXELS + PATCH - 1)
 
 #if !FLOAT_SUMS && !VIDEO
 // First and last slab along an axis that may cover position `at` of the tile.
@@ -61,7 +62,7 @@ void join_slabs(__global const float *noisy, int pny, int pitch, int y0, int x0,
     const int ly = get_local_id(1);
     const int frame = get_global_id(2);
     const int x = get_global_id(0);
-    const int y = get_global_id(1);
+    const int y = get_global_id(1) * PIXELS;
     const size_t plane = (size_t)pny * pitch;
 
 #if VIDEO
@@ -73,66 +74,80 @@ void join_slabs(__global const float *noisy, int pny, int pitch, int y0, int x0,
     __global const int *corners = weights + frame * plane;
     const size_t padded_frame = frame;
 #endif
+    float taps[PATCH];
+    #pragma unroll
+    for (int j = 0; j < PATCH; ++j)
+        taps[j] = kaiser[PATCH - 1 - j];
     // A patch that covers a pixel has its corner at most PATCH - 1 pixels before it.
-    const int corner_y = y0 + top + (int)get_group_id(1) * GROUP_Y - PATCH + 1;
+    const int corner_y = y0 + top + (int)get_group_id(1) * (GROUP_Y * PIXELS) - PATCH + 1;
     const int corner_x = x0 + left + (int)get_group_id(0) * GROUP_X - PATCH + 1;
-    for (int k = ly * GROUP_X + lx; k < AREA_Y * AREA_X; k += GROUP_X * GROUP_Y) {
-        const int cy = corner_y + k / AREA_X;
-        const int cx = corner_x + k % AREA_X;
-        const bool inside = cy >= 0 && cy < pny && cx >= 0 && cx < pitch;
-        area[k / AREA_X][k % AREA_X] = inside ? convert_float(corners[(size_t)cy * pitch + cx]) : 0.0f;
+    for (int i = ly; i < AREA_Y; i += GROUP_Y) {
+        const int cy = corner_y + i;
+        for (int j = lx; j < AREA_X; j += GROUP_X) {
+            const int cx = corner_x + j;
+            const bool inside = cy >= 0 && cy < pny && cx >= 0 && cx < pitch;
+            area[i][j] = inside ? convert_float(corners[(size_t)cy * pitch + cx]) : 0.0f;
+        }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int k = ly; k < AREA_Y; k += GROUP_Y) {
+    for (int i = ly; i < AREA_Y; i += GROUP_Y) {
         float sum = 0.0f;
         #pragma unroll
         for (int j = 0; j < PATCH; ++j)
-            sum = fma(kaiser[PATCH - 1 - j], area[k][lx + j], sum);
-        rows[k][lx] = sum;
+            sum = fma(taps[j], area[i][lx + j], sum);
+        rows[i][lx] = sum;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (x >= nx || y >= ny)
+    if (x >= nx)
         return;
-    float denominator = 0.0f;
-    #pragma unroll
-    for (int i = 0; i < PATCH; ++i)
-        denominator = fma(kaiser[PATCH - 1 - i], rows[ly + i][lx], denominator);
-
-    const int ty = top + y;
     const int tx = left + x;
-#if VIDEO
-    const float numerator = convert_float(slabs[2 * sum_slot * plane + (size_t)(y0 + ty) * pitch + x0 + tx]);
-#elif FLOAT_SUMS
-    const float numerator = slabs[frame * plane + (size_t)(y0 + ty) * pitch + x0 + tx];
-#else
-    long total = 0;
-    const int row_stop = last_slab(ty, first_y, SLAB_Y, groups_y);
+#if !VIDEO && !FLOAT_SUMS
     const int column_stop = last_slab(tx, first_x, SLAB_X, groups_x);
-    const int row_start = first_slab(ty, first_y, SLAB_Y, SLAB_HEIGHT);
     const int column_start = first_slab(tx, first_x, SLAB_X, SLAB_WIDTH);
-    int inside[SLABS_X];  // the column of a slab in which the pixel lies
+    int inside[SLABS_X];  // place of the pixel's column in this slab and those after it
     #pragma unroll
     for (int k = 0; k < SLABS_X; ++k) {
         const int sx = tx - grid_position((column_start + k) * SLAB_X, first_x, last_x) + WINDOW / 2;
-        inside[k] = column_start + k <= column_stop && sx < SLAB_WIDTH ? sx : -1;
+        const bool crossed = column_start + k <= column_stop && sx >= 0 && sx < SLAB_WIDTH;
+        inside[k] = crossed ? k * (SLAB_HEIGHT * SLAB_WIDTH) + sx : -1;
     }
-    // As many loads at a time as there can be, since they take long.
-    #pragma unroll 4
-    for (int j = 0; j < SLABS_Y; ++j) {
-        const int r = row_start + j;
-        const int sy = ty - grid_position(r * SLAB_Y, first_y, last_y) + WINDOW / 2;
-        const bool crossed = r <= row_stop && sy >= 0 && sy < SLAB_HEIGHT;
-        const size_t slab = ((size_t)frame * groups_y + r) * groups_x + column_start;
-        __global const SUM *line = slabs + slab * (SLAB_HEIGHT * SLAB_WIDTH) + sy * SLAB_WIDTH;
-        #pragma unroll
-        for (int k = 0; k < SLABS_X; ++k)
-            if (crossed && inside[k] >= 0)
-                total += line[k * (SLAB_HEIGHT * SLAB_WIDTH) + inside[k]];
-    }
-    const float numerator = convert_float(total);
 #endif
-    const float level = noisy[padded_frame * plane + (size_t)(y0 + ty) * pitch + x0 + tx];
-    // A frame that is not filtered has no sums.
-    const float removed = denominator > 0.0f ? numerator * (units / scale) / denominator : 0.0f;
-    out[((size_t)frame * ny + y) * nx + x] = level - levels[frame] * removed;
+    #pragma unroll
+    for (int p = 0; p < PIXELS; ++p) {
+        if (y + p < ny) {
+            const int ty = top + y + p;
+            const size_t place = (size_t)(y0 + ty) * pitch + x0 + tx;
+#if VIDEO
+            const float numerator = convert_float(slabs[2 * sum_slot * plane + place]);
+#elif FLOAT_SUMS
+            const float numerator = slabs[frame * plane + place];
+#else
+            long total = 0;
+            const int row_stop = last_slab(ty, first_y, SLAB_Y, groups_y);
+            const int row_start = first_slab(ty, first_y, SLAB_Y, SLAB_HEIGHT);
+            // As many loads at a time as there can be, since they take long.
+            #pragma unroll 4
+            for (int j = 0; j < SLABS_Y; ++j) {
+                const int r = row_start + j;
+                const int sy = ty - grid_position(r * SLAB_Y, first_y, last_y) + WINDOW / 2;
+                const bool crossed = r <= row_stop && sy >= 0 && sy < SLAB_HEIGHT;
+                const size_t slab = ((size_t)frame * groups_y + r) * groups_x + column_start;
+                __global const SUM *line = slabs + slab * (SLAB_HEIGHT * SLAB_WIDTH) + sy * SLAB_WIDTH;
+                #pragma unroll
+                for (int k = 0; k < SLABS_X; ++k)
+                    if (crossed && inside[k] >= 0)
+                        total += line[inside[k]];
+            }
+            const float numerator = convert_float(total);
+#endif
+            float denominator = 0.0f;
+            #pragma unroll
+            for (int i = 0; i < PATCH; ++i)
+                denominator = fma(taps[i], rows[ly * PIXELS + p + i][lx], denominator);
+            const float level = noisy[padded_frame * plane + place];
+            // A frame that is not filtered has no sums.
+            const float removed = denominator > 0.0f ? numerator * (units / scale) / denominator : 0.0f;
+            out[((size_t)frame * ny + y + p) * nx + x] = level - levels[frame] * removed;
+        }
+    }
 }

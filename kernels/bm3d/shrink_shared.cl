@@ -169,14 +169,14 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
 #endif
         float v[VALUES];
         float b[WIENER ? VALUES : 1];
-#if WIENER && LOCAL_TILE > 1 && SHARED_NOISE && HISTOGRAMS
+#if WIENER && LOCAL_TILE != 1 && SHARED_NOISE && HISTOGRAMS
         // Both images by the same code: twice as much does not fit the instruction cache beside that of the shared noise.
         #pragma unroll
         for (int i = 0; i < VALUES; ++i)
             b[i] = 0.0f;
         #pragma unroll 1
         for (int image = 0; image < 2; ++image) {
-            __local const float *pixels = image ? basic_pixels : noisy_pixels;
+            NOISY_SPACE const float *pixels = image ? basic_pixels : noisy_pixels;
             float w[VALUES];
             LOAD_SPECTRA(w, pixels, NOISY_LINE);
             gather_stack(w, team_scratch, member);

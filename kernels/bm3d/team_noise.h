@@ -11,12 +11,12 @@
 #endif
 
 // Large groups: of blocks with 8 and more patches on either side, only how often each displacement comes is kept.
-#define HISTOGRAMS (NEIGHBOURS == 32 && PARTS == 4 && !SPECTRUM ? 3 : 0)
+#define HISTOGRAMS (PARTS != 4 || SPECTRUM ? 0 : NEIGHBOURS == 32 ? 3 : NEIGHBOURS == 16 ? 1 : 0)
 
-// Histogram of a pair p, q of such a block: that of all 32 patches, then those of its halves.
+// Histogram of a pair p, q of such a block: that of all patches, then those of the halves of 32.
 static inline int histogram_of(int p, int q)
 {
-    return (p ^ q) >= 16 ? 0 : 1 + p / 16;
+    return NEIGHBOURS == 16 || (p ^ q) >= 16 ? 0 : 1 + p / 16;
 }
 
 // Other patches of a full group; groups of one have no pairs, but must not divide by zero.
@@ -135,7 +135,7 @@ static inline void across_blocks(float *sums, __local const int *counts, COVARIA
             }
         }
         // Where variances_of_sums reads it: half a block after its first patch.
-        const int place = h == 0 ? 16 : 16 * h - 8;
+        const int place = h == 0 ? NEIGHBOURS / 2 : 16 * h - 8;
         #pragma unroll
         for (int i = 0; i < ROWS; ++i)
             sums[i * NEIGHBOURS + place] = sum[i];

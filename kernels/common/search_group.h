@@ -42,3 +42,13 @@ static inline int from_middle(int nth, int count)
 {
     return count / 2 + (nth % 2 ? -(nth + 1) / 2 : nth / 2);
 }
+
+// The frames that are searched: the one of the reference, then those next to it, and so on. The lists are then soon good, and few
+// candidates are inserted.
+static inline int nearest_first(int nth, int before, int after)
+{
+    const int both = min(before, after);
+    if (nth > 2 * both)
+        return after > before ? nth - both : both - nth;
+    return nth & 1 ? (nth + 1) / 2 : -(nth / 2);
+}

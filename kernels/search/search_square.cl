@@ -6,7 +6,7 @@
 //   (common/best_matches.h).
 // Grid: groups of (GROUP_X, GROUP_Y) squares, frames in z; see common/search_group.h.
 // Constants: PATCH (a multiple of STEP), STEP, WINDOW, NEIGHBOURS, INDEX_BITS, GROUP_X, GROUP_Y, CHUNK (offsets compared between
-//   two barriers; a multiple of 4 if STEP is); WARP_ROWS = 1 for patches of 4 x 4 squares where warps hold whole rows of items
+//   two barriers; a multiple of 4 if STEP is); WARP_ROWS = 1 for patches of 2 x 2 or 4 x 4 squares where warps hold whole rows of items
 //   (NVIDIA): these add up along x by exchanges within the warp.
 // Shapes: padded as pad_far writes it with SPLIT = 1; ranks (frames searched, slices searched, WINDOW, WINDOW), the index of
 //   each offset in the table; keys (frames, rows, NEIGHBOURS, columns), sorted.
@@ -17,6 +17,9 @@
 #define GROUP_SIZE (GROUP_X * GROUP_Y)
 #include "common/best_matches.h"
 #include "common/search_group.h"
+#if WARP_ROWS
+#include "common/from_right.h"
+#endif
 
 #define SQUARES (PATCH / STEP)
 #define REFERENCES_X (GROUP_X - SQUARES + 1)
@@ -29,24 +32,7 @@
 // The row of offsets that is compared first: near the middle, a multiple of STEP.
 #define MIDDLE (WINDOW / 2 / STEP * STEP)
 
-// The frames that are searched: the one of the reference, then those next to it, and so on. The lists are then soon good, and few
-// candidates are inserted.
-static inline int nearest_first(int nth, int before, int after)
-{
-    const int both = min(before, after);
-    if (nth > 2 * both)
-        return after > before ? nth - both : both - nth;
-    return nth & 1 ? (nth + 1) / 2 : -(nth / 2);
-}
-
 #if WARP_ROWS
-// The value of an item so many places to the right; any value where the row ends.
-static inline float from_right(float value, int far)
-{
-    float found;
-    asm volatile("shfl.sync.down.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(found) : "f"(value), "r"(far));
-    return found;
-}
 #define ACROSS 1
 #else
 #define ACROSS SQUARES
@@ -150,7 +136,8 @@ void search_square(__global const float *padded, int pnz, int pny, int pitch,
                                 }
 #if WARP_ROWS
                                 sum += from_right(sum, 1);
-                                sum += from_right(sum, 2);
+                                if (SQUARES == 4)
+                                    sum += from_right(sum, 2);
 #endif
                                 partial[d][ly][lx] = sum;
                             }

@@ -13,7 +13,12 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SaturationWarning, SettingsError
 from napari_gpu_denoise.filters.nl_means.filter import NLMeans
 from napari_gpu_denoise.filters.search.patches import offset_table
-from napari_gpu_denoise.filters.search.variants import SearchSettings, Variant, fitting_variants
+from napari_gpu_denoise.filters.search.variants import (
+    SearchSettings,
+    Variant,
+    fitting_variants,
+    sliding_variant,
+)
 from napari_gpu_denoise.opencl.memory import borrow
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.run.plan import TileSigma
@@ -143,7 +148,17 @@ def variants(settings: NLMeans, device) -> list[Variant]:
         )
     ]
     best = {variant.kernel: variant for variant in reversed(fitting_variants(wanted, device))}
-    return [plain, *vectors, *best.values()]
+    return [plain, *vectors, *best.values(), *sliding(wanted)]
+
+
+def sliding(wanted: SearchSettings) -> list[Variant]:
+    """Return the sliding search that exchanges sums in local memory, for any device."""
+    if wanted.patch <= wanted.step:
+        return []
+    rows, columns = min(3, wanted.patch), 2 if wanted.step == 1 else 1
+    height = (rows - 1) * wanted.step + wanted.patch
+    period = next(n for n in range(2, height + 1) if height % n == 0)
+    return [sliding_variant(wanted, columns, rows, 1, period, 4, warp=False, across=8)[0]]
 
 
 @pytest.mark.parametrize("name", SEARCHES)

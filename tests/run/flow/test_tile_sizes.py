@@ -77,13 +77,13 @@ def test_margins_cost_a_gpu_little(device, around):
     for channels in (1, 3):
         size = channels * math.prod(shape)
         limit = tile_pixels(plan, settings, gpu, size, channels=channels)
-        assert 1 << 22 <= limit <= 1 << 25
+        assert 1 << 23 <= limit <= 1 << 25
         side = math.sqrt(limit / channels)
         capped = limit == 1 << 25
-        assert capped == (around == 94 and channels == 3)
-        assert 1 - (1 - 2 * around / side) ** 2 <= (0.15 if capped else 0.1 + 1e-6)
+        assert capped == (around == 94 or (around == 60 and channels == 3))
+        assert 1 - (1 - 2 * around / side) ** 2 <= (0.15 if capped else 0.06 + 1e-6)
         # Of each channel, so that launches go over as many pixels of a plane.
-        assert around > 17 or limit == channels << 22
+        assert around > 17 or limit == channels << 23
         # Little memory counts for more.
         assert tile_pixels(plan, settings, gpu, size, 1 << 24, channels) == (1 << 24) // 56
         assert tile_pixels(plan, settings, gpu, size, 1 << 24, channels, True) == (1 << 24) // 64
@@ -98,15 +98,15 @@ def test_a_long_stack_has_few_tiles_for_a_gpu(device):
     settings = looking(17)
     limits = [
         tile_pixels(settings=settings, plan=Declared(40.0), device=gpu, pixels=1 << k)
-        for k in (24, 26, 27, 40)
+        for k in (25, 27, 28, 40)
     ]
-    assert limits == [1 << 22, 1 << 22, 1 << 23, 1 << 24]
+    assert limits == [1 << 23, 1 << 23, 1 << 24, 1 << 24]
     # No more memory than is kept for the next run.
     small = dataclasses.replace(gpu, memory=8 << 30)
     assert tile_pixels(Declared(184.0), settings, small, 1 << 40) == (1 << 30) // 200
 
 
-@pytest.mark.parametrize(("around", "images"), [(17, 6), (60, 15), (94, 25)])
+@pytest.mark.parametrize(("around", "images"), [(17, 6), (30, 10.7), (60, 15)])
 def test_margins_may_cost_more_memory_than_six_images(device, around, images):
     gpu = dataclasses.replace(device, kind="discrete GPU", memory=80 << 30, max_alloc=20 << 30)
     settings, plan = looking(around), Declared(84.0)

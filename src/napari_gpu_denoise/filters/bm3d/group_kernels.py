@@ -24,6 +24,8 @@ from napari_gpu_denoise.run.tiles import Tile
 # sums cannot overflow. With Haar stacks a pixel that is further off, about 8 sigma, leaves some
 # coefficient above the threshold; what is taken away is then less, and weighs less.
 _LARGEST_SIGMAS = 16
+# Pixels that a work-item joins: they share sums of weights.
+_JOIN_PIXELS = 4
 
 
 class GroupKernels:
@@ -69,6 +71,7 @@ class GroupKernels:
                 **shared,
                 "GROUP_X": self._join_group[0],
                 "GROUP_Y": self._join_group[1],
+                "PIXELS": _JOIN_PIXELS,
                 "SLAB_X": 1 if video else group["GROUP_X"],
                 "SLAB_Y": 1 if video else group["GROUP_Y"],
             },
@@ -87,7 +90,8 @@ class GroupKernels:
     def _join_grid(self, ny: int, nx: int, frames: int) -> tuple[tuple, tuple]:
         """Return the work-items that join patches to images, and those of a work-group."""
         width, height = self._join_group
-        return (-(-nx // width) * width, -(-ny // height) * height, frames), (width, height, 1)
+        down = -(-ny // (height * _JOIN_PIXELS))
+        return (-(-nx // width) * width, down * height, frames), (width, height, 1)
 
 
 def made_passes(

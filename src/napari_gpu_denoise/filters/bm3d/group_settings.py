@@ -67,20 +67,26 @@ def choose_group_variant(settings: GroupSettings, device: Device) -> Variant:
     if device.float_lanes >= 4:
         return Variant("shrink_lanes", {"GROUP_X": 8, "GROUP_Y": 4})
     limit = min(device.local_memory, 48 * 1024)
-    neighbours = settings.search.neighbours
+    neighbours, shared_noise = settings.search.neighbours, settings.shared_noise
     # Two spectra, or one and its variances: fewer patches per item leave registers for more items.
-    few = neighbours == 8 if settings.wiener else neighbours == 16 and settings.shared_noise
+    few = neighbours == 8 if settings.wiener else neighbours == 16 and shared_noise
     depth = 4 if few else min(neighbours, 8)
-    most = 256 if few and settings.shared_noise else 128
-    # Copies gain more than many items do, and neighbouring references that share a slab the most.
+    # Large groups with shared noise are bound by the fetching of instructions: many items that run
+    # the same ones gain more than copies do.
+    large = settings.wiener and shared_noise and neighbours == 32 and not settings.spectra
+    copied = 0 if large else 1 + settings.wiener
+    most = 256 if few or large else 128
+    # Otherwise copies gain more than many items, and neighbours that share a slab the most.
     shapes = ((8, 4, (most, 64)), (4, 4, (64,)), (2, 2, (32,)), (1, 1, (8,)))
+    choices = [((8, 8), copied, most)]
     for group_x, group_y, sizes in shapes:
-        for copies in range(1 + settings.wiener, -1, -1):
-            for items in sizes:
-                teams = max(1, min(items * depth // (8 * neighbours), group_x * group_y))
-                variant = team_variant(device, (group_x, group_y), depth, teams, copies)
-                if local_bytes(settings, variant) <= limit and items <= device.max_group:
-                    return variant
+        for copies in range(copied, -1, -1):
+            choices += [((group_x, group_y), copies, items) for items in sizes]
+    for group, copies, items in choices:
+        teams = max(1, min(items * depth // (8 * neighbours), group[0] * group[1]))
+        variant = team_variant(device, group, depth, teams, copies)
+        if local_bytes(settings, variant) <= limit and items <= device.max_group:
+            return variant
     return variant
 
 

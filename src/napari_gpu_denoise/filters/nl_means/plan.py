@@ -113,12 +113,13 @@ def _average_group(settings: SearchSettings, device: Device) -> dict[str, int]:
     patch, step, neighbours = settings.patch, settings.step, settings.neighbours
     copies = device.float_lanes == 1 and not (any(settings.frames) or settings.slices)
     limit = min(device.local_memory, 32768)
-    for items in (128, 64, 32, 1):
-        side = max(1, math.isqrt(items // patch))
-        width = (side - 1) * step + patch + settings.window - 1
-        nbytes = side**2 * (12 * neighbours + 8 * patch)
-        if copies and nbytes + 4 * width**2 <= limit and patch * side**2 <= device.max_group:
-            return {"GROUP_X": side, "GROUP_Y": side, "LOCAL_TILE": 1}
+    # Neighbours share the pixels that they copy; with more than 320 items that gains nothing.
+    for across, down in ((16, 4), (8, 4), (4, 4), (4, 2), (2, 2), (1, 1)):
+        items = patch * across * down
+        height, width = ((n - 1) * step + patch + settings.window - 1 for n in (down, across))
+        nbytes = across * down * (12 * neighbours + 8 * patch) + 4 * height * width
+        if copies and nbytes <= limit and items <= min(320, device.max_group):
+            return {"GROUP_X": across, "GROUP_Y": down, "LOCAL_TILE": 1}
     each = 12 * neighbours + 8 * patch
     count = max(1, min(limit // each, 128 // patch, device.max_group // patch))
     return {"GROUP_X": count, "GROUP_Y": 1, "LOCAL_TILE": 0}

@@ -168,9 +168,8 @@ class PatchSearch:
             launch = self._search(queue, size, alone, *places, *regular, *offsets, keys)
         else:
             group = (constants["GROUP_X"], constants["GROUP_Y"], 1)
-            lost_x, lost_y = self.variant.shared(settings)
-            across = columns.groups(group[0] - lost_x)
-            down = rows.groups(group[1] - lost_y)
+            served_x, served_y = self.variant.served(settings)
+            across, down = columns.groups(served_x), rows.groups(served_y)
             launch = self._search(
                 queue,
                 (across * group[0], down * group[1], nt * nz),

@@ -14,7 +14,7 @@ from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, allocated
 BLOCK = 8
 AROUND = BLOCK  # pixels around a block that are compared with it
 _PAIRS = 2  # pairs of frames compared at once, which limits the memory
-_CELL = 5
+_CELL = 15  # most displacements along y that a work-item of a GPU compares at once
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class BlockMotion:
         self._columns = max(1, min(16, self._device.max_group // window))
         constants = {"PATCH": BLOCK, "NEAREST": window, "VECTOR": self._vector}
         constants["GROUP_X"] = self._columns
-        self._compare = arena.kernel(
-            "vbm3d/compare_blocks", {**constants, "CELL": _CELL, "KEPT": 1}
-        )
+        # As even as possible: what is compared beyond the window is wasted.
+        cell = -(-window // -(-window // _CELL))
+        self._compare = arena.kernel("vbm3d/compare_blocks", {**constants, "CELL": cell, "KEPT": 1})
         self._choose = arena.kernel("vbm3d/block_motion", constants)
 
     def buffers(self, shape: RingShape) -> Sizes:

@@ -123,6 +123,8 @@ def choose_video_variant(search: VideoSearch, device: Device) -> Variant:
         items, constants = search.kept, {"SPAN": search.following, "BLOCK": 8}
         kernel, most = "search_windows", 256
     shapes = ((16, 8), (16, 4), (8, 4), (4, 4), (2, 2), (1, 1))
+    if search.nearest and items == 1:
+        shapes = ((32, 4), *shapes)  # a warp reads whole lines of memory
     largest = min(device.max_group, most)
     group_x, group_y = next((x, y) for x, y in shapes if items * x * y <= largest or x == 1)
     # A warp must hold whole teams.

@@ -29,11 +29,12 @@ def choose_video_group_variant(settings: GroupSettings, device: Device) -> Varia
         side = -(-(2 * search.furthest + PATCH) // search.step)
         return Variant("shrink_lanes", {"GROUP_X": side, "GROUP_Y": side})
     neighbours = search.neighbours
-    depth = max(2, min(neighbours, 8) // (4 if settings.wiener else 2)) if neighbours > 1 else 1
-    # At least a quarter of a group per item.
-    depth = max(depth, neighbours // 4)
-    most = 256 if settings.wiener and neighbours == 8 else 128
-    teams = max(1, min(most, device.max_group) * depth // (8 * neighbours))
+    # A Wiener filter holds two spectra: fewer patches per item leave registers for more items, of
+    # which each holds at least a quarter of a group.
+    depth = max(2, min(neighbours, 8) // (4 if settings.wiener else 2), neighbours // 4)
+    if neighbours == 1 or (neighbours <= 8 and (settings.kalman or not settings.wiener)):
+        depth = neighbours
+    teams = max(1, min(128, device.max_group) * depth // (8 * neighbours))
     # Nothing else is in local memory: there is room for whole stacks.
     fits = 256 * teams * (neighbours + 4) <= min(device.local_memory, 32768)
     wide = fits and depth in (2, 4) and neighbours > depth

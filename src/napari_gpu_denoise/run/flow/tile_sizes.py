@@ -16,7 +16,8 @@ from napari_gpu_denoise.run.tiles import Reach, Span, Tile, split
 # that launches go over. There, a few tiles per image let transfers and kernels overlap; on a CPU,
 # progress is reported and a cancel noticed after each tile.
 _LARGEST_TILE = {"CPU": 1 << 18, "simulator": 1 << 16}
-_LARGEST_GPU_TILE = 1 << 22
+# With less memory, the first number.
+_BUSY_GPU_TILE, _LARGEST_GPU_TILE = 1 << 22, 1 << 23
 # Of a long stack tiles are larger, as each costs the host about a millisecond: this many in all.
 _FEW_TILES, _LARGEST_STACK_TILE = 16, 1 << 24
 _SMALLEST_TILE = 1 << 12
@@ -24,11 +25,14 @@ _SMALLEST_TILE = 1 << 12
 # A filter with a long reach gets larger tiles, up to a limit, so that at most this share of the
 # pixels read are margins; it is larger on a CPU, where a tile takes long.
 _MARGIN_SHARE = {"CPU": 0.4}
-_GPU_MARGIN_SHARE = 0.1
-_LARGEST_WIDE_TILE = 1 << 25
+_GPU_MARGIN_SHARE = 0.06
+_LARGEST_WIDE_TILE, _LARGEST_SHARE = 1 << 25, 0.6
 
 # Longest time of a launch in seconds, far below the time limit of display drivers.
 _LAUNCH_SECONDS = 0.06
+# Operations per clock cycle and compute unit: a tenth of the peak, as with a poor driver. NVIDIA's
+# keeps at least four times that pace; Intel's GPUs count small units.
+_PER_CLOCK, _PER_CLOCK_OF = 12.8, {"nvidia": 51.2, "intel": 1.6}
 
 # Longest time of a tile on a CPU in seconds, and so the longest delay of a cancel.
 _TILE_SECONDS = 0.25
@@ -84,8 +88,9 @@ def tile_pixels(
     each = bytes_per_pixel(plan, settings, channels, is_map)
     buffers, size = _large(plan, settings, channels, is_map)
     largest_buffer = max(*buffers.values(), 4 * size) / size if buffers else 4.0
-    modest = int(min(pixels // _FEW_TILES, _LARGEST_STACK_TILE, kept_bytes(device) / each))
-    busy = min(max(channels * _LARGEST_GPU_TILE, modest), _LARGEST_WIDE_TILE)
+    wanted = max(channels * _LARGEST_GPU_TILE, min(pixels // _FEW_TILES, _LARGEST_STACK_TILE))
+    modest = min(wanted, int(kept_bytes(device) / each))
+    busy = min(max(channels * _BUSY_GPU_TILE, modest), _LARGEST_WIDE_TILE)
     largest = _LARGEST_TILE.get(device.kind, busy)
     # Six float32 images besides the two copies in flight, and never a large share of the device:
     # other programs, and above all the display, need memory too.
@@ -95,6 +100,8 @@ def tile_pixels(
         wide = _wide_tile(settings.reach, channels, share)
         if device.kind not in _MARGIN_SHARE:
             wide = max(wide, channels * _wide_block(settings.reach, share))
+            # Of a large image there are at least two, so that transfers overlap with kernels.
+            wide = min(wide, max(channels * _BUSY_GPU_TILE, int(_LARGEST_SHARE * pixels)))
         wide = min(wide, _LARGEST_WIDE_TILE)
         largest = max(largest, wide)
         budget = max(budget, min(min(wide, pixels) * each, device.memory // 4))
@@ -161,11 +168,11 @@ def _wide_block(reach: Reach, share: float) -> int:
 
 def tile_yield(settings: Filter, device: Device) -> int:
     """Return how many pixels a tile may yield for its launches to stay within the time limit."""
-    # Operations per clock cycle and compute unit: a tenth of the peak, as with a poor driver
-    # (Intel's GPUs count small units); on a CPU, where no display waits, the usual number.
-    seconds, per_clock = _LAUNCH_SECONDS, 1.6 if "intel" in device.vendor.lower() else 12.8
+    seconds, vendor = _LAUNCH_SECONDS, device.vendor.lower()
+    per_clock = next((n for name, n in _PER_CLOCK_OF.items() if name in vendor), _PER_CLOCK)
     operations, least = settings.operations_per_launch, _SMALLEST_TILE
     if device.kind in _LARGEST_TILE:
+        # No display waits: the usual number.
         seconds, per_clock = _TILE_SECONDS, 4.0
         operations = settings.operations_per_pixel
     if device.kind in _MARGIN_SHARE:
