@@ -193,7 +193,7 @@ def _look_at(plane: np.ndarray) -> tuple[Any, Any, list[hum.Wave], Any]:
                 middle = outliers.replaced(middle, each.mask)
         waves = _waves(middle)
     if waves and small:
-        flat = flat - sum(wave.over(plane.shape) for wave in waves)
+        flat = hum.without(flat, waves)
         in_rows, in_columns = (_evidence(flat, axis) for axis in (1, 0))
     return in_rows, in_columns, waves, pixels
 
