@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def along_x(plane: np.ndarray, fx: np.ndarray) -> np.ndarray:
             parts = np.zeros((2 * len(some), ny), np.float32)
             count = -(-(cuts[k + 1] - cuts[k]) // _LONGEST)
             inside = cuts[k] + (cuts[k + 1] - cuts[k]) * np.arange(count + 1) // count
-            for start, stop in zip(inside[:-1], inside[1:], strict=True):
+            for start, stop in pairwise(inside):
                 of_pixels = table[:, :, start:stop].reshape(2 * len(some), -1)
                 parts += _product(of_pixels, plane[:, start:stop])
             found[first : first + len(some), k].real = parts[: len(some)]

@@ -173,17 +173,15 @@ def _look_at(plane: np.ndarray) -> tuple[Any, Any, list[hum.Wave], Any]:
         slice(start := max(n - _LONGEST, 0) // 2, start + _LONGEST) for n in plane.shape
     )
     small = max(plane.shape) <= _LONGEST
-    if small:
-        middle = upright = flat = finite_plane(plane)
-    else:
-        middle, flat, upright = map(
-            finite_plane, (plane[down, across], plane[down], plane[:, across])
-        )
-    # Squares of extreme values are beyond float32.
-    largest = max(float(max(each.max(), -each.min())) for each in (flat, upright))
-    if not 1e-15 < largest < 1e15:
-        return None, None, [], None
     with ThreadPoolExecutor(3) as pool:
+        if small:
+            middle = flat = upright = finite_plane(plane)
+        else:
+            crops = plane[down, across], plane[down], plane[:, across]
+            middle, flat, upright = pool.map(finite_plane, crops)
+        # Squares of extreme values are beyond float32.
+        if not 1e-15 < max(pool.map(_largest, (flat,) if small else (flat, upright))) < 1e15:
+            return None, None, [], None
         beside = pool.submit(_pixels, middle), pool.submit(_waves, middle)
         in_rows, in_columns = pool.map(_evidence, (flat, upright), (1, 0))
         pixels, waves = (each.result() for each in beside)
@@ -198,6 +196,11 @@ def _look_at(plane: np.ndarray) -> tuple[Any, Any, list[hum.Wave], Any]:
     return in_rows, in_columns, waves, pixels
 
 
+def _largest(plane: np.ndarray) -> float:
+    """Return the largest magnitude in a plane."""
+    return max(float(plane.max()), -float(plane.min()))
+
+
 def _evidence(plane: np.ndarray, axis: int) -> rows.RowEvidence | None:
     """Return what speaks for offsets of rows, or of columns with an axis of 0."""
     length, width = plane.shape[1 - axis], plane.shape[axis]
@@ -208,7 +211,7 @@ def _evidence(plane: np.ndarray, axis: int) -> rows.RowEvidence | None:
 
 def _pixels(middle: np.ndarray) -> Any:
     """Return the outliers of a plane that is large enough for these."""
-    return outliers.find_outliers(middle) if min(middle.shape) >= outliers.SMALLEST else None
+    return outliers.find_many(middle) if min(middle.shape) >= outliers.SMALLEST else None
 
 
 def _waves(middle: np.ndarray) -> list[hum.Wave]:

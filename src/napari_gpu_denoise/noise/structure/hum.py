@@ -40,10 +40,12 @@ class Wave:
 
 def over(waves: Sequence[Wave], shape: tuple[int, int]) -> np.ndarray:
     """Return the sum of waves as a plane, float32."""
-    steps = (np.arange(n) for n in shape)
     along_y, along_x = (
-        np.exp(2j * math.pi * np.multiply.outer(frequencies, step))
-        for frequencies, step in zip(zip(*((w.fy, w.fx) for w in waves)), steps, strict=True)
+        np.exp(2j * math.pi * np.multiply.outer(frequencies, np.arange(n)))
+        for frequencies, n in (
+            ([wave.fy for wave in waves], shape[0]),
+            ([wave.fx for wave in waves], shape[1]),
+        )
     )
     along_y *= np.array([wave.amplitude for wave in waves])[:, None]
     left = np.concatenate([along_y.real, -along_y.imag]).T

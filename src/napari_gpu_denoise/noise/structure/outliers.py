@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from napari_gpu_denoise.noise.structure.workers import in_threads
+
 SMALLEST = 16  # pixels of the shortest side of a plane that is looked at
 LEAST = 5.5  # times the local noise that a pixel has to be away
+_NEARLY = 0.999  # of that, so that rounding leaves nothing out
 _BAND = 64  # rows sorted at once, which stay in the cache
 # A sorting network for eight values (Batcher's).
 _NETWORK = (
@@ -65,14 +67,35 @@ def find_outliers(plane: np.ndarray, threshold: float | None = None) -> tuple[Ou
     object is resolved. `threshold` is by default that which an exponential tail of all deviations
     exceeds by chance 0.2 times in an image, at least `LEAST`.
     """
-    deviation, scale, alone = _deviations(plane)
-    score = deviation / scale
+    return _found(plane, *_compared(plane), threshold)
+
+
+def find_many(plane: np.ndarray) -> tuple[Outliers, Outliers]:
+    """Return what `find_outliers` does, but none on a side with too few to be evidence."""
+    compared, noise = _compared(plane)
+    # The local noise is at least the spread of the neighbours, and that at this brightness.
+    away, middle, spread = (np.concatenate(each) for each in zip(*compared.far, strict=True))
+    far = np.abs(away) > _NEARLY * LEAST * np.maximum(spread, noise.at(middle))
+    counts = [int(np.count_nonzero(far & (sign * away > 0))) for sign in (1, -1)]
+    none = Outliers(np.zeros(plane.shape, bool), 0.0, 0.0)
+    if max(counts) < _FEWEST:
+        return none, none
+    both = _found(plane, compared, noise, None)
+    return both[0], both[1]
+
+
+def _found(
+    plane: np.ndarray, compared: _Compared, noise: _NoiseTable, threshold: float | None
+) -> tuple[Outliers, Outliers]:
+    """Return the hot and the dead pixels of a plane that was compared with the neighbours."""
+    score = _scores(plane, compared, noise)
+    size = np.abs(plane - compared.middle)
     both = []
     for sign in (1, -1):
         signed = sign * score
         limit = _limit(signed) if threshold is None else threshold
-        mask = (signed > limit) & alone
-        both.append(_described(mask, signed, np.abs(deviation), limit))
+        mask = (signed > limit) & compared.alone
+        both.append(_described(mask, signed, size, limit))
     return both[0], both[1]
 
 
@@ -97,65 +120,120 @@ def replaced(plane: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return out
 
 
-def _deviations(plane: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the deviation from the neighbours, its scale, and where a pixel stands alone."""
+class _Compared(NamedTuple):
+    """Pixels of a plane (y, x), compared with their neighbours."""
+
+    middle: np.ndarray  # median of the neighbours
+    spread: np.ndarray  # of the neighbours
+    alone: np.ndarray  # whether no other neighbour is nearly as extreme
+    far: list[tuple[np.ndarray, ...]]  # deviation, middle and spread of those that may be outliers
+
+
+def _compared(plane: np.ndarray) -> tuple[_Compared, _NoiseTable]:
+    """Compare pixels with their neighbours; return also the noise at each brightness."""
     padded = np.pad(plane, 1, mode="reflect")
     middle, spread = np.empty_like(plane), np.empty_like(plane)
     alone = np.empty(plane.shape, bool)
 
-    def compare(first: int) -> None:
+    def compare(first: int) -> tuple[np.ndarray, ...]:
         rows = slice(first, min(first + _BAND, len(plane)))
         ranked = _sorted_neighbours(padded, rows)
-        median = (ranked[3] + ranked[4]) / 2
-        away = plane[rows] - median
-        next_one = np.where(away > 0, ranked[6] - median, median - ranked[1])
-        middle[rows], spread[rows] = median, ranked[5] - ranked[2]
-        alone[rows] = next_one < _ALONE * np.abs(away)
+        median, around = middle[rows], spread[rows]
+        np.add(ranked[3], ranked[4], out=median)
+        median *= 0.5
+        np.subtract(ranked[5], ranked[2], out=around)
+        away = np.subtract(plane[rows], median, out=ranked[3])
+        # Of a bright pixel and of a dark one: only one of the two can be.
+        half = np.multiply(away, _ALONE, out=ranked[4])
+        single = np.less(np.subtract(ranked[6], median, out=ranked[6]), half, out=alone[rows])
+        np.negative(half, out=half)
+        single |= np.subtract(median, ranked[1], out=ranked[1]) < half
+        beyond = np.multiply(around, _NEARLY * LEAST, out=ranked[2])
+        far = np.flatnonzero(single & (np.abs(away, out=ranked[5]) > beyond))
+        return away.ravel()[far], median.ravel()[far], around.ravel()[far]
 
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        list(pool.map(compare, range(0, len(plane), _BAND)))
-    deviation = plane - middle
-    size = np.abs(deviation)
-    noise = _noise_at(middle, size)
-    # Limited, so that outliers hardly raise the noise around them.
-    limited = np.minimum(size, 4 * noise)
-    around = (_square_sums(limited) - limited) * np.float32(1 / (_WINDOW**2 - 1))
-    scale = np.maximum(np.maximum(spread, noise), _TEXTURE * around)
+    far = in_threads(compare, range(0, len(plane), _BAND))
+    return _Compared(middle, spread, alone, far), _noise_levels(plane, middle)
+
+
+def _scores(plane: np.ndarray, compared: _Compared, noise: _NoiseTable) -> np.ndarray:
+    """Return the deviation from the neighbours in units of the local noise."""
+    middle, reach = compared.middle, _WINDOW // 2
     # Photons come one by one, and grey levels are rounded.
     least = max(_quantum(plane), 1e-9 * float(np.ptp(plane)), np.finfo(np.float32).tiny)
-    return deviation, np.maximum(scale, np.float32(least)), alone
+    mirrored = np.pad(np.arange(len(plane)), reach, mode="symmetric")
+    out = np.empty_like(plane)
+
+    def score(first: int) -> None:
+        rows = slice(first, min(first + _BAND, len(plane)))
+        near = mirrored[rows.start : rows.stop + 2 * reach]
+        typical, level = noise.at(middle[near]), plane[near] - middle[near]
+        # Limited, so that outliers hardly raise the noise around them.
+        limited = np.minimum(np.abs(level), 4 * typical)
+        inside = slice(reach, reach + rows.stop - rows.start)
+        beside = ((0, 0), (reach, reach))
+        around = _window_sums(np.pad(limited, beside, mode="symmetric")) - limited[inside]
+        around *= np.float32(1 / (_WINDOW**2 - 1))
+        scale = np.maximum(compared.spread[rows], typical[inside])
+        np.maximum(scale, _TEXTURE * around, out=scale)
+        np.maximum(scale, np.float32(least), out=scale)
+        np.divide(level[inside], scale, out=out[rows])
+
+    in_threads(score, range(0, len(plane), _BAND))
+    return out
 
 
-def _square_sums(values: np.ndarray) -> np.ndarray:
-    """Return the sum over the window around each pixel of a plane, mirrored at its border.
+def _window_sums(padded: np.ndarray) -> np.ndarray:
+    """Return the sum over each whole window of a plane.
 
     Of values that differ by little, in float32; `uniform_filter` takes five times as long.
     """
-    found = np.pad(values, _WINDOW // 2, mode="symmetric")
-    for _ in range(2):  # along rows, then transposed
-        pairs = found[:-1] + found[1:]
-        fours = pairs[:-2] + pairs[2:]
-        found = (fours[:-5] + fours[4:-1] + found[8:]).T
-    return found
+    pairs = padded[:-1] + padded[1:]
+    fours = pairs[:-2] + pairs[2:]
+    sums = fours[:-5] + fours[4:-1] + padded[8:]
+    pairs = sums[:, :-1] + sums[:, 1:]
+    fours = pairs[:, :-2] + pairs[:, 2:]
+    return fours[:, :-5] + fours[:, 4:-1] + sums[:, 8:]
 
 
 def _sorted_neighbours(padded: np.ndarray, rows: slice) -> list[np.ndarray]:
     """Return the eight neighbours of each pixel of some rows, sorted."""
     height, width = rows.stop - rows.start, padded.shape[1] - 2
-    values = [
-        padded[rows.start + y : rows.start + y + height, x : x + width].copy() for y, x in _AROUND
-    ]
-    for a, b in _NETWORK:
-        low = np.minimum(values[a], values[b])
+    values = [padded[rows.start + y : rows.start + y + height, x : x + width] for y, x in _AROUND]
+    spare = np.empty((height, width), padded.dtype)
+    for k, (a, b) in enumerate(_NETWORK):
+        if k < len(values) // 2:  # these are views, each of which comes up once
+            values[a], values[b] = (
+                np.minimum(values[a], values[b]),
+                np.maximum(values[a], values[b]),
+            )
+            continue
+        np.minimum(values[a], values[b], out=spare)
         np.maximum(values[a], values[b], out=values[b])
-        values[a] = low
+        values[a], spare = spare, values[a]
     return values
 
 
-def _noise_at(middle: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Return the root of the mean squared deviation at the brightness of each pixel."""
+class _NoiseTable(NamedTuple):
+    """The noise at each brightness: a table, as `numpy.interp` takes ten times as long."""
+
+    low: float  # brightness of the first entry
+    step: float  # entries per grey level
+    noise: np.ndarray  # float32
+
+    def at(self, middle: np.ndarray) -> np.ndarray:
+        """Return the noise at levels of brightness, float32."""
+        place = middle - np.float32(self.low)
+        place *= np.float32(self.step)
+        np.clip(place, 0, len(self.noise) - 1, out=place)
+        return self.noise[np.rint(place, out=place).astype(np.int16)]
+
+
+def _noise_levels(plane: np.ndarray, middle: np.ndarray) -> _NoiseTable:
+    """Return the root of the mean squared deviation at each brightness."""
     step = max(2, math.isqrt(middle.size // _SAMPLE))
-    levels, sizes = middle[::step, ::step].ravel(), size[::step, ::step].ravel()
+    levels = middle[::step, ::step].ravel()
+    sizes = np.abs(plane[::step, ::step].ravel() - levels)
     order = np.argsort(levels)
     parts = np.array_split(order, min(16, max(1, levels.size // 256)))
     where = np.array([levels[part].mean(dtype=np.float64) for part in parts])
@@ -167,12 +245,9 @@ def _noise_at(middle: np.ndarray, size: np.ndarray) -> np.ndarray:
         found.append(math.sqrt(np.mean(np.minimum(inside, most) ** 2, dtype=np.float64)))
     low, high = where[0], where[-1]
     if not high > low:
-        return np.full(middle.shape, found[0], np.float32)
-    # A table, as `numpy.interp` takes ten times as long.
+        return _NoiseTable(low, 0.0, np.full(1, found[0], np.float32))
     table = np.interp(np.linspace(low, high, _ENTRIES), where, found).astype(np.float32)
-    place = (middle - np.float32(low)) * np.float32((_ENTRIES - 1) / (high - low))
-    np.clip(place, 0, _ENTRIES - 1, out=place)
-    return table[np.rint(place, out=place).astype(np.int16)]
+    return _NoiseTable(low, (_ENTRIES - 1) / (high - low), table)
 
 
 def _quantum(plane: np.ndarray) -> float:
