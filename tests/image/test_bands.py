@@ -15,7 +15,7 @@ from napari_gpu_denoise.image.levels import Levels
 @pytest.fixture
 def four_threads(monkeypatch):
     """Four threads, whatever this machine has."""
-    monkeypatch.setattr(bands.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(bands, "_threads", lambda: 4)
     bands._pool.cache_clear()
     yield
     bands._pool.cache_clear()

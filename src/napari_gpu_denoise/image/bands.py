@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,14 @@ _LEAST_BYTES = 1 << 21
 _MOST_THREADS = 8
 
 
-@lru_cache(maxsize=1)
+@cache
+def _threads() -> int:
+    return min(_MOST_THREADS, os.cpu_count() or 1)
+
+
+@cache
 def _pool() -> ThreadPoolExecutor:
-    threads = min(_MOST_THREADS, os.cpu_count() or 1)
-    return ThreadPoolExecutor(threads, thread_name_prefix="gpu-denoise-copy")
+    return ThreadPoolExecutor(_threads(), thread_name_prefix="gpu-denoise-copy")
 
 
 if hasattr(os, "register_at_fork"):
@@ -33,7 +37,7 @@ def in_bands(function: Callable[..., Any], *arrays: np.ndarray) -> list:
     passed whole, in this thread.
     """
     shape = arrays[0].shape
-    threads = min(_MOST_THREADS, os.cpu_count() or 1)
+    threads = _threads()
     if arrays[0].nbytes < _LEAST_BYTES or threads == 1 or len(shape) < 2:
         return [function(*arrays)]
     axis = int(np.argmax(shape[:-1]))

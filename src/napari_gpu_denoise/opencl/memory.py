@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import numpy as np
 
@@ -61,6 +62,7 @@ class Arena:
         self._constants: dict[str, object] = {}
         # Buffers that plans declared, by settings: asking takes much of the time of a small call.
         self.declared: dict[tuple, tuple] = {}
+        self._kept: tuple[Hashable, Any] | None = None
         # The programs that this run needs, if they can be told before kernels are asked for.
         self.coming: Callable[[], Iterable[ProgramKey]] | None = None
 
@@ -100,6 +102,15 @@ class Arena:
         if key not in self._kernels:
             self._kernels[key] = self.session.kernel(name, constants, standard, self.coming)
         return self._kernels[key]
+
+    def keep(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return what `make` returned for an equal key; only the last one is kept.
+
+        It may hold kernels and constants, but no buffers of `buffer`, which end with their run.
+        """
+        if self._kept is None or self._kept[0] != key:
+            self._kept = key, make()
+        return self._kept[1]
 
     def pinned(self, name: str, count: int, queue) -> np.ndarray:
         """Return a float32 host array of `count` values in pinned memory, for fast transfers.

@@ -13,6 +13,7 @@ from napari_gpu_denoise.errors import KernelError
 from napari_gpu_denoise.opencl.ahead import Ahead, Task, worth_it
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.failures import lacks_memory, lost_device, opening_error
+from napari_gpu_denoise.opencl.kernel import Kernel
 from napari_gpu_denoise.opencl.process import check_process
 from napari_gpu_denoise.opencl.source import expand, name_lines
 
@@ -66,7 +67,7 @@ class Session:
         constants: Mapping[str, int],
         standard: str = "CL1.2",
         coming: Callable[[], Iterable[ProgramKey]] | None = None,
-    ):
+    ) -> Kernel:
         """Return a new kernel object; its program is built once per process.
 
         `name` is the path of the kernel file without its suffix, and its last part the name of the
@@ -74,10 +75,8 @@ class Session:
         `coming` returns the programs that will be asked for; it is called if they may be built at
         the same time as this one.
         """
-        import pyopencl as cl
-
         program = self.program(program_key(name, constants, standard), coming)
-        return cl.Kernel(program, name.rsplit("/", 1)[-1])
+        return Kernel(program, name.rsplit("/", 1)[-1])
 
     def program(
         self, key: ProgramKey, coming: Callable[[], Iterable[ProgramKey]] | None = None

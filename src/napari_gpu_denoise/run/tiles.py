@@ -134,6 +134,9 @@ def split(
         sizes = (ceil(whole.size / count) for whole, count in zip(wholes, parts, strict=True))
         return channels * prod(sizes)
 
+    def too_large() -> bool:
+        return pixels() > max_pixels or (max_yield is not None and yielded() > max_yield)
+
     # Parts smaller than their margin would read every pixel many times: such cuts come last, by
     # rows and columns in turn, so that tiles stay square.
     y, x = sum(reach.y), sum(reach.x)
@@ -145,8 +148,8 @@ def split(
     )
     if smallest > max_pixels:
         max_pixels = 2 * smallest  # single pixels would not fit, either
-    for axis, size in [*cuts, (1, 1), (2, 1), (3, 1)]:
-        while pixels() > max_pixels or (max_yield is not None and yielded() > max_yield):
+    for axis, size in [*cuts, (1, 1), (2, 1), (3, 1)] if too_large() else ():
+        while too_large():
             more = min(parts[axis] + max(1, parts[axis] // 8), wholes[axis].size)
             if more == parts[axis] or ceil(wholes[axis].size / more) < max(size, 1):
                 break

@@ -66,6 +66,7 @@ class TileFlow:
         alone = work.session.device.shares_cores
         self.slots = [_Slot(f"slot {k} ") for k in range(1 if alone else 2)]
         # A thread writes results while the next tiles are read.
+        alone = alone or len(self.tiles) == 1
         self._writer = None if alone else ThreadPoolExecutor(1, "tiles out")
         self.profiling = profiling
         self.events: list[tuple[str, Any]] = []

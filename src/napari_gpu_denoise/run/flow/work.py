@@ -68,10 +68,14 @@ class Stages:
     def of(cls, work: Work, arena: Arena) -> Stages:
         """Make the kernels for a work; they belong to this thread."""
         filter, models = work.filter, work.stabilised
+        # A plan takes longer to make than a small image to filter; over time, it has a state.
+        if filter.over_time:
+            plan = filter.plan(arena)
+        else:
+            plan = arena.keep(filter, lambda: filter.plan(arena))
         if not models:
-            return cls(filter.plan(arena))
-        stabilisation = Stabilisation(models, arena, work.signed, filter.yields_map)
-        return cls(filter.plan(arena), stabilisation)
+            return cls(plan)
+        return cls(plan, Stabilisation(models, arena, work.signed, filter.yields_map))
 
 
 @dataclass(frozen=True)
