@@ -11,7 +11,7 @@ from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.noise.structure import hum, outliers
+from napari_gpu_denoise.noise.structure import hum, neighbours, outliers
 from napari_gpu_denoise.noise.structure.find import finite_plane
 
 SIGMA = 10.0
@@ -134,7 +134,7 @@ def test_faint_dead_pixels_are_found_in_texture(seed):
 
 def test_neighbours_are_sorted():
     values = np.random.default_rng(7).integers(0, 9, (12, 11)).astype(np.float32)
-    found = np.stack(outliers._sorted_neighbours(np.pad(values, 1, mode="reflect"), slice(0, 12)))
+    found = np.stack(neighbours.sorted_neighbours(np.pad(values, 1, mode="reflect"), slice(0, 12)))
     for y, x in ((1, 1), (5, 6), (10, 9)):
         around = np.delete(values[y - 1 : y + 2, x - 1 : x + 2].ravel(), 4)
         assert found[:, y, x].tolist() == np.sort(around).tolist()

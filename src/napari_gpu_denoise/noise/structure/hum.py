@@ -13,7 +13,7 @@ from napari_gpu_denoise.noise.structure.peaks import find_peaks
 
 SMALLEST = 64  # pixels of the shortest side of a plane that is looked at
 _MOST_WAVES = 8
-_BAND = 16  # rows of waves computed at once
+_ALONE = 1 << 17  # multiplications of a product that OpenBLAS does not share among threads
 _STEPS = 3  # towards the frequency of a wave
 _SMALL_TURN = 0.01  # from block to block, radians; not worth another step
 _BESIDE = 2.5  # cycles per block, beyond the reach of a window of Hann
@@ -51,8 +51,9 @@ def over(waves: Sequence[Wave], shape: tuple[int, int]) -> np.ndarray:
     left = np.concatenate([along_y.real, -along_y.imag]).T
     right = np.concatenate([along_x.real, along_x.imag])
     out = np.empty(shape, np.float32)
-    for first in range(0, shape[0], _BAND):  # which stay in the cache
-        out[first : first + _BAND] = left[first : first + _BAND] @ right
+    band = max(1, _ALONE // right.size)
+    for first in range(0, shape[0], band):
+        out[first : first + band] = left[first : first + band] @ right
     return out
 
 

@@ -9,23 +9,24 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from napari_gpu_denoise.noise.structure.neighbours import (
+    AROUND,
+    SAMPLE,
+    NoiseTable,
+    in_order,
+    noise_levels,
+    sorted_neighbours,
+)
 from napari_gpu_denoise.noise.structure.workers import in_threads
 
 SMALLEST = 16  # pixels of the shortest side of a plane that is looked at
 LEAST = 5.5  # times the local noise that a pixel has to be away
 _NEARLY = 0.999  # of that, so that rounding leaves nothing out
-_BAND = 64  # rows sorted at once, which stay in the cache
-# A sorting network for eight values (Batcher's).
-_NETWORK = (
-    *((0, 2), (1, 3), (4, 6), (5, 7), (0, 4), (1, 5), (2, 6), (3, 7), (0, 1), (2, 3)),
-    *((4, 5), (6, 7), (2, 4), (3, 5), (1, 4), (3, 6), (1, 2), (3, 4), (5, 6)),
-)
-_AROUND = tuple((y, x) for y in (0, 1, 2) for x in (0, 1, 2) if (y, x) != (1, 1))
+_MOST_FAR = 0.1  # of the pixels, up to which those that may be so far are looked at alone
+_BAND = 128  # rows sorted at once: threads wait for each other between operations
 _WINDOW = 9  # pixels in which the local noise is measured
-_ENTRIES = 4096  # of the table of the noise at each level of brightness
 _TEXTURE = 1.5  # mean deviation that counts as one standard deviation, with a margin
 _ALONE = 0.5  # of its deviation that the second most extreme neighbour may have at most
-_SAMPLE = 1 << 16  # pixels that levels of brightness are taken from, about
 _QUANTILES = 0.95, 0.99  # of the deviations that their tail is extrapolated from
 _CHANCE = 0.2  # pixels of a plane that noise may be expected to make
 _NEIGHBOURHOOD = 7  # pixels in which outliers count as a crowd,
@@ -67,25 +68,60 @@ def find_outliers(plane: np.ndarray, threshold: float | None = None) -> tuple[Ou
     object is resolved. `threshold` is by default that which an exponential tail of all deviations
     exceeds by chance 0.2 times in an image, at least `LEAST`.
     """
-    return _found(plane, *_compared(plane), threshold)
+    padded = np.pad(plane, 1, mode="reflect")
+    return _found(plane, _compared(plane, padded), noise_levels(plane, padded), threshold)
 
 
 def find_many(plane: np.ndarray) -> tuple[Outliers, Outliers]:
     """Return what `find_outliers` does, but none on a side with too few to be evidence."""
-    compared, noise = _compared(plane)
-    # The local noise is at least the spread of the neighbours, and that at this brightness.
-    away, middle, spread = (np.concatenate(each) for each in zip(*compared.far, strict=True))
-    far = np.abs(away) > _NEARLY * LEAST * np.maximum(spread, noise.at(middle))
-    counts = [int(np.count_nonzero(far & (sign * away > 0))) for sign in (1, -1)]
-    none = Outliers(np.zeros(plane.shape, bool), 0.0, 0.0)
-    if max(counts) < _FEWEST:
+    padded = np.pad(plane, 1, mode="reflect")
+    noise = noise_levels(plane, padded)
+    if not _may_be_many(plane, padded, noise):
+        none = Outliers(np.zeros(plane.shape, bool), 0.0, 0.0)
         return none, none
-    both = _found(plane, compared, noise, None)
-    return both[0], both[1]
+    return _found(plane, _compared(plane, padded), noise, None)
+
+
+def _may_be_many(plane: np.ndarray, padded: np.ndarray, noise: NoiseTable) -> bool:
+    """Return whether enough pixels for evidence may be outliers on one side."""
+    # The median of eight is neither below the least of any five of them nor above the largest, so
+    # few pixels are far from it: those are compared with it.
+    limit = _NEARLY * LEAST * float(noise.noise.min())
+
+    def far(first: int) -> list[np.ndarray]:
+        inside = plane[first : first + _BAND]
+        near = padded[first : first + len(inside) + 2]
+        found = []
+        for extreme in (np.minimum, np.maximum):
+            three = extreme(near[:, :-2], near[:, 1:-1])
+            extreme(three, near[:, 2:], out=three)
+            five = extreme(three[:-2], near[1:-1, :-2])
+            extreme(five, near[1:-1, 2:], out=five)
+            np.subtract(inside, five, out=five)
+            places = np.flatnonzero(five > limit if extreme is np.minimum else five < -limit)
+            found.append(first * plane.shape[1] + places)
+        return found
+
+    parts = in_threads(far, range(0, len(plane), _BAND))
+    for sign, some in zip((1, -1), zip(*parts, strict=True), strict=True):
+        places = np.concatenate(some)
+        if len(places) > _MOST_FAR * plane.size:
+            return True
+        ys, xs = np.divmod(places, plane.shape[1])
+        ranked = in_order([padded[ys + y, xs + x] for y, x in AROUND])
+        median = (ranked[3] + ranked[4]) * np.float32(0.5)
+        away = sign * (plane[ys, xs] - median)
+        next_one = ranked[6] - median if sign > 0 else median - ranked[1]
+        # The local noise is at least the spread of the neighbours, and that at this brightness.
+        least = np.maximum(ranked[5] - ranked[2], noise.at(median))
+        is_far = (away > _NEARLY * LEAST * least) & (next_one < _ALONE * away)
+        if np.count_nonzero(is_far) >= _FEWEST:
+            return True
+    return False
 
 
 def _found(
-    plane: np.ndarray, compared: _Compared, noise: _NoiseTable, threshold: float | None
+    plane: np.ndarray, compared: _Compared, noise: NoiseTable, threshold: float | None
 ) -> tuple[Outliers, Outliers]:
     """Return the hot and the dead pixels of a plane that was compared with the neighbours."""
     score = _scores(plane, compared, noise)
@@ -126,18 +162,16 @@ class _Compared(NamedTuple):
     middle: np.ndarray  # median of the neighbours
     spread: np.ndarray  # of the neighbours
     alone: np.ndarray  # whether no other neighbour is nearly as extreme
-    far: list[tuple[np.ndarray, ...]]  # deviation, middle and spread of those that may be outliers
 
 
-def _compared(plane: np.ndarray) -> tuple[_Compared, _NoiseTable]:
-    """Compare pixels with their neighbours; return also the noise at each brightness."""
-    padded = np.pad(plane, 1, mode="reflect")
+def _compared(plane: np.ndarray, padded: np.ndarray) -> _Compared:
+    """Compare pixels with their neighbours; the plane is `padded` by one pixel."""
     middle, spread = np.empty_like(plane), np.empty_like(plane)
     alone = np.empty(plane.shape, bool)
 
-    def compare(first: int) -> tuple[np.ndarray, ...]:
+    def compare(first: int) -> None:
         rows = slice(first, min(first + _BAND, len(plane)))
-        ranked = _sorted_neighbours(padded, rows)
+        ranked = sorted_neighbours(padded, rows)
         median, around = middle[rows], spread[rows]
         np.add(ranked[3], ranked[4], out=median)
         median *= 0.5
@@ -148,15 +182,12 @@ def _compared(plane: np.ndarray) -> tuple[_Compared, _NoiseTable]:
         single = np.less(np.subtract(ranked[6], median, out=ranked[6]), half, out=alone[rows])
         np.negative(half, out=half)
         single |= np.subtract(median, ranked[1], out=ranked[1]) < half
-        beyond = np.multiply(around, _NEARLY * LEAST, out=ranked[2])
-        far = np.flatnonzero(single & (np.abs(away, out=ranked[5]) > beyond))
-        return away.ravel()[far], median.ravel()[far], around.ravel()[far]
 
-    far = in_threads(compare, range(0, len(plane), _BAND))
-    return _Compared(middle, spread, alone, far), _noise_levels(plane, middle)
+    in_threads(compare, range(0, len(plane), _BAND))
+    return _Compared(middle, spread, alone)
 
 
-def _scores(plane: np.ndarray, compared: _Compared, noise: _NoiseTable) -> np.ndarray:
+def _scores(plane: np.ndarray, compared: _Compared, noise: NoiseTable) -> np.ndarray:
     """Return the deviation from the neighbours in units of the local noise."""
     middle, reach = compared.middle, _WINDOW // 2
     # Photons come one by one, and grey levels are rounded.
@@ -196,63 +227,9 @@ def _window_sums(padded: np.ndarray) -> np.ndarray:
     return fours[:, :-5] + fours[:, 4:-1] + sums[:, 8:]
 
 
-def _sorted_neighbours(padded: np.ndarray, rows: slice) -> list[np.ndarray]:
-    """Return the eight neighbours of each pixel of some rows, sorted."""
-    height, width = rows.stop - rows.start, padded.shape[1] - 2
-    values = [padded[rows.start + y : rows.start + y + height, x : x + width] for y, x in _AROUND]
-    spare = np.empty((height, width), padded.dtype)
-    for k, (a, b) in enumerate(_NETWORK):
-        if k < len(values) // 2:  # these are views, each of which comes up once
-            values[a], values[b] = (
-                np.minimum(values[a], values[b]),
-                np.maximum(values[a], values[b]),
-            )
-            continue
-        np.minimum(values[a], values[b], out=spare)
-        np.maximum(values[a], values[b], out=values[b])
-        values[a], spare = spare, values[a]
-    return values
-
-
-class _NoiseTable(NamedTuple):
-    """The noise at each brightness: a table, as `numpy.interp` takes ten times as long."""
-
-    low: float  # brightness of the first entry
-    step: float  # entries per grey level
-    noise: np.ndarray  # float32
-
-    def at(self, middle: np.ndarray) -> np.ndarray:
-        """Return the noise at levels of brightness, float32."""
-        place = middle - np.float32(self.low)
-        place *= np.float32(self.step)
-        np.clip(place, 0, len(self.noise) - 1, out=place)
-        return self.noise[np.rint(place, out=place).astype(np.int16)]
-
-
-def _noise_levels(plane: np.ndarray, middle: np.ndarray) -> _NoiseTable:
-    """Return the root of the mean squared deviation at each brightness."""
-    step = max(2, math.isqrt(middle.size // _SAMPLE))
-    levels = middle[::step, ::step].ravel()
-    sizes = np.abs(plane[::step, ::step].ravel() - levels)
-    order = np.argsort(levels)
-    parts = np.array_split(order, min(16, max(1, levels.size // 256)))
-    where = np.array([levels[part].mean(dtype=np.float64) for part in parts])
-    found = []
-    for part in parts:
-        inside = sizes[part]
-        last = int(0.99 * (inside.size - 1))
-        most = np.partition(inside, last)[last]
-        found.append(math.sqrt(np.mean(np.minimum(inside, most) ** 2, dtype=np.float64)))
-    low, high = where[0], where[-1]
-    if not high > low:
-        return _NoiseTable(low, 0.0, np.full(1, found[0], np.float32))
-    table = np.interp(np.linspace(low, high, _ENTRIES), where, found).astype(np.float32)
-    return _NoiseTable(low, (_ENTRIES - 1) / (high - low), table)
-
-
 def _quantum(plane: np.ndarray) -> float:
     """Return the smallest difference between grey levels."""
-    step = max(3, math.isqrt(plane.size // _SAMPLE))
+    step = max(3, math.isqrt(plane.size // SAMPLE))
     levels = np.unique(plane[::step, ::step])
     return float(np.diff(levels).min()) if levels.size > 1 else 0.0
 

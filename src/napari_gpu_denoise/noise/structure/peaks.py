@@ -8,9 +8,12 @@ from functools import lru_cache
 import numpy as np
 from scipy.fft import rfft2
 
+from napari_gpu_denoise.noise.structure.workers import number_of_workers
+
 _FEWEST_CYCLES = 8  # over the plane; slower waves may be its shading
 _AROUND = 17  # frequencies whose mean is what a peak is compared with
 _LEAST_RATIO = 15.0  # of the power of a peak to that
+_BAND = 128  # rows of the spectrum looked at at once
 _APART = 3  # frequencies; a lower peak within these is the same
 
 
@@ -34,7 +37,7 @@ def find_peaks(plane: np.ndarray, most: int) -> np.ndarray:
     ny, nx = plane.shape
     windowed = plane * hann(ny)[:, None]
     windowed *= hann(nx)
-    spectrum = rfft2(windowed)
+    spectrum = rfft2(windowed, overwrite_x=True, workers=number_of_workers())
     power = np.square(spectrum.real)
     power += np.square(spectrum.imag)
     largest = float(power.max())
@@ -71,26 +74,38 @@ def _standing_out(
     Stripes are lines in the spectrum: a peak has to stand out of a square, and of lines along both
     axes. Few do of the line along y, so the others are looked at only where it does.
     """
-    level = np.maximum(power, 1e-12 * largest)
-    np.log(level, out=level)
-    ny, width = level.shape
+    ny, width = power.shape
     reach = _AROUND // 2
-    padded = np.concatenate([level[-reach:], level, level[:reach]])
-    sums = padded[:-1] + padded[1:]  # of 2, then of 4, 8 and 16
-    for step in (2, 4, 8):
-        sums = sums[:-step] + sums[step:]
-    upright = sums[:ny]
-    upright += padded[2 * reach :]
-    upright *= np.float32(1 / _AROUND)
-    ys, xs = np.nonzero(level - upright >= least)
-    # The spectrum is mirrored at both ends of x.
-    beside = np.abs(xs[:, None] + np.arange(-reach, reach + 1))
-    beside = (width - 1) - np.abs((width - 1) - beside)
-    around = np.maximum(upright[ys, xs], level[ys[:, None], beside].mean(axis=1))
-    around = np.maximum(around, upright[ys[:, None], beside].mean(axis=1))
-    ratio = level[ys, xs] - around
-    some = ratio >= least
-    return ys[some], xs[some], ratio[some]
+    found = []
+    for first in range(0, ny, _BAND):  # of rows, which stay in the cache
+        count = min(_BAND, ny - first)
+        # Along y the spectrum begins again at its end.
+        near = np.arange(first - reach, first + count + reach) % ny
+        level = power[near]
+        np.log(np.maximum(level, 1e-12 * largest, out=level), out=level)
+        sums = level[:-1] + level[1:]  # of 2, then of 4, 8 and 16
+        for step in (2, 4, 8):
+            sums = sums[:-step] + sums[step:]
+        upright = sums[:count]
+        upright += level[2 * reach :]
+        upright *= np.float32(1 / _AROUND)
+        level = level[reach : reach + count]
+        places = np.flatnonzero(level - upright >= least)
+        if not len(places):
+            continue
+        ys, xs = np.divmod(places, width)
+        # It is mirrored at both ends of x.
+        beside = np.abs(xs[:, None] + np.arange(-reach, reach + 1))
+        beside = (width - 1) - np.abs((width - 1) - beside)
+        around = np.maximum(upright[ys, xs], level[ys[:, None], beside].mean(axis=1))
+        around = np.maximum(around, upright[ys[:, None], beside].mean(axis=1))
+        ratio = level[ys, xs] - around
+        some = ratio >= least
+        found.append((first + ys[some], xs[some], ratio[some]))
+    if not found:
+        return (np.zeros(0, int),) * 2 + (np.zeros(0),)
+    ys, xs, ratio = (np.concatenate(each) for each in zip(*found, strict=True))
+    return ys, xs, ratio
 
 
 def _between(power: np.ndarray, ys: np.ndarray, xs: np.ndarray, nx: int) -> np.ndarray:
