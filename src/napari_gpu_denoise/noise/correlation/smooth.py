@@ -98,7 +98,10 @@ def _parts(
     # Ranked by one half, read at the other.
     energies = [spectra.energy_of(name) for name in HALVES]
     both = EQUAL * (energies[0] + energies[1])
-    orders = [members[smallest((each + both)[members], stops.max())] for each in energies]
+    if len(members) == len(both):  # in their own order
+        orders = [smallest(each + both, stops.max()) for each in energies]
+    else:
+        orders = [members[smallest((each + both)[members], stops.max())] for each in energies]
     starts, stops = (np.concatenate([each, len(orders[0]) + each]) for each in (starts, stops))
     later = sums_later(Squares(spectra.coefficients), np.concatenate(orders), starts, stops)
 
