@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -174,14 +175,12 @@ def _look_at(plane: np.ndarray) -> tuple[Any, Any, list[hum.Wave], Any]:
     )
     small = max(plane.shape) <= _LONGEST
     with ThreadPoolExecutor(3) as pool:
-        if small:
-            middle = flat = upright = finite_plane(plane)
-        else:
-            crops = plane[down, across], plane[down], plane[:, across]
-            middle, flat, upright = pool.map(finite_plane, crops)
+        crops = [plane] if small else [plane[down, across], plane[down], plane[:, across]]
+        crops, largest = zip(*pool.map(_finite_crop, crops), strict=True)
         # Squares of extreme values are beyond float32.
-        if not 1e-15 < max(pool.map(_largest, (flat,) if small else (flat, upright))) < 1e15:
+        if not 1e-15 < max(largest) < 1e15:
             return None, None, [], None
+        middle, flat, upright = crops * 3 if small else crops
         beside = pool.submit(_pixels, middle), pool.submit(_waves, middle)
         in_rows, in_columns = pool.map(_evidence, (flat, upright), (1, 0))
         pixels, waves = (each.result() for each in beside)
@@ -196,9 +195,14 @@ def _look_at(plane: np.ndarray) -> tuple[Any, Any, list[hum.Wave], Any]:
     return in_rows, in_columns, waves, pixels
 
 
-def _largest(plane: np.ndarray) -> float:
-    """Return the largest magnitude in a plane."""
-    return max(float(plane.max()), -float(plane.min()))
+def _finite_crop(crop: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return part of a plane as finite float32, not copied if it is that, and its largest value."""
+    if crop.dtype == np.float32:
+        largest = max(float(crop.max()), -float(crop.min()))  # they hand on NaN
+        if math.isfinite(largest):
+            return crop, largest
+    found = finite_plane(crop)
+    return found, max(float(found.max()), -float(found.min()))
 
 
 def _evidence(plane: np.ndarray, axis: int) -> rows.RowEvidence | None:
