@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -18,6 +19,7 @@ from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.record import Finding, StructuredNoise
 
 _LONGEST = 1024  # pixels of the middle of a plane that hum and single pixels are looked for in
+_THREADED = 1 << 19  # pixels of a plane from which threads gain more than they wait
 _SAME = 0.5  # correlation of the offsets of planes, or share of pixels in common, if fixed
 
 
@@ -158,8 +160,7 @@ class Structure:
 
 def structure_of(planes: Sequence[np.ndarray]) -> Structure:
     """Return what is found in planes (y, x) of one channel."""
-    with ThreadPoolExecutor(min(len(planes), os.cpu_count() or 1)) as pool:
-        looked = list(pool.map(_look_at, planes))
+    looked = _each([partial(_look_at, plane) for plane in planes], len(planes) > 1)
     return Structure(
         *(_offsets([each[k] for each in looked]) for k in (0, 1)),
         tuple(each[2] for each in looked),
@@ -173,26 +174,40 @@ def _look_at(plane: np.ndarray) -> tuple[Any, Any, list[hum.Wave], Any]:
     down, across = (
         slice(start := max(n - _LONGEST, 0) // 2, start + _LONGEST) for n in plane.shape
     )
-    small = max(plane.shape) <= _LONGEST
-    with ThreadPoolExecutor(3) as pool:
-        crops = [plane] if small else [plane[down, across], plane[down], plane[:, across]]
-        crops, largest = zip(*pool.map(_finite_crop, crops), strict=True)
-        # Squares of extreme values are beyond float32.
-        if not 1e-15 < max(largest) < 1e15:
-            return None, None, [], None
-        middle, flat, upright = crops * 3 if small else crops
-        beside = pool.submit(_pixels, middle), pool.submit(_waves, middle)
-        in_rows, in_columns = pool.map(_evidence, (flat, upright), (1, 0))
-        pixels, waves = (each.result() for each in beside)
+    small, in_threads = max(plane.shape) <= _LONGEST, plane.size >= _THREADED
+    crops = [plane] if small else [plane[down, across], plane[down], plane[:, across]]
+    crops, largest = zip(*_each([partial(_finite_crop, c) for c in crops], in_threads), strict=True)
+    # Squares of extreme values are beyond float32.
+    if not 1e-15 < max(largest) < 1e15:
+        return None, None, [], None
+    middle, flat, upright = crops * 3 if small else crops
+    waves = evidence = None
+    if in_threads:
+        tasks = partial(_pixels, middle), partial(_waves, middle)
+        tasks += partial(_evidence, flat, 1), partial(_evidence, upright, 0)
+        pixels, waves, *evidence = _each(tasks, in_threads)
+    else:
+        pixels = _pixels(middle)
     if pixels is not None and any(each.found for each in pixels):
         for each in pixels:
             if each.found:
                 middle = outliers.replaced(middle, each.mask)
+        waves = None
+    if waves is None:
         waves = _waves(middle)
     if waves and small:
-        flat = hum.without(flat, waves)
-        in_rows, in_columns = (_evidence(flat, axis) for axis in (1, 0))
+        flat = upright = hum.without(flat, waves)
+        evidence = None
+    in_rows, in_columns = evidence or (_evidence(flat, 1), _evidence(upright, 0))
     return in_rows, in_columns, waves, pixels
+
+
+def _each(tasks: Sequence[Callable[[], Any]], in_threads: bool) -> list[Any]:
+    """Return the results of tasks, in threads of their own if they are worth it."""
+    if not in_threads:
+        return [task() for task in tasks]
+    with ThreadPoolExecutor(min(len(tasks), os.cpu_count() or 1)) as pool:
+        return [each.result() for each in [pool.submit(task) for task in tasks]]
 
 
 def _finite_crop(crop: np.ndarray) -> tuple[np.ndarray, float]:
