@@ -64,16 +64,16 @@ class RowEvidence:
         return self.agreement >= self.needed and self.strength > 0
 
 
-def segments(plane: np.ndarray, finer: int = 1, axis: int = 1) -> Segments:
+def segments(plane: np.ndarray, finer: int = 1, axis: int = 1, exact: bool = True) -> Segments:
     """Return the means of some tens of pieces of each row of a plane (y, x), or `finer` ones.
 
-    With `axis` 0, of each column.
+    With `axis` 0, of each column; these may be added up in float32 if they need not be `exact`.
     """
     nx = plane.shape[axis]
     count = min(max(finer * nx // _WIDTH, 6), finer * _MOST_SEGMENTS)
     cuts = np.arange(count) * nx // count
     sizes = np.diff(np.append(cuts, nx))
-    means = _sums(plane, cuts, axis) / sizes
+    means = _sums(plane, cuts, axis, exact) / sizes
     level = np.diff(means, axis=0) == 0
     valid = np.ones(means.shape, bool)
     if level.any():
@@ -97,9 +97,12 @@ def _over_pieces(reduce: Callable, plane: np.ndarray, cuts: np.ndarray, axis: in
     return np.concatenate(in_threads(of, _bands(plane, axis)))
 
 
-def _sums(plane: np.ndarray, cuts: np.ndarray, axis: int) -> np.ndarray:
+def _sums(plane: np.ndarray, cuts: np.ndarray, axis: int, exact: bool) -> np.ndarray:
     """Return sums of pieces of rows, or of columns, (row, piece), float64."""
     count, width = len(cuts), plane.shape[axis] // len(cuts)
+    if axis == 0 and not exact and plane.dtype == np.float32:
+        # Columns are added up alike, so those that are equal have equal sums.
+        return np.stack([_added(part) for part in np.split(plane, cuts[1:])], axis=1)
     if axis == 0 or width * count != plane.shape[1]:
         return _over_pieces(partial(np.add.reduce, dtype=np.float64), plane, cuts, axis)
     ones = np.ones((width, 1))
@@ -113,6 +116,17 @@ def _sums(plane: np.ndarray, cuts: np.ndarray, axis: int) -> np.ndarray:
         return out
 
     return np.concatenate(in_threads(of, _bands(plane, axis)))
+
+
+def _added(rows: np.ndarray) -> np.ndarray:
+    """Return the sum of rows, float64, with the rounding errors of few additions in float32."""
+    while len(rows) > 1:
+        half, odd = divmod(len(rows), 2)
+        sums = rows[:half] + rows[half : 2 * half]
+        if odd:
+            sums[0] += rows[-1]
+        rows = sums
+    return rows[0].astype(np.float64)
 
 
 def _bands(plane: np.ndarray, axis: int) -> list[np.ndarray]:
@@ -134,7 +148,7 @@ def row_evidence(parts: Segments) -> RowEvidence:
     thirds = [steps[:, count * k // _THIRDS : count * (k + 1) // _THIRDS] for k in range(_THIRDS)]
     jumps: list[np.ndarray] = []
     for third in thirds:
-        jumps.append(np.diff(location(third)))
+        jumps.append(np.diff(location(third.astype(np.float32))).astype(np.float64))
         if len(jumps) == 2 and parts.valid.all() and len(jumps[0]):
             # The least of three is no larger than the first.
             agreement, needed = _shared(*jumps)[0], _needed(len(jumps[0]))
