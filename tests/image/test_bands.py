@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -38,6 +39,8 @@ def test_bands_cover_everything_once_and_in_order(four_threads, shape):
     assert len(sizes) == len(first) == min(4, max(shape[:-1]))
     flat = source.ravel().tolist()
     assert [flat.index(value) for value in first] == sorted(flat.index(value) for value in first)
+    threads.discard(threading.current_thread().name)
+    assert threads
     assert all(name.startswith("gpu-denoise-copy") for name in threads)
 
 
@@ -47,9 +50,20 @@ def test_small_arrays_are_passed_whole(four_threads):
     assert given is array
 
 
-def test_an_error_in_a_band_comes_through(four_threads):
+@pytest.mark.parametrize("broken", [0, 2])
+def test_an_error_in_a_band_comes_through_when_all_have_ended(four_threads, broken):
+    image = np.repeat(np.arange(4.0), 250)[:, None] * np.ones(1000)
+    ended = []
+
+    def fail_in_one(band):
+        if band[0, 0] == broken:
+            raise ZeroDivisionError
+        time.sleep(0.05)
+        ended.append(band[0, 0])
+
     with pytest.raises(ZeroDivisionError):
-        in_bands(lambda a: 1 / 0, np.ones((1000, 1000)))
+        in_bands(fail_in_one, image)
+    assert sorted(ended) == sorted({0, 1, 2, 3} - {broken})
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32", "float64", "int32"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,10 +38,11 @@ def spread(tile: Tile, around: int | tuple[int, int, int]) -> Tile:
     def wider(span: Span, around: int) -> Span:
         start = max(span.start - around, span.source_start)
         stop = min(span.stop + around, span.source_stop)
-        return replace(span, start=start, stop=stop)
+        return Span(start, stop, span.source_start, span.source_stop, span.length)
 
     z, y, x = (0, around, around) if isinstance(around, int) else around
-    return replace(tile, z=wider(tile.z, z), y=wider(tile.y, y), x=wider(tile.x, x))
+    spans = wider(tile.z, z), wider(tile.y, y), wider(tile.x, x)
+    return Tile(tile.sequence, tile.t, *spans, tile.channels)
 
 
 def all_read(tile: Tile) -> Tile:
@@ -53,10 +54,10 @@ def only_held(tile: Tile, held: Tile) -> Tile:
     """Return a tile that reads no more than another one yields in Z, Y and X."""
 
     def less(span: Span, part: Span) -> Span:
-        return replace(span, source_start=part.start, source_stop=part.stop)
+        return Span(span.start, span.stop, part.start, part.stop, span.length)
 
-    spans = {axis: less(getattr(tile, axis), getattr(held, axis)) for axis in "zyx"}
-    return replace(tile, **spans)
+    spans = less(tile.z, held.z), less(tile.y, held.y), less(tile.x, held.x)
+    return Tile(tile.sequence, tile.t, *spans, tile.channels)
 
 
 def send_table(queue, device: Device, values: np.ndarray, buffer, launches: Launches):

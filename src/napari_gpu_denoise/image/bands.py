@@ -33,8 +33,8 @@ if hasattr(os, "register_at_fork"):
 def in_bands(function: Callable[..., Any], *arrays: np.ndarray) -> list:
     """Call a function on matching bands of arrays of one shape; return the results in order.
 
-    Bands run in parallel threads, since NumPy releases the GIL while it copies. Small arrays are
-    passed whole, in this thread.
+    Bands run in parallel threads, this one among them, since NumPy releases the GIL while it
+    copies. Small arrays are passed whole, in this thread.
     """
     shape = arrays[0].shape
     threads = _threads()
@@ -47,4 +47,10 @@ def in_bands(function: Callable[..., Any], *arrays: np.ndarray) -> list:
         for start, stop in itertools.pairwise(cuts)
         if stop > start
     ]
-    return list(_pool().map(lambda band: function(*band), bands))
+    others = [_pool().submit(function, *band) for band in bands[1:]]
+    try:
+        first = function(*bands[0])
+    finally:
+        for other in others:
+            other.exception()  # waits: they use the arrays of the caller
+    return [first, *(other.result() for other in others)]

@@ -63,6 +63,9 @@ class TileSigma:
 class TilePlan(ABC):
     """Kernels and buffers of one filter on one device; belongs to one thread.
 
+    The next run with equal settings uses it again, so it remembers nothing of a tile or a run, and
+    asks for its buffers anew for each tile.
+
     Attributes
     ----------
     arena : Arena
