@@ -56,7 +56,7 @@ def find_structure(image: Any, axes: str | None = None) -> StructuredNoise:
     of 16 blocks. Single pixels: isolated, beyond the local noise and texture, and more numerous
     than the tail of all deviations explains. Planes need at least 48 pixels along a row, for hum
     64. Clean pictures (BSD68, W2S) give no false alarms; see ``docs/methods/structured_noise.md``.
-    About 0.1 s a plane, however large.
+    Some 0.05 s a plane, however large.
 
     References
     ----------
