@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.opencl.memory import Arena
 
 TYPES = ("u1", "i1", "u2", "i2", "f4")  # that travel to a device as they are
-FAR = 12  # pixels from one patch to the next, from which only patches are sent
 BLOCK = 32  # patches that a work-item of a CPU transforms
 MOST_BYTES = 1 << 29  # of coefficients; more channels than that are left to NumPy
 
@@ -125,6 +124,7 @@ class DevicePatches:
 
         store, arena, queue = self._store, self._store.arena, self._store.queue
         dtype = planes[0].dtype.newbyteorder("=")
+        nx = planes[0].shape[1]
         per = BLOCK if store.cpu else 1
         constants = {"BITS": 8 * dtype.itemsize, "SIGNED": int(dtype.kind == "i"), "PER": per}
         kernel = arena.kernel("noise/patch_coefficients", constants)
@@ -137,9 +137,9 @@ class DevicePatches:
         with store.turn:
             for k, (plane, ends) in enumerate(zip(planes, levels, strict=True)):
                 plane = np.ascontiguousarray(plane, dtype)
-                pixels, width, apart, across = self._sent(plane, grid)
+                pixels, apart = self._sent(plane, grid)
                 dark, bright = ([float(each) for each in ends] + [np.nan] * 2)[:2]
-                numbers = (width, grid.columns, count, across, apart)
+                numbers = (nx, grid.columns, count, grid.across, apart)
                 kernel(
                     queue,
                     (-(-items // group) * group,),
@@ -159,32 +159,23 @@ class DevicePatches:
             cl.enqueue_copy(queue, host, out)
         return host.reshape(3 + len(SETS), total)
 
-    def _sent(self, plane: np.ndarray, grid: _Grid) -> tuple[Any, int, int, int]:
+    def _sent(self, plane: np.ndarray, grid: _Grid) -> tuple[Any, int]:
         """Upload the rows of a plane that hold patches; return these, and how far apart they are.
 
-        That is in pixels, from one row to the next, and from the first row and column of some
-        patches to those of the next. A GPU reads fast from pinned memory only, which threads fill,
-        with the patches alone where these are far apart.
+        That is in pixels, from the first row of some patches to that of the next. A GPU reads fast
+        from pinned memory only, which threads fill.
         """
         import pyopencl as cl
 
-        arena, queue = self._store.arena, self._store.queue
-        apart, across, size = min(grid.down, PATCH), grid.across, plane.itemsize
-        alone = not self._store.cpu and grid.down > PATCH and across >= FAR
-        width = grid.columns * PATCH if alone else plane.shape[1]
-        row = width * size
+        arena, queue, row = self._store.arena, self._store.queue, plane.strides[0]
+        apart = min(grid.down, PATCH)
         rows = plane.shape[0] if grid.down <= PATCH else grid.rows * PATCH
         pixels = arena.buffer("patch pixels", rows * row)
         parts = {}
         if not self._store.cpu:
             sent = arena.pinned("patch pixels", -(-rows * row // 4), queue).view(np.uint8)
             sent = sent[: rows * row].view(plane.dtype).reshape(rows, -1)
-            if alone:  # rows of patches as single values, which are copied in one go
-                shape, dtype = (grid.rows, PATCH, grid.columns), f"V{PATCH * size}"
-                steps = grid.down * plane.strides[0], plane.strides[0], across * size
-                plane, across = np.ndarray(shape, dtype, plane, 0, steps), PATCH
-                sent = sent.view(dtype)
-            elif grid.down > PATCH:
+            if grid.down > PATCH:
                 bands = sliding_window_view(plane, PATCH, axis=0)[:: grid.down]
                 plane = bands.transpose(0, 2, 1)
             in_bands(lambda rows, out: np.copyto(out, rows), plane, sent.reshape(plane.shape))
@@ -198,7 +189,7 @@ class DevicePatches:
                 "host_pitches": (grid.down * row,),
             }
         cl.enqueue_copy(queue, pixels, plane, is_blocking=False, **parts)
-        return pixels, width, apart * width, across
+        return pixels, apart * row // plane.itemsize
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
 
-_MOST = 8  # more hardly gain: between two operations each needs the GIL
+_MOST = 2  # more gain nothing beside the other threads: between two operations each needs the GIL
 
 
 def number_of_workers() -> int:
