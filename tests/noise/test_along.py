@@ -8,7 +8,8 @@ import pytest
 from scipy.ndimage import shift
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.noise.along import plane_axis, plane_factors
+from napari_gpu_denoise.noise import sampling
+from napari_gpu_denoise.noise.along import first_positions, plane_axis, plane_factors
 from scenes import noisy
 
 SETTINGS = gd.NLMeans(window=7, neighbours=4)
@@ -63,6 +64,66 @@ def test_two_axes_multiply():
     estimate = gd.estimate_noise(image, "TZYX")
     found = plane_factors(estimate, image.shape)[..., 0, 0] * estimate.sigma[0]
     np.testing.assert_allclose(found, 5 * factors, rtol=0.15)
+
+
+@pytest.mark.parametrize("count", [5, 32, 33, 200, 256])
+def test_the_first_planes_are_spread_and_follow_no_rhythm(count):
+    index = list(range(10, 10 + 3 * count, 3))
+    first = first_positions(index)
+    assert len(first) == min(count, 32) and sorted(set(first)) == first
+    assert set(first) <= set(index)
+    assert np.diff(first).max() <= 3 * 2 * -(-count // 32)
+    if count == 256:
+        for rhythm in range(2, 17):
+            assert len({(k - 10) // 3 % rhythm for k in first}) == rhythm
+
+
+@pytest.mark.parametrize("strong", [0, 1, 16])
+def test_all_planes_are_read_where_the_first_do_not_agree(strong):
+    """One of many that is in no row with the others, and some that make a difference."""
+    count = 100
+    noise = np.random.default_rng(2).normal(0, 3, (count, 40, 40))
+    first = first_positions(list(range(count)))
+    noise[first[: 2 * strong : 2]] *= 2
+    image = (50 + noise).astype(np.float32)
+    series = gd.estimate_noise(image, "TYX").frames
+    assert len(series.index) == (count if strong else len(first))
+    assert list(series.index) == (list(range(count)) if strong else first)
+    factors = plane_factors(gd.estimate_noise(image, "TYX"), image.shape)
+    assert (factors is None) == (strong < 10)
+    if strong == 16:
+        ratio = factors[first[: 2 * strong : 2]].mean() / factors[first[1::2]].mean()
+        assert ratio == pytest.approx(2, rel=0.1)
+
+
+@pytest.mark.parametrize("axes", ["TYX", "ZYX", "TCYX"])
+def test_threads_find_what_one_finds(axes, monkeypatch):
+    image = ramp(12)[1].reshape((6, 2, 96, 110) if "C" in axes else (12, 96, 110))
+    monkeypatch.setattr(sampling, "LARGE", 1)
+    monkeypatch.setattr(sampling.os, "cpu_count", lambda: 1)
+    one = gd.estimate_noise(image, axes)
+    assert sampling.PlaneReader(image, axes).threads == 1
+    monkeypatch.setattr(sampling.os, "cpu_count", lambda: 4)
+    assert sampling.PlaneReader(image, axes).threads == 4
+    assert gd.estimate_noise(image, axes) == one
+    # Not where planes are read from elsewhere.
+    assert sampling.PlaneReader(da.from_array(image), axes).threads == 1
+
+
+def test_few_patches_of_large_planes_show_that_they_agree(monkeypatch):
+    """Where they do not, everything is as if all planes had been read at once."""
+    image, alike = ramp(12)[1], noisy(12, 96, 110)
+    told, same = gd.estimate_noise(image, "TYX"), gd.estimate_noise(alike, "TYX").frames
+    monkeypatch.setattr(sampling, "LARGE", 1)
+    assert gd.estimate_noise(image, "TYX") == told
+    few = gd.estimate_noise(alike, "TYX").frames
+    assert few != same and few.index == same.index
+    # A frame with padding that no sampled plane shows.
+    padded = noisy(40, 96, 110)
+    hidden = (set(first_positions(list(range(40)))) - set(range(2, 40, 5))).pop()
+    padded[hidden, :30] = 0
+    assert len(gd.estimate_noise(padded, "TYX").frames.index) == 40
+    np.testing.assert_allclose(few.sigma, same.sigma, rtol=0.1)
 
 
 def test_longest_axis_of_planes():

@@ -242,6 +242,10 @@ def test_long_stacks_are_sampled(monkeypatch):
     stack = np.broadcast_to(noise((40, 40)), (600, 40, 40)).copy()
     monkeypatch.setattr(patch_statistics, "WORTHWHILE", 10**9)
     found = estimate_noise(stack, "TYX").frames
+    assert len(found.index) == 32
+    assert np.all(np.diff(found.index) > 0)
+    stack[300:] *= 3
+    found = estimate_noise(stack, "TYX").frames
     assert len(found.index) == 256
     assert np.all(np.diff(found.index) > 0)
 

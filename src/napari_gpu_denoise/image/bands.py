@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
@@ -54,3 +54,14 @@ def in_bands(function: Callable[..., Any], *arrays: np.ndarray) -> list:
         for other in others:
             other.exception()  # waits: they use the arrays of the caller
     return [first, *(other.result() for other in others)]
+
+
+def begin_each(function: Callable[..., Any], items: Sequence[Any], nbytes: int) -> Iterator[Any]:
+    """Begin to call a function on items in parallel threads; return the results in order.
+
+    `nbytes` is how much is read for each. Where that is little, items are passed in this thread,
+    when their results are asked for. The function must not call `in_bands`.
+    """
+    if nbytes < _LEAST_BYTES or len(items) < 2 or _threads() == 1:
+        return map(function, items)
+    return _pool().map(function, items)

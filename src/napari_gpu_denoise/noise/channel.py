@@ -20,6 +20,7 @@ from napari_gpu_denoise.noise.correlation.spectrum import (
     spectrum_later,
     spectrum_of_patches,
 )
+from napari_gpu_denoise.noise.neighbours import Comparisons, comparisons, repeated_planes
 from napari_gpu_denoise.noise.patches.blank import blank_area, blank_width, not_image
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, photon_counts
@@ -27,14 +28,11 @@ from napari_gpu_denoise.noise.patches.spectra import PatchReader, PatchSpectra, 
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.patches.white import PlaneNoise, plane_noise
 from napari_gpu_denoise.noise.photon.curve import PhotonNoise
-from napari_gpu_denoise.noise.photon.pairs import still_noise
 from napari_gpu_denoise.noise.photon.single_image import single_image_noise
-from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
+from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack
 from napari_gpu_denoise.noise.sigma_estimate import combined_sigma
 from napari_gpu_denoise.noise.unlike import unlike
 
-REPEATS = 8  # positions along an axis from which they count as repetitions of one slice
-MOST_REPEATS = 64  # repetitions read
 MOST_COUNTED = 1 << 20  # pixels of a plane in which clipped ones are counted, about
 EXTREME = 2.0**200  # grey levels whose squares are beyond what is computed here
 
@@ -62,6 +60,11 @@ class ChannelNoise:
     levels: tuple[list, ...] = ()  # at which each plane is clipped
     compressed: bool = False  # as JPEG after the noise was added; sigma is that before
     blank_width: int = 0  # width of constant squares that are not image; 0 where there are none
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no plane has constant areas, or clipped pixels."""
+        return not self.blank and not any(self.levels)
 
     @property
     def curve(self) -> VarianceCurve | None:
@@ -100,6 +103,16 @@ def read_channel(
 
     NonFiniteError if none of its pixels is finite.
     """
+    with comparisons(source, channel) as compared:
+        return _read_channel(source, channel, device, compared)
+
+
+def _read_channel(
+    source: PlaneReader,
+    channel: tuple[int, int] | None,
+    device: PatchReader | None,
+    compared: Comparisons,
+) -> ChannelNoise:
     planes = list(source.sampled(channel))
     # Nothing is gained by other threads for one plane, and a device takes one after another.
     with _mapping(len(planes)) as each:
@@ -151,7 +164,7 @@ def read_channel(
         wide = [each for each in every if each and _width(each) > 0.5 * _width(laws)]
         if sum(not each.is_linear for each in wide) > 0.5 * len(planes):
             laws = _laws(levelled)
-    temporal = _still(source, channel)
+    temporal = compared.still()
     clipped = temporal is not None and not math.isfinite(temporal.gain_error)
     if clipped or (temporal is not None and temporal.exceeds(found.single)):
         temporal = None  # texture and fixed pattern raise the noise of single images, motion this
@@ -161,7 +174,7 @@ def read_channel(
         # After registration by parts of a pixel each plane has a spectrum of its own.
         if sum(not one.white for one in each) > 0.5 * len(planes):
             spectrum = mean_spectrum(each)
-    frames = _in_a_row(source, channel)
+    frames = compared.in_a_row()
     # Texture alone may make planes differ at the high frequencies, where correlated noise is weak.
     over_time = None if frames is None else frames.spectrum(spectrum, levelled is None)
     spectrum, frames = (spectrum, None) if over_time is None else (over_time, frames)
@@ -171,7 +184,7 @@ def read_channel(
         frames=frames,
         laws=laws,
         temporal=temporal,
-        repeats=_repeats(source, channel),
+        repeats=repeated_planes(source, channel),
     )
 
 
@@ -248,37 +261,6 @@ def _level(
         if each is not None and each.sigma > 0
     ]
     return _spectra(*map(list, zip(*scaled, strict=True)))
-
-
-def _still(source: PlaneReader, channel: tuple[int, int] | None) -> PhotonNoise | None:
-    """Return the noise of a time-lapse in which hardly anything moves, else None."""
-    axis = source.axes.find("T")
-    if axis < 0:
-        return None
-    try:
-        return still_noise(source.along(axis, channel, range(source.shape[axis])))
-    except NonFiniteError:
-        return None
-
-
-def _in_a_row(source: PlaneReader, channel: tuple[int, int] | None) -> FramesInARow | None:
-    """Return some frames of a time-lapse with those that follow, else None."""
-    axis = source.axes.find("T")
-    return (
-        None
-        if axis < 0
-        else FramesInARow.of(source.along(axis, channel, range(source.shape[axis])))
-    )
-
-
-def _repeats(source: PlaneReader, channel: tuple[int, int] | None) -> PlaneStack | None:
-    """Return the planes of a slice that was measured many times, if an axis may hold repeats."""
-    taken = "ZYX" if channel is None else "ZYX" + source.axes[channel[0]]
-    found = [k for k, letter in enumerate(source.axes) if letter not in taken]
-    longest = max(found, key=lambda k: source.shape[k], default=None)
-    if longest is None or source.shape[longest] < REPEATS:
-        return None
-    return source.along(longest, channel, spread(source.shape[longest], MOST_REPEATS))
 
 
 def _clipped(

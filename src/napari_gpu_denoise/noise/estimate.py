@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from napari_gpu_denoise.errors import (
     Note,
     SettingsError,
 )
-from napari_gpu_denoise.noise.along import differ, plane_axis, sigma_series
+from napari_gpu_denoise.noise.along import differ, plane_axis, read_first, sigma_series
 from napari_gpu_denoise.noise.channel import ChannelNoise, read_channel
 from napari_gpu_denoise.noise.choice import chosen_model
 from napari_gpu_denoise.noise.correlation.channels import ChannelCovariance, channel_covariance
@@ -78,9 +79,9 @@ def estimate_noise(
     Notes
     -----
     At most 8 planes of each channel are read, spread evenly over all axes, with an axis ``T`` 12
-    frames, three in a row each, and 4096 patches of each of up to 256 frames and as many slices (32
-    if the array is not in memory, because whole planes are read then), from the middle of the other
-    axes. So the cost is limited.
+    frames, three in a row each, and 1024 or 4096 patches of each of 32 frames, and as many slices,
+    from the middle of the other axes. If the noise of these differs, up to 256 are read (not if the
+    array is not in memory, because whole planes are read then). So the cost is limited.
 
     The choice: speckle where the variance at up to 16 levels of brightness is proportional to the
     squared mean; Rician noise where at least 5 % of the image has the distribution of magnitudes
@@ -158,19 +159,28 @@ def _measured(
     source: PlaneReader, model: str, device: Any, place: PatchReader | None
 ) -> NoiseEstimate:
     """Estimate the noise with patches read at a place: a device, or None for memory."""
-    channels = [read_channel(source, channel, place) for channel in source.channels]
-    kind, reason = chosen_model(channels, model)
-    fits = [(kind.fit_beside if model == AUTO else kind.fit)(each) for each in channels]
     other = plane_axis(source.axes, source.shape)
     numbers = {"frames": source.axes.find("T"), "slices": source.axes.find("Z")}
+    numbers |= {"others": -1 if other is None else other}
+    numbers = {name: number for name, number in numbers.items() if number >= 0}
+    first: dict[str, Future] = {}
+    with ExitStack() as opened:
+        if numbers and source.threads > 1:  # planes are large
+            pool = opened.enter_context(ThreadPoolExecutor(1))
+            for name, number in numbers.items():
+                first[name] = pool.submit(read_first, source, number, device)
+        channels = [read_channel(source, channel, place) for channel in source.channels]
+    kind, reason = chosen_model(channels, model)
+    fits = [(kind.fit_beside if model == AUTO else kind.fit)(each) for each in channels]
     covariance = _covariance([each.planes for each in channels])
     if kind.models_correlation and "S" in source.axes and covariance is not None:
         shared = covariance.shared
         fits = [fit._replace(model=replace(fit.model, shared=shared)) for fit in fits]
     series = {
-        name: sigma_series(source, number, channels, fits, device)
-        for name, number in {**numbers, "others": -1 if other is None else other}.items()
-        if number >= 0
+        name: sigma_series(
+            *(source, number, channels, fits, device), first[name].result if first else None
+        )
+        for name, number in numbers.items()
     }
     surface = None
     compressed = any(each.compressed for each in channels)

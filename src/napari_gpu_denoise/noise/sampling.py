@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any
@@ -17,6 +18,8 @@ MAX_PLANES = 8  # planes read of each channel
 # each axis, stand for the whole.
 LARGEST_PLANE = 1 << 26
 _WINDOW, _WINDOWS = 1024, 4
+LARGE = 1 << 18  # pixels of a plane from which threads analyse several planes at once
+MOST_THREADS = 8
 
 
 def readable(image: Any) -> Any:
@@ -113,6 +116,16 @@ class PlaneReader:
         if axis is not None:
             self.channels = [(axis, index) for index in range(self.shape[axis])]
         self._read: set[tuple[int, ...]] = set()
+
+    @property
+    def threads(self) -> int:
+        """How many threads may read and analyse planes at once: 1 if they are lazy, or small."""
+        return min(MOST_THREADS, os.cpu_count() or 1) if self.large and not self.lazy else 1
+
+    @property
+    def large(self) -> bool:
+        """Whether planes are large."""
+        return math.prod(self.shape[self.axes.index(axis)] for axis in "YX") >= LARGE
 
     @property
     def count(self) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
-import time
 from contextlib import closing
 
 import numpy as np
@@ -131,19 +131,23 @@ def test_a_map_is_sent_once_for_all_tiles_that_see_the_same_part(posing, monkeyp
 @pytest.mark.parametrize("how", ["closed", "failing"])
 def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, how):
     write, free = Receiver.write, Arena.free
-    writers, freed = set(), []
+    numbers, writing, freed = itertools.count(), [], []
+    begun, go_on = threading.Event(), threading.Event()
 
     def slow(self, *given):
-        writers.add(threading.current_thread().name)
-        time.sleep(0.05)
+        number = next(numbers)
+        writing.append(number)
+        if how == "closed" and number:
+            begun.set()
+            assert go_on.wait(60)
         clipped = write(self, *given)
-        writers.discard(threading.current_thread().name)
+        writing.remove(number)
         if how == "failing":
             raise OSError("the disk is full")
         return clipped
 
     def watched(self):
-        freed.append(set(writers))
+        freed.append(list(writing))
         free(self)
 
     monkeypatch.setattr(Receiver, "write", slow)
@@ -158,9 +162,10 @@ def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, 
             list(steps)
     else:
         assert next(steps) == Progress(1, 8)
-        assert writers
+        assert begun.wait(60)  # the second tile is being written
+        threading.Timer(0.05, go_on.set).start()
         steps.close()
-    assert freed == [set()]
+    assert freed == [[]]
     assert not [t for t in threading.enumerate() if t.name.startswith("tiles out")]
 
 

@@ -7,8 +7,11 @@ everything moves no more is left than in a single frame.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -38,18 +41,20 @@ class FramesInARow:
     """Three frames in a row, at some places of a time-lapse."""
 
     rows: tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
+    threads: int = 1  # that work at once
 
     @classmethod
-    def of(cls, frames: PlaneStack) -> FramesInARow | None:
+    def of(cls, frames: PlaneStack, threads: int = 1) -> FramesInARow | None:
         """Read some frames of a time-lapse (t, y, x); None if there are fewer than three."""
         if len(frames) < 3:
             return None
         places = spread(len(frames) - 2, PLACES)
-        return cls(tuple(tuple(frames[t + k] for k in range(3)) for t in places))
+        rows = tuple(tuple(frames[t + k] for k in range(3)) for t in places)
+        return cls(rows, threads)
 
     def changed(self, change: Callable[[np.ndarray], np.ndarray]) -> FramesInARow:
         """Return frames that are changed one by one, such as stabilised."""
-        return FramesInARow(tuple(tuple(map(change, row)) for row in self.rows))
+        return replace(self, rows=tuple(tuple(map(change, row)) for row in self.rows))
 
     def spectrum(self, single: NoiseSpectrum, alike: bool = True) -> NoiseSpectrum | None:
         """Return the spectrum of the noise, `single` being that of single frames.
@@ -70,16 +75,39 @@ class FramesInARow:
             return None
         return found if found.white else _of_any_range(found)
 
+    def read(self) -> None:
+        """Read the patches of all frames now, and not when they are needed."""
+        with suppress(ImageError, NonFiniteError):
+            _ = self._patches
+
+    @cached_property
+    def _patches(self) -> list[list[PatchSpectra]]:
+        """The patches of each frame, row by row."""
+
+        def of_row(row: tuple[np.ndarray, ...]) -> list[PatchSpectra]:
+            blank, limit = _blank(row), PATCHES // len(self.rows)
+            return [read_spectra([frame], limit, [blank]) for frame in row]
+
+        return self._each(of_row, self.rows)
+
     def _differences(self, sigma: float) -> tuple[list[PatchSpectra], list[PatchSpectra]]:
         """Return the patches of differences of neighbouring frames, and of each second one."""
-        near, far = [], []
-        for row in self.rows:
-            blank, limit = _blank(row), PATCHES // len(self.rows)
-            first, second, third = (read_spectra([frame], limit, [blank]) for frame in row)
+
+        def of_row(row: tuple[np.ndarray, ...], patches: list[PatchSpectra]) -> list[PatchSpectra]:
+            first, second, third = patches
             one, other = (_gain(*pair, sigma) for pair in pairwise(row))
-            near += [_difference(first, second, one), _difference(second, third, other)]
-            far.append(_difference(first, third, one * other))
-        return near, far
+            near = _difference(first, second, one), _difference(second, third, other)
+            return [*near, _difference(first, third, one * other)]
+
+        found = self._each(of_row, self.rows, self._patches)
+        return [near for row in found for near in row[:2]], [row[2] for row in found]
+
+    def _each(self, function: Callable, *rows: Sequence) -> list:
+        """Return what a function makes of each row."""
+        if self.threads == 1:
+            return list(map(function, *rows))
+        with ThreadPoolExecutor(min(self.threads, len(self.rows))) as pool:
+            return list(pool.map(function, *rows))
 
 
 def _of_any_range(found: NoiseSpectrum) -> NoiseSpectrum:
@@ -111,9 +139,7 @@ def _difference(before: PatchSpectra, after: PatchSpectra, gain: float) -> Patch
 
     The transform of a difference is the difference of transforms.
     """
-    share = 1 / math.hypot(1, 1 / gain)
-    return before.changed(
-        share * (after.low / gain - before.low),
-        share * (after.high / gain - before.high),
-        np.maximum(before.clipped, after.clipped),
-    )
+    found = np.asarray(after.coefficients)
+    found = (found if gain == 1 else found / gain) - np.asarray(before.coefficients)
+    found *= 1 / math.hypot(1, 1 / gain)
+    return before.changed(found, np.maximum(before.clipped, after.clipped))

@@ -103,12 +103,11 @@ class PatchSpectra:
         dtype = self.energy.dtype
         return np.minimum(self.energy_of(name) / line, np.finfo(dtype).max).astype(dtype)
 
-    def changed(self, low: np.ndarray, high: np.ndarray, clipped: np.ndarray) -> PatchSpectra:
+    def changed(self, coefficients: np.ndarray, clipped: np.ndarray) -> PatchSpectra:
         """Return patches with other coefficients."""
-        found = np.concatenate([low, high], axis=1)
-        sets = frequency_sets(low.shape[1], found.shape[1]).T.astype(np.float64)
-        energy = times(np.square(found), sets).T
-        return replace(self, coefficients=found, energy=energy, clipped=clipped)
+        sets = frequency_sets(self.lows, coefficients.shape[1]).T.astype(coefficients.dtype)
+        energy = np.ascontiguousarray(times(np.square(coefficients), sets).T)
+        return replace(self, coefficients=coefficients, energy=energy, clipped=clipped)
 
 
 class PatchReader(Protocol):

@@ -7,7 +7,7 @@ patches are sent to the device, and some thirty numbers per patch come back.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -38,13 +38,20 @@ TYPES = ("u1", "i1", "u2", "i2", "f4")  # that travel to the device as they are
 
 
 def read_statistics(
-    planes: PlaneStack, limit: int, device: Any = None
+    planes: PlaneStack,
+    limit: int,
+    device: Any = None,
+    each: Callable = map,
+    *,
+    plain: bool = False,
 ) -> list[PatchStatistics | None]:
     """Return about `limit` patches of each plane; None for planes without a finite pixel.
 
     Patches that touch what is not image are left out, except in planes that hold nothing else.
     `device` is as `choose` takes it. None: the best one where there is one that works and enough
-    work for it, else NumPy, which agrees to rounding of float32.
+    work for it, else NumPy, which agrees to rounding of float32. `each` is like `map`; planes may
+    be read by threads of its own. Planes that are `plain` are taken to be image everywhere, and not
+    clipped.
     """
     shape = planes.shape[1:]
     suited = min(shape) >= PATCH and planes.dtype.newbyteorder("=").str[1:] in TYPES
@@ -53,21 +60,24 @@ def read_statistics(
         from napari_gpu_denoise.opencl.device import choose
 
         try:
-            return list(_on_device(planes, limit, choose(device)))
+            return list(_on_device(planes, limit, choose(device), each, plain))
         except (NoDeviceError, DeviceMemoryError, KernelError):
             if device is not None:
                 raise
-    return [_plane_statistics(planes[k], limit) for k in range(len(planes))]
+    return list(each(lambda k: _plane_statistics(planes[k], limit, plain), range(len(planes))))
 
 
-def _plane_statistics(plane: np.ndarray, limit: int) -> PatchStatistics | None:
+def _plane_statistics(plane: np.ndarray, limit: int, plain: bool) -> PatchStatistics | None:
+    known = ([None], [[]]) if plain else ()
     try:
-        return read_spectra([plane], limit).statistics
+        return read_spectra([plane], limit, *known).statistics
     except NonFiniteError:
         return None
 
 
-def _on_device(planes: PlaneStack, limit: int, device: Any) -> Iterator[PatchStatistics | None]:
+def _on_device(
+    planes: PlaneStack, limit: int, device: Any, each: Callable, plain: bool
+) -> Iterator[PatchStatistics | None]:
     """Yield the patches of each plane, spread as `read_patches` does."""
     from napari_gpu_denoise.opencl.memory import borrow, device_errors
     from napari_gpu_denoise.opencl.program import session
@@ -85,28 +95,40 @@ def _on_device(planes: PlaneStack, limit: int, device: Any) -> Iterator[PatchSta
     with device_errors(opened), borrow(opened, "series") as arena:
         kernel = _Kernel(arena, dtype, grid, nx, across)
         host = np.empty((batch, grid[1], PATCH, nx), dtype)
+        ends = np.empty((batch, 2), np.float32)
+
+        def read(k: int, plane: np.ndarray) -> np.ndarray | None:
+            """Copy what is sent of a plane; return which patches touch no blank, None for all."""
+            bands = sliding_window_view(plane, PATCH, axis=0)[::down]
+            np.copyto(host[k], bands.transpose(0, 2, 1))
+            ends[k] = np.nan
+            if plain:
+                return None
+            blank = not_image([plane])[0]
+            levels = clipping_levels(plane, blank)
+            ends[k, : len(levels)] = levels
+            if blank is None:
+                return None
+            return clear_patches(blank, (PATCH, PATCH), down, across).ravel()
+
+        def found(values: np.ndarray, clear: np.ndarray | None) -> PatchStatistics | None:
+            """Return the patches of a plane; None where there are none."""
+            whole = values[:, 3] > 0
+            if clear is not None:
+                whole &= clear
+            if not whole.any():
+                return None
+            kept = (values if whole.all() else values[whole]).astype(np.float64)
+            return PatchStatistics(kept[:, 0], kept[:, 1], kept[:, 4:], upper, kept[:, 2], overlap)
+
         for start in range(0, len(planes), batch):
             count = min(batch, len(planes) - start)
-            ends = np.full((count, 2), np.nan, np.float32)
-            clear = np.ones((count, grid[0] * grid[1]), bool)
-            for k in range(count):  # one plane is held at a time: they may be large
-                plane = planes[start + k]
-                bands = sliding_window_view(plane, PATCH, axis=0)[::down]
-                np.copyto(host[k], bands.transpose(0, 2, 1))
-                blank = not_image([plane])[0]
-                levels = clipping_levels(plane, blank)
-                ends[k, : len(levels)] = levels
-                if blank is not None:
-                    clear[k] = clear_patches(blank, (PATCH, PATCH), down, across).ravel()
-            for k, values in enumerate(kernel(host[:count], ends)):
-                read = (values[:, 3] > 0) & clear[k]
-                if read.any():
-                    kept = (values if read.all() else values[read]).astype(np.float64)
-                    yield PatchStatistics(
-                        kept[:, 0], kept[:, 1], kept[:, 4:], upper, kept[:, 2], overlap
-                    )
-                else:  # smaller patches may be finite
-                    yield _plane_statistics(planes[start + k], limit)
+            # With `map`, one plane is held at a time: they may be large.
+            clear = list(each(lambda k, at=start: read(k, planes[at + k]), range(count)))
+            values = kernel(host[:count], ends[:count])
+            for k, one in enumerate(list(each(found, values, clear))):
+                # Smaller patches may be finite.
+                yield one or _plane_statistics(planes[start + k], limit, plain)
 
 
 class _Kernel:

@@ -195,13 +195,16 @@ def _pairs_noise(
 
 def _still(variance: np.ndarray) -> tuple[np.ndarray, float]:
     """Return which blocks do not move, and the relative standard error of their mean variance."""
-    core = np.ones(len(variance), bool)
+    # They are the smallest ones, sorted once: `numpy.quantile` would take most of the time.
+    ordered = np.sort(variance)
+    number = len(ordered)
     for _ in range(20):
-        low, centre = np.quantile(variance[core], [0.16, 0.5])
-        now = variance <= centre + CORE * (centre - low)
-        if np.array_equal(now, core):
+        low, centre = (_quantile(ordered[:number], share) for share in (0.16, 0.5))
+        now = int(np.searchsorted(ordered, centre + CORE * (centre - low), "right"))
+        if now == number:
             break
-        core = now
+        number = now
+    core = variance <= ordered[number - 1]
     level = variance[core].mean()
     if level == 0:
         return core, 0.0
@@ -209,6 +212,15 @@ def _still(variance: np.ndarray) -> tuple[np.ndarray, float]:
     least = math.sqrt(2) / BLOCK
     spread = max(float(variance[core].std()) / level, least)
     return core, spread / math.sqrt(np.count_nonzero(core))
+
+
+def _quantile(ordered: np.ndarray, share: float) -> float:
+    """Return a quantile of sorted values, as `numpy.quantile` does."""
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    one, other = float(ordered[below]), float(ordered[min(below + 1, len(ordered) - 1)])
+    part = place - below
+    return one + (other - one) * part if part < 0.5 else other - (other - one) * (1 - part)
 
 
 def _check_pair(first: np.ndarray, second: np.ndarray) -> None:
@@ -243,19 +255,19 @@ def _blocks(
     clipped, values = 0.0, []
     for frame in (first, second):
         blocks = frame[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
-        blocks = blocks[::down, :, ::across]
+        blocks = blocks[::down, :, ::across].transpose(0, 2, 1, 3).reshape(-1, BLOCK**2)
         for level in clipping_levels(frame, blank):
-            clipped = clipped + (blocks == level).mean(axis=(1, 3)) / 2
+            clipped = clipped + (blocks == level).mean(axis=1) / 2
         values.append(blocks.astype(np.float64))
-    mean = (values[0] + values[1]).mean(axis=(1, 3)) / 2
+    mean = (values[0] + values[1]).mean(axis=1) / 2
     difference = values[0] - values[1]
-    change = difference.mean(axis=(1, 3))
+    change = difference.mean(axis=1)
     read = np.isfinite(change)
     if blank is not None:
         held = blank[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK)
-        read &= ~held[::down, :, ::across].any(axis=(1, 3))
+        read &= ~held[::down, :, ::across].any(axis=(1, 3)).ravel()
     clipped = np.broadcast_to(clipped, mean.shape)[read]
-    square = np.square(difference).mean(axis=(1, 3))[read]
+    square = np.square(difference).mean(axis=1)[read]
     mean, change = mean[read], change[read]
     if not len(mean):
         return mean, change, clipped

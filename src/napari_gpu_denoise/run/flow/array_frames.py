@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from napari_gpu_denoise.image.bands import in_bands
+from napari_gpu_denoise.image.bands import begin_each, in_bands
 from napari_gpu_denoise.image.levels import convert
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow
@@ -98,13 +98,16 @@ class ArrayFrameFlow:
         region = source.region(*tile.source_region)
         stop = min(t + host.shape[1], end)
         most = converted_at_once(source, self.work.levels)
+        frame_bytes = source.view.itemsize * math.prod(source.shape[2:])
+        keys = [(tile.sequence, number) for number in range(t, stop)]
+        new = [key for key in keys if key not in self._notes]
+        # Notes are made meanwhile.
+        notes = begin_each(self._note, new, source.joined * frame_bytes)
         for c in range(tile.channels):
             for k, block in frame_blocks(source, tile.sequence, t, stop, c, most):
                 values = host[c, k : k + len(block)]
                 in_bands(self.work.levels.load, block[:, *region], values)
-        keys = [(tile.sequence, number) for number in range(t, stop)]
-        new = [key for key in keys if key not in self._notes]
-        self._notes |= zip(new, map(self._note, new), strict=True)
+        self._notes |= zip(new, notes, strict=True)
         return [self._notes[key] for key in keys]
 
     def _note(self, key: tuple[int, int]) -> FrameNote:
