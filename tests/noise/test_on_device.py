@@ -13,7 +13,12 @@ import pytest
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import KernelError
 from napari_gpu_denoise.noise.patches import on_device
-from napari_gpu_denoise.noise.patches.coefficients import Squares, range_moments, span_sums
+from napari_gpu_denoise.noise.patches.coefficients import (
+    Squares,
+    range_moments,
+    span_sums,
+    sums_later,
+)
 from napari_gpu_denoise.noise.patches.on_device import patches_on
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from opencl.simulate import CHECKS
@@ -57,6 +62,38 @@ def test_only_rows_with_patches_are_sent(device):
     with patches_on(device) as place:  # every 20th row begins a patch
         found = place.read(stack, 100, [None], [[]])
         same_patches(found, read_spectra(stack, 100, [None], [[]]))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
+@pytest.mark.parametrize("limit", [60, 400, 3000])
+def test_what_a_gpu_is_sent_holds_the_same_patches(device, monkeypatch, dtype, limit):
+    stack = planes(dtype, (2, 203, 181))
+    with patches_on(device) as place:
+        monkeypatch.setattr(place._store, "cpu", False)
+        found = place.read(stack, limit, [None] * 2, [[]] * 2)
+        same_patches(found, read_spectra(stack, limit, [None] * 2, [[]] * 2))
+
+
+def test_sums_asked_for_later_are_found_with_others(device, monkeypatch):
+    stack = planes("float32", (1, 61, 75))
+    order = np.random.default_rng(5).permutation(300)
+    spans = np.array([0, 40, 100]), np.array([90, 41, 300])
+    with patches_on(device) as place:
+        found = place.read(stack, LIMIT, [None], [[]])
+        launches = []
+        whole = found.coefficients._store.sums
+        monkeypatch.setattr(
+            found.coefficients._store, "sums", lambda *a: launches.append(1) or whole(*a)
+        )
+        energy, high = Squares(found.coefficients), Squares(found.coefficients, 35)
+        later = sums_later(energy, order, *spans)
+        one = span_sums(high, order[::-1], *spans)
+        two = later()
+        assert len(launches) == 1
+        np.testing.assert_array_equal(two, span_sums(energy, order, *spans))
+        np.testing.assert_array_equal(one, span_sums(high, order[::-1], *spans))
+        np.testing.assert_array_equal(two, sums_later(energy, order, *spans)())
+        assert len(launches) == 4
 
 
 def test_pixels_that_are_left_out(device):

@@ -11,7 +11,7 @@ from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.noise.structure import hum, outliers
+from napari_gpu_denoise.noise.structure import amplitudes, find, hum, neighbours, outliers
 from napari_gpu_denoise.noise.structure.find import finite_plane
 
 SIGMA = 10.0
@@ -134,7 +134,7 @@ def test_faint_dead_pixels_are_found_in_texture(seed):
 
 def test_neighbours_are_sorted():
     values = np.random.default_rng(7).integers(0, 9, (12, 11)).astype(np.float32)
-    found = np.stack(outliers._sorted_neighbours(np.pad(values, 1, mode="reflect"), slice(0, 12)))
+    found = np.stack(neighbours.sorted_neighbours(np.pad(values, 1, mode="reflect"), slice(0, 12)))
     for y, x in ((1, 1), (5, 6), (10, 9)):
         around = np.delete(values[y - 1 : y + 2, x - 1 : x + 2].ravel(), 4)
         assert found[:, y, x].tolist() == np.sort(around).tolist()
@@ -172,3 +172,57 @@ def test_estimates_name_what_was_found(capsys):
 def test_wrong_axes_are_refused():
     with pytest.raises(errors.AxesError):
         gd.find_structure(noisy(), "TYX")
+
+
+@pytest.mark.parametrize("shape", [(70, 101), (96, 64)])
+def test_amplitudes_are_those_of_windowed_blocks(shape):
+    plane = np.random.default_rng(8).normal(0, 5, shape).astype(np.float32)
+    frequencies = np.random.default_rng(9).uniform(-0.5, 0.5, (19, 2))
+    found = amplitudes.along_y(amplitudes.along_x(plane, frequencies[:, 1]), frequencies[:, 0])
+    y, x = np.indices(shape)
+    cuts = [np.arange(amplitudes.BLOCKS + 1) * n // amplitudes.BLOCKS for n in shape]
+    for (fy, fx), each in zip(frequencies, found, strict=True):
+        turned = plane * np.exp(-2j * math.pi * (fy * y + fx * x))
+        for j, k in np.ndindex(each.shape):
+            inside = slice(*cuts[0][j : j + 2]), slice(*cuts[1][k : k + 2])
+            window = np.multiply.outer(*(np.hanning(n + 2)[1:-1] for n in turned[inside].shape))
+            expected = (turned[inside] * window).sum() / window.sum()
+            assert abs(each[j, k] - expected) < 1e-4
+
+
+def test_waves_are_found_beside_each_other_and_near_the_axes():
+    y, x = np.mgrid[:160, :200]
+    given = [(0.2, 0.0), (-0.11, 0.31), (0.25, 0.02), (0.4, 0.13)]
+    waves = sum(8 * np.cos(2 * math.pi * (fy * y + fx * x)) for fy, fx in given)
+    found = hum.find_waves(np.random.default_rng(10).normal(waves, SIGMA).astype(np.float32))
+    assert len(found) == len(given)
+    for fy, fx in given:
+        nearest = min(abs(each.fy - fy) + abs(each.fx - fx) for each in found)
+        assert nearest < 1e-3
+    rest = hum.without(waves.astype(np.float32), found)
+    assert rest.std() < 0.1 * waves.std()
+
+
+def test_few_possible_outliers_are_told_from_many():
+    for seed, image in enumerate((cells(), membranes(1), 300 * cells() / cells().max())):
+        rng = np.random.default_rng(seed)
+        for scale in (0, 8, 25):
+            plane = finite_plane(rng.normal(image, 3) if seed < 2 else rng.poisson(image))
+            plane[rng.random(plane.shape) < 3e-4] += scale * SIGMA
+            every, many = outliers.find_outliers(plane), outliers.find_many(plane)
+            for one, other in zip(every, many, strict=True):
+                assert one.weight == other.weight
+                assert not one.weight or np.array_equal(one.mask, other.mask)
+            if scale != 8:
+                assert any(each.found for each in many) == (scale == 25)
+
+
+def test_threads_and_copies_change_nothing(monkeypatch):
+    x = np.arange(224)
+    image = (noisy() + offsets(192, 8)[:, None] + 6 * np.cos(x / 2.1)).astype(np.float32)
+    image[np.random.default_rng(11).random(image.shape) < 0.001] += 200
+    first = gd.find_structure(image)
+    assert {each.kind for each in first.findings} >= {"rows", "hum", "hot"}
+    monkeypatch.setattr(find, "_THREADED", 0)
+    assert gd.find_structure(image) == first
+    assert gd.find_structure(image.astype(np.float64)) == first

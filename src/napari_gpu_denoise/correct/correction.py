@@ -53,8 +53,7 @@ class ChannelCorrection:
                 mask |= found[side].mask
             plane = outliers.replaced(plane, mask)
         if self.hum:
-            for wave in hum.find_waves(plane):
-                plane = plane - wave.over(plane.shape)
+            plane = hum.without(plane, hum.find_waves(plane))
         plane = _without_rows(plane, self.rows)
         plane = _without_rows(plane.T, self.columns).T
         return _with_constant(plane, given)

@@ -17,6 +17,7 @@ from napari_gpu_denoise.noise.correlation.over_time import FramesInARow
 from napari_gpu_denoise.noise.correlation.spectrum import (
     NoiseSpectrum,
     mean_spectrum,
+    spectrum_later,
     spectrum_of_patches,
 )
 from napari_gpu_denoise.noise.neighbours import Comparisons, comparisons, repeated_planes
@@ -127,7 +128,8 @@ def _read_channel(
             each = map
         patches = [None if one is None else one.statistics for one in apart]
         shown = every = [None] * len(planes)
-        if len(planes) == 1 and apart[0]:
+        later = spectrum_later(apart[0]) if len(planes) == 1 and apart[0] else None
+        if later:
             shown, every = [_laws(apart[0])], [apart[0].every]
         measured = list(each(plane_noise, planes, blanks, patches, levels, shown, every))
     sigma, error, ends = combined_sigma(measured)
@@ -166,7 +168,7 @@ def _read_channel(
     clipped = temporal is not None and not math.isfinite(temporal.gain_error)
     if clipped or (temporal is not None and temporal.exceeds(found.single)):
         temporal = None  # texture and fixed pattern raise the noise of single images, motion this
-    spectrum = spectrum_of_patches(levelled or spectra)
+    spectrum = later() if later else spectrum_of_patches(levelled or spectra)
     if levelled is not None:
         each = list(map(spectrum_of_patches, alone))
         # After registration by parts of a pixel each plane has a spectrum of its own.

@@ -18,7 +18,7 @@ import numpy as np
 from napari_gpu_denoise.noise.cell_fits import powers, robust_fits, three_fits
 from napari_gpu_denoise.noise.patches.laws import CLEARLY
 from napari_gpu_denoise.noise.patches.parts import Parts, grouped
-from napari_gpu_denoise.noise.patches.variance import CLIPPED
+from napari_gpu_denoise.noise.patches.variance import CLIPPED, medians
 from napari_gpu_denoise.noise.photon.readings import LEAST, read_levels
 from napari_gpu_denoise.noise.photon.texture import LevelVariances, level_variances
 from napari_gpu_denoise.noise.unlike import RATIO
@@ -38,6 +38,7 @@ ALIKE = 0.15  # less spread of their logarithms, or of a surface through them, i
 UNLIKE = 12.0  # nor is a surface that is better than others by less,
 ROUGH = 6  # after so many rounds of the fits
 KNOWN = 0.12  # relative error of sigma at any place, at most
+SAMPLE = 512  # patches that a typical variance is taken of, about
 POINTS = 64  # along an axis, where the mean variance is taken
 LARGEST = 64.0  # ratio of sigma between places, at most
 
@@ -164,8 +165,9 @@ def _cells(
         return found
     line = model.variance(spectra.seen)
     if not model.additive:
-        # A small minimum keeps ratios finite where the model has no noise.
-        line = np.maximum(line, 1e-3 * float(np.median(line)) or 1e-300)
+        # A small minimum keeps ratios finite where the model has no noise; some of many tell it.
+        some = line[:: max(1, len(line) // SAMPLE)]
+        line = np.maximum(line, 1e-3 * float(medians(some)) or 1e-300)
         parts = parts.by_rank(spectra.relative("low", line))
     if not _may_differ(high / line, spectra, parts, place[told]):
         return None

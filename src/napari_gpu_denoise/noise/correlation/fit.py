@@ -123,7 +123,7 @@ def _fit(powers: PatchPower, reach: int) -> _Fit | None:
     texture[0] = 0
     texture /= max(float(texture.max()), 1e-300)
     design, count = power_of_lags(reach, reach), reach**2
-    terms = np.concatenate([design, texture[:, None]], axis=1)
+    terms = np.concatenate([design, texture[:, None]], axis=1)[1:]
     relative = 2 / max(powers.independent, 1.0)
     # Start with white noise; all power above it is texture.
     noise = np.ones(len(power))
@@ -132,17 +132,19 @@ def _fit(powers: PatchPower, reach: int) -> _Fit | None:
         chance = relative * np.square(noise + strength * texture)
         unlike = np.square(UNLIKE * strength * texture)
         variance = chance + unlike + np.square(CURVED * noise)
-        for used in (terms, design):
-            # The first coefficient, the mean, is not known.
-            found, covariance = _least_squares(used[1:], power[1:], variance[1:])
+        # The first coefficient, the mean, is not known.
+        weighted = (terms / variance[1:, None]).T
+        normal, seen = weighted @ terms, weighted @ power[1:]
+        for number in (count + 1, count):
+            found, covariance = _solved(normal[:number, :number], seen[:number])
             strength = float(found[count]) if len(found) > count else 0.0
             if strength >= 0:
                 break
         if not found[0] > 0:
             return None
         noise = np.maximum(design @ found[:count], LOWEST * found[0])
-    error = np.square(power - used @ found) / variance
-    misfit = float(error[1:].sum()) / (len(error) - 1 - len(found))
+    error = np.square(power[1:] - terms[:, : len(found)] @ found) / variance[1:]
+    misfit = float(error.sum()) / (len(error) - len(found))
     noise, texture = level * noise, level * strength * texture
     return _Fit(found[:count], covariance, misfit, noise, texture, chance, unlike)
 
@@ -163,17 +165,13 @@ def without_steep_texture(powers: PatchPower) -> np.ndarray:
     return np.maximum(power - excess / steep * texture, LOWEST * power)
 
 
-def _least_squares(
-    terms: np.ndarray, values: np.ndarray, variance: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the best fit, and its covariance."""
-    weighted = terms / variance[:, None]
-    normal = weighted.T @ terms
+def _solved(normal: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the solution of normal equations, and its covariance."""
     try:
         covariance = np.linalg.inv(normal)
     except np.linalg.LinAlgError:  # no texture at all, for one
         covariance = np.linalg.pinv(normal)
-    return covariance @ (weighted.T @ values), covariance
+    return covariance @ seen, covariance
 
 
 @cache

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from napari_gpu_denoise.noise.correlation.fit import CALM, HIGHEST, ROUGHER, PatchPower
-from napari_gpu_denoise.noise.patches.coefficients import Squares, smallest, span_sums
+from napari_gpu_denoise.noise.patches.coefficients import Squares, smallest, sums_later
 from napari_gpu_denoise.noise.patches.parts import brightness_levels
 from napari_gpu_denoise.noise.patches.spectra import SETS, PatchSpectra, frequency_sets
 from napari_gpu_denoise.noise.patches.white import PATCH, frequency_order
@@ -25,10 +26,20 @@ EQUAL = 1e-6  # share of all frequencies that ranks patches that are equal, such
 PROVEN = 0.2  # weight of all levels, of 1, from which they show noise and not only texture
 
 
-def smooth_powers(spectra: PatchSpectra, members: np.ndarray, number: int) -> PatchPower:
-    """Return the power of the `number` smoothest patches of `members`, and of rougher ones."""
-    smoothest, rough, calm = _parts(spectra, members, number, (ROUGHER, CALM))
-    return PatchPower(smoothest, rough, _growth(smoothest, calm), number / spectra.overlap)
+def smooth_powers(
+    spectra: PatchSpectra, members: np.ndarray, number: int
+) -> Callable[[], PatchPower]:
+    """Return the power of the `number` smoothest patches of `members`, and of rougher ones.
+
+    As a function that returns it: the sums are found together with others, if any are before.
+    """
+    found = _parts(spectra, members, number, (ROUGHER, CALM))
+
+    def powers() -> PatchPower:
+        smoothest, rough, calm = found()
+        return PatchPower(smoothest, rough, _growth(smoothest, calm), number / spectra.overlap)
+
+    return powers
 
 
 def are_exceptions(spectra: PatchSpectra, members: np.ndarray, power: np.ndarray) -> bool:
@@ -49,7 +60,7 @@ def powers_by_brightness(spectra: PatchSpectra, members: np.ndarray) -> PatchPow
     rows, totals, weights, number = [], [], [], 0
     for part in brightness_levels(spectra.mean[members], most=LEVELS).each():
         read = math.ceil(READ * len(part))
-        found = _parts(spectra, members[part], read, (ROUGHER, CALM, NEXT))
+        found = _parts(spectra, members[part], read, (ROUGHER, CALM, NEXT))()
         total = found.sum(axis=(1, 2))
         if total[0] > 0:
             growth = max(total[3] / total[0] - 1, 0.0)
@@ -71,8 +82,11 @@ def _parts(
     members: np.ndarray,
     number: int,
     others: tuple[tuple[float, float], ...],
-) -> np.ndarray:
-    """Return the power of the `number` smoothest patches and of other shares of them, (n, 8, 8)."""
+) -> Callable[[], np.ndarray]:
+    """Return the power of the `number` smoothest patches and of other shares of them, (n, 8, 8).
+
+    As a function that returns it.
+    """
     places = np.concatenate(frequency_order((PATCH, PATCH)))
     half = frequency_sets(spectra.lows, len(places))[SETS.index("half")]
     parts = [(0, number)]
@@ -84,13 +98,20 @@ def _parts(
     # Ranked by one half, read at the other.
     energies = [spectra.energy_of(name) for name in HALVES]
     both = EQUAL * (energies[0] + energies[1])
-    orders = [members[smallest((each + both)[members], stops.max())] for each in energies]
+    if len(members) == len(both):  # in their own order
+        orders = [smallest(each + both, stops.max()) for each in energies]
+    else:
+        orders = [members[smallest((each + both)[members], stops.max())] for each in energies]
     starts, stops = (np.concatenate([each, len(orders[0]) + each]) for each in (starts, stops))
-    sums = span_sums(Squares(spectra.coefficients), np.concatenate(orders), starts, stops)
-    sums /= (stops - starts)[:, None]
-    for which, each in zip((half, ~half), np.split(sums, 2), strict=True):
-        found[:, places[which]] = each[:, which]
-    return found.reshape(-1, PATCH, PATCH)
+    later = sums_later(Squares(spectra.coefficients), np.concatenate(orders), starts, stops)
+
+    def powers() -> np.ndarray:
+        sums = later() / (stops - starts)[:, None]
+        for which, each in zip((half, ~half), np.split(sums, 2), strict=True):
+            found[:, places[which]] = each[:, which]
+        return found.reshape(-1, PATCH, PATCH)
+
+    return powers
 
 
 def _growth(smoothest: np.ndarray, calm: np.ndarray) -> float:

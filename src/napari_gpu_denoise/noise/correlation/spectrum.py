@@ -9,8 +9,9 @@ separated from correlated noise by its shape (`fit_correlation`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -127,12 +128,27 @@ def noise_spectrum(image: Any) -> NoiseSpectrum:
 
 def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
     """Return the noise spectrum of patches; ImageError if they are not 8 x 8 pixels."""
+    return spectrum_later(spectra)()
+
+
+def spectrum_later(spectra: PatchSpectra) -> Callable[[], NoiseSpectrum]:
+    """Return a function that returns the noise spectrum of patches, as `spectrum_of_patches`.
+
+    What it needs is read together with what is read next of the patches.
+    """
     if not spectra.whole:
         raise ImageError("No patch of 8 x 8 finite pixels is left; replace NaN and infinity first.")
     members = unclipped(spectra.clipped)
     few = min(INDEPENDENT * spectra.overlap, MOST * len(members))
     number = math.ceil(max(SHARE * len(members), few))
-    powers = smooth_powers(spectra, members, number)
+    return partial(_spectrum_of, smooth_powers(spectra, members, number), spectra, members, number)
+
+
+def _spectrum_of(
+    smooth: Callable[[], PatchPower], spectra: PatchSpectra, members: np.ndarray, number: int
+) -> NoiseSpectrum:
+    """Return the noise spectrum of the `members` of patches, given powers of the smoothest."""
+    powers = smooth()
     power = powers.smoothest
     ratios, error = _ratios(power, powers.independent)
     least, _ = _ratios(without_steep_texture(powers), powers.independent)

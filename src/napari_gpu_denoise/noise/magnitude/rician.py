@@ -33,6 +33,7 @@ LEAST_BLOCKS = 30
 SOME_GROUPS = 10_000  # blocks that decide whether there is a background, about,
 FEW_GROUPS, FEW_TRIALS = 1250, 16  # those looked at first, from so many values of sigma,
 UNLIKE_NOISE = 0.03  # and their deviation from noise alone, but for chance, that shows none
+FEW_LINES = 128  # rows and columns of pixels that show whether any is negative, about
 LEAST_CONTRAST = 0.12  # squared, of the darkest blocks, in a background; of all of it 0.21
 LIKE_NOISE = 0.044  # by which the squared contrast may be below that of noise, relative
 DEEP = 1.0  # signal-to-noise ratio below which a level tells little about sigma
@@ -105,8 +106,10 @@ def rayleigh_background(
     levels = list(map(clipping_levels, planes, blanks)) if levels is None else levels
     # A few pixels show that there are negative values, unless these may be a fill.
     for plane, blank, ends in zip(planes, blanks, levels, strict=True):
-        if blank is None and not ends and plane[::BLOCK, :: BLOCK**2].min() < 0:
-            return None
+        if blank is None and not ends:
+            down, across = (max(n // FEW_LINES, 1) for n in plane.shape)
+            if plane[:: max(down, BLOCK), :: max(across, BLOCK**2)].min() < 0:
+                return None
     groups = _blocks(planes, FEW_GROUPS, blanks, levels)
     if len(groups) >= FEW_GROUPS / 2:
         few = _of_groups(groups, FEW_TRIALS)

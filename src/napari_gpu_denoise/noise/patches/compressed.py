@@ -130,10 +130,13 @@ def _possible(plane: np.ndarray, some: np.ndarray, levels: list) -> np.ndarray:
     # As many may be off as of the most values that `_step` looks at.
     most = (1 - ON) * 8 * NUMBER
     series = np.ascontiguousarray(series.T)
-    which, where = np.nonzero(_off(series[: TOLD // 2, None], steps) <= most)
-    left = _off(series[:, where], steps[which, 0]) <= most
+    # A few values rule out most steps, a few more most of the others.
+    which, where = np.nonzero(_off(series[: TOLD // 4, None], steps) <= most)
+    for number in (TOLD // 2, TOLD):
+        left = _off(series[:number, where], steps[which, 0]) <= most
+        which, where = which[left], where[left]
     open_ = ~known
-    open_[known] = np.bincount(where[left], minlength=series.shape[1]) > 0
+    open_[known] = np.bincount(where, minlength=series.shape[1]) > 0
     return np.flatnonzero(open_.any(axis=1))
 
 
@@ -154,8 +157,12 @@ def _step(values: np.ndarray) -> int:
 
 def _off(values: np.ndarray, steps: np.ndarray) -> np.ndarray:
     """Return how many values (value, ...) do not lie on the lattice of each of the steps (...)."""
-    number = np.rint(values / steps)
-    off = (np.abs(values - number * steps) >= OFF) | (number == 0)
+    number = values / steps
+    np.rint(number, out=number)
+    off = number == 0
+    number *= steps
+    np.subtract(values, number, out=number)
+    off |= np.abs(number, out=number) >= OFF
     return off.sum(axis=0, dtype=np.uint8)  # of at most 128 values
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -113,7 +113,7 @@ class DevicePatches:
             upper,
             told[2].astype(np.float64),
             grid.overlap,
-            _middles(grid, len(planes), plane.shape, which),
+            _middles(grid, len(planes), plane.shape)[:, slice(None) if which is None else which],
         )
 
     def _told(
@@ -225,12 +225,12 @@ def _tables() -> np.ndarray:
     return np.concatenate([both, sets]).astype(np.float32)
 
 
-def _middles(
-    grid: _Grid, planes: int, shape: tuple[int, int], which: np.ndarray | None
-) -> np.ndarray:
-    """Return y and x of the middle of each patch, from 0 to 1 over the plane."""
+@lru_cache(maxsize=1)
+def _middles(grid: _Grid, planes: int, shape: tuple[int, int]) -> np.ndarray:
+    """Return y and x of the middle of each patch, from 0 to 1 over the plane; not to be changed."""
     found = np.empty((2, planes, grid.rows, grid.columns))
     found[0] = ((np.arange(grid.rows) * grid.down + PATCH / 2) / shape[0])[:, None]
     found[1] = (np.arange(grid.columns) * grid.across + PATCH / 2) / shape[1]
     found = found.reshape(2, -1)
-    return found if which is None else found[:, which]
+    found.flags.writeable = False
+    return found

@@ -80,6 +80,8 @@ def brightness_levels(
     numbers = ordered[(steps * len(ordered)).astype(int)]
     limits = (numbers + first + steps * (last - first)) / 2
     level = np.zeros(len(mean), np.uint8)
+    above = np.empty(len(mean), bool)
     for limit in limits:
-        level += mean >= limit
+        np.greater_equal(mean, limit, out=above)
+        level += above.view(np.uint8)
     return grouped(level, levels, order)

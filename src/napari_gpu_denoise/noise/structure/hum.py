@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.fft import rfft2
-from scipy.ndimage import uniform_filter
+
+from napari_gpu_denoise.noise.structure.amplitudes import BLOCKS, along_x, along_y, block_size
+from napari_gpu_denoise.noise.structure.peaks import find_peaks
 
 SMALLEST = 64  # pixels of the shortest side of a plane that is looked at
-_FEWEST_CYCLES = 8  # over the plane; slower waves may be its shading
 _MOST_WAVES = 8
-_AROUND = 17  # frequencies whose mean is what a peak is compared with
-_LEAST_RATIO = 15.0  # of the power of a peak to that
-_BLOCKS = 4  # along each axis, in which a wave has to be the same
+_ALONE = 1 << 17  # multiplications of a product that OpenBLAS does not share among threads
+_STEPS = 3  # towards the frequency of a wave
+_SMALL_TURN = 0.01  # from block to block, radians; not worth another step
 _BESIDE = 2.5  # cycles per block, beyond the reach of a window of Hann
 _LEAST_TIMES = 1.0  # of the amplitude that noise makes in a block
 _NEAR, _MOST_OTHERS = 0.5, 0.25  # of the amplitude; share of blocks that may differ by more
@@ -34,9 +35,26 @@ class Wave:
 
     def over(self, shape: tuple[int, int]) -> np.ndarray:
         """Return the wave as a plane, float32."""
-        along_y, along_x = _carriers(self.fy, self.fx, shape)
-        column = (self.amplitude * along_y.conj())[:, None]
-        return np.real(column * along_x.conj()).astype(np.float32)
+        return over([self], shape)
+
+
+def over(waves: Sequence[Wave], shape: tuple[int, int]) -> np.ndarray:
+    """Return the sum of waves as a plane, float32."""
+    along_y, along_x = (
+        np.exp(2j * math.pi * np.multiply.outer(frequencies, np.arange(n)))
+        for frequencies, n in (
+            ([wave.fy for wave in waves], shape[0]),
+            ([wave.fx for wave in waves], shape[1]),
+        )
+    )
+    along_y *= np.array([wave.amplitude for wave in waves])[:, None]
+    left = np.concatenate([along_y.real, -along_y.imag]).T
+    right = np.concatenate([along_x.real, along_x.imag])
+    out = np.empty(shape, np.float32)
+    band = max(1, _ALONE // right.size)
+    for first in range(0, shape[0], band):
+        out[first : first + band] = left[first : first + band] @ right
+    return out
 
 
 def find_waves(plane: np.ndarray) -> list[Wave]:
@@ -48,118 +66,93 @@ def find_waves(plane: np.ndarray) -> list[Wave]:
     waves: list[Wave] = []
     rest = plane - plane.mean(dtype=np.float64).astype(plane.dtype)
     for _ in range(2):  # the strongest may hide others
-        more = [wave for fy, fx in _peaks(rest) if (wave := _wave_at(rest, fy, fx)) is not None]
-        more = _different(more, waves, plane.shape)[: _MOST_WAVES - len(waves)]
-        if not more:
-            break
+        if waves:
+            rest = without(rest, waves)
+        found = _waves_at(rest, find_peaks(rest, 2 * _MOST_WAVES))
+        more = _different(found, waves, plane.shape)[: _MOST_WAVES - len(waves)]
         waves += more
-        for wave in more:
-            rest = rest - wave.over(plane.shape)
+        if not more or len(waves) == _MOST_WAVES:
+            break
     return sorted(waves, key=lambda wave: -abs(wave.amplitude))
 
 
-def _peaks(plane: np.ndarray) -> list[tuple[float, float]]:
-    """Return the frequencies (fy, fx) of the highest peaks above what is around them."""
-    ny, nx = plane.shape
-    window = [np.hanning(n).astype(np.float32) for n in (ny, nx)]
-    power = np.abs(rfft2(plane * window[0][:, None] * window[1])) ** 2
-    largest = float(power.max())
-    if not largest > 0 or not math.isfinite(largest):
+def without(plane: np.ndarray, waves: Sequence[Wave]) -> np.ndarray:
+    """Return a plane (y, x), float32, less waves."""
+    return plane - over(waves, plane.shape) if waves else plane
+
+
+def _waves_at(plane: np.ndarray, frequencies: np.ndarray) -> list[Wave]:
+    """Return the waves near frequencies (wave, 2), where the blocks of the plane agree on one."""
+    if not len(frequencies):
         return []
-    level = np.log(np.maximum(power, 1e-12 * largest))
-    # Stripes are lines in the spectrum: a peak has to stand out of them, too.
-    modes = ("wrap", "mirror")
-    around = uniform_filter(level, _AROUND, mode=modes)
-    for size in ((_AROUND, 1), (1, _AROUND)):
-        around = np.maximum(around, uniform_filter(level, size, mode=modes))
-    fy, fx = np.fft.fftfreq(ny)[:, None], np.fft.rfftfreq(nx)[None]
-    # Near a frequency of 0 or 1/2 along both axes, a wave cannot be told from its mirror image.
-    cycles = [np.square((2 * f - np.rint(2 * f)) * n) for f, n in ((fy, ny), (fx, nx))]
-    slow = cycles[0] + cycles[1] < (2 * _FEWEST_CYCLES) ** 2
-    half = (fx == 0) & (fy < 0)  # each is there twice
-    ratio = np.where(slow | half, -np.inf, level - around)
-    # The mean logarithm of the power of noise is 0.577 below that of its mean.
-    by_chance = math.log(math.log(ratio.size) + 1) + 0.577
-    least = max(math.log(_LEAST_RATIO), by_chance)
-    found = []
-    for _ in range(2 * _MOST_WAVES):
-        y, x = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
-        if ratio[y, x] < least:
+    frequencies, rows, found = _settled(plane, frequencies)
+    flat = found.reshape(len(found), -1)
+    amplitudes = np.median(flat.real, axis=1) + 1j * np.median(flat.imag, axis=1)
+    size, away = np.abs(amplitudes), np.abs(flat - amplitudes[:, None])
+    # No deviation larger than the amplitude is ever allowed, see below.
+    likely = np.mean(away > size[:, None], axis=1) <= _MOST_OTHERS
+    some = np.flatnonzero((size > 0) & likely)
+    waves = []
+    if len(some):
+        noise = _noise_beside(plane, frequencies[some], rows[some])
+        for k, level in zip(some, noise, strict=True):
+            if size[k] < _LEAST_TIMES * float(np.median(level)):
+                continue
+            allowed = np.maximum(_NEAR * size[k], np.minimum(level, size[k]))
+            others = float(np.mean(away[k] > allowed))
+            if others <= _MOST_OTHERS:
+                fy, fx = map(float, frequencies[k])
+                waves.append(Wave(fy, fx, complex(2 * amplitudes[k]), 1 - others))
+    return waves
+
+
+def _settled(
+    plane: np.ndarray, frequencies: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return frequencies (wave, 2) at which the phase is the same from block to block, if any is.
+
+    With the amplitudes in the rows (see `along_x`) and in the blocks there.
+    """
+    frequencies = frequencies.copy()
+    size = block_size(plane.shape)
+    rows = along_x(plane, frequencies[:, 1])
+    found = along_y(rows, frequencies[:, 0])
+    moving = np.arange(len(frequencies))
+    for _ in range(_STEPS):
+        near = found[moving]
+        turns = np.angle(
+            [
+                (near[:, 1:] * near[:, :-1].conj()).sum(axis=(1, 2)),
+                (near[:, :, 1:] * near[:, :, :-1].conj()).sum(axis=(1, 2)),
+            ]
+        ).T
+        frequencies[moving] += turns / (2 * math.pi * size)
+        small = np.abs(turns).max(axis=1) < _SMALL_TURN
+        # So small a turn only turns the phase of each block, by what it makes to its middle.
+        middles = np.arange(BLOCKS) + 0.5
+        back = turns[small][:, :, None] * middles
+        found[moving[small]] *= np.exp(-1j * (back[:, 0, :, None] + back[:, 1, None]))
+        moving = moving[~small]
+        if not len(moving):
             break
-        found.append(_between(power, int(y), int(x), ny, nx))
-        near_y = np.arange(y - 3, y + 4) % ny
-        ratio[near_y[:, None], np.arange(max(x - 3, 0), min(x + 4, ratio.shape[1]))] = -np.inf
-    return found
+        rows[moving] = along_x(plane, frequencies[moving, 1])
+        found[moving] = along_y(rows[moving], frequencies[moving, 0])
+    return frequencies, rows, found
 
 
-def _between(power: np.ndarray, y: int, x: int, ny: int, nx: int) -> tuple[float, float]:
-    """Return the frequency of a peak, between those of the spectrum."""
-    root = np.sqrt(power)
-    sides_y = root[(y - 1) % ny, x], root[(y + 1) % ny, x]
-    last = root.shape[1] - 1
-    sides_x = root[y, x - 1] if x else root[-y % ny, 1], root[y, x + 1] if x < last else 0.0
-    shifts = []
-    for before, after in (sides_y, sides_x):
-        total = before + 2 * root[y, x] + after
-        shifts.append(2 * float(after - before) / float(total))  # of the window of Hann
-    fy = y if 2 * y <= ny else y - ny
-    return (fy + shifts[0]) / ny, (x + shifts[1] * (0 < x < last)) / nx
+def _noise_beside(plane: np.ndarray, frequencies: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return what noise and texture make of the amplitude in each block, (wave, block).
 
-
-def _wave_at(plane: np.ndarray, fy: float, fx: float) -> Wave | None:
-    """Return the wave near a frequency, if the blocks of the plane agree on it."""
-    found = np.zeros((1, 1), complex)
-    for _ in range(3):
-        found, size = _amplitudes(plane, fy, fx)
-        # What is left of the frequency turns the phase from block to block.
-        turns = (
-            np.angle(np.sum(found[1:] * found[:-1].conj())),
-            np.angle(np.sum(found[:, 1:] * found[:, :-1].conj())),
-        )
-        fy, fx = (
-            f + turn / (2 * math.pi * n) for f, turn, n in zip((fy, fx), turns, size, strict=True)
-        )
-    found, _ = _amplitudes(plane, fy, fx)
-    amplitude = complex(np.median(found.real), np.median(found.imag))
-    if amplitude == 0:
-        return None
-    # What noise and texture make of it, from frequencies beside this one.
-    beside = [
-        _amplitudes(plane, fy + dy / size[0], fx + dx / size[1])[0]
-        for dy, dx in ((-_BESIDE, 0), (_BESIDE, 0), (0, -_BESIDE), (0, _BESIDE))
-    ]
+    From frequencies beside those of the waves.
+    """
+    step = _BESIDE / block_size(plane.shape)
+    fy, fx = frequencies.T
+    beside = [along_y(rows, fy - step[0]), along_y(rows, fy + step[0])]
+    shifted = along_x(plane, np.concatenate([fx - step[1], fx + step[1]]))
+    beside.extend(np.split(along_y(shifted, np.tile(fy, 2)), 2))
     # The median of the power of noise is log 2 of its mean; one of the four may hold more.
-    noise = np.sqrt(np.median(np.abs(beside) ** 2, axis=0) / math.log(2))
-    if abs(amplitude) < _LEAST_TIMES * float(np.median(noise)):
-        return None
-    allowed = np.maximum(_NEAR * abs(amplitude), np.minimum(noise, abs(amplitude)))
-    others = float(np.mean(np.abs(found - amplitude) > allowed))
-    if others > _MOST_OTHERS:
-        return None
-    return Wave(float(fy), float(fx), 2 * amplitude, 1 - others)
-
-
-def _amplitudes(plane: np.ndarray, fy: float, fx: float) -> tuple[np.ndarray, tuple[float, float]]:
-    """Return the complex amplitude at a frequency in each block, and the size of blocks."""
-    ny, nx = plane.shape
-    along_y, along_x = _carriers(fy, fx, plane.shape)
-    cuts_y, cuts_x = (np.arange(_BLOCKS + 1) * n // _BLOCKS for n in (ny, nx))
-    right = np.zeros((nx, _BLOCKS), np.complex64)
-    left = np.zeros((_BLOCKS, ny), np.complex64)
-    for k in range(_BLOCKS):
-        for table, cuts, carrier in ((right.T, cuts_x, along_x), (left, cuts_y, along_y)):
-            inside = slice(cuts[k], cuts[k + 1])
-            window = np.hanning(cuts[k + 1] - cuts[k] + 2)[1:-1]
-            table[k, inside] = window / window.sum() * carrier[inside]
-    # Twice with real numbers: NumPy would copy the plane as complex ones.
-    inner = plane @ right.real + 1j * (plane @ right.imag)
-    return left @ inner, (ny / _BLOCKS, nx / _BLOCKS)
-
-
-def _carriers(fy: float, fx: float, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``exp(-2 pi i f k)`` along both axes."""
-    along = (np.exp(-2j * math.pi * f * np.arange(n)) for f, n in zip((fy, fx), shape, strict=True))
-    return next(along), next(along)
+    power = np.median(np.abs(beside) ** 2, axis=0) / math.log(2)
+    return np.sqrt(power).reshape(len(frequencies), -1)
 
 
 def _different(found: list[Wave], known: list[Wave], shape: tuple[int, int]) -> list[Wave]:

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import math
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from napari_gpu_denoise.noise.structure.neighbours import (
+    AROUND,
+    SAMPLE,
+    NoiseTable,
+    in_order,
+    noise_levels,
+    sorted_neighbours,
+)
+from napari_gpu_denoise.noise.structure.workers import in_threads
+
 SMALLEST = 16  # pixels of the shortest side of a plane that is looked at
 LEAST = 5.5  # times the local noise that a pixel has to be away
-_BAND = 64  # rows sorted at once, which stay in the cache
-# A sorting network for eight values (Batcher's).
-_NETWORK = (
-    *((0, 2), (1, 3), (4, 6), (5, 7), (0, 4), (1, 5), (2, 6), (3, 7), (0, 1), (2, 3)),
-    *((4, 5), (6, 7), (2, 4), (3, 5), (1, 4), (3, 6), (1, 2), (3, 4), (5, 6)),
-)
-_AROUND = tuple((y, x) for y in (0, 1, 2) for x in (0, 1, 2) if (y, x) != (1, 1))
+_NEARLY = 0.999  # of that, so that rounding leaves nothing out
+_MOST_FAR = 0.1  # of the pixels, up to which those that may be so far are looked at alone
+_BAND = 128  # rows sorted at once: threads wait for each other between operations
 _WINDOW = 9  # pixels in which the local noise is measured
-_ENTRIES = 4096  # of the table of the noise at each level of brightness
 _TEXTURE = 1.5  # mean deviation that counts as one standard deviation, with a margin
 _ALONE = 0.5  # of its deviation that the second most extreme neighbour may have at most
-_SAMPLE = 1 << 16  # pixels that levels of brightness are taken from, about
 _QUANTILES = 0.95, 0.99  # of the deviations that their tail is extrapolated from
 _CHANCE = 0.2  # pixels of a plane that noise may be expected to make
 _NEIGHBOURHOOD = 7  # pixels in which outliers count as a crowd,
@@ -65,14 +68,70 @@ def find_outliers(plane: np.ndarray, threshold: float | None = None) -> tuple[Ou
     object is resolved. `threshold` is by default that which an exponential tail of all deviations
     exceeds by chance 0.2 times in an image, at least `LEAST`.
     """
-    deviation, scale, alone = _deviations(plane)
-    score = deviation / scale
+    padded = np.pad(plane, 1, mode="reflect")
+    return _found(plane, _compared(plane, padded), noise_levels(plane, padded), threshold)
+
+
+def find_many(plane: np.ndarray) -> tuple[Outliers, Outliers]:
+    """Return what `find_outliers` does, but none on a side with too few to be evidence."""
+    padded = np.pad(plane, 1, mode="reflect")
+    noise = noise_levels(plane, padded)
+    if not _may_be_many(plane, padded, noise):
+        none = Outliers(np.zeros(plane.shape, bool), 0.0, 0.0)
+        return none, none
+    return _found(plane, _compared(plane, padded), noise, None)
+
+
+def _may_be_many(plane: np.ndarray, padded: np.ndarray, noise: NoiseTable) -> bool:
+    """Return whether enough pixels for evidence may be outliers on one side."""
+    # The median of eight is neither below the least of any five of them nor above the largest, so
+    # few pixels are far from it: those are compared with it.
+    limit = _NEARLY * LEAST * float(noise.noise.min())
+
+    def far(first: int) -> list[np.ndarray]:
+        inside = plane[first : first + _BAND]
+        near = padded[first : first + len(inside) + 2]
+        found = []
+        for extreme in (np.minimum, np.maximum):
+            three = extreme(near[:, :-2], near[:, 1:-1])
+            extreme(three, near[:, 2:], out=three)
+            five = extreme(three[:-2], near[1:-1, :-2])
+            extreme(five, near[1:-1, 2:], out=five)
+            np.subtract(inside, five, out=five)
+            places = np.flatnonzero(five > limit if extreme is np.minimum else five < -limit)
+            found.append(first * plane.shape[1] + places)
+        return found
+
+    parts = in_threads(far, range(0, len(plane), _BAND))
+    for sign, some in zip((1, -1), zip(*parts, strict=True), strict=True):
+        places = np.concatenate(some)
+        if len(places) > _MOST_FAR * plane.size:
+            return True
+        ys, xs = np.divmod(places, plane.shape[1])
+        ranked = in_order([padded[ys + y, xs + x] for y, x in AROUND])
+        median = (ranked[3] + ranked[4]) * np.float32(0.5)
+        away = sign * (plane[ys, xs] - median)
+        next_one = ranked[6] - median if sign > 0 else median - ranked[1]
+        # The local noise is at least the spread of the neighbours, and that at this brightness.
+        least = np.maximum(ranked[5] - ranked[2], noise.at(median))
+        is_far = (away > _NEARLY * LEAST * least) & (next_one < _ALONE * away)
+        if np.count_nonzero(is_far) >= _FEWEST:
+            return True
+    return False
+
+
+def _found(
+    plane: np.ndarray, compared: _Compared, noise: NoiseTable, threshold: float | None
+) -> tuple[Outliers, Outliers]:
+    """Return the hot and the dead pixels of a plane that was compared with the neighbours."""
+    score = _scores(plane, compared, noise)
+    size = np.abs(plane - compared.middle)
     both = []
     for sign in (1, -1):
         signed = sign * score
         limit = _limit(signed) if threshold is None else threshold
-        mask = (signed > limit) & alone
-        both.append(_described(mask, signed, np.abs(deviation), limit))
+        mask = (signed > limit) & compared.alone
+        both.append(_described(mask, signed, size, limit))
     return both[0], both[1]
 
 
@@ -97,87 +156,80 @@ def replaced(plane: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return out
 
 
-def _deviations(plane: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the deviation from the neighbours, its scale, and where a pixel stands alone."""
-    padded = np.pad(plane, 1, mode="reflect")
+class _Compared(NamedTuple):
+    """Pixels of a plane (y, x), compared with their neighbours."""
+
+    middle: np.ndarray  # median of the neighbours
+    spread: np.ndarray  # of the neighbours
+    alone: np.ndarray  # whether no other neighbour is nearly as extreme
+
+
+def _compared(plane: np.ndarray, padded: np.ndarray) -> _Compared:
+    """Compare pixels with their neighbours; the plane is `padded` by one pixel."""
     middle, spread = np.empty_like(plane), np.empty_like(plane)
     alone = np.empty(plane.shape, bool)
 
     def compare(first: int) -> None:
         rows = slice(first, min(first + _BAND, len(plane)))
-        ranked = _sorted_neighbours(padded, rows)
-        median = (ranked[3] + ranked[4]) / 2
-        away = plane[rows] - median
-        next_one = np.where(away > 0, ranked[6] - median, median - ranked[1])
-        middle[rows], spread[rows] = median, ranked[5] - ranked[2]
-        alone[rows] = next_one < _ALONE * np.abs(away)
+        ranked = sorted_neighbours(padded, rows)
+        median, around = middle[rows], spread[rows]
+        np.add(ranked[3], ranked[4], out=median)
+        median *= 0.5
+        np.subtract(ranked[5], ranked[2], out=around)
+        away = np.subtract(plane[rows], median, out=ranked[3])
+        # Of a bright pixel and of a dark one: only one of the two can be.
+        half = np.multiply(away, _ALONE, out=ranked[4])
+        single = np.less(np.subtract(ranked[6], median, out=ranked[6]), half, out=alone[rows])
+        np.negative(half, out=half)
+        single |= np.subtract(median, ranked[1], out=ranked[1]) < half
 
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        list(pool.map(compare, range(0, len(plane), _BAND)))
-    deviation = plane - middle
-    size = np.abs(deviation)
-    noise = _noise_at(middle, size)
-    # Limited, so that outliers hardly raise the noise around them.
-    limited = np.minimum(size, 4 * noise)
-    around = (_square_sums(limited) - limited) * np.float32(1 / (_WINDOW**2 - 1))
-    scale = np.maximum(np.maximum(spread, noise), _TEXTURE * around)
+    in_threads(compare, range(0, len(plane), _BAND))
+    return _Compared(middle, spread, alone)
+
+
+def _scores(plane: np.ndarray, compared: _Compared, noise: NoiseTable) -> np.ndarray:
+    """Return the deviation from the neighbours in units of the local noise."""
+    middle, reach = compared.middle, _WINDOW // 2
     # Photons come one by one, and grey levels are rounded.
     least = max(_quantum(plane), 1e-9 * float(np.ptp(plane)), np.finfo(np.float32).tiny)
-    return deviation, np.maximum(scale, np.float32(least)), alone
+    mirrored = np.pad(np.arange(len(plane)), reach, mode="symmetric")
+    out = np.empty_like(plane)
+
+    def score(first: int) -> None:
+        rows = slice(first, min(first + _BAND, len(plane)))
+        near = mirrored[rows.start : rows.stop + 2 * reach]
+        typical, level = noise.at(middle[near]), plane[near] - middle[near]
+        # Limited, so that outliers hardly raise the noise around them.
+        limited = np.minimum(np.abs(level), 4 * typical)
+        inside = slice(reach, reach + rows.stop - rows.start)
+        beside = ((0, 0), (reach, reach))
+        around = _window_sums(np.pad(limited, beside, mode="symmetric")) - limited[inside]
+        around *= np.float32(1 / (_WINDOW**2 - 1))
+        scale = np.maximum(compared.spread[rows], typical[inside])
+        np.maximum(scale, _TEXTURE * around, out=scale)
+        np.maximum(scale, np.float32(least), out=scale)
+        np.divide(level[inside], scale, out=out[rows])
+
+    in_threads(score, range(0, len(plane), _BAND))
+    return out
 
 
-def _square_sums(values: np.ndarray) -> np.ndarray:
-    """Return the sum over the window around each pixel of a plane, mirrored at its border.
+def _window_sums(padded: np.ndarray) -> np.ndarray:
+    """Return the sum over each whole window of a plane.
 
     Of values that differ by little, in float32; `uniform_filter` takes five times as long.
     """
-    found = np.pad(values, _WINDOW // 2, mode="symmetric")
-    for _ in range(2):  # along rows, then transposed
-        pairs = found[:-1] + found[1:]
-        fours = pairs[:-2] + pairs[2:]
-        found = (fours[:-5] + fours[4:-1] + found[8:]).T
-    return found
-
-
-def _sorted_neighbours(padded: np.ndarray, rows: slice) -> list[np.ndarray]:
-    """Return the eight neighbours of each pixel of some rows, sorted."""
-    height, width = rows.stop - rows.start, padded.shape[1] - 2
-    values = [
-        padded[rows.start + y : rows.start + y + height, x : x + width].copy() for y, x in _AROUND
-    ]
-    for a, b in _NETWORK:
-        low = np.minimum(values[a], values[b])
-        np.maximum(values[a], values[b], out=values[b])
-        values[a] = low
-    return values
-
-
-def _noise_at(middle: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Return the root of the mean squared deviation at the brightness of each pixel."""
-    step = max(2, math.isqrt(middle.size // _SAMPLE))
-    levels, sizes = middle[::step, ::step].ravel(), size[::step, ::step].ravel()
-    order = np.argsort(levels)
-    parts = np.array_split(order, min(16, max(1, levels.size // 256)))
-    where = np.array([levels[part].mean(dtype=np.float64) for part in parts])
-    found = []
-    for part in parts:
-        inside = sizes[part]
-        last = int(0.99 * (inside.size - 1))
-        most = np.partition(inside, last)[last]
-        found.append(math.sqrt(np.mean(np.minimum(inside, most) ** 2, dtype=np.float64)))
-    low, high = where[0], where[-1]
-    if not high > low:
-        return np.full(middle.shape, found[0], np.float32)
-    # A table, as `numpy.interp` takes ten times as long.
-    table = np.interp(np.linspace(low, high, _ENTRIES), where, found).astype(np.float32)
-    place = (middle - np.float32(low)) * np.float32((_ENTRIES - 1) / (high - low))
-    np.clip(place, 0, _ENTRIES - 1, out=place)
-    return table[np.rint(place, out=place).astype(np.int16)]
+    pairs = padded[:-1] + padded[1:]
+    fours = pairs[:-2] + pairs[2:]
+    sums = fours[:-5] + fours[4:-1] + padded[8:]
+    pairs = sums[:, :-1] + sums[:, 1:]
+    fours = pairs[:, :-2] + pairs[:, 2:]
+    return fours[:, :-5] + fours[:, 4:-1] + sums[:, 8:]
 
 
 def _quantum(plane: np.ndarray) -> float:
     """Return the smallest difference between grey levels."""
-    step = max(3, math.isqrt(plane.size // _SAMPLE))
+    step = max(3, math.isqrt(plane.size // SAMPLE))
     levels = np.unique(plane[::step, ::step])
     return float(np.diff(levels).min()) if levels.size > 1 else 0.0
 

@@ -1,0 +1,37 @@
+"""Threads for parts of one plane, which NumPy computes without the GIL."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any
+
+_MOST = 2  # more gain nothing beside the other threads: between two operations each needs the GIL
+
+
+def number_of_workers() -> int:
+    """Return how many parts are computed at once."""
+    return min(_MOST, os.cpu_count() or 1)
+
+
+@lru_cache(maxsize=1)
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(number_of_workers(), thread_name_prefix="gpu-denoise-structure")
+
+
+if hasattr(os, "register_at_fork"):
+    # The threads of the pool are not in the child.
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def in_threads(function: Callable, parts: Iterable[Any]) -> list:
+    """Call a function for each of some parts; return the results in order.
+
+    The function must not call this one: it would wait for threads that wait for it.
+    """
+    parts = list(parts)
+    if len(parts) == 1 or number_of_workers() == 1:
+        return list(map(function, parts))
+    return list(_pool().map(function, parts))
