@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
+from napari_gpu_denoise.opencl import program
+from napari_gpu_denoise.opencl.kernel import Kernel
+from napari_gpu_denoise.opencl.memory import constant_buffer
 from napari_gpu_denoise.opencl.program import Session, session
 
 
 @pytest.fixture
 def building(device, monkeypatch):
     """Return a function that makes a session of another kind of device, which builds nothing."""
-    program = session(device).kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0, "ROOTS": 0}).program
+    made = session(device).kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0, "ROOTS": 0}).program
     meeting, built = threading.Barrier(2), []
 
     def build(self, key):
         built.append(dict(key[1]))
         if not self.device.shares_cores:
             meeting.wait(120)  # for the other one
-        return program
+        return made
 
     monkeypatch.setattr(Session, "_build", build)
 
-    def made(kind):
+    def opened(kind):
         chosen = session(device)
         return Session(dataclasses.replace(chosen.device, kind=kind), chosen.context), built
 
-    return made
+    return opened
 
 
 def test_different_programs_are_built_at_the_same_time(building):
@@ -44,3 +49,39 @@ def test_a_cpu_builds_one_after_another(building):
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda k: opened.kernel("search/pad_far", {"K": k % 3}), range(6)))
     assert sorted(each["K"] for each in built) == [0, 1, 2] and len(opened.building) == 1
+
+
+def test_compiler_output_is_not_shown_while_any_thread_builds():
+    import pyopencl as cl
+
+    quiet, before = program._QuietBuilds(), list(warnings.filters)
+    quiet.__enter__()
+    quiet.__enter__()  # in another thread
+    quiet.__exit__(None, None, None)  # in the first one
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.warn("1 warning generated", cl.CompilerWarning, stacklevel=1)
+    quiet.__exit__(None, None, None)
+    assert not seen
+    assert warnings.filters == before
+
+
+@pytest.mark.parametrize("numbers", [(np.int32(3), np.float32(2)), (np.int32(-1), np.float32(0.5))])
+def test_kernels_take_numbers_of_other_types_and_missing_buffers(device, numbers):
+    import pyopencl as cl
+
+    source = """
+    __kernel void add(__global float *out, int a, float b, __global const float *more)
+    {
+        out[get_global_id(0)] = a + b + (more ? more[0] : 0.0f);
+    }
+    """
+    held = session(device)
+    kernel, queue = Kernel(cl.Program(held.context, source).build(), "add"), held.queue()
+    found, one = np.empty(2, np.float32), np.ones(1, np.float32)
+    out = cl.Buffer(held.context, cl.mem_flags.READ_WRITE, size=found.nbytes)
+    for more in (None, constant_buffer(held, one), None):
+        # Types of the same size may differ from launch to launch.
+        for a in (numbers[0], numbers[0].view(np.uint32)):
+            kernel(queue, (2,), None, out, a, numbers[1], more)
+            cl.enqueue_copy(queue, found, out)
+            assert found.tolist() == [numbers[0] + numbers[1] + (more is not None)] * 2

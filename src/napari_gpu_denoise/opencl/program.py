@@ -23,6 +23,34 @@ _OPTIONS: tuple[str, ...] = ()
 ProgramKey = tuple[str, tuple[tuple[str, int], ...], str]
 """A program: its name, its constants, and the version of OpenCL C."""
 
+
+class _QuietBuilds:
+    """Context in which pyopencl does not warn of compiler output: it is shown if a build fails.
+
+    Several threads may be in it at once; by themselves, they would restore each other's filters.
+    """
+
+    def __init__(self):
+        self._lock, self._inside = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        import pyopencl as cl
+
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._filters = warnings.catch_warnings()
+                self._filters.__enter__()
+                warnings.simplefilter("ignore", cl.CompilerWarning)
+
+    def __exit__(self, *error) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._filters.__exit__(*error)
+
+
+_quiet_builds = _QuietBuilds()
 _lock = threading.RLock()
 _sessions: dict[tuple[str, str, int, str], Session] = {}
 
@@ -146,9 +174,7 @@ class Session:
         import pyopencl as cl
 
         name, options = key[0], build_options(key)
-        with warnings.catch_warnings():
-            # Compiler output is shown only if a build fails.
-            warnings.simplefilter("ignore", cl.CompilerWarning)
+        with _quiet_builds:
             try:
                 return cl.Program(self.context, expand(name + ".cl")).build(options=options)
             except cl.Error as error:

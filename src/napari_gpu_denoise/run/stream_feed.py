@@ -195,7 +195,8 @@ class FrameFeed:
                 else:
                     ny, nx = out.shape[-2:]
                     kept = values[c, k, :, :ny, :nx]
-                    clipped = frame.work.levels.store(kept, out, spare=True)
+                    store = partial(frame.work.levels.store, spare=True)
+                    clipped = sum(in_bands(store, kept, out))
                 frame.clipped[video] += clipped
 
     def _checked(self, number: int, given) -> StreamFrame:
