@@ -14,6 +14,7 @@ from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtype
+from napari_gpu_denoise.image.pages import new_array
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.block import Block
@@ -209,20 +210,26 @@ def denoise_steps(
         if "T" not in names or is_chunked(image) or len(devices) > 1:
             return (yield from denoise_parts(array, job, made, devices, ledger))
         return (yield from denoise_series(array, job, made, ledger))
+    # A device that computes with the cores of the host leaves none to spare.
+    new, made = np.empty if devices[0].shares_cores else new_array, None
     if lazy and not everything:
         job = prepare(run, array)
         part = Part.of(job, region)
         block = Block.of(as_array(array[part.reads]), names, run.nonfinite)
     else:
         whole = Block.of(as_array(array[...]), names, run.nonfinite)
+        if out is None and dtype is not None:
+            made = new(shape, dtype)  # gets its memory while the noise is measured
         job = prepare(run, whole)
         part = Part.of(job, region)
         block = whole[part.reads]
     if callable(out):
         out = out(shape, job.dtypes[1])
     # Pixels must not be overwritten before they are read.
-    direct = isinstance(out, np.ndarray) and not np.may_share_memory(out, block.given)
-    made = out if direct else np.empty(shape, job.dtypes[1])
+    if isinstance(out, np.ndarray) and not np.may_share_memory(out, block.given):
+        made = out
+    elif made is None:
+        made = new(shape, job.dtypes[1])
     yield COMPILING
     shared = yield from filter_on(devices, job, part, block, made)
     if out is not None and made is not out:
