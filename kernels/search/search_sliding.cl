@@ -124,8 +124,8 @@ void search_sliding(__global const float *padded, int pnz, int pny, int pitch,
                 const int offsets = min(PERIOD, WINDOW - dy0);
                 #pragma unroll
                 for (int part = 0; part < 2; ++part) {
-                    // At the end of the window, only the first part of a period is left.
-                    if (part == 0 || REST == 0 || offsets == PERIOD) {
+                    // At the end of the window, only the first part of a period may be left.
+                    if (part == 0 || offsets == PERIOD) {
                         #pragma unroll
                         for (int turn = part ? REST : 0; turn < (part ? PERIOD : REST); ++turn) {
                             const int dy = dy0 + turn;

@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from flows import finish, tiled, work_of
 from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.filters.search import variants
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.noise.models import Correlated, PoissonGaussian, Rician, Speckle
 from napari_gpu_denoise.opencl import source
@@ -50,6 +51,9 @@ PROFILES = {
     "CPU": {"float_lanes": 4, "local_memory": 1 << 15, "max_group": 256},
     "GPU": {"float_lanes": 1, "local_memory": 1 << 15, "max_group": 64},
 }
+# GPUs of NVIDIA slide down the search window, exchanging sums as no simulator can; here through
+# local memory.
+PROFILES["sliding"] = PROFILES["GPU"]
 LOCAL_MEMORY = {"bm3d": 5 << 10}
 # Work-items of a group that compare for nothing take long, too: here half as many do.
 MAX_GROUP = dict.fromkeys(
@@ -57,8 +61,11 @@ MAX_GROUP = dict.fromkeys(
     + [("bm4d", axes) for axes in ("ZYX", "CZYX", "TZYX")],
     32,
 )
-# The isoline filter has the same kernels everywhere, VBM3D the same on all GPUs.
-PROFILES_OF = {"isoline": ("GPU",), "vbm3d": ("CPU", "GPU")}
+# The isoline filter has the same kernels everywhere, VBM3D the same on all GPUs. Of the searches
+# that filters share, NL-means runs all.
+PROFILES_OF = {"isoline": ("GPU",), "vbm3d": ("CPU", "GPU"), "nl_means": tuple(PROFILES)}
+OTHERWISE = ("plain", "CPU", "GPU")
+SLIDING = {0: (1, 3), 1: (2, 2)}  # references of an item, along x and y, by number of the settings
 SETTINGS = {
     "nl_means": (
         {"patch": 4, "step": 2, "window": 5},
@@ -245,9 +252,11 @@ def cases(filter_class) -> Iterator[tuple[str, str, object, np.ndarray, str, flo
             settings, _ = settings.for_pixels(image, axes)
         if (filter_name, number) in SCALES:
             settings = dataclasses.replace(settings, scales=SCALES[filter_name, number])
-        for profile in PROFILES_OF.get(filter_name, PROFILES):
+        for profile in PROFILES_OF.get(filter_name, OTHERWISE):
             # Its kernels are those of a CPU with one lane: other settings change nothing in that.
             if profile == "plain" and number:
+                continue
+            if profile == "sliding" and (number not in SLIDING or axes != "YX"):
                 continue
             if (number, axes) in MAPPED and profile != "plain":
                 sigma = np.broadcast_to(np.linspace(0, 30, image.shape[-1]), image.shape[-2:])
@@ -306,6 +315,11 @@ def run_case(
 
     print(f"== {case}", file=sys.stderr, flush=True)
     device = dataclasses.replace(simulator(), **PROFILES[profile])
+    number = int(case.split()[1])
+    served = (SLIDING[number],) if profile == "sliding" else ()
+    variants._sliding = lambda search, _: [
+        variants.sliding_variant(search, *each, 1, band=4, warp=False, across=8) for each in served
+    ]
     if profile == "GPU":
         limit = LOCAL_MEMORY.get(settings.name, device.local_memory)
         items = MAX_GROUP.get((settings.name, axes), device.max_group)
@@ -317,7 +331,7 @@ def run_case(
     if settings.over_time:
         finish(ArrayFrameFlow(work, Arena(session)).run())
         return out, {key[0] for key in session.programs}
-    _, pixels = shape_of(settings.name, int(case.split()[1]), axes)
+    _, pixels = shape_of(settings.name, number, axes)
     flow = tiled(work, Arena(session), work.source.joined * pixels)
     finish(flow.run())
     flow.close()

@@ -20,7 +20,7 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.source import kernel_folder
-from opencl.simulate import CHECKS, FIRST, LEVELS, MODELS, OTHERS, PROFILES, PROFILES_OF, cases
+from opencl.simulate import CHECKS, FIRST, LEVELS, MODELS, OTHERS, OTHERWISE, PROFILES_OF, cases
 
 HERE = Path(__file__).parent
 FAULTS = {
@@ -99,7 +99,7 @@ def test_a_filter(simulator, device, kind, tmp_path):
     """One test for all that is asked of a filter, since the simulation takes long."""
     found = simulate("filter", kind.name, str(tmp_path))
     expected = [f"== {case}" for case, *_ in cases(kind)]
-    assert {case.split()[1] for case in expected} == set(PROFILES_OF.get(kind.name, PROFILES))
+    assert {case.split()[1] for case in expected} == set(PROFILES_OF.get(kind.name, OTHERWISE))
     assert found.splitlines() == expected, found[:5000]
     check_kernels(kind, json.loads((tmp_path / "kernels.json").read_text()))
     check_results(kind, np.load(tmp_path / "results.npz"), device)

@@ -47,7 +47,7 @@ class Claim:
             return False
         self._write()
         _held.add(self._run)
-        self._thread = threading.Thread(target=self._renew, daemon=True)
+        self._thread = threading.Thread(target=self._renew, name="renews a claim", daemon=True)
         self._thread.start()
         return True
 
