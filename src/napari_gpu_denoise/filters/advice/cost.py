@@ -9,20 +9,20 @@ from napari_gpu_denoise.opencl.device import Device
 
 # Seconds for a million pixels: two CPU cores, and a GPU of 132 compute units.
 _MEASURED = {
-    ("nl_means", "normal"): (0.17, 0.0016),
-    ("nl_means", "video"): (4.0, 0.003),
-    ("bm3d", "normal"): (1.1, 0.0085),
-    ("bm3d", "fast"): (0.17, 0.0023),
-    ("bm3d", "high"): (12.0, 0.082),
-    ("bm3d", "live"): (0.09, 0.0019),
-    ("vbm3d", "normal"): (0.31, 0.0015),
-    ("vbm3d", "fast"): (0.18, 0.0012),
-    ("vbm3d", "high"): (0.9, 0.0019),
-    ("vbm3d", "live"): (0.8, 0.0025),  # estimated: its third pass was not timed yet
+    ("nl_means", "normal"): (0.11, 0.0008),
+    ("nl_means", "video"): (1.0, 0.0016),
+    ("bm3d", "normal"): (1.1, 0.0043),
+    ("bm3d", "fast"): (0.17, 0.001),
+    ("bm3d", "high"): (12.0, 0.036),
+    ("bm3d", "live"): (0.09, 0.0009),
+    ("vbm3d", "normal"): (0.31, 0.0006),
+    ("vbm3d", "fast"): (0.18, 0.0005),
+    ("vbm3d", "high"): (0.9, 0.0014),
+    ("vbm3d", "live"): (0.8, 0.0024),
     ("bm4d", "normal"): (0.78, 0.0037),
     ("bm4d", "fast"): (0.21, 0.0021),
     ("bm4d", "high"): (6.0, 0.03),
-    ("isoline", "normal"): (0.11, 0.0012),
+    ("isoline", "normal"): (0.11, 0.001),
 }
 _CORES, _UNITS = 2, 132
 _INTEGRATED = 12  # times slower than the GPU above, at least
