@@ -169,6 +169,21 @@ def test_memory_goes_only_when_nothing_is_written_any_more(posing, monkeypatch, 
     assert not [t for t in threading.enumerate() if t.name.startswith("tiles out")]
 
 
+def test_a_plan_serves_the_next_run_of_equal_settings(device):
+    image, made = noisy(30, 40), []
+    with borrow(session(device)) as arena:
+        for strength in (1.0, 1.0, 0.5, 1.0):
+            work = work_of(
+                image, np.empty_like(image), small(KIND, strength=strength), arena.session
+            )
+            with closing(tiled(work, arena, 10**6)) as flow:
+                finish(flow.run())
+                made.append(flow.stages.plan)
+    first, again, other, later = made
+    assert first is again
+    assert other is not first and later is not first  # only the last one is kept
+
+
 def test_profiling_names_every_launch(device):
     image, settings = noisy(50, 60), small(KIND)
     chosen = session(device)
