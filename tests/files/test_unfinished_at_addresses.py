@@ -143,14 +143,15 @@ def test_a_second_run_is_refused(lab):
     np.testing.assert_array_equal(gd.read(report.done[0].output).data, expected())
 
 
-def test_a_run_that_was_thought_dead_ends(lab, monkeypatch):
+@pytest.mark.parametrize("done", [2, 6])  # some parts, or all
+def test_a_run_that_was_thought_dead_ends(lab, monkeypatch, done):
     monkeypatch.setattr(claim, "_RENEWED", 0.02)
 
     def take(step):
         place = "/lab/out.ome.zarr/.gpu-denoise-unfinished/claim.json"
         until = time.monotonic() + 60
         # Again and again, as the run may just be about to write its own.
-        while step.done == 2 and time.monotonic() < until:
+        while step.done == done and time.monotonic() < until:
             lab.pipe_file(place, json.dumps({"run": "another"}).encode())
             time.sleep(0.01)
             if not any(one.name == "renews a claim" for one in threading.enumerate()):

@@ -78,6 +78,7 @@ def file_steps(
                         else:
                             options = made, ledger, companions_anywhere
                             result = yield from _on_workers(client, picture, run, *options)
+                    ledger.check_claim()
                     notes = made.finish(result.record)
                 ledger.completed()
             return picture, result.record, notes
@@ -102,6 +103,7 @@ def file_steps(
                     else:
                         options = store, ledger, companions_anywhere
                         result = yield from _on_workers(client, picture, run, *options)
+                ledger.check_claim()
                 written = _written(target, result.image, picture, result.record, same, overwrite)
                 ledger.completed()
                 return written

@@ -111,6 +111,14 @@ class Unfinished(Ledger):
             elif not self.notes.has(_LEDGER):
                 self.notes.discard()
 
+    def check_claim(self) -> None:
+        """Refuse to go on if another run has taken the result over."""
+        if self.notes.lost:
+            raise OutputError(
+                f"Another run has begun to write {self._target}, as this one did not answer for "
+                "some time: this one has ended."
+            )
+
     def completed(self) -> None:
         """Say that the result has its name: nothing else is kept."""
         self._complete = True
@@ -146,11 +154,7 @@ class Unfinished(Ledger):
         self.tally += tally
         if not self._usable:
             return
-        if self.notes.lost:
-            raise OutputError(
-                f"Another run has begun to write {self._target}, as this one did not answer for "
-                "some time: this one has ended."
-            )
+        self.check_claim()
         with self._errors():
             if self._first or time.monotonic() >= self._saved + self._pause:
                 self._first = False
