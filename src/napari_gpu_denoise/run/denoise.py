@@ -14,7 +14,7 @@ from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtype
-from napari_gpu_denoise.image.pages import new_array
+from napari_gpu_denoise.image.new_array import new_array
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.block import Block

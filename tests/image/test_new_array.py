@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from napari_gpu_denoise.image import pages
+from napari_gpu_denoise.image import new_array as pages
 
 
 @pytest.fixture
