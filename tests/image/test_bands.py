@@ -17,9 +17,6 @@ from napari_gpu_denoise.image.levels import Levels
 def four_threads(monkeypatch):
     """Four threads, whatever this machine has."""
     monkeypatch.setattr(bands, "_threads", lambda: 4)
-    bands._pool.cache_clear()
-    yield
-    bands._pool.cache_clear()
 
 
 @pytest.mark.parametrize("shape", [(1100, 1000), (3, 700, 600), (700, 3, 600), (2, 2, 300_000)])

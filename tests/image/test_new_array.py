@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.image import new_array as pages
+from napari_gpu_denoise.image.threads import kept_pool
 
 
 @pytest.fixture
@@ -18,10 +19,10 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(pages, "_LEAST_BYTES", 1 << 16)
     monkeypatch.setattr(pages, "_PART_BYTES", 10 * mmap.PAGESIZE)
     monkeypatch.setattr(pages, "_STEP_BYTES", 3 * mmap.PAGESIZE)
-    pages._pool.cache_clear()
+    kept_pool.cache_clear()
     yield
     pages._pool().shutdown()
-    pages._pool.cache_clear()
+    kept_pool.cache_clear()  # of the threads that were shut down
 
 
 def first_page(array):

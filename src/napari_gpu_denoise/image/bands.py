@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.image.threads import kept_pool
+
 _LEAST_BYTES = 1 << 21
 _MOST_THREADS = 8
 
@@ -20,14 +22,8 @@ def _threads() -> int:
     return min(_MOST_THREADS, os.cpu_count() or 1)
 
 
-@cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_threads(), thread_name_prefix="gpu-denoise-copy")
-
-
-if hasattr(os, "register_at_fork"):
-    # The threads of the pool are not in the child.
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    return kept_pool("copy", _threads())
 
 
 def in_bands(function: Callable[..., Any], *arrays: np.ndarray) -> list:

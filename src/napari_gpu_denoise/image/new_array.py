@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
 import numpy as np
+
+from napari_gpu_denoise.image.threads import kept_pool
 
 _LEAST_BYTES = 1 << 25  # of an array for which it is worth the threads
 _PART_BYTES = 1 << 26  # that a thread asks for before it is free for other arrays
@@ -62,11 +63,5 @@ def _madvise() -> Any:
     return found
 
 
-@cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_THREADS, thread_name_prefix="gpu-denoise-pages")
-
-
-if hasattr(os, "register_at_fork"):
-    # The threads of the pool are not in the child.
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    return kept_pool("pages", _THREADS)

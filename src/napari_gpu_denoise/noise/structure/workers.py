@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from typing import Any
+
+from napari_gpu_denoise.image.threads import kept_pool
 
 _MOST = 2  # more gain nothing beside the other threads: between two operations each needs the GIL
 
@@ -14,16 +14,6 @@ _MOST = 2  # more gain nothing beside the other threads: between two operations 
 def number_of_workers() -> int:
     """Return how many parts are computed at once."""
     return min(_MOST, os.cpu_count() or 1)
-
-
-@lru_cache(maxsize=1)
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(number_of_workers(), thread_name_prefix="gpu-denoise-structure")
-
-
-if hasattr(os, "register_at_fork"):
-    # The threads of the pool are not in the child.
-    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def in_threads(function: Callable, parts: Iterable[Any]) -> list:
@@ -34,4 +24,4 @@ def in_threads(function: Callable, parts: Iterable[Any]) -> list:
     parts = list(parts)
     if len(parts) == 1 or number_of_workers() == 1:
         return list(map(function, parts))
-    return list(_pool().map(function, parts))
+    return list(kept_pool("structure", number_of_workers()).map(function, parts))
