@@ -1,7 +1,8 @@
 """Devices for the tests. Without any OpenCL device there is nothing to test, and the run fails.
 
 Tests run on the device that `choose()` takes and, where memory accesses count, on the simulator.
-``pytest --all-devices`` runs them on every usable device.
+``pytest --all-devices`` runs them on every usable device, ``--device`` on the one named, and
+``--optimised`` with all kernels built as users have them (scripts/test_drivers.sh).
 """
 
 from __future__ import annotations
@@ -42,11 +43,16 @@ def pytest_addoption(parser) -> None:
         action="store_true",
         help="test on every usable OpenCL device, not only on the one that choose() takes",
     )
+    parser.addoption("--device", help="test on this OpenCL device, by a part of its name")
+    parser.addoption(
+        "--optimised", action="store_true", help="let the compiler optimise all kernels"
+    )
 
 
 def pytest_generate_tests(metafunc) -> None:
     if "device" in metafunc.fixturenames:
-        tested = USABLE if metafunc.config.getoption("all_devices") else [choose()]
+        options = metafunc.config.getoption
+        tested = USABLE if options("all_devices") else [choose(options("device"))]
         metafunc.parametrize("device", tested, ids=_readable, indirect=True, scope="session")
 
 

@@ -88,8 +88,8 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
     const int column0 = group % groups_x * GROUP_X;
     const size_t plane = (size_t)pny * pitch;
     const GroupFrame frame = group_frame(RINGS frame_number, matched, plane, levels, matched_levels);
-    if (VIDEO && (frame.matched_sigma <= 0.0f || frame.sigma <= 0.0f))
-        return;  // nothing to filter in this frame, or in this channel: the whole work-group
+    // Groups of a frame or a channel without noise are empty; see "One exit" in kernels/README.md.
+    const bool filtered = !VIDEO || (frame.matched_sigma > 0.0f && frame.sigma > 0.0f);
 #if SPECTRUM
     correlation += (first_spectrum + frame_number / spectrum_frames) * ((APART + 1) * PATCH * PATCH);
 #endif
@@ -129,7 +129,7 @@ void shrink_shared(__global const float *noisy, BASIC_ARGUMENT
 
     for (int turn = 0; turn < REFERENCES / TEAMS; ++turn) {
         const int reference = turn * TEAMS + team;
-        const bool mine = row0 + reference / GROUP_X < rows && column0 + reference % GROUP_X < columns;
+        const bool mine = filtered && row0 + reference / GROUP_X < rows && column0 + reference % GROUP_X < columns;
         const int row = min(row0 + reference / GROUP_X, rows - 1);
         const int column = min(column0 + reference % GROUP_X, columns - 1);
         const int y = y0 + grid_position(row, first_y, last_y);

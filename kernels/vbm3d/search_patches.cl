@@ -3,10 +3,9 @@
 // Reference: Davy and Ehret 2020, section 4.2.4: a lane holds one column of the reference patch and compares it with that of
 //   every candidate; the sums of the lanes are added up. Candidates that lie one above the other are compared together, so
 //   that their rows are loaded once (vbm3d/patch_columns.h).
-// Grid: VECTOR = 1, for CPUs: (columns, rows, frames), lanes of a vector; VECTOR = 0: (PATCH, GROUP_X * GROUP_Y * groups,
-//   frames), PATCH work-items a reference.
-// Constants: PATCH = 8, STEP, WINDOW, NEXT, KEPT, NEIGHBOURS, VECTOR; MOTION (1 searches as search_tracks does, 0 as
-//   search_windows), NEAREST, COARSE, FURTHEST; GROUP_X, GROUP_Y, WARP_SYNC as in search_windows.
+// Grid: (columns, rows, frames), for CPUs: the lanes are those of a vector.
+// Constants: PATCH = 8, STEP, WINDOW, NEXT, KEPT, NEIGHBOURS; MOTION (1 searches as search_tracks does, 0 as search_windows),
+//   NEAREST, COARSE, FURTHEST.
 // Shapes: as in search_windows.
 // Cost of a reference: 16 vector operations a candidate, and the sums over lanes.
 
@@ -19,41 +18,26 @@
 // Candidates in a column of the coarse search, and in the tallest column of any.
 #define COLUMN (2 * COARSEST / COARSE + 1)
 #define TALLEST (MOTION && COLUMN > TALLER ? COLUMN : TALLER)
-#define REFERENCES (GROUP_X * GROUP_Y)
 
 #include "vbm3d/patch_columns.h"
 
-#if !VECTOR
-__attribute__((reqd_work_group_size(PATCH, REFERENCES, 1)))
-#endif
 __kernel void search_patches(__global const float *images, int ring, int first, int pny, int pitch, int y0, int x0,
                              int ny, int nx, int first_y, int last_y, int rows, int first_x, int last_x, int columns, int groups_x,
                              __global const float *links, int frames_before, int frames_after, float still, float similar,
                              __global uint *keys, __global uint *places MOTIONS_ARGUMENT)
 {
     const int frame = get_global_id(2);
-#if VECTOR
     const int row = get_global_id(1);
     const int column = get_global_id(0);
-    const bool mine = true;
-#else
-    __local float partial[REFERENCES][PATCH][PATCH + 1];
-    __local CANDIDATE offers[REFERENCES][PATCH][KEPT];
-    const int reference = get_local_id(1);
-    const int group = get_group_id(1);
-    const int row = group / groups_x * GROUP_Y + reference / GROUP_X;
-    const int column = group % groups_x * GROUP_X + reference % GROUP_X;
-    const bool mine = row < rows && column < columns;
-#endif
-    const int y = y0 + grid_position(min(row, rows - 1), first_y, last_y);
-    const int x = x0 + grid_position(min(column, columns - 1), first_x, last_x);
+    const int y = y0 + grid_position(row, first_y, last_y);
+    const int x = x0 + grid_position(column, first_x, last_x);
     const size_t plane = (size_t)pny * pitch;
     const int slot = ring_slot(first, frame, ring);
-    __global const float *here = images + slot * plane + (size_t)y * pitch + x + LANE;
+    __global const float *here = images + slot * plane + (size_t)y * pitch + x;
     const int centre_link = frame * (frames_before + 1 + frames_after) + frames_before;
     const float sigma = frame_link(links, centre_link).noise;
     if (sigma <= 0.0f)
-        return;  // the whole work-group
+        return;
     const float bias = still * sigma * sigma;
     const float limit = similar * sigma * sigma;
 
@@ -72,9 +56,10 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
         COMPARE_COLUMN(sums, WINDOW, 1, here - WINDOW / 2 * pitch + dx, 1.0f, 0.0f);
         OFFER_COLUMN(sums, WINDOW, 1, 0, -(WINDOW / 2), dx, true);
     }
-    SHARE(start);
-    for (int k = 0; k < KEPT; ++k)
-        insert_candidate(best, NEIGHBOURS, near_enough(start[k], limit));
+    for (int k = 0; k < KEPT; ++k) {
+        start[k] = own[k];
+        insert_candidate(best, NEIGHBOURS, near_enough(own[k], limit));
+    }
 
 #if MOTION
     Track track;
@@ -113,7 +98,7 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
 #endif
         const Link link = frame_link(links, centre_link + dt);
         if (link.noise <= 0.0f)
-            continue;  // the whole work-group
+            continue;
         __global const float *there = here + (long)(ring_slot(slot, dt, ring) - slot) * (long)plane;
         for (int k = 0; k < KEPT; ++k)
             own[k] = NO_CANDIDATE;
@@ -125,10 +110,8 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
                 COMPARE_COLUMN(sums, COLUMN, COARSE, there - COARSEST * pitch + dx, link.scale, link.shift);
                 OFFER_COLUMN(sums, COLUMN, COARSE, dt, -COARSEST, dx, true);
             }
-            CANDIDATE coarse[KEPT];
-            SHARE(coarse);
-            track.y = place_y(candidate_place(coarse[0]));
-            track.x = place_x(candidate_place(coarse[0]));
+            track.y = place_y(candidate_place(own[0]));
+            track.x = place_x(candidate_place(own[0]));
 #if COARSE > 1
             for (int k = 0; k < KEPT; ++k)
                 own[k] = NO_CANDIDATE;
@@ -140,19 +123,17 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
             COMPARE_COLUMN(sums, NEXT, 1, there + (track.y - NEXT / 2) * pitch + dx, link.scale, link.shift);
             OFFER_COLUMN(sums, NEXT, 1, dt, track.y - NEXT / 2, dx, true);
         }
-        CANDIDATE found[KEPT];
-        SHARE(found);
 #if MOTION == 2
-        track.y = place_y(candidate_place(found[0]));
-        track.x = place_x(candidate_place(found[0]));
+        track.y = place_y(candidate_place(own[0]));
+        track.x = place_x(candidate_place(own[0]));
 #else
-        track = found_at(was, place_y(candidate_place(found[0])), place_x(candidate_place(found[0])), abs(dt));
+        track = found_at(was, place_y(candidate_place(own[0])), place_x(candidate_place(own[0])), abs(dt));
 #endif
 #else
         for (int window = 0; window < KEPT; ++window) {
-            // All items of a work-group must take part: where there is no centre, they search around the first one again.
-            const bool known = is_candidate(centres[window]);
-            const uint place = candidate_place(centres[known ? window : 0]);
+            if (!is_candidate(centres[window]))
+                continue;
+            const uint place = candidate_place(centres[window]);
             const int top = place_y(place) - NEXT / 2;
             for (int d = -(NEXT / 2); d <= NEXT / 2; ++d) {
                 const int dx = place_x(place) + d;
@@ -160,31 +141,25 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
                 bool all_again = true;
                 #pragma unroll
                 for (int k = 0; k < NEXT; ++k) {
-                    again[k] = !known || repeated(centres, window, top + k, dx);
+                    again[k] = repeated(centres, window, top + k, dx);
                     all_again = all_again && again[k];
                 }
-#if VECTOR
                 if (all_again)
                     continue;
-#endif
                 COMPARE_COLUMN(sums, NEXT, 1, there + top * pitch + dx, link.scale, link.shift);
                 OFFER_COLUMN(sums, NEXT, 1, dt, top, dx, !again[k]);
             }
         }
-        CANDIDATE found[KEPT];
-        SHARE(found);
         for (int k = 0; k < KEPT; ++k)
-            centres[k] = found[k];
+            centres[k] = own[k];
 #endif
         for (int k = 0; k < KEPT; ++k)
-            insert_candidate(best, NEIGHBOURS, near_enough(found[k], limit));
+            insert_candidate(best, NEIGHBOURS, near_enough(own[k], limit));
     }
 #if MOTION
     // Where other frames are few or too different, as at the start of a video, more patches of the own frame fill the group.
-    const bool lacking = !is_candidate(best[NEIGHBOURS - 1]);
-    CANDIDATE last = start[KEPT - 1];
-#if VECTOR
-    if (lacking && is_candidate(last)) {
+    const CANDIDATE last = start[KEPT - 1];
+    if (!is_candidate(best[NEIGHBOURS - 1]) && is_candidate(last)) {
         CANDIDATE more[NEIGHBOURS];
         for (int k = 0; k < NEIGHBOURS; ++k)
             more[k] = NO_CANDIDATE;
@@ -202,38 +177,10 @@ __kernel void search_patches(__global const float *images, int ring, int first, 
             if (!is_candidate(best[NEIGHBOURS - 1]))
                 insert_candidate(best, NEIGHBOURS, near_enough(more[k], limit));
     }
-#else
-    __local int lack;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    lack = 0;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (lacking)
-        atomic_or(&lack, 1);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    const bool any_lacking = lack;
-    for (int pass = 0; pass < (NEIGHBOURS - 1) / KEPT && any_lacking; ++pass) {
-        for (int k = 0; k < KEPT; ++k)
-            own[k] = NO_CANDIDATE;
-        for (int dx = -(NEAREST / 2); dx <= NEAREST / 2; ++dx) {
-            for (int top = -(NEAREST / 2); top <= NEAREST / 2; top += NEXT) {
-                COMPARE_COLUMN(sums, NEXT, 1, here + top * pitch + dx, 1.0f, 0.0f);
-                OFFER_COLUMN(sums, NEXT, 1, 0, top, dx, top + k <= NEAREST / 2 && one > last);
-            }
-        }
-        CANDIDATE found[KEPT];
-        SHARE(found);
-        for (int k = 0; k < KEPT; ++k)
-            if (!is_candidate(best[NEIGHBOURS - 1]))
-                insert_candidate(best, NEIGHBOURS, near_enough(found[k], limit));
-        last = found[KEPT - 1];
-    }
 #endif
-#endif
-    if (mine && LANE == 0) {
-        const size_t out = ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;
-        for (int k = 0; k < NEIGHBOURS; ++k) {
-            keys[out + (size_t)k * columns] = (uint)(best[k] >> 32);
-            places[out + (size_t)k * columns] = candidate_place(best[k]);
-        }
+    const size_t out = ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;
+    for (int k = 0; k < NEIGHBOURS; ++k) {
+        keys[out + (size_t)k * columns] = (uint)(best[k] >> 32);
+        places[out + (size_t)k * columns] = candidate_place(best[k]);
     }
 }

@@ -33,7 +33,6 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
     const int group = get_group_id(0);
     const int row = group / groups_x * GROUP_Y + reference / GROUP_X;
     const int column = group % groups_x * GROUP_X + reference % GROUP_X;
-    const bool mine = row < rows && column < columns;
     const int y = y0 + grid_position(min(row, rows - 1), first_y, last_y);
     const int x = x0 + grid_position(min(column, columns - 1), first_x, last_x);
     const size_t plane = (size_t)pny * pitch;
@@ -41,8 +40,8 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
     __global const float *here = images + slot * plane + (size_t)y * pitch + x;
     const int centre_link = frame * (frames_before + 1 + frames_after) + frames_before;
     const float sigma = frame_link(links, centre_link).noise;
-    if (sigma <= 0.0f)
-        return;  // the whole work-group
+    // A frame without noise is not searched; see "One exit" in kernels/README.md.
+    const bool mine = sigma > 0.0f && row < rows && column < columns;
     const float bias = still * sigma * sigma;
     const float limit = similar * sigma * sigma;
 
@@ -61,7 +60,7 @@ void search_tracks(__global const float *images, int ring, int first, int pny, i
     // Forward and backward in time; with one direction, the one that has frames.
     const int backward = DIRECTIONS > 1 ? get_local_id(1) : frames_after == 0;
     const int sign = backward ? -1 : 1;
-    const int reach = backward ? frames_before : frames_after;
+    const int reach = sigma > 0.0f ? (backward ? frames_before : frames_after) : -1;
 #if MOTION == 2
     // Whether the frame that the track comes from is there.
     bool seen = true;

@@ -101,7 +101,6 @@ void search_windows(__global const float *images, int ring, int first, int pny, 
     const int group = get_group_id(1);
     const int row = group / groups_x * GROUP_Y + reference / GROUP_X;
     const int column = group % groups_x * GROUP_X + reference % GROUP_X;
-    const bool mine = row < rows && column < columns;
     const int y = y0 + grid_position(min(row, rows - 1), first_y, last_y);
     const int x = x0 + grid_position(min(column, columns - 1), first_x, last_x);
     const size_t plane = (size_t)pny * pitch;
@@ -109,8 +108,8 @@ void search_windows(__global const float *images, int ring, int first, int pny, 
     __global const float *here = images + slot * plane + (size_t)y * pitch + x;
     const int centre_link = frame * (frames_before + 1 + frames_after) + frames_before;
     const float sigma = frame_link(links, centre_link).noise;
-    if (sigma <= 0.0f)
-        return;  // the whole work-group
+    // A frame without noise is not searched; see "One exit" in kernels/README.md.
+    const bool mine = sigma > 0.0f && row < rows && column < columns;
     const float bias = still * sigma * sigma;
     const float limit = similar * sigma * sigma;
 
@@ -124,7 +123,7 @@ void search_windows(__global const float *images, int ring, int first, int pny, 
         best[k] = NO_CANDIDATE;
 
     #pragma unroll 1
-    for (int strip = item; strip < FIRST_X * FIRST_Y; strip += ITEMS) {
+    for (int strip = item; strip < FIRST_X * FIRST_Y && sigma > 0.0f; strip += ITEMS) {
         const int top = strip / FIRST_X * NEXT - WINDOW / 2;
         const int left = strip % FIRST_X * SPAN - WINDOW / 2;
         compare_strip(sums, here, here + top * pitch + left, pitch, 1.0f, 0.0f);
@@ -137,7 +136,7 @@ void search_windows(__global const float *images, int ring, int first, int pny, 
 
     const int window = item / STRIPS;
     const int shifted = item % STRIPS * SPAN - NEXT / 2;
-    CANDIDATE centres[KEPT];
+    CANDIDATE centres[KEPT], found[KEPT];
     #pragma unroll 1
     for (int turn = 0; turn < frames_before + frames_after; ++turn) {
         const bool forward = turn < frames_after;
@@ -148,8 +147,7 @@ void search_windows(__global const float *images, int ring, int first, int pny, 
                 centres[k] = start[k];
         }
         const Link link = frame_link(links, centre_link + dt);
-        if (link.noise <= 0.0f)
-            continue;  // the whole work-group
+        const bool usable = sigma > 0.0f && link.noise > 0.0f;
         CANDIDATE centre = centres[0];
         #pragma unroll
         for (int k = 1; k < KEPT; ++k)
@@ -157,7 +155,7 @@ void search_windows(__global const float *images, int ring, int first, int pny, 
         #pragma unroll
         for (int k = 0; k < KEPT; ++k)
             own[k] = NO_CANDIDATE;
-        if (is_candidate(centre)) {
+        if (usable && is_candidate(centre)) {
             const int top = place_y(candidate_place(centre)) - NEXT / 2;
             const int left = place_x(candidate_place(centre)) + shifted;
             __global const float *there = here + (long)(ring_slot(slot, dt, ring) - slot) * (long)plane;
@@ -165,10 +163,12 @@ void search_windows(__global const float *images, int ring, int first, int pny, 
             OFFER_STRIP(own, KEPT, sums, NEXT, SPAN, 1, dt, top, left,
                         shifted + d <= NEXT / 2 && !repeated(centres, window, top + k, left + d));
         }
-        share(centres, own, offers[reference], item);
+        share(found, own, offers[reference], item);
         #pragma unroll
-        for (int k = 0; k < KEPT; ++k)
-            insert_candidate(best, NEIGHBOURS, near_enough(centres[k], limit));
+        for (int k = 0; k < KEPT; ++k) {
+            insert_candidate(best, NEIGHBOURS, near_enough(found[k], limit));
+            centres[k] = usable ? found[k] : centres[k];
+        }
     }
     if (mine && item == 0) {
         const size_t out = ((size_t)frame * rows + row) * NEIGHBOURS * columns + column;

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from filters.one_pass import Plain, posing
+from filters.one_pass import QUICK, Plain, posing
 from napari_gpu_denoise.opencl import program
 
 _PLAIN_SESSIONS: dict = {}
+
+
+def pytest_configure(config) -> None:
+    if config.getoption("optimised"):
+        QUICK.clear()
 
 
 @pytest.fixture(params=["as it is", "as a GPU"])
@@ -27,7 +32,7 @@ def quickly_built(request, monkeypatch):
     """Let the compiler optimise no kernel, but in tests that ask for `optimised`.
 
     With small images and many settings most time would go into builds, of seconds each. The
-    contract tests run every filter as users have it.
+    contract tests and test_gpu_kernels run every filter as users have it, and ``--optimised`` all.
     """
     if "optimised" not in request.fixturenames:
         monkeypatch.setattr(program, "Session", Plain)

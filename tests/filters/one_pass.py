@@ -34,6 +34,8 @@ FAR_KEY = 0x70000000
 
 # By number of the device: devices may pose as others.
 _CONTEXTS: dict = {}
+# Options that make builds quick; none with --optimised.
+QUICK = ["-cl-opt-disable"]
 
 
 class Plain(program.Session):
@@ -50,7 +52,7 @@ class Plain(program.Session):
 
     def _build(self, *given):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(program, "_OPTIONS", (*program._OPTIONS, "-cl-opt-disable"))
+            patch.setattr(program, "_OPTIONS", (*program._OPTIONS, *QUICK))
             return super()._build(*given)
 
 

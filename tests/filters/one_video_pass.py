@@ -119,9 +119,7 @@ def windows(span: int, block: int = 8, x: int = 1, y: int = 1) -> Variant:
     return Variant("search_windows", constants)
 
 
-def patches(vector: int, x: int = 1, y: int = 1) -> Variant:
-    constants = {"VECTOR": vector, "GROUP_X": x, "GROUP_Y": y, "WARP_SYNC": 0}
-    return Variant("search_patches", constants)
+PATCHES = Variant("search_patches", {"GROUP_X": 1, "GROUP_Y": 1})
 
 
 def lanes(search: VideoSearch) -> Variant:

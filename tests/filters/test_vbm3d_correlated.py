@@ -12,12 +12,12 @@ from scipy.ndimage import gaussian_filter
 import napari_gpu_denoise as gd
 from filters.one_pass import Plain
 from filters.one_video_pass import (
+    PATCHES,
     Run,
     Videos,
     compare,
     group_settings,
     lanes,
-    patches,
     search_settings,
     shared,
 )
@@ -80,7 +80,7 @@ def test_groups_are_those_of_the_reference(plain, kernel, overlap, wiener):
         *(plain, given, variant, Videos.of(linked=True)),
         channels=len(spectra),
         variation=None if overlap else variation,
-        search_variant=patches(1) if plain.device.float_lanes >= 4 else None,
+        search_variant=PATCHES if plain.device.float_lanes >= 4 else None,
     )
     assert 8 in compare(run)
 

@@ -16,13 +16,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import napari_gpu_denoise as gd
 from filters.one_pass import Plain
 from filters.one_video_pass import (
+    PATCHES,
     Run,
     Videos,
     broken_kernels,
     compare,
     group_settings,
     lanes,
-    patches,
     run_simulated,
     search_settings,
     shared,
@@ -64,7 +64,7 @@ def sigma_map(ny: int, nx: int) -> np.ndarray:
 
 
 def filtered(session, given, variant, videos=None, **options) -> Run:
-    search_variant = patches(1) if session.device.float_lanes >= 4 else None
+    search_variant = PATCHES if session.device.float_lanes >= 4 else None
     videos = videos or Videos.of(linked=True)
     return Run(session, given, variant, videos, search_variant=search_variant, **options)
 
@@ -362,7 +362,7 @@ def simulate(session, which: str) -> None:
     run = Run(
         *(session, given, variant(search), videos),
         variation=variation,
-        search_variant=patches(1),
+        search_variant=PATCHES,
     )
     compare(run)
 

@@ -17,12 +17,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from filters.one_pass import Plain
 from filters.one_video_pass import (
+    PATCHES,
     Device,
     Linked,
     broken_kernels,
     found_by,
     matches_of,
-    patches,
     positions,
     run_simulated,
     search_settings,
@@ -93,7 +93,7 @@ def check(session, search, variant, linked=None, shape=SHAPE, video=None) -> dic
     else:
         expected = matches_in(video, linked, search)
     # The kernels for GPUs go together.
-    vector = None if variant.constants.get("VECTOR") else False
+    vector = None if variant.kernel == "search_patches" else False
     keys, places = found_by(session, search, variant, video, linked, vector=vector)
     for t in range(shape[0]):
         for row, column, y, x in positions(shape[1:], search.step):
@@ -122,12 +122,6 @@ BROKEN = [
         "search_tracks",
         ("    barrier(CLK_LOCAL_MEM_FENCE);\n    if (backward)", "    if (backward)"),
         "data race|uninitialized",
-    ),
-    (
-        "kept patches",
-        "patch_columns",
-        ("partial[reference][LANE][l]", "partial[reference][LANE + 1][l]"),
-        "Invalid|uninitialized|data race",
     ),
     (
         "strips",
@@ -174,45 +168,29 @@ LINKED = {
 }
 
 
-def on(device, variant: Variant, **changes) -> Variant:
-    """Return a variant that a device works with.
-
-    PoCL does not run the tail of these kernels for all references of a group: of several references
-    only Oclgrind tells there, see `test_groups_of_any_shape_on_the_simulator`.
-    """
-    if device.kind == "CPU":
-        changes |= {"GROUP_X": 1, "GROUP_Y": 1}
-    return Variant(variant.kernel, {**variant.constants, **changes})
-
-
-FOLLOWING = pytest.mark.parametrize(
-    "variant", [tracks(3, 2), patches(1), patches(0, 2, 3)], ids=name
-)
-KEEPING = pytest.mark.parametrize(
-    "variant", [windows(0), windows(2, 4, 3, 2), patches(1), patches(0, 3, 1)], ids=name
-)
+FOLLOWING = pytest.mark.parametrize("variant", [tracks(3, 2), PATCHES], ids=name)
+KEEPING = pytest.mark.parametrize("variant", [windows(0), windows(2, 4, 3, 2), PATCHES], ids=name)
 
 
 @FOLLOWING
 @pytest.mark.parametrize("which", FOLLOWED)
-def test_tracks_are_those_of_the_reference(plain, device, variant, which):
+def test_tracks_are_those_of_the_reference(plain, variant, which):
     search = search_settings(**FOLLOWED[which])
-    changes = {}
     if variant.kernel == "search_tracks":
-        changes["DIRECTIONS"] = 1 + all(search.frames)
-    check(plain, search, on(device, variant, **changes))
+        variant = tracks(3, 2, 1 + all(search.frames))
+    check(plain, search, variant)
 
 
 @pytest.mark.parametrize("which", ["earlier alone", "later alone", "own frame alone"])
-def test_two_directions_of_which_one_is_empty(plain, device, which):
-    check(plain, search_settings(**FOLLOWED[which]), on(device, tracks(3, 2)))
+def test_two_directions_of_which_one_is_empty(plain, which):
+    check(plain, search_settings(**FOLLOWED[which]), tracks(3, 2))
 
 
 @KEEPING
 @pytest.mark.parametrize("which", KEPT)
-def test_windows_are_those_of_the_reference(plain, device, variant, which):
+def test_windows_are_those_of_the_reference(plain, variant, which):
     search = search_settings(motion=False, **KEPT[which])
-    check(plain, search, spanning(on(device, variant), search))
+    check(plain, search, spanning(variant, search))
 
 
 def spanning(variant: Variant, search) -> Variant:
@@ -226,45 +204,45 @@ def spanning(variant: Variant, search) -> Variant:
 @pytest.mark.parametrize("which", LINKED)
 @pytest.mark.parametrize(
     "variant",
-    [tracks(3, 2), windows(2, 8, 2, 2), patches(1), patches(0, 2, 3)],
+    [tracks(3, 2), windows(2, 8, 2, 2), PATCHES],
     ids=name,
 )
-def test_links_scale_and_shift_and_leave_frames_out(plain, device, variant, which):
+def test_links_scale_and_shift_and_leave_frames_out(plain, variant, which):
     for motion in (True, False):
         fits = {"search_tracks": motion, "search_windows": not motion}.get(variant.kernel, True)
         if fits:
             search = search_settings(motion=motion, frames=(4, 3), similar=4.0, step=7)
-            check(plain, search, on(device, variant), LINKED[which])
+            check(plain, search, variant, LINKED[which])
 
 
 @FOLLOWING
 @pytest.mark.parametrize("which", LINKED)
-def test_motion_of_blocks_over_frames_of_other_levels_and_holes(plain, device, variant, which):
+def test_motion_of_blocks_over_frames_of_other_levels_and_holes(plain, variant, which):
     search = search_settings(blocks=True, window_next=3, frames=(4, 3), similar=4.0, step=7)
-    check(plain, search, on(device, variant), LINKED[which])
+    check(plain, search, variant, LINKED[which])
 
 
 @FOLLOWING
 @pytest.mark.parametrize("axis", [0, 1])
-def test_tracks_end_as_far_away_as_a_match_may_lie(plain, device, variant, axis):
+def test_tracks_end_as_far_away_as_a_match_may_lie(plain, variant, axis):
     """A pattern goes on faster and faster, and there are 32 pixels to go, both ways."""
     pattern = np.random.default_rng(0).integers(0, 256, (90, 90)).astype(float)
     video = np.array([np.roll(pattern, shift, axis=axis) for shift in (0, 7, 16, 27, 33)])
     part = np.s_[:, :, :12] if axis == 0 else np.s_[:, :12]
     search = search_settings(coarse=1, frames=(4, 4), step=8, similar=1000.0)
     for frames in (video, video[::-1]):
-        found = check(plain, search, on(device, variant), video=frames[part].copy())
+        found = check(plain, search, variant, video=frames[part].copy())
         far = max(abs(m[1 + axis] - at[1 + axis]) for at, most in found.items() for m in most)
         assert far == 32
 
 
 @FOLLOWING
 @pytest.mark.parametrize("shape", [(3, 8, 8), (3, 8, 19), (3, 9, 11), (2, 10, 9)], ids=str)
-def test_small_frames(plain, device, variant, shape):
+def test_small_frames(plain, variant, shape):
     """Of the displacements tried first none may lie in the image."""
     for coarse in (1, 2, 4):
         search = search_settings(coarse=coarse, frames=(1, 2))
-        check(plain, search, on(device, variant), shape=shape)
+        check(plain, search, variant, shape=shape)
 
 
 def test_the_kernel_of_the_device_as_the_compiler_optimises_it(optimised, device):
@@ -292,18 +270,16 @@ def test_frames_are_stored_in_the_ring(plain, channels, count, first):
 
 
 CASES = {
-    **{"tracks": tracks(3, 2), "tracks one way": tracks(2, 1, 1), "patches": patches(0, 2, 3)},
-    **{
-        "kept patches": patches(0, 2, 1),
-        "windows": windows(3, 8, 3, 2),
-        "strips": windows(2, 4, 2),
-    },
+    "tracks": tracks(3, 2),
+    "tracks one way": tracks(2, 1, 1),
+    "windows": windows(3, 8, 3, 2),
+    "strips": windows(2, 4, 2),
 }
 
 
 def simulate(session, which: str) -> None:
     """Run a case on the simulator, and check its result."""
-    variant, motion = CASES[which], not which.startswith(("windows", "strips", "kept"))
+    variant, motion = CASES[which], which.startswith("tracks")
     frames = (0, 1) if which.endswith("one way") else (1, 1)
     search = search_settings(
         **{"motion": motion, "frames": frames, "window": 3, "window_nearest": 5, "window_next": 3},

@@ -114,7 +114,7 @@ class VideoMatches:
 def choose_video_variant(search: VideoSearch, device: Device) -> Variant:
     """Choose the search kernel for a device: rows of a patch as vectors on a CPU."""
     if device.float_lanes >= 4:
-        return Variant("search_patches", {"VECTOR": 1, "GROUP_X": 1, "GROUP_Y": 1, "WARP_SYNC": 0})
+        return Variant("search_patches", {"GROUP_X": 1, "GROUP_Y": 1})
     if search.nearest:
         items, constants = 1 + all(search.frames), {"CELL": 4}
         constants["DIRECTIONS"] = items
@@ -189,17 +189,16 @@ class PredictiveSearch:
         constants = self.variant.constants
         group_x, group_y = constants["GROUP_X"], constants["GROUP_Y"]
         across, down = -(-columns.count // group_x), -(-rows.count // group_y)
-        if constants.get("VECTOR"):
+        groups = across * down * group_x * group_y
+        if self.variant.kernel == "search_patches":
             over, local = (columns.count, rows.count, count), (1, 1, 1)
+        elif self.variant.kernel == "search_windows":
+            items = settings.kept * -(-settings.following // constants["SPAN"])
+            over, local = (items, groups, count), (items, group_x * group_y, 1)
         else:
-            items = constants.get("DIRECTIONS", settings.patch)
-            if self.variant.kernel == "search_windows":
-                items = settings.kept * -(-settings.following // constants["SPAN"])
-            over = (items, across * down * group_x * group_y, count)
-            local = (items, group_x * group_y, 1)
-            if self.variant.kernel == "search_tracks":
-                # Whole warps take one direction of time.
-                over, local = (over[1], items, count), (local[1], items, 1)
+            # Whole warps take one direction of time.
+            items = constants["DIRECTIONS"]
+            over, local = (groups, items, count), (group_x * group_y, items, 1)
         launch = self._search(
             queue,
             over,
