@@ -85,3 +85,36 @@ def test_kernels_take_numbers_of_other_types_and_missing_buffers(device, numbers
             kernel(queue, (2,), None, out, a, numbers[1], more)
             cl.enqueue_copy(queue, found, out)
             assert found.tolist() == [numbers[0] + numbers[1] + (more is not None)] * 2
+
+
+@pytest.fixture
+def kept_by_pyopencl(monkeypatch, tmp_path):
+    """Return the folder of pyopencl's cache, which is used as if the driver had none of its own."""
+    monkeypatch.setattr("pyopencl.characterize.has_src_build_cache", lambda _: False)
+    monkeypatch.setattr(program, "cache_folder", lambda: tmp_path)
+    monkeypatch.delenv("PYOPENCL_CACHE_FAILURE_FATAL", raising=False)
+    return tmp_path / "programs"
+
+
+def build_again(device):
+    """Build a program as a new process does."""
+    made = Session(device, session(device).context)
+    return made.kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0, "ROOTS": 0})
+
+
+@pytest.mark.parametrize("name", ["info", "binary"])
+@pytest.mark.parametrize("damage", [None, b"no pickle, no program"], ids=["missing", "other bytes"])
+def test_a_damaged_cache_is_built_anew(device, kept_by_pyopencl, name, damage):
+    build_again(device)
+    files = list(kept_by_pyopencl.glob(f"*/{name}"))
+    assert files
+    for file in files:
+        file.write_bytes(damage) if damage else file.unlink()
+    build_again(device)
+    build_again(device)
+    assert list(kept_by_pyopencl.glob("*/binary"))
+
+
+def test_a_cache_without_a_folder_is_done_without(device, kept_by_pyopencl):
+    kept_by_pyopencl.write_text("a file is in the place of the folder")
+    build_again(device)

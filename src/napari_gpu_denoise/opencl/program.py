@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
+import shutil
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,6 +14,7 @@ from typing import Any
 
 from napari_gpu_denoise.errors import KernelError
 from napari_gpu_denoise.opencl.ahead import Ahead, Task, worth_it
+from napari_gpu_denoise.opencl.caches import cache_folder
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.failures import lacks_memory, lost_device, opening_error
 from napari_gpu_denoise.opencl.kernel import Kernel
@@ -50,9 +54,10 @@ class _QuietBuilds:
                 self._filters.__exit__(*error)
 
 
+_log = logging.getLogger(__name__)
 _quiet_builds = _QuietBuilds()
 _lock = threading.RLock()
-_sessions: dict[tuple[str, str, int, str], Session] = {}
+_sessions: dict[Device, Session] = {}
 
 
 @dataclass
@@ -174,9 +179,10 @@ class Session:
         import pyopencl as cl
 
         name, options = key[0], build_options(key)
+        _log.debug("building %s for %s", name, self.device)
         with _quiet_builds:
             try:
-                return cl.Program(self.context, expand(name + ".cl")).build(options=options)
+                return _built(self.context, expand(name + ".cl"), options)
             except cl.Error as error:
                 if lacks_memory(error) or lost_device(error):
                     raise  # not the fault of the kernel
@@ -185,6 +191,25 @@ class Session:
                     f"{self.device} cannot build the kernel {name}: update its driver or choose "
                     f"another device. The compiler says: {told}"
                 ) from error
+
+
+def _built(context: Any, source: str, options: list[str]) -> Any:
+    """Build a program, which pyopencl keeps on disk where the driver does not.
+
+    It raises KeyError if what it has kept is damaged: that is removed, and the program built anew.
+    """
+    import pyopencl as cl
+
+    folder = cache_folder() / "programs"
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    # It waits for a minute where it cannot write.
+    kept = str(folder) if os.access(folder, os.W_OK) else False
+    try:
+        return cl.Program(context, source).build(options=options, cache_dir=kept)
+    except KeyError:
+        shutil.rmtree(folder, ignore_errors=True)
+        return cl.Program(context, source).build(options=options, cache_dir=False)
 
 
 def program_key(name: str, constants: Mapping[str, int], standard: str) -> ProgramKey:
@@ -209,16 +234,15 @@ def session(device: Device) -> Session:
     import pyopencl as cl
 
     check_process()
-    key = (device.platform, device.name, device.index, device.kind)
     with _lock:
-        if key not in _sessions:
+        if device not in _sessions:
             try:
                 context = cl.Context([device.handle])
             except cl.Error as error:
                 raise opening_error(device, error) from error
             ahead = Ahead(device) if worth_it(device) else None
-            _sessions[key] = Session(device, context, ahead=ahead)
-        return _sessions[key]
+            _sessions[device] = Session(device, context, ahead=ahead)
+        return _sessions[device]
 
 
 def forget(session: Session) -> None:
