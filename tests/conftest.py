@@ -22,15 +22,14 @@ import pytest
 # A setting of the user's shell must not choose the device of a test.
 os.environ.pop("GPU_DENOISE_DEVICE", None)
 
-from napari_gpu_denoise.opencl.device import ADVICE, choose, devices
+from napari_gpu_denoise.errors import NoDeviceError
+from napari_gpu_denoise.opencl.device import choose, devices, listed
 
 # A busy machine may be slow to make examples, and to run them.
 hypothesis.settings.register_profile(
     "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("untimed")
-
-USABLE = [device for device in devices() if not device.problem and device.kind != "simulator"]
 
 
 def _readable(device) -> str:
@@ -52,18 +51,18 @@ def pytest_addoption(parser) -> None:
 def pytest_generate_tests(metafunc) -> None:
     if "device" in metafunc.fixturenames:
         options = metafunc.config.getoption
-        tested = USABLE if options("all_devices") else [choose(options("device"))]
+        tested = [choose(options("device"))]
+        if options("all_devices"):
+            tested = [d for d in devices() if not d.problem and d.kind != "simulator"]
         metafunc.parametrize("device", tested, ids=_readable, indirect=True, scope="session")
 
 
 def pytest_sessionstart(session) -> None:
-    if not USABLE:
-        found = "; ".join(f"{d}: {d.problem or 'only for testing'}" for d in devices())
-        pytest.exit(
-            f"No usable OpenCL device was found ({found or 'none at all'}), so nothing can be "
-            f"tested. {ADVICE}",
-            returncode=1,
-        )
+    # Where nobody has used the device yet, this is what tests it: other processes know the answer.
+    try:
+        choose(session.config.getoption("device"))
+    except NoDeviceError as error:
+        pytest.exit(f"Nothing can be tested. {error}", returncode=1)
 
 
 def pytest_collection_modifyitems(items) -> None:
@@ -89,7 +88,7 @@ def pytest_sessionfinish(session) -> None:
 
 
 def pytest_report_header(config) -> list[str]:
-    return [f"OpenCL device {device.index}: {device} {device.problem}" for device in devices()]
+    return [f"OpenCL device {device.index}: {device}" for device in listed()]
 
 
 @pytest.fixture(scope="session")
@@ -101,7 +100,7 @@ def device(request):
 @pytest.fixture(scope="session")
 def simulator():
     """The Oclgrind simulator, which checks every access a kernel makes."""
-    found = [device for device in devices() if device.kind == "simulator"]
+    found = [device for device in listed() if device.kind == "simulator"]
     if not found and (sys.platform, platform.machine()) != ("linux", "x86_64"):
         pytest.skip("Oclgrind comes from the registry for Linux on x86_64 only")
     assert found, "Oclgrind is missing: install the extra 'test'"

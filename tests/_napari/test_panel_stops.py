@@ -154,7 +154,7 @@ def test_no_device(viewer, open_panel, run, told, monkeypatch, noisy):
     from napari_gpu_denoise.opencl import device
 
     viewer.add_image(noisy)
-    monkeypatch.setattr(device, "devices", tuple)
+    monkeypatch.setattr(device, "_devices", tuple)
     panel = open_panel()
     assert panel.device.box.count() == 1
     assert "No OpenCL device was found" in panel.device.caption.text()

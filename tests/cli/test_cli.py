@@ -551,7 +551,7 @@ def test_devices(capsys, device):
 def test_devices_when_there_is_none(capsys, monkeypatch):
     # A driver without a device, as where a card was taken out: it is listed all the same.
     bare = opencl.Platform("Some driver", "OpenCL 3.0", ())
-    monkeypatch.setattr(opencl, "devices", lambda: ())
+    monkeypatch.setattr(opencl, "_devices", lambda: ())
     monkeypatch.setattr(opencl, "platforms", lambda: (bare,))
     code, out, err = run(capsys, "devices")
     assert code == 3

@@ -216,7 +216,7 @@ def test_no_device_is_needed(monkeypatch):
     def none():
         raise AssertionError("a device was looked for")
 
-    monkeypatch.setattr("napari_gpu_denoise.opencl.device.devices", none)
+    monkeypatch.setattr("napari_gpu_denoise.opencl.device._devices", none)
     assert estimate_noise(noise((3, 40, 40)), "TYX").sigma[0] == pytest.approx(10, rel=0.1)
 
 

@@ -28,7 +28,7 @@ from napari_gpu_denoise.filters.search import variants
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.noise.models import Correlated, PoissonGaussian, Rician, Speckle
 from napari_gpu_denoise.opencl import source
-from napari_gpu_denoise.opencl.device import devices
+from napari_gpu_denoise.opencl.device import listed
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.run.flow.array_frames import ArrayFrameFlow
@@ -266,7 +266,7 @@ def cases(filter_class) -> Iterator[tuple[str, str, object, np.ndarray, str, flo
 
 
 def simulator():
-    return next(device for device in devices() if device.kind == "simulator")
+    return next(device for device in listed() if device.kind == "simulator")
 
 
 def suit_oclgrind() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from napari_gpu_denoise.opencl import claims, several
+from napari_gpu_denoise.opencl import claims
 from napari_gpu_denoise.opencl import device as devices
 
 
@@ -26,7 +26,6 @@ def cards(device, monkeypatch, tmp_path):
         replace(device, index=k, kind="discrete GPU", problem="", handle=Card(k)) for k in range(3)
     ]
     monkeypatch.setattr(devices, "_devices", lambda: tuple(found))
-    monkeypatch.setattr(several, "failure_of", lambda _: "")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(claims, "_claims", {})
     return found

@@ -44,6 +44,9 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
         _add_filter(added, settings)
 
     devices = added.add_parser("devices", help="list the OpenCL devices and show which one is used")
+    devices.add_argument(
+        "--again", action="store_true", help="test all devices, even those tested before"
+    )
     add_json(devices)
     devices.set_defaults(run=commands.devices)
 

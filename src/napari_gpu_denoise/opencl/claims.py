@@ -13,7 +13,7 @@ from typing import Any
 
 from napari_gpu_denoise.locks import locked
 from napari_gpu_denoise.opencl.device import ALL, ENVIRONMENT_VARIABLE, Device
-from napari_gpu_denoise.opencl.self_test import place_of
+from napari_gpu_denoise.opencl.hardware import place_of
 from napari_gpu_denoise.opencl.several import choose_devices
 
 _claims: dict[str, int] = {}  # open files by the name of a device, locked until the process ends

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 import warnings
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise.errors import NoDeviceError
-from napari_gpu_denoise.opencl.isolation import import_pyopencl
-from napari_gpu_denoise.opencl.process import check_process, claim_process
+from napari_gpu_denoise.opencl.device_test import answers_for
+from napari_gpu_denoise.opencl.isolation import open_platforms
+from napari_gpu_denoise.opencl.process import check_process
 
 ENVIRONMENT_VARIABLE = "GPU_DENOISE_DEVICE"
 ALL = "all"  # every device of the kind of the best one, see `choose_devices`
@@ -48,9 +47,11 @@ class Device:
     compute_units, clock, max_group : int
         Compute units, clock in MHz, largest work-group.
     float_lanes : int
-        Width of the native float vector: 1 on a GPU, 8 or 16 on a CPU.
+        Width of the widest float vector that works: 1 on a GPU, 8 or 16 on a CPU.
     problem : str
         Why the device cannot be used; empty if it can be used.
+    tested : bool
+        Whether `problem` and `float_lanes` come from a test, and not from the driver.
     """
 
     index: int
@@ -68,6 +69,7 @@ class Device:
     max_group: int
     float_lanes: int
     problem: str
+    tested: bool
     handle: Any = field(repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -85,7 +87,12 @@ class Device:
 
 def find(name: str, platform: str, index: int) -> Device:
     """Return the device of this name and platform; of several, that of the same index if any."""
-    fitting = [d for d in devices() if (d.name, d.platform) == (name, platform)]
+    return _tested([find_untested(name, platform, index)])[0]
+
+
+def find_untested(name: str, platform: str, index: int) -> Device:
+    """Return a device as its driver describes it; see `find`."""
+    fitting = [d for d in listed() if (d.name, d.platform) == (name, platform)]
     if fitting:
         return min(fitting, key=lambda device: device.index != index)
     raise NoDeviceError(
@@ -96,23 +103,44 @@ def find(name: str, platform: str, index: int) -> Device:
 def devices() -> tuple[Device, ...]:
     """List every OpenCL device of this machine, in the order reported by the drivers.
 
+    Each is tested when this machine sees it for the first time, which takes some 10 s.
+
     Returns
     -------
     tuple of Device
-        Empty when there is none. A platform that does not respond is left out.
+        Empty when there is none. A platform that does not respond is left out. Devices that fail
+        the test have a `problem`.
 
     Raises
     ------
     ForkedProcessError
         In a process that was forked from one that had used OpenCL.
     """
+    return _tested(listed())
+
+
+def listed() -> tuple[Device, ...]:
+    """List devices as their drivers describe them, untested."""
     check_process()
     return _devices()
 
 
+_known: dict[Device, Device] = {}  # devices as their drivers describe them, and as tested
+
+
+def _tested(found: Sequence[Device]) -> tuple[Device, ...]:
+    """Return devices as tests describe them; those that nobody has tested are tested now."""
+    unknown = [device for device in found if not device.tested and device not in _known]
+    for device, answer in zip(unknown, answers_for(unknown), strict=True):
+        problem, lanes, _ = answer
+        tested = replace(device, problem=problem, float_lanes=lanes, tested=True)
+        _known.setdefault(device, tested)
+    return tuple(_known.get(device, device) for device in found)
+
+
 @lru_cache(maxsize=1)
 def _devices() -> tuple[Device, ...]:
-    handles = [handle for _, found in _platforms() for handle in found]
+    handles = [handle for _, found in open_platforms() for handle in found]
     return tuple(
         device for index, handle in enumerate(handles) if (device := _describe(index, handle))
     )
@@ -136,32 +164,8 @@ def platforms() -> tuple[Platform, ...]:
             platform.version.strip(),
             tuple(known[id(handle)] for handle in handles if id(handle) in known),
         )
-        for platform, handles in _platforms()
+        for platform, handles in open_platforms()
     )
-
-
-@lru_cache(maxsize=1)
-def _platforms() -> tuple[tuple[Any, tuple], ...]:
-    """Return every platform, with the handles of its devices."""
-    claim_process()
-    _show_intel_runtime()
-    try:
-        cl = import_pyopencl()
-    except ImportError:
-        return ()
-    try:
-        found = cl.get_platforms()
-    except cl.Error:
-        return ()
-    listed = []
-    for platform in found:
-        try:
-            handles = tuple(platform.get_devices())
-        except cl.Error:
-            # A broken driver, or one without a device, must not hide the others.
-            handles = ()
-        listed.append((platform, handles))
-    return tuple(listed)
 
 
 def choose(device: Device | int | str | None = None) -> Device:
@@ -194,26 +198,35 @@ def why(device: Device | int | str | None = None) -> str:
 
 def _choose(wanted: Device | int | str | None) -> tuple[Device, str]:
     reason = "it was requested"
-    if isinstance(wanted, Device):
-        return wanted, reason
     if wanted is None or (isinstance(wanted, str) and not wanted):
         wanted = os.environ.get(ENVIRONMENT_VARIABLE, "").strip() or None
         reason = f"the environment variable {ENVIRONMENT_VARIABLE} names it"
     if isinstance(wanted, str):
         wanted = wanted.split(",")[0].strip()  # of several, the first
         wanted = None if wanted.lower() == ALL else wanted
-    available = devices()
+    fitting = [wanted] if isinstance(wanted, Device) else _fitting(wanted)
+    # The best first: whoever has a GPU does not wait for the test of the CPU.
+    tests = (_tested([device])[0] for device in sorted(fitting, key=_rank))
+    best = next((device for device in tests if not device.problem), None)
+    known = [_known.get(device, device) for device in fitting]
+    if best is None:
+        found = "; ".join(f"{device}: {device.problem}" for device in known) or "only simulators"
+        remedy = ADVICE if wanted is None else "Update its driver or choose another device."
+        raise NoDeviceError(f"No usable OpenCL device was found ({found}). {remedy}")
+    if wanted is None and sum(not device.problem for device in known) == 1:
+        reason = "it is the only usable OpenCL device"
+    elif wanted is None:
+        reason = f"it is the fastest {best.kind} (order: discrete GPU, integrated GPU, CPU)"
+    return best, reason
+
+
+def _fitting(wanted: int | str | None) -> list[Device]:
+    """Return the devices that fit a request, untested."""
+    available = listed()
     if not available:
         raise NoDeviceError(f"No OpenCL device was found. {ADVICE}")
     if wanted is None:
-        usable = [d for d in available if d.kind != "simulator" and not d.problem]
-        if not usable:
-            found = "; ".join(f"{d}: {d.problem or 'only for testing'}" for d in available)
-            raise NoDeviceError(f"No usable OpenCL device was found ({found}). {ADVICE}")
-        best = min(usable, key=_rank)
-        if len(usable) == 1:
-            return best, "it is the only usable OpenCL device"
-        return best, f"it is the fastest {best.kind} (order: discrete GPU, integrated GPU, CPU)"
+        return [d for d in available if d.kind != "simulator"]
     if isinstance(wanted, bool) or not isinstance(wanted, (int, np.integer, str)):
         raise NoDeviceError(
             f"device={wanted!r} is not a device: give its number in devices(), a part of its name, "
@@ -225,13 +238,10 @@ def _choose(wanted: Device | int | str | None) -> tuple[Device, str]:
         fitting = [d for d in available if text in d.kind.lower()]
     else:
         fitting = [d for d in available if text in d.name.lower() or text in d.platform.lower()]
-    if fitting:
-        best = min(fitting, key=_rank)
-        if best.problem:
-            raise NoDeviceError(f"{best} cannot be used: {best.problem}.")
-        return best, reason
-    names = "; ".join(f"{d.index}: {d.name}" for d in available)
-    raise NoDeviceError(f"No OpenCL device fits {wanted!r}: choose one of {names}.")
+    if not fitting:
+        names = "; ".join(f"{d.index}: {d.name}" for d in available)
+        raise NoDeviceError(f"No OpenCL device fits {wanted!r}: choose one of {names}.")
+    return fitting
 
 
 def _rank(device: Device) -> tuple:
@@ -252,6 +262,7 @@ def _describe(index: int, handle) -> Device | None:
             kind = "integrated GPU" if handle.host_unified_memory else "discrete GPU"
         else:
             kind = "CPU" if handle.type & cl.device_type.CPU else "other"
+        problem = _problem(platform, handle)
         return Device(
             index=index,
             name=handle.name.strip(),
@@ -267,7 +278,8 @@ def _describe(index: int, handle) -> Device | None:
             clock=handle.max_clock_frequency,
             max_group=handle.max_work_group_size,
             float_lanes=handle.native_vector_width_float if kind == "CPU" else 1,
-            problem=_problem(platform, handle),
+            problem=problem,
+            tested=bool(problem) or kind == "simulator",
             handle=handle,
         )
     except cl.Error as error:
@@ -284,12 +296,3 @@ def _problem(platform: str, handle) -> str:
             "beside it (Debian, Ubuntu: apt-get install pocl-opencl-icd)"
         )
     return ""
-
-
-def _show_intel_runtime() -> None:
-    """Let the loader find Intel's CPU runtime where pip installs it (Windows only)."""
-    if os.name != "nt" or "OCL_ICD_FILENAMES" in os.environ:
-        return
-    library = Path(sys.prefix, "Library", "bin", "intelocl64.dll")
-    if library.exists() and importlib.util.find_spec("pyopencl"):
-        os.environ["OCL_ICD_FILENAMES"] = str(library)

@@ -6,10 +6,46 @@ import contextlib
 import ctypes
 import importlib.util
 import os
+import sys
 import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from napari_gpu_denoise.opencl.process import claim_process
+
+
+@cache
+def open_platforms() -> tuple[tuple[Any, tuple], ...]:
+    """Return every platform, with the handles of its devices."""
+    claim_process()
+    _show_intel_runtime()
+    try:
+        cl = import_pyopencl()
+    except ImportError:
+        return ()
+    try:
+        found = cl.get_platforms()
+    except cl.Error:
+        return ()
+    listed = []
+    for platform in found:
+        try:
+            handles = tuple(platform.get_devices())
+        except cl.Error:
+            # A broken driver, or one without a device, must not hide the others.
+            handles = ()
+        listed.append((platform, handles))
+    return tuple(listed)
+
+
+def _show_intel_runtime() -> None:
+    """Let the loader find Intel's CPU runtime where pip installs it (Windows only)."""
+    if os.name != "nt" or "OCL_ICD_FILENAMES" in os.environ:
+        return
+    library = Path(sys.prefix, "Library", "bin", "intelocl64.dll")
+    if library.exists() and importlib.util.find_spec("pyopencl"):
+        os.environ["OCL_ICD_FILENAMES"] = str(library)
 
 
 def import_pyopencl() -> Any:

@@ -17,7 +17,7 @@ from napari_gpu_denoise.opencl.device import (
     devices,
     why,
 )
-from napari_gpu_denoise.opencl.self_test import failure_of, same_hardware
+from napari_gpu_denoise.opencl.hardware import same_hardware
 
 
 def choose_devices(wanted: Any = None) -> tuple[Device, ...]:
@@ -29,7 +29,7 @@ def choose_devices(wanted: Any = None) -> tuple[Device, ...]:
         One device, as `choose` takes it; several of them, also as text such as ``"0,1"``; or
         ``"all"``: every usable device of the same kind as the best one. Devices of other kinds
         round a little differently, and a slow one would only delay the others. What two platforms
-        list counts once, and a device that fails a small test is left out, with a warning.
+        list counts once, and a device that fails its test is left out, with a warning.
 
     Returns
     -------
@@ -58,12 +58,12 @@ def _all_like(best: Device) -> tuple[Device, ...]:
     """Return the best device and all others of its kind, each piece of hardware once."""
     found = [best]
     for each in devices():
-        if each.kind != best.kind or each.problem or each == best:
+        if each.kind != best.kind or each == best:
             continue
         if any(same_hardware(each, other) for other in found):
             continue
-        if failure := failure_of(each):
-            warnings.warn(f"{each} is left out: {failure}", stacklevel=3)
+        if each.problem:
+            warnings.warn(f"{each} is left out: {each.problem}.", stacklevel=3)
             continue
         found.append(each)
     return tuple(found)

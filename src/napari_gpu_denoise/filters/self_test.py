@@ -1,0 +1,176 @@
+"""Test a device with kernels and filters whose results are known, as runs use them.
+
+`opencl/device_test.py` starts this module as a process for each part of the test. The results are
+in ``self_test.npz``; if a filter is to give others, they are made again, on the best device, by
+
+    python -m napari_gpu_denoise.filters.self_test store
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from napari_gpu_denoise.errors import KernelError
+from napari_gpu_denoise.filters import filters_for
+from napari_gpu_denoise.opencl.device import KINDS, Device, find_untested, listed
+from napari_gpu_denoise.opencl.device_test import outcome_of
+from napari_gpu_denoise.opencl.memory import device_errors, release_memory
+from napari_gpu_denoise.opencl.program import forget, session
+from napari_gpu_denoise.run.denoise import denoise
+
+_STORED = Path(__file__).with_name("self_test.npz")
+_SCALE = 200.0  # stored whole numbers per grey level
+_SIGMA = 20.0
+# Grey levels. Rounding decides which of two patches that are equally similar is used: that is
+# worth 0.02 at most, and 0.001 root mean square, on the drivers that were compared.
+_RMS, _MOST = 0.1, 4.0
+# The steps of each part; the parts run side by side, and their programs compile in equal times.
+_PARTS: tuple[tuple[str, ...], ...] = (("vectors", "barriers", "bm3d"), ("nl_means", "vbm3d"))
+
+
+def run_part(platform: str, name: str, index: int, lanes: int, part: int) -> Iterator[str]:
+    """Test a device with vectors of so many floats; yield the name of each step before it.
+
+    Raises
+    ------
+    KernelError
+        If a result is wrong, or the device fails.
+    """
+    device = replace(find_untested(name, platform, index), float_lanes=lanes, tested=True)
+    checks: dict[str, Callable[[Device], None]] = {"vectors": _vectors, "barriers": _barriers}
+    try:
+        for step in _PARTS[part]:
+            if step in checks:
+                yield f"{step}, {lanes} floats wide" if step == "vectors" else step
+                checks[step](device)
+            else:
+                yield filters_for(step)[0].title
+                _compare(_filtered(step, device), np.load(_STORED)[step] / _SCALE)
+    finally:
+        # In a process that goes on, the session would have these lanes for runs as well.
+        release_memory()
+        forget(session(device))
+
+
+def video() -> np.ndarray:
+    """Return noisy frames of a moving pattern: whole numbers, the same on every machine."""
+    t, y, x = np.ogrid[:4, :40, :48]
+    clean = 60 + 2 * y + 80 * (((x + 2 * t) // 12 + y // 14) % 2)
+    bits = ((t * 40 + y) * 48 + x + 1).astype(np.uint64)
+    for factor in (2654435761, 2246822519, 3266489917):
+        bits = (bits ^ (bits >> np.uint64(15))) * np.uint64(factor) & np.uint64(0xFFFFFFFF)
+    # The sum of four bytes is nearly Gaussian, with a standard deviation of 147.8.
+    total = sum((bits >> np.uint64(k)) & np.uint64(255) for k in (0, 8, 16, 24))
+    return np.maximum(clean + (total.astype(np.int64) - 510) * 100 // 739, 0).astype(np.uint16)
+
+
+def _filtered(name: str, device: Device) -> np.ndarray:
+    """Return the result of a filter as it is called by default."""
+    settings = filters_for(name)[0]()
+    frames, axes = (video(), "TYX") if settings.over_time else (video()[0], "YX")
+    return denoise(frames, settings, _SIGMA, axes=axes, dtype="float32", device=device).image
+
+
+def _compare(found: np.ndarray, expected: np.ndarray, rms: float = _RMS, most: float = _MOST):
+    error = np.abs(found.astype(np.float64) - expected)
+    # "not": also if there are values that are no numbers.
+    if not (np.sqrt(np.mean(error**2)) <= rms and error.max() <= most):
+        raise KernelError(
+            f"its result is wrong by {error.max():.3g} at most, {np.sqrt(np.mean(error**2)):.3g} "
+            "root mean square"
+        )
+
+
+def _vectors(device: Device) -> None:
+    """Check functions of vectors as wide as those of the filters."""
+    lanes = max((n for n in (4, 8, 16) if n <= device.float_lanes), default=1)
+    x = (np.arange(16 * 60) / 80).astype(np.float32)
+    y, bits = np.empty_like(x), np.empty(x.shape, np.uint32)
+    _run(device, "vector_functions", {"LANES": lanes}, x.size // lanes, None, x, y, bits)
+    expected = np.clip(np.sqrt(x.astype(np.float64) ** 2 + 2), 1.5, 12).reshape(-1, lanes)
+    mixed = (expected > 10).any(axis=1, keepdims=True)
+    _compare(y, np.where(mixed, np.exp(-expected), expected).ravel(), 1e-5, 1e-5)
+    _compare(bits, np.clip(x, 1, 5).view(np.uint32) >> np.uint32(3), 0, 0)
+
+
+def _barriers(device: Device) -> None:
+    """Check local memory and barriers."""
+    group = min(64, 1 << device.max_group.bit_length() - 1)
+    values = (np.arange(8 * group) * 37 % 101).astype(np.int32)
+    sums = np.empty_like(values)
+    _run(device, "prefix_sums", {"GROUP": group}, values.size, group, values, sums)
+    _compare(sums, values.reshape(8, group).cumsum(axis=1).ravel(), 0, 0)
+
+
+def _run(
+    device: Device,
+    name: str,
+    constants: dict[str, int],
+    items: int,
+    group: int | None,
+    given: np.ndarray,
+    *made: np.ndarray,
+) -> None:
+    """Run a kernel that reads an array and writes others."""
+    import pyopencl as cl
+
+    held = session(device)
+    with held.exclusive(), device_errors(held):
+        kernel = held.kernel(f"self_test/{name}", constants)
+        queue, flags = held.queue(), cl.mem_flags
+        source = cl.Buffer(held.context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=given)
+        results = [cl.Buffer(held.context, flags.WRITE_ONLY, each.nbytes) for each in made]
+        kernel(queue, (items,), None if group is None else (group,), source, *results)
+        for array, buffer in zip(made, results, strict=True):
+            cl.enqueue_copy(queue, array, buffer)
+        queue.finish()
+
+
+def _store() -> None:
+    """Write the results of the best device, which fails the test if they are to be others."""
+    best = min(listed(), key=lambda found: (bool(found.problem), KINDS.index(found.kind)))
+    device, names = replace(best, tested=True), ("nl_means", "bm3d", "vbm3d")
+    results = {name: np.rint(_filtered(name, device) * _SCALE) for name in names}
+    np.savez_compressed(_STORED, **{k: v.astype(np.uint16) for k, v in results.items()})
+
+
+def _main() -> None:
+    """Run a part of the test for the process that has started this one."""
+    # Whatever drivers write to the standard output is not for that process.
+    reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    # It may be killed while a driver hangs here.
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+    def report(**message) -> None:
+        print(json.dumps(message), file=reports, flush=True)
+
+    class Builds(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            report()
+
+    report()
+    builds = logging.getLogger("napari_gpu_denoise.opencl.program")
+    builds.setLevel(logging.DEBUG)
+    builds.addHandler(Builds())
+    request = json.loads(sys.argv[1])
+    report(outcome=outcome_of(run_part(*request), lambda step: report(step=step)))
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 1):
+        pass
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    _store() if sys.argv[1:] == ["store"] else _main()

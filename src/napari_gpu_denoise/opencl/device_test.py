@@ -1,0 +1,270 @@
+"""Test devices before they are used, in processes that a broken driver may take down.
+
+What is run is in `filters/self_test.py`. A compiler may abort the process at vectors as wide as its
+driver reports: PoCL 3.0 does so on AMD Zen 4. Narrower ones are then tried.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError
+from napari_gpu_denoise.opencl.answers import (
+    Answer,
+    answer_file,
+    keep_answer,
+    kept_answer,
+    turn,
+)
+
+# Started by its name, and imported only where no process can be: it lies above this folder.
+_MODULE = "napari_gpu_denoise.filters.self_test"
+_PARTS = 2  # of a test, in a process each: compilers of CPU drivers use one core
+_PATIENCE = 30.0  # seconds from one message of a process to the next; Mesa's compiler takes 12
+_NARROWER = (8, 4)  # floats of vectors to try where those of the driver fail
+
+_seats = threading.Semaphore(max(_PARTS, os.cpu_count() or 1))
+_here = threading.Lock()
+
+
+class Outcome(NamedTuple):
+    """What a test finds wrong, if anything, and whether it will find so again."""
+
+    problem: str = ""
+    lasting: bool = True
+
+
+class NoProcessError(Exception):
+    """No process can be started for a test."""
+
+
+def answers_for(devices: Sequence[Any]) -> list[Answer]:
+    """Return the answers of tests of each `Device`: those kept, or of tests made now side by side.
+
+    Devices of one model and driver are tested once.
+    """
+    files = [answer_file(device) for device in devices]
+    kinds = dict(zip(files, devices, strict=True))
+    answers = {file: kept_answer(file, device.float_lanes) for file, device in kinds.items()}
+    unknown = [file for file, answer in answers.items() if answer is None]
+    made = _side_by_side(_test, [(file, kinds[file]) for file in unknown])
+    answers.update(zip(unknown, made, strict=True))
+    return [answers[file] for file in files]
+
+
+def _side_by_side(function: Callable[..., Any], calls: Sequence[tuple]) -> list[Any]:
+    """Return the results of calls in threads that nobody waits for after Ctrl-C."""
+    futures: list[Future] = [Future() for _ in calls]
+
+    def run(future: Future, arguments: tuple) -> None:
+        try:
+            future.set_result(function(*arguments))
+        except BaseException as error:
+            future.set_exception(error)
+
+    for each in zip(futures, calls, strict=True):
+        threading.Thread(target=run, args=each, daemon=True).start()
+    return [future.result() for future in futures]
+
+
+def _test(file: Any, device: Any) -> Answer:
+    """Test a device, unless another process has done so meanwhile."""
+    with turn(file):
+        answer = kept_answer(file, device.float_lanes)
+        if answer is None:
+            answer = _widest(device)
+            keep_answer(file, device, answer)
+    return answer
+
+
+def _widest(device: Any) -> Answer:
+    """Find the widest vectors that a device computes with."""
+    native = device.float_lanes
+    try:
+        for lanes in (native, *(n for n in _NARROWER if n < native)):
+            parts = _side_by_side(_run, [(device, lanes, part) for part in range(_PARTS)])
+            problem, lasting = max(parts, key=lambda part: (bool(part.problem), not part.lasting))
+            if not problem:
+                return Answer("", lanes, lasting)
+            if not lasting:
+                break
+    except TimeoutError as error:
+        problem, lasting = str(error), True
+    return Answer(problem, native, lasting)
+
+
+def _run(device: Any, lanes: int, part: int) -> Outcome:
+    """Run a part of the test in a process, or in this one if none can be started."""
+    request = device.platform, device.name, device.index, lanes, part
+    with _seats:
+        try:
+            return _run_apart(request)
+        except NoProcessError as reason:
+            _say_here(str(reason))
+    with _here:
+        return outcome_of(import_module(_MODULE).run_part(*request), lambda step: None)
+
+
+@cache
+def _say_here(reason: str) -> None:
+    warnings.warn(
+        f"No process can be started to test OpenCL devices ({reason}), so they are tested in this "
+        "one, which a broken driver would end.",
+        stacklevel=2,
+    )
+
+
+def child_command(request: Sequence[Any]) -> list[str]:
+    """Return the command that runs a part of the test of a device."""
+    return [sys.executable, "-P", "-W", "ignore", "-m", _MODULE, json.dumps(request)]
+
+
+def _run_apart(request: Sequence[Any]) -> Outcome:
+    """Run a part of the test in a process of its own.
+
+    Raises
+    ------
+    NoProcessError
+        If there is none, or if what is started is not this package.
+    TimeoutError
+        If it makes no progress.
+    """
+    if getattr(sys, "frozen", False) or not sys.executable:
+        raise NoProcessError("this program contains its Python")
+    step, result = "", None
+    with tempfile.TemporaryFile() as said:
+        with _child(child_command(request), said) as process:
+            for message in _messages(process):
+                step = message.get("step", step)
+                result = message.get("outcome", result)
+        code, last = process.returncode, _last_words(said)
+    if result is not None:
+        return Outcome(*result)
+    if not step and 0 < code < 128:
+        raise NoProcessError(last or f"exit status {code}")
+    names = {each.value: each.name for each in signal.Signals}
+    name = names.get(-code, f"exit status {code}")
+    # Sent by whoever wants an end, or memory: not by a fault.
+    ended = name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
+    return Outcome(f"the test of {step or 'its driver'} ended with {name}: {last}", not ended)
+
+
+@contextlib.contextmanager
+def _child(command: list[str], said: Any) -> Iterator[subprocess.Popen]:
+    """Start a process, whose standard error goes to a file, and end it with all of its own."""
+    options = {"start_new_session": True}
+    if os.name == "nt":
+        options = {"creationflags": subprocess.CREATE_NO_WINDOW}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": said}
+    try:
+        process = subprocess.Popen(command, **pipes, encoding="utf-8", errors="replace", **options)
+    except OSError as error:
+        raise NoProcessError(str(error)) from error
+    with process:
+        try:
+            yield process
+        finally:
+            _end(process)
+
+
+def _end(process: subprocess.Popen) -> None:
+    """Kill a process that has not ended, and those it has started."""
+    if process.poll() is None:
+        with contextlib.suppress(OSError):
+            process.kill() if os.name == "nt" else os.killpg(process.pid, signal.SIGKILL)
+
+
+def _messages(process: subprocess.Popen) -> Iterator[dict[str, Any]]:
+    """Yield what a process reports, line by line, as long as it makes progress."""
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in process.stdout:
+            lines.put(line)
+        lines.put("")
+
+    threading.Thread(target=read, daemon=True).start()
+    message: dict[str, Any] = {}
+    while line := _next_line(lines, process, message.get("step")):
+        try:
+            message |= json.loads(line)
+        except ValueError:
+            raise NoProcessError(f"{sys.executable} is not Python") from None
+        yield message
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(5)  # drivers write their caches at the end
+
+
+def _next_line(lines: queue.SimpleQueue[str], process: subprocess.Popen, step: str | None) -> str:
+    """Wait for a line of a process, but not if it hangs.
+
+    It does if it does nothing for `_PATIENCE`, or computes for that long. One that waits for a core
+    of a busy machine does not.
+    """
+    began, used = time.monotonic(), _seconds_used(process)
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return lines.get(timeout=min(_PATIENCE, 0.5))
+        waited, computed = time.monotonic() - began, _seconds_used(process) - used
+        if waited > _PATIENCE and not 0.05 * waited < computed < _PATIENCE:
+            where = f" ({step})" if step else ""
+            raise TimeoutError(f"it did not finish a test within {waited:.0f} s{where}")
+
+
+def _seconds_used(process: subprocess.Popen) -> float:
+    """Return the processor time of a process."""
+    import psutil
+
+    try:
+        times = psutil.Process(process.pid).cpu_times()
+    except psutil.Error:
+        return 0.0
+    return times.user + times.system
+
+
+def _last_words(said: Any) -> str:
+    """Return the line that names the error, or the last one."""
+    said.seek(0)
+    lines = [line.strip() for line in said.read().decode("utf-8", "replace").splitlines()]
+    lines = [line for line in lines if line]
+    named = [line for line in lines if "error" in line.lower()]
+    return _short((named or lines or ["no message"])[-1])
+
+
+def _short(text: str) -> str:
+    """Return the first line of a text, and no more than fits into a list."""
+    line = text.splitlines()[0] if text else ""
+    return line if len(line) <= 300 else f"{line[:299]}…"
+
+
+def outcome_of(steps: Iterable[str], tell: Callable[[str], None]) -> Outcome:
+    """Do the steps of a test, whose names go to `tell`, up to the first that fails."""
+    step = ""
+    try:
+        for step in steps:
+            tell(step)
+    except DeviceMemoryError:
+        return Outcome(lasting=False)  # says nothing of the device; a run will say it
+    except NoDeviceError as error:
+        busy = "DEVICE_NOT_AVAILABLE" in str(error)
+        return Outcome("" if busy else _short(str(error)), lasting=False)
+    except Exception as error:
+        wrong = isinstance(error, KernelError)
+        told = str(error) if wrong else f"{type(error).__name__}: {error}"
+        return Outcome(f"the test of {step} failed: {_short(told)}", lasting=wrong)
+    return Outcome()

@@ -1,0 +1,468 @@
+"""Devices are tested before they are used, in processes that may crash, hang or be wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from napari_gpu_denoise import locks
+from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError
+from napari_gpu_denoise.filters import self_test
+from napari_gpu_denoise.opencl import answers, device_test
+from napari_gpu_denoise.opencl import device as devices
+from napari_gpu_denoise.opencl.answers import Answer, answer_file
+from napari_gpu_denoise.opencl.device_test import answers_for, outcome_of
+from reference.bm3d import bm3d
+from reference.nl_means import nl_means
+from reference.vbm3d import vbm3d
+
+CHILD = """
+import json, os, subprocess, sys, time
+platform, name, index, lanes, part = json.loads(sys.argv[1])
+def report(**message):
+    print(json.dumps(message), flush=True)
+report()
+report(step="BM3D")
+"""
+PASSES = "report(outcome=['', True])"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A cache folder of this test alone."""
+    monkeypatch.setattr(answers, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(devices, "_known", {})
+    device_test._say_here.cache_clear()
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def untested(device):
+    """The device under test as its driver describes it, with vectors of 16 floats."""
+    found = devices.find_untested(device.name, device.platform, device.index)
+    return replace(found, kind="CPU", float_lanes=16, tested=False)
+
+
+@pytest.fixture
+def child(monkeypatch):
+    """Return a function that replaces the processes of tests, and the requests they got."""
+    requests = []
+
+    def put(body: str) -> list:
+        def command(request):
+            requests.append(request)
+            return [sys.executable, "-c", CHILD + body, json.dumps(request)]
+
+        monkeypatch.setattr(device_test, "child_command", command)
+        return requests
+
+    return put
+
+
+def only(device) -> Answer:
+    (answer,) = answers_for([device])
+    return answer
+
+
+def asked(requests: list) -> list[int]:
+    """Return the widths of vectors that were tried, in order."""
+    return list(dict.fromkeys(lanes for _, _, _, lanes, _ in requests))
+
+
+def test_this_device_passes_and_nobody_asks_again(device, monkeypatch):
+    found = devices.find_untested(device.name, device.platform, device.index)
+    assert only(found) == Answer("", device.float_lanes)
+    monkeypatch.setattr(device_test, "child_command", None)
+    assert only(found) == Answer("", device.float_lanes)
+    assert devices.find(device.name, device.platform, device.index) == device
+
+
+def test_stored_results_are_those_of_the_reference():
+    frames, stored = self_test.video().astype(np.float32), np.load(self_test._STORED)
+    plain = gd.NLMeans().as_dict() | {"sigma": self_test._SIGMA}
+    plain.pop("flicker")  # the reference knows nothing of it
+    expected = {
+        "nl_means": nl_means(frames[0], **plain),
+        "bm3d": bm3d(frames[0], self_test._SIGMA, gd.BM3D(), exact=False),
+        "vbm3d": vbm3d(frames, self_test._SIGMA, gd.VBM3D()),
+    }
+    assert set(stored) == set(expected)
+    for name, values in expected.items():
+        error = stored[name] / self_test._SCALE - np.reshape(values, stored[name].shape)
+        assert np.abs(error).max() < 0.05, name
+
+
+# Wide vectors
+
+
+def test_narrower_vectors_are_tried_where_a_compiler_aborts(untested, child):
+    """As PoCL 3.0 does on AMD Zen 4."""
+    aborts = "if lanes > 8:\n    print('LLVM ERROR: Cannot select', file=sys.stderr); os.abort()\n"
+    requests = child(aborts + PASSES)
+    assert only(untested) == Answer("", 8)
+    assert asked(requests) == [16, 8]
+    (tested,) = devices._tested([untested])
+    assert (tested.float_lanes, tested.problem, tested.tested) == (8, "", True)
+
+
+def test_narrower_vectors_are_tried_where_results_are_wrong(untested, child):
+    requests = child("report(outcome=['' if lanes == 4 else 'it is wrong', True])")
+    assert only(untested) == Answer("", 4) and asked(requests) == [16, 8, 4]
+
+
+def test_a_gpu_is_tried_once(untested, child):
+    requests = child("report(outcome=['it is wrong', True])")
+    gpu = replace(untested, kind="discrete GPU", float_lanes=1)
+    assert only(gpu) == Answer("it is wrong", 1) and asked(requests) == [1]
+
+
+# Crashes, hangs and wrong results
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals end processes elsewhere")
+def test_a_crash_is_named_by_signal_and_error(untested, child):
+    requests = child(
+        "print('LLVM ERROR: Cannot select: v16f32 = fma\\nIn function: f', file=sys.stderr)\n"
+        "os.abort()\n"
+    )
+    problem, lanes, lasting = only(untested)
+    expected = "the test of BM3D ended with SIGABRT: LLVM ERROR: Cannot select: v16f32 = fma"
+    assert (problem, lanes, lasting) == (expected, 16, True)
+    assert asked(requests) == [16, 8, 4]
+
+
+def test_an_exit_is_named_by_its_status(untested, child):
+    child("print('no licence', file=sys.stderr)\nsys.exit(77)")
+    assert only(untested).problem == "the test of BM3D ended with exit status 77: no licence"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals end processes elsewhere")
+def test_a_test_that_somebody_ends_says_nothing(untested, child, folder):
+    requests = child("import signal; os.kill(os.getpid(), signal.SIGKILL)")
+    answer = only(untested)
+    assert "SIGKILL" in answer.problem and not answer.lasting
+    assert asked(requests) == [16] and not list(folder.glob("*.json"))
+
+
+def test_a_hanging_process_is_killed_with_all_it_has_started(
+    untested, child, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(device_test, "_PATIENCE", 2.0)
+    started = tmp_path / "started"
+    requests = child(
+        "other = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(started)!r}, 'a').write(f'{{os.getpid()}} {{other.pid}} ')\n"
+        "time.sleep(600)\n"
+    )
+    assert only(untested).problem == "it did not finish a test within 2 s (BM3D)"
+    assert asked(requests) == [16]  # others would hang as well
+    if os.name != "nt":
+        processes = [int(number) for number in started.read_text().split()]
+        assert len(processes) == 4
+        for _ in range(600):  # the system takes its time
+            if not any(map(locks.is_alive, processes)):
+                break
+            time.sleep(0.1)
+        else:
+            pytest.fail("processes of a test are still there")
+
+
+def test_a_process_that_computes_does_not_hang(untested, child, monkeypatch):
+    """Nor one that waits for a core of a busy machine."""
+    monkeypatch.setattr(device_test, "_PATIENCE", 1.0)
+    monkeypatch.setattr(device_test, "_seconds_used", lambda _: time.monotonic() / 4)
+    child("time.sleep(2)\n" + PASSES)
+    assert only(untested).problem == ""
+
+
+@pytest.mark.parametrize("step", [0, 1, 2])
+def test_a_wrong_result_is_named(device, monkeypatch, step):
+    monkeypatch.setattr(self_test, "_PARTS", (("vectors", "barriers", "nl_means"),))
+    plain, made = self_test._run, self_test._filtered
+
+    def spoiled(_, name, *given):
+        plain(_, name, *given)
+        if name == ("vector_functions", "prefix_sums", "")[step]:
+            given[-1][3] += 1
+
+    def dim(name, device):
+        return made(name, device) - (step == 2)
+
+    monkeypatch.setattr(self_test, "_run", spoiled)
+    monkeypatch.setattr(self_test, "_filtered", dim)
+    steps = self_test.run_part(
+        device.platform, device.name, device.index, device.float_lanes, part=0
+    )
+    told = []
+    problem, lasting = outcome_of(steps, told.append)
+    name = ("vectors", "barriers", "NL-means")[step]
+    assert len(told) == step + 1 and lasting
+    assert problem.startswith(f"the test of {name}") and "its result is wrong by 1" in problem
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (DeviceMemoryError("It is full."), ("", False)),
+        (NoDeviceError("Busy: DEVICE_NOT_AVAILABLE"), ("", False)),
+        (NoDeviceError("It is gone."), ("It is gone.", False)),
+        (KernelError("No build.\n" + "x" * 99), ("the test of BM3D failed: No build.", True)),
+        (KernelError("x" * 999), (f"the test of BM3D failed: {'x' * 299}…", True)),
+        (TypeError("a mistake"), ("the test of BM3D failed: TypeError: a mistake", False)),
+    ],
+    ids=str,
+)
+def test_what_an_error_says_of_a_device(error, expected):
+    def steps():
+        yield "BM3D"
+        raise error
+
+    assert outcome_of(steps(), lambda step: None) == expected
+
+
+def test_memory_that_others_use_is_no_problem(untested, child, folder):
+    child("report(outcome=['', False])")
+    assert only(untested) == Answer("", 16, False)
+    assert not list(folder.glob("*.json"))
+
+
+# Without processes
+
+
+@pytest.mark.parametrize("executable", ["", "/nowhere"])
+def test_without_processes_the_test_runs_in_this_one(device, monkeypatch, executable):
+    monkeypatch.setattr(sys, "executable", executable)
+    found = devices.find_untested(device.name, device.platform, device.index)
+    with pytest.warns(UserWarning, match="they are tested in this one") as said:
+        assert only(found) == Answer("", device.float_lanes)
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("body", ["sys.exit(2)", "print('Welcome!')"], ids=str)
+def test_a_program_that_is_not_this_python_does_not_count(untested, monkeypatch, body):
+    command = [sys.executable, "-c", f"import sys; {body}"]
+    monkeypatch.setattr(device_test, "child_command", lambda _: command)
+    here = []
+    monkeypatch.setattr(self_test, "run_part", lambda *given: here.append(given) or iter(()))
+    with pytest.warns(UserWarning, match="they are tested in this one"):
+        assert only(untested) == Answer("", 16)
+    assert len(here) == device_test._PARTS
+
+
+def test_a_process_ends_with_the_one_that_started_it(device):
+    request = [device.platform, device.name, device.index, device.float_lanes, 0]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(device_test.child_command(request), **pipes) as process:
+        assert process.stdout.readline().strip() == b"{}"
+        process.stdin.close()
+        assert process.wait(60) == 1
+
+
+def test_a_test_starts_no_tests(device, monkeypatch):
+    def never(found):
+        assert not found
+        return []
+
+    monkeypatch.setattr(devices, "answers_for", never)
+    request = device.platform, device.name, device.index, device.float_lanes
+    assert len(list(self_test.run_part(*request, part=1))) == 2
+
+
+# Answers that are kept
+
+
+def test_another_process_uses_the_answer(device, tmp_path):
+    """So do workers, however they are started."""
+    script = (
+        "import napari_gpu_denoise as gd\n"
+        "from napari_gpu_denoise.opencl import answers\n"
+        "from napari_gpu_denoise.opencl.device import listed\n"
+        f"found = listed()[{device.index}]\n"
+        "file = answers.answer_file(found)\n"
+        "file.parent.mkdir(parents=True)\n"
+        "answers.keep_answer(file, found, answers.Answer('it is broken', 4))\n"
+        "try:\n"
+        f"    gd.choose({device.index})\n"
+        "except gd.errors.NoDeviceError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert "it is broken" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", '{"problem": ""}', '{"problem": "", "float_lanes": "wide"}']
+    + [f'{{"problem": "", "float_lanes": {lanes}}}' for lanes in (0, 32, "null")]
+    + ['{"problem": "it is broken", "float_lanes": 4}', "\0\udcff"],
+)
+def test_a_damaged_answer_is_no_answer(untested, child, text):
+    file = answer_file(untested)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    child(PASSES)
+    assert only(untested) == Answer("", 16)
+    child("sys.exit(1)")
+    assert only(untested) == Answer("", 16)  # it was mended
+
+
+def test_answers_that_cannot_be_kept(untested, child, folder):
+    folder.write_text("a file is in the place of the folder")
+    requests = child(PASSES)
+    for count in (1, 2):
+        assert only(untested) == Answer("", 16)
+        assert len(requests) == count * device_test._PARTS
+
+
+def test_an_answer_is_that_of_driver_processor_and_version(untested, monkeypatch):
+    gpu = replace(untested, kind="discrete GPU")
+    file, other = answer_file(untested), answer_file(gpu)
+    for change in ({"driver": "2"}, {"version": "3"}, {"name": "B"}, {"float_lanes": 4}):
+        assert answer_file(replace(untested, **change)) != file
+    monkeypatch.setattr(answers, "_processor", lambda: "another one")
+    assert answer_file(untested) != file and answer_file(gpu) == other
+    monkeypatch.setattr(answers, "package_version", lambda: "99")
+    assert answer_file(gpu) != other
+
+
+def test_a_device_that_failed_is_tested_again_with_other_kernels(untested, child, monkeypatch):
+    child("report(outcome=['it is wrong', True])")
+    assert only(untested).problem == "it is wrong"
+    child(PASSES)
+    assert only(untested).problem == "it is wrong"
+    monkeypatch.setattr(answers, "_kernels", lambda: "mended")
+    assert only(untested).problem == ""
+    monkeypatch.setattr(answers, "_kernels", lambda: "edited")
+    child("sys.exit(1)")
+    assert only(untested).problem == ""  # whoever edits kernels need not wait
+
+
+def test_who_comes_second_waits_for_the_answer(untested, child, folder):
+    """Processes that start at the same time, such as workers."""
+    requests = child("time.sleep(0.5)\n" + PASSES)
+    kinds = [(answer_file(untested), untested)] * 3
+    assert device_test._side_by_side(device_test._test, kinds) == [Answer("", 16)] * 3
+    assert len(requests) == device_test._PARTS
+
+
+def test_answers_are_forgotten_on_request(untested, child, folder):
+    answers.forget_answers()  # there is no folder
+    requests = child(PASSES)
+    only(untested)
+    answers.forget_answers()
+    only(untested)
+    assert len(requests) == 2 * device_test._PARTS
+
+
+# Which devices are tested
+
+
+class Platform:
+    def __init__(self, version):
+        self.version = version
+
+
+class Handle:
+    def __init__(self, version="1"):
+        self.platform = Platform(version)
+
+
+@pytest.fixture
+def machine(untested, monkeypatch):
+    """Put devices into the machine, and return the requests for tests."""
+
+    def put(**kinds):
+        made = [
+            replace(untested, index=k, name=name, platform=name, kind=kind, handle=Handle())
+            for k, (name, kind) in enumerate(kinds.items())
+        ]
+        monkeypatch.setattr(devices, "_devices", lambda: tuple(made))
+        return made
+
+    return put
+
+
+FAILING = "report(outcome=['it is wrong' if name in {names} else '', True])"
+
+
+def test_of_several_the_best_that_passes_is_chosen(machine, child):
+    machine(cpu="CPU", gpu="discrete GPU", broken="discrete GPU")
+    requests = child(FAILING.format(names=["broken"]))
+    assert gd.choose().name == "gpu"
+    # Whoever has a GPU does not wait for the test of the CPU.
+    assert {name for _, name, *_ in requests} == {"gpu"}
+    assert gd.choose("gpu").name == "gpu" and gd.choose(0).name == "cpu"
+    assert [each.problem for each in gd.devices()] == ["", "", "it is wrong"]
+    with pytest.raises(NoDeviceError, match=r"broken .*it is wrong.*Update its driver"):
+        gd.choose("broken")
+    with pytest.raises(NoDeviceError, match="it is wrong"):
+        gd.choose(gd.devices()[2])
+    assert len(requests) == (1 + 1 + 3) * device_test._PARTS
+
+
+def test_the_next_best_is_chosen_where_the_best_fails(machine, child):
+    machine(cpu="CPU", gpu="discrete GPU")
+    child(FAILING.format(names=["gpu"]))
+    assert gd.choose().name == "cpu" and "only usable" in gd.why()
+    machine(gpu="discrete GPU")
+    with pytest.raises(NoDeviceError, match=r"gpu .*it is wrong.*pip install"):
+        gd.choose()
+
+
+def test_devices_are_tested_side_by_side_and_twins_once(machine, child):
+    first, *others = machine(one="CPU", other="CPU", third="CPU")
+    twin = replace(first, index=7)
+    requests = child("time.sleep(0.2)\n" + PASSES)
+    assert answers_for([first, *others, twin]) == [Answer("", 16)] * 4
+    assert len(requests) == 3 * device_test._PARTS
+
+
+def test_a_device_that_poses_as_another_is_not_tested(device, monkeypatch):
+    monkeypatch.setattr(device_test, "_test", lambda *_: pytest.fail("it is tested"))
+    posing = replace(device, kind="discrete GPU", float_lanes=1)
+    assert gd.choose(posing) is posing
+
+
+def test_simulators_are_not_tested(simulator):
+    assert simulator.tested and gd.choose("simulator") == simulator
+
+
+def test_a_listing_that_names_a_missing_library(tmp_path):
+    (tmp_path / "broken.icd").write_text("libnowhere.so\n")
+    script = "from napari_gpu_denoise.opencl.device import listed; print(len(listed()))"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"OCL_ICD_VENDORS": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip().isdecimal()
+
+
+def test_a_fault_of_the_test_itself_is_not_hidden(untested, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(device_test, "_run", broken)
+    with pytest.raises(RuntimeError, match="a mistake of ours"):
+        answers_for([untested])
+
+
+def test_the_order_of_devices_is_kept(machine, child):
+    found = machine(one="CPU", other="CPU")
+    child("time.sleep(0.3 * (name == 'one'))\n" + FAILING.format(names=["one"]))
+    assert [answer.problem for answer in answers_for(found)] == ["it is wrong", ""]
