@@ -20,6 +20,7 @@ from napari_gpu_denoise import cli, errors
 from napari_gpu_denoise.cli import commands
 from napari_gpu_denoise.cli.failures import EXIT_CODES, exit_code
 from napari_gpu_denoise.files import batch, one_file
+from napari_gpu_denoise.opencl import answers
 from napari_gpu_denoise.opencl import device as opencl
 from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.job import Run
@@ -546,6 +547,13 @@ def test_devices(capsys, device):
     assert [d["name"] for d in report["devices"]] == [d.name for d in gd.devices()]
     assert report["used"] == gd.choose().index
     assert report["why"] == gd.why()
+
+
+def test_devices_are_tested_again_on_request(capsys, device, monkeypatch):
+    forgotten = []
+    monkeypatch.setattr(answers, "forget_answers", lambda: forgotten.append(True))
+    assert run(capsys, "devices")[0] == 0 and not forgotten
+    assert run(capsys, "devices", "--again")[0] == 0 and forgotten
 
 
 def test_devices_when_there_is_none(capsys, monkeypatch):

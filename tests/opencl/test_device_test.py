@@ -288,7 +288,7 @@ def test_another_process_uses_the_answer(device, tmp_path):
         f"found = listed()[{device.index}]\n"
         "file = answers.answer_file(found)\n"
         "file.parent.mkdir(parents=True)\n"
-        "answers.keep_answer(file, found, answers.Answer('it is broken', 4))\n"
+        "answers.keep_answer(file, found, answers.Answer('it is broken', 1))\n"
         "try:\n"
         f"    gd.choose({device.index})\n"
         "except gd.errors.NoDeviceError as error:\n"
