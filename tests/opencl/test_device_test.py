@@ -177,10 +177,13 @@ def test_a_hanging_process_is_killed_with_all_it_has_started(
 
 def test_a_process_that_computes_does_not_hang(untested, child, monkeypatch):
     """Nor one that waits for a core of a busy machine."""
-    monkeypatch.setattr(device_test, "_PATIENCE", 1.0)
+    monkeypatch.setattr(device_test, "_PATIENCE", 0.5)
     monkeypatch.setattr(device_test, "_seconds_used", lambda _: time.monotonic() / 4)
-    child("time.sleep(2)\n" + PASSES)
+    child("time.sleep(1.5)\n" + PASSES)
     assert only(untested).problem == ""
+    answers.forget_answers()
+    monkeypatch.setattr(device_test, "_COMPUTING", 0.2)
+    assert "it did not finish a test within" in only(untested).problem
 
 
 @pytest.mark.parametrize("step", [0, 1, 2])
