@@ -101,8 +101,11 @@ static inline Sample segment(__global const float *pixels, int pitch, int direct
     }
     Sample sample;
     sample.number = LENGTH;
-    // The division comes last, so that segments of the same grey levels in another order have the same mean.
-    sample.mean = fma(first - level, LENGTH, sum) / LENGTH;
+    // The division comes last, so that segments of the same grey levels in another order have the same mean. Its last bit is put
+    // right, as GPUs need not: segments that do not vary have exactly their grey level.
+    const float total = fma(first - level, LENGTH, sum);
+    const float about = total / LENGTH;
+    sample.mean = fma(fma(-about, LENGTH, total), 1.0f / LENGTH, about);
 #if SPECKLE
     const float mean = fmax(fabs(level + sample.mean), DARKEST);
     float product = 1.0f;
