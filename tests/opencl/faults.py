@@ -134,7 +134,7 @@ class Faults:
             return self._keep(devices[0], lambda: plain_context(devices))
 
         def source(context, text):
-            def build(options):
+            def build(options, cache_dir):
                 self.call("build")
                 make = plain_program(context, text).build
                 return self._keep((context, text, *options), lambda: make(options=options))
