@@ -57,7 +57,24 @@ install_with_extra() {
         fail "pip could not install napari-gpu-denoise[$1]: see above."
 }
 
-# Whether there is an OpenCL device to run on.
+# Whether there is an OpenCL device that passes its test.
 has_device() {
     .venv/bin/python -c 'import napari_gpu_denoise as gd; gd.choose()' 2>/dev/null
+}
+
+# Install an OpenCL for processors for which the one that pip brings is too old: Debian's, or without root Intel's from
+# pip, which runs on AMD's processors as well.
+newer_cpu_driver() {
+    if [ "$(id -u)" = 0 ] || command -v sudo >/dev/null; then
+        system_packages pocl-opencl-icd
+        return
+    fi
+    say "Without root, Intel's OpenCL for CPUs is installed into .venv (0.8 GB)."
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check intel-opencl-rt intel-cmplr-lib-rt ||
+        fail "pip could not install Intel's OpenCL: see above."
+    # Its packages hold an .icd with a path that is not there.
+    mkdir -p .venv/etc
+    echo "$PWD/.venv/lib/libintelocl.so" >.venv/etc/intel.icd
+    export OCL_ICD_VENDORS="$PWD/.venv/etc"
+    say "Before you use the environment again: export OCL_ICD_VENDORS=$OCL_ICD_VENDORS"
 }

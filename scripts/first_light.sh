@@ -5,8 +5,7 @@ cd "$(dirname "$0")/.."
 . scripts/common.sh
 
 install_with_extra cpu
-# The OpenCL that pip brings for the CPU is too old for newer processors; Debian's is not. Root is asked for only then.
-has_device || system_packages pocl-opencl-icd
+has_device || newer_cpu_driver
 
 .venv/bin/gpu-denoise devices
 .venv/bin/gpu-denoise sample fluorescence -o first_light_noisy.tif --overwrite
