@@ -37,6 +37,7 @@ class DeviceInput(QWidget):
 
     def fill(self) -> None:
         """List the devices once they are known; the first call loads the OpenCL drivers."""
+        self.caption.setText("Looking for OpenCL devices. New ones are tested: some 10 s.")
         Loading(_devices, self._list, self)
 
     def _list(self, devices: tuple[Any, ...] | None) -> None:
