@@ -37,7 +37,7 @@ class DeviceInput(QWidget):
 
     def fill(self) -> None:
         """List the devices once they are known; the first call loads the OpenCL drivers."""
-        self.caption.setText("Looking for OpenCL devices. New ones are tested: some 10 s.")
+        self.box.setItemText(0, "Automatic (testing devices)")
         Loading(_devices, self._list, self)
 
     def _list(self, devices: tuple[Any, ...] | None) -> None:
