@@ -6,7 +6,8 @@
 // Shapes: codes (CODES): one for each pair, sorted by the difference in which the pair counts; blocks of 16 and more begin at
 //   multiples of 16.
 
-#define CODES ((NEIGHBOURS * (NEIGHBOURS - 1) / 2 + 15) / 16 * 16)
+// A group of one has no pairs, but OpenCL C has no arrays of length 0.
+#define CODES (NEIGHBOURS > 1 ? (NEIGHBOURS * (NEIGHBOURS - 1) / 2 + 15) / 16 * 16 : 16)
 // Smallest variance of a coefficient, relative to that of a single patch: rounding must not make it 0.
 #define LEAST_VARIANCE 1.0e-3f
 

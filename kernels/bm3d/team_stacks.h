@@ -42,21 +42,26 @@ static inline void scatter_stack(float *v, __local float *scratch, int item)
 }
 #else
 // Two parts exchange halves of their values: the lower one keeps its first half and gets the first half of the other.
+// Vectors, since loops over values become loops over pointers into v that differ from item to item: these the compiler of Intel's
+// CPU runtime 2026.2 gets wrong (tests/opencl/compiler_cases/chosen_pointer.cl).
 static inline void swap_halves(float *v, __local float *scratch, int item, int other, bool lower)
 {
     #pragma unroll
     for (int start = 0; start < VALUES / 2; start += 8) {
+        const float8 first = vload8(0, v + start), second = vload8(0, v + VALUES / 2 + start);
+        float moved[8];
+        vstore8(lower ? second : first, 0, moved);
         TEAM_SYNC();
         #pragma unroll
-        for (int i = start; i < start + 8; ++i)
-            scratch[(i - start) * TEAM + item] = lower ? v[VALUES / 2 + i] : v[i];
+        for (int i = 0; i < 8; ++i)
+            scratch[i * TEAM + item] = moved[i];
         TEAM_SYNC();
         #pragma unroll
-        for (int i = start; i < start + 8; ++i) {
-            const float got = scratch[(i - start) * TEAM + other];
-            v[VALUES / 2 + i] = lower ? got : v[VALUES / 2 + i];
-            v[i] = lower ? v[i] : got;
-        }
+        for (int i = 0; i < 8; ++i)
+            moved[i] = scratch[i * TEAM + other];
+        const float8 got = vload8(0, moved);
+        vstore8(lower ? first : got, 0, v + start);
+        vstore8(lower ? got : second, 0, v + VALUES / 2 + start);
     }
 }
 

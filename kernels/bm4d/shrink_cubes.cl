@@ -43,7 +43,7 @@ void shrink_cubes(__global const float *noisy,
     __local float cubes[NEIGHBOURS * LINE];
     __local int4 place[NEIGHBOURS];
     __local float noise[NEIGHBOURS];
-    __local CODE codes[NEIGHBOURS > 1 ? CODES : 16] __attribute__((aligned(16)));
+    __local CODE codes[CODES] __attribute__((aligned(16)));
     __local int counts[COUNTS] __attribute__((aligned(16)));
     __local uchar list[LISTED] __attribute__((aligned(16)));
     __local uint occurs[2];

@@ -34,14 +34,16 @@ static inline CANDIDATE near_enough(CANDIDATE one, float limit)
     return is_candidate(one) && near ? one : NO_CANDIDATE;
 }
 
-// Inserts a candidate into a sorted list of `count`.
+// Inserts a candidate into a sorted list of `count`. No min and max: of 64-bit numbers, these crash the compiler of Intel's CPU
+// runtime 2026.2 on processors with AVX-512 (tests/opencl/compiler_cases/least_of_longs.cl).
 static inline void insert_candidate(CANDIDATE *best, int count, CANDIDATE one)
 {
     #pragma unroll
     for (int k = 0; k < count; ++k) {
-        const CANDIDATE kept = min(best[k], one);
-        one = max(best[k], one);
-        best[k] = kept;
+        const CANDIDATE kept = best[k];
+        const bool before = one < kept;
+        best[k] = before ? one : kept;
+        one = before ? kept : one;
     }
 }
 

@@ -43,6 +43,39 @@ def test_two_exits_after_a_barrier_that_nothing_skips(device):
     np.testing.assert_allclose(out, np.tile(expected, (3, 1)), rtol=1e-6)
 
 
+def test_items_that_give_away_one_half_of_their_values(device):
+    import pyopencl as cl
+
+    kernel, queue, context = built(device, "chosen_pointer", "-DCHOSEN=0")
+    given, out = np.arange(32, dtype=np.float32).reshape(2, 16), np.empty((4, 16), np.float32)
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    sent = [cl.Buffer(context, flags, hostbuf=array) for array in (given, out)]
+    kernel(queue, (16,), (16,), *sent)
+    cl.enqueue_copy(queue, out, sent[1])
+    lower = np.arange(16) < 8
+    expected = np.concatenate([np.where(lower, -1, given), np.where(lower, given, -1)])
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_sorted_lists_of_long_numbers(device):
+    import pyopencl as cl
+
+    kernel, queue, context = built(device, "least_of_longs", "-DMINIMA=0")
+    items, count, none = 128, 4, np.iinfo(np.uint64).max
+    rng = np.random.default_rng(0)
+    lists, more = rng.integers(0, none, (2, items, 12), np.uint64)
+    lists = np.sort(lists[:, :8])
+    lists[:64, 5:] = none
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    out, given = np.empty((items, 8), np.uint64), np.concatenate([lists.ravel(), more.T.ravel()])
+    sent = [cl.Buffer(context, flags, hostbuf=array) for array in (given, out)]
+    kernel(queue, (items,), (64,), sent[0], np.int32(count), sent[1])
+    cl.enqueue_copy(queue, out, sent[1])
+    # Three places are free: the least three of the others take them.
+    expected = np.sort(np.concatenate([lists[:64, :5], np.sort(more[:64])[:, :3]], axis=1))
+    np.testing.assert_array_equal(out, np.concatenate([expected, lists[64:]]))
+
+
 def parts_with_barriers(source: str) -> set[str]:
     """Return the names of the functions and macros of a source that contain a barrier."""
     source = source.replace("\\\n", " ")
