@@ -6,6 +6,8 @@
 // Constants: SPECTRUM.
 // Needs: REAL.
 
+#include "common/quotient.h"
+
 // Smallest sigma that is used: its inverse times any pixel is still finite.
 #define SMALLEST_SIGMA 1.0e-18f
 
@@ -21,7 +23,7 @@ static inline REAL removed_hard(REAL c, float limit, REAL variance, REAL *sum)
 // strength * variance. `sum` adds up the variances of what remains.
 static inline REAL removed_share(REAL b, float strength, REAL variance, REAL *sum)
 {
-    const REAL noise = native_divide(strength * variance, b * b + strength * variance);
+    const REAL noise = QUOTIENT(strength * variance, b * b + strength * variance);
     const REAL factor = 1.0f - noise;
     *sum += factor * factor * variance;
     return noise;
@@ -39,7 +41,7 @@ static inline REAL kalman_step(REAL state, REAL c, REAL guide, REAL noise)
 {
     const REAL apart = guide - state;
     const REAL error = apart * apart;
-    return state + native_divide(error, error + noise) * (c - state);
+    return state + QUOTIENT(error, error + noise) * (c - state);
 }
 
 // Smallest variance of correlated noise in the mean of a patch, in sigma squared. Weights are relative to that variance, so that

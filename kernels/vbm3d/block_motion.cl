@@ -9,6 +9,7 @@
 // Cost: 9 * NEAREST^2 additions a block.
 
 #include "common/frame_ring.h"
+#include "common/quotient.h"
 #include "vbm3d/blocks.h"
 #if VECTOR
 #include "common/float8_rows.h"
@@ -92,7 +93,7 @@ __kernel void block_motion(__global const float *costs, int cost_pitch, int ring
                 sum += LOAD(cost + i * steps.row) + LOAD(cost + i * steps.row + steps.block)
                     + LOAD(cost + i * steps.row + 2 * steps.block);
             const REAL count = across * (float)blocks_inside(y, ny, dy);
-            const REAL mean = native_divide(sum, fmax(count, (REAL)1.0f)) + lean * (float)(abs(dy) + abs(dx));
+            const REAL mean = QUOTIENT(sum, fmax(count, (REAL)1.0f)) + lean * (float)(abs(dy) + abs(dx));
             // A third of those that could be compared must be, lest few blocks at a border decide.
             const WHOLE better = count > 0.0f && 3.0f * count >= still && mean < least;
             least = select(least, mean, better);

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from filters.one_pass import QUICK, Plain, posing
+from filters.one_pass import QUICK, Plain, Precise, posing
 from napari_gpu_denoise.opencl import program
 
 _PLAIN_SESSIONS: dict = {}
+_PRECISE_SESSIONS: dict = {}
 
 
 def pytest_configure(config) -> None:
@@ -23,8 +24,10 @@ def flowing(request, device, quickly_built):
 
 @pytest.fixture
 def optimised(device):
-    """Return the session of a device as users have it."""
-    return program.session(device)
+    """Return a session of a device with kernels as the compiler optimises them for users."""
+    if device not in _PRECISE_SESSIONS:
+        _PRECISE_SESSIONS[device] = Precise(device, program.session(device).context)
+    return _PRECISE_SESSIONS[device]
 
 
 @pytest.fixture(autouse=True)
