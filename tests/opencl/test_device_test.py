@@ -113,6 +113,16 @@ def test_narrower_vectors_are_tried_where_a_compiler_aborts(untested, child):
     assert (tested.float_lanes, tested.problem, tested.tested) == (8, "", True)
 
 
+def test_narrower_vectors_are_tried_where_a_compiler_takes_too_long(untested, child, monkeypatch):
+    """As PoCL 3.0 does there as well, for two minutes before it aborts."""
+    monkeypatch.setattr(device_test, "_VECTORS", 0.2)
+    monkeypatch.setattr(device_test, "_seconds_used", lambda _: time.monotonic())
+    slow = "report(step=f'vectors, {lanes} floats wide')\nif lanes > 4:\n    time.sleep(600)\n"
+    requests = child(slow + PASSES)
+    assert only(untested) == Answer("", 4)
+    assert asked(requests) == [16, 8, 4]
+
+
 def test_narrower_vectors_are_tried_where_results_are_wrong(untested, child):
     requests = child("report(outcome=['' if lanes == 4 else 'it is wrong', True])")
     assert only(untested) == Answer("", 4) and asked(requests) == [16, 8, 4]
@@ -276,7 +286,7 @@ def test_a_test_starts_no_tests(device, monkeypatch):
 
     monkeypatch.setattr(devices, "answers_for", never)
     request = device.platform, device.name, device.index, device.float_lanes
-    assert len(list(self_test.run_part(*request, part=1))) == 2
+    assert len(list(self_test.run_part(*request, part=1))) == 3
 
 
 # Answers that are kept

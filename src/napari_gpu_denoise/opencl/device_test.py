@@ -1,7 +1,7 @@
 """Test devices before they are used, in processes that a broken driver may take down.
 
-What is run is in `filters/self_test.py`. A compiler may abort the process at vectors as wide as its
-driver reports: PoCL 3.0 does so on AMD Zen 4. Narrower ones are then tried.
+What is run is in `filters/self_test.py`. At vectors as wide as its driver reports, a compiler may
+abort the process or take minutes: PoCL 3.0 does both on AMD Zen 4. Narrower ones are then tried.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ _PARTS = 2  # of a test, in a process each: compilers of CPU drivers use one cor
 # Mesa's takes up to 30 for one kernel.
 _PATIENCE, _COMPUTING = 30.0, 120.0
 _NARROWER = (8, 4)  # floats of vectors to try where those of the driver fail
+# Seconds that a compiler may compute at vectors of which narrower ones can be tried. Most take one;
+# PoCL 3.0 takes minutes on AMD Zen 4 before it aborts.
+_VECTORS = 5.0
 
 _seats = threading.Semaphore(max(_PARTS, os.cpu_count() or 1))
 _here = threading.Lock()
@@ -53,6 +56,10 @@ class Outcome(NamedTuple):
 
 class NoProcessError(Exception):
     """No process can be started for a test."""
+
+
+class SlowVectorsError(Exception):
+    """A compiler takes too long for vectors of which narrower ones can be tried."""
 
 
 def answers_for(devices: Sequence[Any]) -> list[Answer]:
@@ -148,12 +155,15 @@ def _run_apart(request: Sequence[Any]) -> Outcome:
     """
     if getattr(sys, "frozen", False) or not sys.executable:
         raise NoProcessError("this program contains its Python")
-    step, result = "", None
+    step, result, lanes = "", None, request[3]
     with tempfile.TemporaryFile() as said:
         with _child(child_command(request), said) as process:
-            for message in _messages(process):
-                step = message.get("step", step)
-                result = message.get("outcome", result)
+            try:
+                for message in _messages(process, narrower=lanes > min(_NARROWER)):
+                    step = message.get("step", step)
+                    result = message.get("outcome", result)
+            except SlowVectorsError:
+                return Outcome(f"its compiler takes too long for vectors of {lanes} floats")
         code, last = process.returncode, _last_words(said)
     if result is not None:
         return Outcome(*result)
@@ -191,8 +201,11 @@ def _end(process: subprocess.Popen) -> None:
             process.kill() if os.name == "nt" else os.killpg(process.pid, signal.SIGKILL)
 
 
-def _messages(process: subprocess.Popen) -> Iterator[dict[str, Any]]:
-    """Yield what a process reports, line by line, as long as it makes progress."""
+def _messages(process: subprocess.Popen, *, narrower: bool) -> Iterator[dict[str, Any]]:
+    """Yield what a process reports, line by line, as long as it makes progress.
+
+    Where `narrower` vectors can be tried, it must soon be through with those that it has.
+    """
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def read() -> None:
@@ -202,7 +215,7 @@ def _messages(process: subprocess.Popen) -> Iterator[dict[str, Any]]:
 
     threading.Thread(target=read, daemon=True).start()
     message: dict[str, Any] = {}
-    while line := _next_line(lines, process, message.get("step")):
+    while line := _next_line(lines, process, message.get("step", ""), narrower=narrower):
         try:
             message |= json.loads(line)
         except ValueError:
@@ -212,7 +225,9 @@ def _messages(process: subprocess.Popen) -> Iterator[dict[str, Any]]:
         process.wait(5)  # drivers write their caches at the end
 
 
-def _next_line(lines: queue.SimpleQueue[str], process: subprocess.Popen, step: str | None) -> str:
+def _next_line(
+    lines: queue.SimpleQueue[str], process: subprocess.Popen, step: str, *, narrower: bool
+) -> str:
     """Wait for a line of a process, but not if it hangs.
 
     A compiler computes, even if slowly on a busy machine, and a driver that hangs is mostly idle.
@@ -222,6 +237,8 @@ def _next_line(lines: queue.SimpleQueue[str], process: subprocess.Popen, step: s
         with contextlib.suppress(queue.Empty):
             return lines.get(timeout=min(_PATIENCE, 0.5))
         waited, computed = time.monotonic() - began, _seconds_used(process) - used
+        if narrower and step.startswith("vectors") and computed > _VECTORS:
+            raise SlowVectorsError
         if waited > _PATIENCE and not 0.05 * waited < computed < _COMPUTING:
             where = f" ({step})" if step else ""
             raise TimeoutError(f"it did not finish a test within {waited:.0f} s{where}")
