@@ -1,7 +1,7 @@
 #!/bin/sh
 # Install the OpenCL implementations for CPUs that Debian and PyPI have, and print for each what the filters make of a
 # scene, with its own kernels and with those for GPUs. With --tests, run the contract tests and those of the filters on
-# each as well, all kernels optimised: that takes hours. Tables of docs/develop/drivers.md come from here.
+# each as well, and the cases of the kernels for GPUs optimised. Tables of docs/develop/drivers.md come from here.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -24,9 +24,14 @@ echo "$drivers/intel_runtime/lib/libintelocl.so" >"$drivers/intel/intel.icd"
 # Compare one driver: the folder of its .icd, a part of the name of its device or platform, and an option.
 compare() {
     echo
-    export OCL_ICD_VENDORS="$drivers/$1" LD_LIBRARY_PATH="$drivers/intel_runtime/lib" RUSTICL_ENABLE=llvmpipe
+    export OCL_ICD_VENDORS="$drivers/$1" RUSTICL_ENABLE=llvmpipe
     .venv/bin/gpu-denoise devices
     .venv/bin/python tests/benchmarks/compare_drivers.py --folder "$drivers/results" --device "$2" --limit 1800 $3
+}
+
+# Run tests on the driver that was compared last.
+tests() {
+    .venv/bin/python -m pytest -n 2 -q --tb no --device "$@" || true
 }
 
 # What pip brings is always listed, after those of Debian.
@@ -34,5 +39,6 @@ compare debian portable --save
 for driver in debian:portable none:portable intel:intel mesa:llvmpipe; do
     compare "${driver%:*}" "${driver#*:}" --all
     [ "${1:-}" = --tests ] || continue
-    .venv/bin/python -m pytest -n 2 -q --device "${driver#*:}" --optimised tests/test_contract.py tests/filters || true
+    tests "${driver#*:}" tests/test_contract.py tests/filters
+    tests "${driver#*:}" tests/filters/test_gpu_kernels.py --optimised
 done
