@@ -20,7 +20,8 @@ import numpy as np
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.job import Part, Run, prepare
+from napari_gpu_denoise.run.job import Part, prepare
+from napari_gpu_denoise.run.request import Run
 
 _DOCS = Path(__file__).parents[1] / "docs"
 _PAGE, _FIGURES = _DOCS / "guide" / "how_large.md", _DOCS / "performance.md"

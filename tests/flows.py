@@ -15,9 +15,10 @@ from napari_gpu_denoise.run.flow.array_frames import ArrayFrameFlow
 from napari_gpu_denoise.run.flow.frame_sigma import FrameSigma
 from napari_gpu_denoise.run.flow.tile_flow import TileFlow
 from napari_gpu_denoise.run.flow.work import Work
-from napari_gpu_denoise.run.job import Part, Run, prepare
+from napari_gpu_denoise.run.job import Part, prepare
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import Progress, Tally
+from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.run.tiles import split
 
 

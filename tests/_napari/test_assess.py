@@ -143,7 +143,7 @@ def test_of_lazy_data_only_what_is_needed_is_read(noisy):
     from napari_gpu_denoise._napari.denoise.request import Request
     from napari_gpu_denoise._napari.layers.source import Source
     from napari_gpu_denoise.assessment.assess import Options
-    from napari_gpu_denoise.run.job import Run
+    from napari_gpu_denoise.run.request import Run
 
     read = []
 

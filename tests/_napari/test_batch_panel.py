@@ -16,6 +16,7 @@ from qtpy.QtGui import QDropEvent
 
 import napari_gpu_denoise as gd
 from _napari.noise_records import estimate
+from napari_gpu_denoise.correct.request import parse_correction
 from napari_gpu_denoise.files import one_file, unfinished
 from napari_gpu_denoise.noise.models import Gaussian
 from napari_gpu_denoise.run import by_parts
@@ -351,7 +352,7 @@ def test_code_that_does_the_same(batch, folder, copied, calls, tmp_path, capsys)
     assert "2 denoised, 1 failed" in capsys.readouterr().out
     for run in calls.runs[:2]:
         assert (run.filter, run.axes, run.correct, run.sigma_factor) == (
-            *(wanted.filter, "YX", "stripes"),
+            *(wanted.filter, "YX", parse_correction("stripes")),
             wanted.sigma_factor,
         )
         assert np.ravel(run.sigma).tolist() == [9]

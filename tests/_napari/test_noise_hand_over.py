@@ -12,7 +12,7 @@ from napari_gpu_denoise._napari.layers.source import METADATA_KEY, Source
 from napari_gpu_denoise.filters import VBM3D, Isoline, NLMeans
 from napari_gpu_denoise.noise.models import Gaussian, PoissonGaussian, Speckle
 from napari_gpu_denoise.run import denoise as runs
-from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.request import Run
 
 pytestmark = pytest.mark.gui
 
@@ -144,7 +144,7 @@ def test_lazy_stacks_run_with_a_model(movie, frame, noise):
     settings = VBM3D.of(profile="fast") if frame is None else NLMeans()
     movie[4:] *= 2  # noise of the frame is not that of all
     source = Source("movie", Sliced(movie))
-    request = Request(source, Run(settings, sigma, noise, "TYX"), frame)
+    request = Request(source, Run(settings, sigma, noise=noise, axes="TYX"), frame)
     _, outcome = drive(steps(request))
     assert outcome.error is None
     expected = runs.denoise(movie, settings, sigma, noise=noise, axes="TYX", frames=frame)

@@ -23,7 +23,7 @@ from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans
 from napari_gpu_denoise.noise.models import PoissonGaussian
 from napari_gpu_denoise.run import denoise as runs
-from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.run.settings import setting_fields
 
 pytestmark = pytest.mark.gui

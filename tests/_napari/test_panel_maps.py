@@ -15,8 +15,8 @@ from napari_gpu_denoise._napari.layers import storage
 from napari_gpu_denoise._napari.layers.source import METADATA_KEY, Source
 from napari_gpu_denoise.filters import FILTERS, Isoline
 from napari_gpu_denoise.run import denoise as runs
-from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Progress
+from napari_gpu_denoise.run.request import Run
 
 pytestmark = pytest.mark.gui
 

@@ -15,9 +15,9 @@ from napari_gpu_denoise._napari.preview.quick import quick_settings
 from napari_gpu_denoise._napari.preview.region import Region
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.record import finish
+from napari_gpu_denoise.run.request import Run
 from scenes import joining, needs_volume, noisy, small
 
 pytestmark = pytest.mark.gui

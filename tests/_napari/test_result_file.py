@@ -10,7 +10,7 @@ from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.denoise.in_file import size_of_file, suggested
 from napari_gpu_denoise._napari.denoise.request import Request
 from napari_gpu_denoise._napari.layers.source import capture
-from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.request import Run
 from zarr_stores import write_store
 
 zarr = pytest.importorskip("zarr", reason="zarr is not installed")

@@ -18,8 +18,8 @@ from napari_gpu_denoise._napari.layers.provenance import first_origin, origin_of
 from napari_gpu_denoise._napari.layers.results import NewLayer, shines_through
 from napari_gpu_denoise._napari.layers.source import METADATA_KEY, capture
 from napari_gpu_denoise.filters import BM3D, NLMeans
-from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Record, Result
+from napari_gpu_denoise.run.request import Run
 
 pytestmark = pytest.mark.gui
 

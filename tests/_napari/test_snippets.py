@@ -20,7 +20,7 @@ from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.cli.commands import chosen_settings
 from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, Rician
-from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.request import Run
 
 CORRELATED = Correlated(3.0, tuple(tuple(0.5 ** (y + x) for x in range(5)) for y in range(5)))
 

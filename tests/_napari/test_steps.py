@@ -16,8 +16,8 @@ from napari_gpu_denoise.filters import VBM3D, NLMeans
 from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run import denoise as runs
 from napari_gpu_denoise.run import stream as streaming
-from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Progress
+from napari_gpu_denoise.run.request import Run
 from scenes import IMAGE_FILTERS
 
 pytestmark = pytest.mark.gui

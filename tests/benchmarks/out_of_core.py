@@ -30,7 +30,8 @@ from tables import show
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.run.job import Run, prepare
+from napari_gpu_denoise.run.job import prepare
+from napari_gpu_denoise.run.request import Run
 
 _CALL = "import sys; from napari_gpu_denoise.cli import main; sys.exit(main())"
 _CROP = 96  # pixels of the crop along Y and X

@@ -23,8 +23,8 @@ from napari_gpu_denoise.files import batch, one_file
 from napari_gpu_denoise.opencl import answers
 from napari_gpu_denoise.opencl import device as opencl
 from napari_gpu_denoise.run.host_memory import HostMemory
-from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Progress, Record, Result
+from napari_gpu_denoise.run.request import Run
 from scenes import needs_volume
 
 

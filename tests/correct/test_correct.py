@@ -9,7 +9,7 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.correct.correction import CorrectedArray, prepare_correction
-from napari_gpu_denoise.correct.wish import wish_of
+from napari_gpu_denoise.correct.request import parse_correction
 from scenes import small
 
 SHAPE = 96, 128
@@ -201,7 +201,7 @@ def test_arrays_that_are_not_in_memory():
 
 def test_parts_of_a_corrected_array_are_those_of_the_whole():
     given = (noisy(2, 3) + levels(96)[:, None]).astype(np.uint16)
-    correction = prepare_correction(given, "TCYX", wish_of("stripes"))
+    correction = prepare_correction(given, "TCYX", parse_correction("stripes"))
     whole, lazy = correction.applied(given), CorrectedArray(Lazy(given), correction)
     for index in (1, (1, 2), (0, 1, slice(5, 9)), (slice(1, 2), ..., 3), (..., slice(2, 90))):
         np.testing.assert_array_equal(lazy[index], whole[index])

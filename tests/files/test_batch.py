@@ -26,8 +26,8 @@ from napari_gpu_denoise.files import batch, batch_steps, one_file, tiff
 from napari_gpu_denoise.files.batch import BatchProgress, run_batch
 from napari_gpu_denoise.files.inputs import find_files
 from napari_gpu_denoise.run.host_memory import HostMemory
-from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import COMPILING, Progress, Record, Result
+from napari_gpu_denoise.run.request import Run
 
 SETTINGS = gd.NLMeans(window=5)
 

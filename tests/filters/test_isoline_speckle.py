@@ -14,8 +14,8 @@ from napari_gpu_denoise.files import one_file
 from napari_gpu_denoise.filters.isoline.filter import Isoline
 from napari_gpu_denoise.noise import estimate
 from napari_gpu_denoise.run import sigma
-from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import finish
+from napari_gpu_denoise.run.request import Run
 from scenes import psnr, scene
 
 LOOKS = 4.0

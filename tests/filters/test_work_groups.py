@@ -12,8 +12,9 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.opencl import work_items
 from napari_gpu_denoise.opencl.memory import Arena, release_memory
-from napari_gpu_denoise.run.job import Run, prepare
+from napari_gpu_denoise.run.job import prepare
 from napari_gpu_denoise.run.part import programs_of
+from napari_gpu_denoise.run.request import Run
 from scenes import noisy
 
 SIGMA = 20.37

@@ -12,7 +12,8 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.places import SigmaPlaces
 from napari_gpu_denoise.noise.unlike import unlike
-from napari_gpu_denoise.run.job import Run, prepare
+from napari_gpu_denoise.run.job import prepare
+from napari_gpu_denoise.run.request import Run
 
 SHAPE = (160, 200)
 

@@ -9,7 +9,8 @@ from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.run.block import keep_blank
-from napari_gpu_denoise.run.job import Run, prepare
+from napari_gpu_denoise.run.job import prepare
+from napari_gpu_denoise.run.request import Run
 
 SIGMA = 12.0
 FILTERS = {"nl_means": gd.NLMeans(window=11), "bm3d": gd.BM3D.of(profile="fast")}

@@ -12,7 +12,8 @@ from napari_gpu_denoise.errors import DeviceMemoryError, HostMemoryError, NonFin
 from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run.by_parts import regions_of, size_of
 from napari_gpu_denoise.run.host_memory import BASE, HostMemory
-from napari_gpu_denoise.run.job import Run, prepare
+from napari_gpu_denoise.run.job import prepare
+from napari_gpu_denoise.run.request import Run
 from scenes import noisy, small
 
 

@@ -19,8 +19,8 @@ from napari_gpu_denoise.noise import estimate
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.run import sigma
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.plan import TilePlan
+from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.stream import FrameStream
 from napari_gpu_denoise.run.tiles import Reach

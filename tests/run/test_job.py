@@ -21,8 +21,9 @@ from napari_gpu_denoise.errors import (
 )
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.run.block import Block
-from napari_gpu_denoise.run.job import Part, Run, prepare, reach_along
+from napari_gpu_denoise.run.job import Part, prepare, reach_along
 from napari_gpu_denoise.run.record import Tally
+from napari_gpu_denoise.run.request import Run
 from scenes import IMAGE_FILTERS, joining, noisy, small
 
 SIZES = {"T": 9, "Z": 7, "C": 2, "Y": 64, "X": 70}
@@ -103,7 +104,7 @@ def test_a_job_is_sent_without_pixels_and_without_a_device(device):
     image = noisy(300, 310, dtype="uint16")
     block = Block.of(image, "YX", "raise")
     for noise in (None, gd.PoissonGaussian(2.0, 3.0), "gaussian"):
-        run = Run(small(gd.BM3D), None if noise else 20.0, noise, device=device)
+        run = Run(small(gd.BM3D), None if noise else 20.0, noise=noise, device=device)
         job = prepare(run, block)
         sent = pickle.dumps(job)
         assert len(sent) < 20_000

@@ -11,8 +11,8 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.run.denoise import denoise_steps
-from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import COMPILING, Progress
+from napari_gpu_denoise.run.request import Run
 from scenes import noisy, small
 
 VIDEO = small(gd.VBM3D, frames_before=2, frames_after=1)

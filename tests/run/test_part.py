@@ -14,9 +14,10 @@ import napari_gpu_denoise as gd
 from flows import filter_pickled, finish, part_steps
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.run.block import Block
-from napari_gpu_denoise.run.job import Part, Run, prepare
+from napari_gpu_denoise.run.job import Part, prepare
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import Tally
+from napari_gpu_denoise.run.request import Run
 from scenes import IMAGE_FILTERS, joining, noisy
 
 LENGTHS = {"T": 4, "C": 2, "Z": 2, "Y": 61, "X": 57}
@@ -91,7 +92,7 @@ def test_noise_is_cut_as_the_image_is(kind, device, case):
     if case == "a map":
         sigma[4, 5:20] = 0
     block = Block.of(image, axes, "raise")
-    job = prepare(Run(settings, sigma, noise, axes, device=device), block)
+    job = prepare(Run(settings, sigma, noise=noise, axes=axes, device=device), block)
     expected = gd.denoise(image, settings, sigma, noise=noise, axes=axes, device=device).image
     found, _ = in_parts(job, block, cut(job, 3))
     np.testing.assert_array_equal(found, expected)

@@ -16,7 +16,8 @@ from napari_gpu_denoise.opencl import several as choosing
 from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.run import by_parts, several
 from napari_gpu_denoise.run.denoise import denoise_steps
-from napari_gpu_denoise.run.job import Part, Run, prepare
+from napari_gpu_denoise.run.job import Part, prepare
+from napari_gpu_denoise.run.request import Run
 from scenes import follows_time, joining, needs_volume, noisy, small
 
 SIGMA = 20.0

@@ -11,7 +11,7 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.filters import VBM3D
 from napari_gpu_denoise.image.levels import Levels
-from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.run.stream import FrameStream
 from scenes import noisy
 from streams import SETTINGS, SHAPES, streamed, whole

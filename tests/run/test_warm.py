@@ -9,8 +9,9 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.opencl.program import Session, session
-from napari_gpu_denoise.run.job import Run, prepare
+from napari_gpu_denoise.run.job import prepare
 from napari_gpu_denoise.run.part import programs_of
+from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.run.warm import warm_up
 
 

@@ -18,45 +18,36 @@ from napari_gpu_denoise.assessment.noise import CropNoise, noise_of
 from napari_gpu_denoise.assessment.record import Assessment
 from napari_gpu_denoise.assessment.runs import number_of_runs, observed, sigma_check
 from napari_gpu_denoise.assessment.trial import Trial
-from napari_gpu_denoise.correct.wish import wish_of
-from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import ImageError, SettingsError
-from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import as_array, check_numbers
 from napari_gpu_denoise.noise.structure.find import structure_in
 from napari_gpu_denoise.noise.structure.record import Finding
-from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices
-from napari_gpu_denoise.run.denoise import is_lazy
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.job import Job, Run, prepare
+from napari_gpu_denoise.run.input import Input, is_lazy
+from napari_gpu_denoise.run.job import Job, prepare
 from napari_gpu_denoise.run.noise import is_measured
 from napari_gpu_denoise.run.record import MEASURING, Progress, finish
+from napari_gpu_denoise.run.request import Run, takes_options
 
 _STREAM = 0x617373657373  # beside the seed
 
 
-@documented
+@takes_options("dtype")
 def assess(
     image: ArrayLike,
     filter: Filter,
     sigma: ArrayLike | None = None,
     *,
-    noise: Any = None,
-    axes: str | None = None,
     region: Sequence[Any] | None = None,
     second: Any = None,
     spacing: float | tuple[float, float] | None = None,
     unit: str = "",
     peak: float | None = None,
     seed: int = 0,
-    nonfinite: str = "raise",
-    correct: Any = None,
-    sigma_factor: float = 1.0,
-    device: Device | int | str | None = None,
-    memory_limit: int | str | None = None,
     progress: Callable[[int, int], None] | None = None,
     cancel: Any = None,
+    **options: Any,
 ) -> Assessment:
     """Estimate the quality of a filter's result from the noisy image alone.
 
@@ -135,10 +126,9 @@ def assess(
     >>> found = assess(image, BM3D(), sigma=20)                            # doctest: +SKIP
     >>> print(found.summary())                                             # doctest: +SKIP
     """
-    how = None, nonfinite, device, memory_limit, correct, sigma_factor
-    run = Run(filter, sigma, noise, axes, *how)
-    options = Options(region, second, spacing, unit, peak, seed)
-    return finish(assess_steps(image, run, options), progress, cancel, "no assessment was")
+    what = Options(region, second, spacing, unit, peak, seed)
+    steps = assess_steps(image, Run(filter, sigma, **options), what)
+    return finish(steps, progress, cancel, "no assessment was")
 
 
 @dataclass(frozen=True)
@@ -195,21 +185,16 @@ def assess_steps(
     """
     options = options or Options()
     sizes = options.sizes()
-    array = image if is_lazy(image) else as_array(image)
-    names = check_axes(run.axes, array.shape)
-    check_numbers(array)
     if run.filter.yields_map:
         raise SettingsError(
             "The result with these settings is a map, not an image: choose settings that denoise."
         )
-    second = _second(options.second, array)
+    image = Input.of(image, run)
+    array, second = image.array, _second(options.second, image)
     if is_measured(run.sigma, run.noise, run.filter):
         yield MEASURING
-    given = array.dtype
-    array, second = _corrected(run.correct, names, array, second)
-    run = replace(
-        run, device=choose_devices(run.device)[0], axes=names, dtype="float32", correct=None
-    )
+    device = choose_devices(run.device)[0]
+    run = replace(image.adapted(run), device=device, dtype="float32")
     job, told = _prepared(run, array)
     crop = choose_crop(job, options.region)
     trial = Trial.of(job, crop, array, CropNoise.of(*told, array, job, crop))
@@ -221,7 +206,7 @@ def assess_steps(
         )
     # Not the noise of a simulated image that was drawn with the same seed.
     random = np.random.default_rng([options.seed, _STREAM])
-    other = None if second is None else crop.block(second, names, run.nonfinite).finite
+    other = None if second is None else crop.block(second, job.names, run.nonfinite).finite
     checking = trial.noise.checkable and not job.filter.sigma_unused
     # Meanwhile, in another thread.
     pool = ThreadPoolExecutor(1)
@@ -243,7 +228,7 @@ def assess_steps(
         "peak": options.peak,
         "seed": options.seed,
     }
-    return judged(trial, found, check, looking.result(), given, shown)
+    return judged(trial, found, check, looking.result(), image.given.dtype, shown)
 
 
 def _structure(trial: Trial) -> list[Finding]:
@@ -254,33 +239,18 @@ def _structure(trial: Trial) -> list[Finding]:
     return structure_in([list(each.reshape(-1, *view.plane)) for each in planes])
 
 
-def _second(second: Any, image: Any) -> Any:
-    """Return the second image as an array, if it fits the first."""
+def _second(second: Any, image: Input) -> Any:
+    """Return the second image as an array to filter, if it fits the first."""
     if second is None:
         return None
-    array = second if is_lazy(second) else as_array(second)
-    if tuple(array.shape) != tuple(image.shape):
+    array, shape = second if is_lazy(second) else as_array(second), tuple(image.given.shape)
+    if tuple(array.shape) != shape:
         raise ImageError(
-            f"second= has shape {tuple(array.shape)}, but the image {tuple(image.shape)}: give a "
-            "second image of the same object."
+            f"second= has shape {tuple(array.shape)}, but the image {shape}: give a second image "
+            "of the same object."
         )
     check_numbers(array)
-    return array
-
-
-def _corrected(correct: Any, names: str, image: Any, second: Any) -> tuple[Any, Any]:
-    """Return the images without structured noise, if that is to be removed first."""
-    wish = wish_of(correct)
-    if wish is None:
-        return image, second
-    # Imported only when needed: it takes long to load.
-    from napari_gpu_denoise.correct.correction import CorrectedArray, prepare_correction
-
-    correction = prepare_correction(image, names, wish)
-    if not correction:
-        return image, second
-    image = CorrectedArray(image, correction)
-    return image, None if second is None else CorrectedArray(second, correction)
+    return image.corrected(array)
 
 
 def _prepared(run: Run, image: Any) -> tuple[Job, tuple[Any, Any]]:

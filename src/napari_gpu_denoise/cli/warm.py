@@ -21,7 +21,7 @@ from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.program import ProgramKey, session
 from napari_gpu_denoise.run.denoise import denoise
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.run.warm import SIGMA, builders, programs_for, tiny_image
 
 MODELS = (PoissonGaussian(2.0, 3.0), Rician(10.0), Speckle(4.0))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.correct.wish import Wish
+from napari_gpu_denoise.correct.request import CorrectionRequest
 from napari_gpu_denoise.image.axes import arrange, channel_axis, check_axes
 from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.image.nonfinite import fill_nonfinite
@@ -107,39 +107,39 @@ class Correction:
         return tuple(each.words() for each in self.findings)
 
 
-def prepare_correction(image: Any, names: str, wish: Wish) -> Correction:
+def prepare_correction(image: Any, names: str, request: CorrectionRequest) -> Correction:
     """Look for structured noise in some planes of an image, and decide what is removed."""
     names = check_axes(names, image.shape)
     reader = PlaneReader(image, names)
     channels, findings = [], []
     for number, channel in enumerate(reader.channels):
         planes = [finite_plane(plane) for plane in reader.sampled(channel)]
-        made, found = _for_channel(planes, wish, None if channel is None else number)
+        made, found = _for_channel(planes, request, None if channel is None else number)
         channels.append(made)
         findings += found
     return Correction(names, tuple(channels), tuple(findings))
 
 
 def _for_channel(
-    planes: list[np.ndarray], wish: Wish, number: int | None
+    planes: list[np.ndarray], request: CorrectionRequest, number: int | None
 ) -> tuple[ChannelCorrection, list[Finding]]:
     """Return the correction of a channel, and what was found of what it removes."""
     found = structure_of(few(planes))
     kinds = {"hot": "outliers", "dead": "outliers"}
     findings = [
-        each for each in found.findings(number) if kinds.get(each.kind, each.kind) in wish.kinds
+        each for each in found.findings(number) if kinds.get(each.kind, each.kind) in request.kinds
     ]
     sides = tuple(side for side in (0, 1) if found.has_pixels(side))
-    sides = (0, 1) if "outliers" in wish.always else sides * ("outliers" in wish.kinds)
-    waves = "hum" in wish.kinds and found.has_waves
-    made = ChannelCorrection(hum=waves, sides=sides, threshold=wish.threshold)
+    sides = (0, 1) if "outliers" in request.always else sides * ("outliers" in request.kinds)
+    waves = "hum" in request.kinds and found.has_waves
+    made = ChannelCorrection(hum=waves, sides=sides, threshold=request.threshold)
     if sides and len(planes) > 2:
         made = replace(made, pixels=_persistent(planes, made))
     # Rows and columns are measured without what is removed before them.
     offsets: dict[str, Any] = {}
     for kind, each in (("rows", found.rows), ("columns", found.columns)):
-        if kind in wish.always or (kind in wish.kinds and each.found):
-            fixed = each.fixed if wish.fixed is None else wish.fixed
+        if kind in request.always or (kind in request.kinds and each.found):
+            fixed = each.fixed if request.fixed is None else request.fixed
             offsets[kind] = "each"
             if fixed and len(planes) > 1:
                 turned = [made.applied(p) if kind == "rows" else made.applied(p).T for p in planes]

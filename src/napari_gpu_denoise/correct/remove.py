@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.correct.correction import prepare_correction
-from napari_gpu_denoise.correct.wish import CHOICES, STRIPES, Wish
+from napari_gpu_denoise.correct.request import CHOICES, STRIPES, CorrectionRequest
 from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.axes import check_axes
@@ -87,8 +87,8 @@ def remove_stripes(
     if kind not in _KINDS:
         raise SettingsError(f"kind={kind!r} is unknown: choose from {', '.join(_KINDS)}.")
     always = () if kind in ("found", "hum") else _KINDS[kind]
-    wish = Wish(frozenset(_KINDS[kind]), frozenset(always), fixed)
-    return _removed(image, axes, wish, dtype, nonfinite)
+    request = CorrectionRequest(frozenset(_KINDS[kind]), frozenset(always), fixed)
+    return _removed(image, axes, request, dtype, nonfinite)
 
 
 @documented
@@ -145,14 +145,14 @@ def remove_outliers(
     ):
         raise SettingsError(f"threshold={threshold!r} is not a positive number: give one, or None.")
     kinds = frozenset(CHOICES["outliers"])
-    wish = Wish(kinds, kinds, threshold=threshold)
-    return _removed(image, axes, wish, dtype, nonfinite)
+    request = CorrectionRequest(kinds, kinds, threshold=threshold)
+    return _removed(image, axes, request, dtype, nonfinite)
 
 
 def _removed(
-    image: ArrayLike, axes: str | None, wish: Wish, dtype: Any, nonfinite: str
+    image: ArrayLike, axes: str | None, request: CorrectionRequest, dtype: Any, nonfinite: str
 ) -> np.ndarray:
-    """Return an image in its type without what is wished to be removed."""
+    """Return an image in its type without the structured noise that `request` names."""
     given = as_array(image)
     names = check_axes(axes, given.shape)
     check_numbers(given)
@@ -162,7 +162,7 @@ def _removed(
         raise nonfinite_error(f"{count} of {given.size} pixels are NaN or infinite")
     out = np.empty(given.shape, output_dtype(dtype, given.dtype) or given.dtype.newbyteorder("="))
     convert(given, out)
-    correction = prepare_correction(given, names, wish)
+    correction = prepare_correction(given, names, request)
     if correction:
         made = correction.applied(given)
         # Pixels that did not change keep all the digits of their type.

@@ -4,38 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import ArrayLike
 
-from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.files.batch_report import BatchReport
 from napari_gpu_denoise.files.batch_steps import Batch, BatchProgress, batch_steps
 from napari_gpu_denoise.files.inputs import find_files, pair
-from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.host_memory import HostMemory
-from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.request import Run, takes_options
 
 
-@documented
+@takes_options()
 def run_batch(
     inputs: str | os.PathLike | Iterable[str | os.PathLike],
     filter: Filter,
     sigma: ArrayLike | None = None,
     *,
-    noise: Any = None,
     output: str | os.PathLike,
-    axes: str | None = None,
-    dtype=None,
-    nonfinite: str = "raise",
-    correct: Any = None,
-    sigma_factor: float = 1.0,
-    device: Device | int | str | Sequence | None = None,
-    memory_limit: int | str | None = None,
     memory_limit_host: int | str | None = None,
     overwrite: bool = False,
     resume: bool = False,
@@ -44,6 +35,7 @@ def run_batch(
     client: Any = None,
     progress: Callable[[BatchProgress], None] | None = None,
     cancel=None,
+    **options: Any,
 ) -> BatchReport:
     """Denoise TIFF, NIfTI and OME-Zarr files with the same settings.
 
@@ -124,12 +116,19 @@ def run_batch(
     """
     found = find_files(inputs)
     targets = dict(pair(found, output))
-    # Workers choose their devices by themselves.
-    devices = choose_devices(device) if client is None else device
-    options = dtype, nonfinite, devices, memory_limit, correct, sigma_factor
-    run = Run(filter, sigma, noise, axes, *options, HostMemory.of(memory_limit_host))
-    options = overwrite, resume, companions_anywhere, stop_on_error, client
-    batch = Batch(tuple(found), targets, run, *options)
+    run = Run(filter, sigma, host_memory=HostMemory.of(memory_limit_host), **options)
+    if client is None:  # workers choose their devices by themselves
+        run = replace(run, device=choose_devices(run.device))
+    batch = Batch(
+        tuple(found),
+        targets,
+        run,
+        overwrite=overwrite,
+        resume=resume,
+        companions_anywhere=companions_anywhere,
+        stop_on_error=stop_on_error,
+        client=client,
+    )
     with contextlib.closing(batch_steps(batch)) as steps:
         try:
             while True:

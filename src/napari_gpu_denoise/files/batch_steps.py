@@ -22,7 +22,7 @@ from napari_gpu_denoise.files import formats, unfinished, zarr
 from napari_gpu_denoise.files.batch_report import BatchReport, FileReport
 from napari_gpu_denoise.files.inputs import check_target, identity
 from napari_gpu_denoise.files.one_file import check_result, file_steps, read_whole
-from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.request import Run
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files import zarr
 from napari_gpu_denoise.files.tiff.picture import Picture
 from napari_gpu_denoise.opencl.several import choose_devices
-from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.packed import packed
+from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
 
 _PLACES = 16  # in the pixels of an input, where samples are read,

@@ -14,8 +14,8 @@ from napari_gpu_denoise.files.cluster.results import Found, Results
 from napari_gpu_denoise.files.cluster.tasks import Failed, address, check_version
 from napari_gpu_denoise.files.one_file import file_steps
 from napari_gpu_denoise.opencl.claims import own_device
-from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import finish
+from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
 
 _AHEAD = 2  # files given out at a time, for each thread of the workers

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.correct.wish import wish_of
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, nifti, tiff, zarr
 from napari_gpu_denoise.files.begun_with import unchanged, wanted_of
@@ -22,8 +21,8 @@ from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_tog
 from napari_gpu_denoise.run.denoise import denoise_steps
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.host_memory import HostMemory
-from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Progress, Record, Result
+from napari_gpu_denoise.run.request import Run
 
 # Smaller stacks are read whole, once: for the range of values, the noise and the filter.
 STREAMED_BYTES = 1 << 27
@@ -194,7 +193,7 @@ def check_result(target: Path, run: Run) -> None:
         other = "is not a result of this filter and these settings"
     elif made.get("sigma_factor", 1.0) != run.sigma_factor:
         other = "was made with another strength"
-    elif bool(made.get("corrected")) != (wish_of(run.correct) is not None):
+    elif bool(made.get("corrected")) != (run.correct is not None):
         other = f"was made with{'out' * (not made.get('corrected'))} a correction"
     elif not has_noise(made, run.sigma, run.noise):
         other = "was made with another noise"

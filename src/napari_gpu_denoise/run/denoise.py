@@ -10,19 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import AxesError
-from napari_gpu_denoise.image.axes import check_axes
-from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtype
+from napari_gpu_denoise.image.levels import output_dtype
 from napari_gpu_denoise.image.new_array import new_array
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices
-from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.by_parts import denoise_parts, is_chunked
 from napari_gpu_denoise.run.change import change_note
-from napari_gpu_denoise.run.corrected import corrected_array
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.job import Job, Part, Run, prepare
+from napari_gpu_denoise.run.input import Input
+from napari_gpu_denoise.run.job import Job, Part, prepare
 from napari_gpu_denoise.run.ledger import Ledger
 from napari_gpu_denoise.run.long_series import denoise_series
 from napari_gpu_denoise.run.noise import is_measured
@@ -32,31 +29,24 @@ from napari_gpu_denoise.run.record import (
     MEASURING,
     Progress,
     Result,
-    correction_noted,
     finish,
 )
+from napari_gpu_denoise.run.request import Run, takes_options
 from napari_gpu_denoise.run.several import filter_on
 
 
-@documented
+@takes_options()
 def denoise(
     image,
     filter: Filter,
     sigma: ArrayLike | None = None,
     *,
-    noise: Any = None,
-    axes: str | None = None,
     frames: int | slice | None = None,
     slices: int | slice | None = None,
-    dtype=None,
-    nonfinite: str = "raise",
-    correct: Any = None,
-    sigma_factor: float = 1.0,
-    device: Device | int | str | Sequence | None = None,
-    memory_limit: int | str | None = None,
     out: Any = None,
     progress: Callable[[int, int], None] | None = None,
     cancel=None,
+    **options: Any,
 ) -> Result:
     """Denoise an array.
 
@@ -121,8 +111,7 @@ def denoise(
     Cancelled
         If `cancel` was set.
     """
-    options = dtype, nonfinite, device, memory_limit, correct, sigma_factor
-    run = Run(filter, sigma, noise, axes, *options)
+    run = Run(filter, sigma, **options)
     return drive(
         image, run, frames=frames, slices=slices, out=out, progress=progress, cancel=cancel
     )
@@ -174,50 +163,59 @@ def denoise_steps(
     Result
         As the value of ``StopIteration``.
     """
-    lazy, ledger = is_lazy(image), ledger or Ledger()
-    array = image if lazy else as_array(image)
-    given = array.dtype
-    names = check_axes(run.axes, array.shape)
-    check_numbers(array)
-    region = wanted_region(names, array.shape, frames, slices)
-    dtype = output_dtype(run.dtype, np.dtype(array.dtype))
+    ledger = ledger or Ledger()
+    image = Input.of(image, run, ledger.known("correction"))
+    region = wanted_region(image.names, image.given.shape, frames, slices)
     devices = choose_devices(run.device)
-    run = replace(run, device=devices[0], axes=names)
+    run = replace(image.adapted(run), device=devices[0])
     if run.host_memory is not None:
         limit = run.host_memory.for_buffers(devices, run.memory_limit)
         run = replace(run, memory_limit=limit)
-    array, correction = corrected_array(array, names, run.correct, ledger.known("correction"))
-    if correction is not None:
-        ledger.keep("correction", correction)
-        plain = replace(run, dtype=dtype, correct=None, device=devices)
-        made = yield from denoise_steps(array, plain, frames, out, slices, ledger)
-        return Result(made.image, correction_noted(made.record, correction, given))
     shape = tuple(one.stop - one.start for one in region)
     if out is not None and not callable(out):
-        dtype = type_with(out, shape, dtype)
-        run = replace(run, dtype=dtype)
-    everything = frames is None and slices is None
-    known = ledger.known("job")
-    if known is None and is_measured(run.sigma, run.noise, run.filter):
+        dtype = output_dtype(run.dtype, np.dtype(image.array.dtype))
+        run = replace(run, dtype=type_with(out, shape, dtype))
+    if ledger.known("job") is None and is_measured(run.sigma, run.noise, run.filter):
         yield MEASURING
-    if everything and lazy and out is not None:
-        if known is None:
-            job = prepare(run, array)
-            ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
-        else:
-            job = Job(run, names, shape, *known)
-        made = out(shape, job.dtypes[1]) if callable(out) else out
-        if "T" not in names or is_chunked(image) or len(devices) > 1:
-            return (yield from denoise_parts(array, job, made, devices, ledger))
-        return (yield from denoise_series(array, job, made, ledger))
+    if image.lazy and out is not None and shape == tuple(image.array.shape):
+        steps = _piece_by_piece(image, run, devices, out, ledger)
+    else:
+        steps = _in_memory(image, run, devices, region, out)
+    made = yield from steps
+    return Result(made.image, image.noted(made.record))
+
+
+def _piece_by_piece(
+    image: Input, run: Run, devices: Sequence[Device], out: Any, ledger: Ledger
+) -> Generator[Progress, None, Result]:
+    """Denoise an array that is not in memory, frame by frame or part by part."""
+    if image.correction is not None:
+        ledger.keep("correction", image.correction)
+    if (known := ledger.known("job")) is None:
+        job = prepare(run, image.array)
+        ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
+    else:
+        job = Job(run, image.names, tuple(image.array.shape), *known)
+    made = out(job.shape, job.dtypes[1]) if callable(out) else out
+    if "T" in job.names and not is_chunked(image.array) and len(devices) == 1:
+        return (yield from denoise_series(image.array, job, made, ledger))
+    return (yield from denoise_parts(image.array, job, made, devices, ledger))
+
+
+def _in_memory(
+    image: Input, run: Run, devices: Sequence[Device], region: Sequence[slice], out: Any
+) -> Generator[Progress, None, Result]:
+    """Read what a region depends on into memory, and denoise it."""
     # A device that computes with the cores of the host leaves none to spare.
     new, made = np.empty if devices[0].shares_cores else new_array, None
-    if lazy and not everything:
-        job = prepare(run, array)
+    shape = tuple(one.stop - one.start for one in region)
+    if image.lazy and shape != tuple(image.array.shape):
+        job = prepare(run, image.array)
         part = Part.of(job, region)
-        block = Block.of(as_array(array[part.reads]), names, run.nonfinite)
+        block = image.block(run.nonfinite, part.reads)
     else:
-        whole = Block.of(as_array(array[...]), names, run.nonfinite)
+        whole = image.block(run.nonfinite)
+        dtype = output_dtype(run.dtype, np.dtype(image.array.dtype))
         if out is None and dtype is not None:
             made = new(shape, dtype)  # gets its memory while the noise is measured
         job = prepare(run, whole)
@@ -236,14 +234,8 @@ def denoise_steps(
         out[...] = made
     change = None
     if job.sigma.array.any() and not job.filter.yields_map:
-        change = change_note(block.finite[part.inner], made, names)
+        change = change_note(block.finite[part.inner], made, job.names)
     return Result(made if out is None else out, shared.noted(job.record(shared.tally, change)))
-
-
-def is_lazy(image: Any) -> bool:
-    """Return whether an array is not in memory, but can be read part by part by NumPy indexing."""
-    indexed = all(hasattr(image, name) for name in ("shape", "dtype", "__getitem__"))
-    return indexed and not isinstance(image, (np.ndarray, np.generic))
 
 
 def wanted_region(

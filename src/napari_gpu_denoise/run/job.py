@@ -1,4 +1,4 @@
-"""A run: what the user asked for, and the same prepared for an image."""
+"""A job: a run prepared for an image, and the parts that it is filtered in."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.correct.wish import wish_of
-from napari_gpu_denoise.errors import NonFiniteError, Note, SettingsError
+from napari_gpu_denoise.errors import NonFiniteError, Note
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import Levels, check_numbers, output_dtype
-from napari_gpu_denoise.image.nonfinite import check_policy
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.device import Device, choose, find
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.flow.frame_sigma import largest_in_planes
-from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.noise import resolve_noise
 from napari_gpu_denoise.run.output_type import type_for_noise
 from napari_gpu_denoise.run.record import Record, Tally
-from napari_gpu_denoise.run.settings import checked_factor, number_of_bytes
+from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.run.sigma import (
     Sigma,
     clamp_sigma,
@@ -35,45 +32,6 @@ from napari_gpu_denoise.run.tiles import Span
 from napari_gpu_denoise.version import package_version
 
 NO_NOISE = "sigma is 0: the image is returned unchanged"  # in the notes of a record
-
-
-@dataclass(frozen=True)
-class Run:
-    """The request of the user: a filter, the noise and options, independent of any image.
-
-    Attributes
-    ----------
-    filter : Filter
-        As the user set it.
-    sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct, sigma_factor
-        As in `denoise`; `device` may also be (name, platform, index), which can be sent to another
-        process. The memory limit becomes a number of bytes.
-    host_memory : HostMemory or None
-        Limit for main memory, for an image that is filtered part by part.
-    """
-
-    filter: Filter
-    sigma: Any = None
-    noise: Any = None
-    axes: str | None = None
-    dtype: Any = None
-    nonfinite: str = "raise"
-    device: Device | int | str | tuple[str, str, int] | None = None
-    memory_limit: int | str | None = None
-    correct: Any = None
-    sigma_factor: float = 1.0
-    host_memory: HostMemory | None = None
-
-    def __post_init__(self):
-        if not isinstance(self.filter, Filter):
-            raise SettingsError(
-                f"{self.filter!r} is not a filter",
-                "give settings of one, such as napari_gpu_denoise.NLMeans()",
-            )
-        wish_of(self.correct)  # refuses what is unknown
-        object.__setattr__(self, "sigma_factor", checked_factor(self.sigma_factor))
-        if self.memory_limit is not None:
-            object.__setattr__(self, "memory_limit", number_of_bytes(self.memory_limit))
 
 
 @dataclass(frozen=True)
@@ -250,7 +208,6 @@ def prepare(
     shape = tuple(int(n) for n in pixels.shape)
     names = check_axes(run.axes, shape)
     check_numbers(pixels)
-    check_policy(run.nonfinite)
     # A stream has an axis T, of unknown length.
     along = ("T" + names, (2, *shape)) if one_of_many else (names, shape)
     filter = run.filter.for_array(*along)

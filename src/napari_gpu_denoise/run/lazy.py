@@ -16,41 +16,32 @@ import dask.array as da
 import numpy as np
 from dask.array.overlap import ensure_minimum_chunksize, overlap
 
-from napari_gpu_denoise.correct.correction import prepare_correction
-from napari_gpu_denoise.correct.wish import Wish, wish_of
-from napari_gpu_denoise.docstrings import documented
+from napari_gpu_denoise.correct.correction import Correction
 from napari_gpu_denoise.errors import ImageError
-from napari_gpu_denoise.image.axes import channel_axis, check_axes
-from napari_gpu_denoise.image.levels import as_array, check_numbers, output_dtype
+from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.image.levels import as_array, check_numbers
 from napari_gpu_denoise.opencl.claims import own_device
 from napari_gpu_denoise.opencl.device import Device, find
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.block import Block
-from napari_gpu_denoise.run.denoise import is_lazy
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.job import Job, Part, Run, prepare
+from napari_gpu_denoise.run.input import Input, is_lazy
+from napari_gpu_denoise.run.job import Job, Part, prepare
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import finish
+from napari_gpu_denoise.run.request import Run, takes_options
 
 # NaN and infinity are replaced by the nearest finite pixel in a chunk and this margin around it:
 # spots up to twice this width are filled as in the whole plane.
 _FILL_MARGIN = 16
 
 
-@documented
+@takes_options()
 def denoise_lazy(
     array: da.Array,
     filter: Filter,
     sigma=None,
-    *,
-    noise=None,
-    axes: str | None = None,
-    dtype=None,
-    nonfinite: str = "raise",
-    correct=None,
-    sigma_factor: float = 1.0,
-    device: Device | int | str | Sequence | None = None,
-    memory_limit: int | str | None = None,
+    **options: Any,
 ) -> da.Array:
     """Denoise a dask array, chunk by chunk, when the result is computed.
 
@@ -108,6 +99,11 @@ def denoise_lazy(
     whose offset and scale are removed chunk by chunk. Results next to spots of NaN or infinity
     wider than 32 pixels may differ. The memory needed is a few chunks per thread.
     """
+    return lazy_result(array, Run(filter, sigma, **options))
+
+
+def lazy_result(array: Any, run: Run) -> da.Array:
+    """Return the result of a run as a dask array: `denoise_lazy`."""
     given = array if is_lazy(array) else as_array(array)
     check_numbers(given)  # dask fails to chunk what is not numbers
     array = da.asarray(given)
@@ -115,18 +111,17 @@ def denoise_lazy(
         raise ImageError(
             "The shape of the dask array is unknown: call compute_chunk_sizes() first."
         )
-    several = list(device) if isinstance(device, (list, tuple)) else [device]
+    several = list(run.device) if isinstance(run.device, (list, tuple)) else [run.device]
     if not several:
         choose_devices(several)  # refuses it
     # Device handles are invalid in other processes: send names instead.
     sent = [(d.name, d.platform, d.index) if isinstance(d, Device) else d for d in several]
-    options = memory_limit, correct, sigma_factor
-    run = Run(filter, sigma, noise, axes, dtype, nonfinite, sent[0], *options)
-    wish = wish_of(correct)
-    if wish is not None:
-        run, array = _corrected(run, array, wish)
-    job = prepare(run, array)
-    extra = _FILL_MARGIN if nonfinite == "keep" and array.dtype.kind == "f" else 0
+    run = replace(run, device=sent[0])
+    image = Input.of(array, run)
+    if image.correction:
+        array = _corrected(array, image.correction)
+    job = prepare(image.adapted(run), array)
+    extra = _FILL_MARGIN if run.nonfinite == "keep" and array.dtype.kind == "f" else 0
     margins = {}
     for axis, letter in enumerate(job.names):
         before, after = job.margin_along(letter)
@@ -148,17 +143,12 @@ def denoise_lazy(
     )
 
 
-def _corrected(run: Run, array: da.Array, wish: Wish) -> tuple[Run, da.Array]:
-    """Return the run for an array without structured noise, and this array."""
-    names = check_axes(run.axes, array.shape)
-    check_numbers(array)
-    run = replace(run, axes=names, dtype=output_dtype(run.dtype, array.dtype), correct=None)
-    correction = prepare_correction(array, names, wish)
-    if not correction:
-        return run, array
+def _corrected(array: da.Array, correction: Correction) -> da.Array:
+    """Return an array without structured noise."""
+    names = correction.names
     whole = {names.index("Y"), names.index("X"), channel_axis(names)} - {None}
     planes = array.rechunk(dict.fromkeys(whole, -1))
-    return run, planes.map_blocks(
+    return planes.map_blocks(
         correction.applied, dtype=np.float32, meta=np.empty((0,) * array.ndim, np.float32)
     )
 

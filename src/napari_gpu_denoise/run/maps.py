@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.image.axes import channel_axis, check_axes
+from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.opencl.several import choose_devices
-from napari_gpu_denoise.run.block import Block
-from napari_gpu_denoise.run.corrected import corrected_array
 from napari_gpu_denoise.run.denoise import wanted_region
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.job import Job, Part, Run, prepare
+from napari_gpu_denoise.run.input import Input
+from napari_gpu_denoise.run.job import Job, Part, prepare
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import Progress
+from napari_gpu_denoise.run.request import Run
 
 
 def shown_maps(
@@ -33,15 +33,12 @@ def shown_maps(
     the prepared run and the maps by these values; channels that are joined share one. A map is 0
     where the image is not finite or has no noise.
     """
-    array = np.asarray(image)
-    names = check_axes(run.axes, array.shape)
-    region = wanted_region(names, array.shape, frames, slices)
-    array, _ = corrected_array(array, names, run.correct)
-    whole = Block.of(array, names, run.nonfinite)
+    image = Input.of(image, run)
+    region = wanted_region(image.names, image.given.shape, frames, slices)
+    whole = image.block(run.nonfinite)
+    device = choose_devices(run.device)[0]
     # The noise is measured once, for all maps.
-    job = prepare(
-        replace(run, axes=names, dtype=np.float32, device=choose_devices(run.device)[0]), whole
-    )
+    job = prepare(replace(image.adapted(run), dtype=np.float32, device=device), whole)
     wanted = shown(job.filter)
     maps: dict[str, np.ndarray] = {}
     for number, show in enumerate(wanted):
@@ -56,6 +53,6 @@ def shown_maps(
         if mask is not None:
             values[mask] = 0
         # Joined channels share one map; channels without noise hold 0.
-        joined = channel_axis(names) if "C" in one.filter.joint else None
+        joined = channel_axis(job.names) if "C" in one.filter.joint else None
         maps[show] = values if joined is None else values.max(axis=joined)
     return job, maps

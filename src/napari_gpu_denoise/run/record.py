@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from napari_gpu_denoise.errors import Cancelled, SettingsError
-
-if TYPE_CHECKING:
-    from napari_gpu_denoise.correct.correction import Correction
 
 
 @dataclass(frozen=True)
@@ -114,12 +111,6 @@ class Record:
         if self.assessment is None:
             del values["assessment"]
         return values
-
-
-def correction_noted(record: Record, correction: Correction, given: Any) -> Record:
-    """Return the record of a run on an image that was corrected first, whose type was `given`."""
-    words = correction.words() or ("nothing was found",)
-    return replace(record, input_dtype=str(given), corrected=words)
 
 
 @dataclass(frozen=True)

@@ -12,41 +12,33 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.docstrings import documented
 from napari_gpu_denoise.errors import DeviceMemoryError, ImageError, SettingsError
 from napari_gpu_denoise.image.levels import Levels, as_array
-from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.opencl.several import choose_devices
-from napari_gpu_denoise.run.corrected import corrected_frames
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow
 from napari_gpu_denoise.run.flow.frame_transfer import FrameTypes
 from napari_gpu_denoise.run.flow.tile_sizes import frame_budget, frames_at_once
 from napari_gpu_denoise.run.flow.work import Stages
-from napari_gpu_denoise.run.job import Part, Run
+from napari_gpu_denoise.run.input import Input
+from napari_gpu_denoise.run.job import Part
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import Record, Tally, finish
+from napari_gpu_denoise.run.request import Run, takes_options
 from napari_gpu_denoise.run.sigma import Sigma
 from napari_gpu_denoise.run.stream_feed import FrameFeed
 from napari_gpu_denoise.run.tiles import Span, Tile
 
 
-@documented
+@takes_options()
 def stream(
     filter: Filter,
     frames: Iterable[np.ndarray],
     sigma: Any = None,
     *,
-    noise: Any = None,
-    axes: str | None = None,
-    dtype=None,
-    nonfinite: str = "raise",
-    correct: Any = None,
-    sigma_factor: float = 1.0,
     live: bool = False,
-    device: Device | int | str | None = None,
-    memory_limit: int | str | None = None,
+    **options: Any,
 ) -> Generator[np.ndarray, None, None]:
     """Denoise frames one after another, with memory use that does not depend on their number.
 
@@ -109,8 +101,7 @@ def stream(
     >>> for frame in stream(VBM3D(frames_after=0), camera, 12.0, live=True):  # doctest: +SKIP
     ...     show(frame)
     """
-    options = dtype, nonfinite, device, memory_limit, correct, sigma_factor
-    run = Run(filter, sigma, noise, axes, *options)
+    run = Run(filter, sigma, **options)
     with closing(iter(FrameStream(run, frames, live))) as results:
         yield from results
 
@@ -152,7 +143,10 @@ class FrameStream:
             first = next(source)
         except StopIteration:
             return
-        run, first, source = corrected_frames(self._run, as_array(first), source)
+        image = Input.of(as_array(first), self._run)
+        run, first = image.adapted(self._run), image.given
+        if image.correction:
+            first, source = image.corrected_frame(first), map(image.corrected_frame, source)
         self._feed = feed = FrameFeed(run, first, source, self._levels, self._sigma_of, self._like)
         filtered = self._over_time if feed.job.filter.over_time else self._one_by_one
         with closing(filtered(feed)) as steps:

@@ -24,9 +24,10 @@ from napari_gpu_denoise.image.levels import (
 from napari_gpu_denoise.run.block import Block, keep_blank, keep_noiseless
 from napari_gpu_denoise.run.flow.work import Work
 from napari_gpu_denoise.run.frame_notes import FrameNote, note_frame
-from napari_gpu_denoise.run.job import Job, Part, Run, check_kept, prepare
+from napari_gpu_denoise.run.job import Job, Part, check_kept, prepare
 from napari_gpu_denoise.run.part import arrange_part
 from napari_gpu_denoise.run.record import Tally
+from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.run.sigma import (
     Sigma,
     clamp_sigma,

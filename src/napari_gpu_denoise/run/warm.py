@@ -10,8 +10,9 @@ import numpy as np
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.program import ProgramKey, session
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.job import Run, prepare
+from napari_gpu_denoise.run.job import prepare
 from napari_gpu_denoise.run.part import programs_of
+from napari_gpu_denoise.run.request import Run
 
 SIGMA = 10.0
 BUILDERS = 8  # processes at most, each of which has a context: some 0.3 GB of the device

@@ -16,7 +16,8 @@ from napari_gpu_denoise.opencl.source import kernel_folder
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.flow.stabilisation import Stabilisation
 from napari_gpu_denoise.run.frame_notes import FrameNote
-from napari_gpu_denoise.run.job import Run, prepare
+from napari_gpu_denoise.run.job import prepare
+from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.run.tiles import Span, Tile
 from scenes import IMAGE_FILTERS, cut, follows_time, frame, joining, scene, small
 

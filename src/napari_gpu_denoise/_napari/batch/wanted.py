@@ -16,7 +16,7 @@ from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
 from napari_gpu_denoise.files.batch_steps import Batch
 from napari_gpu_denoise.files.inputs import pair
 from napari_gpu_denoise.noise.record import NoiseEstimate
-from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.request import Run
 
 
 class BatchWanted(BatchView):

@@ -8,7 +8,7 @@ from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.run import Outcome
 from napari_gpu_denoise._napari.layers.results import NewLayer, Replaced, add_layer, at_places
 from napari_gpu_denoise._napari.wording import label_of
-from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.request import Run
 
 _MOST_WORDS = 4  # in a name; the record has all settings
 _CORRECTED = {"stripes": "stripes removed", "outliers": "outliers removed", "found": "corrected"}
@@ -60,7 +60,7 @@ def differences(run: Run) -> list[str]:
     if run.sigma_factor != 1:
         words.append(f"strength {run.sigma_factor:g}")
     if run.correct is not None:
-        words.append(_CORRECTED.get(run.correct, "corrected"))
+        words.append(_CORRECTED.get(run.correct.as_argument(), "corrected"))
     if run.dtype == "float32":
         words.append("float32")
     return words if len(words) <= _MOST_WORDS else [*words[: _MOST_WORDS - 1], "…"]

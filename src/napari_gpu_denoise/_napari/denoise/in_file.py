@@ -18,8 +18,8 @@ from napari_gpu_denoise._napari.stage import Stage, as_stages
 from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.image.levels import output_dtype
 from napari_gpu_denoise.run import denoise
-from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.record import Result
+from napari_gpu_denoise.run.request import Run
 
 # The double ones first.
 _SUFFIXES = (".ome.tif", ".ome.tiff", ".ome.zarr", ".nii.gz", *formats.SUFFIXES)

@@ -9,8 +9,8 @@ from napari.layers import Image
 
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.noise.memory import memory_of
-from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.noise import NoiseMemory
+from napari_gpu_denoise.run.request import Run
 
 ONE_SIGMA = "gaussian"  # the noise that is one sigma for each channel
 

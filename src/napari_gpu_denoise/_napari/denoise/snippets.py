@@ -16,7 +16,7 @@ from napari_gpu_denoise._napari.noise import snippets as code
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files import formats, samples
 from napari_gpu_denoise.files.inputs import beside
-from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.run.settings import as_options
 
 _LOOKS = ("colormap", "contrast_limits", "blending")
@@ -91,7 +91,9 @@ def noise_argument(run: Run) -> dict[str, Any]:
 
 def common_arguments(run: Run) -> dict[str, Any]:
     """Return the arguments of a run that all filters take, where they are not the defaults."""
-    given = {name: getattr(run, name) for name in ("dtype", "nonfinite", "correct", "device")}
+    correct = run.correct and run.correct.as_argument()
+    given = {"dtype": run.dtype, "nonfinite": run.nonfinite, "correct": correct}
+    given["device"] = run.device
     given = {name: value for name, value in given.items() if value not in (None, "raise")}
     return given if run.sigma_factor == 1 else {**given, "sigma_factor": run.sigma_factor}
 

@@ -13,13 +13,13 @@ from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.preview.pixels import Pixels, pixels_of, without_alpha
 from napari_gpu_denoise._napari.preview.region import Region
 from napari_gpu_denoise._napari.stage import Stage, as_stages
-from napari_gpu_denoise.image.axes import check_axes
-from napari_gpu_denoise.image.levels import convert, output_dtype
+from napari_gpu_denoise.image.levels import convert
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.opencl.several import choose_devices
-from napari_gpu_denoise.run.job import Job, Part, Run, prepare
+from napari_gpu_denoise.run.job import Job, Part, prepare
 from napari_gpu_denoise.run.noise import NoiseMemory, is_measured
 from napari_gpu_denoise.run.part import filter_part
+from napari_gpu_denoise.run.request import Run
 
 
 @dataclass(frozen=True)
@@ -102,17 +102,13 @@ def measure_noise(
 def _pixels(request: PreviewRequest) -> Pixels:
     run, data = request.run, request.source.data
     data = without_alpha(data) if request.source.alpha else data
-    names = check_axes(run.axes, data.shape)
-    return pixels_of(request.memory, data, names, run.correct, run.nonfinite)
+    return pixels_of(request.memory, data, run)
 
 
 def _prepared(request: PreviewRequest, pixels: Pixels) -> Job:
     """Prepare the run for the whole layer."""
-    run = replace(request.run, axes=pixels.names, device=choose_devices(request.run.device)[0])
-    if run.correct is not None:
-        given = np.dtype(request.source.data.dtype)
-        run = replace(run, dtype=output_dtype(run.dtype, given), correct=None)
-    return prepare(run, pixels.image)
+    device = choose_devices(request.run.device)[0]
+    return prepare(replace(pixels.input.adapted(request.run), device=device), pixels.image)
 
 
 def _part(job: Job, region: Region) -> tuple[Part, tuple[slice, ...]]:

@@ -25,8 +25,8 @@ from napari_gpu_denoise._napari.preview.region import region_shown
 from napari_gpu_denoise._napari.preview.working import Working
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError
-from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.noise import NoiseMemory
+from napari_gpu_denoise.run.request import Run
 
 REST = 250  # ms without a change after which the settings of the panel are used
 _SOON = 15  # ms in which changes are taken together, and the view is drawn

@@ -21,7 +21,7 @@ from napari_gpu_denoise._napari.start.looking import Looked, look_at, looking
 from napari_gpu_denoise._napari.start.view import StartView
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.filters.advice.recommend import Advice
-from napari_gpu_denoise.run.job import Run
+from napari_gpu_denoise.run.request import Run
 
 _SETTLED = 150  # milliseconds without a change before a layer is looked at
 

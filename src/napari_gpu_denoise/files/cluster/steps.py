@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.correct.correction import CorrectedArray
 from napari_gpu_denoise.files.cluster import tasks
 from napari_gpu_denoise.files.cluster.results import Found, Results, result_of, submit
 from napari_gpu_denoise.files.cluster.tasks import Place
@@ -22,9 +21,11 @@ from napari_gpu_denoise.files.zarr import Address, NewImage
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import is_plain
 from napari_gpu_denoise.run.by_parts import Seen, change_in_the_middle, regions_of, size_of, unit_of
-from napari_gpu_denoise.run.job import Job, Part, Run
+from napari_gpu_denoise.run.input import Input
+from napari_gpu_denoise.run.job import Job, Part
 from napari_gpu_denoise.run.ledger import Ledger, parts_left
-from napari_gpu_denoise.run.record import MEASURING, Progress, Result, correction_noted
+from napari_gpu_denoise.run.record import MEASURING, Progress, Result
+from napari_gpu_denoise.run.request import Run
 
 # Tasks given out at a time: for each thread of the workers, if pixels come back; else in all.
 _AHEAD, _GIVEN = 2, 256
@@ -53,7 +54,7 @@ def cluster_steps(
     ledger = ledger or Ledger()
     path = _absolute(picture.path)
     place = Place(uuid.uuid4().hex, path, companions_anywhere, run.device)
-    given, shape = np.dtype(picture.data.dtype), tuple(picture.data.shape)
+    shape = tuple(picture.data.shape)
     # What is free here says nothing of the machines of the workers.
     host = run.host_memory if run.host_memory is not None and run.host_memory.given else None
     run = replace(run, axes=check_axes(run.axes, shape), device=None, host_memory=host)
@@ -108,12 +109,10 @@ def cluster_steps(
                     found.tally += tally
                 done += len(group)
             yield Progress(done, len(parts), "part")
-    image = CorrectedArray(picture.data, correction) if correction else picture.data
-    change = change_in_the_middle(image, made, job, parts)
+    image = Input(picture.data, job.names, correction)
+    change = change_in_the_middle(image.array, made, job, parts)
     record = found.noted(job.record(before + found.tally, change, found.names))
-    if correction is not None:
-        record = correction_noted(record, correction, given)
-    return Result(made, record)
+    return Result(made, image.noted(record))
 
 
 def groups_of(parts: Sequence[Part], unit: Sequence[int] | None) -> list[list[Part]]:

@@ -18,14 +18,15 @@ from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.zarr.address import Address, located
 from napari_gpu_denoise.files.zarr.naming import zarr_package
 from napari_gpu_denoise.files.zarr.writing import Finest
-from napari_gpu_denoise.image.levels import as_array, output_dtype
+from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.opencl.claims import own_device
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.by_parts import Seen, size_of
-from napari_gpu_denoise.run.corrected import corrected_array
-from napari_gpu_denoise.run.job import Job, Part, Run, prepare
+from napari_gpu_denoise.run.input import Input
+from napari_gpu_denoise.run.job import Job, Part, prepare
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import Tally, finish
+from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
 
 
@@ -103,13 +104,10 @@ def described(wanted: Any) -> tuple[str, str, str, str]:
 
 def prepared(place: Place, run: Run, known: Correction | None) -> tuple[Job, Correction | None]:
     """Prepare a run for an input: what to correct, and the noise, are measured."""
-    array, given = place.source(), run.dtype
-    dtype = output_dtype(given, np.dtype(array.dtype))
-    run = replace(run, device=own_device(place.device), dtype=dtype)
-    array, correction = corrected_array(array, run.axes, run.correct, known)
-    job = prepare(replace(run, correct=None), array)
+    image = Input.of(place.source(), run, known)
+    job = prepare(replace(image.adapted(run), device=own_device(place.device)), image.array)
     # Devices of this machine mean nothing on another.
-    return replace(job, run=replace(job.run, device=None)), correction
+    return replace(job, run=replace(job.run, device=None)), image.correction
 
 
 def size_of_parts(place: Place, job: Job, unit: Sequence[int] | None) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ from napari_gpu_denoise.filters.channels.channel_settings import channels_settin
 from napari_gpu_denoise.filters.search.variants import SearchSettings
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.call import filter_function
+from napari_gpu_denoise.run.public import filter_function
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
 

@@ -31,7 +31,7 @@ from napari_gpu_denoise.filters.volumes.cube import AUTO, CUBES, cube_setting, v
 from napari_gpu_denoise.filters.volumes.volume_filter import VolumeFilter
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.call import filter_function
+from napari_gpu_denoise.run.public import filter_function
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
 

@@ -10,7 +10,7 @@ from napari_gpu_denoise.filters.isoline.margins import Margins
 from napari_gpu_denoise.filters.isoline.plan import Plan
 from napari_gpu_denoise.filters.isoline.settings import IsolineSettings
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.call import filter_function
+from napari_gpu_denoise.run.public import filter_function
 from napari_gpu_denoise.run.tiles import Reach
 
 

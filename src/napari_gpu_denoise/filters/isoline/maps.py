@@ -11,12 +11,11 @@ from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.filters.isoline.filter import Isoline
 from napari_gpu_denoise.filters.isoline.settings import DIRECTIONS
-from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.maps import shown_maps
 from napari_gpu_denoise.run.public import with_settings
 from napari_gpu_denoise.run.record import Progress, finish
+from napari_gpu_denoise.run.request import Run
 
 
 @dataclass(frozen=True)
@@ -41,25 +40,16 @@ class IsolineMaps:
     period: float
 
 
-@with_settings(Isoline)
+@with_settings(Isoline, without=("dtype",))
 def isoline_maps(
     image: ArrayLike,
     sigma: ArrayLike | None = None,
     *,
-    noise: Any = None,
-    profile: str | None = None,
-    axes: str | None = None,
-    settings: Isoline | None = None,
     frames: int | slice | None = None,
     slices: int | slice | None = None,
-    nonfinite: str = "raise",
-    correct: Any = None,
-    sigma_factor: float = 1.0,
-    device: Device | int | str | None = None,
-    memory_limit: int | str | None = None,
     progress: Callable[[int, int], None] | None = None,
     cancel: Any = None,
-    **changes: Any,
+    **given: Any,
 ) -> IsolineMaps:
     """Return maps of edges, flat regions and isoline directions, as found by the isoline filter.
 
@@ -107,15 +97,7 @@ def isoline_maps(
     >>> maps = isoline_maps(image, sigma=20)                               # doctest: +SKIP
     >>> share_of_edges = (maps.classes == 1).mean()                        # doctest: +SKIP
     """
-    options = {
-        "nonfinite": nonfinite,
-        "correct": correct,
-        "sigma_factor": sigma_factor,
-        "device": device,
-        "memory_limit": memory_limit,
-    }
-    chosen = Isoline.of(settings, profile=profile, **changes)
-    steps = map_steps(image, Run(chosen, sigma, noise, axes, **options), frames, slices)
+    steps = map_steps(image, Run.of(Isoline, sigma, given, without=("dtype",)), frames, slices)
     return finish(steps, progress, cancel, lost="no maps were")
 
 

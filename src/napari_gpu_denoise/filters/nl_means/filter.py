@@ -22,8 +22,8 @@ from napari_gpu_denoise.filters.search.variants import SearchSettings, Variant
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
 from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.call import filter_function
 from napari_gpu_denoise.run.frame_notes import FrameNote
+from napari_gpu_denoise.run.public import filter_function
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
 

@@ -9,31 +9,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.filters.pixelwise.filter import NLMeansPixelwise
-from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.maps import shown_maps
 from napari_gpu_denoise.run.public import with_settings
 from napari_gpu_denoise.run.record import Progress, finish
+from napari_gpu_denoise.run.request import Run
 
 
-@with_settings(NLMeansPixelwise)
+@with_settings(NLMeansPixelwise, without=("dtype",))
 def pixels_averaged(
     image: ArrayLike,
     sigma: ArrayLike | None = None,
     *,
-    noise: Any = None,
-    profile: str | None = None,
-    axes: str | None = None,
-    settings: NLMeansPixelwise | None = None,
     frames: int | slice | None = None,
-    nonfinite: str = "raise",
-    correct: Any = None,
-    sigma_factor: float = 1.0,
-    device: Device | int | str | None = None,
-    memory_limit: int | str | None = None,
     progress: Callable[[int, int], None] | None = None,
     cancel: Any = None,
-    **changes: Any,
+    **given: Any,
 ) -> np.ndarray:
     """Return how many pixels pixelwise NL-means averages for each pixel of an image.
 
@@ -77,15 +67,7 @@ def pixels_averaged(
     --------
     >>> count = pixels_averaged(image, sigma=20)                           # doctest: +SKIP
     """
-    options = {
-        "nonfinite": nonfinite,
-        "correct": correct,
-        "sigma_factor": sigma_factor,
-        "device": device,
-        "memory_limit": memory_limit,
-    }
-    chosen = NLMeansPixelwise.of(settings, profile=profile, **changes)
-    steps = count_steps(image, Run(chosen, sigma, noise, axes, **options), frames)
+    steps = count_steps(image, Run.of(NLMeansPixelwise, sigma, given, without=("dtype",)), frames)
     return finish(steps, progress, cancel, lost="no map was")
 
 

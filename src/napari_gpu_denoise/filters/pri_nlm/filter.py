@@ -13,7 +13,7 @@ from napari_gpu_denoise.filters.pri_nlm.plan import DEPTH, MEAN_RADIUS, Plan, Wi
 from napari_gpu_denoise.filters.volumes.cube import cube_setting, voxel_setting
 from napari_gpu_denoise.filters.volumes.volume_filter import VolumeFilter
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.call import filter_function
+from napari_gpu_denoise.run.public import filter_function
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach
 

@@ -10,30 +10,20 @@ from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.filters.pixelwise.maps import count_steps
 from napari_gpu_denoise.filters.swnlm.filter import SWNLM
-from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.run.job import Run
 from napari_gpu_denoise.run.public import with_settings
 from napari_gpu_denoise.run.record import finish
+from napari_gpu_denoise.run.request import Run
 
 
-@with_settings(SWNLM)
+@with_settings(SWNLM, without=("dtype",))
 def similar_pixels(
     image: ArrayLike,
     sigma: ArrayLike | None = None,
     *,
-    noise: Any = None,
-    profile: str | None = None,
-    axes: str | None = None,
-    settings: SWNLM | None = None,
     frames: int | slice | None = None,
-    nonfinite: str = "raise",
-    correct: Any = None,
-    sigma_factor: float = 1.0,
-    device: Device | int | str | None = None,
-    memory_limit: int | str | None = None,
     progress: Callable[[int, int], None] | None = None,
     cancel: Any = None,
-    **changes: Any,
+    **given: Any,
 ) -> np.ndarray:
     """Return how many pixels the Shapiro-Wilk NL-means averages for each pixel of an image.
 
@@ -76,13 +66,5 @@ def similar_pixels(
     --------
     >>> lonely = similar_pixels(image, sigma=20) == 1                      # doctest: +SKIP
     """
-    options = {
-        "nonfinite": nonfinite,
-        "correct": correct,
-        "sigma_factor": sigma_factor,
-        "device": device,
-        "memory_limit": memory_limit,
-    }
-    chosen = SWNLM.of(settings, profile=profile, **changes)
-    steps = count_steps(image, Run(chosen, sigma, noise, axes, **options), frames)
+    steps = count_steps(image, Run.of(SWNLM, sigma, given, without=("dtype",)), frames)
     return finish(steps, progress, cancel, lost="no map was")

@@ -1,4 +1,4 @@
-"""What the user wishes to be removed."""
+"""The request to remove structured noise before a filter runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from napari_gpu_denoise.errors import SettingsError
 
 STRIPES = ("rows", "columns", "hum")
-#: What can be asked for, and the kinds that it stands for; all are removed only where found.
+#: Names that `parse_correction` takes, and the kinds that each stands for.
 CHOICES = {
     "found": (*STRIPES, "outliers"),
     "stripes": STRIPES,
@@ -17,19 +17,24 @@ CHOICES = {
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What is to be removed; `always` are kinds removed whether they are found or not."""
+class CorrectionRequest:
+    """Kinds of structured noise to remove where they are found, or `always`."""
 
     kinds: frozenset[str]
     always: frozenset[str] = frozenset()
     fixed: bool | None = None
     threshold: float | None = None
 
+    def as_argument(self) -> str | tuple[str, ...]:
+        """Return the argument ``correct=`` that asks for these kinds."""
+        names = [name for name, kinds in CHOICES.items() if self.kinds == set(kinds)]
+        return names[0] if names else tuple(sorted(self.kinds))
 
-def wish_of(correct: Any) -> Wish | None:
-    """Return what ``correct=`` asks for; None if nothing."""
-    if correct is None:
-        return None
+
+def parse_correction(correct: Any) -> CorrectionRequest | None:
+    """Parse the argument ``correct=``: None, a request, or one or several of `CHOICES`."""
+    if correct is None or isinstance(correct, CorrectionRequest):
+        return correct
     names = [correct] if isinstance(correct, str) else correct
     names = [*names] if isinstance(names, (tuple, list, set, frozenset)) else [None]
     if not names:
@@ -39,4 +44,4 @@ def wish_of(correct: Any) -> Wish | None:
             f"correct={correct!r} is unknown: choose from {', '.join(CHOICES)}, or several of them "
             "in a tuple, or None."
         )
-    return Wish(frozenset(kind for name in names for kind in CHOICES[name]))
+    return CorrectionRequest(frozenset(kind for name in names for kind in CHOICES[name]))

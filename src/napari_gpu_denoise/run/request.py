@@ -1,0 +1,112 @@
+"""The request of a user: a filter, the noise and options; and public functions that take them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any
+
+from napari_gpu_denoise.correct.request import CorrectionRequest, parse_correction
+from napari_gpu_denoise.docstrings import Function, documented
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.image.nonfinite import check_policy
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.host_memory import HostMemory
+from napari_gpu_denoise.run.settings import checked_factor, number_of_bytes
+
+
+@dataclass(frozen=True)
+class Run:
+    """The request of the user: a filter, the noise and options, independent of any image.
+
+    Attributes
+    ----------
+    filter : Filter
+        As the user set it.
+    sigma, noise, axes, dtype, nonfinite, device, memory_limit, correct, sigma_factor
+        As in `denoise`; `device` may also be (name, platform, index), which can be sent to another
+        process. Kept are parsed values: `memory_limit` in bytes, `correct` as a request.
+    host_memory : HostMemory or None
+        Limit for main memory, for an image that is filtered part by part.
+    """
+
+    filter: Filter
+    sigma: Any = None
+    _: KW_ONLY
+    noise: Any = None
+    axes: str | None = None
+    dtype: Any = None
+    nonfinite: str = "raise"
+    device: Device | int | str | Sequence | None = None
+    memory_limit: int | str | None = None
+    correct: CorrectionRequest | str | Sequence[str] | None = None
+    sigma_factor: float = 1.0
+    host_memory: HostMemory | None = None
+
+    def __post_init__(self):
+        if not isinstance(self.filter, Filter):
+            raise SettingsError(
+                f"{self.filter!r} is not a filter",
+                "give settings of one, such as napari_gpu_denoise.NLMeans()",
+            )
+        check_policy(self.nonfinite)
+        object.__setattr__(self, "correct", parse_correction(self.correct))
+        object.__setattr__(self, "sigma_factor", checked_factor(self.sigma_factor))
+        if self.memory_limit is not None:
+            object.__setattr__(self, "memory_limit", number_of_bytes(self.memory_limit))
+
+    @classmethod
+    def of(
+        cls, kind: type[Filter], sigma: Any, given: dict[str, Any], without: Sequence[str] = ()
+    ) -> Run:
+        """Return a run of a filter from keywords: profile, settings and `OPTIONS`."""
+        names = OPTIONS.keys() - {*without}
+        options = {name: value for name, value in given.items() if name in names}
+        settings = {name: value for name, value in given.items() if name not in names}
+        return cls(kind.of(**settings), sigma, **options)
+
+
+#: The options of a run that all public functions take, as parameters of a signature.
+OPTIONS = {
+    one.name: inspect.Parameter(
+        one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type
+    )
+    for one in fields(Run)
+    if one.name not in ("filter", "sigma", "host_memory")
+}
+
+
+def with_options(function: Function, without: Sequence[str] = ()) -> Function:
+    """Show `OPTIONS` in the signature of a function in place of its ``**`` parameter."""
+    signature = inspect.signature(function)
+    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    first = sum(one.kind is not one.KEYWORD_ONLY for one in own)
+    options = [one for name, one in OPTIONS.items() if name not in without]
+    function.__signature__ = signature.replace(parameters=[*own[:first], *options, *own[first:]])
+    return function
+
+
+def takes_options(*without: str) -> Callable[[Function], Function]:
+    """Return a decorator for a public function that passes ``**options`` on to `Run`.
+
+    It shows them in the signature, but for those `without`, refuses other keywords, and completes
+    the docstring.
+    """
+
+    def decorate(function: Function) -> Function:
+        signature = with_options(function, without).__signature__
+
+        @functools.wraps(function)
+        def call(*args: Any, **named: Any) -> Any:
+            try:
+                signature.bind(*args, **named)
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}(): {error}") from None
+            return function(*args, **named)
+
+        return documented(call)
+
+    return decorate
