@@ -15,7 +15,7 @@ import napari_gpu_denoise as gd
 from files.test_io import ONE, TIFFDATA, TWO, handmade, noise
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files import tiff
-from napari_gpu_denoise.files.tiff import checks, ome_xml, reading
+from napari_gpu_denoise.files.tiff import checks, large_planes, ome_xml, reading
 from napari_gpu_denoise.files.tiff.output import new_file
 
 
@@ -101,6 +101,22 @@ def test_a_single_sample_that_is_called_alpha_is_filtered(tmp_path):
     single = dataclasses.replace(picture, data=picture.data[..., :1])
     assert single.alpha is None
     assert single.pixels.shape == (12, 14, 1)
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("options", [{}, {"compression": "zlib", "rowsperstrip": 4}])
+def test_colours_of_a_single_sample_are_grey(tmp_path, monkeypatch, options, large):
+    """They had an axis that the result, which holds the same pixels, was read without."""
+    path, target, image = tmp_path / "in.tif", tmp_path / "out.tif", noise(12, 14)
+    monkeypatch.setattr(large_planes, "LARGE_PLANE", 1 if large else 1 << 27)
+    tifffile.imwrite(path, image, **options)
+    with tifffile.TiffFile(path, mode="r+") as tif:
+        tif.pages.first.tags["PhotometricInterpretation"].overwrite(2)
+    picture = tiff.read(path)
+    np.testing.assert_array_equal(picture.data, image)
+    assert picture.axes == "YX"
+    tiff.write(target, picture.data, picture)
+    np.testing.assert_array_equal(tiff.read(target).data, image)
 
 
 def test_counts_that_do_not_fit_the_page_are_damage(tmp_path):

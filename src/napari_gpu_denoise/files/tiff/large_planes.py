@@ -12,7 +12,7 @@ import numpy as np
 import tifffile
 
 from napari_gpu_denoise.errors import FileError
-from napari_gpu_denoise.files.tiff.planes import PartOfPlanes, Planes, page_axis
+from napari_gpu_denoise.files.tiff.planes import PartOfPlanes, Planes, grey, page_axis
 
 LARGE_PLANE = 1 << 27  # bytes from which on a plane is read in regions
 # Rows and columns that are best read at once where rows are stored as they are.
@@ -26,10 +26,11 @@ def is_large(series: tifffile.TiffPageSeries) -> bool:
     page = series.keyframe
     if math.prod(page.shape) * page.dtype.itemsize < LARGE_PLANE or series.transform is not None:
         return False
-    axes, outer = series.axes, page_axis(series.shape, math.prod(page.shape))
+    shape, axes = grey(series)
+    outer = page_axis(shape, math.prod(page.shape))
     whole = outer is not None and axes[outer:] in ("YX", "YXS")
     separate = page.planarconfig == 2 and page.samplesperpixel > 1
-    return whole and page.imagedepth == 1 and not separate and page.shape == series.shape[outer:]
+    return whole and page.imagedepth == 1 and not separate and page.shape == shape[outer:]
 
 
 class LargePlanes(Planes):

@@ -100,6 +100,16 @@ def page_axis(shape: tuple[int, ...], size: int) -> int | None:
     return next(fitting, None)
 
 
+def grey(series: tifffile.TiffPageSeries) -> tuple[tuple[int, ...], str]:
+    """Return shape and axes of an image, without an axis of colours that has a single one.
+
+    Only damaged files have such an axis, and no file that is written like them would.
+    """
+    pairs = zip(series.shape, series.axes, strict=True)
+    kept = [(length, axis) for length, axis in pairs if (length, axis) != (1, "S")]
+    return tuple(length for length, _ in kept), "".join(axis for _, axis in kept)
+
+
 class Planes(Blocks):
     """The pixels of an image in a TIFF file; indexing reads only the pages required.
 
@@ -112,16 +122,17 @@ class Planes(Blocks):
 
     def __init__(self, series: tifffile.TiffPageSeries, path: Path, *, signed16: bool) -> None:
         page, scaled = math.prod(series.keyframe.shape), series.transform is not None
+        shape, axes = grey(series)
         self._contiguous = series.dataoffset is not None and not scaled
-        if self._contiguous and {"Y", "X"} <= set(series.axes):
-            outer = min(series.axes.index("Y"), series.axes.index("X"))
-        elif self._contiguous or scaled or page * len(series) != math.prod(series.shape):
+        if self._contiguous and {"Y", "X"} <= set(axes):
+            outer = min(axes.index("Y"), axes.index("X"))
+        elif self._contiguous or scaled or page * len(series) != math.prod(shape):
             outer = 0
         else:
-            outer = page_axis(series.shape, page) or 0
+            outer = page_axis(shape, page) or 0
         stored = series.dtype if self._contiguous or scaled else series.keyframe.dtype
         stored = stored.newbyteorder("=")
-        super().__init__(series.shape, np.dtype(np.int16) if signed16 else stored, outer)
+        super().__init__(shape, np.dtype(np.int16) if signed16 else stored, outer)
         self._stored, self._signed16 = stored, signed16
         self._path = path
         self._series: tifffile.TiffPageSeries | None = series

@@ -17,7 +17,7 @@ from napari_gpu_denoise.files.tiff import checks, imagej, looks, ome_xml, voxel
 from napari_gpu_denoise.files.tiff.large_planes import LargePlanes, is_large
 from napari_gpu_denoise.files.tiff.messages import brief, listening
 from napari_gpu_denoise.files.tiff.picture import MARK, Picture, is_tiff
-from napari_gpu_denoise.files.tiff.planes import Planes
+from napari_gpu_denoise.files.tiff.planes import Planes, grey
 
 # Tags that are copied, since they hold no offsets into the file: texts, origin, ICC profile, XMP,
 # georeference. ImageDescription and Software are handled separately: they may hold records.
@@ -165,7 +165,7 @@ def _picture(
     kind_of = LargePlanes if is_large(series) else Planes
     planes = kind_of(series, path, signed16=metadata["signed16"])
     kept = (path, files, tuple(notes), history, *size, shown)
-    return Picture(planes, series.axes, kind, metadata, *kept)
+    return Picture(planes, grey(series)[1], kind, metadata, *kept)
 
 
 def _raw(tif: tifffile.TiffFile, tag: tifffile.TiffTag | None) -> bytes | None:
