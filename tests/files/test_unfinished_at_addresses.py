@@ -24,10 +24,27 @@ from scenes import noisy, small
 from zarr_stores import write_store
 
 fsspec = pytest.importorskip("fsspec")
+LocalFileSystem = pytest.importorskip("fsspec.implementations.local").LocalFileSystem
 pytest.importorskip("zarr", reason="zarr is not installed")
 
 SETTINGS, IMAGE = small(gd.NLMeans), noisy(6, 33, 37, dtype="uint16")
 PLACE, OUT = "memory://lab/in.ome.zarr", "memory://lab/out.ome.zarr"
+
+
+class Disk(LocalFileSystem):
+    """What is on disk, as a server has it: ``file://`` is read and written as folders are."""
+
+    protocol = "disk"
+
+    def __init__(self, **options):
+        super().__init__(**{**options, "auto_mkdir": True})
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(os.fspath(path).removeprefix("disk://"))
+
+
+fsspec.register_implementation("disk", Disk)
 
 
 @pytest.fixture
@@ -186,15 +203,14 @@ def test_a_killed_run_is_resumed(lab, tmp_path, monkeypatch):
     if os.name == "nt":
         pytest.skip("no SIGKILL")
     write_store(tmp_path / "in.ome.zarr", IMAGE, "ZYX", chunks=(1, 33, 37))
-    place, target = (f"file://{tmp_path}/{name}.ome.zarr" for name in ("in", "out"))
-    monkeypatch.setitem(fsspec.config.conf, "file", {"auto_mkdir": True})
+    place, target = (f"disk://{tmp_path}/{name}.ome.zarr" for name in ("in", "out"))
     script = (
-        "import os, signal, sys, fsspec\n"
+        "import os, signal, sys\n"
+        "import files.test_unfinished_at_addresses\n"
         "import napari_gpu_denoise as gd\n"
         "from napari_gpu_denoise.files import unfinished\n"
         "from napari_gpu_denoise.run import by_parts\n"
         "from scenes import small\n"
-        "fsspec.config.conf['file'] = {'auto_mkdir': True}\n"
         "by_parts.PART_BYTES, unfinished._SHARE_OF_REPLACING = 1, float('inf')\n"
         "def progress(step):\n"
         "    if step.done == 4:\n"

@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+import tifffile
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
@@ -450,6 +451,25 @@ def test_other_places_than_folders(bucket, tmp_path, monkeypatch):
     report = gd.run_batch(url, SETTINGS, 8, output=url, overwrite=True)
     assert "an input" in str(report.failed[0].error)
     np.testing.assert_array_equal(gd.read(url).data, image)
+
+
+@pytest.mark.parametrize("name", ["in put.ome.zarr", "in put.tif"])
+def test_addresses_of_local_files_are_their_paths(tmp_path, name):
+    path, out = tmp_path / name, tmp_path / "out"
+    if name.endswith(".zarr"):
+        write_store(path, IMAGES["YX"], "YX")
+    else:
+        tifffile.imwrite(path, IMAGES["YX"])
+    url = path.as_uri()  # in which the space is "%20"
+    np.testing.assert_array_equal(gd.read(url).data, IMAGES["YX"])
+    assert formats.is_image(url) and inputs.find_files([url, path]) == [path]
+    for place in (tmp_path.as_uri(), f"{tmp_path.as_uri()}/*"):
+        assert inputs.find_files(place) == [path]
+    (file,) = gd.run_batch(url, SETTINGS, 8, output=f"{out.as_uri()}/").files
+    assert file.error is None and file.output == out / name
+    picture = gd.read(file.output)
+    gd.write(url, picture.data, picture, overwrite=True)
+    np.testing.assert_array_equal(gd.read(path).data, picture.data)
 
 
 def test_other_places_hold_no_half_result(bucket, monkeypatch):

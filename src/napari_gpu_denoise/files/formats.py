@@ -26,6 +26,7 @@ def has_suffix(path: str | os.PathLike) -> bool:
 
 def is_image(path: str | os.PathLike) -> bool:
     """Return whether a file starts like one that can be read; False also if it cannot be opened."""
+    path = zarr.located(path)
     return tiff.is_tiff(path) or nifti.is_nifti(path) or zarr.is_zarr(path)
 
 
@@ -65,7 +66,8 @@ def open_stack(
 
     Its context is what `read` returns, but with ``data`` in the file until the context ends.
     """
-    if zarr.is_zarr(path) or isinstance(zarr.located(path), zarr.Address):
+    path = zarr.located(path)
+    if isinstance(path, zarr.Address) or zarr.is_zarr(path):
         return zarr.open_stack(path)
     if tiff.is_tiff(path) or not os.path.isfile(path):
         return tiff.open_stack(path, companions_anywhere=companions_anywhere)
@@ -119,6 +121,7 @@ def write(
         If the file exists, is the input, or cannot be written, its name is that of another format,
         or the kind of file cannot hold this type of pixels; nothing is left behind.
     """
+    path = zarr.located(path)
     check_name(path, like)
     return _of(like).write(path, data, like, record, overwrite=overwrite)
 

@@ -23,16 +23,16 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
     for name in map(os.fspath, inputs):
         if isinstance(place := zarr.located(name), zarr.Address):
             members = _at_address(place)
-        elif zarr.is_zarr(name):
-            members = zarr.images_of(Path(name))
-        elif os.path.isdir(name):
-            members = [p for p in sorted(Path(name).iterdir()) if formats.has_suffix(p)]
+        elif zarr.is_zarr(place):
+            members = zarr.images_of(place)
+        elif name and os.path.isdir(place):
+            members = [p for p in sorted(place.iterdir()) if formats.has_suffix(p)]
             if not members:
                 raise FileError(
                     f"The folder {name} contains no TIFF, NIfTI or OME-Zarr: choose another."
                 )
-        elif not os.path.exists(name) and glob.has_magic(name):
-            matches = sorted(glob.glob(name, recursive=True))
+        elif not os.path.exists(place) and glob.has_magic(str(place)):
+            matches = sorted(glob.glob(str(place), recursive=True))
             members = [
                 image
                 for match in matches
@@ -42,7 +42,7 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
             if not members:
                 raise FileError(f"No file matches the pattern {name}: check folder and spelling.")
         else:
-            members = [Path(name)]
+            members = [place]
         for path in members:
             found.setdefault(os.path.realpath(path), path)
     if not found:

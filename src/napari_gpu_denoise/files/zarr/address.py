@@ -7,10 +7,12 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.request import url2pathname
 
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.tiff.messages import brief
 
+_LOCAL = ("file", "local")  # which fsspec has for files of this machine
 # What file systems name that tells one version of a file from another.
 _VERSION = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "created")
 
@@ -151,8 +153,11 @@ class Address(os.PathLike):
 
 
 def located(path: str | os.PathLike) -> Path | Address:
-    """Return the path of a folder or file, or the address of another place."""
+    """Return the path of a folder or file, as of ``file://``, or the address of another place."""
     if isinstance(path, Address):
         return path
     text = os.fspath(path)
-    return Address(text) if "://" in text else Path(text)
+    scheme, found, place = text.partition("://")
+    if not found:
+        return Path(text)
+    return Path(url2pathname(place)) if scheme.lower() in _LOCAL else Address(text)

@@ -30,7 +30,7 @@ def is_zarr(path: str | os.PathLike) -> bool:
     place = located(path)
     if isinstance(place, Address):
         return any((place / name).exists() for name in HEADS)
-    return any(os.path.isfile(os.path.join(path, name)) for name in HEADS)
+    return any(os.path.isfile(place / name) for name in HEADS)
 
 
 def is_unfinished(path: str | os.PathLike) -> bool:
