@@ -14,6 +14,8 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import inputs, unfinished
+from napari_gpu_denoise.files.notes import AddressNotes, notes_on
+from napari_gpu_denoise.files.zarr import Address
 from napari_gpu_denoise.run import by_parts
 from scenes import noisy, small
 from zarr_stores import write_store
@@ -140,6 +142,16 @@ def test_a_killed_run_is_resumed(bucket):
     expected = gd.denoise(IMAGE, SETTINGS, 20.0, axes="TYX").image
     np.testing.assert_array_equal(gd.read("s3://lab/out.ome.zarr").data, expected)
     assert names(bucket, "lab/out.ome.zarr") == ["0", "1", "zarr.json"]
+
+
+def test_a_server_lets_one_of_two_runs_write_the_lock(bucket, monkeypatch):
+    """Though both found none: no wait is needed, and nothing is overwritten."""
+    first, second = (notes_on(Address("s3://lab/out.ome.zarr")) for _ in range(2))
+    monkeypatch.setattr(AddressNotes, "replace", lambda *_: pytest.fail("was overwritten"))
+    assert first.acquire() and not second._lock._take(None)
+    assert first.holds() and not second.holds()
+    first.close()
+    assert names(bucket) == ["in.ome.zarr"]
 
 
 def test_what_is_missing_is_said(bucket, monkeypatch):

@@ -10,15 +10,17 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import claim, notes, unfinished
-from napari_gpu_denoise.files.zarr import Address, steady
+from napari_gpu_denoise.files import notes, remote_lock, unfinished
+from napari_gpu_denoise.files.zarr import Address, steady, writing
 from napari_gpu_denoise.run import by_parts
 from scenes import noisy, small
 from zarr_stores import write_store
@@ -161,22 +163,40 @@ def test_a_second_run_is_refused(lab):
 
 
 @pytest.mark.parametrize("done", [2, 6])  # some parts, or all
-def test_a_run_that_was_thought_dead_ends(lab, monkeypatch, done):
-    monkeypatch.setattr(claim, "_RENEWED", 0.02)
+def test_a_run_that_was_thought_dead_ends(lab, done):
+    """Before it writes metadata, removes or notes anything, though its renewals are far apart."""
+    place = "/lab/out.ome.zarr/.gpu-denoise-unfinished/"
+    ledger = []
 
     def take(step):
-        place = "/lab/out.ome.zarr/.gpu-denoise-unfinished/claim.json"
-        until = time.monotonic() + 60
-        # Again and again, as the run may just be about to write its own.
-        while step.done == done and time.monotonic() < until:
-            lab.pipe_file(place, json.dumps({"run": "another"}).encode())
-            time.sleep(0.01)
-            if not any(one.name == "renews a claim" for one in threading.enumerate()):
-                break
+        if step.done == done and not ledger:
+            lab.pipe_file(place + "lock.json", b'{"run": "another"}')
+            ledger.append(lab.cat_file(place + "ledger.json"))
 
     (file,) = run(progress=take)[0].failed
-    assert "Another run has begun to write" in str(file.error)
-    assert heads(lab) == ([], True)
+    assert "Another process took over" in str(file.error)
+    assert heads(lab) == ([], True) and lab.exists("/lab/out.ome.zarr/0/c/0/0/0")
+    assert lab.cat_file(place + "lock.json") == b'{"run": "another"}'
+    assert lab.cat_file(place + "ledger.json") == ledger[0]
+
+
+def test_a_result_that_is_taken_over_at_the_last_moment_is_no_success(lab, monkeypatch):
+    plain = writing.NewImage._describe
+
+    def take(self, *given):
+        plain(self, *given)
+        lab.pipe_file("/lab/out.ome.zarr/.gpu-denoise-unfinished/lock.json", b"{}")
+
+    monkeypatch.setattr(writing.NewImage, "_describe", take)
+    assert "Another process took over" in str(run()[0].failed[0].error)
+
+
+def test_what_is_removed_during_the_run_is_no_success(lab):
+    def remove(step):
+        if step.done == 3:
+            lab.rm("/lab/out.ome.zarr", recursive=True)
+
+    assert "was removed or moved" in str(run(progress=remove)[0].failed[0].error)
 
 
 def test_a_network_that_stays_away_leaves_what_is_done(lab, monkeypatch):
@@ -243,10 +263,24 @@ def test_what_was_written_at_once_and_killed_is_replaced(lab, monkeypatch):
     assert heads(lab) == (["zarr.json"], False)
 
 
-class Held(dict):
-    """Notes in memory."""
+class Store(dict):
+    """Notes in memory, of a store that knows the condition of `create`, or not, or ignores it."""
+
+    knows = "knows"
+
+    def __init__(self):
+        super().__init__()
+        self._one = threading.Lock()
 
     text = dict.get
+
+    def create(self, name, text):
+        if self.knows == "does not know":
+            raise NotImplementedError
+        with self._one:
+            if self.knows == "knows" and name in self:
+                raise FileExistsError
+            self[name] = text
 
     def replace(self, name, text):
         self[name] = text
@@ -255,29 +289,71 @@ class Held(dict):
         self.pop(name, None)
 
 
-def test_claims(monkeypatch):
-    monkeypatch.setattr(claim, "_RENEWED", 0.02)
-    monkeypatch.setattr(claim, "_WATCHED", 0.3)
-    kept = Held()
-    first = claim.Claim(kept)
-    assert first.made() and not claim.Claim(kept).made()
-    told = json.loads(kept[claim.NAME])
-    # As a process of another machine sees it: it is renewed.
-    monkeypatch.setattr(claim, "_held", set())
-    monkeypatch.setattr(claim, "_machine", lambda: "another")
-    assert not claim.Claim(kept).made()
-    first._ended.set()
-    first._thread.join()
-    second = claim.Claim(kept)
-    assert second.made()
-    second.end()
-    assert not kept
+@pytest.fixture
+def store(monkeypatch):
+    """Return notes in memory; locks are renewed and expire fast."""
+    monkeypatch.setattr(remote_lock, "_RENEWED", 0.02)
+    monkeypatch.setattr(remote_lock, "_WATCHED", 0.3)
+    monkeypatch.setattr(remote_lock, "_SETTLED", 0.3)
+    return Store()
+
+
+def seen_by_another_machine(monkeypatch):
+    monkeypatch.setattr(remote_lock, "_held", set())
+    monkeypatch.setattr(remote_lock, "_machine", lambda: "another")
+
+
+def test_a_lock_keeps_others_out_while_it_is_renewed(store, monkeypatch):
+    first = remote_lock.RemoteLock(store)
+    assert first.acquire() and not remote_lock.RemoteLock(store).acquire()
+    told = json.loads(store[remote_lock.NAME])
+    seen_by_another_machine(monkeypatch)
+    assert not remote_lock.RemoteLock(store).acquire()
+    first.stop_renewing()
+    second = remote_lock.RemoteLock(store)
+    assert second.acquire()
+    # Nothing that the first does now ends the lock of the second.
+    remote_lock._held.add(first._run)
+    first.release()
+    assert second.holds() and first.lost == "taken"
+    second.release()
+    assert remote_lock.NAME not in store
     # Of a process of this machine that is gone.
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    kept.replace(claim.NAME, json.dumps({**told, "machine": "another", "process": ended.pid}))
-    monkeypatch.setattr(claim, "_WATCHED", 60)
-    assert claim.Claim(kept)._is_free()
+    gone = json.dumps({**told, "machine": "another", "process": ended.pid})
+    monkeypatch.setattr(remote_lock, "_WATCHED", 60)
+    assert os.name == "nt" or remote_lock.RemoteLock(store)._is_free(gone)
+    # Windows does not tell whether it is.
+    monkeypatch.setattr(remote_lock, "_WATCHED", 0.1)
+    monkeypatch.setattr(remote_lock, "is_alive", lambda process: pytest.fail("asked on Windows"))
+    monkeypatch.setattr(remote_lock, "os", SimpleNamespace(name="nt", getpid=os.getpid))
+    remote_lock.RemoteLock(store)._is_free(gone)
+
+
+@pytest.mark.parametrize("expired", [False, True])
+@pytest.mark.parametrize("knows", ["knows", "ignores", "does not know"])
+def test_of_runs_started_together_one_goes_ahead(store, monkeypatch, knows, expired):
+    if expired:
+        store[remote_lock.NAME] = json.dumps({"run": "", "machine": "gone", "process": 1})
+    store.knows = knows
+    together, first = threading.Barrier(3), [True] * 3
+
+    def text(name):
+        """Let all find the same before any of them writes."""
+        found = store.get(name)
+        if name == remote_lock.NAME and first:
+            first.pop()
+            together.wait(60)
+        return found
+
+    monkeypatch.setattr(store, "text", text, raising=False)
+    locks = [remote_lock.RemoteLock(store) for _ in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        assert sum(pool.map(remote_lock.RemoteLock.acquire, locks)) == 1
+    for lock in locks:
+        lock.release()
+    assert remote_lock.NAME not in store
 
 
 def test_notes_that_cannot_be_reached(lab, monkeypatch):

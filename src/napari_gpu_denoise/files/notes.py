@@ -15,7 +15,7 @@ from typing import Any
 
 from napari_gpu_denoise.errors import DenoiseError, OutputError
 from napari_gpu_denoise.files import on_disk
-from napari_gpu_denoise.files.claim import NAME, Claim
+from napari_gpu_denoise.files.remote_lock import NAME, RemoteLock
 from napari_gpu_denoise.files.tiff.messages import brief
 from napari_gpu_denoise.files.zarr import Address
 from napari_gpu_denoise.files.zarr.naming import UNFINISHED
@@ -35,8 +35,8 @@ class FolderNotes:
 
     #: Whether what is written survives a power cut at once.
     lasting = False
-    #: Whether another run has taken the result over.
-    lost = False
+    #: Why this run has the lock no more, as far as that is known.
+    lost = ""
 
     def __init__(self, target: Path) -> None:
         real = Path(os.path.realpath(target))
@@ -47,10 +47,28 @@ class FolderNotes:
         self._open = contextlib.ExitStack()
         self._lines: Any = None
 
-    def claimed(self) -> bool:
+    def acquire(self) -> bool:
         """Keep other runs out; return False if one writes this result."""
-        self.folder.mkdir(exist_ok=True)
-        return locked(self._opened("lock").fileno())
+        while True:
+            self.folder.mkdir(exist_ok=True)
+            # A run that ends may just remove folder and lock.
+            with contextlib.suppress(FileNotFoundError):
+                self._lock = self._opened("lock").fileno()
+                if not locked(self._lock):
+                    return False
+                if self.holds():
+                    return True
+            self.free()
+
+    def holds(self) -> bool:
+        """Return whether the lock is still where other runs look for it."""
+        # Windows removes and renames nothing that is open.
+        with contextlib.suppress(FileNotFoundError):
+            path = self.folder / "lock"
+            if os.name == "nt" or os.path.samestat(os.fstat(self._lock), os.stat(path)):
+                return True
+        self.lost = "removed"
+        return False
 
     def free(self) -> None:
         """Let other runs in."""
@@ -112,11 +130,20 @@ class FolderNotes:
                 shutil.rmtree(each) if each.is_dir() else each.unlink()
 
     def close(self) -> None:
-        """Remove the notes on a result that is complete."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove the notes on a result that is complete, and let other runs in."""
+        with contextlib.suppress(OSError):
+            self.clear()
+        lock = self.folder / "lock"
+        if os.name == "nt":
+            self.free()  # what is open cannot be removed there
+        with contextlib.suppress(OSError):
+            lock.unlink()  # elsewhere while it is held: afterwards it may be that of another run
+        self.free()
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
 
     def discard(self) -> None:
-        """Remove notes and unfinished result."""
+        """Remove notes and unfinished result, and let other runs in."""
         self.close()
 
 
@@ -128,20 +155,24 @@ class AddressNotes:
     def __init__(self, target: Address) -> None:
         self._target = self.image = target
         self.folder = target / UNFINISHED
-        self._claim = Claim(self)
+        self._lock = RemoteLock(self)
 
     @property
-    def lost(self) -> bool:
-        """Whether another run has taken the result over."""
-        return self._claim.lost
+    def lost(self) -> str:
+        """Why this run has the lock no more, as far as that is known."""
+        return self._lock.lost
 
-    def claimed(self) -> bool:
+    def acquire(self) -> bool:
         """Keep other runs out; return False if one writes this result."""
-        return self._claim.made()
+        return self._lock.acquire()
+
+    def holds(self) -> bool:
+        """Read the lock again, and return whether it is still that of this run."""
+        return self._lock.holds()
 
     def free(self) -> None:
         """Let other runs in."""
-        self._claim.end()
+        self._lock.release()
 
     def has(self, name: str) -> bool:
         """Return whether there is a note of this name."""
@@ -153,6 +184,11 @@ class AddressNotes:
             return self._done(self.folder / name, "cat_file").decode()
         except FileNotFoundError:
             return None
+
+    def create(self, name: str, text: str) -> None:
+        """Write a note that is new: `FileExistsError` if it is not, where the store tells that."""
+        system, place = (self.folder / name).system()
+        system.pipe_file(place, text.encode(), mode="create")
 
     def replace(self, name: str, text: str) -> None:
         """Write a note, which is whole at any moment."""
@@ -180,21 +216,29 @@ class AddressNotes:
         """Do nothing: what was written is there to stay."""
 
     def clear(self) -> None:
-        """Remove what an earlier run left, but not the claim on it."""
+        """Remove what an earlier run left, but not the lock."""
         self._remove_pixels()
-        for each in self.folder.inside():
-            if each.name != NAME:
-                self._done(each, "rm_file")
+        self._remove_notes()
 
     def close(self) -> None:
-        """Remove the notes on a result that is complete."""
+        """Remove the notes on a result that is complete, the lock last."""
         with contextlib.suppress(FileNotFoundError, DenoiseError):
-            self._done(self.folder, "rm", recursive=True)
+            self._lock.stop_renewing()
+            self._remove_notes()
+            self.free()
+            system, place = self.folder.system()
+            with contextlib.suppress(Exception):
+                system.rmdir(place)  # where there are folders
 
     def discard(self) -> None:
         """Remove unfinished result and notes; these last, as what is left is known by them."""
         self._remove_pixels()
         self.close()
+
+    def _remove_notes(self) -> None:
+        for each in self.folder.inside():
+            if each.name != NAME:
+                self._done(each, "rm_file")
 
     def _remove_pixels(self) -> None:
         for each in self._target.inside():

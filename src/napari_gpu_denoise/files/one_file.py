@@ -77,8 +77,7 @@ def file_steps(
                         else:
                             options = made, ledger, companions_anywhere
                             result = yield from _on_workers(client, picture, run, *options)
-                    ledger.check_claim()
-                    notes = made.finish(result.record)
+                    notes = made.finish(result.record, ledger.check_lock)
                 ledger.completed()
             return picture, result.record, notes
         if _is_long(picture, run):
@@ -102,7 +101,7 @@ def file_steps(
                     else:
                         options = store, ledger, companions_anywhere
                         result = yield from _on_workers(client, picture, run, *options)
-                ledger.check_claim()
+                ledger.check_lock()
                 written = _written(target, result.image, picture, result.record, same, overwrite)
                 ledger.completed()
                 return written

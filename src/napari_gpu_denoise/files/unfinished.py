@@ -47,8 +47,11 @@ def kept_note(target: Path | zarr.Address) -> str:
 
 
 def remove(target: Path | zarr.Address) -> None:
-    """Remove what is left of the work on a result that is complete."""
-    notes_on(target).close()
+    """Remove what is left of the work on a result that is complete, unless another run writes it."""
+    notes = notes_on(target)
+    if notes.folder.exists() and notes.acquire():
+        notes.close()
+    notes.free()
 
 
 class Unfinished(Ledger):
@@ -73,7 +76,7 @@ class Unfinished(Ledger):
     def __enter__(self) -> Unfinished:
         with self._errors(), contextlib.ExitStack() as held:
             held.callback(self.notes.free)
-            if not self.notes.claimed():
+            if not self.notes.acquire():
                 raise OutputError(
                     f"Another run is writing {self._target}: wait for its end, or choose another "
                     "name."
@@ -89,7 +92,7 @@ class Unfinished(Ledger):
     def __exit__(self, *error: object) -> None:
         with contextlib.ExitStack() as last, contextlib.suppress(OSError, DenoiseError):
             last.callback(self._release)
-            if self.notes.lost:
+            if not self.notes.holds():
                 return
             if self._brief():
                 self.notes.remove(_LEDGER)
@@ -102,25 +105,33 @@ class Unfinished(Ledger):
         return not self._resumed and time.monotonic() < self._begun + _SECONDS
 
     def _release(self) -> None:
-        with contextlib.suppress(OSError, DenoiseError):
-            self.notes.free()
-            if self.notes.lost:
+        with contextlib.ExitStack() as last, contextlib.suppress(OSError, DenoiseError):
+            last.callback(self.notes.free)
+            # Read again before anything is removed, which may be that of another run by now.
+            if not self.notes.holds():
                 return
             if self._complete:
                 self.notes.close()
             elif not self.notes.has(_LEDGER):
                 self.notes.discard()
 
-    def check_claim(self) -> None:
-        """Refuse to go on if another run has taken the result over."""
-        if self.notes.lost:
+    def check_lock(self) -> None:
+        """Read the lock again, and refuse to go on without it."""
+        with self._errors():
+            if self.notes.holds():
+                return
+        if self.notes.lost == "removed":
             raise OutputError(
-                f"Another run has begun to write {self._target}, as this one did not answer for "
-                "some time: this one has ended."
+                f"The unfinished result of {self._target} was removed or moved during the run: "
+                "repeat the run."
             )
+        raise OutputError(
+            f"Another process took over {self._target} because this run's lock expired. Stopping."
+        )
 
     def completed(self) -> None:
         """Say that the result has its name: nothing else is kept."""
+        self.check_lock()
         self._complete = True
 
     def known(self, name: str) -> Any:
@@ -154,10 +165,12 @@ class Unfinished(Ledger):
         self.tally += tally
         if not self._usable:
             return
-        self.check_claim()
+        if self.notes.lost:
+            self.check_lock()
         with self._errors():
             if self._first or time.monotonic() >= self._saved + self._pause:
                 self._first = False
+                self.check_lock()
                 self._save()
             else:
                 # At once, so that kill -9 costs no more than the parts in flight.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,8 +61,13 @@ class NewImage:
         self._levels.append(array)
         return Finest(array, self._folder)
 
-    def finish(self, record: Record | Sequence[dict] | None) -> tuple[str, ...]:
-        """Write the coarser levels and the metadata; return what could not be kept."""
+    def finish(
+        self, record: Record | Sequence[dict] | None, check: Callable[[], None] = lambda: None
+    ) -> tuple[str, ...]:
+        """Write the coarser levels and the metadata; return what could not be kept.
+
+        `check` is called last before the metadata are written, which make an image of it.
+        """
         like = self._like
         arrays = like.metadata.get("arrays")
         shapes = [tuple(one.shape) for one in arrays] if arrays else []
@@ -83,6 +88,7 @@ class NewImage:
                 total.append(tuple(a * b for a, b in zip(total[-1], factor, strict=True)))
             paths = [self._path(number) for number in range(len(total))]
             made = revised(like.metadata["attributes"], paths, total, records_of(record))
+            check()
             self._describe(made, paths)
         return ()
 
