@@ -123,7 +123,7 @@ class RemoteLock:
         if self._notes.text(NAME) not in (found, self._text):
             return False
         self._notes.replace(NAME, self._text)
-        # A slow write may overwrite the lock of a run that has begun: that one reads it in this time.
+        # A slow write may overwrite the lock of a run that has begun: it reads that in this time.
         time.sleep(_SETTLED if time.monotonic() < begun + _SETTLED / 2 else _WATCHED)
         return self.holds()
 
@@ -143,7 +143,7 @@ def _renewals_of(run: str) -> str:
 
 
 def _has_ended(process: int) -> bool:
-    """Return whether the run of a process of this machine, not in `_held`, is known to have ended."""
+    """Return whether a run of this machine that is not in `_held` is known to have ended."""
     # Windows does not tell which other processes live.
     return process == os.getpid() or (os.name != "nt" and not is_alive(process))
 

@@ -47,7 +47,7 @@ def kept_note(target: Path | zarr.Address) -> str:
 
 
 def remove(target: Path | zarr.Address) -> None:
-    """Remove what is left of the work on a result that is complete, unless another run writes it."""
+    """Remove what is left of the work on a complete result, unless another run writes it."""
     notes = notes_on(target)
     if notes.folder.exists() and notes.acquire():
         notes.close()
