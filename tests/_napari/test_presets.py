@@ -100,13 +100,14 @@ def test_settings_of_another_version(kept):
     assert presets.last(NLMeans) is None
 
 
-def test_a_damaged_file_is_put_aside(kept):
+@pytest.mark.parametrize("damaged", ["{", "[" * 100_000])
+def test_a_damaged_file_is_put_aside(kept, damaged):
     kept.mkdir()
-    (kept / "settings.json").write_text("{")
+    (kept / "settings.json").write_text(damaged)
     assert presets.own(BM3D) == {} and presets.last(BM3D) is None
     presets.remember(BM3D(threshold=3.0))
     assert presets.last(BM3D) == BM3D(threshold=3.0)
-    assert (kept / "settings.damaged").read_text() == "{"
+    assert (kept / "settings.damaged").read_text() == damaged
 
 
 def test_a_folder_that_cannot_be_written(kept):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +15,28 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from files.test_io import ONE, TIFFDATA, TWO, handmade, noise
-from napari_gpu_denoise.errors import FileError
-from napari_gpu_denoise.files import tiff
+from napari_gpu_denoise.cli.bench import record as bench
+from napari_gpu_denoise.cli.noise import named_noise
+from napari_gpu_denoise.errors import FileError, OutputError
+from napari_gpu_denoise.files import regular, tiff
 from napari_gpu_denoise.files.tiff import checks, large_planes, ome_xml, reading
 from napari_gpu_denoise.files.tiff.output import new_file
+
+needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+
+
+@pytest.fixture
+def in_time():
+    """Let a test fail that waits for a pipe."""
+
+    def stop(*_):
+        raise AssertionError("it hung")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 def pointing_to(folder, name: str):
@@ -58,11 +78,78 @@ def test_companions_below_are_read(tmp_path):
     np.testing.assert_array_equal(picture.data[2:], noise(2, 20, 30, seed=1))
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
-def test_a_companion_that_is_a_pipe_does_not_hang(tmp_path):
+@needs_pipes
+@pytest.mark.parametrize("anywhere", [False, True])
+def test_a_companion_that_is_a_pipe_does_not_hang(tmp_path, in_time, anywhere):
     os.mkfifo(tmp_path / "pipe.ome.tif")
-    picture = tiff.read(pointing_to(tmp_path, "pipe.ome.tif"))
+    path = pointing_to(tmp_path, "pipe.ome.tif")
+    picture = tiff.read(path, companions_anywhere=anywhere)
     assert any("pipe.ome.tif" in note for note in picture.notes)
+
+
+def odd(place: Path, kind: str) -> Path:
+    """Return a name that leads to something else than a file."""
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "link to a pipe":
+        os.mkfifo(place.with_name("pipe"))
+        place.symlink_to("pipe")
+    else:
+        place.symlink_to({"device": "/dev/zero", "circle": place.name}[kind])
+    return place
+
+
+WHY = {"circle": "[Tt]oo many levels of symbolic links|cannot be read"}
+
+
+@needs_pipes
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "device", "circle"])
+@pytest.mark.parametrize("name", ["in.tif", "in.nii", "in.nii.gz", "in"])
+def test_what_is_no_file_is_not_read(tmp_path, in_time, kind, name):
+    """A pipe was waited for, by a program that no Ctrl-C ended, links in a circle were a bug."""
+    path = odd(tmp_path / name, kind)
+    with pytest.raises(FileError, match=WHY.get(kind, "it is a pipe or a device")):
+        gd.read(path)
+    (file,) = gd.run_batch(path, gd.NLMeans(), output=tmp_path / "out.tif").files
+    assert isinstance(file.error, FileError)
+    assert not (tmp_path / "out.tif").exists()
+
+
+@needs_pipes
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize("read", [named_noise, lambda path: bench.read(Path(path))])
+def test_text_is_read_from_files_only(tmp_path, in_time, kind, read):
+    with pytest.raises(FileError, match="it is a pipe or a device"):
+        read(str(odd(tmp_path / "noise.json", kind)))
+
+
+@needs_pipes
+def test_a_pipe_in_place_of_a_file_that_was_looked_at_is_not_waited_for(
+    tmp_path, in_time, monkeypatch
+):
+    path, real = tmp_path / "in.tif", os.path.realpath
+    tifffile.imwrite(path, noise(20, 30))
+
+    def realpath(name):
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+        return real(name)
+
+    monkeypatch.setattr(regular.os.path, "realpath", realpath)
+    with pytest.raises(OSError, match="it is a pipe or a device"):
+        regular.open_regular(path)
+
+
+@needs_pipes
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe"])
+def test_a_result_never_takes_the_place_of_a_pipe(tmp_path, in_time, kind):
+    path, target = tmp_path / "in.tif", odd(tmp_path / "out.tif", kind)
+    tifffile.imwrite(path, noise(20, 30))
+    before = os.stat(target)
+    options = {"output": target, "overwrite": True}
+    (file,) = gd.run_batch(path, gd.NLMeans(), 10, **options).files
+    assert isinstance(file.error, OutputError) and "pipe or a device" in str(file.error)
+    assert os.stat(target) == before
 
 
 @pytest.mark.parametrize("spoilt", ["lengths", "offsets"])

@@ -69,7 +69,7 @@ def scaling_of(path: Path) -> tuple[float, float]:
 @pytest.fixture
 def without_index(monkeypatch):
     """Read compressed files as without indexed_gzip, whether it is installed or not."""
-    monkeypatch.setattr(reading, "_unpacked", lambda file, _: gzip.GzipFile(fileobj=file))
+    monkeypatch.setattr(reading, "_unpacked", lambda file: gzip.GzipFile(fileobj=file))
 
 
 def run(path: Path, settings, sigma, name: str = "out.nii", **options):

@@ -102,10 +102,11 @@ def named_noise(named: str) -> Any:
 
     if named in choices():
         return named
+    from napari_gpu_denoise.files.regular import open_regular
     from napari_gpu_denoise.noise.record import NoiseEstimate
 
     try:
-        with open(named, encoding="utf-8") as file:
+        with open_regular(named) as file:
             held = json.load(file)
     except OSError as error:
         raise errors.FileError(

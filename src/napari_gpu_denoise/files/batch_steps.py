@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import traceback
 from collections.abc import Collection, Generator, Iterator
 from dataclasses import dataclass, replace
@@ -174,7 +175,7 @@ class _Work:
         if path not in batch.targets:
             reason = f"{path} is not a TIFF or NIfTI file and was skipped."
             return FileReport(path, skipped=reason)
-        if path.resolve() in self._sources:
+        if _real(path) in self._sources:
             reason = f"{path} is part of an image that was read with an earlier file."
             return FileReport(path, skipped=reason)
         target = batch.targets[path]
@@ -187,13 +188,13 @@ class _Work:
         # The other files of a set are then not denoised as images of their own.
         opened = formats.open_stack(path, companions_anywhere=batch.companions_anywhere)
         with contextlib.suppress(FileError, ImageError), opened as picture:
-            self._sources.update(file.resolve() for file in picture.files)
+            self._sources.update(map(_real, picture.files))
         return FileReport(path, skipped=_kept(target, batch.resume))
 
     def is_small(self, path: Path) -> bool:
         """Return whether one worker is to denoise a file."""
         files = read_whole(path, self._batch.run, self._batch.companions_anywhere)
-        self._sources.update(file.resolve() for file in files if file != path)
+        self._sources.update(_real(file) for file in files if file != path)
         return bool(files)
 
     def options(self, path: Path) -> dict[str, Any]:
@@ -216,9 +217,14 @@ class _Work:
         batch, target = self._batch, self._batch.targets[path]
         options = {**self.options(path), "client": batch.client}
         picture, record, notes = yield from file_steps(path, target, batch.run, **options)
-        self._sources.update(file.resolve() for file in picture.files)
+        self._sources.update(map(_real, picture.files))
         self.wrote(target)
         return FileReport(path, target, record, notes=(*picture.notes, *notes))
+
+
+def _real(path: Path) -> Path:
+    """Return the one name of a file that has several, by links; those may lead in circles."""
+    return path if isinstance(path, zarr.Address) else Path(os.path.realpath(path))
 
 
 def _plate(batch: Batch) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.files.regular import open_regular
 
 # Settings that describe an image, and belong to no preset.
 OF_IMAGE = ("voxel",)
@@ -90,10 +91,11 @@ def _file() -> Path:
 
 def _read() -> dict[str, Any]:
     try:
-        held = json.loads(_file().read_text(encoding="utf-8"))
+        with open_regular(_file()) as file:
+            held = json.load(file)
         parts = (held.get(part, {}) for part in (_PRESETS, _LAST))
         return held if all(isinstance(part, dict) for part in parts) else {}
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return {}
 
 

@@ -13,6 +13,7 @@ from napari_gpu_denoise.cli.bench.fresh import FirstCall, first_calls
 from napari_gpu_denoise.cli.bench.inputs import SIGMA, shape_for
 from napari_gpu_denoise.cli.bench.kernels import Timing, measure
 from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.files.regular import open_regular
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.version import package_version
@@ -99,13 +100,14 @@ def read(path: Path) -> Stored:
         If it is not one.
     """
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
+        with open_regular(path) as file:
+            held = json.load(file)
         if held["gpu-denoise bench"] != FORMAT:
             raise ValueError("another version")
         return Stored(*(str(held[key]) for key in ("device", "driver", "package")), dict(_of(held)))
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FileError(
             f"{path} is not a run stored by this version: make one with gpu-denoise bench --save."
         ) from error

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterable
 from typing import Any
 
+from napari_gpu_denoise.files.regular import open_regular
 from napari_gpu_denoise.files.tiff.ome_xml import parsed_record
 from napari_gpu_denoise.files.tiff.picture import MARK
 
@@ -30,7 +31,7 @@ def has_suffix(path: str | os.PathLike) -> bool:
 def is_nifti(path: str | os.PathLike) -> bool:
     """Return whether a file starts like a NIfTI file; False also if it cannot be opened."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             start = file.read(LONGEST)
             if start.startswith(GZIP):
                 file.seek(0)

@@ -25,6 +25,7 @@ from napari_gpu_denoise.files.nifti.header import (
     version_of,
 )
 from napari_gpu_denoise.files.nifti.voxels import Voxels, size_of
+from napari_gpu_denoise.files.regular import open_regular
 from napari_gpu_denoise.files.tiff.checks import check_declared
 from napari_gpu_denoise.files.tiff.looks import Looks, kept_steps
 from napari_gpu_denoise.files.tiff.messages import brief, reading
@@ -55,25 +56,25 @@ def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
         raise FileError(f"{path} is a folder: choose a NIfTI file in it.")
     with contextlib.ExitStack() as held:
         with reading(path):
-            size = path.stat().st_size
+            file = held.enter_context(open_regular(path))
+            size = os.fstat(file.fileno()).st_size
             if size == 0:
                 raise FileError(f"{path} is empty: copy it again from its source.")
-            file = held.enter_context(path.open("rb"))
             packed = file.read(2) == GZIP
             file.seek(0)
-            handle = held.enter_context(_unpacked(file, path)) if packed else file
+            handle = held.enter_context(_unpacked(file)) if packed else file
             picture = _picture(handle, path, size, packed)
         held.callback(picture.data.close)
         yield picture
 
 
-def _unpacked(file: BinaryIO, path: Path) -> Any:
+def _unpacked(file: BinaryIO) -> Any:
     """Return what reads a compressed file: where indexed_gzip is installed, any part of it."""
-    from nibabel.openers import ImageOpener
-
-    if path.suffix.lower() == ".gz":
-        return ImageOpener(os.fspath(path), "rb", keep_open=True)
-    return gzip.open(file)
+    try:
+        from indexed_gzip import IndexedGzipFile
+    except ImportError:
+        return gzip.open(file)
+    return IndexedGzipFile(fileobj=file)
 
 
 def _picture(handle: Any, path: Path, size: int, packed: bool) -> Picture:
@@ -134,7 +135,7 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> Picture:
         "dtype": stored.name,
         "as_stored": False,
     }
-    by_plane = not isinstance(getattr(handle, "fobj", handle), gzip.GzipFile)
+    by_plane = not isinstance(handle, gzip.GzipFile)
     places = {"packed": packed, "by_plane": by_plane}
     voxels = Voxels(handle, path, shape[::-1], stored, offset, scaling, **places)
     history = records_in(extensions)

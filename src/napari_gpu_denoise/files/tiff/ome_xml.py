@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -76,10 +77,11 @@ def declared_planes(xml: str) -> tuple[int, int]:
     return sum(planes), max(len(names), 1)
 
 
-def keep_inside(xml: str, folder: Path) -> tuple[str, tuple[str, ...]]:
+def keep_inside(xml: str, folder: Path, anywhere: bool = False) -> tuple[str, tuple[str, ...]]:
     """Return XML without the names of files that are not ordinary ones in a folder or below.
 
-    Returns the names that were removed as well. A name without a file is kept: it is missing.
+    Ordinary ones may be `anywhere`, if that is allowed. Returns the names that were removed as
+    well. A name without a file is kept: it is missing.
     """
     if "FileName" not in xml:
         return xml, ()
@@ -87,13 +89,13 @@ def keep_inside(xml: str, folder: Path) -> tuple[str, tuple[str, ...]]:
         root = ElementTree.fromstring(xml)
     except ElementTree.ParseError:
         return xml, ()  # tifffile reads none of it
-    base, removed = folder.resolve(), []
+    base, removed = Path(os.path.realpath(folder)), []
     for element in root.iter():
         name = element.get("FileName") if _name(element) == "UUID" else None
         if name is None:
             continue
-        path = (base / name).resolve()
-        if base not in path.parents or (path.exists() and not path.is_file()):
+        path = Path(os.path.realpath(base / name))
+        if (not anywhere and base not in path.parents) or (path.exists() and not path.is_file()):
             element.set("FileName", "")
             removed.append(name)
     return ElementTree.tostring(root, "unicode"), tuple(removed)

@@ -114,6 +114,8 @@ def check_output(
         return
     if os.path.isdir(path):
         raise OutputError(f"{path} is a folder: name a file.")
+    if not os.path.isfile(path):
+        raise OutputError(f"{path} is a pipe or a device, and is kept: name a file.")
     for other in keep:
         if os.path.exists(other) and os.path.samefile(path, other):
             raise OutputError(f"{path} is an input, which is never replaced: choose another name.")

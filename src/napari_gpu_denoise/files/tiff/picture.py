@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from napari_gpu_denoise.files.regular import open_regular
 from napari_gpu_denoise.files.tiff.checks import check_memory
 from napari_gpu_denoise.files.tiff.looks import Looks
 from napari_gpu_denoise.files.tiff.planes import Blocks, PartOfPlanes, Planes
@@ -116,7 +117,7 @@ class Picture:
 def is_tiff(path: str | os.PathLike) -> bool:
     """Return whether a file starts like a TIFF file; False also if it cannot be opened."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             return file.read(4) in _MAGIC
     except OSError:
         return False

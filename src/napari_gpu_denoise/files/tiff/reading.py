@@ -9,10 +9,12 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import tifffile
 
 from napari_gpu_denoise.errors import FileError, ImageError
+from napari_gpu_denoise.files.regular import open_regular
 from napari_gpu_denoise.files.tiff import checks, imagej, looks, ome_xml, voxel
 from napari_gpu_denoise.files.tiff.large_planes import LargePlanes, is_large
 from napari_gpu_denoise.files.tiff.messages import brief, listening
@@ -67,21 +69,21 @@ def open_stack(path: str | os.PathLike, *, companions_anywhere: bool = False) ->
     with contextlib.ExitStack() as held:
         # Errors that the caller raises in its block are not about reading this file.
         with listening(path) as log:
-            if path.stat().st_size == 0:
+            file = held.enter_context(open_regular(path))
+            if os.fstat(file.fileno()).st_size == 0:
                 raise FileError(f"{path} is empty: copy it again from its source.")
             if not is_tiff(path):
-                path.open("rb").close()
                 raise FileError(f"{path} is not a TIFF or NIfTI file: only these can be read.")
             # Micro-Manager files also hold OME-XML, which says more than their own index.
-            tif = held.enter_context(tifffile.TiffFile(path, is_mmstack=False))
+            options: dict[str, Any] = {"offset": 0, "is_mmstack": False}
+            tif = held.enter_context(tifffile.TiffFile(file, **options))
             outside: tuple[str, ...] = ()
             if tif.ome_metadata:
                 checks.check_planes(tif, path)
-            if tif.ome_metadata and not companions_anywhere:
-                xml, outside = ome_xml.keep_inside(tif.ome_metadata, path.parent)
+                where = path.parent, companions_anywhere
+                xml, outside = ome_xml.keep_inside(tif.ome_metadata, *where)
                 if outside:
-                    options = {"is_mmstack": False, "omexml": xml}
-                    tif = held.enter_context(tifffile.TiffFile(path, **options))
+                    tif = held.enter_context(tifffile.TiffFile(file, omexml=xml, **options))
             picture = _picture(tif, path, log, outside)
         held.callback(picture.data.close)
         yield picture
