@@ -86,7 +86,13 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
                 "folder: end it with .tif, .nii, .nii.gz or .ome.zarr, or with / for a new folder."
             )
         if zarr.has_suffix(folder) and (plate := zarr.plate_of(images)) is not None:
-            return [(path, folder / zarr.within(plate, path)) for path in images]
+            targets = [folder / zarr.within(plate, path) for path in images]
+            for target in targets:
+                if zarr.leads_out(folder, target):
+                    raise OutputError(
+                        f"{target} is a link to a place outside of {folder}: choose another folder."
+                    )
+            return list(zip(images, targets, strict=True))
         if len(images) > 1:
             raise OutputError(
                 f"{name} is a single file, but there are {len(images)} inputs: give a folder."

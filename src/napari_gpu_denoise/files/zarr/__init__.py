@@ -12,6 +12,7 @@ from napari_gpu_denoise.files.zarr.naming import (
     is_named,
     is_unfinished,
     is_zarr,
+    leads_out,
 )
 from napari_gpu_denoise.files.zarr.plates import (
     describe_plate,
@@ -43,6 +44,7 @@ __all__ = [
     "is_named",
     "is_unfinished",
     "is_zarr",
+    "leads_out",
     "located",
     "name_of",
     "new_image",

@@ -15,6 +15,7 @@ from typing import Any
 
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.tiff.looks import Channel, Looks, kept_steps
+from napari_gpu_denoise.files.zarr.naming import member
 
 VERSIONS = {"0.4": 2, "0.5": 3}  # and the version of zarr that each one rests on
 OURS = "napari-gpu-denoise"  # the attribute that holds our records
@@ -67,7 +68,7 @@ def described(attributes: Mapping[str, Any], path: Path) -> Described:
         image = ome["multiscales"][0]
         axes = _letters(image["axes"])
         paths, scales, moves = zip(
-            *(_level(each, len(axes)) for each in image["datasets"]), strict=True
+            *(_level(each, len(axes), path) for each in image["datasets"]), strict=True
         )
         all_scale, all_move = _transformed(image.get("coordinateTransformations") or (), len(axes))
         moves = tuple(
@@ -106,9 +107,10 @@ def _letters(axes: Sequence[Mapping[str, Any]]) -> str:
     return found
 
 
-def _level(dataset: Mapping[str, Any], count: int) -> tuple[str, tuple, tuple]:
+def _level(dataset: Mapping[str, Any], count: int, path: Path) -> tuple[str, tuple, tuple]:
+    member(path, dataset["path"])
     scale, move = _transformed(dataset["coordinateTransformations"], count)
-    return str(dataset["path"]), scale, move
+    return dataset["path"], scale, move
 
 
 def _transformed(steps: Sequence[Mapping[str, Any]], count: int) -> tuple[tuple, tuple]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from types import ModuleType
 
 from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.files.tiff.messages import brief
 from napari_gpu_denoise.files.zarr.address import Address, located
 
 SUFFIXES = (".zarr",)
@@ -31,6 +33,25 @@ def is_zarr(path: str | os.PathLike) -> bool:
     if isinstance(place, Address):
         return any((place / name).exists() for name in HEADS)
     return any(os.path.isfile(place / name) for name in HEADS)
+
+
+def member(folder: Path | Address, name: object) -> Path | Address:
+    """Return the place of a well, an image or a level, as metadata of a folder name it.
+
+    `FileError` for a name that could be one of another place, or of metadata.
+    """
+    text = name if isinstance(name, str) else ""
+    if any(not part or part[0] == "." or {*part} & {*"\\:\0"} for part in text.split("/")):
+        raise FileError(
+            f"The metadata of {folder} name {brief(repr(name))}, which is no name of a folder in "
+            "it: it was not read; save it again."
+        )
+    return folder / text
+
+
+def leads_out(folder: Path | Address, place: Path | Address) -> bool:
+    """Return whether a place in a folder is, by a link, one outside of it."""
+    return Path(os.path.realpath(folder)) not in Path(os.path.realpath(place)).parents
 
 
 def is_unfinished(path: str | os.PathLike) -> bool:

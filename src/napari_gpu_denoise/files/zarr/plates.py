@@ -12,7 +12,14 @@ from typing import Any
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.zarr.address import Address
 from napari_gpu_denoise.files.zarr.metadata import ome_of
-from napari_gpu_denoise.files.zarr.naming import HEADS, has_suffix, is_zarr, zarr_package
+from napari_gpu_denoise.files.zarr.naming import (
+    HEADS,
+    has_suffix,
+    is_zarr,
+    leads_out,
+    member,
+    zarr_package,
+)
 from napari_gpu_denoise.files.zarr.writing import writing
 
 _LAYOUT = "bioformats2raw.layout"  # of folders that hold more than the plate
@@ -23,7 +30,7 @@ def images_of(path: Path | Address) -> list[Path | Address]:
     try:
         ome = ome_of(_attributes(path))[1]
         if "plate" in ome:
-            wells = [path / str(each["path"]) for each in ome["plate"]["wells"]]
+            wells = [_member(path, each["path"]) for each in ome["plate"]["wells"]]
         elif "well" in ome:
             wells = [path]
         else:
@@ -31,7 +38,7 @@ def images_of(path: Path | Address) -> list[Path | Address]:
         found = []
         for well in wells:
             images = ome_of(_attributes(well))[1]["well"]["images"]
-            found += [well / str(each["path"]) for each in images]
+            found += [_member(well, each["path"]) for each in images]
     except FileError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -39,14 +46,20 @@ def images_of(path: Path | Address) -> list[Path | Address]:
             f"The plate {path} cannot be read ({error or type(error).__name__}): name the folders "
             "of its images."
         ) from error
-    outside = [one for one in found if path.resolve() not in one.resolve().parents]
-    if outside:
-        raise FileError(
-            f"The plate {path} names {outside[0]}, which is not in it: it was not read."
-        )
     if not found:
         raise FileError(f"The plate {path} holds no image: choose another.")
     return found
+
+
+def _member(folder: Path | Address, name: object) -> Path | Address:
+    """Return the place of a well in its plate, or of an image in its well."""
+    place = member(folder, name)
+    if leads_out(folder, place):
+        raise FileError(
+            f"{place} is a link to a place outside of {folder}, and was not read: name the folders "
+            "of its images."
+        )
+    return place
 
 
 def plate_of(images: Sequence[Path | Address]) -> Path | Address | None:
@@ -71,7 +84,8 @@ def describe_plate(target: Path | Address, plate: Path | Address) -> tuple[str, 
     """Give new images the metadata of their plate; return what of it could not be kept."""
     zarr, form = zarr_package(), 3 if (plate / "zarr.json").exists() else 2
     attributes = _attributes(plate)
-    wells = [str(each["path"]) for each in ome_of(attributes)[1]["plate"]["wells"]]
+    named = [each["path"] for each in ome_of(attributes)[1]["plate"]["wells"]]
+    wells = [within(plate, _member(plate, name)) for name in named]
     rows = sorted({well.rpartition("/")[0] for well in wells} - {""})
     with writing(target):
         for place in (*rows, *wells):

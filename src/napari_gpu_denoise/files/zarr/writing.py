@@ -110,7 +110,7 @@ class NewImage:
     def _path(self, number: int) -> str:
         """Return the name of a level: that of the input, or its number."""
         ome = ome_of(self._like.metadata["attributes"])[1]
-        named = [str(each["path"]) for each in ome["multiscales"][0]["datasets"]]
+        named = [each["path"] for each in ome["multiscales"][0]["datasets"]]
         if number < len(named) and len(set(named)) == len(named):
             return named[number]
         return str(number)
