@@ -13,8 +13,8 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, inputs, unfinished
-from napari_gpu_denoise.files.tiff import output
-from napari_gpu_denoise.files.zarr import naming, pyramid, steady
+from napari_gpu_denoise.files.tiff import messages, output
+from napari_gpu_denoise.files.zarr import Address, naming, pyramid, steady
 from napari_gpu_denoise.files.zarr.pyramid import block_means
 from napari_gpu_denoise.run import by_parts
 from scenes import small
@@ -514,6 +514,52 @@ def test_a_network_that_drops_is_one_sentence(bucket, monkeypatch):
     monkeypatch.setattr(MemoryFileSystem, "cat_file", gone)
     with pytest.raises(FileError, match="the network is gone"):
         gd.read(url)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://KEY:sEcReT@lab/a.ome.zarr",
+        "s3://KEY:sEc/ReT@lab/a.ome.zarr",
+        "simplecache::s3://KEY:sEcReT@lab/a.ome.zarr",
+        "https://somebody:sEcReT@example.org:80/a.tif",
+        "https://example.org/a.ome.zarr?version=1&sig=sEcReT",
+        "https://example.org/a.ome.zarr?X-Amz-Signature=sEcReT",
+    ],
+)
+def test_secrets_in_addresses_are_refused_and_not_repeated(address, tmp_path, capsys):
+    store = write_store(tmp_path / "in.ome.zarr", IMAGES["YX"], "YX")
+    for call in (
+        lambda: gd.read(address),
+        lambda: gd.write(address, IMAGES["YX"], gd.read(store)),
+        lambda: gd.run_batch(address, gd.NLMeans(), output=tmp_path),
+        lambda: gd.run_batch(store, gd.NLMeans(), output=address),
+    ):
+        with pytest.raises(FileError, match="password or key") as failed:
+            call()
+        assert "***" in str(failed.value) and "ReT" not in str(failed.value)
+    for arguments in (
+        ["nl-means", address, "-o", "x.tif"],
+        ["nl-means", address, address],
+        [address],
+    ):
+        assert main(arguments) == 4
+        assert "ReT" not in "".join(capsys.readouterr())
+    with pytest.raises(FileError) as failed, messages.reading(store):
+        raise ValueError(f"cannot reach {address}")  # such as a proxy or server of the environment
+    assert "ReT" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://lab/12:30@room.zarr",
+        "http://localhost:80/a@b.zarr",
+        "abfs://box@lab.example.org/a.zarr",
+    ],
+)
+def test_addresses_without_secrets_are_left_as_they_are(address):
+    assert str(Address(address)) == messages.without_secrets(address) == address
 
 
 def test_means_of_blocks():

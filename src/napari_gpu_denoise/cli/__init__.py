@@ -29,6 +29,10 @@ def _run(argv: Sequence[str] | None) -> int:
         print(f"gpu-denoise {package_version()}")
         return 0
     try:
+        for address in (each for each in argv if "://" in each):
+            from napari_gpu_denoise.files.tiff.messages import check_no_secrets
+
+            check_no_secrets(address)  # argparse repeats what it does not expect
         args = build_parser(argv).parse_args(argv)
         return args.run(args)
     except SystemExit as end:  # argparse has said what is wrong

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,7 +64,28 @@ def listening(path: Path) -> Iterator[list[str]]:
 
 def brief(text: str) -> str:
     """Return the first line of another package's message, short enough for a sentence."""
-    return "".join(text.strip().splitlines()[:1])[:160].rstrip(". ")
+    return "".join(without_secrets(text).strip().splitlines()[:1])[:160].rstrip(". ")
+
+
+# Keys of S3 may hold slashes. A number before a slash is that of a port.
+_PASSWORD = re.compile(r"(?<=://)[^/@\s]*:(?!\d+/)[^@\s]*(?=@)")
+_SIGNATURE = re.compile(
+    r"(?<=[?&])(sig|x-amz-[\w-]+|[\w-]*(?:token|password|secret))=[^&\s]*", re.I
+)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without the passwords, keys and signatures of addresses in it."""
+    return _SIGNATURE.sub(r"\1=***", _PASSWORD.sub("***", text))
+
+
+def check_no_secrets(address: str) -> None:
+    """Refuse an address with a password or key, which records, logs and messages would repeat."""
+    if (masked := without_secrets(address)) != address:
+        raise FileError(
+            f"{masked} holds a password or key: leave it out and give it as the package for such "
+            "addresses wants it, for s3:// in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        )
 
 
 _lock = threading.Lock()

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.request import url2pathname
 
 from napari_gpu_denoise.errors import FileError
-from napari_gpu_denoise.files.tiff.messages import brief
+from napari_gpu_denoise.files.tiff.messages import brief, check_no_secrets
 
 _LOCAL = ("file", "local")  # which fsspec has for files of this machine
 # What file systems name that tells one version of a file from another.
@@ -21,6 +21,7 @@ class Address(os.PathLike):
     """A place such as ``s3://bucket/in.ome.zarr``, with what batches ask of a `Path`."""
 
     def __init__(self, url: str) -> None:
+        check_no_secrets(url)
         self._protocol, _, place = url.partition("://")
         self._place = PurePosixPath(place)
 
