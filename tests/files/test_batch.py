@@ -240,12 +240,38 @@ def test_a_folder_that_is_removed_is_not_made_anew(folder, calls):
 
 
 def test_same_name_twice(folder, calls):
-    Path("more").mkdir()
-    tifffile.imwrite("more/A.tif", image(5))
-    with pytest.raises(OutputError, match=r"a\.tif and .*A\.tif would have the same name"):
-        run_batch(["raw", "more"], SETTINGS, output="out")
-    assert calls == []
-    assert not (folder / "out").exists()
+    """Such a batch did not begin, for two files in a hundred."""
+    for number, place in enumerate(("day1", "more/day1", "more/day2")):
+        Path(place).mkdir(parents=True)
+        tifffile.imwrite(f"{place}/A.tif", image(5 + number))
+    inputs = ["raw", "day1", "more/day1", "more/day2"]
+    report = run_batch(inputs, SETTINGS, output="out")
+    assert not report.failed
+    here = Path.cwd().name
+    expected = ["b.tif", "c.tif", f"{here}_day1_A.tif", "more_day1_A.tif", "day2_A.tif"]
+    assert names(folder / "out") == sorted([*expected, "raw_a.tif"])
+    np.testing.assert_array_equal(tifffile.imread("out/more_day1_A.tif"), image(6) + 1)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_same_name_twice_in_one_folder(folder, calls, overwrite):
+    tifffile.imwrite("raw/A.TIF", image(5))
+    options = {"output": "out", "overwrite": overwrite}
+    for _ in range(2):
+        report = run_batch(["raw/a.tif", "raw/b.tif", "raw/A.TIF"], SETTINGS, **options)
+        (failed,) = report.failed
+        assert failed.input == Path("raw/A.TIF") and isinstance(failed.error, OutputError)
+        assert "a.tif and raw/A.TIF would have the same name in out" in str(failed.error)
+        assert names(folder / "out") == ["a.tif", "b.tif"]
+
+
+@pytest.mark.parametrize("nothing", ["void", "raw/*.png"])
+def test_what_holds_nothing_does_not_stop_the_others(folder, calls, nothing):
+    Path("void").mkdir()
+    report = run_batch([nothing, "raw"], SETTINGS, output="out")
+    assert [file.input for file in report.failed] == [Path(nothing)]
+    assert isinstance(report.failed[0].error, FileError)
+    assert len(report.done) == 3
 
 
 def test_results_that_are_one_file(folder, calls):

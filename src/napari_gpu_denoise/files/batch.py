@@ -54,7 +54,7 @@ def run_batch(
         models measure it in each file.
     output : path-like
         A file for one input, of the same format; or a folder, created if necessary, in which
-        each result has the name of its input.
+        each result has the name of its input, after that of its folder if two would be the same.
     axes : str, optional
         Names of the axes of all files; by default those in each file.
     dtype : data type, "auto" or "same", optional
@@ -101,7 +101,7 @@ def run_batch(
     FileError
         If there is no input.
     OutputError
-        If `output` does not match the inputs, or two results would have the same name.
+        If `output` does not match the inputs.
     NoDeviceError
         If there is no device to run on.
     ClusterError

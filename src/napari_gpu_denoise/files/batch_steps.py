@@ -168,6 +168,9 @@ class _Work:
         self._folders: set[Path] = set()  # those that hold results
         self._sources: set[Path] = set()  # files read as part of an earlier image
         self._written: set[tuple[int, int]] = set()
+        self._first: dict[str, Path] = {}  # by the name of its result
+        for path, target in batch.targets.items():
+            self._first.setdefault(_folded(target), path)
 
     def left_out(self, path: Path) -> FileReport | None:
         """Return the report on a file that is no image of its own, or has a result."""
@@ -179,6 +182,11 @@ class _Work:
             reason = f"{path} is part of an image that was read with an earlier file."
             return FileReport(path, skipped=reason)
         target = batch.targets[path]
+        if (twin := self._first[_folded(target)]) != path:
+            raise OutputError(
+                f"{twin} and {path} would have the same name in {target.parent}: write them to two "
+                "folders."
+            )
         check_target(target, list(batch.found), self._written)
         if not unfinished.is_there(target) or batch.overwrite:
             return None
@@ -220,6 +228,11 @@ class _Work:
         self._sources.update(map(_real, picture.files))
         self.wrote(target)
         return FileReport(path, target, record, notes=(*picture.notes, *notes))
+
+
+def _folded(target: Path) -> str:
+    """Return a name as file systems take it that do not tell A.tif from a.tif."""
+    return str(target).casefold()
 
 
 def _real(path: Path) -> Path:

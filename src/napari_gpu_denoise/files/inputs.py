@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,34 +16,19 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
     """List the files that names, patterns and folders stand for, each once.
 
     They keep the order given, those of a pattern or folder are sorted. A name that matches nothing
-    stays in the list.
+    stays in the list, and so does a pattern or a folder beside others: reading it is an error.
     """
     if isinstance(inputs, (str, os.PathLike)):
         inputs = [inputs]
+    names = [os.fspath(name) for name in inputs]
     found: dict[str, Path] = {}
-    for name in map(os.fspath, inputs):
-        if isinstance(place := zarr.located(name), zarr.Address):
-            members = _at_address(place)
-        elif zarr.is_zarr(place):
-            members = zarr.images_of(place)
-        elif name and os.path.isdir(place):
-            members = [p for p in sorted(place.iterdir()) if formats.has_suffix(p)]
-            if not members:
-                raise FileError(
-                    f"The folder {name} contains no TIFF, NIfTI or OME-Zarr: choose another."
-                )
-        elif not os.path.exists(place) and glob.has_magic(str(place)):
-            matches = sorted(glob.glob(str(place), recursive=True))
-            members = [
-                image
-                for match in matches
-                if not os.path.isdir(match) or zarr.is_zarr(match)
-                for image in (zarr.images_of(Path(match)) if zarr.is_zarr(match) else [Path(match)])
-            ]
-            if not members:
-                raise FileError(f"No file matches the pattern {name}: check folder and spelling.")
-        else:
-            members = [place]
+    for name in names:
+        try:
+            members = _members(name)
+        except FileError:
+            if len(names) == 1:
+                raise
+            members = [zarr.located(name)]
         for path in members:
             found.setdefault(os.path.realpath(path), path)
     if not found:
@@ -50,6 +36,32 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
             "No input is given: give TIFF, NIfTI or OME-Zarr files, patterns or folders."
         )
     return list(found.values())
+
+
+def _members(name: str) -> list[Path]:
+    """Return the files that one name stands for."""
+    if isinstance(place := zarr.located(name), zarr.Address):
+        return _at_address(place)
+    if zarr.is_zarr(place):
+        return zarr.images_of(place)
+    if name and os.path.isdir(place):
+        members = [p for p in sorted(place.iterdir()) if formats.has_suffix(p)]
+        if not members:
+            raise FileError(
+                f"The folder {name} contains no TIFF, NIfTI or OME-Zarr: choose another."
+            )
+        return members
+    if os.path.exists(place) or not glob.has_magic(str(place)):
+        return [place]
+    members = [
+        image
+        for match in sorted(glob.glob(str(place), recursive=True))
+        if not os.path.isdir(match) or zarr.is_zarr(match)
+        for image in (zarr.images_of(Path(match)) if zarr.is_zarr(match) else [Path(match)])
+    ]
+    if not members:
+        raise FileError(f"No file matches the pattern {name}: check folder and spelling.")
+    return members
 
 
 def _at_address(place: zarr.Address) -> list[zarr.Address]:
@@ -98,19 +110,32 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
                 f"{name} is a single file, but there are {len(images)} inputs: give a folder."
             )
         return [(path, folder) for path in images]
-    names: dict[str, Path] = {}
-    jobs = []
-    for path in images:
-        # A TIFF in the format of a vendor is written as a plain TIFF, so its suffix changes.
-        target = folder / (path.name if formats.has_suffix(path) else _renamed(path))
-        # For many file systems A.tif and a.tif are one file.
-        twin = names.setdefault(target.name.casefold(), path)
-        if twin is not path:
-            raise OutputError(
-                f"{twin} and {path} would have the same name in {name}: write them to two folders."
-            )
-        jobs.append((path, target))
-    return jobs
+    return [(path, folder / own) for path, own in zip(images, _own_names(images), strict=True)]
+
+
+def _own_names(images: list[Path]) -> list[str]:
+    """Return a name for each result; equal ones get the names of their folders, as far as needed.
+
+    Those of one folder, such as a.tif and A.tif, which many file systems do not tell apart, stay.
+    """
+    # A TIFF in the format of a vendor is written as a plain TIFF, so its suffix changes.
+    names = [path.name if formats.has_suffix(path) else _renamed(path) for path in images]
+    folders = [_absolute(path).parent for path in images]
+    while True:
+        equal: dict[str, list[int]] = {}
+        for number, name in enumerate(names):
+            equal.setdefault(name.casefold(), []).append(number)
+        several = [held for held in equal.values() if len({folders[n] for n in held}) > 1]
+        if not several:
+            return names
+        for number in itertools.chain(*several):
+            above = folders[number].name
+            names[number] = f"{above}_{names[number]}" if above else names[number]
+            folders[number] = folders[number].parent
+
+
+def _absolute(path: Path) -> Path:
+    return path if isinstance(path, zarr.Address) else Path(os.path.abspath(path))
 
 
 def beside(path: str | os.PathLike, name: str) -> str:

@@ -53,7 +53,10 @@ def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
     """
     path = Path(path)
     if path.is_dir():
-        raise FileError(f"{path} is a folder: choose a NIfTI file in it.")
+        raise FileError(
+            f"{path} is a folder, not an image: choose a file, or a folder with TIFF, NIfTI or "
+            "OME-Zarr in it."
+        )
     with contextlib.ExitStack() as held:
         with reading(path):
             file = held.enter_context(open_regular(path))

@@ -65,7 +65,10 @@ def open_stack(path: str | os.PathLike, *, companions_anywhere: bool = False) ->
     """
     path = Path(path)
     if path.is_dir():
-        raise FileError(f"{path} is a folder: choose a TIFF file in it.")
+        raise FileError(
+            f"{path} is a folder, not an image: choose a file, or a folder with TIFF, NIfTI or "
+            "OME-Zarr in it."
+        )
     with contextlib.ExitStack() as held:
         # Errors that the caller raises in its block are not about reading this file.
         with listening(path) as log:
