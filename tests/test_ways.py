@@ -173,8 +173,8 @@ def resumed(case: Case, folder) -> np.ndarray:
     named = case.named() | {"output": target}
     plain = unfinished.Unfinished.wrote
 
-    def stop(self, number, tally):
-        plain(self, number, tally)
+    def stop(self, *given):
+        plain(self, *given)
         cancel.set()
 
     with pytest.MonkeyPatch.context() as patch:

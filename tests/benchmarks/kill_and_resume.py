@@ -46,8 +46,8 @@ def told(word, call):
         return call(*given)
     return called
 
-def wrote(self, number, tally, plain=unfinished.Unfinished.wrote):
-    plain(self, number, tally)
+def wrote(self, *given, plain=unfinished.Unfinished.wrote):
+    plain(self, *given)
     os.write(log, b"w")
 
 several.filter_part = told(b"b", several.filter_part)

@@ -138,7 +138,7 @@ def test_a_killed_run_is_resumed(bucket):
     assert "started with another sigma" in str(file.error)
     begun = []
     done("s3://lab/in.ome.zarr", "s3://lab/out.ome.zarr", resume=True, progress=begun.append)
-    assert min(each.done for each in begun if each.total) >= 3
+    assert min(each.done for each in begun if each.unit == "part") >= 3
     expected = gd.denoise(IMAGE, SETTINGS, 20.0, axes="TYX").image
     np.testing.assert_array_equal(gd.read("s3://lab/out.ome.zarr").data, expected)
     assert names(bucket, "lab/out.ome.zarr") == ["0", "1", "zarr.json"]

@@ -19,6 +19,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import notes, one_file, unfinished
+from napari_gpu_denoise.files.begun_with import digest_of
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run import by_parts, job
 from scenes import needs_volume, noisy, small
@@ -70,10 +71,10 @@ def denoise(path, settings=PLAIN, sigma=20.0, *, stop_at=None, name="out", **opt
     cancel, wrote = threading.Event(), []
     plain = unfinished.Unfinished.wrote
 
-    def counted(self, number, tally):
+    def counted(self, number, *given):
         if cancel.is_set():
             time.sleep(0.05)  # for the run to notice, while the next part is computed
-        plain(self, number, tally)
+        plain(self, number, *given)
         wrote.append(number)
         if len(wrote) == stop_at:
             cancel.set()
@@ -287,18 +288,45 @@ def test_another_input_is_refused(tmp_path, kind, change):
     np.testing.assert_array_equal(gd.read(target).data, uninterrupted(path)[1])
 
 
-@pytest.mark.parametrize("damage", ["cut", "changed", "value"])
-def test_a_damaged_ledger_is_refused(tmp_path, damage):
+def with_digest(held):
+    return json.dumps([digest_of(held), held]).encode()
+
+
+def ledger_with(**changed):
+    """Return how to change what a ledger says, as if that had been written."""
+    return lambda text: with_digest(json.dumps(json.loads(json.loads(text)[1]) | changed))
+
+
+ANY = {
+    "cut": lambda text: text[:-20],
+    "empty": lambda text: b"",
+    "random bytes": lambda text: bytes(range(256)),
+    "another value": lambda text: b"[5]",
+    "nested": lambda text: b"[" * 100_000,
+    "changed": lambda text: text.replace(b"0", b"1"),
+}
+DAMAGE = {f"{what} {name}": (name, how) for what, how in ANY.items() for name in ("job", "parts")}
+DAMAGE |= {f"{what} ledger": ("ledger", how) for what, how in ANY.items()}
+DAMAGE |= {
+    "long ledger": ("ledger", lambda text: text + b" " * (1 << 16)),
+    "ledger with a range": ("ledger", ledger_with(done=[[0, 10**9]])),
+    "ledger without numbers": ("ledger", ledger_with(done=[["a", 0, 0, 0]])),
+    "ledger without parts": ("ledger", ledger_with(done=5)),
+    "lines of random bytes": ("written", lambda text: bytes(range(256))),
+    "many lines": ("written", lambda text: text + b"0 0 0 0\n" * (1 << 14)),
+}
+
+
+@pytest.mark.parametrize(("name", "damage"), DAMAGE.values(), ids=list(DAMAGE))
+def test_damaged_notes_are_refused(tmp_path, monkeypatch, name, damage):
+    monkeypatch.setattr(unfinished, "_MOST_BYTES", 1 << 16)
     path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
     denoise(path, stop_at=3)
-    file = hidden(path)[0] / ("job.json" if damage == "value" else "ledger.json")
-    text = file.read_text()
-    if damage == "changed":
-        digest, held = json.loads(text)
-        text = json.dumps([digest, held.replace("saturated", "saturatEd")])
-    file.write_text(text if damage == "changed" else text[:-20])
-    with pytest.raises(OutputError, match="is damaged: leave out resume=True"):
+    file = hidden(path)[0] / (name if name == "written" else f"{name}.json")
+    file.write_bytes(damage(file.read_bytes() if file.exists() else b""))
+    with pytest.raises(OutputError, match="is damaged: leave out resume=True") as told:
         resumed(path)
+    assert told.value.code == "unfinished-damaged"
     report, _, _ = denoise(path)
     assert len(report.done) == 1 and not hidden(path)
 
@@ -361,3 +389,30 @@ def test_complete_results_of_other_noise_are_refused(tmp_path, changed):
         assert same.skipped and not same.failed
         with pytest.raises(OutputError, match="was made with"):
             resumed(path, **second)
+
+
+@pytest.mark.parametrize("damage", ["lost", "cut", "emptied"])
+@pytest.mark.parametrize(
+    ("axes", "settings", "kind", "name"),
+    [
+        ("ZYX", PLAIN, "tif", "pixels"),
+        ("TYX", VIDEO, "tif", "pixels"),
+        pytest.param("ZYX", PLAIN, "zarr", "image/0/c/0/0/1", marks=needs_zarr),
+        pytest.param("ZYX", PLAIN, "zarr", "image/0/zarr.json", marks=needs_zarr),
+    ],
+    ids=["parts", "frames", "chunk", "metadata"],
+)
+def test_finished_parts_that_are_lost_are_done_again(tmp_path, axes, settings, kind, name, damage):
+    path = written(tmp_path, noisy(12, 33, 37, dtype="uint16"), axes, kind)
+    denoise(path, settings, stop_at=3)
+    file = hidden(path)[0] / name
+    if damage == "lost":
+        file.unlink()
+    elif damage == "cut":
+        os.truncate(file, file.stat().st_size // 7)
+    else:
+        file.write_bytes(b"")
+    record, data, _ = resumed(path, settings)
+    expected, whole = uninterrupted(path, settings)
+    np.testing.assert_array_equal(data, whole)
+    assert replace(record, date="") == replace(expected, date="")

@@ -66,10 +66,10 @@ def run(stop_at=None, **options):
     """Run, or stop when so many parts are done; return the report and the parts written."""
     cancel, wrote, plain = threading.Event(), [], unfinished.Unfinished.wrote
 
-    def counted(self, number, tally):
+    def counted(self, number, *given):
         if cancel.is_set():
             time.sleep(0.05)
-        plain(self, number, tally)
+        plain(self, number, *given)
         wrote.append(number)
         if len(wrote) == stop_at:
             cancel.set()
@@ -109,6 +109,22 @@ def test_a_cancelled_run_is_resumed(lab, version):
     (whole,) = run(output="memory://lab/whole.ome.zarr")[0].done
     assert replace(report.done[0].record, date="") == replace(whole.record, date="")
     assert "complete" in run(resume=True)[0].skipped[0].skipped
+
+
+@pytest.mark.parametrize("damage", ["lost", "cut"])
+@pytest.mark.parametrize("name", ["0/c/0/0/0", "0/zarr.json"])
+def test_finished_parts_that_are_lost_are_done_again(lab, name, damage):
+    _, first = run(stop_at=3)
+    place = f"/lab/out.ome.zarr/{name}"
+    if damage == "lost":
+        lab.rm_file(place)
+    else:
+        lab.pipe_file(place, lab.cat_file(place)[:-9])
+    report, rest = run(resume=True)
+    assert len(report.done) == 1
+    lost = {0} if "/c/" in name else set()
+    assert set(rest) == set(range(6)) - set(first) | lost
+    np.testing.assert_array_equal(gd.read(OUT).data, expected())
 
 
 def test_another_run_begins_anew_or_is_refused(lab):

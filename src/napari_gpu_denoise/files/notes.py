@@ -78,12 +78,12 @@ class FolderNotes:
         """Return whether there is a note of this name."""
         return (self.folder / name).is_file()
 
-    def text(self, name: str) -> str | None:
-        """Return a note, or None."""
-        try:
-            return (self.folder / name).read_text("utf-8")
-        except FileNotFoundError:
-            return None
+    def text(self, name: str, most: int | None = None) -> str | None:
+        """Return a note, or None; ValueError if it is longer than `most`."""
+        if not self.has(name):
+            return None  # which also leaves devices and pipes alone
+        _check_size((self.folder / name).stat().st_size, most)
+        return (self.folder / name).read_text("utf-8")
 
     def replace(self, name: str, text: str) -> None:
         """Write a note, which is whole at any moment."""
@@ -102,11 +102,10 @@ class FolderNotes:
     def _opened(self, name: str) -> Any:
         return self._open.enter_context(open(self.folder / name, "ab", buffering=0))
 
-    def lines(self) -> list[str]:
-        """Return the lines that were written as a whole."""
-        found = self.folder / _SINCE
-        lines = found.read_bytes().splitlines(True) if found.exists() else []
-        return [line.decode() for line in lines if line.endswith(b"\n")]
+    def lines(self, most: int) -> list[str]:
+        """Return the lines that were written as a whole; ValueError as of `text`."""
+        lines = (self.text(_SINCE, most) or "").splitlines(True)
+        return [line for line in lines if line.endswith("\n")]
 
     def drop_lines(self) -> None:
         """Remove all lines."""
@@ -178,9 +177,11 @@ class AddressNotes:
         """Return whether there is a note of this name."""
         return self._done(self.folder / name, "exists")
 
-    def text(self, name: str) -> str | None:
-        """Return a note, or None."""
+    def text(self, name: str, most: int | None = None) -> str | None:
+        """Return a note, or None; ValueError if it is longer than `most`."""
         try:
+            if most is not None:
+                _check_size(self._done(self.folder / name, "size"), most)
             return self._done(self.folder / name, "cat_file").decode()
         except FileNotFoundError:
             return None
@@ -205,7 +206,7 @@ class AddressNotes:
     def add_line(self, line: str) -> None:
         """Do nothing: notes are replaced often enough."""
 
-    def lines(self) -> list[str]:
+    def lines(self, most: int) -> list[str]:
         """Return none."""
         return []
 
@@ -254,6 +255,11 @@ class AddressNotes:
             raise
         except Exception as error:
             raise OutputError(f"{self._target} cannot be reached: {_reason(error)}.") from error
+
+
+def _check_size(size: int, most: int | None) -> None:
+    if most is not None and size > most:
+        raise ValueError(f"it has {size} bytes")
 
 
 def _reason(error: Exception) -> str:

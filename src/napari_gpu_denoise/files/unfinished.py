@@ -1,23 +1,27 @@
 """A result that is being written, and can be continued after Ctrl-C, kill -9 or a power cut.
 
 The notes on it are what was measured, `ledger.json`, and the parts that were written since that was
-replaced. `notes.py` says where they are.
+replaced. `notes.py` says where they are. Each note has its digest, and each part its size or a
+checksum: parts that are not stored any more as they were written are done again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from napari_gpu_denoise.errors import DenoiseError, OutputError
 from napari_gpu_denoise.files import on_disk, zarr
 from napari_gpu_denoise.files.begun_with import digest_of
 from napari_gpu_denoise.files.notes import notes_on
-from napari_gpu_denoise.run.ledger import Ledger
+from napari_gpu_denoise.run.ledger import Ledger, Written, mark_of
 from napari_gpu_denoise.run.packed import packed, unpacked
 from napari_gpu_denoise.run.record import Tally
 
@@ -27,6 +31,7 @@ _SECONDS, _SECONDS_TO_DISK, _SHARE = 2.0, 60.0, 0.01
 # Where nothing can be appended, only replacing the ledger notes a part.
 _SHARE_OF_REPLACING = 0.05
 _LEDGER = "ledger.json"
+_MOST_BYTES = 1 << 26  # of the ledger: more than as many parts take as a run may have
 
 
 def is_there(target: Path | zarr.Address) -> bool:
@@ -66,7 +71,7 @@ class Unfinished(Ledger):
         self._target, self._wanted, self._resume = target, wanted, resume
         #: Where the unfinished result is.
         self.notes = notes_on(target)
-        self._safe: tuple[list, Tally] = [], Tally()
+        self._safe = 0  # how many parts, the first ones of `done`, a power cut cannot undo
         self._plan = ""
         self._usable, self._complete, self._resumed = True, False, False
         self._first = True  # none is written yet by this run
@@ -137,16 +142,13 @@ class Unfinished(Ledger):
     def known(self, name: str) -> Any:
         if not self.done:
             return None
-        with self._errors():
+        with self._errors(), self._refusing_damage():
             text = self.notes.text(f"{name}.json")
-        try:
-            return None if text is None else unpacked(json.loads(text))
-        except Exception as error:
-            raise self._damaged() from error
+            return None if text is None else unpacked(_opened(text))
 
     def keep(self, name: str, value: Any) -> None:
         try:
-            text = json.dumps(packed(value))
+            text = _sealed(packed(value))
         except TypeError:
             # Noise of a class of the user's own: such a run cannot be gone on with.
             self._usable = False
@@ -160,9 +162,11 @@ class Unfinished(Ledger):
             raise self._other(["the parts"])
         self._plan = digest
 
-    def wrote(self, number: int, tally: Tally) -> None:
-        self.done.add(number)
-        self.tally += tally
+    def mark(self, out: Any, where: Any, values: np.ndarray | None = None) -> int:
+        return mark_of(out, where, values)
+
+    def wrote(self, number: int, tally: Tally, mark: int) -> None:
+        written = self.done[number] = Written(tally.saturated, tally.nonfinite, mark)
         if not self._usable:
             return
         if self.notes.lost:
@@ -174,14 +178,13 @@ class Unfinished(Ledger):
                 self._save()
             else:
                 # At once, so that kill -9 costs no more than the parts in flight.
-                self.notes.add_line(f"{number} {tally.saturated} {tally.nonfinite}")
+                self.notes.add_line(" ".join(map(str, (number, *written))))
 
     def _save(self) -> None:
         begun = time.monotonic()
-        now = _ranges(self.done), self.tally
         if self.notes.lasting or begun >= self._flushed + self._pause_to_disk:
             self.notes.flush()
-            self._safe = now
+            self._safe = len(self.done)
             self._flushed = time.monotonic()
             took = self._flushed - begun
             self._pause_to_disk = max(_SECONDS_TO_DISK, took / _SHARE)
@@ -189,13 +192,12 @@ class Unfinished(Ledger):
         values = {
             "wanted": self._wanted,
             "plan": self._plan,
-            "done": _state(*now),
-            # What a power cut cannot undo, which ends the time that `boot` names.
-            "safe": _state(*self._safe),
+            "done": [(number, *written) for number, written in self.done.items()],
+            # As many of them count after a power cut, which ends the time that `boot` names.
+            "safe": self._safe,
             "boot": on_disk.boot(),
         }
-        text = json.dumps(values)
-        self.notes.replace(_LEDGER, json.dumps([digest_of(text), text]))
+        self.notes.replace(_LEDGER, _sealed(values))
         self.notes.drop_lines()
         self._saved = time.monotonic()
         took = self._saved - begun
@@ -203,38 +205,26 @@ class Unfinished(Ledger):
         self._pause = took / _SHARE_OF_REPLACING if lasting else max(_SECONDS, took / _SHARE)
 
     def _read(self) -> None:
-        try:
-            digest, text = json.loads(self.notes.text(_LEDGER))
-            if digest != digest_of(text):
-                raise ValueError("it was changed")
-            values = json.loads(text)
-            same = self.notes.lasting or values["boot"] == on_disk.boot() != ""
-            held = values["done" if same else "safe"]
-            self.done = {n for first, last in held["parts"] for n in range(first, last + 1)}
-            self.tally = Tally(held["saturated"], held["nonfinite"])
-            safe = values["safe"]
-            self._safe = safe["parts"], Tally(safe["saturated"], safe["nonfinite"])
-            if same:
-                self._read_lines()
-            self._plan, begun = values["plan"], values["wanted"]
+        with self._refusing_damage():
+            values = _opened(self.notes.text(_LEDGER, _MOST_BYTES))
+            begun = values["wanted"]
             names = [name for name in self._wanted if begun.get(name) != self._wanted[name]]
-        except (OSError, DenoiseError):
-            raise
-        except Exception as error:
-            raise self._damaged() from error
         if names:
+            # Noted by another version, all else may have another form.
             raise self._other(names)
+        with self._refusing_damage():
+            self._plan = values["plan"]
+            same = self.notes.lasting or values["boot"] == on_disk.boot() != ""
+            parts = values["done"] if same else itertools.islice(values["done"], values["safe"])
+            # Those that were written after the ledger was.
+            lines = (line.split() for line in self.notes.lines(_MOST_BYTES) if same)
+            for part in itertools.chain(parts, lines):
+                number, *written = map(int, part)
+                self.done[number] = Written(*written)
+        self._pause_to_disk = 0  # as lost parts leave the order in which they were written
         if not self.done:
             self._plan = ""
             self._clear()
-
-    def _read_lines(self) -> None:
-        """Add the parts that were written after the ledger was."""
-        for line in self.notes.lines():
-            number, *counted = map(int, line.split())
-            if number not in self.done:
-                self.done.add(number)
-                self.tally += Tally(*counted)
 
     def _clear(self) -> None:
         """Remove what an earlier run left, the ledger first."""
@@ -257,6 +247,15 @@ class Unfinished(Ledger):
         )
 
     @contextlib.contextmanager
+    def _refusing_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, DenoiseError):
+            raise
+        except Exception as error:
+            raise self._damaged() from error
+
+    @contextlib.contextmanager
     def _errors(self):
         try:
             yield
@@ -269,16 +268,15 @@ class Unfinished(Ledger):
             ) from error
 
 
-def _ranges(numbers: set[int]) -> list[list[int]]:
-    """Return numbers as runs of successive ones, each by its first and its last."""
-    found: list[list[int]] = []
-    for number in sorted(numbers):
-        if found and found[-1][1] == number - 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return found
+def _sealed(value: Any) -> str:
+    """Return plain values as text with its digest."""
+    text = json.dumps(value)
+    return json.dumps([digest_of(text), text])
 
 
-def _state(parts: list, tally: Tally) -> dict[str, Any]:
-    return {"parts": parts, "saturated": tally.saturated, "nonfinite": tally.nonfinite}
+def _opened(sealed: str) -> Any:
+    """Return what `_sealed` was given; an error that is no `OSError` if the text is not whole."""
+    digest, text = json.loads(sealed)
+    if digest != digest_of(text):
+        raise ValueError("it was changed")
+    return json.loads(text)

@@ -60,7 +60,7 @@ def denoise_parts(
             levels = yield from range_of_levels(blocks, len(parts), "part read", job)
             ledger.keep("levels", levels)
         job = replace(job, levels=levels)
-    rest, wrote = parts_left(parts, ledger)
+    rest, wrote = yield from parts_left(parts, ledger, out)
     before = ledger.tally
 
     def read(part: Part) -> Block:
@@ -75,7 +75,7 @@ def denoise_parts(
         # Parts may share a chunk.
         with locks[1]:
             out[part.yields] = made
-            wrote(part, tally)
+            wrote(part, tally, ledger.mark(out, part.yields, made))
 
     yield COMPILING
     done = len(parts) - len(rest)

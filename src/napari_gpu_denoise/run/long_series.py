@@ -16,7 +16,7 @@ from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.by_parts import range_of_levels
 from napari_gpu_denoise.run.change import change_note
 from napari_gpu_denoise.run.job import Job, Part
-from napari_gpu_denoise.run.ledger import Ledger
+from napari_gpu_denoise.run.ledger import Ledger, check_written
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import COMPILING, Progress, Result
 from napari_gpu_denoise.run.sigma import Sigma
@@ -42,6 +42,7 @@ def denoise_series(
     first = None if models else array.take(0, axis=t)
     one = replace(run, sigma=first, noise=models or None, axes=axes, dtype=job.dtypes[1])
     ledger.planned(["frames", count])
+    yield from check_written(ledger, out, [_at(t, number) for number in range(count)])
     done, tally = _frames_done(ledger), ledger.tally
     # Frames before those that are left are read again, as far back as the filter looks.
     start = max(done - sum(job.margin_along("T")), 0) if done < count else count
@@ -61,7 +62,7 @@ def denoise_series(
                     continue
                 out[_at(t, number)] = frame
                 tally += own
-                ledger.wrote(number, own)
+                ledger.wrote(number, own, ledger.mark(out, _at(t, number), frame))
                 if number == count // 2:
                     middle.append(frame)
                 yield Progress(number + 1, count, "frame")
@@ -82,8 +83,10 @@ def denoise_series(
 
 
 def _frames_done(ledger: Ledger) -> int:
-    """Return how many frames from the first on are written."""
-    return next(number for number in itertools.count() if number not in ledger.done)
+    """Return how many frames from the first on are written; forget those behind a lost one."""
+    done = next(number for number in itertools.count() if number not in ledger.done)
+    ledger.done = {number: ledger.done[number] for number in range(done)}
+    return done
 
 
 def _frames(image: Any, t: int, start: int = 0) -> Iterator[np.ndarray]:

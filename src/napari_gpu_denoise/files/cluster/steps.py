@@ -91,7 +91,7 @@ def cluster_steps(
             levels = yield from _levels(client, place, job, parts)
             ledger.keep("levels", levels)
         job = replace(job, levels=levels)
-    rest, wrote = parts_left(parts, ledger)
+    rest, wrote = yield from parts_left(parts, ledger, made)
     before, done = ledger.tally, len(parts) - len(rest)
     groups = groups_of(rest, unit) if place.target else [[part] for part in rest]
     found = Found()
@@ -102,10 +102,11 @@ def cluster_steps(
         for number, outcome in results.arriving():
             if outcome is not None:
                 group = groups[number]
-                for k, (part, tally) in enumerate(zip(group, outcome.tallies, strict=True)):
+                counted = zip(group, outcome.tallies, outcome.marks, strict=True)
+                for k, (part, tally, mark) in enumerate(counted):
                     if outcome.made is not None:
                         made[part.yields] = outcome.made[k]
-                    wrote(part, tally)
+                    wrote(part, tally, mark)
                     found.tally += tally
                 done += len(group)
             yield Progress(done, len(parts), "part")

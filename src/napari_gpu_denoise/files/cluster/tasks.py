@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.by_parts import Seen, size_of
 from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job, Part, prepare
+from napari_gpu_denoise.run.ledger import mark_of
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import Tally, finish
 from napari_gpu_denoise.run.request import Run
@@ -88,9 +88,10 @@ class Failed:
 
 @dataclass(frozen=True)
 class Done:
-    """What was counted in each of some parts, and by whom; and their pixels, if sent back."""
+    """What was counted in each of some parts, their marks, by whom; their pixels, if sent back."""
 
     tallies: list[Tally]
+    marks: list[int]
     device: str
     worker: str
     made: list[np.ndarray] | None = None
@@ -122,7 +123,7 @@ def seen(place: Place, part: Part) -> Seen:
 
 def filtered(place: Place, job: Job, parts: Sequence[Part]) -> Done | Failed:
     """Filter parts one after another, and write them if they have a place."""
-    tallies, made, device = [], [], ""
+    tallies, marks, made, device = [], [], [], ""
     try:
         job = place.own(job)
         device = str(job.device)
@@ -134,13 +135,14 @@ def filtered(place: Place, job: Job, parts: Sequence[Part]) -> Done | Failed:
                 tallies.append(finish(steps))
             if target is None:
                 made.append(out)
-                continue
-            if not place.mark.exists():
+            elif not place.mark.exists():
                 raise ClusterError("The run was stopped while a worker was filtering a part.")
-            target[part.yields] = out
+            else:
+                target[part.yields] = out
+            marks.append(mark_of(target, part.yields, out))
     except DenoiseError as error:
         return Failed(error, device, address())
-    return Done(tallies, device, address(), None if target is not None else made)
+    return Done(tallies, marks, device, address(), None if target is not None else made)
 
 
 def check_version(version: str) -> None:
@@ -168,4 +170,5 @@ def _opened(run: str, path: str, companions_anywhere: bool) -> tuple[Any, Any]:
 
 @lru_cache(maxsize=4)
 def _result(run: str, folder: str, name: str) -> Finest:
-    return Finest(zarr_package().open_array(f"{os.fspath(folder)}/{name}", mode="r+"), folder)
+    place = f"{folder}/{name}"
+    return Finest(zarr_package().open_array(place, mode="r+"), located(folder), place)

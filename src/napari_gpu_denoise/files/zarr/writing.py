@@ -7,6 +7,7 @@ address the pixels are written where they will be; metadata, without which they 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -22,15 +23,23 @@ from napari_gpu_denoise.files.tiff.picture import Picture, records_of
 from napari_gpu_denoise.files.zarr import pyramid
 from napari_gpu_denoise.files.zarr.address import Address, located
 from napari_gpu_denoise.files.zarr.metadata import VERSIONS, new_attributes, ome_of, revised
-from napari_gpu_denoise.files.zarr.naming import UNFINISHED, is_unfinished, is_zarr, zarr_package
+from napari_gpu_denoise.files.zarr.naming import (
+    HEADS,
+    UNFINISHED,
+    is_unfinished,
+    is_zarr,
+    zarr_package,
+)
 from napari_gpu_denoise.files.zarr.steady import steadily
 from napari_gpu_denoise.files.zarr.stored import stored_like, stored_new
+from napari_gpu_denoise.image.threads import kept_pool
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.run.record import Record
 
 _HELD = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 _HELD |= {"float16", "float32", "float64"}
+_REQUESTS = 16  # at a time
 
 
 class NewImage:
@@ -53,13 +62,15 @@ class NewImage:
     def finest(self, shape: tuple[int, ...], dtype: np.dtype) -> Finest:
         """Return the array that takes the pixels."""
         check_writable(self._like, dtype)
-        if not self._resumed:
-            return Finest(self._added(0, tuple(shape), np.dtype(dtype)), self._folder)
-        place = _inside(self.folder, self.name)
-        with writing(self._folder):
-            array = steadily(self._folder, lambda: self._zarr.open_array(place, mode="r+"))
-        self._levels.append(array)
-        return Finest(array, self._folder)
+        if self._resumed:
+            # Its chunks stay, and its metadata are written again: they may be lost, or changed.
+            with writing(self._folder):
+                for head in HEADS:
+                    place = located(_inside(self.folder, f"{self.name}/{head}"))
+                    if place.exists():
+                        place.unlink()
+        array = self._added(0, tuple(shape), np.dtype(dtype))
+        return Finest(array, self._folder, _inside(self.folder, self.name))
 
     def finish(
         self, record: Record | Sequence[dict] | None, check: Callable[[], None] = lambda: None
@@ -123,7 +134,8 @@ class NewImage:
             if arrays
             else (stored_new(self._like, shape))
         )
-        options |= {"zarr_format": self._like.metadata["format"], "overwrite": self._resumed}
+        overwrite = self._resumed and number > 0
+        options |= {"zarr_format": self._like.metadata["format"], "overwrite": overwrite}
         place = _inside(self.folder, self._path(number))
         with writing(self._folder):
             made = steadily(
@@ -135,10 +147,13 @@ class NewImage:
 
 
 class Finest:
-    """The finest level, as an array that is written part by part; errors are named."""
+    """The finest level, as an array that is written part by part; errors are named.
 
-    def __init__(self, array: Any, folder: str | os.PathLike) -> None:
-        self._array, self._folder = array, folder
+    `folder` is the image in errors, `place` the array itself.
+    """
+
+    def __init__(self, array: Any, folder: Path | Address, place: str) -> None:
+        self._array, self._folder, self._place = array, folder, located(place)
         self.shape, self.dtype, self.ndim = tuple(array.shape), np.dtype(array.dtype), array.ndim
         self.chunks = tuple(array.shards or array.chunks)
 
@@ -149,6 +164,36 @@ class Finest:
     def __setitem__(self, index: Any, values: Any) -> None:
         with writing(self._folder):
             steadily(self._folder, lambda: self._array.__setitem__(index, values))
+
+    def stored_bytes(self, where: tuple[slice, ...]) -> int | None:
+        """Return the size of the chunks of a region; None if it shares a chunk with others."""
+        grid = []
+        for one, step, length in zip(where, self.chunks, self.shape, strict=True):
+            if one.start % step or (one.stop % step and one.stop < length):
+                return None
+            grid.append(range(one.start // step, -(-one.stop // step)))
+        names = map(self._array.metadata.encode_chunk_key, itertools.product(*grid))
+        places = [self._place / name for name in names]
+        with writing(self._folder):
+            if not isinstance(self._place, Address):
+                return sum(map(_size, places))
+            # Each is a request.
+            return sum(kept_pool("sizes", _REQUESTS).map(_size_at_address, places))
+
+
+def _size(place: Path) -> int:
+    try:
+        return place.stat().st_size
+    except FileNotFoundError:
+        return 0  # nothing but fill values is not stored
+
+
+def _size_at_address(place: Address) -> int:
+    system, name = place.system()
+    try:
+        return steadily(place, lambda: int(system.size(name)))
+    except FileNotFoundError:
+        return 0
 
 
 def _inside(folder: Path | Address, name: str) -> str:
