@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from dataclasses import replace
@@ -91,3 +92,30 @@ def test_one_cpu_is_for_all(device, cards, monkeypatch):
 def test_without_a_place_for_locks(cards, monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not there"))
     assert Process(monkeypatch).device() in cards
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners and modes")
+@pytest.mark.parametrize("trap", ["mode", "owner", "folder is a link", "lock is a link"])
+def test_locks_that_others_can_hold_are_not_used(cards, monkeypatch, tmp_path, trap):
+    """Whoever prepares the folder of locks neither holds them nor has files made elsewhere."""
+    folder, elsewhere = tmp_path / f"gpu-denoise-{os.getuid()}", tmp_path / "elsewhere"
+    elsewhere.mkdir(0o700)
+    if trap == "folder is a link":
+        folder.symlink_to(elsewhere)
+    else:
+        folder.mkdir(0o700)
+    if trap == "mode":
+        folder.chmod(0o777)
+    if trap == "owner":
+        if os.getuid() != 0:
+            pytest.skip("needs root")
+        os.chown(folder, 4711, 4711)
+    if trap == "lock is a link":
+        names = {claims._physical(card): card for card in cards}
+        for name in names:
+            digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+            (folder / f"device-{digest}-0.lock").symlink_to(elsewhere / "made")
+    before = sorted(folder.iterdir())
+    process = Process(monkeypatch)
+    assert process.device() == cards[os.getpid() % 3] and not process._claims
+    assert not list(elsewhere.iterdir()) and sorted(folder.iterdir()) == before

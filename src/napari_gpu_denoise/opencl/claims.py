@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from napari_gpu_denoise.locks import locked
+from napari_gpu_denoise.opencl.caches import is_private
 from napari_gpu_denoise.opencl.device import ALL, ENVIRONMENT_VARIABLE, Device
 from napari_gpu_denoise.opencl.hardware import place_of
 from napari_gpu_denoise.opencl.several import choose_devices
@@ -69,11 +70,14 @@ def _claim(names: Iterable[str]) -> str:
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "")
     folder = Path(tempfile.gettempdir(), f"gpu-denoise-{user}")
     folder.mkdir(mode=0o700, exist_ok=True)
+    # Others may have made it, or a link, to hold the locks or to have files made elsewhere.
+    if folder.is_symlink() or not is_private(folder):
+        raise PermissionError(folder)
     for taken in itertools.count():
         for name in names:
             digest = hashlib.sha256(name.encode()).hexdigest()[:16]
             path = folder / f"device-{digest}-{taken}.lock"
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
             if locked(handle):
                 _claims[name] = handle
                 return name

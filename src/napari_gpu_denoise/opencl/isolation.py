@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from napari_gpu_denoise.opencl.caches import refuse_shared_caches
 from napari_gpu_denoise.opencl.process import claim_process
 
 
@@ -50,6 +51,7 @@ def _show_intel_runtime() -> None:
 
 def import_pyopencl() -> Any:
     """Import pyopencl while its loader opens the drivers: both take a tenth of a second or more."""
+    refuse_shared_caches()
     folder = _pyopencl()
     if folder is not None:
         # Where drivers are that pyopencl brings. It says so itself, but only now.
@@ -94,6 +96,7 @@ def load_bundled_drivers() -> None:
     ``RTLD_DEEPBIND``, each uses its own; the OpenCL loader then finds them already in memory.
     Systems without this flag (macOS, Windows) are not affected.
     """
+    refuse_shared_caches()
     folder = _pyopencl()
     if not hasattr(os, "RTLD_DEEPBIND") or folder is None:
         return
