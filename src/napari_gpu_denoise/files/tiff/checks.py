@@ -89,11 +89,16 @@ def stored_files(
 
 def check_declared(declared: int, stored: int, path: Path, reader: str) -> None:
     """Refuse a large image of far more bytes than are stored; `reader` names another reader."""
-    if declared >= _LARGE and declared > _MOST_COMPRESSED * stored:
+    if stored < enough_stored(declared):
         raise FileError(
             f"{path} declares {_size(declared)} of pixels but holds {_size(stored)}: it is damaged "
             f"or blank. If it is correct, read it with {reader} and pass the array."
         )
+
+
+def enough_stored(declared: int) -> int:
+    """Return the least bytes that must be stored of an image of so many; 0 if it is small."""
+    return -(-declared // _MOST_COMPRESSED) if declared >= _LARGE else 0
 
 
 def check_memory(needed: int, path: Path) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,26 +16,25 @@ from napari_gpu_denoise.files.tiff.checks import check_memory
 from napari_gpu_denoise.files.tiff.looks import SYMBOLS, Looks
 from napari_gpu_denoise.files.tiff.messages import reading
 from napari_gpu_denoise.files.tiff.picture import Picture
-from napari_gpu_denoise.files.zarr.address import located
+from napari_gpu_denoise.files.zarr.address import Address, located
+from napari_gpu_denoise.files.zarr.chunks import check_stored
+from napari_gpu_denoise.files.zarr.heads import Node, node_at
 from napari_gpu_denoise.files.zarr.metadata import described, ome_of
 from napari_gpu_denoise.files.zarr.naming import is_zarr, zarr_package
 from napari_gpu_denoise.files.zarr.pixels import ZarrPixels
-from napari_gpu_denoise.files.zarr.steady import steadily
 
 _LARGE_CHUNK = 1 << 28  # bytes from which on there must be memory for a chunk
-_COUNTED = 1 << 16  # chunks up to which those that are missing are counted
 
 
 @contextlib.contextmanager
 def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
     """Open an image of OME-Zarr, to read it part by part, as `files.tiff.open_stack` does TIFF."""
     path = located(path)
-    zarr = zarr_package()
+    zarr_package()
     if not is_zarr(path):
         raise FileError(f"{path} is not there, or holds no zarr: check the name.")
     with reading(path, "damaged"):
-        group = steadily(path, lambda: zarr.open(os.fspath(path), mode="r"))
-        picture = _picture(group, path)
+        picture = _picture(path)
     try:
         yield picture
     finally:
@@ -45,18 +43,23 @@ def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
             level.close()
 
 
-def _picture(group: Any, path: Path) -> Picture:
-    if not hasattr(group, "group_keys"):
+def _picture(path: Path | Address) -> Picture:
+    # It needs zarr.
+    from napari_gpu_denoise.files.zarr.codecs import open_arrays
+
+    place, node = path, _node(path)
+    if node.array:
         raise FileError(
             f"{path} is a single array of zarr, without the names of its axes: choose the folder "
             "around it, which holds the metadata of OME-Zarr, or pass the array in Python."
         )
     notes: list[str] = []
-    attributes = dict(group.attrs)
-    if "multiscales" not in ome_of(attributes)[1]:
-        group, attributes = _first_image(group, attributes, path, notes)
+    if "multiscales" not in ome_of(node.attributes)[1]:
+        place, node = _first_image(path, node, notes)
+    attributes = dict(node.attributes)
     found = described(attributes, path)
-    levels = [group[name] for name in found.paths]
+    opened = [open_arrays(place, name, _node(place / name)) for name in found.paths]
+    levels = [like for _, like in opened]
     finest = levels[0]
     if len(finest.shape) != len(found.axes) or any(
         len(a.shape) != len(finest.shape) for a in levels
@@ -67,45 +70,35 @@ def _picture(group: Any, path: Path) -> Picture:
         )
     if 0 in finest.shape:
         raise ImageError(f"{path} has no pixels (its shape is {finest.shape}): nothing to filter.")
-    held = math.prod(finest.shards or finest.chunks) * np.dtype(finest.dtype).itemsize
-    if held >= _LARGE_CHUNK:
-        check_memory(2 * held, path)
-    notes += _missing(finest)
-    if "labels" in set(group.group_keys()):
+    for level in levels:
+        held = math.prod(level.shards or level.chunks) * np.dtype(level.dtype).itemsize
+        if held >= _LARGE_CHUNK:
+            check_memory(2 * held, path)
+    notes += check_stored(finest, place / found.paths[0], path)
+    if is_zarr(place / "labels"):
         notes.append("The labels beside the image are not part of the result.")
-    pixels = [ZarrPixels(one, path) for one in levels]
+    pixels = [ZarrPixels(read, path) for read, _ in opened]
     metadata = {
         "attributes": attributes,
         "arrays": levels,
         "levels": pixels[1:],
-        "format": group.metadata.zarr_format,
+        "format": node.form,
     }
     size = _voxel(found.looks)
     kept = (path, (path,), tuple(notes), found.history, *size, found.looks)
     return Picture(pixels[0], found.axes, "zarr", metadata, *kept)
 
 
-def _missing(array: Any) -> list[str]:
-    """Return a note of chunks, or shards, that are not there: zarr writes none without content."""
-    unit = array.shards or array.chunks
-    total = math.prod(-(-n // u) for n, u in zip(array.shape, unit, strict=True))
-    if total > _COUNTED:
-        return []
-    inside = math.prod(u // c for u, c in zip(unit, array.chunks, strict=True))
-    missing = total - array.nchunks_initialized // inside
-    if missing <= 0:
-        return []
-    kind = "shards" if array.shards else "chunks"
-    return [
-        f"{missing} of {total} {kind} are not in the folder and were read as {array.fill_value}."
-    ]
+def _node(place: Path | Address) -> Node:
+    node = node_at(place)
+    if node is None:
+        raise FileError(f"{place} holds no metadata of zarr: the image is damaged; copy it again.")
+    return node
 
 
-def _first_image(
-    group: Any, attributes: Mapping[str, Any], path: Path, notes: list[str]
-) -> tuple[Any, dict[str, Any]]:
+def _first_image(path: Path | Address, node: Node, notes: list[str]) -> tuple[Path | Address, Node]:
     """Return the first image of a folder that holds several, numbered from 0."""
-    ome = ome_of(attributes)[1]
+    ome = ome_of(node.attributes)[1]
     if "plate" in ome:
         raise FileError(
             f"{path} is a plate, which is a batch of images: name the folder of one, such as "
@@ -113,12 +106,14 @@ def _first_image(
         )
     if "well" in ome:
         raise FileError(f"{path} is a well: name the folder of an image, such as {path}/0.")
-    numbered = [name for name in group.group_keys() if name.isdigit()]
-    if "0" in numbered and "multiscales" in ome_of(dict(group["0"].attrs))[1]:
-        if len(numbered) > 1:
-            notes.append(f"The folder holds {len(numbered)} images: the first was used.")
-        return group["0"], dict(group["0"].attrs)
-    return group, dict(attributes)
+    first = node_at(path / "0")
+    if first is None or "multiscales" not in ome_of(first.attributes)[1]:
+        return path, node
+    inside = path.inside() if isinstance(path, Address) else path.iterdir()
+    numbered = sum(each.name.isdigit() for each in inside)
+    if numbered > 1:
+        notes.append(f"The folder holds {numbered} images: the first was used.")
+    return path / "0", first
 
 
 def _voxel(looks: Looks) -> voxel.Voxel:
