@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import os
+import pickle
+
 import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import inputs
-from napari_gpu_denoise.files.zarr import Address, located
+from napari_gpu_denoise.files import formats, inputs
+from napari_gpu_denoise.files.zarr import Address, heads, located
 from scenes import noisy, small
 from zarr_stores import write_store
 
@@ -102,3 +107,193 @@ def test_plates_do_not_lead_out_by_links(tmp_path, part):
     linked(plate / part, moved.rename(tmp_path / "away"))
     with pytest.raises(FileError, match="is a link to a place outside of"):
         inputs.find_files(plate)
+
+
+class Runs:
+    """What a pickle calls that is opened: it leaves a file."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def retold(path, level="0", **changed):
+    """Change what the metadata of a level say; return them."""
+    file = next(f for f in (path / level / "zarr.json", path / level / ".zarray") if f.is_file())
+    told = {**json.loads(file.read_text()), **changed}
+    file.write_text(json.dumps(told))
+    return told
+
+
+def chunks_of(path, level="0"):
+    heads = ("zarr.json", ".zarray", ".zattrs")
+    files = sorted((path / level).rglob("*"))
+    return [each for each in files if each.is_file() and each.name not in heads]
+
+
+# Codecs of numcodecs that are read; all others that it has, or will have, are refused.
+READ = {"blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd"}
+READ |= {"adler32", "astype", "bitround", "crc32", "crc32c", "delta", "fixedscaleoffset"}
+READ |= {"fletcher32", "jenkins_lookup3", "packbits", "quantize", "shuffle"}
+OPTIONS = {
+    "astype": {"encode_dtype": "<u4", "decode_dtype": "<u2"},
+    "bitround": {"keepbits": 7},
+    "delta": {"dtype": "<u2"},
+    "fixedscaleoffset": {"dtype": "<u2", "scale": 1, "offset": 0},
+    "quantize": {"dtype": "<f4", "digits": 1},
+    "shuffle": {"elementsize": 2},
+}
+
+
+def codecs():
+    registry = pytest.importorskip("numcodecs.registry")
+    names = {*registry.codec_registry, *registry.entries}
+    return sorted(each for each in names if "napari" not in each)
+
+
+@pytest.mark.parametrize("place", ["compressor", "filter"])
+@pytest.mark.parametrize("name", codecs())
+def test_only_listed_codecs_are_opened(tmp_path, name, place):
+    path = write_store(tmp_path / "in.zarr", IMAGE, "YX", "0.4", levels=1, compressors=None)
+    for chunk in chunks_of(path):
+        chunk.write_bytes(pickle.dumps(Runs(tmp_path / "run")))
+    codec = {"id": name, **OPTIONS.get(name, {})}
+    retold(path, **({"compressor": codec} if place == "compressor" else {"filters": [codec]}))
+    with pytest.raises(FileError) as caught:
+        gd.read(path)
+    assert ("which is not one of those" in str(caught.value)) == (name not in READ)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@pytest.mark.parametrize("level", ["0", "1"])
+def test_codecs_that_run_code_are_refused_at_all_levels(tmp_path, version, level):
+    path = write_store(tmp_path / "in.zarr", IMAGE, "YX", version)
+    if version == "0.4":
+        told = {"dtype": "|O", "filters": [{"id": "vlen-bytes"}], "compressor": {"id": "pickle"}}
+    else:
+        inner = {"chunk_shape": [10, 15], "codecs": [{"name": "numcodecs.pickle"}]}
+        told = {"codecs": [{"name": "sharding_indexed", "configuration": inner}]}
+    retold(path, level, **told)
+    with pytest.raises(FileError, match=r"real numbers|which is not one of those"):
+        gd.read(path)
+    # Of labels nothing is opened.
+    labels = path / "labels"
+    labels.mkdir()
+    (path / level).rename(labels / level)
+    write_store(path, IMAGE, "YX", version)
+    labels.mkdir()
+    (labels / ".zgroup").write_text("damaged")
+    assert "labels" in gd.read(path).notes[0]
+
+
+@pytest.mark.parametrize("dtype", ["|O", "<U4", "|V8", "<c8", "<M8[s]", "<f16", [["a", "<u2"]], 7])
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_only_numbers_are_opened(tmp_path, version, dtype):
+    path = write_store(tmp_path / "in.zarr", IMAGE, "YX", version, levels=1)
+    retold(path, **({"dtype": dtype} if version == "0.4" else {"data_type": dtype}))
+    with pytest.raises(FileError, match="which are no real numbers"):
+        gd.read(path)
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+@pytest.mark.parametrize("name", ["blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd"])
+def test_chunks_are_read_up_to_the_size_that_is_declared(tmp_path, version, name):
+    import numcodecs
+
+    path = write_store(tmp_path / "in.zarr", IMAGE, "YX", version, levels=1, compressors=None)
+    (chunk,) = chunks_of(path)
+    packed = numcodecs.get_codec({"id": name})
+    chunk.write_bytes(packed.encode(IMAGE))
+    if version == "0.4":
+        retold(path, compressor={"id": name})
+    else:
+        bytes_ = {"name": "bytes", "configuration": {"endian": "little"}}
+        own = name in ("blosc", "gzip", "zstd")  # which zarr has without numcodecs
+        codec = {"name": name if own else f"numcodecs.{name}", "configuration": {}}
+        retold(path, codecs=[bytes_, codec])
+    np.testing.assert_array_equal(gd.read(path).data, IMAGE)
+    chunk.write_bytes(packed.encode(np.zeros(1 << 22, np.uint8)))
+    with pytest.raises(FileError, match="is damaged"):
+        gd.read(path)
+
+
+@pytest.mark.parametrize("filled", [True, False])
+def test_stored_chunks_are_counted_however_many_there_are(tmp_path, filled):
+    path = write_store(tmp_path / "in.zarr", np.ones((8, 8), np.uint8), "YX", levels=1)
+    retold(path, shape=[2400, 2400])
+    (chunk,) = chunks_of(path)
+    for y, x in itertools.product(range(8), repeat=2) if filled else ():
+        (chunk.parents[1] / str(y)).mkdir(exist_ok=True)
+        (chunk.parents[1] / str(y) / str(x)).write_bytes(chunk.read_bytes())
+    (chunk.parent / "300").write_bytes(b"none of the image")
+    (note,) = opened(path).notes
+    assert note.startswith(f"{90_000 - (64 if filled else 1)} of 90000 chunks are not in")
+
+
+def opened(path):
+    with formats.open_stack(path) as picture:
+        return picture
+
+
+def test_many_chunks_at_an_address_are_said_not_to_be_counted():
+    fsspec = pytest.importorskip("fsspec")
+    url = "memory://lab/in.zarr"
+    system = fsspec.filesystem("memory")
+    try:
+        write_store(url, np.ones((8, 8), np.uint8), "YX", levels=1)
+        told = json.loads(system.cat_file("/lab/in.zarr/0/zarr.json"))
+        for side, note in ((24, "8 of 9 chunks are not"), (2400, "Of 90000 chunks those that are")):
+            told["shape"] = [side, side]
+            system.pipe_file("/lab/in.zarr/0/zarr.json", json.dumps(told).encode())
+            assert opened(url).notes[0].startswith(note)
+    finally:
+        system.rm("/lab", recursive=True)
+
+
+def test_a_huge_image_of_which_nearly_nothing_is_stored_is_refused(tmp_path):
+    path = write_store(tmp_path / "in.zarr", np.ones((8, 8), np.uint8), "YX", levels=1)
+    told = retold(path, shape=[40_000, 50_000])
+    told["chunk_grid"]["configuration"]["chunk_shape"] = [4000, 5000]
+    retold(path, chunk_grid=told["chunk_grid"])
+    with pytest.raises(FileError, match=r"declares 2 GB of pixels but holds \d+ bytes"):
+        opened(path)
+
+
+@pytest.mark.parametrize("shape", [[2**63, 64, 64], [2**40] * 3, [-1, 4, 4], [1.5, 4, 4], "no", 7])
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_shapes_that_no_image_has_are_refused(tmp_path, shape, version):
+    path = write_store(tmp_path / "in.zarr", IMAGE[None], "ZYX", version, levels=1)
+    retold(path, shape=shape)
+    (file,) = gd.run_batch(path, SETTINGS, 8, output=tmp_path / "out.zarr").files
+    assert isinstance(file.error, FileError) and "which no image has" in str(file.error)
+
+
+@pytest.mark.parametrize("part", ["levels", "images", "wells", "fields", "codecs", "text"])
+def test_more_than_any_image_has_is_refused_before_it_is_opened(tmp_path, monkeypatch, part):
+    path = tmp_path / "in.zarr"
+    if part in ("wells", "fields"):
+        well = path / "A" / "1"
+        wells = [{"path": "A/1"}] * (20_000 if part == "wells" else 1)
+        group(path, plate={"wells": wells})
+        group(well, well={"images": [{"path": "0"}] * 20_000})
+        with pytest.raises(FileError, match="name 20000 levels, images or wells"):
+            inputs.find_files(path)
+        return
+    write_store(path, IMAGE, "YX", levels=1)
+    file = path / "zarr.json"
+    told = json.loads(file.read_text())
+    several = told["attributes"]["ome"]["multiscales"]
+    if part == "codecs":
+        retold(path, codecs=[{"name": "crc32c"}] * 20_000)
+    elif part == "levels":
+        several[0]["datasets"] *= 20_000
+    elif part == "images":
+        several *= 20_000
+    else:
+        monkeypatch.setattr(heads, "_LARGEST", 100)
+    file.write_text(json.dumps(told))
+    with pytest.raises(FileError, match=r"name\w? 20000|is longer than"):
+        gd.read(path)

@@ -63,11 +63,6 @@ def open_arrays(place: Path | Address, name: str, node: Node) -> tuple[Any, Any]
     return read, like
 
 
-def check(node: Node, place: Path | Address) -> None:
-    """Refuse the metadata of an array that name anything that is not known here."""
-    _bounded(node, place)
-
-
 def _bounded(node: Node, place: Path | Address) -> dict[str, Any]:
     """Return the metadata of an array in which what decompresses stops at the size of a chunk."""
     if not node.array:
@@ -79,44 +74,40 @@ def _bounded(node: Node, place: Path | Address) -> dict[str, Any]:
         if told.get("storage_transformers"):
             raise FileError(f"{place} has storage transformers, which cannot be read: convert it.")
         shape = told["chunk_grid"]["configuration"]["chunk_shape"]
-        told["codecs"] = _chain(told["codecs"], shape, itemsize, place)
+        told["codecs"] = _chain(told["codecs"], "name", shape, itemsize, place)
         return told
     chain = [*(told.get("filters") or ()), *filter(None, [told.get("compressor")])]
     if chain:
-        *filters, last = _chain(chain, told["chunks"], itemsize, place)
+        *filters, last = _chain(chain, "id", told["chunks"], itemsize, place)
         told |= {"filters": filters or None, "compressor": last}
     return told
 
 
 def _chain(
-    codecs: Sequence[Any], shape: Sequence[int], itemsize: int, place: Path | Address
+    codecs: Sequence[Any], key: str, shape: Sequence[int], itemsize: int, place: Path | Address
 ) -> list[dict[str, Any]]:
-    """Return codecs, those that decompress bounded by the size of a chunk of this shape."""
+    """Return codecs, named by this key, those that decompress bounded by a chunk of this shape."""
     if len(codecs) > _MOST:
         raise FileError(f"{place} names {len(codecs)} codecs: it is damaged; save it again.")
     count = _count(shape, place)
     made, most = [], count * itemsize
     for codec in codecs:
-        options = codec if "id" in codec else codec.get("configuration") or {}
-        full = str(codec.get("id", codec.get("name")))
+        options = codec if key == "id" else codec.get("configuration") or {}
+        full = str(codec.get(key))
         name = full.removeprefix("numcodecs.")
         if name in _UNPACK:
             told = {"packed": name, "most": most}
-            codec = (
-                {"id": _BOUNDED, **told}
-                if "id" in codec
-                else {"name": _BOUNDED, "configuration": told}
-            )
+            codec = {key: _BOUNDED, **(told if key == "id" else {"configuration": told})}
         elif full == "sharding_indexed":
             inner = options["chunk_shape"]
             if not {each.get("name") for each in options.get("index_codecs", ())} <= _INDEX:
                 raise FileError(f"The shards of {place} have an index that is not known here.")
-            within = _chain(options["codecs"], inner, itemsize, place)
+            within = _chain(options["codecs"], key, inner, itemsize, place)
             codec = {**codec, "configuration": {**options, "codecs": within}}
             most += (count // max(_count(inner, place), 1) + 1) * _SPARE
         elif name in _FILTERS:
-            for key, value in options.items():
-                if key.endswith("dtype") or key == "astype":
+            for option, value in options.items():
+                if option.endswith("dtype") or option == "astype":
                     _itemsize(value, place)
             if name not in ("bytes", "transpose"):
                 most = max(most, count * 8) + _SPARE

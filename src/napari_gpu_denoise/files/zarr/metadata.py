@@ -15,11 +15,13 @@ from typing import Any
 
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.tiff.looks import Channel, Looks, kept_steps
+from napari_gpu_denoise.files.zarr.address import Address
 from napari_gpu_denoise.files.zarr.naming import member
 
 VERSIONS = {"0.4": 2, "0.5": 3}  # and the version of zarr that each one rests on
 OURS = "napari-gpu-denoise"  # the attribute that holds our records
 _TYPES = {"T": "time", "C": "channel", "Z": "space", "Y": "space", "X": "space"}
+_LEVELS, _IMAGES = 64, 1000  # of an image, and in one folder
 _SPARE = "QIRVWABDEFGHJKLMNOPU"
 
 
@@ -51,6 +53,16 @@ def ome_of(attributes: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     return str(told), attributes
 
 
+def at_most(most: int, named: Any, path: Path | Address) -> Any:
+    """Return what metadata name; `FileError` if that is more than there is in any image."""
+    if len(named) > most:
+        raise FileError(
+            f"The metadata of {path} name {len(named)} levels, images or wells, of which {most} "
+            "can be read: they are damaged; save the image again as OME-Zarr."
+        )
+    return named
+
+
 def described(attributes: Mapping[str, Any], path: Path) -> Described:
     """Return what the attributes of an image say; `FileError` if they are damaged or missing."""
     version, ome = ome_of(attributes)
@@ -65,10 +77,11 @@ def described(attributes: Mapping[str, Any], path: Path) -> Described:
             "convert it."
         )
     try:
-        image = ome["multiscales"][0]
+        image = at_most(_IMAGES, ome["multiscales"], path)[0]
         axes = _letters(image["axes"])
         paths, scales, moves = zip(
-            *(_level(each, len(axes), path) for each in image["datasets"]), strict=True
+            *(_level(each, len(axes), path) for each in at_most(_LEVELS, image["datasets"], path)),
+            strict=True,
         )
         all_scale, all_move = _transformed(image.get("coordinateTransformations") or (), len(axes))
         moves = tuple(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any
 
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.zarr.address import Address
-from napari_gpu_denoise.files.zarr.metadata import ome_of
+from napari_gpu_denoise.files.zarr.heads import node_at
+from napari_gpu_denoise.files.zarr.metadata import at_most, ome_of
 from napari_gpu_denoise.files.zarr.naming import (
     HEADS,
     has_suffix,
@@ -22,6 +22,7 @@ from napari_gpu_denoise.files.zarr.naming import (
 )
 from napari_gpu_denoise.files.zarr.writing import writing
 
+_WELLS, _FIELDS = 10_000, 10_000  # of a plate, and images of a well
 _LAYOUT = "bioformats2raw.layout"  # of folders that hold more than the plate
 
 
@@ -30,7 +31,9 @@ def images_of(path: Path | Address) -> list[Path | Address]:
     try:
         ome = ome_of(_attributes(path))[1]
         if "plate" in ome:
-            wells = [_member(path, each["path"]) for each in ome["plate"]["wells"]]
+            wells = [
+                _member(path, each["path"]) for each in at_most(_WELLS, ome["plate"]["wells"], path)
+            ]
         elif "well" in ome:
             wells = [path]
         else:
@@ -38,7 +41,7 @@ def images_of(path: Path | Address) -> list[Path | Address]:
         found = []
         for well in wells:
             images = ome_of(_attributes(well))[1]["well"]["images"]
-            found += [_member(well, each["path"]) for each in images]
+            found += [_member(well, each["path"]) for each in at_most(_FIELDS, images, well)]
     except FileError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -114,9 +117,5 @@ def name_of(path: Path | Address) -> str:
 
 
 def _attributes(path: Path | Address) -> Mapping[str, Any]:
-    """Return the attributes of a group, without the package zarr."""
-    if (path / "zarr.json").exists():
-        return json.loads((path / "zarr.json").read_text(encoding="utf-8")).get("attributes", {})
-    if (path / ".zattrs").exists():
-        return json.loads((path / ".zattrs").read_text(encoding="utf-8"))
-    return {}
+    node = node_at(path)
+    return node.attributes if node else {}
