@@ -17,6 +17,7 @@ import pytest
 import tifffile
 
 import napari_gpu_denoise as gd
+from napari_gpu_denoise.cli.failures import on_command_line
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import notes, one_file, unfinished
 from napari_gpu_denoise.files.begun_with import digest_of
@@ -324,11 +325,18 @@ def test_damaged_notes_are_refused(tmp_path, monkeypatch, name, damage):
     denoise(path, stop_at=3)
     file = hidden(path)[0] / (name if name == "written" else f"{name}.json")
     file.write_bytes(damage(file.read_bytes() if file.exists() else b""))
-    with pytest.raises(OutputError, match="is damaged: leave out resume=True") as told:
-        resumed(path)
-    assert told.value.code == "unfinished-damaged"
+    (failed,) = denoise(path, resume=True)[0].failed
+    assert "is damaged: leave out resume=True" in str(failed.error)
+    assert failed.error.code == "unfinished-damaged" and not failed.notes
     report, _, _ = denoise(path)
     assert len(report.done) == 1 and not hidden(path)
+
+
+def test_what_is_kept_is_said_in_the_words_of_the_command_line(tmp_path):
+    path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
+    (note,) = denoise(path, stop_at=3)[0].notes
+    assert note.endswith("repeat the run with resume=True")
+    assert on_command_line(note).endswith("repeat the command with --resume")
 
 
 def test_a_second_run_is_refused(tmp_path):

@@ -19,6 +19,7 @@ REMEDIES = {
     "exists": "choose another name, or add --overwrite to replace it, or --resume",
     "float-result": "--dtype same rounds anyway",
     "file-dtype": "add --dtype float32",
+    "kept": "repeat the command with --resume",
     "memory-limit": "allow at least --memory-limit {needed}",
     "memory-limit-host": "allow at least --memory-limit-host {needed}",
     "noise-estimate": "give the output of 'gpu-denoise estimate --json'",

@@ -103,7 +103,7 @@ def batch_steps(
         except Exception as error:
             # Whatever is wrong with one file, try the others.
             _let_go(error)
-            report = FileReport(path, error=error, notes=_left(target))
+            report = FileReport(path, error=error, notes=_left(target, error))
         try:
             yield report
         except Cancelled:
@@ -261,9 +261,9 @@ def _let_go(error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
-def _left(target: Path | None) -> tuple[str, ...]:
+def _left(target: Path | None, error: Exception | None = None) -> tuple[str, ...]:
     """Say where an unfinished result is kept, if there is one."""
-    note = unfinished.kept_note(target) if target is not None else ""
+    note = unfinished.kept_note(target, error) if target is not None else ""
     return (note,) if note else ()
 
 

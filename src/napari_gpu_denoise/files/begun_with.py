@@ -100,7 +100,8 @@ def unchanged(picture: Picture) -> Iterator[None]:
     if _stamps(picture) != before:
         raise FileError(
             f"{picture.path} was changed during the run, so no result was written: repeat the run "
-            "when the file is complete."
+            "when the file is complete.",
+            resumable=False,
         )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import DenoiseError, OutputError
+from napari_gpu_denoise.errors import DenoiseError, Note, OutputError
 from napari_gpu_denoise.files import on_disk, zarr
 from napari_gpu_denoise.files.begun_with import digest_of
 from napari_gpu_denoise.files.notes import notes_on
@@ -39,16 +39,22 @@ def is_there(target: Path | zarr.Address) -> bool:
     return target.exists() and not zarr.is_unfinished(target)
 
 
-def kept_note(target: Path | zarr.Address) -> str:
-    """Return what to say of a target whose result is unfinished; empty if there is none."""
+def kept_note(target: Path | zarr.Address, error: Exception | None = None) -> str:
+    """Return what to say of a target whose result is unfinished; empty if there is none.
+
+    So it is after an `error` with the value ``resumable=False``, which says itself what to do.
+    """
+    if not getattr(error, "values", {}).get("resumable", True):
+        return ""
     notes = notes_on(target)
+    where = "there" if isinstance(target, zarr.Address) else f"in the hidden folder {notes.folder}"
+    fact = f"The finished parts of {target} are kept {where}"
     try:
         if not notes.has(_LEDGER):
             return ""
     except DenoiseError:
-        return f"The finished parts of {target} are kept there, if it can be reached again."
-    where = "there" if isinstance(target, zarr.Address) else f"in the hidden folder {notes.folder}"
-    return f"The finished parts of {target} are kept {where}: repeat the run with resume."
+        fact = f"If parts of {target} were finished, they are kept there"
+    return Note(fact, "repeat the run with resume=True", code="kept")
 
 
 def remove(target: Path | zarr.Address) -> None:
@@ -83,8 +89,9 @@ class Unfinished(Ledger):
             held.callback(self.notes.free)
             if not self.notes.acquire():
                 raise OutputError(
-                    f"Another run is writing {self._target}: wait for its end, or choose another "
-                    "name."
+                    f"Another run is writing {self._target}",
+                    "wait for its end, or choose another name",
+                    resumable=False,
                 )
             self._resumed = self._resume and self.notes.has(_LEDGER)
             if self._resumed:
@@ -131,7 +138,8 @@ class Unfinished(Ledger):
                 "repeat the run."
             )
         raise OutputError(
-            f"Another process took over {self._target} because this run's lock expired. Stopping."
+            f"Another process took over {self._target} because this run's lock expired. Stopping.",
+            resumable=False,
         )
 
     def completed(self) -> None:
@@ -237,6 +245,7 @@ class Unfinished(Ledger):
             f"{' and another '.join(names)}, and is kept",
             "use the same again, or leave out resume=True to start again",
             code="unfinished",
+            resumable=False,
         )
 
     def _damaged(self) -> OutputError:
@@ -244,6 +253,7 @@ class Unfinished(Ledger):
             f"What was noted of the unfinished result of {self._target} is damaged",
             "leave out resume=True to start again",
             code="unfinished-damaged",
+            resumable=False,
         )
 
     @contextlib.contextmanager

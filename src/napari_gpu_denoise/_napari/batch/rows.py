@@ -24,6 +24,7 @@ _REMEDIES = {
     **REMEDIES,
     "exists": "choose Replace them at Existing results, or another folder",
     "file-dtype": "choose float32 at Result and device > Result type",
+    "kept": "run it again to continue",
     "unfinished": "use its earlier settings, or choose Replace them at Existing results",
     "unfinished-damaged": "choose Replace them at Existing results",
 }
