@@ -424,3 +424,20 @@ def test_finished_parts_that_are_lost_are_done_again(tmp_path, axes, settings, k
     expected, whole = uninterrupted(path, settings)
     np.testing.assert_array_equal(data, whole)
     assert replace(record, date="") == replace(expected, date="")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+@pytest.mark.parametrize("inside", ["", "pixels", "image", "ledger.new", "image/0/c"])
+def test_a_prepared_folder_with_links_is_refused(tmp_path, inside):
+    path = written(tmp_path, noisy(2, 33, 37, dtype="uint16"), "ZYX")
+    bystander = tmp_path / "bystander"
+    bystander.mkdir()
+    (bystander / "file").write_text("kept")
+    link = notes.notes_on(path.with_name("out.tif")).folder / inside
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(bystander if inside != "pixels" else bystander / "file")
+    for resume in (False, True):
+        (file,) = denoise(path, resume=resume)[0].failed
+        assert "is, or holds, a link" in str(file.error) and not file.notes
+        assert [each.name for each in bystander.iterdir()] == ["file"]
+        assert (bystander / "file").read_text() == "kept"

@@ -51,6 +51,7 @@ class FolderNotes:
         """Keep other runs out; return False if one writes this result."""
         while True:
             self.folder.mkdir(exist_ok=True)
+            self._refuse_links()
             # A run that ends may just remove folder and lock.
             with contextlib.suppress(FileNotFoundError):
                 self._lock = self._opened("lock").fileno()
@@ -59,6 +60,14 @@ class FolderNotes:
                 if self.holds():
                     return True
             self.free()
+
+    def _refuse_links(self) -> None:
+        """Refuse a folder that somebody has prepared, so that others are written or removed."""
+        for place, folders, files in os.walk(self.folder):
+            for each in (place, *(os.path.join(place, name) for name in (*folders, *files))):
+                if os.path.islink(each):
+                    problem = f"{self.folder} is, or holds, a link: remove it."
+                    raise OutputError(problem, resumable=False)
 
     def holds(self) -> bool:
         """Return whether the lock is still where other runs look for it."""
