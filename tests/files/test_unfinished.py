@@ -308,6 +308,12 @@ ANY = {
 }
 DAMAGE = {f"{what} {name}": (name, how) for what, how in ANY.items() for name in ("job", "parts")}
 DAMAGE |= {f"{what} ledger": ("ledger", how) for what, how in ANY.items()}
+TAMPERED = "[5]", '{"tuple": [0, 1, 1]}', '{"tuple": []}', '{"dtype": "<f4"}', '"x"'
+DAMAGE |= {
+    f"{held} for {name}": (name, lambda text, held=held: with_digest(held))
+    for name in ("job", "parts")
+    for held in TAMPERED
+}
 DAMAGE |= {
     "long ledger": ("ledger", lambda text: text + b" " * (1 << 16)),
     "ledger with a range": ("ledger", ledger_with(done=[[0, 10**9]])),

@@ -101,7 +101,15 @@ class Unfinished(Ledger):
             held.pop_all()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._keep_or_remove()
+        expected = OSError, DenoiseError, MemoryError
+        unexpected = isinstance(error, Exception) and not isinstance(error, expected)
+        if self._resumed and self._first and unexpected:
+            # Of what was noted; after a new start it will show itself if it is another.
+            raise self._damaged() from error
+
+    def _keep_or_remove(self) -> None:
         with contextlib.ExitStack() as last, contextlib.suppress(OSError, DenoiseError):
             last.callback(self._release)
             if not self.notes.holds():
