@@ -213,6 +213,10 @@ def test_chunks_are_read_up_to_the_size_that_is_declared(tmp_path, version, name
         bytes_ = {"name": "bytes", "configuration": {"endian": "little"}}
         own = name in ("blosc", "gzip", "zstd")  # which zarr has without numcodecs
         codec = {"name": name if own else f"numcodecs.{name}", "configuration": {}}
+        try:
+            zarr.registry.get_codec_class(codec["name"])
+        except KeyError:
+            pytest.skip("this zarr does not know the codec in version 3")
         retold(path, codecs=[bytes_, codec])
     np.testing.assert_array_equal(gd.read(path).data, IMAGE)
     chunk.write_bytes(packed.encode(np.zeros(1 << 22, np.uint8)))
