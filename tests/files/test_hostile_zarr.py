@@ -6,11 +6,13 @@ import itertools
 import json
 import os
 import pickle
+import shutil
 
 import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
+from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import formats, inputs
 from napari_gpu_denoise.files.zarr import Address, heads, located
@@ -301,3 +303,83 @@ def test_more_than_any_image_has_is_refused_before_it_is_opened(tmp_path, monkey
     file.write_text(json.dumps(told))
     with pytest.raises(FileError, match=r"name\w? 20000|is longer than"):
         gd.read(path)
+
+
+PARTS = {
+    "0.4": [".zattrs", ".zgroup", "0", "0/.zarray", "0/0", "0/0/0", "1"],
+    "0.5": ["zarr.json", "0", "0/zarr.json", "0/c", "0/c/0/0", "1"],
+}
+EACH = [(version, part) for version, parts in PARTS.items() for part in parts]
+
+
+def image_04_or_05(path, version):
+    encoding = {"chunk_key_encoding": {"name": "v2", "separator": "/"}} if version == "0.4" else {}
+    return write_store(path, IMAGE, "YX", version, **encoding)
+
+
+@pytest.mark.parametrize(("version", "part"), EACH)
+def test_links_are_followed_within_an_image_only(tmp_path, version, part):
+    path = image_04_or_05(tmp_path / "in.zarr", version)
+    moved = (path / part).rename((path / part).with_name("moved"))
+    linked(path / part, moved)
+    np.testing.assert_array_equal(gd.read(path).data, IMAGE)
+    (path / part).unlink()
+    linked(path / part, moved.rename(tmp_path / "away"))
+    with pytest.raises(FileError, match=r"is a link to .*away.*, outside of"):
+        gd.read(path)
+    out = tmp_path / "out.zarr"
+    assert gd.run_batch(path, SETTINGS, 8, output=out).failed
+    assert main(["nl-means", str(path), "-o", str(out), "--companions-anywhere"]) == 0
+    picture = gd.read(path, companions_anywhere=True)
+    np.testing.assert_array_equal(picture.data, IMAGE)
+    # What is asked for may be a link.
+    linked(tmp_path / "link.zarr", out)
+    assert gd.read(tmp_path / "link.zarr").data.shape == IMAGE.shape
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "circle"])
+@pytest.mark.parametrize(("version", "part"), [one for one in EACH if one[1] not in ("0/0", "0/c")])
+def test_what_is_no_file_in_an_image_is_refused_at_once(tmp_path, version, part, kind):
+    path = image_04_or_05(tmp_path / "in.zarr", version)
+    if (path / part).is_dir():
+        shutil.rmtree(path / part)
+    else:
+        (path / part).unlink()
+    if kind == "pipe":
+        if not hasattr(os, "mkfifo"):
+            pytest.skip("there are no named pipes here")
+        os.mkfifo(path / part)
+    else:
+        linked(path / part, "/dev/zero" if kind == "device" else path / part)
+    for anywhere in (False, True):
+        with pytest.raises(FileError, match=r"in\.zarr"):
+            gd.read(path, companions_anywhere=anywhere)
+    with pytest.raises(FileError, match=r"in\.zarr"):
+        for file in gd.run_batch(path, SETTINGS, 8, output=tmp_path / "out.zarr").failed:
+            raise file.error
+
+
+def test_links_that_lead_nowhere_beside_the_pixels_are_left_alone(tmp_path):
+    path = write_store(tmp_path / "in.zarr", IMAGE, "YX")
+    linked(path / "raw", tmp_path / "gone")
+    assert gd.run_batch(path, SETTINGS, 8, output=tmp_path / "out.zarr").done
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+@pytest.mark.parametrize("part", ["", "A/1"])
+def test_metadata_of_plates_that_are_pipes_are_refused(tmp_path, part):
+    plate = plate_of_one(tmp_path / "plate.zarr")
+    (plate / ".zattrs").touch()  # a folder of zarr all the same
+    (plate / part / "zarr.json").unlink()
+    os.mkfifo(plate / part / "zarr.json")
+    with pytest.raises(FileError, match="it is a pipe or a device"):
+        inputs.find_files(plate)
+
+
+@pytest.mark.parametrize("part", ["", "A/1"])
+def test_metadata_of_plates_are_not_read_elsewhere(tmp_path, part):
+    plate = plate_of_one(tmp_path / "plate.zarr")
+    (plate / ".zattrs").touch()
+    linked(plate / part / "zarr.json", (plate / part / "zarr.json").rename(tmp_path / "away"))
+    with pytest.raises(FileError, match="outside of"):
+        gd.read(inputs.find_files(plate)[0])

@@ -25,6 +25,7 @@ REMEDIES = {
     "channels": "set Channels to joint or separate",
     "exists": "choose another name",
     "float-result": "choose Same as the layer at Result and device > Result type to round",
+    "link-outside": "copy what it leads to into the folder",
     "memory-limit": "raise Device memory limit (MB) in napari's preferences",
     "nonfinite": "choose Leave them in place at Result and device > NaN, infinity",
     "nonfinite-integer": "choose float32 at Result and device > Result type",

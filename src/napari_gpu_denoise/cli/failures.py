@@ -20,6 +20,7 @@ REMEDIES = {
     "float-result": "--dtype same rounds anyway",
     "file-dtype": "add --dtype float32",
     "kept": "repeat the command with --resume",
+    "link-outside": "copy what it leads to into the folder, or add --companions-anywhere",
     "memory-limit": "allow at least --memory-limit {needed}",
     "memory-limit-host": "allow at least --memory-limit-host {needed}",
     "noise-estimate": "give the output of 'gpu-denoise estimate --json'",

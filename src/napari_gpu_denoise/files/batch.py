@@ -77,8 +77,8 @@ def run_batch(
         OME-Zarr, is continued with the parts that are not written yet; if settings, input, device
         or version of this package differ, it is an error.
     companions_anywhere : bool, default False
-        Read the other files of an OME-TIFF set wherever its XML says they are, not only in the
-        folder of the input or below.
+        Read the other files of an OME-TIFF set wherever its XML says they are, and what links in an
+        OME-Zarr lead to, not only in the folder of the input or below.
     stop_on_error : bool, default False
         Stop at the first file that fails, instead of continuing with the others.
     client : distributed.Client, optional

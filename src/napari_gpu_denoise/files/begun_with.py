@@ -113,8 +113,11 @@ def _files_below(path: Path) -> list[list[Any]]:
     found = []
     for folder, _, names in os.walk(path):
         for name in names:
-            status = os.stat(os.path.join(folder, name))
             inside = os.path.relpath(os.path.join(folder, name), path)
+            try:
+                status = os.stat(os.path.join(folder, name))
+            except OSError:  # a link that leads nowhere, or in a circle
+                status = os.lstat(os.path.join(folder, name))
             found.append([inside, status.st_size, status.st_mtime_ns])
     return sorted(found)
 

@@ -40,8 +40,8 @@ def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> tiff.
         0.5; or a NIfTI file, of version 1 or 2, compressed by gzip or not. The axes of a NIfTI file
         are in reverse order, as in (t, z, y, x), and slope and intercept of its header are applied.
     companions_anywhere : bool, default False
-        Read the other files of an OME-TIFF set wherever its XML says they are. By default only
-        those in the folder of `path`, or below.
+        Read the other files of an OME-TIFF set wherever its XML says they are, and what links in an
+        OME-Zarr lead to. By default only those in the folder of `path`, or below.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def open_stack(
     """
     path = zarr.located(path)
     if isinstance(path, zarr.Address) or zarr.is_zarr(path):
-        return zarr.open_stack(path)
+        return zarr.open_stack(path, companions_anywhere=companions_anywhere)
     if tiff.is_tiff(path) or not os.path.isfile(path):
         return tiff.open_stack(path, companions_anywhere=companions_anywhere)
     if nifti.has_suffix(path) or nifti.is_nifti(path):

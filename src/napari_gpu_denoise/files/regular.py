@@ -15,7 +15,12 @@ def open_regular(path: str | os.PathLike) -> BinaryIO:
     when it is open, because the name may be given to something else in between.
     """
     _check(path, os.stat(path))
-    return open(os.path.realpath(path), "rb", opener=_checked)
+    return open_real(os.path.realpath(path))
+
+
+def open_real(path: str) -> BinaryIO:
+    """Do the same for a real name, and look at it when it is open only."""
+    return open(path, "rb", opener=_checked)
 
 
 def _checked(path: str, flags: int) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,11 +21,12 @@ import numpy as np
 import zarr
 from zarr.abc.codec import BytesBytesCodec
 from zarr.registry import register_codec
-from zarr.storage import FsspecStore, LocalStore, StorePath
+from zarr.storage import FsspecStore, StorePath
 
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.zarr.address import Address
 from napari_gpu_denoise.files.zarr.heads import Node
+from napari_gpu_denoise.files.zarr.store import Folder
 
 _UNPACK = {
     "blosc": imagecodecs.blosc_decode,
@@ -48,14 +48,19 @@ _SPARE = 64  # bytes that checksums, or the place of a chunk in the index of a s
 _BOUNDED = "napari_gpu_denoise.bounded"
 
 
-def open_arrays(place: Path | Address, name: str, node: Node) -> tuple[Any, Any]:
+def open_arrays(
+    place: Path | Address, name: str, node: Node, within: str | None
+) -> tuple[Any, Any]:
     """Return an array to read from, and the same as its metadata tell it, to write another like.
 
-    `FileError` if the metadata name anything that is not known here.
+    `FileError` if the metadata name anything that is not known here. Chunks outside of the real
+    folder `within` are refused.
     """
     bounded = _bounded(node, place / name)
-    local = not isinstance(place, Address)
-    store = (LocalStore if local else FsspecStore.from_url)(os.fspath(place), read_only=True)
+    if isinstance(place, Address):
+        store = FsspecStore.from_url(str(place), read_only=True)
+    else:
+        store = Folder(place, within)
     read, like = (
         zarr.Array(zarr.AsyncArray(metadata=told, store_path=StorePath(store, name)))
         for told in (bounded, dict(node.array))

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from napari_gpu_denoise.errors import FileError
-from napari_gpu_denoise.files.regular import open_regular
 from napari_gpu_denoise.files.zarr.address import Address
+from napari_gpu_denoise.files.zarr.naming import open_inside
 from napari_gpu_denoise.files.zarr.steady import steadily
 
 _LARGEST = 1 << 26  # bytes of JSON; with the metadata of all its images a plate may have 10 MB
@@ -28,26 +28,29 @@ class Node:
     array: Mapping[str, Any]
 
 
-def node_at(place: Path | Address) -> Node | None:
-    """Return what the metadata at a place say; None if there are none."""
-    told = _json_at(place / "zarr.json")
+def node_at(place: Path | Address, within: str | None) -> Node | None:
+    """Return what the metadata at a place say; None if there are none.
+
+    Files outside of the real folder `within` are refused, as by `open_inside`.
+    """
+    told = _json_at(place / "zarr.json", within)
     if told is not None:
         attributes = _mapping(told.get("attributes") or {}, place)
         return Node(3, attributes, told if told.get("node_type") == "array" else {})
-    array = _json_at(place / ".zarray")
-    if array is None and _json_at(place / ".zgroup") is None:
+    array = _json_at(place / ".zarray", within)
+    if array is None and _json_at(place / ".zgroup", within) is None:
         return None
-    return Node(2, _json_at(place / ".zattrs") or {}, array or {})
+    return Node(2, _json_at(place / ".zattrs", within) or {}, array or {})
 
 
-def _json_at(file: Path | Address) -> Mapping[str, Any] | None:
+def _json_at(file: Path | Address, within: str | None) -> Mapping[str, Any] | None:
     """Return what a file holds, None if there is none; it is not read if it is too large."""
     try:
         if isinstance(file, Address):
             system, inside = file.system()
             text = steadily(file, lambda: system.cat_file(inside, end=_LARGEST + 1))
         else:
-            with open_regular(file) as opened:
+            with open_inside(within, file) as opened:
                 text = opened.read(_LARGEST + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None

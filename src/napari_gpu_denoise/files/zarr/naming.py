@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from types import ModuleType
+from typing import BinaryIO
 
 from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.files.regular import open_real, open_regular
 from napari_gpu_denoise.files.tiff.messages import brief
 from napari_gpu_denoise.files.zarr.address import Address, located
 
@@ -52,6 +54,36 @@ def member(folder: Path | Address, name: object) -> Path | Address:
 def leads_out(folder: Path | Address, place: Path | Address) -> bool:
     """Return whether a place in a folder is, by a link, one outside of it."""
     return Path(os.path.realpath(folder)) not in Path(os.path.realpath(place)).parents
+
+
+def open_inside(folder: str | None, path: Path) -> BinaryIO:
+    """Open a file to read it, as `open_regular`; `FileError` if it is outside of a real folder.
+
+    Without a folder it may be anywhere.
+    """
+    if folder is not None and _without_links(folder, str(path)):
+        return open_real(str(path))
+    real = os.path.realpath(path)
+    if folder is not None and not real.startswith(os.path.join(folder, "")):
+        raise FileError(
+            f"{path} is a link to {real}, outside of {folder}, and was not read",
+            "copy what it leads to into the folder, or pass companions_anywhere=True to read it",
+            code="link-outside",
+        )
+    return open_regular(real)
+
+
+def _without_links(folder: str, path: str) -> bool:
+    """Return whether a path is below a real folder, with no link on the way, which is soon told."""
+    start = os.path.join(folder, "")
+    if not path.startswith(start):
+        return False
+    at = folder
+    for part in path[len(start) :].split(os.sep):
+        at = f"{at}{os.sep}{part}"
+        if part == ".." or os.path.islink(at):
+            return False
+    return True
 
 
 def is_unfinished(path: str | os.PathLike) -> bool:

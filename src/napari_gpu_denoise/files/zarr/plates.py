@@ -29,7 +29,12 @@ _LAYOUT = "bioformats2raw.layout"  # of folders that hold more than the plate
 def images_of(path: Path | Address) -> list[Path | Address]:
     """Return the places of the images of a plate or a well; of any other folder itself."""
     try:
-        ome = ome_of(_attributes(path))[1]
+        try:
+            ome = ome_of(_attributes(path))[1]
+        except FileError as error:
+            if error.code != "link-outside":
+                raise
+            return [path]  # as an image it may be read, if that is asked for
         if "plate" in ome:
             wells = [
                 _member(path, each["path"]) for each in at_most(_WELLS, ome["plate"]["wells"], path)
@@ -117,5 +122,5 @@ def name_of(path: Path | Address) -> str:
 
 
 def _attributes(path: Path | Address) -> Mapping[str, Any]:
-    node = node_at(path)
+    node = node_at(path, os.path.realpath(path))
     return node.attributes if node else {}

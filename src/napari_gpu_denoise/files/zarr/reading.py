@@ -27,14 +27,17 @@ _LARGE_CHUNK = 1 << 28  # bytes from which on there must be memory for a chunk
 
 
 @contextlib.contextmanager
-def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
-    """Open an image of OME-Zarr, to read it part by part, as `files.tiff.open_stack` does TIFF."""
+def open_stack(path: str | os.PathLike, *, companions_anywhere: bool = False) -> Iterator[Picture]:
+    """Open an image of OME-Zarr, to read it part by part, as `files.tiff.open_stack` does TIFF.
+
+    Links that lead out of its folder are followed with `companions_anywhere` only.
+    """
     path = located(path)
     zarr_package()
     if not is_zarr(path):
         raise FileError(f"{path} is not there, or holds no zarr: check the name.")
     with reading(path, "damaged"):
-        picture = _picture(path)
+        picture = _picture(path, None if companions_anywhere else os.path.realpath(path))
     try:
         yield picture
     finally:
@@ -43,11 +46,11 @@ def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
             level.close()
 
 
-def _picture(path: Path | Address) -> Picture:
+def _picture(path: Path | Address, within: str | None) -> Picture:
     # It needs zarr.
     from napari_gpu_denoise.files.zarr.codecs import open_arrays
 
-    place, node = path, _node(path)
+    place, node = path, _node(path, within)
     if node.array:
         raise FileError(
             f"{path} is a single array of zarr, without the names of its axes: choose the folder "
@@ -55,10 +58,10 @@ def _picture(path: Path | Address) -> Picture:
         )
     notes: list[str] = []
     if "multiscales" not in ome_of(node.attributes)[1]:
-        place, node = _first_image(path, node, notes)
+        place, node = _first_image(path, node, within, notes)
     attributes = dict(node.attributes)
     found = described(attributes, path)
-    opened = [open_arrays(place, name, _node(place / name)) for name in found.paths]
+    opened = [open_arrays(place, name, _node(place / name, within), within) for name in found.paths]
     levels = [like for _, like in opened]
     finest = levels[0]
     if len(finest.shape) != len(found.axes) or any(
@@ -89,14 +92,16 @@ def _picture(path: Path | Address) -> Picture:
     return Picture(pixels[0], found.axes, "zarr", metadata, *kept)
 
 
-def _node(place: Path | Address) -> Node:
-    node = node_at(place)
+def _node(place: Path | Address, within: str | None) -> Node:
+    node = node_at(place, within)
     if node is None:
         raise FileError(f"{place} holds no metadata of zarr: the image is damaged; copy it again.")
     return node
 
 
-def _first_image(path: Path | Address, node: Node, notes: list[str]) -> tuple[Path | Address, Node]:
+def _first_image(
+    path: Path | Address, node: Node, within: str | None, notes: list[str]
+) -> tuple[Path | Address, Node]:
     """Return the first image of a folder that holds several, numbered from 0."""
     ome = ome_of(node.attributes)[1]
     if "plate" in ome:
@@ -106,7 +111,7 @@ def _first_image(path: Path | Address, node: Node, notes: list[str]) -> tuple[Pa
         )
     if "well" in ome:
         raise FileError(f"{path} is a well: name the folder of an image, such as {path}/0.")
-    first = node_at(path / "0")
+    first = node_at(path / "0", within)
     if first is None or "multiscales" not in ome_of(first.attributes)[1]:
         return path, node
     inside = path.inside() if isinstance(path, Address) else path.iterdir()
