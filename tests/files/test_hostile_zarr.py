@@ -266,6 +266,11 @@ def test_a_huge_image_of_which_nearly_nothing_is_stored_is_refused(tmp_path):
     retold(path, chunk_grid=told["chunk_grid"])
     with pytest.raises(FileError, match=r"declares 2 GB of pixels but holds \d+ bytes"):
         opened(path)
+    # To fill that many chunks takes a quarter of an hour.
+    told["chunk_grid"]["configuration"]["chunk_shape"] = [8, 8]
+    retold(path, shape=[16_000, 16_000], chunk_grid=told["chunk_grid"])
+    with pytest.raises(FileError, match="declares 4000000 chunks but holds 1:"):
+        opened(path)
 
 
 @pytest.mark.parametrize("shape", [[2**63, 64, 64], [2**40] * 3, [-1, 4, 4], [1.5, 4, 4], "no", 7])

@@ -9,10 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.tiff.checks import check_declared, enough_stored
 from napari_gpu_denoise.files.zarr.address import Address
 from napari_gpu_denoise.files.zarr.naming import HEADS
 
+# Chunks up to which any number may be missing, of which zarr fills 5000 in a second; of more at
+# least one of so many must be stored.
+_MISSING, _ONE_OF = 1 << 18, 500
 _LISTED = 1 << 16  # chunks up to which those at an address are listed, a thousand by each request
 
 
@@ -35,6 +39,11 @@ def check_stored(array: Any, place: Path | Address, path: Path | Address) -> lis
             break
         stored += size()
     check_declared(array.nbytes, stored, path, "zarr")
+    if total > _MISSING and total > _ONE_OF * len(there):
+        raise FileError(
+            f"{path} declares {total} {kind} but holds {len(there)}: it is damaged or blank. If it "
+            "is correct, read it with zarr and pass the array."
+        )
     if len(there) == total:
         return []
     return [f"{total - len(there)} of {total} {kind} are not in the folder and were {read_as}."]
