@@ -20,8 +20,8 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import ClusterError, FileError, KernelError, NonFiniteError
 from napari_gpu_denoise.files import by_workers, one_file, unfinished
-from napari_gpu_denoise.files.cluster import connected, tasks
-from napari_gpu_denoise.files.cluster.results import result_of
+from napari_gpu_denoise.files.cluster import connected, results, tasks
+from napari_gpu_denoise.files.cluster.results import Found, Patience, Results, result_of
 from napari_gpu_denoise.files.cluster.steps import groups_of
 from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run.job import Part
@@ -327,6 +327,8 @@ def test_what_dask_raises_is_told_in_words():
         pass
 
     told = {CancelledError(): "scheduler", ImportError("no x"): "no x", KilledWorker(): "memory"}
+    told[AttributeError("Can't get attribute 'seen' on")] = "install the same version"
+    told[RuntimeError("\nError during deserialization of the task graph.")] = "scheduler cannot"
     for error, words in told.items():
         future = Future()
         future.set_exception(error)
@@ -376,6 +378,102 @@ def test_a_worker_that_is_killed_costs_its_parts_only(tmp_path):
         future = client.compute(lazy)
         os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
         np.testing.assert_array_equal(future.result(), expected)
+
+
+class Deserted(Client):
+    """A client whose workers are all gone after some tasks."""
+
+    left = 3
+
+    def submit(self, *given, **options):
+        self.left -= 1
+        if self.left >= 0:
+            return super().submit(*given, **options)
+        future = Future()
+        future.key = options["key"]
+        return future
+
+    def nthreads(self):
+        return super().nthreads() if self.left >= 0 else {}
+
+
+@pytest.fixture
+def deserted(client, monkeypatch):
+    monkeypatch.setattr(client, "__class__", Deserted)
+    return client
+
+
+@pytest.mark.parametrize("left", [0, 1, 3])
+def test_a_run_without_workers_is_stopped_at_once(tmp_path, deserted, monkeypatch, left):
+    """Ctrl-C was not seen, as the progress stayed the same."""
+    monkeypatch.setattr(results, "Patience", lambda: Patience(look=0.01))
+    monkeypatch.setattr(deserted, "left", left, raising=False)
+    path, cancel, steps = written(tmp_path, noisy(6, 50, 44), "TYX"), threading.Event(), []
+
+    def stop(state):
+        steps.append(state)
+        if len(steps) > 20 and steps[-1] == steps[-2]:
+            cancel.set()
+
+    options = {"output": tmp_path / "out.ome.zarr", "client": deserted}
+    assert gd.run_batch(path, NLM, 20.0, progress=stop, cancel=cancel, **options).cancelled
+
+
+def test_a_run_without_workers_says_so_and_ends(tmp_path, deserted, monkeypatch, caplog):
+    monkeypatch.setattr(results, "Patience", lambda: Patience(0.01, 0.02, 0.1))
+    path = written(tmp_path, noisy(6, 50, 44), "TYX")
+    with pytest.raises(ClusterError, match=r"no dask worker for 0\.1 s: start some"):
+        denoised(path, NLM, deserted, sigma=20.0)
+    assert [each.getMessage()[:25] for each in caplog.records] == ["There is no dask worker: "]
+
+
+def test_a_result_that_is_lost_with_its_worker_blocks_nothing(client):
+    """What was done, but not sent yet, is waited for, for ever if there is no worker."""
+    end = threading.Event()
+
+    class Lost(Future):
+        key = "lost"
+
+        def result(self, timeout=None):
+            end.wait(60)
+
+        def add_done_callback(self, call):
+            threading.Thread(target=call, args=(self,), daemon=True).start()
+
+    client.submit = lambda *_, **__: Lost()
+    made = Results(client, iter([("x", print)]), 1, Found(), patience=Patience(look=0.01))
+    assert next(made.arriving()) == (-1, None)
+    end.set()
+
+
+@pytest.mark.skipif(find_spec("distributed") is None, reason="dask.distributed is not installed")
+@pytest.mark.parametrize(
+    "address, why",
+    [
+        *((each, "no address of a dask scheduler") for each in ("foo://bar:1", "http://x:1", "")),
+        *((each, "no address of a dask scheduler") for each in ("tcp://", "tcp://login1")),
+        *((each, "needs certificates") for each in ("tls://127.0.0.1:9", "wss://127.0.0.1:9")),
+    ],
+)
+def test_what_is_no_address_is_refused_before_it_is_tried(monkeypatch, address, why):
+    """They were tried for a minute, with a traceback in the end."""
+    import distributed
+
+    monkeypatch.setattr(distributed, "Client", None)
+    with pytest.raises(ClusterError, match=why), connected(address):
+        pass
+
+
+@pytest.mark.skipif(find_spec("distributed") is None, reason="dask.distributed is not installed")
+def test_the_dashboard_is_for_this_machine_only(monkeypatch):
+    import distributed
+
+    def cluster(**options):
+        raise OSError(options["dashboard_address"])
+
+    monkeypatch.setattr(distributed, "LocalCluster", cluster)
+    with pytest.raises(ClusterError, match=r"127\.0\.0\.1:8787"), connected(workers=1):
+        pass
 
 
 def test_a_scheduler_that_does_not_answer(monkeypatch):

@@ -85,7 +85,7 @@ def batch_steps(
             yield at()
             report = work.left_out(path)
             if report is None:
-                running, last = work.steps(path), None
+                running = work.steps(path)
                 with contextlib.closing(running):
                     while True:
                         try:
@@ -93,9 +93,7 @@ def batch_steps(
                         except StopIteration as end:
                             report = end.value
                             break
-                        if step != last:
-                            yield at(step.done, step.total, step.unit)
-                        last = step
+                        yield at(step.done, step.total, step.unit)
         except Cancelled:
             return BatchReport(tuple(files), cancelled=True, notes=_left(target))
         except NoDeviceError:

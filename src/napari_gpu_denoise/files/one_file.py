@@ -66,7 +66,8 @@ def file_steps(
         if picture.kind == "zarr":
             _make_folder(target, new_folder)
             zarr.check_place(target, picture, overwrite=overwrite)
-            with _ledger(target, picture, run, same, resume, client) as ledger:
+            ledger = yield from _ledger(target, picture, run, same, resume, client)
+            with ledger:
                 options = {"overwrite": overwrite, "resumed": bool(ledger.done)}
                 place = zarr.new_image(target, picture, part=ledger.notes.image, **options)
                 with place as made:
@@ -88,7 +89,8 @@ def file_steps(
                 data, in_regions = data.as_planes(), False
             planes = (1 if in_regions else 2) + picture.axes.endswith("S")
             with contextlib.ExitStack() as held:
-                ledger = held.enter_context(_ledger(target, picture, run, same, resume, client))
+                ledger = yield from _ledger(target, picture, run, same, resume, client)
+                held.enter_context(ledger)
 
                 def store(shape: tuple[int, ...], dtype: np.dtype) -> tiff.PlaneStore:
                     options = {"axes_of_plane": planes, "path": ledger.notes.pixels}
@@ -129,13 +131,13 @@ def _on_workers(
 
 def _ledger(
     target: Path, picture: tiff.Picture, run: Run, same: bool, resume: bool, client: Any
-) -> Unfinished:
-    """Return the ledger of a result."""
+) -> Generator[Progress, None, Unfinished]:
+    """Return the ledger of a result, once a worker has told its device."""
     devices = None
     if client is not None:
         from napari_gpu_denoise.files.cluster import device_of_workers
 
-        devices = device_of_workers(client, run.device)
+        devices = yield from device_of_workers(client, run.device)
     return Unfinished(target, wanted_of(picture, run, same, devices), resume)
 
 

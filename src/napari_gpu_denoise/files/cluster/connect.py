@@ -35,11 +35,13 @@ def connected(scheduler: str | None = None, workers: int = 0, device: Any = None
             "'napari-gpu-denoise[cluster]'."
         ) from error
     with contextlib.ExitStack() as held:
-        if scheduler:
+        if scheduler is not None:
             client = _client_of(distributed, scheduler)
         else:
             held.callback(_quietened())
             options = {"n_workers": workers, "preload": [_WORKER], **_shared_out(workers, device)}
+            # Whoever can reach the dashboard sees names of files, and more.
+            options["dashboard_address"] = "127.0.0.1:8787"
             try:
                 cluster = distributed.LocalCluster(**options)
             except (OSError, RuntimeError) as error:
@@ -52,6 +54,7 @@ def connected(scheduler: str | None = None, workers: int = 0, device: Any = None
 
 
 def _client_of(distributed: Any, scheduler: str) -> Any:
+    _check_address(distributed, scheduler)
     try:
         client = distributed.Client(scheduler, timeout=_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError) as error:
@@ -62,12 +65,35 @@ def _client_of(distributed: Any, scheduler: str) -> Any:
     try:
         client.wait_for_workers(1, timeout=_SECONDS)
     except TimeoutError as error:
-        client.close()
+        client.close(timeout=0)
         raise ClusterError(
             f"The scheduler at {scheduler} has no workers: start some with 'dask worker "
             f"{scheduler}'."
         ) from error
     return client
+
+
+def _check_address(distributed: Any, scheduler: str) -> None:
+    """Refuse at once an address that dask would try to reach until its time is over."""
+    from distributed.comm import get_address_host_port, parse_address
+    from distributed.comm.registry import get_backend
+
+    protocol, _ = parse_address(scheduler)
+    try:
+        get_backend(protocol)
+        if protocol in ("tcp", "tls"):
+            get_address_host_port(scheduler)
+    except ValueError as error:
+        raise ClusterError(
+            f"{scheduler} is no address of a dask scheduler: give the one that it prints when it "
+            "starts, such as tcp://login1:8786."
+        ) from error
+    secured = distributed.Security().get_connection_args("client")
+    if protocol in ("tls", "wss") and secured.get("ssl_context") is None:
+        raise ClusterError(
+            f"{scheduler} needs certificates, and none are set: name them in the settings of dask, "
+            "as distributed.comm.tls.client.cert, .key and ca-file."
+        )
 
 
 def _shared_out(workers: int, device: Any) -> dict[str, Any]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -20,12 +23,21 @@ from napari_gpu_denoise.errors import (
 )
 from napari_gpu_denoise.files.cluster.tasks import Failed
 from napari_gpu_denoise.opencl.several import names_of
-from napari_gpu_denoise.run.record import Record, Tally
+from napari_gpu_denoise.run.record import MEASURING, Progress, Record, Tally
 
 # Errors after which a task is tried again, on another worker if there is one.
 _TRANSIENT = (DeviceMemoryError, KernelError, NoDeviceError, FileError, OutputError)
 _TRIES = 3
-_SECONDS = 0.5  # between two looks at whether the run was cancelled
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long is waited, in seconds, where nothing comes from the workers."""
+
+    look: float = 0.5  # between two looks at whether the run was cancelled
+    told: float = 30  # without any worker, until that is said
+    most: float = 600  # until the run ends
 
 
 @dataclass
@@ -67,13 +79,22 @@ class Results:
     """
 
     def __init__(
-        self, client: Any, work: Iterator[tuple], ahead: int, found: Found, raises: bool = True
+        self,
+        client: Any,
+        work: Iterator[tuple],
+        ahead: int,
+        found: Found,
+        raises: bool = True,
+        patience: Patience | None = None,
     ) -> None:
         self._client, self._ahead, self._found, self._raises = client, ahead, found, raises
         self._waiting = enumerate(work)
         self._given: dict[str, _Task] = {}
         self._ended: SimpleQueue = SimpleQueue()
         self._avoided: set[str] = set()  # workers that failed
+        self._patience = patience or Patience()
+        self._alone: float | None = None  # since when there is no worker
+        self._told = False
 
     def close(self) -> None:
         """Give up what is not done."""
@@ -84,11 +105,14 @@ class Results:
         self._fill()
         while self._given:
             try:
-                task = self._given.pop(self._ended.get(timeout=_SECONDS))
+                key, outcome = self._ended.get(timeout=self._patience.look)
             except Empty:
+                self._look_for_workers()
                 yield -1, None
                 continue
-            outcome = result_of(task.future)
+            task, self._alone = self._given.pop(key), None
+            if isinstance(outcome, Exception):
+                raise outcome
             if isinstance(outcome, Failed) and self._again(task, outcome):
                 continue
             if getattr(outcome, "worker", ""):
@@ -111,7 +135,27 @@ class Results:
             others = {"workers": left, "allow_other_workers": True} if left else {}
         task.future = submit(self._client, *task.work, **others)
         self._given[task.future.key] = task
-        task.future.add_done_callback(lambda future: self._ended.put(future.key))
+        task.future.add_done_callback(lambda future: self._ended.put((future.key, _ended(future))))
+
+    def _look_for_workers(self) -> None:
+        """Say that there is no worker, and give up after a while: others may come until then."""
+        if self._client.nthreads():
+            self._alone, self._told = None, False
+            return
+        now = time.monotonic()
+        self._alone = self._alone or now
+        if now - self._alone >= self._patience.most:
+            raise ClusterError(
+                f"There has been no dask worker for {self._patience.most:g} s",
+                "start some, and repeat the run with resume=True",
+                code="no-workers",
+            )
+        if now - self._alone >= self._patience.told and not self._told:
+            self._told = True
+            _logger.warning(
+                "There is no dask worker: the run waits for one, and ends after %g s without any.",
+                self._patience.most,
+            )
 
     def _again(self, task: _Task, failed: Failed) -> bool:
         """Give a task that failed to a worker once more; return False if that was tried enough."""
@@ -132,6 +176,26 @@ def submit(client: Any, name: str, function: Callable, *given: Any, **options: A
     return client.submit(function, *given, key=key, pure=False, **options)
 
 
+def one(client: Any, *work: Any) -> Generator[Progress, None, Any]:
+    """Have one task done; yields `MEASURING` meanwhile, and returns its outcome."""
+    with closing(Results(client, iter([work]), 1, Found())) as results:
+        for _, outcome in results.arriving():
+            yield MEASURING
+            found = outcome
+    return found
+
+
+def _ended(future: Any) -> Any:
+    """Return the result of a task, or its error.
+
+    Called in a thread of dask: a result that is lost with its worker is waited for there.
+    """
+    try:
+        return result_of(future)
+    except Exception as error:
+        return error
+
+
 def result_of(future: Any) -> Any:
     """Return the result of a task; `ClusterError` if workers or scheduler were lost."""
     try:
@@ -140,12 +204,19 @@ def result_of(future: Any) -> Any:
         raise ClusterError(
             "The dask scheduler was lost: start it again, and repeat the run with resume=True."
         ) from error
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:
+        if isinstance(error, AttributeError) and "Can't get attribute" not in str(error):
+            raise
         raise ClusterError(
             f"A dask worker cannot load a module ({error}): install the same version of "
             "napari-gpu-denoise there as here."
         ) from error
     except Exception as error:
+        if "deserialization of the task graph" in str(error):
+            raise ClusterError(
+                "The dask scheduler cannot load this package: install the same version of "
+                "napari-gpu-denoise there as here."
+            ) from error
         if type(error).__name__ != "KilledWorker":
             raise
         raise ClusterError(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.files.cluster import tasks
-from napari_gpu_denoise.files.cluster.results import Found, Results, result_of, submit
+from napari_gpu_denoise.files.cluster.results import Found, Results, one
 from napari_gpu_denoise.files.cluster.tasks import Place
 from napari_gpu_denoise.files.zarr import Address, NewImage
 from napari_gpu_denoise.image.axes import check_axes
@@ -26,14 +26,17 @@ from napari_gpu_denoise.run.job import Job, Part
 from napari_gpu_denoise.run.ledger import Ledger, parts_left
 from napari_gpu_denoise.run.record import MEASURING, Progress, Result
 from napari_gpu_denoise.run.request import Run
+from napari_gpu_denoise.version import package_version
 
 # Tasks given out at a time: for each thread of the workers, if pixels come back; else in all.
 _AHEAD, _GIVEN = 2, 256
 
 
-def device_of_workers(client: Any, wanted: Any) -> list[tuple[str, str, str, str]]:
+def device_of_workers(
+    client: Any, wanted: Any
+) -> Generator[Progress, None, list[tuple[str, str, str, str]]]:
     """Return what tells the device of a worker from those of other models."""
-    return [result_of(submit(client, "device", tasks.described, wanted))]
+    return [(yield from one(client, "device", tasks.described, wanted, package_version()))]
 
 
 def cluster_steps(
@@ -61,12 +64,8 @@ def cluster_steps(
     correction, known = ledger.known("correction"), ledger.known("job")
     yield MEASURING
     if known is None or (run.correct is not None and correction is None):
-        asked = iter([("noise", tasks.prepared, place, run, correction)])
-        with closing(Results(client, asked, 1, Found())) as results:
-            for _, outcome in results.arriving():
-                if outcome is not None:
-                    job, correction = outcome
-                yield MEASURING
+        asked = "noise", tasks.prepared, place, run, correction
+        job, correction = yield from one(client, *asked)
         if correction is not None:
             ledger.keep("correction", correction)
         ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
@@ -82,7 +81,7 @@ def cluster_steps(
         if host is None:
             size = size_of(job, unit, [None])  # devices are only counted
         else:
-            size = result_of(submit(client, "size", tasks.size_of_parts, place, job, unit))
+            size = yield from one(client, "size", tasks.size_of_parts, place, job, unit)
         ledger.keep("parts", size)
     parts = [Part.of(job, region) for region in regions_of(job, size)]
     if job.levels is None and not is_plain(job.dtypes[0]):

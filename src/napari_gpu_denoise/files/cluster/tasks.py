@@ -97,8 +97,9 @@ class Done:
     made: list[np.ndarray] | None = None
 
 
-def described(wanted: Any) -> tuple[str, str, str, str]:
+def described(wanted: Any, version: str) -> tuple[str, str, str, str]:
     """Return what tells the device of this process from those of other models."""
+    check_version(version)
     device = own_device(wanted)
     return device.name, device.platform, device.version, device.driver
 
