@@ -249,6 +249,32 @@ def test_arrays_of_numpy_are_taken_too(device):
     )
 
 
+@pytest.mark.parametrize("sigma", [20.0, None])
+@pytest.mark.parametrize("made", [(30, 30), (24, 30), (40, 30), (1, 30, 30)])
+def test_chunks_are_of_the_shape_declared(device, made, sigma):
+    """Pixels of a larger one were left out, and a smaller one failed somewhere in NumPy."""
+    array = da.from_array(noisy(90, 30), chunks=(30, 30))
+    array = array.map_blocks(lambda _: noisy(*made), dtype=np.float64, chunks=array.chunks)
+
+    def computed():
+        return gd.denoise_lazy(array, small(KIND), sigma, device=device).compute()
+
+    if made == (30, 30):
+        assert computed().shape == (90, 30)
+        return
+    with pytest.raises(ImageError, match=r"A chunk of the dask array has the shape .* declared"):
+        computed()
+
+
+def test_a_shape_that_is_not_known_is_refused():
+    array = da.ones((40, 30), chunks=(20, 30))
+    array = array[array[:, 0] > 0]
+    with pytest.raises(ImageError, match="compute_chunk_sizes"):
+        gd.denoise_lazy(array, small(KIND), 20)
+    with pytest.raises(ImageError, match="compute_chunk_sizes"):
+        gd.propose_chunks(array, small(KIND))
+
+
 def test_bad_input_is_refused_at_once(device):
     array = da.ones((3, 30, 30), chunks=(1, 30, 30))
     with pytest.raises(SigmaError):

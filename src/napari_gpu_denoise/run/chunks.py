@@ -13,7 +13,7 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import reach_along
-from napari_gpu_denoise.run.lazy import joined_chunks, uncut_axes
+from napari_gpu_denoise.run.lazy import check_shape, joined_chunks, uncut_axes
 from napari_gpu_denoise.run.settings import number_of_bytes
 
 _RESULT = 4  # bytes of a pixel of the result, at most
@@ -90,8 +90,8 @@ def propose_chunks(
 
     Raises
     ------
-    AxesError, SettingsError
-        If axes or filter do not fit the array.
+    AxesError, ImageError, SettingsError
+        If axes or filter do not fit the array, or its shape is not known.
 
     Examples
     --------
@@ -102,6 +102,7 @@ def propose_chunks(
     """
     if not isinstance(filter, Filter):
         raise SettingsError(f"{filter!r} is not a filter", "give one such as BM3D()")
+    check_shape(array)
     shape = tuple(int(n) for n in array.shape)
     names, most = check_axes(axes, shape), number_of_bytes(nbytes)
     filter = filter.for_array(names, shape)

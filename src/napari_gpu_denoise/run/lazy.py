@@ -107,10 +107,10 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     given = array if is_lazy(array) else as_array(array)
     check_numbers(given)  # dask fails to chunk what is not numbers
     array = da.asarray(given)
-    if any(map(math.isnan, array.shape)):
-        raise ImageError(
-            "The shape of the dask array is unknown: call compute_chunk_sizes() first."
-        )
+    check_shape(array)
+    array = array.map_blocks(
+        _checked, dtype=array.dtype, meta=np.empty((0,) * array.ndim, array.dtype)
+    )
     several = list(run.device) if isinstance(run.device, (list, tuple)) else [run.device]
     if not several:
         choose_devices(several)  # refuses it
@@ -141,6 +141,28 @@ def lazy_result(array: Any, run: Run) -> da.Array:
         meta=np.empty((0,) * array.ndim, job.dtypes[1]),
         token=job.filter.name,
     )
+
+
+def check_shape(array: Any) -> None:
+    """Refuse a dask array whose shape is not known before it is computed."""
+    if any(map(math.isnan, array.shape)):
+        raise ImageError(
+            "The shape of the dask array is unknown: call compute_chunk_sizes() first."
+        )
+
+
+def _checked(block: Any, block_info: dict) -> Any:
+    """Return a chunk; dask takes whatever the function gives that makes it, and cuts what it likes.
+
+    Pixels of a larger one would be lost without a word.
+    """
+    declared = tuple(stop - start for start, stop in block_info[0]["array-location"])
+    if np.shape(block) != declared:
+        raise ImageError(
+            f"A chunk of the dask array has the shape {np.shape(block)}, but {declared} is "
+            "declared: give the function that makes it the right chunks."
+        )
+    return block
 
 
 def _corrected(array: da.Array, correction: Correction) -> da.Array:
