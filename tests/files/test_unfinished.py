@@ -447,3 +447,20 @@ def test_a_prepared_folder_with_links_is_refused(tmp_path, inside):
         assert "is, or holds, a link" in str(file.error) and not file.notes
         assert [each.name for each in bystander.iterdir()] == ["file"]
         assert (bystander / "file").read_text() == "kept"
+
+
+@needs_zarr
+def test_a_result_of_which_chunks_are_removed_during_the_run_is_refused(tmp_path):
+    path = written(tmp_path, noisy(12, 33, 37, dtype="uint16"), "ZYX", "zarr")
+    seen = []
+
+    def remove(step):
+        if step.unit == "part" and step.done > 3 and not seen:
+            seen.append((hidden(path)[0] / "image/0/c/0/0/0").unlink())
+
+    report, target, _ = denoise(path, progress=remove)
+    assert "removed or changed during the run" in str(report.failed[0].error)
+    assert not target.exists()
+    _, data, wrote = resumed(path)
+    assert wrote == [0]
+    np.testing.assert_array_equal(data, uninterrupted(path)[1])

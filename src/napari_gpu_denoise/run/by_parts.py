@@ -24,7 +24,7 @@ from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.change import change_note
 from napari_gpu_denoise.run.job import Job, Part
-from napari_gpu_denoise.run.ledger import Ledger, parts_left
+from napari_gpu_denoise.run.ledger import Ledger, check_whole, parts_left
 from napari_gpu_denoise.run.record import COMPILING, Progress, Result, Tally
 from napari_gpu_denoise.run.several import filter_parts
 
@@ -80,6 +80,7 @@ def denoise_parts(
     yield COMPILING
     done = len(parts) - len(rest)
     shared = yield from filter_parts(devices, job, rest, read, room, write, done, ahead=True)
+    yield from check_whole(ledger, out, [part.yields for part in parts])
     change = change_in_the_middle(image, out, job, parts)
     shared.used = shared.used or list(devices)
     return Result(out, shared.noted(job.record(before + shared.tally, change)))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.run.job import Part
 from napari_gpu_denoise.run.record import Progress, Tally
 
@@ -74,6 +75,23 @@ def check_written(
         there = 0 <= number < len(regions)
         if not there or ledger.mark(out, regions[number]) != written.mark:
             del ledger.done[number]
+
+
+def check_whole(
+    ledger: Ledger, out: Any, regions: Sequence[Any]
+) -> Generator[Progress, None, None]:
+    """Refuse a result in chunks if some were removed while others were written."""
+    if not hasattr(out, "stored_bytes"):
+        return
+    count = len(ledger.done)
+    yield from check_written(ledger, out, regions)
+    if len(ledger.done) < count:
+        raise OutputError(
+            "Finished parts of the result were removed or changed during the run",
+            "repeat the run with resume=True",
+            code="kept",
+            resumable=False,
+        )
 
 
 def parts_left(

@@ -23,7 +23,7 @@ from napari_gpu_denoise.image.levels import is_plain
 from napari_gpu_denoise.run.by_parts import Seen, change_in_the_middle, regions_of, size_of, unit_of
 from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job, Part
-from napari_gpu_denoise.run.ledger import Ledger, parts_left
+from napari_gpu_denoise.run.ledger import Ledger, check_whole, parts_left
 from napari_gpu_denoise.run.record import MEASURING, Progress, Result
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
@@ -109,6 +109,7 @@ def cluster_steps(
                     found.tally += tally
                 done += len(group)
             yield Progress(done, len(parts), "part")
+    yield from check_whole(ledger, made, [part.yields for part in parts])
     image = Input(picture.data, job.names, correction)
     change = change_in_the_middle(image.array, made, job, parts)
     record = found.noted(job.record(before + found.tally, change, found.names))
