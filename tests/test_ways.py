@@ -171,14 +171,14 @@ def resumed(case: Case, folder) -> np.ndarray:
     """Stop after the first part, and go on."""
     path, target, cancel = written(case, folder), folder / "out.tif", threading.Event()
     named = case.named() | {"output": target}
-    plain = unfinished.Unfinished.wrote
+    plain = unfinished.ResumeLedger.wrote
 
     def stop(self, *given):
         plain(self, *given)
         cancel.set()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unfinished.Unfinished, "wrote", stop)
+        patch.setattr(unfinished.ResumeLedger, "wrote", stop)
         report = gd.run_batch(path, case.filter, case.sigma, cancel=cancel, **named)
         assert report.cancelled and not target.exists()
     report = gd.run_batch(path, case.filter, case.sigma, resume=True, **named)

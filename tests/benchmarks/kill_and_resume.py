@@ -46,12 +46,12 @@ def told(word, call):
         return call(*given)
     return called
 
-def wrote(self, *given, plain=unfinished.Unfinished.wrote):
+def wrote(self, *given, plain=unfinished.ResumeLedger.wrote):
     plain(self, *given)
     os.write(log, b"w")
 
 several.filter_part = told(b"b", several.filter_part)
-unfinished.Unfinished.wrote = wrote
+unfinished.ResumeLedger.wrote = wrote
 sys.exit(main())
 """
 

@@ -14,7 +14,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import inputs, unfinished
-from napari_gpu_denoise.files.notes import AddressNotes, notes_on
+from napari_gpu_denoise.files.checkpoint import RemoteCheckpoint, notes_on
 from napari_gpu_denoise.files.zarr import Address
 from napari_gpu_denoise.run import by_parts
 from scenes import noisy, small
@@ -147,7 +147,7 @@ def test_a_killed_run_is_resumed(bucket):
 def test_a_server_lets_one_of_two_runs_write_the_lock(bucket, monkeypatch):
     """Though both found none: no wait is needed, and nothing is overwritten."""
     first, second = (notes_on(Address("s3://lab/out.ome.zarr")) for _ in range(2))
-    monkeypatch.setattr(AddressNotes, "replace", lambda *_: pytest.fail("was overwritten"))
+    monkeypatch.setattr(RemoteCheckpoint, "replace", lambda *_: pytest.fail("was overwritten"))
     assert first.acquire() and not second._lock._take(None)
     assert first.holds() and not second.holds()
     first.close()

@@ -19,8 +19,8 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli.failures import on_command_line
 from napari_gpu_denoise.errors import OutputError
-from napari_gpu_denoise.files import notes, one_file, unfinished
-from napari_gpu_denoise.files.begun_with import digest_of
+from napari_gpu_denoise.files import checkpoint, one_file, unfinished
+from napari_gpu_denoise.files.resume_fingerprint import digest_of
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run import by_parts, job
 from scenes import needs_volume, noisy, small
@@ -70,7 +70,7 @@ def denoise(path, settings=PLAIN, sigma=20.0, *, stop_at=None, name="out", **opt
     Return the report, the target, and the numbers of the parts that were written.
     """
     cancel, wrote = threading.Event(), []
-    plain = unfinished.Unfinished.wrote
+    plain = unfinished.ResumeLedger.wrote
 
     def counted(self, number, *given):
         if cancel.is_set():
@@ -83,7 +83,7 @@ def denoise(path, settings=PLAIN, sigma=20.0, *, stop_at=None, name="out", **opt
     target = path.with_name(name + "".join(path.suffixes))
     options = {"output": target, "cancel": cancel, **options}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(unfinished.Unfinished, "wrote", counted)
+        patched.setattr(unfinished.ResumeLedger, "wrote", counted)
         report = gd.run_batch(path, settings, sigma, **options)
     return report, target, wrote
 
@@ -213,7 +213,7 @@ def test_a_killed_run_is_resumed(tmp_path, kind):
     script = (
         "import os, signal, sys, pathlib\n"
         "import napari_gpu_denoise as gd\n"
-        "from napari_gpu_denoise.files import notes, one_file, unfinished\n"
+        "from napari_gpu_denoise.files import checkpoint, one_file, unfinished\n"
         "from napari_gpu_denoise.run import by_parts\n"
         "from scenes import small\n"
         "one_file.STREAMED_BYTES, by_parts.PART_BYTES, unfinished._SECONDS = 0, 1, 0\n"
@@ -240,7 +240,7 @@ def test_a_killed_run_is_resumed(tmp_path, kind):
 
 def test_after_a_power_cut_only_what_reached_the_disk_counts(tmp_path, monkeypatch):
     path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
-    monkeypatch.setattr(unfinished.Unfinished, "__exit__", lambda self, *error: self.notes.free())
+    monkeypatch.setattr(unfinished.ResumeLedger, "__exit__", lambda self, *error: self.notes.free())
     denoise(path, stop_at=3)
     monkeypatch.undo()
     monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
@@ -378,7 +378,7 @@ def test_an_input_that_changes_during_the_run_is_refused(tmp_path, kind):
 def test_what_is_left_of_a_complete_result_is_removed(tmp_path):
     path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
     _, target, _ = denoise(path)
-    notes.notes_on(target).folder.mkdir()
+    checkpoint.notes_on(target).folder.mkdir()
     report, _, _ = denoise(path, resume=True)
     assert report.skipped and not hidden(path)
 
@@ -439,7 +439,7 @@ def test_a_prepared_folder_with_links_is_refused(tmp_path, inside):
     bystander = tmp_path / "bystander"
     bystander.mkdir()
     (bystander / "file").write_text("kept")
-    link = notes.notes_on(path.with_name("out.tif")).folder / inside
+    link = checkpoint.notes_on(path.with_name("out.tif")).folder / inside
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(bystander if inside != "pixels" else bystander / "file")
     for resume in (False, True):

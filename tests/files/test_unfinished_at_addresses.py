@@ -19,7 +19,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import notes, remote_lock, unfinished
+from napari_gpu_denoise.files import checkpoint, remote_lock, unfinished
 from napari_gpu_denoise.files.zarr import Address, steady, writing
 from napari_gpu_denoise.run import by_parts
 from scenes import noisy, small
@@ -64,7 +64,7 @@ def lab(monkeypatch):
 
 def run(stop_at=None, **options):
     """Run, or stop when so many parts are done; return the report and the parts written."""
-    cancel, wrote, plain = threading.Event(), [], unfinished.Unfinished.wrote
+    cancel, wrote, plain = threading.Event(), [], unfinished.ResumeLedger.wrote
 
     def counted(self, number, *given):
         if cancel.is_set():
@@ -76,7 +76,7 @@ def run(stop_at=None, **options):
 
     options = {"sigma": 20.0, "output": OUT, "cancel": cancel, **options}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(unfinished.Unfinished, "wrote", counted)
+        patched.setattr(unfinished.ResumeLedger, "wrote", counted)
         return gd.run_batch(PLACE, SETTINGS, **options), wrote
 
 
@@ -146,7 +146,7 @@ def test_another_run_begins_anew_or_is_refused(lab):
 
 def test_a_result_whose_notes_were_not_removed_is_complete(lab, monkeypatch):
     with monkeypatch.context() as killed:
-        killed.setattr(unfinished.Unfinished, "__exit__", lambda self, *_: self.notes.free())
+        killed.setattr(unfinished.ResumeLedger, "__exit__", lambda self, *_: self.notes.free())
         run()
     assert heads(lab) == (["zarr.json"], True)
     assert "exists and was kept" in run()[0].skipped[0].skipped
@@ -258,9 +258,9 @@ def test_a_killed_run_is_resumed(lab, tmp_path, monkeypatch):
     command = [sys.executable, "-c", script, place, target]
     assert subprocess.run(command, env=known, check=False).returncode == -signal.SIGKILL
     assert not (tmp_path / "out.ome.zarr" / "zarr.json").exists()
-    wrote, plain = [], unfinished.Unfinished.wrote
+    wrote, plain = [], unfinished.ResumeLedger.wrote
     monkeypatch.setattr(
-        unfinished.Unfinished, "wrote", lambda *given: (wrote.append(given[1]), plain(*given))
+        unfinished.ResumeLedger, "wrote", lambda *given: (wrote.append(given[1]), plain(*given))
     )
     report = gd.run_batch(place, SETTINGS, 20.0, output=target, resume=True)
     assert report.done and min(wrote) >= 3
@@ -383,4 +383,4 @@ def test_notes_that_cannot_be_reached(lab, monkeypatch):
         patched.setattr(MemoryFileSystem, "exists", gone)
         assert unfinished.kept_note(Address(OUT)).startswith("If parts of")
         with pytest.raises(OutputError, match="cannot be reached: the network is gone"):
-            notes.notes_on(Address(OUT)).has("ledger.json")
+            checkpoint.notes_on(Address(OUT)).has("ledger.json")

@@ -617,9 +617,9 @@ def test_a_network_that_stays_away_leaves_what_is_done(bucket, drops, tmp_path, 
     assert "repeat the run with resume" in file.notes[0] and not out.exists()
     drops(before=0, count=0)
     written = []
-    plain = unfinished.Unfinished.wrote
+    plain = unfinished.ResumeLedger.wrote
     monkeypatch.setattr(
-        unfinished.Unfinished, "wrote", lambda *given: (written.append(given[1]), plain(*given))
+        unfinished.ResumeLedger, "wrote", lambda *given: (written.append(given[1]), plain(*given))
     )
     (file,) = gd.run_batch(url, SETTINGS, 8, output=out, resume=True).files
     assert file.error is None and 0 < len(written) < 3

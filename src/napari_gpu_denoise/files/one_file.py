@@ -12,10 +12,10 @@ import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, nifti, tiff, zarr
-from napari_gpu_denoise.files.begun_with import unchanged, wanted_of
 from napari_gpu_denoise.files.made_with import has_noise
+from napari_gpu_denoise.files.resume_fingerprint import resume_fingerprint, unchanged
 from napari_gpu_denoise.files.tiff.checks import free_memory
-from napari_gpu_denoise.files.unfinished import Unfinished
+from napari_gpu_denoise.files.unfinished import ResumeLedger
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
 from napari_gpu_denoise.run.denoise import denoise_steps
@@ -131,14 +131,14 @@ def _on_workers(
 
 def _ledger(
     target: Path, picture: tiff.Picture, run: Run, same: bool, resume: bool, client: Any
-) -> Generator[Progress, None, Unfinished]:
+) -> Generator[Progress, None, ResumeLedger]:
     """Return the ledger of a result, once a worker has told its device."""
     devices = None
     if client is not None:
         from napari_gpu_denoise.files.cluster import device_of_workers
 
         devices = yield from device_of_workers(client, run.device)
-    return Unfinished(target, wanted_of(picture, run, same, devices), resume)
+    return ResumeLedger(target, resume_fingerprint(picture, run, same, devices), resume)
 
 
 def _written(

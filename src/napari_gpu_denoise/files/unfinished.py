@@ -1,7 +1,7 @@
 """A result that is being written, and can be continued after Ctrl-C, kill -9 or a power cut.
 
 The notes on it are what was measured, `ledger.json`, and the parts that were written since that was
-replaced. `notes.py` says where they are. Each note has its digest, and each part its size or a
+replaced. `checkpoint.py` says where they are. Each note has its digest, and each part its size or a
 checksum: parts that are not stored any more as they were written are done again.
 """
 
@@ -19,8 +19,8 @@ import numpy as np
 
 from napari_gpu_denoise.errors import DenoiseError, Note, OutputError
 from napari_gpu_denoise.files import on_disk, zarr
-from napari_gpu_denoise.files.begun_with import digest_of
-from napari_gpu_denoise.files.notes import notes_on
+from napari_gpu_denoise.files.checkpoint import notes_on
+from napari_gpu_denoise.files.resume_fingerprint import digest_of
 from napari_gpu_denoise.run.ledger import Ledger, Written, mark_of
 from napari_gpu_denoise.run.packed import packed, unpacked
 from napari_gpu_denoise.run.record import Tally
@@ -65,7 +65,7 @@ def remove(target: Path | zarr.Address) -> None:
     notes.free()
 
 
-class Unfinished(Ledger):
+class ResumeLedger(Ledger):
     """The ledger of a result; a context manager that keeps it if the block is left early.
 
     `wanted` says, by name, what has to be the same for an unfinished result to be continued.
@@ -84,7 +84,7 @@ class Unfinished(Ledger):
         self._begun = self._saved = self._flushed = time.monotonic()
         self._pause, self._pause_to_disk = _SECONDS, _SECONDS_TO_DISK
 
-    def __enter__(self) -> Unfinished:
+    def __enter__(self) -> ResumeLedger:
         with self._errors(), contextlib.ExitStack() as held:
             held.callback(self.notes.free)
             if not self.notes.acquire():

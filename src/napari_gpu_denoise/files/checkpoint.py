@@ -25,12 +25,12 @@ from napari_gpu_denoise.locks import locked
 _SINCE = "written"  # a line for each part that was written since the notes were replaced
 
 
-def notes_on(target: Path | Address) -> FolderNotes | AddressNotes:
+def notes_on(target: Path | Address) -> LocalCheckpoint | RemoteCheckpoint:
     """Return where the notes on the unfinished result of a target are; they need not exist."""
-    return AddressNotes(target) if isinstance(target, Address) else FolderNotes(target)
+    return RemoteCheckpoint(target) if isinstance(target, Address) else LocalCheckpoint(target)
 
 
-class FolderNotes:
+class LocalCheckpoint:
     """Notes in a hidden folder beside a local result, with a lock that keeps other runs out."""
 
     #: Whether what is written survives a power cut at once.
@@ -155,7 +155,7 @@ class FolderNotes:
         self.close()
 
 
-class AddressNotes:
+class RemoteCheckpoint:
     """Notes inside a result at an address. What is written there lasts; nothing can be appended."""
 
     lasting = True

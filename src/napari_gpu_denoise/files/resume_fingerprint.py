@@ -24,7 +24,7 @@ _PLACES = 16  # in the pixels of an input, where samples are read,
 _SIDE = 64  # of this width
 
 
-def wanted_of(
+def resume_fingerprint(
     picture: Picture, run: Run, same: bool, devices: Sequence[tuple[str, ...]] | None = None
 ) -> dict[str, str]:
     """Return what a result depends on: a digest for each kind of thing that may change.
