@@ -6,6 +6,7 @@ import itertools
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import threading
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -474,6 +475,33 @@ def test_the_dashboard_is_for_this_machine_only(monkeypatch):
     monkeypatch.setattr(distributed, "LocalCluster", cluster)
     with pytest.raises(ClusterError, match=r"127\.0\.0\.1:8787"), connected(workers=1):
         pass
+
+
+def test_workers_are_silent_about_what_a_failed_write_leaves():
+    """A full disk was told in one sentence, below ten tracebacks of the workers."""
+    script = """if True:
+        import asyncio, gc
+        from napari_gpu_denoise.files.cluster.worker import dask_setup
+
+        class Odd:
+            def __del__(self):
+                raise OSError("no space is left")
+
+        async def failing():
+            raise OSError("no space is left")
+
+        async def main():
+            task = asyncio.ensure_future(failing())
+            await asyncio.sleep(0.01)
+            del task
+            gc.collect()
+
+        dask_setup(None)
+        Odd()
+        asyncio.run(main())
+    """
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_scheduler_that_does_not_answer(monkeypatch):

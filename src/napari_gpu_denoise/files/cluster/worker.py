@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 from typing import Any
 
 
@@ -12,3 +13,6 @@ def dask_setup(worker: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # It warns of each task that is given up when a run is stopped.
     logging.getLogger("distributed.worker.state_machine").setLevel(logging.ERROR)
+    # Where a write fails, zarr leaves the other chunks that it is writing; Python tells of each.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    sys.unraisablehook = lambda _: None
