@@ -135,7 +135,7 @@ def test_a_killed_run_is_resumed(bucket):
     (file,) = gd.run_batch(
         "s3://lab/in.ome.zarr", SETTINGS, 21.0, output="s3://lab/out.ome.zarr", resume=True
     ).failed
-    assert "started with another sigma" in str(file.error)
+    assert "started with a different sigma" in str(file.error)
     begun = []
     done("s3://lab/in.ome.zarr", "s3://lab/out.ome.zarr", resume=True, progress=begun.append)
     assert min(each.done for each in begun if each.unit == "part") >= 3

@@ -254,18 +254,20 @@ def test_after_a_power_cut_only_what_reached_the_disk_counts(tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"settings": small(gd.NLMeans, strength=0.3)}, "another filter or setting"),
-        ({"sigma": 21.0}, "another sigma"),
-        ({"noise": "correlated", "sigma": None}, "another sigma and another noise"),
-        ({"correct": "rows"}, "another correction"),
-        ({"dtype": "float32"}, "another type of the result"),
+        ({"settings": small(gd.NLMeans, strength=0.3)}, "filter or setting"),
+        ({"sigma": 21.0}, "sigma"),
+        ({"noise": "correlated", "sigma": None}, "sigma and noise"),
+        ({"correct": "rows"}, "correction"),
+        ({"dtype": "float32"}, "type of the result"),
     ],
     ids=["settings", "sigma", "noise", "correct", "dtype"],
 )
 def test_other_settings_are_refused(tmp_path, changed, said):
     path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
     denoise(path, stop_at=3)
-    with pytest.raises(OutputError, match=f"was started with {said}, and is kept: use") as told:
+    with pytest.raises(
+        OutputError, match=f"was started with a different {said}; the partial result was kept: use"
+    ) as told:
         resumed(path, **changed)
     assert told.value.code == "unfinished"
     assert hidden(path)
@@ -281,7 +283,7 @@ def test_another_input_is_refused(tmp_path, kind, change):
     if change == "pixel":
         image[0, 0, 0] += 1
     written(tmp_path, image if change == "pixel" else image[:5], "ZYX", kind)
-    with pytest.raises(OutputError, match="another input"):
+    with pytest.raises(OutputError, match="a different input"):
         resumed(path)
     # Without resume it begins anew.
     _, target, wrote = denoise(path)
@@ -332,7 +334,7 @@ def test_damaged_notes_are_refused(tmp_path, monkeypatch, name, damage):
     file = hidden(path)[0] / (name if name == "written" else f"{name}.json")
     file.write_bytes(damage(file.read_bytes() if file.exists() else b""))
     (failed,) = denoise(path, resume=True)[0].failed
-    assert "is damaged: leave out resume=True" in str(failed.error)
+    assert "is corrupt: leave out resume=True" in str(failed.error)
     assert failed.error.code == "unfinished-damaged" and not failed.notes
     report, _, _ = denoise(path)
     assert len(report.done) == 1 and not hidden(path)
@@ -371,7 +373,7 @@ def test_an_input_that_changes_during_the_run_is_refused(tmp_path, kind):
     report, target, _ = denoise(path, progress=change)
     assert "was changed during the run" in str(report.failed[0].error)
     assert not target.exists()
-    with pytest.raises(OutputError, match="another input"):
+    with pytest.raises(OutputError, match="a different input"):
         resumed(path)
 
 

@@ -130,10 +130,10 @@ def test_finished_parts_that_are_lost_are_done_again(lab, name, damage):
 def test_another_run_begins_anew_or_is_refused(lab):
     run(stop_at=3)
     (file,) = run(resume=True, sigma=21.0)[0].failed
-    assert "started with another sigma, and is kept" in str(file.error)
+    assert "started with a different sigma; the partial result was kept" in str(file.error)
     write_store(PLACE, IMAGE, "ZYX", chunks=(1, 33, 37))
     (file,) = run(resume=True)[0].failed
-    assert "another input" in str(file.error)
+    assert "a different input" in str(file.error)
     report, wrote = run()
     assert report.done and len(wrote) == 6 and heads(lab) == (["zarr.json"], False)
     # With overwrite what is complete is replaced, and what is no result is kept.

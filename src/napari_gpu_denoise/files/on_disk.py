@@ -17,7 +17,7 @@ def replace(path: Path, text: str) -> None:
 
 
 def boot() -> str:
-    """Return what names the time since this machine was started; empty if it does not tell."""
+    """Return the boot ID, or ''."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:

@@ -52,7 +52,7 @@ def resume_fingerprint(
 
 
 def _told(value: Any) -> Any:
-    """Return a value as JSON has it; of a class of the user's own, with which no run is resumed."""
+    """Encode a value as JSON; user-defined classes cannot be resumed."""
     try:
         return packed(value)
     except TypeError:
@@ -94,7 +94,7 @@ def _stamps(picture: Picture) -> list[list[Any]]:
 
 @contextlib.contextmanager
 def unchanged(picture: Picture) -> Iterator[None]:
-    """Refuse what is made within the block if the files of the input are others at its end."""
+    """Raise if the input files change while the block runs."""
     before = _stamps(picture)
     yield
     if _stamps(picture) != before:
@@ -123,5 +123,5 @@ def _files_below(path: Path) -> list[list[Any]]:
 
 
 def digest_of(text: str) -> str:
-    """Return what tells a text from others."""
+    """Return the SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()

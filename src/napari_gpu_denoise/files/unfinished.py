@@ -40,9 +40,9 @@ def is_there(target: Path | zarr.Address) -> bool:
 
 
 def kept_note(target: Path | zarr.Address, error: Exception | None = None) -> str:
-    """Return what to say of a target whose result is unfinished; empty if there is none.
+    """Return the message for a partial result, or ''.
 
-    So it is after an `error` with the value ``resumable=False``, which says itself what to do.
+    It is '' after an `error` with the value ``resumable=False``, which says itself what to do.
     """
     if not getattr(error, "values", {}).get("resumable", True):
         return ""
@@ -175,7 +175,7 @@ class ResumeLedger(Ledger):
     def planned(self, plan: Sequence[Any]) -> None:
         digest = digest_of(json.dumps(plan))
         if self._plan not in ("", digest):
-            raise self._other(["the parts"])
+            raise self._other(["division into parts"])
         self._plan = digest
 
     def mark(self, out: Any, where: Any, values: np.ndarray | None = None) -> int:
@@ -249,8 +249,8 @@ class ResumeLedger(Ledger):
 
     def _other(self, names: Iterable[str]) -> OutputError:
         return OutputError(
-            f"The unfinished result of {self._target} was started with another "
-            f"{' and another '.join(names)}, and is kept",
+            f"{self._target} was started with a different {' and '.join(names)}; "
+            "the partial result was kept",
             "use the same again, or leave out resume=True to start again",
             code="unfinished",
             resumable=False,
@@ -258,7 +258,7 @@ class ResumeLedger(Ledger):
 
     def _damaged(self) -> OutputError:
         return OutputError(
-            f"What was noted of the unfinished result of {self._target} is damaged",
+            f"The checkpoint of {self._target} is corrupt",
             "leave out resume=True to start again",
             code="unfinished-damaged",
             resumable=False,
