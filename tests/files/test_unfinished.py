@@ -360,6 +360,43 @@ def test_a_second_run_is_refused(tmp_path):
     assert len(report.done) == 1 and target.exists() and not hidden(path)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="what is open cannot be removed")
+def test_a_lock_that_is_removed_by_a_run_that_ends_keeps_nobody_out(tmp_path, monkeypatch):
+    """The second run opens the lock just before the first removes it: a third is kept out."""
+    first, second, third = (checkpoint.notes_on(tmp_path / "out.tif") for _ in range(3))
+    assert first.acquire()
+    plain = checkpoint.locked
+
+    def after_the_first(handle):
+        monkeypatch.setattr(checkpoint, "locked", plain)
+        first.close()
+        return plain(handle)
+
+    monkeypatch.setattr(checkpoint, "locked", after_the_first)
+    assert second.acquire()
+    assert second.holds() and not third.acquire()
+    third.free()
+    second.close()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="what is open cannot be renamed")
+@pytest.mark.parametrize("kind", ["tif", pytest.param("zarr", marks=needs_zarr)])
+def test_an_unfinished_result_that_is_moved_away_is_no_success(tmp_path, kind):
+    path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX", kind)
+    moved = []
+
+    def move(step):
+        if step.done == 3 and not moved:
+            moved.append(hidden(path)[0].rename(tmp_path / "moved"))
+
+    report, target, _ = denoise(path, progress=move)
+    assert "was removed or moved during the run" in str(report.failed[0].error)
+    assert not target.exists() and moved[0].exists()
+    # What is left over is no obstacle.
+    assert denoise(path)[0].done
+
+
 @pytest.mark.parametrize("kind", ["tif", pytest.param("zarr", marks=needs_zarr)])
 def test_an_input_that_changes_during_the_run_is_refused(tmp_path, kind):
     path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX", kind)

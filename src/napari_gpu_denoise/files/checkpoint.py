@@ -50,7 +50,8 @@ class LocalCheckpoint:
     def acquire(self) -> bool:
         """Keep other runs out; return False if one writes this result."""
         while True:
-            self.folder.mkdir(exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                self.folder.mkdir()
             self._refuse_links()
             # A run that ends may just remove folder and lock.
             with contextlib.suppress(FileNotFoundError):
@@ -71,10 +72,11 @@ class LocalCheckpoint:
 
     def holds(self) -> bool:
         """Return whether the lock is still where other runs look for it."""
-        # Windows removes and renames nothing that is open.
+        # Windows renames nothing that is open.
         with contextlib.suppress(FileNotFoundError):
             path = self.folder / "lock"
             if os.name == "nt" or os.path.samestat(os.fstat(self._lock), os.stat(path)):
+                self.lost = ""
                 return True
         self.lost = "removed"
         return False
@@ -139,11 +141,13 @@ class LocalCheckpoint:
 
     def close(self) -> None:
         """Remove the notes on a result that is complete, and let other runs in."""
+        if self._lines is not None:
+            self._lines.close()  # Windows removes nothing that is open
         with contextlib.suppress(OSError):
             self.clear()
         lock = self.folder / "lock"
         if os.name == "nt":
-            self.free()  # what is open cannot be removed there
+            self.free()
         with contextlib.suppress(OSError):
             lock.unlink()  # elsewhere while it is held: afterwards it may be that of another run
         self.free()
