@@ -222,7 +222,7 @@ def test_a_large_file_is_gone_on_with(batch, tmp_path, click, qtbot, done, monke
                     step = next(steps)
                 except StopIteration as end:
                     return end.value
-                noted.extend([step.done] if step.total else [])
+                noted.extend([step.done] if step.total and step.unit != "part checked" else [])
                 yield step
                 if step.done == 3:
                     turn.wait()

@@ -97,7 +97,7 @@ def takes_options(*without: str) -> Callable[[Function], Function]:
     """
 
     def decorate(function: Function) -> Function:
-        signature = with_options(function, without).__signature__
+        signature = with_options(documented(function), without).__signature__
 
         @functools.wraps(function)
         def call(*args: Any, **named: Any) -> Any:
@@ -107,6 +107,6 @@ def takes_options(*without: str) -> Callable[[Function], Function]:
                 raise TypeError(f"{function.__name__}(): {error}") from None
             return function(*args, **named)
 
-        return documented(call)
+        return call
 
     return decorate
