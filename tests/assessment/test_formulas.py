@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter, uniform_filter
 
-from napari_gpu_denoise.assessment import error, strength
-from napari_gpu_denoise.assessment.detail import Detail, Rings, detail
-from napari_gpu_denoise.assessment.residual import Statistics
+from napari_gpu_denoise.assessment import formulas
+from napari_gpu_denoise.assessment.formulas import Detail, Rings, Statistics, detail
 from reference.assessment import detail_kept, predicted_error, unseen_loss
 
 SIGMA = 5.0
@@ -25,32 +24,32 @@ def scene():
 
 def perturbed(noisy, seed):
     unit = np.random.default_rng(seed).standard_normal(noisy.shape, np.float32)
-    return unit, *(box(noisy + s * error.EPSILON * SIGMA * unit) for s in (1, -1))
+    return unit, *(box(noisy + s * formulas.EPSILON * SIGMA * unit) for s in (1, -1))
 
 
 def test_squared_errors_are_those_of_the_formula(scene):
     _, noisy = scene
     unit, plus, minus = perturbed(noisy, 5)
     spread = np.full_like(noisy, SIGMA)
-    found = error.squared_errors(noisy, spread, unit, plus, minus).mean(dtype=np.float64)
+    found = formulas.squared_errors(noisy, spread, unit, plus, minus).mean(dtype=np.float64)
     assert found == pytest.approx(
-        predicted_error(noisy, spread, unit, plus, minus, error.EPSILON), rel=1e-4
+        predicted_error(noisy, spread, unit, plus, minus, formulas.EPSILON), rel=1e-4
     )
 
 
 def test_the_predicted_error_of_a_mean_of_nine_is_its_error(scene):
     clean, noisy = scene
     unit, plus, minus = perturbed(noisy, 6)
-    found = error.squared_errors(noisy, np.float32(SIGMA), unit, plus, minus).mean()
+    found = formulas.squared_errors(noisy, np.float32(SIGMA), unit, plus, minus).mean()
     truth = np.mean((box(noisy) - clean) ** 2)
-    assert abs(found - truth) < 4 * error.standard_error(np.full(noisy.shape, SIGMA))
+    assert abs(found - truth) < 4 * formulas.standard_error(np.full(noisy.shape, SIGMA))
 
 
 def test_detail_is_that_of_full_spectra(scene):
     _, noisy = scene
     rings = Rings(*noisy.shape)
     unit, plus, minus = perturbed(noisy, 7)
-    others = [noisy - SIGMA * unit / error.EPSILON, noisy + SIGMA * unit / error.EPSILON]
+    others = [noisy - SIGMA * unit / formulas.EPSILON, noisy + SIGMA * unit / formulas.EPSILON]
     noise = rings.noise(np.full(noisy.shape, SIGMA), 1.0)
     found = detail(rings, noisy, noise, [plus, minus], others)
     frequency, kept, ratio = detail_kept(noisy, [plus, minus], others, SIGMA, rings.step)
@@ -68,7 +67,7 @@ def test_detail_kept_by_a_mean_of_nine_is_its_transfer_function(scene):
     for seed in range(3):
         unit, plus, minus = perturbed(noisy, seed)
         filtered += [plus, minus]
-        others += [noisy - s * SIGMA * unit / error.EPSILON for s in (1, -1)]
+        others += [noisy - s * SIGMA * unit / formulas.EPSILON for s in (1, -1)]
     found = detail(rings, noisy, rings.noise(np.full(noisy.shape, SIGMA), 1.0), filtered, others)
     for k, known in enumerate(found.judged[:4]):
         f = found.frequency[k]
@@ -90,20 +89,20 @@ def test_half_is_where_the_contrast_falls_below_it():
 
 def test_the_loss_of_unseen_pixels_is_that_of_the_slow_one(scene):
     _, noisy = scene
-    mask = strength.grid(noisy.shape, (0, 1))
-    hidden = strength.replaced(noisy, mask, (0, 1))
-    found = strength.loss(noisy, np.full_like(noisy, SIGMA), box(hidden), mask)
-    expected = unseen_loss(noisy, box, SIGMA, 1, strength.GRID)
+    mask = formulas.hidden_grid(noisy.shape, (0, 1))
+    hidden = formulas.without_hidden(noisy, mask, (0, 1))
+    found = formulas.hidden_loss(noisy, np.full_like(noisy, SIGMA), box(hidden), mask)
+    expected = unseen_loss(noisy, box, SIGMA, 1, formulas.GRID)
     assert found == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_best_strength_is_the_minimum_of_the_losses():
-    factors = strength.FACTORS
+    factors = formulas.FACTORS
     losses = [1 + 0.3 * np.log(f / 1.4) ** 2 for f in factors]
-    found = strength.best_of(factors, losses)
+    found = formulas.best_factor(factors, losses)
     assert found.best == pytest.approx(1.4, rel=0.01)
     assert not found.fits
-    flat = strength.best_of(factors, [1 + 0.001 * np.log(f / 1.4) ** 2 for f in factors])
+    flat = formulas.best_factor(factors, [1 + 0.001 * np.log(f / 1.4) ** 2 for f in factors])
     assert flat.fits, "what hardly matters is no reason for another sigma"
 
 
@@ -115,7 +114,7 @@ def test_the_map_follows_the_error_where_it_is_larger():
     varied = (truth / 2 * rng.chisquare(1, truth.shape)).astype(np.float32)
     mean = np.zeros(truth.shape, np.float32)
     known = np.ones(truth.shape, bool)
-    found = error.error_map(squared, varied, mean, spread, known)
+    found = formulas.error_map(squared, varied, mean, spread, known)
     assert found.shape == truth.shape
     assert found[:40].mean() == pytest.approx(4, abs=2)
     assert found[-40:].mean() == pytest.approx(36, abs=5)

@@ -23,8 +23,7 @@ from scipy.ndimage import gaussian_filter
 from tables import print_tables, show
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.assessment.detail import Rings
-from napari_gpu_denoise.assessment.error import MAP_WIDTH
+from napari_gpu_denoise.assessment.formulas import MAP_WIDTH, Rings
 from napari_gpu_denoise.cli.bench import synthetic
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

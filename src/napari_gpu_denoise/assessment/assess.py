@@ -10,14 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from napari_gpu_denoise.assessment import strength
-from napari_gpu_denoise.assessment.channels import Channels
-from napari_gpu_denoise.assessment.crop import choose_crop
-from napari_gpu_denoise.assessment.judging import judged
-from napari_gpu_denoise.assessment.noise import CropNoise, noise_of
+from napari_gpu_denoise.assessment.crop import CropNoise, choose_crop, noise_of
+from napari_gpu_denoise.assessment.formulas import MOST_CHECKED
+from napari_gpu_denoise.assessment.judging import Channels, judged
 from napari_gpu_denoise.assessment.record import Assessment
-from napari_gpu_denoise.assessment.runs import number_of_runs, observed, sigma_check
-from napari_gpu_denoise.assessment.trial import Trial
+from napari_gpu_denoise.assessment.trial import Trial, number_of_runs, observed, sigma_check
 from napari_gpu_denoise.errors import ImageError, SettingsError
 from napari_gpu_denoise.image.levels import as_array, check_numbers
 from napari_gpu_denoise.noise.structure.find import structure_in
@@ -217,7 +214,7 @@ def assess_steps(
         pool.shutdown(wait=False, cancel_futures=True)
     check, runs = None, number_of_runs(trial, other is not None, checking)
     if checking:
-        small = choose_crop(job, crop.yields, strength.MOST)
+        small = choose_crop(job, crop.yields, MOST_CHECKED)
         noise = CropNoise.of(*told, array, job, small)
         check = yield from sigma_check(Trial.of(job, small, array, noise), runs - 1, runs)
     yield Progress(runs, runs, "run")

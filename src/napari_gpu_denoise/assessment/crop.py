@@ -1,4 +1,4 @@
-"""The part of an image that is assessed: a crop, small enough to be filtered nine times."""
+"""The part of an image that is assessed, small enough to be filtered nine times, and its noise."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ import numpy as np
 from napari_gpu_denoise.errors import ImageError, SettingsError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import as_array
+from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, PoissonGaussian, Rician
 from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Job, Part, reach_along, sigma_over
+from napari_gpu_denoise.run.noise import NoiseMemory, resolve_noise
 from napari_gpu_denoise.run.sigma import Sigma
 
 MOST = 1 << 20  # pixels of a channel that are filtered at once
@@ -145,3 +148,199 @@ def _middle(span: slice, count: int) -> slice:
 
 def _wider(span: slice, before: int, after: int, length: int) -> slice:
     return slice(max(span.start - before, 0), min(span.stop + after, length))
+
+
+class _AnyFilter(Filter):
+    """Stands for a filter that is told the noise as it is, correlated noise included."""
+
+    def for_noise(self, models: Any) -> Filter | None:
+        return _AnyFilter() if models[0].models_correlation else None
+
+
+def noise_of(sigma: Any, noise: Any, image: Any, names: str, filter: Filter, device: Any) -> Any:
+    """Return `sigma` and `noise` as they were given, or measured where they were not.
+
+    The result is a pair, one of which is None.
+    """
+    if filter.sigma_power != 1 and noise is None:
+        sigma = None  # it is in other units
+    if sigma is not None:
+        return sigma, None
+    if isinstance(noise, NoiseMemory):
+        return None, noise.measured(image, names, device)
+    if noise is None or isinstance(noise, str):
+        # Imported only when needed: it takes long to load.
+        from napari_gpu_denoise.noise.estimate import measure_noise
+
+        noise = measure_noise(image, names, noise or "auto", device)
+    return None, noise
+
+
+_WEAKEST = 0.1  # noise in units of its root mean square, below which pixels do not count more
+
+
+def bounded(spread: np.ndarray) -> np.ndarray:
+    """Return the spread to divide by: models may have no noise where there is no light."""
+    most = float(np.sqrt(np.mean(np.square(spread, dtype=np.float64))))
+    return np.maximum(spread, _WEAKEST * most)
+
+
+@dataclass(frozen=True)
+class CropNoise:
+    """The noise of a crop; `sigma` is over the crop, not adapted to a filter."""
+
+    sigma: Sigma
+    names: str
+    shape: tuple[int, ...]
+    source: str
+
+    @classmethod
+    def of(cls, sigma: Any, noise: Any, image: Any, job: Job, crop: Crop) -> CropNoise:
+        """Return the noise of a crop of an image; `sigma` and `noise` as of `noise_of`."""
+        _, whole = resolve_noise(sigma, noise, image, job.names, _AnyFilter())
+        shape = tuple(one.stop - one.start for one in crop.reads)
+        found = crop.sigma(whole)
+        if not found.array.any():
+            raise SettingsError(
+                "Sigma is 0, so nothing is filtered: give a positive sigma to assess a result."
+            )
+        return cls(found, job.names, shape, whole.source)
+
+    @property
+    def models(self) -> tuple[NoiseModel, ...]:
+        """Models of the channels, or one for all; empty where sigma is all that is known."""
+        return self.sigma.models
+
+    @property
+    def white(self) -> bool:
+        """Whether the noise of different pixels is taken to be independent."""
+        return not any(model.models_correlation for model in self.models)
+
+    @property
+    def constant(self) -> bool:
+        """Whether its strength does not depend on brightness."""
+        return all(model.additive for model in self.models)
+
+    @property
+    def checkable(self) -> bool:
+        """Whether pixels that a filter has not seen show if sigma fits: white noise of mean 0."""
+        return self.white and (self.constant or self.photons)
+
+    @property
+    def photons(self) -> bool:
+        """Whether pixels can be split into independent ones as counts of photons can."""
+        return bool(self.models) and all(type(m) is PoissonGaussian for m in self.models)
+
+    def expected(self, result: np.ndarray) -> np.ndarray:
+        """Return the mean of pixels, as they are measured, where this is the result."""
+        return self._by_model(
+            lambda model, part: model.expected(part) if isinstance(model, Rician) else part, result
+        )
+
+    def spread(self, mean: np.ndarray) -> np.ndarray:
+        """Return the standard deviation of pixels with these means, float32, of their shape."""
+
+        def one(model: NoiseModel, values: np.ndarray) -> np.ndarray:
+            told = model.sigma if model.additive else model.sigma_after
+            return np.sqrt(np.maximum(model.variance(values), 0)) / (told or 1.0)
+
+        found = np.ones_like(mean, np.float32)
+        if self.models:
+            found = self._by_model(one, mean).astype(np.float32)
+        return found * self.sigma.array.astype(np.float32)
+
+    def unit(self, random: np.random.Generator) -> np.ndarray:
+        """Return fresh noise of standard deviation 1 and the same correlation, float32."""
+        made = random.standard_normal(self.shape, np.float32)
+        if self.white:
+            return made
+        channel, shared = channel_axis(self.names), getattr(self.models[0], "shared", 0.0)
+        if channel is not None and shared > 0:
+            common = random.standard_normal((*self.shape[:channel], 1, *self.shape[channel + 1 :]))
+            made = np.float32(shared**0.5) * common + np.float32((1 - shared) ** 0.5) * made
+        return self._by_model(lambda model, values: _coloured(model, values, self.names), made)
+
+    def correlated(self, k: int) -> float:
+        """Return the sum of the squared autocorrelation of channel `k`; 1 for white noise."""
+        if self.white:
+            return 1.0
+        table = np.square(self.models[min(k, len(self.models) - 1)].spectral.autocorrelation)
+        twice = np.where(np.arange(len(table)) > 0, 2.0, 1.0)
+        return float(twice @ table @ twice)
+
+    def powers(self, k: int, height: int, width: int) -> np.ndarray | float:
+        """Return the power spectrum of the noise of channel `k`, mean 1, as `rfft2` has it."""
+        if self.white:
+            return 1.0
+        return _power(self.models[min(k, len(self.models) - 1)].spectral, height, width)
+
+    def split(
+        self, values: np.ndarray, alpha: float, random: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Split counts of photons into two images of independent noise, by binomial thinning.
+
+        Their variances are `1 + alpha` and `1 + 1 / alpha` times that of `values`.
+        """
+        share = alpha / (1 + alpha)
+        second = self._by_model(lambda model, part: _thinned(model, part, share, random), values)
+        # What is left, in units of the whole.
+        return (values - np.float32(share) * second) / np.float32(1 - share), second
+
+    def _by_model(self, what: Any, values: np.ndarray) -> np.ndarray:
+        """Apply a function of a model and pixels to the pixels of each model."""
+        if not self.models:
+            return values
+        if len(self.models) == 1:
+            return what(self.models[0], values)
+        axis = channel_axis(self.names)
+        parts = np.split(values, len(self.models), axis)
+        return np.concatenate([what(m, p) for m, p in zip(self.models, parts, strict=True)], axis)
+
+    def words(self) -> str:
+        """Return the noise in words, without how it was found."""
+        if self.models:
+            return "; ".join(dict.fromkeys(model.summary() for model in self.models))
+        return Gaussian(float(np.sqrt(np.mean(np.square(self.sigma.array))))).summary()
+
+
+def _coloured(model: Any, white: np.ndarray, names: str) -> np.ndarray:
+    """Return white noise filtered so that it has the correlation of a model."""
+    axes = names.index("Y"), names.index("X")
+    planes = np.moveaxis(white, axes, (-2, -1))
+    power = _power(model.spectral, *planes.shape[-2:])
+    spectrum = np.fft.rfft2(planes) * np.sqrt(power)
+    made = np.fft.irfft2(spectrum, planes.shape[-2:]).astype(np.float32)
+    return np.moveaxis(made, (-2, -1), axes)
+
+
+def _power(model: Any, height: int, width: int) -> np.ndarray:
+    """Return the power at the frequencies of `rfft2`, with a mean of 1."""
+    table = np.asarray(model.autocorrelation)
+    lags = np.arange(len(table))
+    weight = np.where(lags > 0, 2.0, 1.0)
+
+    def cosines(frequency: np.ndarray) -> np.ndarray:
+        return np.cos(2 * np.pi * frequency[:, None] * lags) * weight
+
+    found = cosines(np.fft.fftfreq(height)) @ table @ cosines(np.fft.rfftfreq(width)).T
+    found = np.maximum(found, 0)
+    twice = np.full(found.shape[1], 2.0)
+    twice[0] = 1.0
+    if width % 2 == 0:
+        twice[-1] = 1.0
+    return found * (height * width / (found @ twice).sum())
+
+
+def _thinned(
+    model: PoissonGaussian, values: np.ndarray, share: float, random: np.random.Generator
+) -> np.ndarray:
+    """Return the image that a share of the electrons gives, divided by it.
+
+    Read noise is split by Gaussian noise of its own, so that the rest is independent.
+    """
+    electrons = (np.asarray(values, np.float64) - model.offset) / model.gain
+    whole = np.maximum(np.rint(electrons), 0)
+    taken = random.binomial(whole.astype(np.int64), share) + share * (electrons - whole)
+    read = (share * (1 - share)) ** 0.5 * model.read_noise / model.gain
+    taken += read * random.standard_normal(values.shape)
+    return (model.offset + model.gain * taken / share).astype(np.float32)

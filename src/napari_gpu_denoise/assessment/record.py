@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.assessment.detail import Detail
-from napari_gpu_denoise.assessment.residual import Statistics
-from napari_gpu_denoise.assessment.strength import SigmaCheck
+from napari_gpu_denoise.assessment.formulas import Detail, SigmaCheck, Statistics
 from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.run.record import Record
 
