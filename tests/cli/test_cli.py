@@ -294,8 +294,8 @@ def test_several_files(here, capsys, calls):
     code, out, err = run(capsys, "nl-means", "*.tif", "notes.txt", "-o", "out")
     assert code == 4
     assert "2 denoised, 1 failed, 1 skipped." in out
-    assert "bad.tif is not a TIFF or NIfTI file" in err
-    assert "notes.txt is not a TIFF or NIfTI file and was skipped" in err
+    assert "bad.tif is not a TIFF, NIfTI or OME-Zarr file" in err
+    assert "notes.txt is not a TIFF, NIfTI or OME-Zarr file and was skipped" in err
     assert sorted(os.listdir("out")) == ["in.tif", "other.tif"]
     assert run(capsys, "nl-means", "*.tif", "-o", "two", "--stop-on-error")[0] == 4
     assert not Path("two").exists()
@@ -319,7 +319,7 @@ def one_sentence(err: str) -> str:
         (["in.tif", "-o", "out.tif", "--step", "9"], 2, "step=9"),
         (["none.tif", "-o", "out.tif"], 4, "none.tif"),
         (["*.png", "-o", "out.tif"], 4, "No file matches"),
-        (["text.tif", "-o", "out.tif"], 4, "not a TIFF or NIfTI file"),
+        (["text.tif", "-o", "out.tif"], 4, "not a TIFF, NIfTI or OME-Zarr file"),
         (["in.tif", "-o", "in.tif"], 5, "never replaced"),
         (["in.tif", "-o", "./../" + "HERE/in.tif", "--overwrite"], 5, "never replaced"),
         (["in.tif", "-o", "there.tif"], 5, "exists"),

@@ -22,7 +22,7 @@ from napari_gpu_denoise.errors import (
     NonFiniteError,
     OutputError,
 )
-from napari_gpu_denoise.files import batch, batch_steps, one_file, tiff
+from napari_gpu_denoise.files import batch, one_file, tiff
 from napari_gpu_denoise.files.batch import BatchProgress, run_batch
 from napari_gpu_denoise.files.inputs import find_files
 from napari_gpu_denoise.run.host_memory import HostMemory
@@ -106,7 +106,9 @@ def test_text_among_images_is_skipped(folder, calls):
     report = run_batch("raw/*", SETTINGS, output="out")
     (skipped,) = report.skipped
     assert skipped.input == Path("raw/notes.txt")
-    assert skipped.skipped == f"{skipped.input} is not a TIFF or NIfTI file and was skipped."
+    assert (
+        skipped.skipped == f"{skipped.input} is not a TIFF, NIfTI or OME-Zarr file and was skipped."
+    )
     assert (len(report.done), report.failed, report.cancelled) == (3, (), False)
     assert names(folder / "out") == ["a.tif", "b.tif", "c.tif"]
 
@@ -147,7 +149,7 @@ def test_a_report_does_not_hold_the_pixels_of_files_that_failed(folder, monkeypa
         except MemoryError as error:
             raise DeviceMemoryError("too little") from error
 
-    monkeypatch.setattr(batch_steps, "file_steps", fail)
+    monkeypatch.setattr(batch, "denoise_file", fail)
     report = run_batch("raw/*.tif", SETTINGS, 5, output="out")
     assert len(report.failed) == len(held) == 3
     assert [pixels() for pixels in held] == [None] * 3

@@ -20,7 +20,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import ClusterError, FileError, KernelError, NonFiniteError
-from napari_gpu_denoise.files import by_workers, one_file, unfinished
+from napari_gpu_denoise.files import batch, one_file, unfinished
 from napari_gpu_denoise.files.cluster import connected, results, tasks
 from napari_gpu_denoise.files.cluster.results import Found, Patience, Results, result_of
 from napari_gpu_denoise.files.cluster.steps import groups_of
@@ -74,7 +74,6 @@ class Client:
 def client(monkeypatch):
     made = Client("one", "two")
     monkeypatch.setattr(tasks, "address", made.address)
-    monkeypatch.setattr(by_workers, "address", made.address)
     yield made
     made._pool.shutdown()
 
@@ -198,7 +197,7 @@ def several(tmp_path, monkeypatch):
 
 def test_small_files_are_spread_over_the_workers(several, client, monkeypatch):
     folder, expected = several
-    met, plain, whole = threading.Barrier(2, timeout=60), by_workers.filtered_file, []
+    met, plain, whole = threading.Barrier(2, timeout=60), batch.filtered_file, []
 
     def filtered_file(path, *given):
         whole.append(path.name)
@@ -208,7 +207,7 @@ def test_small_files_are_spread_over_the_workers(several, client, monkeypatch):
 
     filtered_file.__module__, filtered_file.__qualname__ = __name__, "spread"
     monkeypatch.setitem(globals(), "spread", filtered_file)
-    monkeypatch.setattr(by_workers, "filtered_file", filtered_file)
+    monkeypatch.setattr(batch, "filtered_file", filtered_file)
     out, seen = folder.parent / "out", []
     options = {"output": out, "client": client, "progress": seen.append}
     report = gd.run_batch(folder, NLM, 20.0, **options)
@@ -226,15 +225,15 @@ def test_small_files_are_spread_over_the_workers(several, client, monkeypatch):
 
 def test_a_small_file_is_tried_on_another_worker(several, client, monkeypatch):
     folder, _ = several
-    plain, failed = by_workers.file_steps, []
+    plain, failed = batch.denoise_file, []
 
-    def file_steps(*given, **options):
+    def denoise_file(*given, **options):
         if client.address() == "one":
             failed.append(given)
             raise KernelError("the device is broken.")
         return plain(*given, **options)
 
-    monkeypatch.setattr(by_workers, "file_steps", file_steps)
+    monkeypatch.setattr(batch, "denoise_file", denoise_file)
     options = {"output": folder.parent / "out", "client": client}
     inputs = [folder / f"{number}.tif" for number in range(4)]
     report = gd.run_batch(inputs, NLM, 20.0, **options)

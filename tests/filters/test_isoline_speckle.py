@@ -210,7 +210,7 @@ def test_nothing_is_estimated(device, monkeypatch, tmp_path):
     source, target = tmp_path / "in.tif", tmp_path / "out.tif"
     tifffile.imwrite(source, image, metadata={"axes": "TYX"}, imagej=True)
     progress = []
-    steps = one_file.file_steps(
+    steps = one_file.denoise_file(
         *(source, target, Run(settings, axes="TYX", device=device)),
         **{"overwrite": False, "new_folder": True, "companions_anywhere": False},
     )

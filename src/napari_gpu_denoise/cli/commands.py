@@ -23,8 +23,7 @@ from napari_gpu_denoise.cli.noise import named_noise, sigma_map
 def denoise(args: argparse.Namespace) -> int:
     """Run one filter over all inputs."""
     settings = chosen_settings(args)
-    from napari_gpu_denoise.files.batch import run_batch
-    from napari_gpu_denoise.files.batch_report import is_expected, lines_on
+    from napari_gpu_denoise.files.batch import is_expected, lines_on, run_batch
 
     sigma = args.sigma if args.sigma_map is None else sigma_map(args.sigma_map)
     noise = args.noise if args.noise is None else named_noise(args.noise)
@@ -83,7 +82,9 @@ def denoise(args: argparse.Namespace) -> int:
     if any(getattr(file.skipped, "code", "") == "exists" for file in report.skipped):
         return exit_code(errors.OutputError())
     if not report.done and not args.resume:
-        raise errors.FileError("None of the inputs is a TIFF or NIfTI file: nothing was denoised.")
+        raise errors.FileError(
+            "None of the inputs is a TIFF, NIfTI or OME-Zarr file: nothing was denoised."
+        )
     return 0
 
 

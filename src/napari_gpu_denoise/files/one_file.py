@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 from collections.abc import Generator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -12,7 +14,6 @@ import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, nifti, tiff, zarr
-from napari_gpu_denoise.files.made_with import has_noise
 from napari_gpu_denoise.files.resume_fingerprint import resume_fingerprint, unchanged
 from napari_gpu_denoise.files.tiff.checks import free_memory
 from napari_gpu_denoise.files.unfinished import ResumeLedger
@@ -28,7 +29,7 @@ from napari_gpu_denoise.run.request import Run
 STREAMED_BYTES = 1 << 27
 
 
-def file_steps(
+def denoise_file(
     path: Path,
     target: Path,
     run: Run,
@@ -196,7 +197,7 @@ def check_result(target: Path, run: Run) -> None:
         other = "was made with another strength"
     elif bool(made.get("corrected")) != (run.correct is not None):
         other = f"was made with{'out' * (not made.get('corrected'))} a correction"
-    elif not has_noise(made, run.sigma, run.noise):
+    elif not record_matches_noise(made, run.sigma, run.noise):
         other = "was made with another noise"
     if other:
         raise OutputError(
@@ -221,3 +222,38 @@ def _make_folder(target: Path, new_folder: bool) -> None:
         raise OutputError(
             f"The folder {target.parent} cannot be created: {error.strerror or error}."
         ) from error
+
+
+def record_matches_noise(record: dict[str, Any], sigma: Any, noise: Any) -> bool:
+    """Return whether a result was made with this `sigma` and `noise`, those of `denoise`.
+
+    What is measured may be anything that was measured, of the model that is named, if any.
+    """
+    source, models = str(record.get("sigma_source", "")), record.get("noise") or []
+    if not source.startswith(("given", "estimated")):
+        return True  # the filter takes no noise
+    if sigma is None and isinstance(noise, (int, float, np.number)):
+        sigma = noise
+    if sigma is not None:
+        return source.startswith("given") and _has_sigma(record, source, sigma)
+    if noise is None or isinstance(noise, str):
+        named = {each.get("model") for each in models} if noise not in (None, "auto") else set()
+        return source.startswith("estimated") and named <= {noise}
+    given = getattr(noise, "models", noise)
+    given = given if isinstance(given, (tuple, list)) else [given]
+    if any(getattr(each, "needs_image", False) for each in given):
+        return {each.name for each in given} == {each.get("model") for each in models}
+    wanted = [json.loads(json.dumps(each.as_dict())) for each in given]
+    return bool(models) and all(
+        each == models[min(number, len(models) - 1)] for number, each in enumerate(wanted)
+    )
+
+
+def _has_sigma(record: dict[str, Any], source: str, sigma: Any) -> bool:
+    """Return whether a record has these values, or tells of a map like this one."""
+    values, held = np.ravel(np.asarray(sigma, np.float64)), list(record.get("sigma", []))
+    if source == "given":
+        return held == values.tolist()
+    told = f"given as a map from {values.min():.4g} to {values.max():.4g}"
+    mean = math.sqrt(np.mean(np.square(values)))
+    return told == source and len(held) == 1 and math.isclose(held[0], mean, rel_tol=1e-9)

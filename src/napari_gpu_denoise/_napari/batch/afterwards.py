@@ -12,7 +12,7 @@ from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.batch.report import ReportWindow
 from napari_gpu_denoise._napari.batch.rows import ENDED, Row
 from napari_gpu_denoise._napari.batch.wanted import BatchWanted
-from napari_gpu_denoise.files.batch_report import BatchReport
+from napari_gpu_denoise.files.batch import BatchReport
 
 
 class BatchAfterwards(BatchWanted):

@@ -26,8 +26,7 @@ from napari_gpu_denoise._napari.batch.running import BatchRequest, BatchRun, Out
 from napari_gpu_denoise._napari.denoise import presets
 from napari_gpu_denoise._napari.stage import Stage, TimeLeft
 from napari_gpu_denoise.errors import DenoiseError
-from napari_gpu_denoise.files.batch_report import BatchReport, FileReport
-from napari_gpu_denoise.files.batch_steps import BatchProgress
+from napari_gpu_denoise.files.batch import BatchProgress, BatchReport, FileReport
 
 _PARTS = 1000  # of the bar of all files
 _INTERVAL = 0.1  # seconds between two updates of a line

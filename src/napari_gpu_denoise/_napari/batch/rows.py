@@ -10,8 +10,7 @@ from napari_gpu_denoise._napari.stage import Stage
 from napari_gpu_denoise._napari.wording import REMEDIES, in_panel
 from napari_gpu_denoise.errors import DenoiseError, Note
 from napari_gpu_denoise.files import formats, zarr
-from napari_gpu_denoise.files.batch_report import FileReport, is_expected
-from napari_gpu_denoise.files.batch_steps import BatchProgress
+from napari_gpu_denoise.files.batch import BatchProgress, FileReport, is_expected
 
 # States of a file.
 WAITING, RUNNING, STOPPED, DONE, SKIPPED, FAILED = (

@@ -16,8 +16,13 @@ from qtpy.QtCore import QObject, Signal
 from napari_gpu_denoise._napari.stage import Stage
 from napari_gpu_denoise._napari.worker import ActivityBar, Task, Worker
 from napari_gpu_denoise.errors import Cancelled
-from napari_gpu_denoise.files.batch_report import BatchReport, FileReport
-from napari_gpu_denoise.files.batch_steps import Batch, BatchProgress, batch_steps
+from napari_gpu_denoise.files.batch import (
+    Batch,
+    BatchProgress,
+    BatchReport,
+    FileReport,
+    batch_steps,
+)
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.opencl.several import choose_devices
 

@@ -16,7 +16,7 @@ from napari_gpu_denoise._napari.denoise.snippets import (
 )
 from napari_gpu_denoise._napari.noise import snippets as code
 from napari_gpu_denoise.errors import FileError
-from napari_gpu_denoise.files.batch_steps import Batch
+from napari_gpu_denoise.files.batch import Batch
 from napari_gpu_denoise.files.inputs import find_files
 from napari_gpu_denoise.run.settings import as_options
 

@@ -13,7 +13,7 @@ from napari_gpu_denoise._napari.batch.view import REPLACE, SAME, BatchView
 from napari_gpu_denoise._napari.denoise import presets
 from napari_gpu_denoise._napari.panel import PYTHON_COPIED
 from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
-from napari_gpu_denoise.files.batch_steps import Batch
+from napari_gpu_denoise.files.batch import Batch
 from napari_gpu_denoise.files.inputs import pair
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.run.request import Run

@@ -112,7 +112,11 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
     """
     run, path = request.run, _file(request.source)
     named = path or "INPUT.tif"
-    remarks = [] if path is not None else ["Replace INPUT.tif by the name of a TIFF or NIfTI file."]
+    remarks = (
+        []
+        if path is not None
+        else ["Replace INPUT.tif by the name of a TIFF, NIfTI or OME-Zarr file."]
+    )
     name = run.filter.name.replace("_", "-")
     target = beside(named, name)
     if path in [str(samples.path(each)) for each in samples.names()]:

@@ -76,7 +76,9 @@ def open_stack(path: str | os.PathLike, *, companions_anywhere: bool = False) ->
             if os.fstat(file.fileno()).st_size == 0:
                 raise FileError(f"{path} is empty: copy it again from its source.")
             if not is_tiff(path):
-                raise FileError(f"{path} is not a TIFF or NIfTI file: only these can be read.")
+                raise FileError(
+                    f"{path} is not a TIFF, NIfTI or OME-Zarr file: only these can be read."
+                )
             # Micro-Manager files also hold OME-XML, which says more than their own index.
             options: dict[str, Any] = {"offset": 0, "is_mmstack": False}
             tif = held.enter_context(tifffile.TiffFile(file, **options))
