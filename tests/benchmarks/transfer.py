@@ -21,8 +21,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from napari_gpu_denoise.image.axes import arrange
-from napari_gpu_denoise.image.bands import in_bands
 from napari_gpu_denoise.image.levels import Levels
+from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors, release_memory
 from napari_gpu_denoise.opencl.program import session

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.errors import ImageError
-from napari_gpu_denoise.image.nonfinite import fill_nonfinite
+from napari_gpu_denoise.image.levels import fill_nonfinite
 from napari_gpu_denoise.run.block import Block, extend, extend_sigma, keep_noiseless
 from scenes import noisy
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from napari_gpu_denoise.correct.request import CorrectionRequest
 from napari_gpu_denoise.image.axes import arrange, channel_axis, check_axes
-from napari_gpu_denoise.image.levels import as_array
-from napari_gpu_denoise.image.nonfinite import fill_nonfinite
+from napari_gpu_denoise.image.levels import as_array, fill_nonfinite
 from napari_gpu_denoise.noise.patches.blank import constant_squares
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.noise.structure import hum, outliers, rows

@@ -15,11 +15,11 @@ from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import (
     as_array,
     check_numbers,
+    check_policy,
     convert,
     nonfinite_error,
     output_dtype,
 )
-from napari_gpu_denoise.image.nonfinite import check_policy
 
 _KINDS = {"found": STRIPES, "both": ("rows", "columns"), **{kind: (kind,) for kind in STRIPES}}
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from napari_gpu_denoise.image.axes import arrange
-from napari_gpu_denoise.image.levels import convert
-from napari_gpu_denoise.image.nonfinite import fill_nonfinite
+from napari_gpu_denoise.image.levels import convert, fill_nonfinite
 
 
 @dataclass(frozen=True)

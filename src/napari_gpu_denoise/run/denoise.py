@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.image.levels import output_dtype
-from napari_gpu_denoise.image.new_array import new_array
+from napari_gpu_denoise.image.threads import new_array
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.by_parts import denoise_parts, is_chunked

@@ -11,7 +11,7 @@ from typing import Any
 from napari_gpu_denoise.correct.request import CorrectionRequest, parse_correction
 from napari_gpu_denoise.docstrings import Function, documented
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.image.nonfinite import check_policy
+from napari_gpu_denoise.image.levels import check_policy
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.host_memory import HostMemory

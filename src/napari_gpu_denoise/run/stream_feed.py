@@ -12,7 +12,6 @@ import numpy as np
 
 from napari_gpu_denoise.errors import AxesError, ImageError, SigmaError
 from napari_gpu_denoise.image.axes import arrange, check_axes
-from napari_gpu_denoise.image.bands import in_bands
 from napari_gpu_denoise.image.levels import (
     LARGEST_VALUE,
     Levels,
@@ -21,6 +20,7 @@ from napari_gpu_denoise.image.levels import (
     is_plain,
     nonfinite_error,
 )
+from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.run.block import Block, keep_blank, keep_noiseless
 from napari_gpu_denoise.run.flow.work import Work
 from napari_gpu_denoise.run.frame_notes import FrameNote, note_frame

@@ -32,7 +32,7 @@ from napari_gpu_denoise.files.zarr.naming import (
 )
 from napari_gpu_denoise.files.zarr.steady import steadily
 from napari_gpu_denoise.files.zarr.stored import stored_like, stored_new
-from napari_gpu_denoise.image.threads import kept_pool
+from napari_gpu_denoise.image.threads import shared_executor
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.run.record import Record
@@ -178,7 +178,7 @@ class Finest:
             if not isinstance(self._place, Address):
                 return sum(map(_size, places))
             # Each is a request.
-            return sum(kept_pool("sizes", _REQUESTS).map(_size_at_address, places))
+            return sum(shared_executor("sizes", _REQUESTS).map(_size_at_address, places))
 
 
 def _size(place: Path) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from napari_gpu_denoise.image.bands import in_bands
+from napari_gpu_denoise.image.threads import in_bands
 
 TABLE_ENTRIES = 4096
 REACH = 9.0  # standard deviations beyond which a normal distribution is cut off

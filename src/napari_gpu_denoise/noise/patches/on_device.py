@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from napari_gpu_denoise.errors import NoDeviceError
-from napari_gpu_denoise.image.bands import in_bands
+from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.noise.patches.blank import clear_patches
 from napari_gpu_denoise.noise.patches.coefficients import suit_float32
 from napari_gpu_denoise.noise.patches.device_coefficients import (

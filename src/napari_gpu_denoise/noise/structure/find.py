@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.image.nonfinite import fill_nonfinite
+from napari_gpu_denoise.image.levels import fill_nonfinite
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.record import Finding, StructuredNoise

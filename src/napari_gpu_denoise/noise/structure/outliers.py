@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from napari_gpu_denoise.image.threads import in_threads
 from napari_gpu_denoise.noise.structure.neighbours import (
     AROUND,
     SAMPLE,
@@ -17,7 +18,6 @@ from napari_gpu_denoise.noise.structure.neighbours import (
     noise_levels,
     sorted_neighbours,
 )
-from napari_gpu_denoise.noise.structure.workers import in_threads
 
 SMALLEST = 16  # pixels of the shortest side of a plane that is looked at
 LEAST = 5.5  # times the local noise that a pixel has to be away

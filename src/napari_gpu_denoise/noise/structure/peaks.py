@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.fft import rfft2
 
-from napari_gpu_denoise.noise.structure.workers import number_of_workers
+from napari_gpu_denoise.image.threads import number_of_workers
 
 _FEWEST_CYCLES = 8  # over the plane; slower waves may be its shading
 _AROUND = 17  # frequencies whose mean is what a peak is compared with

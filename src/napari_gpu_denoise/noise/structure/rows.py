@@ -10,7 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
-from napari_gpu_denoise.noise.structure.workers import in_threads, number_of_workers
+from napari_gpu_denoise.image.threads import in_threads, number_of_workers
 
 SHORTEST, NARROWEST = 16, 48  # rows and columns of the smallest plane that is looked at
 _WIDTH = 16  # columns of a segment, about

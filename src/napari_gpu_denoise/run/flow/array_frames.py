@@ -10,8 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from napari_gpu_denoise.image.bands import begin_each, in_bands
 from napari_gpu_denoise.image.levels import convert
+from napari_gpu_denoise.image.threads import begin_each, in_bands
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow
 from napari_gpu_denoise.run.flow.frame_transfer import FrameTypes

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.image.axes import Frames
-from napari_gpu_denoise.image.bands import in_bands
 from napari_gpu_denoise.image.levels import Levels, is_plain
+from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.work_items import value_grid, values_per_item

@@ -1,0 +1,144 @@
+"""Threads: bands of arrays in several of them, and pages of new arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from napari_gpu_denoise.image import threads
+from napari_gpu_denoise.image.levels import Levels
+from napari_gpu_denoise.image.threads import begin_each, in_bands, shared_executor
+
+
+@pytest.fixture
+def four_threads(monkeypatch):
+    """Four threads, whatever this machine has."""
+    monkeypatch.setattr(threads, "_threads", lambda: 4)
+
+
+@pytest.mark.parametrize("shape", [(1100, 1000), (3, 700, 600), (700, 3, 600), (2, 2, 300_000)])
+def test_bands_cover_everything_once_and_in_order(four_threads, shape):
+    source, target = np.random.default_rng(0).random(shape), np.zeros(shape)
+    sizes, threads = [], set()
+
+    def add(a, b):
+        threads.add(threading.current_thread().name)
+        sizes.append(a.size)
+        b += a
+        return a.flat[0]
+
+    first = in_bands(add, source, target)
+    np.testing.assert_array_equal(target, source)
+    assert sum(sizes) == source.size
+    assert len(sizes) == len(first) == min(4, max(shape[:-1]))
+    flat = source.ravel().tolist()
+    assert [flat.index(value) for value in first] == sorted(flat.index(value) for value in first)
+    threads.discard(threading.current_thread().name)
+    assert threads
+    assert all(name.startswith("gpu-denoise-copy") for name in threads)
+
+
+def test_small_arrays_are_passed_whole(four_threads):
+    array = np.ones((100, 100))
+    (given,) = in_bands(lambda a: a, array)
+    assert given is array
+
+
+@pytest.mark.parametrize("broken", [0, 2])
+def test_an_error_in_a_band_comes_through_when_all_have_ended(four_threads, broken):
+    image = np.repeat(np.arange(4.0), 250)[:, None] * np.ones(1000)
+    ended = []
+
+    def fail_in_one(band):
+        if band[0, 0] == broken:
+            raise ZeroDivisionError
+        time.sleep(0.05)
+        ended.append(band[0, 0])
+
+    with pytest.raises(ZeroDivisionError):
+        in_bands(fail_in_one, image)
+    assert sorted(ended) == sorted({0, 1, 2, 3} - {broken})
+
+
+def test_items_are_passed_in_order_and_in_threads_if_they_are_large(four_threads):
+    def name(k):
+        return k, threading.current_thread().name
+
+    for nbytes, aside in ((100, False), (1 << 22, True)):
+        found = list(begin_each(name, range(30), nbytes))
+        assert [k for k, _ in found] == list(range(30))
+        assert all(one.startswith("gpu-denoise-copy") == aside for _, one in found)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32", "float64", "int32"])
+def test_levels_of_large_arrays_are_those_of_small_ones(four_threads, dtype):
+    small = np.random.default_rng(0).normal(100, 20, (50, 60)).clip(0, 255).astype(dtype)
+    assert Levels.of(np.tile(small, (30, 30))) == Levels.of(small)
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Arrays of a few pages are made ready, in several parts and steps."""
+    monkeypatch.setattr(threads, "_LEAST_BYTES", 1 << 16)
+    monkeypatch.setattr(threads, "_PART_BYTES", 10 * mmap.PAGESIZE)
+    monkeypatch.setattr(threads, "_STEP_BYTES", 3 * mmap.PAGESIZE)
+    shared_executor.cache_clear()
+    yield
+    shared_executor(*threads._PAGES).shutdown()
+    shared_executor.cache_clear()  # of the threads that were shut down
+
+
+def first_page(array):
+    """Address of the first whole page."""
+    return -(-array.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
+@pytest.mark.parametrize("size", [70_000, 1_000_001])
+def test_whole_pages_of_the_array_are_asked_for_once(small_parts, monkeypatch, size):
+    asked = []
+
+    def ask(address, nbytes, advice):
+        asked.append((address, address + nbytes))
+        return 0
+
+    monkeypatch.setattr(threads, "_madvise", lambda: ask)
+    array = threads.new_array((size,), np.dtype(np.uint16))
+    shared_executor(*threads._PAGES).shutdown()
+    stop = array.ctypes.data + array.nbytes
+    edges = sorted(asked)
+    assert [first for first, _ in edges[1:]] == [last for _, last in edges[:-1]]
+    assert edges[0][0] == first_page(array)
+    assert edges[-1][1] == stop // mmap.PAGESIZE * mmap.PAGESIZE
+
+
+def test_what_has_been_written_stays(small_parts):
+    array = threads.new_array((300, 1000), np.dtype(np.float32))
+    array[:] = np.arange(1000)
+    shared_executor(*threads._PAGES).shutdown()
+    threads._populate(array, first_page(array), array.ctypes.data + array.nbytes)
+    np.testing.assert_array_equal(array, np.broadcast_to(np.arange(1000), (300, 1000)))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is asked for on Linux only")
+def test_memory_is_there_before_it_is_written(small_parts):
+    def resident(array):
+        first = first_page(array)
+        found = (ctypes.c_ubyte * (array.nbytes // mmap.PAGESIZE - 1))()
+        ctypes.CDLL(None).mincore(
+            ctypes.c_void_p(first), ctypes.c_size_t(len(found) * mmap.PAGESIZE), found
+        )
+        return np.mean(np.frombuffer(found, np.uint8) & 1)
+
+    # NumPy might reuse memory that is there.
+    array = np.frombuffer(mmap.mmap(-1, 1 << 25), np.uint8)
+    assert resident(array) < 0.1
+    start = first_page(array)
+    if threads._populate(array, start, start + (1 << 24)):
+        pytest.skip("this system does not know the request")
+    assert 0.45 < resident(array) < 0.6
