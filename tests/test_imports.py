@@ -75,7 +75,12 @@ def test_a_run_imports_what_it_needs(tmp_path):
     assert {name for name in ours if name.endswith(".filter")} == {
         *("run.filter", "filters.nl_means.filter")
     }
-    assert not ours & {"files.cluster", "noise.structure", "correct.correction", "assessment"}
+    assert not ours & {
+        "files.cluster",
+        "noise.structure.find",
+        "noise.structure.remove",
+        "assessment",
+    }
 
 
 def test_the_plugin_lists_its_commands_without_qt_or_opencl():

@@ -16,9 +16,9 @@ from qtpy.QtGui import QDropEvent
 
 import napari_gpu_denoise as gd
 from _napari.noise_records import estimate
-from napari_gpu_denoise.correct.request import parse_correction
 from napari_gpu_denoise.files import one_file, unfinished
 from napari_gpu_denoise.noise.models import Gaussian
+from napari_gpu_denoise.noise.structure.record import parse_correction
 from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run.record import Progress, Record, Result
 from zarr_stores import write_store

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import math
 
+import dask.array as da
 import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.noise.structure import amplitudes, find, hum, neighbours, outliers
+from napari_gpu_denoise.noise.structure import find, hum, outliers, remove, rows
 from napari_gpu_denoise.noise.structure.find import finite_plane
+from napari_gpu_denoise.noise.structure.record import parse_correction
+from napari_gpu_denoise.noise.structure.remove import CorrectedArray, prepare_correction
+from reference import row_offsets as reference
+from scenes import small
 
 SIGMA = 10.0
 
@@ -134,7 +139,7 @@ def test_faint_dead_pixels_are_found_in_texture(seed):
 
 def test_neighbours_are_sorted():
     values = np.random.default_rng(7).integers(0, 9, (12, 11)).astype(np.float32)
-    found = np.stack(neighbours.sorted_neighbours(np.pad(values, 1, mode="reflect"), slice(0, 12)))
+    found = np.stack(outliers.sorted_neighbours(np.pad(values, 1, mode="reflect"), slice(0, 12)))
     for y, x in ((1, 1), (5, 6), (10, 9)):
         around = np.delete(values[y - 1 : y + 2, x - 1 : x + 2].ravel(), 4)
         assert found[:, y, x].tolist() == np.sort(around).tolist()
@@ -178,9 +183,9 @@ def test_wrong_axes_are_refused():
 def test_amplitudes_are_those_of_windowed_blocks(shape):
     plane = np.random.default_rng(8).normal(0, 5, shape).astype(np.float32)
     frequencies = np.random.default_rng(9).uniform(-0.5, 0.5, (19, 2))
-    found = amplitudes.along_y(amplitudes.along_x(plane, frequencies[:, 1]), frequencies[:, 0])
+    found = hum.along_y(hum.along_x(plane, frequencies[:, 1]), frequencies[:, 0])
     y, x = np.indices(shape)
-    cuts = [np.arange(amplitudes.BLOCKS + 1) * n // amplitudes.BLOCKS for n in shape]
+    cuts = [np.arange(hum.BLOCKS + 1) * n // hum.BLOCKS for n in shape]
     for (fy, fx), each in zip(frequencies, found, strict=True):
         turned = plane * np.exp(-2j * math.pi * (fy * y + fx * x))
         for j, k in np.ndindex(each.shape):
@@ -226,3 +231,322 @@ def test_threads_and_copies_change_nothing(monkeypatch):
     monkeypatch.setattr(find, "_THREADED", 0)
     assert gd.find_structure(image) == first
     assert gd.find_structure(image.astype(np.float64)) == first
+
+
+# Offsets of rows: against a slow reference, and what is image and stays.
+SHAPE = 192, 224
+STRENGTH = 10.0
+Y, X = np.mgrid[: SHAPE[0], : SHAPE[1]]
+
+# Structure across the whole width, which must not be taken for offsets.
+SCENES = {
+    "horizon": np.where(Y > 80, 150.0, 30.0) + np.where(Y > 120, 40.0, 0.0),
+    "tilted horizon": np.where(Y > 80 + X // 50, 150.0, 30.0),
+    "soft horizon": 30 + 100 / (1 + np.exp(-(Y - 90) / 3.0)),
+    "waves": 60 + 30 * np.sin(Y / 15.0),
+    "slope": 100.0 + 0.3 * Y,
+}
+
+
+def measured(image: np.ndarray) -> np.ndarray:
+    return remove.plane_offsets([image.astype(np.float32)])
+
+
+def error(image: np.ndarray, given: np.ndarray) -> float:
+    """Return the root mean square error of offsets, whose mean nothing tells."""
+    return float(np.std(measured(image + given[:, None]) - given))
+
+
+def drawn(strength: float = STRENGTH, seed: int = 2, count: int = SHAPE[0]) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, strength, count)
+
+
+def noise(sigma: float = 10.0, shape: tuple = SHAPE) -> np.ndarray:
+    return np.random.default_rng(1).normal(0, sigma, shape)
+
+
+@pytest.fixture
+def exact(monkeypatch):
+    """Conjugate gradients that go on to the end."""
+    monkeypatch.setattr(remove, "_ENOUGH", 1e-9)
+
+
+def test_the_reference_agrees(exact):
+    rng = np.random.default_rng(6)
+    image = np.where(np.hypot(Y - 20, X - 40) < 12, 80.0, 30.0)[:48, :96] + 0.2 * Y[:48, :96]
+    image = image + noise(5.0, image.shape) + rng.normal(0, 8, (48, 1))
+    parts = rows.segments(image, 2)
+    np.testing.assert_allclose(parts.means, reference.piece_means(image, 12), atol=1e-9)
+    found = remove.row_offsets([parts])
+    np.testing.assert_allclose(found, reference.row_offsets(parts.means), atol=1e-3)
+
+
+def test_banded_solves_agree_with_dense_ones(exact):
+    rng = np.random.default_rng(6)
+    means, links = rng.normal(0, 3, (20, 6)), rng.uniform(0.1, 3, (19, 6))
+    weights = np.full(means.shape, 1 / 1.5)
+    found, image = remove.most_probable(means, weights, links, 4.0, np.zeros(20))
+    wanted, below = reference.least_squares(means, 1.5, links, 4.0)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    np.testing.assert_allclose(image, below, atol=1e-6)
+
+
+def test_powers_do_not_rise():
+    values = np.random.default_rng(3).uniform(1, 2, 12)
+    counts = np.arange(1.0, 13.0)
+    found = remove._falling(values, counts)
+    np.testing.assert_allclose(found, reference.falling(values, counts))
+    assert (np.diff(found) <= 0).all()
+
+
+def test_the_known_answer_without_noise_or_image():
+    given = drawn(3.0, count=64)
+    found = measured(np.repeat(given[:, None], 96, axis=1))
+    np.testing.assert_allclose(found, given - given.mean(), atol=0.3)
+    assert not measured(np.full((64, 96), 7.0)).any()
+
+
+def test_offsets_on_a_flat_image_are_known_up_to_the_noise():
+    # The mean of a row has a noise of 10 / sqrt(224).
+    assert error(noise(), drawn()) < 0.85
+
+
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("sigma", [0.0, 10.0])
+def test_what_crosses_the_whole_image_stays(scene, sigma):
+    assert error(SCENES[scene] + noise(sigma), drawn()) < 0.5 * STRENGTH
+    # Weak offsets do not take strong edges with them.
+    assert error(SCENES[scene] + noise(sigma), drawn(2.0)) < 1.5
+
+
+def test_frequencies_without_offsets_are_kept():
+    # As strong as it is, a slow wave that all columns share is no set of independent offsets.
+    given, wave = drawn(), 25 * np.cos(np.pi * 3 * (np.arange(SHAPE[0]) + 0.5) / SHAPE[0])
+    found = measured(noise() + given[:, None] + wave[:, None])
+    taken = (found - given) @ wave / (wave @ wave)
+    assert abs(taken) < 0.2
+
+
+def test_few_strong_offsets_are_measured_too():
+    rng = np.random.default_rng(5)
+    given = np.where(rng.random(SHAPE[0]) < 0.2, rng.normal(0, 60, SHAPE[0]), drawn(3.0))
+    assert error(noise(), given) < 0.1 * given.std()
+
+
+def test_planes_are_measured_together():
+    given = drawn()
+    planes = [np.random.default_rng(k).normal(0, 10, SHAPE) + given[:, None] for k in range(4)]
+    together = remove.plane_offsets(planes)
+    assert np.std(together - given) < 0.7 * np.std(remove.plane_offsets(planes[:1]) - given)
+
+
+@pytest.mark.parametrize("shape", [(16, 48), (17, 49), (33, 1000), (500, 48)])
+def test_any_shape(shape):
+    found = measured(noise(1.0, shape) + drawn(5.0, count=shape[0])[:, None])
+    assert found.shape == shape[:1] and np.isfinite(found).all() and abs(found.mean()) < 1e-3
+
+
+# Removal of structured noise: what is left of it, what stays, and the option of every run.
+PICTURE = 96, 128
+QUICK = small(gd.NLMeans)
+
+
+def clean() -> np.ndarray:
+    y, x = np.mgrid[: PICTURE[0], : PICTURE[1]]
+    discs = (np.hypot(y - 40, x - 50) < 25) * 60 + (np.hypot(y - 70, x - 100) < 15) * 90
+    return 100.0 + discs
+
+
+def noisy_picture(*more: int, seed=0) -> np.ndarray:
+    return clean() + np.random.default_rng(seed).normal(0, 8, (*more, *PICTURE))
+
+
+def levels(count: int, seed=1) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, 8, count)
+
+
+def left(result: np.ndarray, without: np.ndarray, axis: int) -> float:
+    """Return the standard deviation of the offsets that are left, of 8."""
+    return float((result - without).mean(axis=axis).std())
+
+
+def test_rows_and_columns_are_removed():
+    image, rows, columns = noisy_picture(), levels(96)[:, None], levels(128)
+    assert left(gd.remove_stripes(image + rows), image, 1) < 3
+    assert left(gd.remove_stripes(image + columns), image, 0) < 3
+    both = gd.remove_stripes(image + rows + columns)
+    assert left(both, image, 1) < 3 and left(both, image, 0) < 3
+
+
+def test_only_what_is_asked_for_is_removed():
+    image, rows = noisy_picture(), levels(96)[:, None]
+    given = image + rows
+    np.testing.assert_array_equal(
+        gd.remove_stripes(given, kind="columns", fixed=False).shape, PICTURE
+    )
+    np.testing.assert_array_equal(gd.remove_stripes(given, kind="hum"), given)
+    np.testing.assert_array_equal(gd.remove_stripes(image), image)
+    assert left(gd.remove_stripes(given, kind="rows"), image, 1) < 3
+
+
+def test_axes_may_be_in_any_order():
+    given = noisy_picture(3) + levels(96)[:, None]
+    wanted = gd.remove_stripes(given, "TYX")
+    for axes, order in (("YXT", (1, 2, 0)), ("XTY", (2, 0, 1))):
+        moved = gd.remove_stripes(np.transpose(given, order), axes)
+        np.testing.assert_allclose(moved, np.transpose(wanted, order), atol=1e-3)
+
+
+def test_fixed_offsets_are_measured_together():
+    image, rows = noisy_picture(6), levels(96)[:, None]
+    together = gd.remove_stripes(image + rows, "TYX") - image - rows
+    assert np.ptp(together[:, :, 5], axis=0).max() < 1e-3  # the same is removed from all
+    alone = gd.remove_stripes(image + rows, "TYX", fixed=False) - image - rows
+    assert np.ptp(alone[:, :, 5], axis=0).max() > 0.1
+    changing = image + levels(6 * 96).reshape(6, 96, 1)
+    assert left(gd.remove_stripes(changing, "TYX"), image, 2) < 3
+
+
+def test_hum_is_removed_from_each_frame():
+    y = np.arange(96)[:, None]
+    hum = np.stack([6 * np.cos(0.9 * y + phase) * np.ones(128) for phase in (0, 1, 2.5)])
+    image = noisy_picture(3)
+    assert np.std(gd.remove_stripes(image + hum, "TYX", kind="hum") - image) < 1
+
+
+def test_outliers_are_replaced_and_nothing_else():
+    image = noisy_picture().astype(np.float32)
+    given = image.copy()
+    places = [(0, 0), (10, 20), (10, 21), (50, 127), (70, 64), (30, 50)]
+    for number, place in enumerate(places):
+        given[place] += 150 * (-1) ** number
+    result = gd.remove_outliers(given)
+    changed = set(map(tuple, np.argwhere(result != given)))
+    assert changed <= set(places) and len(changed) >= 5
+    for place in changed:
+        assert abs(result[place] - clean()[place]) < 30
+
+
+def test_pixels_hot_in_most_planes_are_replaced_in_all():
+    image = noisy_picture(6)
+    image[:, 40, 60] += [150, 150, 150, 150, 20, 150]
+    result = gd.remove_outliers(image, "TYX")
+    assert result[4, 40, 60] != image[4, 40, 60]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "int32", "float32", "float64"])
+def test_types_are_kept_and_the_input_not_changed(dtype):
+    given = (noisy_picture() + levels(96)[:, None]).astype(dtype)
+    before = given.copy()
+    for result in (gd.remove_stripes(given), gd.remove_outliers(given)):
+        assert result.dtype == given.dtype and result.shape == given.shape
+    assert gd.remove_stripes(given, dtype="float32").dtype == np.float32
+    np.testing.assert_array_equal(given, before)
+
+
+def test_nan_is_refused_or_kept():
+    given = noisy_picture() + levels(96)[:, None]
+    given[5:9, 7] = np.nan
+    for call in (gd.remove_stripes, gd.remove_outliers):
+        with pytest.raises(errors.NonFiniteError):
+            call(given)
+        kept = call(given, nonfinite="keep")
+        np.testing.assert_array_equal(np.isnan(kept), np.isnan(given))
+
+
+def test_padding_stays_to_the_bit():
+    given = np.zeros((160, 200), np.float32)
+    given[30:126, 40:168] = noisy_picture() + levels(96)[:, None]
+    result = gd.remove_stripes(given)
+    assert not result[:28].any() and not result[:, :38].any()
+    assert left(result[30:126, 40:168], noisy_picture(), 1) < 3
+
+
+def test_wrong_arguments_are_named():
+    with pytest.raises(errors.SettingsError, match="kind='all'"):
+        gd.remove_stripes(noisy_picture(), kind="all")
+    with pytest.raises(errors.SettingsError, match="threshold=-1"):
+        gd.remove_outliers(noisy_picture(), threshold=-1)
+    for wrong in ("all", ("stripes", "x"), 3, [None]):
+        with pytest.raises(errors.SettingsError, match="correct="):
+            gd.Run(QUICK, correct=wrong)
+    with pytest.raises(errors.AxesError):
+        gd.remove_stripes(noisy_picture(), "TYX")
+
+
+# The option of a run
+
+
+def test_a_run_corrects_first_and_says_so():
+    given = (noisy_picture() + levels(96)[:, None]).astype(np.float32)
+    result = gd.denoise(given, QUICK, 8, correct="stripes")
+    plain = gd.denoise(gd.remove_stripes(given), QUICK, 8)
+    np.testing.assert_array_equal(result.image, plain.image)
+    (words,) = result.record.corrected
+    assert words.startswith("rows have individual offsets, ")
+    assert result.record.as_dict()["corrected"] == [words]
+    assert plain.record.corrected == ()
+    np.testing.assert_array_equal(
+        gd.nl_means(given, 8, settings=QUICK, correct="found"), plain.image
+    )
+
+
+def test_without_findings_a_run_is_as_without_the_option():
+    given = noisy_picture().astype(np.uint16)
+    result = gd.denoise(given, QUICK, 8, correct=("stripes", "outliers"))
+    np.testing.assert_array_equal(result.image, gd.denoise(given, QUICK, 8).image)
+    assert result.record.corrected == ("nothing was found",)
+
+
+def test_types_of_a_run_are_those_of_the_image():
+    given = (noisy_picture() + levels(96)[:, None]).astype(np.uint16)
+    for dtype, made in ((None, "float32"), ("same", "uint16"), ("uint8", "uint8")):
+        result = gd.denoise(given, QUICK, 8, correct="stripes", dtype=dtype)
+        assert result.image.dtype == made
+        assert (result.record.input_dtype, result.record.output_dtype) == ("uint16", made)
+
+
+def test_noise_is_measured_after_the_correction():
+    given = noisy_picture() + 3 * levels(96)[:, None]
+    sigma = gd.denoise(given, QUICK, noise="gaussian", correct="stripes").record.sigma[0]
+    assert sigma == pytest.approx(8, rel=0.1)
+
+
+class Lazy:
+    """An array that is read by NumPy indexing, and counts planes."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def __getitem__(self, index):
+        return self.array[index]
+
+
+def test_arrays_that_are_not_in_memory():
+    given = (noisy_picture(5) + levels(96)[:, None]).astype(np.float32)
+    wanted = gd.denoise(given, QUICK, 8, axes="TYX", correct="stripes")
+    out = np.empty_like(given)
+    result = gd.denoise(Lazy(given), QUICK, 8, axes="TYX", correct="stripes", out=out)
+    np.testing.assert_allclose(out, wanted.image, atol=1e-3)
+    assert result.record.corrected == wanted.record.corrected
+    chunked = da.from_array(given, chunks=(2, 48, 64))
+    lazy = gd.denoise_lazy(chunked, QUICK, 8, axes="TYX", correct="stripes").compute()
+    np.testing.assert_allclose(lazy, wanted.image, atol=1e-2)
+
+
+def test_parts_of_a_corrected_array_are_those_of_the_whole():
+    given = (noisy_picture(2, 3) + levels(96)[:, None]).astype(np.uint16)
+    correction = prepare_correction(given, "TCYX", parse_correction("stripes"))
+    whole, lazy = correction.applied(given), CorrectedArray(Lazy(given), correction)
+    for index in (1, (1, 2), (0, 1, slice(5, 9)), (slice(1, 2), ..., 3), (..., slice(2, 90))):
+        np.testing.assert_array_equal(lazy[index], whole[index])
+
+
+def test_frames_of_a_stream():
+    given = (noisy_picture(3) + levels(3 * 96).reshape(3, 96, 1)).astype(np.float32)
+    found = list(gd.stream(QUICK, given, 8, correct="stripes"))
+    for frame, result in zip(given, found, strict=True):
+        np.testing.assert_allclose(
+            result, gd.denoise(gd.remove_stripes(frame), QUICK, 8).image, atol=1e-3
+        )
+    assert len(list(gd.stream(QUICK, [], 8, correct="stripes"))) == 0

@@ -15,7 +15,7 @@ from napari_gpu_denoise.run.record import Record
 from napari_gpu_denoise.run.request import Run
 
 if TYPE_CHECKING:
-    from napari_gpu_denoise.correct.correction import Correction
+    from napari_gpu_denoise.noise.structure.remove import Correction
 
 
 def is_lazy(image: Any) -> bool:
@@ -51,7 +51,7 @@ class Input:
         output_dtype(run.dtype, given.dtype)  # refuses what is no type of pixels
         if run.correct is not None and known is None:
             # Here, as SciPy takes long to load.
-            from napari_gpu_denoise.correct.correction import prepare_correction
+            from napari_gpu_denoise.noise.structure.remove import prepare_correction
 
             known = prepare_correction(given, names, run.correct)
         return cls(given, names, None if run.correct is None else known)
@@ -70,7 +70,7 @@ class Input:
         """Return an image like this one without what is removed from this one."""
         if not self.correction:
             return image
-        from napari_gpu_denoise.correct.correction import CorrectedArray
+        from napari_gpu_denoise.noise.structure.remove import CorrectedArray
 
         return CorrectedArray(image, self.correction)
 

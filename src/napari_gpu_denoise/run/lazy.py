@@ -16,10 +16,10 @@ import dask.array as da
 import numpy as np
 from dask.array.overlap import ensure_minimum_chunksize, overlap
 
-from napari_gpu_denoise.correct.correction import Correction
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import as_array, check_numbers
+from napari_gpu_denoise.noise.structure.remove import Correction
 from napari_gpu_denoise.opencl.claims import own_device
 from napari_gpu_denoise.opencl.device import Device, find
 from napari_gpu_denoise.opencl.several import choose_devices

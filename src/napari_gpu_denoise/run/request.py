@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
-from napari_gpu_denoise.correct.request import CorrectionRequest, parse_correction
 from napari_gpu_denoise.docstrings import Function, documented
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.levels import check_policy
+from napari_gpu_denoise.noise.structure.record import CorrectionRequest, parse_correction
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.host_memory import HostMemory

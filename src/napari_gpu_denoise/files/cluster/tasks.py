@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.correct.correction import CorrectedArray, Correction
 from napari_gpu_denoise.errors import ClusterError, DenoiseError
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.zarr.address import Address, located
 from napari_gpu_denoise.files.zarr.naming import zarr_package
 from napari_gpu_denoise.files.zarr.writing import Finest
 from napari_gpu_denoise.image.levels import as_array
+from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
 from napari_gpu_denoise.opencl.claims import own_device
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.by_parts import Seen, size_of

@@ -74,12 +74,12 @@ def structure_in(channels: Sequence[Sequence[np.ndarray]]) -> list[Finding]:
     """Return what is found in planes of each channel; only three of each are read."""
     found: list[Finding] = []
     for number, planes in enumerate(channels):
-        structure = structure_of(few(planes))
+        structure = structure_of(first_middle_last(planes))
         found += structure.findings(number if len(channels) > 1 else None)
     return found
 
 
-def few(planes: Sequence[np.ndarray]) -> list[np.ndarray]:
+def first_middle_last(planes: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return the first, a middle and the last plane, as far as there are any."""
     last = len(planes) - 1
     return [planes[k] for k in sorted({0, last // 2, last})]
@@ -160,7 +160,7 @@ class Structure:
 
 def structure_of(planes: Sequence[np.ndarray]) -> Structure:
     """Return what is found in planes (y, x) of one channel."""
-    looked = _each([partial(_look_at, plane) for plane in planes], len(planes) > 1)
+    looked = _each([partial(_analyse_plane, plane) for plane in planes], len(planes) > 1)
     return Structure(
         *(_offsets([each[k] for each in looked]) for k in (0, 1)),
         tuple(each[2] for each in looked),
@@ -168,7 +168,7 @@ def structure_of(planes: Sequence[np.ndarray]) -> Structure:
     )
 
 
-def _look_at(plane: np.ndarray) -> tuple[Any, Any, list[hum.Wave], Any]:
+def _analyse_plane(plane: np.ndarray) -> tuple[Any, Any, list[hum.Wave], Any]:
     """Return the evidence of rows and columns, the waves, and the outliers of a plane."""
     # Many rows of a large plane tell enough, and so do many columns, and the middle of both.
     down, across = (

@@ -5,15 +5,214 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
+from scipy.fft import rfft2
 
-from napari_gpu_denoise.noise.structure.amplitudes import BLOCKS, along_x, along_y, block_size
-from napari_gpu_denoise.noise.structure.peaks import find_peaks
+from napari_gpu_denoise.image.threads import number_of_workers
+
+# Amplitudes of waves in blocks of a plane, of several frequencies at once.
+BLOCKS = 4  # along each axis
+# OpenBLAS shares larger products among threads, which take longer to meet than to multiply.
+_ALONE = 64**3
+_TOGETHER = 16  # frequencies of one product
+_LONGEST = 256  # pixels that one product adds up
+
+
+def block_size(shape: tuple[int, int]) -> np.ndarray:
+    """Return the size of a block along y and x, float64."""
+    return np.array(shape) / BLOCKS
+
+
+def along_x(plane: np.ndarray, fx: np.ndarray) -> np.ndarray:
+    """Return the complex amplitudes of some frequencies along x in each row of each block.
+
+    Of shape (frequency, block along x, row), complex64; see `along_y`.
+    """
+    ny, nx = plane.shape
+    found = np.zeros((len(fx), BLOCKS, ny), np.complex64)
+    cuts = _cuts(nx)
+    for first in range(0, len(fx), _TOGETHER):
+        some = fx[first : first + _TOGETHER]
+        table = _table(some, nx)  # (2, frequency, pixel)
+        for k in range(BLOCKS):
+            parts = np.zeros((2 * len(some), ny), np.float32)
+            count = -(-(cuts[k + 1] - cuts[k]) // _LONGEST)
+            inside = cuts[k] + (cuts[k + 1] - cuts[k]) * np.arange(count + 1) // count
+            for start, stop in pairwise(inside):
+                of_pixels = table[:, :, start:stop].reshape(2 * len(some), -1)
+                parts += _product(of_pixels, plane[:, start:stop])
+            found[first : first + len(some), k].real = parts[: len(some)]
+            found[first : first + len(some), k].imag = parts[len(some) :]
+    return found
+
+
+def along_y(rows: np.ndarray, fy: np.ndarray) -> np.ndarray:
+    """Return the complex amplitudes in each block, (frequency, block along y, block along x).
+
+    ``rows`` are those that `along_x` returns, `fy` the frequencies along y. A block has a window of
+    Hann along both axes, whose sum is 1.
+    """
+    ny = rows.shape[-1]
+    table = _table(fy, ny)
+    turned = rows * (table[0] + 1j * table[1])[:, None]
+    return np.add.reduceat(turned, _cuts(ny)[:-1], axis=-1).swapaxes(1, 2)
+
+
+def _product(table: np.ndarray, plane: np.ndarray) -> np.ndarray:
+    """Return ``table @ plane.T``, some rows of the plane at a time, in this thread alone."""
+    rows = max(8, _ALONE // table.size)
+    whole = len(plane) // rows * rows
+    out = np.empty((len(plane), len(table)), np.float32)
+    bands = plane[:whole].reshape(-1, rows, plane.shape[1])
+    np.matmul(bands, table.T, out=out[:whole].reshape(-1, rows, len(table)))
+    np.matmul(plane[whole:], table.T, out=out[whole:])
+    return out.T
+
+
+def _table(frequencies: np.ndarray, count: int) -> np.ndarray:
+    """Return windows of blocks times ``exp(-2 pi i f k)``, (real or imaginary, frequency, k)."""
+    turns = np.asarray(frequencies)[:, None] * np.arange(count)
+    phase = ((turns - np.rint(turns)) * (-2 * math.pi)).astype(np.float32)
+    table = np.empty((2, *phase.shape), np.float32)
+    np.cos(phase, out=table[0])
+    np.sin(phase, out=table[1])
+    table *= _windows(count)
+    return table
+
+
+@lru_cache(maxsize=8)
+def _cuts(count: int) -> np.ndarray:
+    """Return where blocks begin, and the end of the last."""
+    return np.arange(BLOCKS + 1) * count // BLOCKS
+
+
+@lru_cache(maxsize=8)
+def _windows(count: int) -> np.ndarray:
+    """Return the windows of all blocks side by side, each with a sum of 1, float32."""
+    windows = [np.hanning(size + 2)[1:-1] for size in np.diff(_cuts(count))]
+    return np.concatenate([each / each.sum() for each in windows]).astype(np.float32)
+
+
+# Peaks of the power spectrum of a plane that stand out of what is around them.
+_FEWEST_CYCLES = 8  # over the plane; slower waves may be its shading
+_AROUND = 17  # frequencies whose mean is what a peak is compared with
+_LEAST_RATIO = 15.0  # of the power of a peak to that
+_BAND = 128  # rows of the spectrum looked at at once
+_APART = 3  # frequencies; a lower peak within these is the same
+
+
+@lru_cache(maxsize=8)
+def hann(count: int) -> np.ndarray:
+    """Return the window of Hann, float32, read-only."""
+    window = np.hanning(count).astype(np.float32)
+    window.flags.writeable = False
+    return window
+
+
+def find_peaks(plane: np.ndarray, most: int) -> np.ndarray:
+    """Return the frequencies of the highest peaks of a plane (y, x), float32.
+
+    Returns
+    -------
+    ndarray, (peak, 2), float64
+        Frequencies along y and x in cycles per pixel, the highest above its surroundings first; at
+        most `most`.
+    """
+    ny, nx = plane.shape
+    windowed = plane * hann(ny)[:, None]
+    windowed *= hann(nx)
+    spectrum = rfft2(windowed, overwrite_x=True, workers=number_of_workers())
+    power = np.square(spectrum.real)
+    power += np.square(spectrum.imag)
+    largest = float(power.max())
+    if not largest > 0 or not math.isfinite(largest):
+        return np.zeros((0, 2))
+    # The mean logarithm of the power of noise is 0.577 below that of its mean.
+    by_chance = math.log(math.log(power.size) + 1) + 0.577
+    ys, xs, ratio = _standing_out(power, largest, max(math.log(_LEAST_RATIO), by_chance))
+    # Near a frequency of 0 or 1/2 along both axes, a wave cannot be told from its mirror image.
+    sides = [np.minimum(2 * k % n, -2 * k % n) for k, n in ((ys, ny), (xs, nx))]
+    slow = np.hypot(*sides) < 2 * _FEWEST_CYCLES
+    half = (xs == 0) & (2 * ys >= ny)  # each is there twice
+    keep = np.flatnonzero(~(slow | half))
+    keep = keep[np.argsort(-ratio[keep], kind="stable")]
+    found: list[int] = []
+    while keep.size and len(found) < most:
+        best = keep[0]
+        found.append(best)
+        same = np.zeros(len(keep), bool)
+        for sign in (1, -1):  # it is there twice, too, where its other half is near x = 0
+            away = (ys[keep] - sign * ys[best]) % ny
+            same |= (np.minimum(away, ny - away) <= _APART) & (
+                np.abs(xs[keep] - sign * xs[best]) <= _APART
+            )
+        keep = keep[~same]
+    return _between(power, ys[found], xs[found], nx)
+
+
+def _standing_out(
+    power: np.ndarray, largest: float, least: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return places (y, x) whose logarithm is `least` above the means around it, and by how much.
+
+    Stripes are lines in the spectrum: a peak has to stand out of a square, and of lines along both
+    axes. Few do of the line along y, so the others are looked at only where it does.
+    """
+    ny, width = power.shape
+    reach = _AROUND // 2
+    found = []
+    for first in range(0, ny, _BAND):  # of rows, which stay in the cache
+        count = min(_BAND, ny - first)
+        # Along y the spectrum begins again at its end.
+        near = np.arange(first - reach, first + count + reach) % ny
+        level = power[near]
+        np.log(np.maximum(level, 1e-12 * largest, out=level), out=level)
+        sums = level[:-1] + level[1:]  # of 2, then of 4, 8 and 16
+        for step in (2, 4, 8):
+            sums = sums[:-step] + sums[step:]
+        upright = sums[:count]
+        upright += level[2 * reach :]
+        upright *= np.float32(1 / _AROUND)
+        level = level[reach : reach + count]
+        places = np.flatnonzero(level - upright >= least)
+        if not len(places):
+            continue
+        ys, xs = np.divmod(places, width)
+        # It is mirrored at both ends of x.
+        beside = np.abs(xs[:, None] + np.arange(-reach, reach + 1))
+        beside = (width - 1) - np.abs((width - 1) - beside)
+        around = np.maximum(upright[ys, xs], level[ys[:, None], beside].mean(axis=1))
+        around = np.maximum(around, upright[ys[:, None], beside].mean(axis=1))
+        ratio = level[ys, xs] - around
+        some = ratio >= least
+        found.append((first + ys[some], xs[some], ratio[some]))
+    if not found:
+        return (np.zeros(0, int),) * 2 + (np.zeros(0),)
+    ys, xs, ratio = (np.concatenate(each) for each in zip(*found, strict=True))
+    return ys, xs, ratio
+
+
+def _between(power: np.ndarray, ys: np.ndarray, xs: np.ndarray, nx: int) -> np.ndarray:
+    """Return the frequencies (peak, 2) of peaks, between those of the spectrum."""
+    ny, last = power.shape[0], power.shape[1] - 1
+    left = np.where(xs > 0, power[ys, xs - 1], power[-ys % ny, min(1, last)])
+    right = np.where(xs < last, power[ys, np.minimum(xs + 1, last)], 0)
+    middle = np.sqrt(power[ys, xs])
+    shifts = []
+    for before, after in ((power[ys - 1, xs], power[(ys + 1) % ny, xs]), (left, right)):
+        before, after = np.sqrt(before), np.sqrt(after)
+        shifts.append(2.0 * (after - before) / (before + 2 * middle + after))  # of such a window
+    fy = np.where(2 * ys <= ny, ys, ys - ny)
+    inside = (xs > 0) & (xs < last)
+    return np.stack([(fy + shifts[0]) / ny, (xs + shifts[1] * inside) / nx], axis=1)
+
 
 SMALLEST = 64  # pixels of the shortest side of a plane that is looked at
 _MOST_WAVES = 8
-_ALONE = 1 << 17  # multiplications of a product that OpenBLAS does not share among threads
+_SUMMED_ALONE = 1 << 17  # multiplications of a product that OpenBLAS does not share among threads
 _STEPS = 3  # towards the frequency of a wave
 _SMALL_TURN = 0.01  # from block to block, radians; not worth another step
 _BESIDE = 2.5  # cycles per block, beyond the reach of a window of Hann
@@ -51,7 +250,7 @@ def over(waves: Sequence[Wave], shape: tuple[int, int]) -> np.ndarray:
     left = np.concatenate([along_y.real, -along_y.imag]).T
     right = np.concatenate([along_x.real, along_x.imag])
     out = np.empty(shape, np.float32)
-    band = max(1, _ALONE // right.size)
+    band = max(1, _SUMMED_ALONE // right.size)
     for first in range(0, shape[0], band):
         out[first : first + band] = left[first : first + band] @ right
     return out

@@ -1,1 +1,0 @@
-"""Removal of structured noise, on request."""
