@@ -2,7 +2,8 @@
 
 Tests run on the device that `choose()` takes and, where memory accesses count, on the simulator.
 ``pytest --all-devices`` runs them on every usable device, ``--device`` on the one named, and
-``--optimised`` with all kernels built as users have them (scripts/test_drivers.sh).
+``--optimised`` with all kernels built as users have them (scripts/test_drivers.sh). ``--thorough``
+runs what is marked so, too: whole matrices of which a part tells nearly as much.
 """
 
 from __future__ import annotations
@@ -46,6 +47,15 @@ def pytest_addoption(parser) -> None:
     parser.addoption(
         "--optimised", action="store_true", help="let the compiler optimise all kernels"
     )
+    parser.addoption(
+        "--thorough", action="store_true", help="run what is marked thorough, too: before a release"
+    )
+
+
+def pytest_configure(config) -> None:
+    # What is left to choose() is the device under test, also in processes that tests start.
+    if config.getoption("device"):
+        os.environ["GPU_DENOISE_DEVICE"] = config.getoption("device")
 
 
 def pytest_generate_tests(metafunc) -> None:
@@ -65,7 +75,11 @@ def pytest_sessionstart(session) -> None:
         pytest.exit(f"Nothing can be tested. {error}", returncode=1)
 
 
-def pytest_collection_modifyitems(items) -> None:
+def pytest_collection_modifyitems(config, items) -> None:
+    if not config.getoption("thorough"):
+        left = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in set(left)]
     # The longest first: at the end, one process would wait for the other.
     long = ("test_simulator.py", "test_docs.py", "test_docs_site.py", "test_packaging.py")
     items.sort(key=lambda item: item.path.name not in long)

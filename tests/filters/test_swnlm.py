@@ -86,7 +86,7 @@ def w_of(draws: np.ndarray, patch: int, lanes: int, device) -> np.ndarray:
 
 @pytest.mark.parametrize("patch", [3, 5, 7])
 def test_w_is_that_of_the_reference(device, optimised, patch):
-    """That of the reference is SciPy's, see test_swnlm_reference."""
+    """That of the reference is SciPy's, see test_references."""
     rng = np.random.default_rng(patch)
     draws = rng.normal(size=(patch**2, 10000))
     draws[:, 1::4] = rng.exponential(size=draws[:, 1::4].shape)

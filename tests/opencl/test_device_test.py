@@ -37,7 +37,8 @@ PASSES = "report(outcome=['', True])"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A cache folder of this test alone."""
+    """A cache folder of this test alone, and devices that no setting chooses from."""
+    monkeypatch.delenv("GPU_DENOISE_DEVICE", raising=False)
     monkeypatch.setattr(answers, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(devices, "_known", {})
     device_test._say_here.cache_clear()
