@@ -1,0 +1,81 @@
+"""The package stays small enough to be read: its files, its lines, and the longest of them.
+
+The totals are printed (``pytest -s``). A commit may raise a limit, with the reason beside it.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import grimp
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULE_LINES, KERNEL_LINES = 800, 250
+#: The most that the package may have.
+LIMITS = {
+    "modules": 405,
+    "lines": 51_400,
+    "lines of imports": 4_400,
+    "modules with a single importer": 130,
+}
+
+# Files that may be longer, by their path from the root of the repository, and why.
+LONG: dict[str, str] = {}
+
+
+def line_counts() -> dict[Path, int]:
+    """Return the number of lines of each module and kernel."""
+    modules = ROOT.glob("src/napari_gpu_denoise/**/*.py")
+    kernels = [path for path in ROOT.glob("kernels/**/*") if path.suffix in {".cl", ".h"}]
+    return {
+        path: len(path.read_text(encoding="utf-8").splitlines()) for path in [*modules, *kernels]
+    }
+
+
+def import_lines(path: Path) -> int:
+    """Return the number of lines of a module that its imports take."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    return sum(node.end_lineno - node.lineno + 1 for node in imports)
+
+
+@pytest.fixture(scope="module")
+def totals() -> dict[str, int]:
+    """What the package has, by the names of `LIMITS`."""
+    counts = {path: lines for path, lines in line_counts().items() if path.suffix == ".py"}
+    graph = grimp.build_graph("napari_gpu_denoise", cache_dir=None)
+    importers = [len(graph.find_modules_that_directly_import(name)) for name in graph.modules]
+    figures = {
+        "modules": len(counts),
+        "lines": sum(counts.values()),
+        "lines of imports": sum(map(import_lines, counts)),
+        "modules with a single importer": importers.count(1),
+    }
+    print("".join(f"\n{name}: {figure} (limit {LIMITS[name]})" for name, figure in figures.items()))
+    return figures
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_the_package_is_no_larger_than_agreed(totals, name):
+    assert totals[name] <= LIMITS[name], "shorten it, or raise the limit and say why"
+
+
+def too_long() -> dict[str, int]:
+    """Return the files above their limit, and their lines."""
+    return {
+        path.relative_to(ROOT).as_posix(): lines
+        for path, lines in line_counts().items()
+        if lines > (MODULE_LINES if path.suffix == ".py" else KERNEL_LINES)
+    }
+
+
+def test_no_module_or_kernel_is_too_long_without_a_reason():
+    found = {path: lines for path, lines in sorted(too_long().items()) if path not in LONG}
+    assert not found, f"longer than {MODULE_LINES} (modules) or {KERNEL_LINES} (kernels): {found}"
+
+
+def test_every_exception_has_a_reason_and_is_needed():
+    assert all(reason.strip() for reason in LONG.values())
+    assert not LONG.keys() - too_long().keys(), "these are short enough by now: take them out"
