@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from napari_gpu_denoise.filters.bm3d.filter import BM3D
-from napari_gpu_denoise.filters.search.patches import Grid
+from napari_gpu_denoise.filters.search.patch_search import Grid
 from napari_gpu_denoise.run.tiles import Span
 
 PATCH = 8

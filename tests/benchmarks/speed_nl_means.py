@@ -15,8 +15,8 @@ import numpy as np
 
 from napari_gpu_denoise.cli.bench import measure, synthetic, table
 from napari_gpu_denoise.filters.nl_means.filter import NLMeans
-from napari_gpu_denoise.filters.search.patch_search import PatchSearch
-from napari_gpu_denoise.filters.search.variants import (
+from napari_gpu_denoise.filters.search.patch_search import (
+    PatchSearch,
     SearchSettings,
     Variant,
     choose_variant,

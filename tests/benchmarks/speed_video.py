@@ -19,7 +19,7 @@ import numpy as np
 from cases import pictures  # puts the folder of the tests on the path
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.filters.search.variants import Variant
+from napari_gpu_denoise.filters.search.patch_search import Variant
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow

@@ -17,8 +17,7 @@ from napari_gpu_denoise.filters.bm3d.group_settings import (
     slab_shape,
 )
 from napari_gpu_denoise.filters.pixels import Noisy, Pixels
-from napari_gpu_denoise.filters.search.patches import offset_table
-from napari_gpu_denoise.filters.search.variants import SearchSettings, Variant
+from napari_gpu_denoise.filters.search.patch_search import SearchSettings, Variant, offset_table
 from napari_gpu_denoise.opencl import program
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.source import expand

@@ -20,8 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from napari_gpu_denoise.filters.bm3d.group_settings import PATCH, GroupSettings
-from napari_gpu_denoise.filters.search.patches import Grid
-from napari_gpu_denoise.filters.search.variants import Variant
+from napari_gpu_denoise.filters.search.patch_search import Grid, Variant
 from napari_gpu_denoise.filters.vbm3d.block_motion import BlockMotion
 from napari_gpu_denoise.filters.vbm3d.frame_rings import RingShape
 from napari_gpu_denoise.filters.vbm3d.predictive_search import (

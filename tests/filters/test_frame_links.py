@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from napari_gpu_denoise.filters.channels.channel_mix import OPPONENT
+from napari_gpu_denoise.filters.channels import OPPONENT
 from napari_gpu_denoise.filters.search.frame_links import FrameLinks
 from napari_gpu_denoise.image.flicker import (
     IDENTITY,

@@ -12,11 +12,11 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SaturationWarning, SettingsError
 from napari_gpu_denoise.filters.nl_means.filter import NLMeans
-from napari_gpu_denoise.filters.search.patches import offset_table
-from napari_gpu_denoise.filters.search.variants import (
+from napari_gpu_denoise.filters.search.patch_search import (
     SearchSettings,
     Variant,
     fitting_variants,
+    offset_table,
     sliding_variant,
 )
 from napari_gpu_denoise.opencl.memory import borrow

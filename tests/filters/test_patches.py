@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from napari_gpu_denoise.filters.search.patches import Grid, offset_table
+from napari_gpu_denoise.filters.search.patch_search import Grid, offset_table
 from napari_gpu_denoise.run.tiles import Span
 from reference import nl_means as reference
 

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from flows import finish, tiled, work_of
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.filters.search import variants
+from napari_gpu_denoise.filters.search import patch_search
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.noise.models import Correlated, PoissonGaussian, Rician, Speckle
 from napari_gpu_denoise.opencl import source
@@ -317,8 +317,9 @@ def run_case(
     device = dataclasses.replace(simulator(), **PROFILES[profile])
     number = int(case.split()[1])
     served = (SLIDING[number],) if profile == "sliding" else ()
-    variants._sliding = lambda search, _: [
-        variants.sliding_variant(search, *each, 1, band=4, warp=False, across=8) for each in served
+    patch_search._sliding = lambda search, _: [
+        patch_search.sliding_variant(search, *each, 1, band=4, warp=False, across=8)
+        for each in served
     ]
     if profile == "GPU":
         limit = LOCAL_MEMORY.get(settings.name, device.local_memory)

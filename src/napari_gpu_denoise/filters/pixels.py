@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,27 +37,29 @@ def spread(tile: Tile, around: int | tuple[int, int, int]) -> Tile:
 
     def wider(span: Span, around: int) -> Span:
         start = max(span.start - around, span.source_start)
-        stop = min(span.stop + around, span.source_stop)
-        return Span(start, stop, span.source_start, span.source_stop, span.length)
+        return replace(span, start=start, stop=min(span.stop + around, span.source_stop))
 
     z, y, x = (0, around, around) if isinstance(around, int) else around
-    spans = wider(tile.z, z), wider(tile.y, y), wider(tile.x, x)
-    return Tile(tile.sequence, tile.t, *spans, tile.channels)
+    return replace(tile, z=wider(tile.z, z), y=wider(tile.y, y), x=wider(tile.x, x))
 
 
-def all_read(tile: Tile) -> Tile:
+def including_margins(tile: Tile) -> Tile:
     """Return a tile that yields all that it reads in Z, Y and X."""
     return spread(tile, tile.source_shape[1:])
 
 
-def only_held(tile: Tile, held: Tile) -> Tile:
+def restrict_to(tile: Tile, available: Tile) -> Tile:
     """Return a tile that reads no more than another one yields in Z, Y and X."""
 
-    def less(span: Span, part: Span) -> Span:
-        return Span(span.start, span.stop, part.start, part.stop, span.length)
+    def restricted(span: Span, part: Span) -> Span:
+        return replace(span, source_start=part.start, source_stop=part.stop)
 
-    spans = less(tile.z, held.z), less(tile.y, held.y), less(tile.x, held.x)
-    return Tile(tile.sequence, tile.t, *spans, tile.channels)
+    return replace(
+        tile,
+        z=restricted(tile.z, available.z),
+        y=restricted(tile.y, available.y),
+        x=restricted(tile.x, available.x),
+    )
 
 
 def send_table(queue, device: Device, values: np.ndarray, buffer, launches: Launches):

@@ -23,8 +23,8 @@ from napari_gpu_denoise.filters.bm3d.spectra import (
     scale_count,
 )
 from napari_gpu_denoise.filters.bm3d.spectral import SpectralFilter, spectral_models
-from napari_gpu_denoise.filters.channels.channel_settings import channels_setting, guide_setting
-from napari_gpu_denoise.filters.search.variants import SearchSettings
+from napari_gpu_denoise.filters.channels import channels_setting, guide_setting
+from napari_gpu_denoise.filters.search.patch_search import SearchSettings
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.public import filter_function

@@ -17,8 +17,12 @@ from napari_gpu_denoise.filters.bm3d.group_settings import (
     slab_shape,
 )
 from napari_gpu_denoise.filters.pixels import Noisy, Pixels, spread
-from napari_gpu_denoise.filters.search.patch_search import Matches, PatchSearch, SearchLayout
-from napari_gpu_denoise.filters.search.variants import Variant
+from napari_gpu_denoise.filters.search.patch_search import (
+    Matches,
+    PatchSearch,
+    SearchLayout,
+    Variant,
+)
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, allocated

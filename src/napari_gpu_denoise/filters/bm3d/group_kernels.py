@@ -16,7 +16,7 @@ from napari_gpu_denoise.filters.bm3d.group_settings import (
 )
 from napari_gpu_denoise.filters.bm3d.patch_noise import correlations, covariances
 from napari_gpu_denoise.filters.pixels import spread
-from napari_gpu_denoise.filters.search.variants import Variant
+from napari_gpu_denoise.filters.search.patch_search import Variant
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.run.tiles import Tile
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from napari_gpu_denoise.filters.search.variants import SearchSettings, Variant
+from napari_gpu_denoise.filters.search.patch_search import SearchSettings, Variant
 from napari_gpu_denoise.opencl.device import Device
 
 PATCH = 8

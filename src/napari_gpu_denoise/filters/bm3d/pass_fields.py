@@ -13,7 +13,7 @@ from napari_gpu_denoise.filters.bm3d.group_settings import (
     TRANSFORMS,
     GroupSettings,
 )
-from napari_gpu_denoise.filters.channels.channel_settings import JOINED, decide_channels
+from napari_gpu_denoise.filters.channels import JOINED, decide_channels
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.settings import setting
 

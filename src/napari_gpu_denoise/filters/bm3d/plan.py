@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from napari_gpu_denoise.filters.bm3d.group_filter import GroupFilter
 from napari_gpu_denoise.filters.bm3d.group_kernels import made_passes, yields_of_passes
 from napari_gpu_denoise.filters.bm3d.group_settings import GroupSettings
-from napari_gpu_denoise.filters.channels.channel_mix import ChannelMix
-from napari_gpu_denoise.filters.channels.channel_settings import JOINED
-from napari_gpu_denoise.filters.pixels import Noisy, Pixels, all_read
+from napari_gpu_denoise.filters.channels import JOINED, ChannelMix
+from napari_gpu_denoise.filters.pixels import Noisy, Pixels, including_margins
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma, together
 from napari_gpu_denoise.run.tiles import Span, Tile
@@ -43,7 +42,7 @@ class Plan(TilePlan):
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile; passes reuse those of earlier ones."""
         tile = self._as_frames(tile)
-        sizes = [] if self._mix is None else [self._mix.buffers(all_read(tile))]
+        sizes = [] if self._mix is None else [self._mix.buffers(including_margins(tile))]
         for stage in self._stages(tile):
             one, made = self.passes[stage.name], stage.yields
             sizes.append(one.buffers(made, stage.held, stage.padded))
@@ -58,7 +57,7 @@ class Plan(TilePlan):
         launches: Launches = []
         held = self.hold(tile)
         tile = self._as_frames(tile)
-        whole = all_read(tile)
+        whole = including_margins(tile)
         noisy = Noisy(
             Pixels(source, whole),
             sigma.levels,
@@ -98,7 +97,7 @@ class Plan(TilePlan):
         """Return what each pass does for a tile."""
         mixes, last = self._mix is not None, list(self.passes)[-1]
         yields = yields_of_passes(self.passes, tile)
-        stages, held, before = [], all_read(tile), ""
+        stages, held, before = [], including_margins(tile), ""
         for name in self.passes:
             made = replace(yields[name], channels=1) if name == "prefilter" else yields[name]
             # Images other than the one searched, which is one channel or the previous result.

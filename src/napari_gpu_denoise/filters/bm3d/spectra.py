@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from napari_gpu_denoise.filters.bm3d.patch_noise import extended_autocorrelation
-from napari_gpu_denoise.filters.channels.channel_mix import OPPONENT
+from napari_gpu_denoise.filters.channels import OPPONENT
 from napari_gpu_denoise.noise.correlation.fit import LAGS
 from napari_gpu_denoise.noise.models import Correlated
 

@@ -10,8 +10,8 @@ from napari_gpu_denoise.filters.bm4d.block_motion import CubeMotion
 from napari_gpu_denoise.filters.bm4d.cube_noise import share_sides, shared_noise
 from napari_gpu_denoise.filters.bm4d.cube_search import CubeSearch, Volumes
 from napari_gpu_denoise.filters.bm4d.cube_settings import CUBE, CubePass, choose_shrinkage
-from napari_gpu_denoise.filters.pixels import only_held, spread
-from napari_gpu_denoise.filters.search.variants import Variant
+from napari_gpu_denoise.filters.pixels import restrict_to, spread
+from napari_gpu_denoise.filters.search.patch_search import Variant
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, TileSigma
@@ -67,7 +67,7 @@ class CubeFilter:
     def searched(self, made: Tile, held: Tile) -> Tile:
         """Return what is searched to yield a tile, in an image of which `held` is available."""
         reach = tuple(width // 2 for width in self.settings.windows)
-        return only_held(spread(made, reach), held)
+        return restrict_to(spread(made, reach), held)
 
     def buffers(self, made: Tile, held: Tile) -> Sizes:
         """Return the buffers needed to yield a tile from an image of which `held` is available."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from napari_gpu_denoise.filters.search.variants import Variant
+from napari_gpu_denoise.filters.search.patch_search import Variant
 from napari_gpu_denoise.opencl.device import Device
 
 CUBE = 64  # voxels

@@ -27,8 +27,13 @@ from napari_gpu_denoise.filters.search.frame_links import (
     flicker_setting,
     frames_setting,
 )
-from napari_gpu_denoise.filters.volumes.cube import AUTO, CUBES, cube_setting, voxel_setting
-from napari_gpu_denoise.filters.volumes.volume_filter import VolumeFilter
+from napari_gpu_denoise.filters.volumes import (
+    AUTO,
+    CUBES,
+    VolumeFilter,
+    cube_setting,
+    voxel_setting,
+)
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.public import filter_function

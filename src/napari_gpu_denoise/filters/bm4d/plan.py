@@ -8,7 +8,7 @@ from napari_gpu_denoise.filters.bm3d.group_kernels import made_passes, yields_of
 from napari_gpu_denoise.filters.bm4d.cube_filter import CubeFilter
 from napari_gpu_denoise.filters.bm4d.cube_search import Volumes
 from napari_gpu_denoise.filters.bm4d.cube_settings import CubePass
-from napari_gpu_denoise.filters.pixels import all_read
+from napari_gpu_denoise.filters.pixels import including_margins
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma, together
 from napari_gpu_denoise.run.tiles import Tile
@@ -31,7 +31,7 @@ class Plan(TilePlan):
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile; the second pass reuses those of the first one."""
-        whole, made = all_read(tile), yields_of_passes(self.passes, tile)
+        whole, made = including_margins(tile), yields_of_passes(self.passes, tile)
         sizes, held = [], whole
         for name, one in self.passes.items():
             sizes.append(one.buffers(made[name], held))
@@ -44,7 +44,11 @@ class Plan(TilePlan):
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
         """Enqueue the passes for one tile."""
         launches: Launches = []
-        buffers, whole, made = self.hold(tile), all_read(tile), yields_of_passes(self.passes, tile)
+        buffers, whole, made = (
+            self.hold(tile),
+            including_margins(tile),
+            yields_of_passes(self.passes, tile),
+        )
         noisy, estimate = Volumes(source, whole), None
         for name, one in self.passes.items():
             last = name == list(self.passes)[-1]

@@ -12,7 +12,7 @@ from napari_gpu_denoise.filters.bm3d.group_kernels import made_passes, yields_of
 from napari_gpu_denoise.filters.bm4d.cube_filter import CubeFilter
 from napari_gpu_denoise.filters.bm4d.cube_search import Volumes
 from napari_gpu_denoise.filters.bm4d.cube_settings import CubePass
-from napari_gpu_denoise.filters.pixels import all_read, send_table
+from napari_gpu_denoise.filters.pixels import including_margins, send_table
 from napari_gpu_denoise.filters.search.frame_links import FrameLinks
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.frame_notes import FrameNote
@@ -56,7 +56,7 @@ class SeriesPlan(FramePlan):
     def buffers(self, tile: Tile, batch: int, is_map: bool = False) -> Sizes:
         """Return the rings, the tables of a volume, and what the passes need for one volume."""
         span, made = self._before + 1 + self._after, yields_of_passes(self.passes, tile)
-        searched, sizes = all_read(tile), []
+        searched, sizes = including_margins(tile), []
         for name, one in self.passes.items():
             sizes.append(one.buffers(_at(made[name], 0, self._before, self._after), searched))
             searched = made[name]
@@ -69,7 +69,7 @@ class SeriesPlan(FramePlan):
 
     def _rings(self, tile: Tile, batch: int) -> dict[str, tuple[int, Tile]]:
         """Return the length of each ring, and what there is of each volume in it."""
-        rings = {"noisy": (self._before + batch + self.ahead, all_read(tile))}
+        rings = {"noisy": (self._before + batch + self.ahead, including_margins(tile))}
         if len(self.passes) > 1:
             made = yields_of_passes(self.passes, tile)["basic"]
             rings["basic"] = self._before + batch + self._after, made

@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from napari_gpu_denoise.filters.dct3d.plan import Plan
-from napari_gpu_denoise.filters.volumes.cube import cube_setting, voxel_setting
-from napari_gpu_denoise.filters.volumes.volume_filter import VolumeFilter
+from napari_gpu_denoise.filters.volumes import VolumeFilter, cube_setting, voxel_setting
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.public import filter_function
 from napari_gpu_denoise.run.settings import setting

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from napari_gpu_denoise.filters.channels.channel_mix import ChannelMix
+from napari_gpu_denoise.filters.channels import ChannelMix
 from napari_gpu_denoise.filters.isoline.launches import PaddedImages, TileLaunches
 from napari_gpu_denoise.filters.isoline.margins import SMOOTHED, Margins, Padded
 from napari_gpu_denoise.filters.isoline.settings import IsolineSettings

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.channels.channel_settings import (
+from napari_gpu_denoise.filters.channels import (
     JOINED,
     channels_setting,
     decide_channels,

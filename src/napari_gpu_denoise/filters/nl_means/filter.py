@@ -13,12 +13,12 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.nl_means.plan import Plan
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameSearch,
+    RingPlan,
     flicker_setting,
     frames_setting,
     slices_setting,
 )
-from napari_gpu_denoise.filters.search.ring_plan import RingPlan
-from napari_gpu_denoise.filters.search.variants import SearchSettings, Variant
+from napari_gpu_denoise.filters.search.patch_search import SearchSettings, Variant
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
 from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate
 from napari_gpu_denoise.opencl.memory import Arena

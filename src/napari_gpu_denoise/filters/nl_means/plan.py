@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.filters.search.patch_search import PatchSearch
-from napari_gpu_denoise.filters.search.patches import Grid
-from napari_gpu_denoise.filters.search.variants import SearchSettings, Variant
+from napari_gpu_denoise.filters.search.patch_search import (
+    Grid,
+    PatchSearch,
+    SearchSettings,
+    Variant,
+)
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.work_items import pixel_grid

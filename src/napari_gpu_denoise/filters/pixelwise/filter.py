@@ -10,7 +10,7 @@ import numpy as np
 from napari_gpu_denoise.filters.pixelwise.plan import Plan
 from napari_gpu_denoise.filters.pixelwise.settings import PixelwiseSettings
 from napari_gpu_denoise.filters.pixelwise.whitening import measured_mixing
-from napari_gpu_denoise.filters.search.ring_plan import RingPlan
+from napari_gpu_denoise.filters.search.frame_links import RingPlan
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.public import filter_function
 

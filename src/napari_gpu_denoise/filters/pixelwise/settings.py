@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from napari_gpu_denoise.filters.channels.channel_settings import decide_channels, guide_setting
+from napari_gpu_denoise.filters.channels import decide_channels, guide_setting
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameSearch,
     flicker_setting,
     frames_setting,
     slices_setting,
 )
-from napari_gpu_denoise.filters.volumes.cube import distance_of, voxel_setting, voxel_text
+from napari_gpu_denoise.filters.volumes import distance_of, voxel_setting, voxel_text
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Reach

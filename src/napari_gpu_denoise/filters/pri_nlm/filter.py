@@ -10,8 +10,7 @@ import numpy as np
 from napari_gpu_denoise.filters.dct3d.filter import OPERATIONS
 from napari_gpu_denoise.filters.dct3d.plan import Plan as GuidePlan
 from napari_gpu_denoise.filters.pri_nlm.plan import DEPTH, MEAN_RADIUS, Plan, Window
-from napari_gpu_denoise.filters.volumes.cube import cube_setting, voxel_setting
-from napari_gpu_denoise.filters.volumes.volume_filter import VolumeFilter
+from napari_gpu_denoise.filters.volumes import VolumeFilter, cube_setting, voxel_setting
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.public import filter_function
 from napari_gpu_denoise.run.settings import setting

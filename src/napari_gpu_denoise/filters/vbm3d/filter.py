@@ -14,7 +14,7 @@ from napari_gpu_denoise.filters.bm3d.group_settings import PATCH, GroupSettings
 from napari_gpu_denoise.filters.bm3d.pass_fields import BASIC, FINAL, CollaborativeFilter
 from napari_gpu_denoise.filters.bm3d.spectra import opponent_strengths
 from napari_gpu_denoise.filters.bm3d.spectral import SpectralFilter, spectral_models
-from napari_gpu_denoise.filters.channels.channel_settings import channels_setting, guide_setting
+from napari_gpu_denoise.filters.channels import channels_setting, guide_setting
 from napari_gpu_denoise.filters.search.frame_links import frames_setting
 from napari_gpu_denoise.filters.vbm3d.plan import Plan
 from napari_gpu_denoise.filters.vbm3d.predictive_search import VideoSearch

@@ -9,11 +9,10 @@ import numpy as np
 
 from napari_gpu_denoise.filters.bm3d.group_kernels import made_passes, yields_of_passes
 from napari_gpu_denoise.filters.bm3d.group_settings import GroupSettings
-from napari_gpu_denoise.filters.channels.channel_mix import OPPONENT, ChannelMix
-from napari_gpu_denoise.filters.channels.channel_settings import JOINED
-from napari_gpu_denoise.filters.pixels import Noisy, Pixels, all_read, send_table
+from napari_gpu_denoise.filters.channels import JOINED, OPPONENT, ChannelMix
+from napari_gpu_denoise.filters.pixels import Noisy, Pixels, including_margins, send_table
 from napari_gpu_denoise.filters.search.frame_links import FrameLinks, guide_levels
-from napari_gpu_denoise.filters.search.patches import Grid
+from napari_gpu_denoise.filters.search.patch_search import Grid
 from napari_gpu_denoise.filters.vbm3d.block_motion import BLOCK, BlockMotion
 from napari_gpu_denoise.filters.vbm3d.frame_rings import FrameRings, RingShape, ring_buffers
 from napari_gpu_denoise.filters.vbm3d.predictive_search import margin_of
@@ -97,7 +96,7 @@ class Plan(FramePlan):
                 {f"{name} {what}": nbytes for what, nbytes in tables.items()},
             ]
         if self._mix is not None:
-            whole = replace(all_read(tile), t=Span.whole(batch))
+            whole = replace(including_margins(tile), t=Span.whole(batch))
             waited = batch + self._late * (len(passes) > 1)
             sizes += [
                 {"weights of channels": 4 * channels * waited},
@@ -158,7 +157,7 @@ class Plan(FramePlan):
             # Channels that are filtered separately are videos of one channel each.
             if self._separate and note.models is not None:
                 self._spectrum = int(note.models[0])
-        pixels = Pixels(frames, replace(all_read(self._tile), t=Span.whole(count)))
+        pixels = Pixels(frames, replace(including_margins(self._tile), t=Span.whole(count)))
         noisy = Noisy(pixels, self._weights(queue, [note.sigma for note in notes], launches))
         if self._mix is not None:
             noisy = self._mix.begin(queue, noisy, self._held, launches)

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.filters.search.patches import Grid, grid_arguments
-from napari_gpu_denoise.filters.search.variants import Variant
+from napari_gpu_denoise.filters.search.patch_search import Grid, Variant, grid_arguments
 from napari_gpu_denoise.filters.vbm3d.block_motion import AROUND, BLOCK, Motions
 from napari_gpu_denoise.filters.vbm3d.frame_rings import RingShape
 from napari_gpu_denoise.opencl.device import Device

@@ -9,8 +9,7 @@ import numpy as np
 from napari_gpu_denoise.filters.bm3d.group_kernels import GroupKernels, fixed_point, weight_units
 from napari_gpu_denoise.filters.bm3d.group_settings import PATCH, GroupSettings, team_variant
 from napari_gpu_denoise.filters.pixels import spread
-from napari_gpu_denoise.filters.search.patches import Grid, grid_arguments
-from napari_gpu_denoise.filters.search.variants import Variant
+from napari_gpu_denoise.filters.search.patch_search import Grid, Variant, grid_arguments
 from napari_gpu_denoise.filters.vbm3d.frame_rings import RingShape
 from napari_gpu_denoise.filters.vbm3d.predictive_search import PredictiveSearch, VideoMatches
 from napari_gpu_denoise.opencl.device import Device

@@ -1,18 +1,70 @@
-"""Channels filtered together: as opponent colours, or matched in one guide image."""
+"""Channels that are filtered together: their settings, and mixtures of them on the device."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.pixels import Noisy, Pixels
+from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.opencl.work_items import pixel_grid
+from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.plan import Buffers, Sizes
+from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.tiles import Tile
+
+JOINED = ("opponent", "joint")  # the choices of `channels` that filter channels together
+
+AnyFilter = TypeVar("AnyFilter", bound=Filter)
+
+
+def channels_setting(joint: str) -> Any:
+    """Declare the setting `channels`; `joint` says what joint channels share."""
+    return setting(
+        "auto",
+        f"Filter channels separately, as opponent colours (RGB), or {joint} (joint); auto is "
+        "opponent for RGB and separate otherwise",
+        choices=("auto", "separate", "opponent", "joint"),
+    )
+
+
+def guide_setting(use: str) -> Any:
+    """Declare the setting `guide`; `use` says what that channel is used for."""
+    return setting(
+        -1,
+        f"Channel {use}; -1 uses the mean of all channels, weighted by their noise",
+        bounds=(-1, 1000),
+        advanced=True,
+    )
+
+
+def decide_channels(settings: AnyFilter, names: str, shape: tuple[int, ...]) -> AnyFilter:
+    """Return settings with ``channels="auto"`` decided; refuse those that do not fit an array."""
+    axis = channel_axis(names)
+    count = 1 if axis is None else shape[axis]
+    channels = settings.channels
+    if channels == "auto":
+        channels = "opponent" if count == 3 and names[axis] == "S" else "separate"
+    if channels == "opponent" and count != 3:
+        raise SettingsError(
+            f"channels='opponent' needs three channels, red, green and blue, but there are {count}",
+            "use channels='joint' or 'separate'",
+            code="channels",
+        )
+    if channels == "joint" and count == 1:
+        channels = "separate"
+    if channels == "joint" and settings.guide >= count:
+        raise SettingsError(
+            f"guide={settings.guide} is not one of the {count} channels: choose from 0 to "
+            f"{count - 1}, or -1 for all."
+        )
+    return replace(settings, channels=channels)
+
 
 # Orthonormal luminance and chrominance of red, green and blue.
 OPPONENT = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [6]])

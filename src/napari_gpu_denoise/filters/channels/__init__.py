@@ -1,1 +1,0 @@
-"""Channels that are filtered together."""
