@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise._napari.assess import judging
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY
+from napari_gpu_denoise._napari.denoise import assess
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise.filters import NLMeans
 
 pytestmark = pytest.mark.gui
@@ -115,7 +115,7 @@ def test_it_can_be_stopped(viewer, open_panel, click, qtbot, monkeypatch, noisy)
     import threading
 
     gate = threading.Event()
-    real = judging.assess_steps
+    real = assess.assess_steps
 
     def slow(*args):
         steps = real(*args)
@@ -123,7 +123,7 @@ def test_it_can_be_stopped(viewer, open_panel, click, qtbot, monkeypatch, noisy)
         gate.wait()
         return (yield from steps)
 
-    monkeypatch.setattr(judging, "assess_steps", slow)
+    monkeypatch.setattr(assess, "assess_steps", slow)
     viewer.add_image(noisy, name="cells")
     panel = open_panel()
     quick(panel)
@@ -140,7 +140,7 @@ def test_it_can_be_stopped(viewer, open_panel, click, qtbot, monkeypatch, noisy)
 
 
 def test_of_lazy_data_only_what_is_needed_is_read(noisy):
-    from napari_gpu_denoise._napari.denoise.request import Request
+    from napari_gpu_denoise._napari.denoise.run import Request
     from napari_gpu_denoise._napari.layers.source import Source
     from napari_gpu_denoise.assessment.assess import Options
     from napari_gpu_denoise.run.request import Run
@@ -155,8 +155,8 @@ def test_of_lazy_data_only_what_is_needed_is_read(noisy):
     data = da.map_blocks(frame, chunks=chunks, dtype=noisy.dtype, meta=noisy[None])
     run = Run(NLMeans(step=4, frames_before=1), sigma=10.0, axes="TYX")
     region = (5, slice(0, 64), slice(0, 80))
-    asked = judging.Judging(Request(Source("stack", data), run), Options(region=region))
-    steps = judging.steps(asked)
+    asked = assess.Judging(Request(Source("stack", data), run), Options(region=region))
+    steps = assess.steps(asked)
     while True:
         try:
             next(steps)

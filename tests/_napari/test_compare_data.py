@@ -6,18 +6,19 @@ import pytest
 from napari.layers import Image, Labels
 
 from _napari.lazy_data import Sliced
+from napari_gpu_denoise._napari.compare.overlay import spread
 from napari_gpu_denoise._napari.compare.pair import (
     Curtain,
     Pair,
     Residual,
+    along,
     fits,
     luminance,
     partners,
+    profile,
     results_in,
 )
-from napari_gpu_denoise._napari.compare.profiles import along, profile
-from napari_gpu_denoise._napari.compare.showing import spread
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 
 pytestmark = pytest.mark.gui
 

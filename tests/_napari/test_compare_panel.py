@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise._napari import docks
-from napari_gpu_denoise._napari.compare.showing import BLINK, CURTAIN, NOTHING, RESIDUAL
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY, is_temporary
+from napari_gpu_denoise._napari.compare.overlay import BLINK, CURTAIN, NOTHING, RESIDUAL
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, is_temporary
 
 pytestmark = pytest.mark.gui
 

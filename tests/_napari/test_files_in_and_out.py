@@ -16,8 +16,7 @@ from _napari.conftest import PLUGIN
 from napari_gpu_denoise._napari.io import reading
 from napari_gpu_denoise._napari.io.reading import get_reader, read
 from napari_gpu_denoise._napari.io.writing import write_images
-from napari_gpu_denoise._napari.layers.origin import KEY
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY
+from napari_gpu_denoise._napari.layers.provenance import FILE_KEY, METADATA_KEY
 from napari_gpu_denoise.errors import LayerError, OutputError
 from napari_gpu_denoise.files import formats
 
@@ -357,7 +356,7 @@ def test_previews_are_not_saved(tmp_path, told):
 
 def test_what_a_layer_remembers_is_plain(five_d):
     for attributes in attributes_of(read(str(five_d))):
-        assert json.loads(json.dumps(attributes["metadata"][KEY]))["axes"] == "TZCYX"
+        assert json.loads(json.dumps(attributes["metadata"][FILE_KEY]))["axes"] == "TZCYX"
 
 
 def test_names_of_nifti_are_for_what_was_read_from_one(tmp_path):

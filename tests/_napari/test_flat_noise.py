@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from napari_gpu_denoise._napari.noise.flat import flat_noise
+from napari_gpu_denoise._napari.noise.measuring import flat_noise
 from napari_gpu_denoise.errors import LayerError
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, Rician, Speckle
 

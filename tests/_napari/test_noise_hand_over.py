@@ -6,9 +6,9 @@ import pytest
 import napari_gpu_denoise as gd
 from _napari.lazy_data import Sliced, drive
 from _napari.noise_records import estimate
-from napari_gpu_denoise._napari.denoise.request import Request
-from napari_gpu_denoise._napari.denoise.run import steps
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY, Source
+from napari_gpu_denoise._napari.denoise.run import Request, steps
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
+from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise.filters import VBM3D, Isoline, NLMeans
 from napari_gpu_denoise.noise.models import Gaussian, PoissonGaussian, Speckle
 from napari_gpu_denoise.run import denoise as runs

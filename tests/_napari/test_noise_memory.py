@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise.filters import BM3D, NLMeans
 from napari_gpu_denoise.noise import estimate
 from napari_gpu_denoise.run import denoise as runs

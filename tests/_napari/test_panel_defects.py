@@ -13,10 +13,10 @@ from _napari.lazy_data import Sliced, drive
 from _napari.noise_records import estimate
 from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.denoise.noise_input import numbers
-from napari_gpu_denoise._napari.denoise.request import Request
-from napari_gpu_denoise._napari.denoise.run import steps
+from napari_gpu_denoise._napari.denoise.run import Request, steps
 from napari_gpu_denoise._napari.docks import _dock_of
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY, Source, capture
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
+from napari_gpu_denoise._napari.layers.source import Source, capture
 from napari_gpu_denoise._napari.parts import Caption
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError

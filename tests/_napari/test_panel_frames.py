@@ -8,8 +8,8 @@ import dask.array as da
 import numpy as np
 import pytest
 
-from napari_gpu_denoise._napari.layers import storage
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY
+from napari_gpu_denoise._napari.layers import arrays
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise.filters import BM3D, VBM3D, NLMeans
 from napari_gpu_denoise.run import denoise as runs
 from scenes import IMAGE_FILTERS
@@ -235,8 +235,8 @@ def test_stacks_in_files(viewer, open_panel, run, movie, source, tmp_path):
 def test_a_large_result_lives_as_long_as_its_layer(
     viewer, open_panel, run, movie, monkeypatch, tmp_path, qtbot
 ):
-    monkeypatch.setattr(storage, "LARGEST_IN_MEMORY", 1000)
-    monkeypatch.setattr(storage, "_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", 1000)
+    monkeypatch.setattr(arrays, "_folder", lambda: str(tmp_path))
     viewer.add_image(
         da.from_array(movie), contrast_limits=(300, 700), axis_labels=("t", "y", "x"), name="a"
     )

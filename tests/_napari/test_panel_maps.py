@@ -8,11 +8,11 @@ import pytest
 
 import napari_gpu_denoise as gd
 from _napari.lazy_data import Sliced, drive
-from napari_gpu_denoise._napari.denoise import maps
-from napari_gpu_denoise._napari.denoise.request import Request
-from napari_gpu_denoise._napari.denoise.run import steps
-from napari_gpu_denoise._napari.layers import storage
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY, Source
+from napari_gpu_denoise._napari.denoise import run as maps
+from napari_gpu_denoise._napari.denoise.run import Request, steps
+from napari_gpu_denoise._napari.layers import arrays
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
+from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise.filters import FILTERS, Isoline
 from napari_gpu_denoise.run import denoise as runs
 from napari_gpu_denoise.run.record import Progress
@@ -177,7 +177,7 @@ def test_not_of_what_is_too_large_for_memory(
     lazy = da.from_array(movie.astype(dtype))
     viewer.add_image(lazy, name="a", axis_labels=("t", "y", "x"), contrast_limits=(0, 900))
     panel = isoline_panel()
-    monkeypatch.setattr(storage, "LARGEST_IN_MEMORY", most * movie.size)
+    monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", most * movie.size)
     status = run(panel)
     assert "Maps are not made for stacks this large: try Only" in status
     assert len(viewer.layers) == 2

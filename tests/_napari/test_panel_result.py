@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise.filters import NLMeans
 from napari_gpu_denoise.run import denoise as runs
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from napari.layers import Image
 
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY, voxel_of
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
+from napari_gpu_denoise._napari.layers.source import voxel_of
 from napari_gpu_denoise.filters import BM4D, DCT3D
 from napari_gpu_denoise.run import denoise as runs
 

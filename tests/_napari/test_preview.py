@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise._napari.layers.source import is_temporary
+from napari_gpu_denoise._napari.layers.provenance import is_temporary
 from napari_gpu_denoise._napari.preview import live as lives
 from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.run.noise import NoiseMemory

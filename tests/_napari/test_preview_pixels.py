@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
+from napari_gpu_denoise._napari.layers.regions import Region
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.preview.compute import (
     PreviewRequest,
     filter_region,
     measure_noise,
+    quick_settings,
 )
-from napari_gpu_denoise._napari.preview.quick import quick_settings
-from napari_gpu_denoise._napari.preview.region import Region
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run.noise import NoiseMemory

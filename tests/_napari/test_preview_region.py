@@ -5,7 +5,7 @@ import pytest
 from napari.components import Dims
 from napari.layers import Image
 
-from napari_gpu_denoise._napari.preview.region import region_shown
+from napari_gpu_denoise._napari.layers.regions import region_shown
 from napari_gpu_denoise.errors import LayerError
 
 pytestmark = pytest.mark.gui

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from _napari.lazy_data import Sliced, drive
-from napari_gpu_denoise._napari.layers import lazy, storage
+from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError
 
 pytestmark = pytest.mark.gui
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.gui
 @pytest.mark.parametrize("chunks", [None, (2, 30, 25), ((3, 2), (30,), (25, 15))])
 def test_every_chunk_is_read_once(stack, chunks):
     data = Sliced(stack, chunks)
-    stages, image = drive(lazy.load(data))
+    stages, image = drive(arrays.load(data))
     np.testing.assert_array_equal(image, stack)
     covered = np.zeros(stack.shape, int)
     for index in data.read:
@@ -24,30 +24,30 @@ def test_every_chunk_is_read_once(stack, chunks):
 
 
 def test_large_arrays_without_chunks_are_read_in_slabs(stack, monkeypatch):
-    monkeypatch.setattr(lazy, "_SLAB", 2 * stack[0].nbytes)
-    stages, image = drive(lazy.load(Sliced(stack)))
+    monkeypatch.setattr(arrays, "_SLAB", 2 * stack[0].nbytes)
+    stages, image = drive(arrays.load(Sliced(stack)))
     assert len(stages) == 3
     np.testing.assert_array_equal(image, stack)
 
 
 def test_numpy_is_taken_as_it_is(stack):
-    stages, image = drive(lazy.load(stack))
+    stages, image = drive(arrays.load(stack))
     assert not stages and image is stack
 
 
 def test_what_is_lazy(stack, tmp_path):
     np.save(tmp_path / "a.npy", stack)
     mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
-    assert not lazy.is_lazy(stack) and not lazy.is_lazy(stack[1:, ::2])
-    assert lazy.is_lazy(mapped) and lazy.is_lazy(np.asarray(mapped)[1:].T)
-    assert lazy.is_lazy(da.from_array(stack)) and lazy.is_lazy(Sliced(stack))
+    assert not arrays.is_lazy(stack) and not arrays.is_lazy(stack[1:, ::2])
+    assert arrays.is_lazy(mapped) and arrays.is_lazy(np.asarray(mapped)[1:].T)
+    assert arrays.is_lazy(da.from_array(stack)) and arrays.is_lazy(Sliced(stack))
 
 
 def read_along(data, axis, stopped=lambda: False):
     """Each frame along an axis, as a run reads them."""
-    array = lazy.LazyArray(data, stopped, time=axis)
+    array = arrays.LazyArray(data, stopped, time=axis)
     for number in range(data.shape[axis]):
-        yield array[lazy.at(axis, number)]
+        yield array[arrays.at(axis, number)]
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -58,12 +58,12 @@ def test_frames_come_one_by_one_and_chunks_are_read_once(stack, chunks, axis):
     data = Sliced(stack, chunks)
     frames = list(read_along(data, axis))
     np.testing.assert_array_equal(np.stack(frames, axis), stack)
-    expected = {0: 5, 1: 30, 2: 40}[axis] if chunks is None else len(lazy.cuts(data, axis))
+    expected = {0: 5, 1: 30, 2: 40}[axis] if chunks is None else len(arrays.cuts(data, axis))
     assert len(data.read) == expected
 
 
 def test_a_chunk_of_many_frames_is_not_held_whole(stack, monkeypatch):
-    monkeypatch.setattr(lazy, "_HELD", 2 * stack[0].nbytes)
+    monkeypatch.setattr(arrays, "_HELD", 2 * stack[0].nbytes)
     data = Sliced(stack, (5, 30, 40))
     assert len(list(read_along(data, 0))) == 5
     assert [index[0] for index in data.read] == [slice(0, 2), slice(2, 4), slice(4, 5)]
@@ -78,13 +78,13 @@ def test_reading_stops_at_once(stack):
     with pytest.raises(Cancelled):
         next(frames)
     with pytest.raises(Cancelled):
-        lazy.LazyArray(data, lambda: True)[0, :, :]
+        arrays.LazyArray(data, lambda: True)[0, :, :]
     assert len(data.read) == 1
 
 
 def test_alpha_is_left_out():
     data = np.random.default_rng(1).integers(0, 9, (3, 4, 5, 4))
-    array = lazy.LazyArray(data, part=(slice(None),) * 3 + (slice(3),), time=0)
+    array = arrays.LazyArray(data, part=(slice(None),) * 3 + (slice(3),), time=0)
     assert array.shape == (3, 4, 5, 3) and array.size == 180 and array.ndim == 4
     np.testing.assert_array_equal(array[1, :, :, 2], data[1, :, :, 2])
     np.testing.assert_array_equal(array[1, 2, :, :], data[1, 2, :, :3])
@@ -93,8 +93,8 @@ def test_alpha_is_left_out():
 
 
 def test_only_what_fits_into_memory_is_read_whole(stack, monkeypatch):
-    monkeypatch.setattr(storage, "LARGEST_IN_MEMORY", stack.nbytes)
+    monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", stack.nbytes)
     data = Sliced(stack)
     with pytest.raises(DeviceMemoryError, match="fewer frames"):
-        np.asarray(lazy.LazyArray(data, time=0))
+        np.asarray(arrays.LazyArray(data, time=0))
     assert not data.read

@@ -10,7 +10,7 @@ pytest.importorskip("napari", reason="napari is not installed")
 from napari.components import Dims
 from napari.layers import Image, Shapes
 
-from napari_gpu_denoise._napari.layers.lazy import LazyArray
+from napari_gpu_denoise._napari.layers.arrays import LazyArray
 from napari_gpu_denoise._napari.layers.regions import (
     in_rectangle,
     in_view,

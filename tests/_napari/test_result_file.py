@@ -7,8 +7,7 @@ from qtpy.QtWidgets import QFileDialog
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise._napari import preferences
-from napari_gpu_denoise._napari.denoise.in_file import size_of_file, suggested
-from napari_gpu_denoise._napari.denoise.request import Request
+from napari_gpu_denoise._napari.denoise.run import Request, size_of_file, suggested
 from napari_gpu_denoise._napari.layers.source import capture
 from napari_gpu_denoise.run.request import Run
 from zarr_stores import write_store

@@ -8,15 +8,18 @@ import pytest
 from napari.components import ViewerModel
 from napari.layers import Image
 
-from napari_gpu_denoise._napari.denoise.adding import add_layers, differences
-from napari_gpu_denoise._napari.denoise.afterwards import Afterwards
-from napari_gpu_denoise._napari.denoise.request import Request
-from napari_gpu_denoise._napari.denoise.run import Outcome
-from napari_gpu_denoise._napari.layers import storage
+from napari_gpu_denoise._napari.denoise.results import Afterwards, add_layers, differences
+from napari_gpu_denoise._napari.denoise.run import Outcome, Request
+from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise._napari.layers.layer_input import LayerInput
-from napari_gpu_denoise._napari.layers.provenance import first_origin, origin_of, record_of
+from napari_gpu_denoise._napari.layers.provenance import (
+    METADATA_KEY,
+    first_origin,
+    origin_of,
+    record_of,
+)
 from napari_gpu_denoise._napari.layers.results import NewLayer, shines_through
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY, capture
+from napari_gpu_denoise._napari.layers.source import capture
 from napari_gpu_denoise.filters import BM3D, NLMeans
 from napari_gpu_denoise.run.record import Record, Result
 from napari_gpu_denoise.run.request import Run
@@ -162,7 +165,7 @@ def test_what_is_replaced_is_freed(channels, monkeypatch):
     gc.collect()
     assert first() is None
     # What takes much is not kept for an undo.
-    monkeypatch.setattr(storage, "LARGEST_IN_MEMORY", 8)
+    monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", 8)
     assert add_layers(channels, outcome(red), "A", keep=False) == []
     assert names(channels).count("red (A)") == 1
 

@@ -5,10 +5,9 @@ import pytest
 from napari.layers import Image, Labels
 from napari.layers._source import layer_source
 
-from napari_gpu_denoise._napari.layers import groups
-from napari_gpu_denoise._napari.layers.provenance import SOURCE_ID, identity
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY
-from napari_gpu_denoise._napari.stage import Stage, TimeLeft
+from napari_gpu_denoise._napari.layers import layer_input as groups
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, SOURCE_ID, identity
+from napari_gpu_denoise._napari.tasks import Stage, TimeLeft
 from napari_gpu_denoise.run.record import MEASURING
 
 pytestmark = pytest.mark.gui

@@ -9,7 +9,7 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from _napari.noise_records import estimate
-from napari_gpu_denoise._napari.denoise.request import Request
+from napari_gpu_denoise._napari.denoise.run import Request
 from napari_gpu_denoise._napari.denoise.snippets import (
     command_line,
     command_with_remarks,

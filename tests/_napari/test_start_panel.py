@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from napari_gpu_denoise._napari.start.looking import look_at
+from napari_gpu_denoise._napari.start import look_at
 from napari_gpu_denoise.filters import VBM3D
 
 pytestmark = pytest.mark.gui

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from _napari.lazy_data import Sliced, drive
-from napari_gpu_denoise._napari.denoise.request import Request
-from napari_gpu_denoise._napari.denoise.run import steps
-from napari_gpu_denoise._napari.layers import lazy, storage
+from napari_gpu_denoise._napari.denoise.run import Request, steps
+from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, NonFiniteError
 from napari_gpu_denoise.filters import VBM3D, NLMeans
@@ -95,7 +94,7 @@ def test_lazy_frames_give_the_pixels_of_the_array(movie, kind, sigma):
 @pytest.fixture
 def in_parts(monkeypatch):
     """Take all data for large, and make parts of one chunk."""
-    monkeypatch.setattr(lazy, "_LOADED", 0)
+    monkeypatch.setattr(arrays, "_LOADED", 0)
     monkeypatch.setattr(by_parts, "PART_BYTES", 1)
 
 
@@ -271,19 +270,19 @@ def test_frames_too_large_for_the_device_are_cut_if_the_stack_is_small(movie, mo
     _, outcome = drive(steps(given))
     expected = runs.denoise(movie, VBM3D(), 5.0, axes="TYX").image
     np.testing.assert_array_equal(outcome.result.image, expected)
-    monkeypatch.setattr(storage, "LARGEST_IN_MEMORY", 1000)
+    monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", 1000)
     data = Sliced(movie)
     _, outcome = drive(steps(with_data(given, data)))
     assert isinstance(outcome.error, DeviceMemoryError) and not data.read
 
 
 def test_a_large_result_is_kept_in_a_file(movie, monkeypatch, tmp_path):
-    monkeypatch.setattr(storage, "LARGEST_IN_MEMORY", 1000)
-    monkeypatch.setattr(storage, "_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", 1000)
+    monkeypatch.setattr(arrays, "_folder", lambda: str(tmp_path))
     given = request(Sliced(movie), settings=VBM3D(), axes="TYX")
     _, outcome = drive(steps(given))
     assert outcome.folder == str(tmp_path)
-    assert lazy.is_lazy(outcome.result.image)
+    assert arrays.is_lazy(outcome.result.image)
     expected = runs.denoise(movie, VBM3D(), 5.0, axes="TYX").image
     np.testing.assert_array_equal(outcome.result.image, expected)
     # It serves as the input of the next run.

@@ -9,7 +9,7 @@ import weakref
 import numpy as np
 import pytest
 
-from napari_gpu_denoise._napari.layers import storage
+from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise.errors import OutputError
 
 pytestmark = pytest.mark.gui
@@ -17,18 +17,18 @@ pytestmark = pytest.mark.gui
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(storage, "LARGEST_IN_MEMORY", 1000)
-    monkeypatch.setattr(storage, "_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(arrays, "LARGEST_IN_MEMORY", 1000)
+    monkeypatch.setattr(arrays, "_folder", lambda: str(tmp_path))
     return tmp_path
 
 
 def test_small_results_stay_in_memory(folder):
-    image, place = storage.allocate((9, 55), np.dtype(np.uint16))
+    image, place = arrays.allocate((9, 55), np.dtype(np.uint16))
     assert place is None and image.flags.owndata
 
 
 def test_the_file_goes_with_its_last_array(folder):
-    image, place = storage.allocate((10, 50), np.dtype(np.uint16))
+    image, place = arrays.allocate((10, 50), np.dtype(np.uint16))
     assert place == str(folder)
     image[...] = 7
     assert (image == 7).all() and image.flags.writeable
@@ -45,7 +45,7 @@ def test_the_file_goes_with_its_last_array(folder):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the file has a name there until it is closed")
 def test_nothing_is_left_however_the_program_ends(folder):
-    image, _ = storage.allocate((10, 50), np.dtype(np.uint16))
+    image, _ = arrays.allocate((10, 50), np.dtype(np.uint16))
     assert image.base is not None and not list(folder.iterdir())
 
 
@@ -53,7 +53,7 @@ def test_a_disk_without_room_is_told_before_the_run(folder, monkeypatch):
     usage = shutil.disk_usage(folder)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=999_999))
     with pytest.raises(OutputError, match=r"takes 2 GB, but .* only 0\.001 GB free.*TMPDIR"):
-        storage.allocate((1000, 1_000_000), np.dtype(np.uint16))
+        arrays.allocate((1000, 1_000_000), np.dtype(np.uint16))
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="not reserved there")
@@ -63,11 +63,11 @@ def test_a_disk_that_fills_up_is_told(folder, monkeypatch):
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OutputError, match="free some there"):
-        storage.allocate((10, 50), np.dtype(np.uint16))
+        arrays.allocate((10, 50), np.dtype(np.uint16))
     assert not list(folder.iterdir())
 
 
 def test_the_folder_is_the_one_chosen_by_the_user(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    assert storage._folder() == str(tmp_path)
+    assert arrays._folder() == str(tmp_path)

@@ -14,7 +14,7 @@ def __getattr__(name: str) -> type | Callable[[], None]:
     if name.startswith("open_"):
         return _opening(name.removeprefix("open_"))
     if name == "denoise":
-        from napari_gpu_denoise._napari.start.panel import StartPanel
+        from napari_gpu_denoise._napari.start import StartPanel
 
         return StartPanel
     if name == "estimated_noise":

@@ -18,7 +18,7 @@ _MODULES = (
     "napari_gpu_denoise.noise.estimate",
     "napari_gpu_denoise._napari.denoise.panel",
     "napari_gpu_denoise._napari.noise.panel",
-    "napari_gpu_denoise._napari.start.panel",
+    "napari_gpu_denoise._napari.start",
     "napari_gpu_denoise._napari.compare.panel",
     "napari_gpu_denoise._napari.batch.panel",
 )

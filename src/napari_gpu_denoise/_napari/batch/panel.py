@@ -10,7 +10,6 @@ from qtpy.QtCore import QTimer
 
 from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.batch.afterwards import BatchAfterwards
-from napari_gpu_denoise._napari.batch.listing import Listing, folder_for
 from napari_gpu_denoise._napari.batch.rows import (
     DONE,
     ENDED,
@@ -23,8 +22,9 @@ from napari_gpu_denoise._napari.batch.rows import (
     stage_of,
 )
 from napari_gpu_denoise._napari.batch.running import BatchRequest, BatchRun, Outcome
+from napari_gpu_denoise._napari.batch.table import Listing, folder_for
 from napari_gpu_denoise._napari.denoise import presets
-from napari_gpu_denoise._napari.stage import Stage, TimeLeft
+from napari_gpu_denoise._napari.tasks import Stage, TimeLeft
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files.batch import BatchProgress, BatchReport, FileReport
 

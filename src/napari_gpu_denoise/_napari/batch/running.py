@@ -13,8 +13,7 @@ from pathlib import Path
 from napari.qt.threading import create_worker
 from qtpy.QtCore import QObject, Signal
 
-from napari_gpu_denoise._napari.stage import Stage
-from napari_gpu_denoise._napari.worker import ActivityBar, Task, Worker
+from napari_gpu_denoise._napari.tasks import ActivityBar, Stage, Task, Worker
 from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.files.batch import (
     Batch,

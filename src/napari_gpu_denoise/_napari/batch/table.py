@@ -1,12 +1,14 @@
-"""The list of files: a table with a line each, onto which files and folders are dropped."""
+"""The list of files: found, described, and shown as a table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from qtpy.QtCore import QAbstractTableModel, QModelIndex, Qt, Signal
+from qtpy.QtCore import QAbstractTableModel, QModelIndex, QObject, Qt, Signal
 from qtpy.QtGui import (
     QBrush,
     QColor,
@@ -20,8 +22,13 @@ from qtpy.QtGui import (
 )
 from qtpy.QtWidgets import QAbstractItemView, QHeaderView, QSizePolicy, QTableView
 
-from napari_gpu_denoise._napari.batch.rows import FAILED, RUNNING, Row
+from napari_gpu_denoise._napari.batch.rows import FAILED, RUNNING, Row, looking
+from napari_gpu_denoise._napari.loading import Loading
+from napari_gpu_denoise._napari.noise.measuring import Measuring
 from napari_gpu_denoise._napari.parts import wrapped
+from napari_gpu_denoise.errors import DenoiseError, FileError
+from napari_gpu_denoise.files import formats, zarr
+from napari_gpu_denoise.files.inputs import find_files
 
 FILE, IMAGE, STATE = range(3)
 _TITLES = ("File", "Image", "State")
@@ -29,6 +36,59 @@ _EMPTY = "Drop files or folders here, or add them below."
 _LINES = 5, 14  # least and most in view, in the height of the table
 _WIDTHS = 0.31, 0.35  # of the first columns, as shares
 _FAILED_COLOURS = QColor("#b3261e"), QColor("#ff8a80")  # on light and on dark themes
+
+
+class Listing(QObject):
+    """Finds the files that names stand for, and then looks at them."""
+
+    #: A list of `Row`, and a list of errors.
+    found = Signal(list, list)
+    #: A `Look`.
+    looked = Signal(object)
+
+    def __init__(self, parent: QObject):
+        super().__init__(parent)
+        self._looking = Measuring(self, looking, "Batch")
+        self._looking.staged.connect(self.looked)
+
+    def add(self, names: Sequence[str]) -> None:
+        """Find files."""
+        Loading(partial(found_in, names), lambda got: self.found.emit(*(got or ([], []))), self)
+
+    def look(self, paths: Sequence[Path]) -> None:
+        """Look at files, in place of those that are waited for."""
+        self._looking.ask(tuple(paths))
+
+    def drop(self) -> None:
+        """Look at no more files."""
+        self._looking.drop()
+
+
+def found_in(names: Sequence[str]) -> tuple[list[Row], list[DenoiseError]]:
+    """Return the files that names of files and folders stand for, and what is wrong with others."""
+    rows: list[Row] = []
+    errors: list[DenoiseError] = []
+    for name in map(os.path.abspath, names):
+        try:
+            for path in find_files(name):
+                if not (formats.has_suffix(path) or formats.is_image(path)):
+                    raise FileError(
+                        f"{path} is not a TIFF, NIfTI or OME-Zarr file: choose another."
+                    )
+                rows.append(Row(path, name))
+        except DenoiseError as error:
+            errors.append(error)
+    return rows, errors
+
+
+def folder_for(row: Row) -> str:
+    """Return a folder for results: in the folder that was added, or beside the file."""
+    given = Path(row.given)
+    if given.is_dir() and not formats.is_image(given):
+        return str(given / "denoised")
+    # Not in an OME-Zarr that a field is part of.
+    whole = [each for each in (given, *given.parents) if zarr.has_suffix(each)]
+    return str((whole[-1] if whole else given).parent / "denoised")
 
 
 class RowTable(QAbstractTableModel):

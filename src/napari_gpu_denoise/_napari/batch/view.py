@@ -19,16 +19,16 @@ from qtpy.QtWidgets import (
 from napari_gpu_denoise._napari.batch.rows import in_batch
 from napari_gpu_denoise._napari.batch.table import FileList, RowTable
 from napari_gpu_denoise._napari.denoise import presets
-from napari_gpu_denoise._napari.denoise.device_input import DeviceInput
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
-from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.noise_input import NoiseInput
 from napari_gpu_denoise._napari.denoise.options import (
+    DeviceInput,
+    StrengthInput,
     correction_input,
     nonfinite_input,
     type_input,
 )
-from napari_gpu_denoise._napari.denoise.strength_input import StrengthInput
+from napari_gpu_denoise._napari.denoise.run import offer_of
 from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.parts import (

@@ -8,7 +8,7 @@ from typing import Any
 from napari.utils.notifications import show_error
 
 from napari_gpu_denoise._napari import preferences
-from napari_gpu_denoise._napari.batch.snippets import command_with_remarks, python_call
+from napari_gpu_denoise._napari.batch.rows import command_with_remarks, python_call
 from napari_gpu_denoise._napari.batch.view import REPLACE, SAME, BatchView
 from napari_gpu_denoise._napari.denoise import presets
 from napari_gpu_denoise._napari.panel import PYTHON_COPIED

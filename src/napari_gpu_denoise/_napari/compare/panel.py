@@ -11,13 +11,23 @@ import numpy as np
 from napari.layers import Layer, Shapes
 from qtpy.QtCore import QSignalBlocker, QTimer
 
-from napari_gpu_denoise._napari.compare.line import shown_axes
-from napari_gpu_denoise._napari.compare.pair import Pair
-from napari_gpu_denoise._napari.compare.profiles import profile
-from napari_gpu_denoise._napari.compare.showing import NOTHING, RESIDUAL, Showing, slice_shown
+from napari_gpu_denoise._napari.compare.overlay import (
+    NOTHING,
+    RESIDUAL,
+    Showing,
+    shown_axes,
+    slice_shown,
+)
+from napari_gpu_denoise._napari.compare.pair import Pair, profile
 from napari_gpu_denoise._napari.compare.view import KEY, CompareView
-from napari_gpu_denoise._napari.layers.provenance import SOURCE, SOURCE_ID, identity
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY, PLACE, TEMPORARY, finest
+from napari_gpu_denoise._napari.layers.provenance import (
+    METADATA_KEY,
+    SOURCE,
+    SOURCE_ID,
+    TEMPORARY,
+    identity,
+)
+from napari_gpu_denoise._napari.layers.source import PLACE, finest
 
 _SETTLED = 30  # milliseconds for which changes of a line are collected
 # Milliseconds in which napari draws the canvas: where layers that it has drawn are replaced at once

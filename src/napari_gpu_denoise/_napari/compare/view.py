@@ -7,8 +7,8 @@ from napari.layers import Layer
 from qtpy.QtCore import QSignalBlocker, Qt, Signal
 from qtpy.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QSlider, QWidget
 
+from napari_gpu_denoise._napari.compare.overlay import BLINK, CURTAIN, NOTHING, RESIDUAL
 from napari_gpu_denoise._napari.compare.pair import partners, results_in
-from napari_gpu_denoise._napari.compare.showing import BLINK, CURTAIN, NOTHING, RESIDUAL
 from napari_gpu_denoise._napari.layer_panel import LayerPanel
 from napari_gpu_denoise._napari.layers.layer_input import LayerInput
 from napari_gpu_denoise._napari.layers.provenance import made_from

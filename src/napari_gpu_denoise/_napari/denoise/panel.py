@@ -15,12 +15,11 @@ from qtpy.QtCore import QTimer
 
 from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.denoise import presets
-from napari_gpu_denoise._napari.denoise.naming import with_files
-from napari_gpu_denoise._napari.denoise.request import Request, remembering
-from napari_gpu_denoise._napari.denoise.run import Outcome
+from napari_gpu_denoise._napari.denoise.results import with_files
+from napari_gpu_denoise._napari.denoise.run import Outcome, Request, remembering
 from napari_gpu_denoise._napari.denoise.snippets import command_with_remarks, python_call
 from napari_gpu_denoise._napari.denoise.view import DenoiseView
-from napari_gpu_denoise._napari.layers.groups import same_axes
+from napari_gpu_denoise._napari.layers.layer_input import same_axes
 from napari_gpu_denoise._napari.layers.source import Source, capture, voxel_of
 from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.panel import PYTHON_COPIED

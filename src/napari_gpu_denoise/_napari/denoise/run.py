@@ -1,25 +1,250 @@
-"""A run as a generator of stages, and its report; no Qt."""
+"""A run of a filter as a generator of stages: its request, maps and report; no Qt."""
 
 from __future__ import annotations
 
+import math
+import os
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from napari.layers import Image
 
-from napari_gpu_denoise._napari.denoise import in_file, maps
-from napari_gpu_denoise._napari.denoise.request import Request
-from napari_gpu_denoise._napari.layers import lazy, storage
-from napari_gpu_denoise._napari.layers.lazy import LazyArray, at
+from napari_gpu_denoise._napari.io import reading, writing
+from napari_gpu_denoise._napari.layers import arrays
+from napari_gpu_denoise._napari.layers.arrays import LazyArray, at, is_lazy
 from napari_gpu_denoise._napari.layers.results import NewLayer
-from napari_gpu_denoise._napari.stage import Stage, as_stages
+from napari_gpu_denoise._napari.layers.source import Source
+from napari_gpu_denoise._napari.noise.measuring import memory_of
+from napari_gpu_denoise._napari.tasks import Stage, as_stages
 from napari_gpu_denoise._napari.wording import in_panel
-from napari_gpu_denoise.image.levels import convert
+from napari_gpu_denoise.files import formats, zarr
+from napari_gpu_denoise.filters.isoline.maps import map_steps
+from napari_gpu_denoise.filters.pixelwise.maps import count_steps
+from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.image.levels import convert, output_dtype
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
-from napari_gpu_denoise.run import denoise as run
+from napari_gpu_denoise.run import denoise
+from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.record import Record, Result
+from napari_gpu_denoise.run.request import Run
+from napari_gpu_denoise.run.settings import setting_fields
+from napari_gpu_denoise.run.sigma import place
+
+ONE_SIGMA = "gaussian"  # the noise that is one sigma for each channel
+
+# The double ones first.
+_SUFFIXES = (".ome.tif", ".ome.tiff", ".ome.zarr", ".nii.gz", *formats.SUFFIXES)
+
+_CLASSES = ("low slope", "edge", "isoline")
+
+
+@dataclass(frozen=True)
+class Request:
+    """All that a run needs: the layer, what to do, one frame or slice alone, and whether maps too.
+
+    It holds no napari or Qt objects. Without `frame` and `slice`, places along T and Z, everything
+    is filtered. Axes are named in `run`. `memory` is what is known of noise that is found
+    automatically. `target` is a file that takes the result.
+    """
+
+    source: Source
+    run: Run
+    frame: int | None = None
+    maps: bool = False
+    slice: int | None = None
+    memory: NoiseMemory | None = None
+    target: Path | None = None
+
+    @property
+    def time(self) -> int | None:
+        """The axis of time, if it is longer than one frame."""
+        axis = self.run.axes.find("T")
+        return axis if axis >= 0 and self.source.data.shape[axis] > 1 else None
+
+    @property
+    def places(self) -> dict[int, int]:
+        """The frame and the slice that are filtered alone, by axis."""
+        chosen = {"T": self.frame, "Z": self.slice}
+        axes = self.run.axes.upper()
+        return {axes.index(a): place for a, place in chosen.items() if place is not None}
+
+
+def remembering(request: Request, layer: Image) -> Request:
+    """Return a request for a layer that measures its noise only if no other run has."""
+    run = request.run
+    if run.sigma is not None or run.noise not in (None, ONE_SIGMA):
+        return request
+    key = run.axes, run.correct, run.nonfinite, run.device
+    return replace(request, memory=memory_of(layer, run.noise or "auto", *key))
+
+
+def size_of_file(request: Request, largest: int) -> int:
+    """Return the bytes of a result that is to be _written to a file; 0 for one that is not.
+
+    `largest` is what a result may take without one. OME-Zarr has no colour samples, and its planes
+    come last.
+    """
+    data = request.source.data
+    fits = request.run.axes.upper().endswith("YX") and not request.places
+    if not fits or not is_lazy(data) or find_spec("zarr") is None:
+        return 0
+    dtype = output_dtype(request.run.dtype, np.dtype(data.dtype)) or np.dtype(data.dtype)
+    size = math.prod(data.shape) * dtype.itemsize
+    return size if size > largest else 0
+
+
+def suggested(request: Request) -> str:
+    """Return a name for the file: beside that of the layer, if it has one."""
+    source, name = request.source, request.run.filter.name
+    own = "".join(c if c.isalnum() or c in " -_." else "_" for c in source.name)
+    if source.path is None or "://" in source.path:
+        return f"{own}_{name}.ome.zarr"
+    folder, stem = os.path.split(source.path)
+    for suffix in _SUFFIXES:
+        stem = stem.removesuffix(suffix)
+    # Of the channels of a file each layer is one.
+    return os.path.join(folder, f"{stem if source.split is None else own}_{name}.ome.zarr")
+
+
+def _written(request: Request, image: Any, run: Run) -> Generator[Stage, None, Result]:
+    """Filter an image into the file of a request; the result has its levels, as dask arrays."""
+    source = request.source
+    attributes = {**source.attributes, "name": source.name}
+    like, earlier = writing.described(request.target, image, attributes, run.axes)
+    with zarr.new_image(request.target, like, overwrite=False) as made:
+        running = denoise.denoise_steps(image, run, out=made.finest)
+        result = yield from as_stages(running, "Denoising")
+        yield Stage("Writing the coarser levels")
+        made.finish([*earlier, result.record.as_dict()])
+    return replace(result, image=reading.levels_of(request.target))
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The maps of a filter: the public function that makes them, and the panel's check box.
+
+    `setting` yields a map in place of pixels. The panel has no control for it: the map would be
+    taken for a result. `steps` is the function as a generator, with the arguments of
+    `run.denoise_steps`; `layers` makes layers of what it returns.
+    """
+
+    function: str
+    setting: str
+    label: str
+    tip: str
+    steps: Callable[..., Generator]
+    layers: Callable[[Any], list[NewLayer]]
+
+
+def _isoline_layers(maps: Any) -> list[NewLayer]:
+    # Below the classes, and hidden: it would hide the result.
+    looks = {"rgb": False, "colormap": "hsv", "contrast_limits": (0, maps.period)}
+    looks |= {"interpolation2d": "nearest", "visible": False}
+    layers = [NewLayer("directions", "image", maps.directions, looks)]
+    if maps.classes is not None:
+        # 0 is the background of labels, which napari leaves clear.
+        colours = {0: "transparent", 1: "orangered", 2: "deepskyblue", None: "transparent"}
+        features = {"index": range(len(_CLASSES)), "class": _CLASSES}
+        looks = {"colormap": colours, "features": features, "opacity": 0.5}
+        layers.append(NewLayer("classes", "labels", maps.classes, looks))
+    return layers
+
+
+def _count_layers(count: np.ndarray) -> list[NewLayer]:
+    looks = {"rgb": False, "colormap": "viridis", "visible": False}
+    return [NewLayer("pixels averaged", "image", count, looks)]
+
+
+OFFERS = {
+    "isoline": Offer(
+        "isoline_maps",
+        "show",
+        "Show edge and direction maps",
+        "After a run, add layers beside the result: the class of each pixel (low slope, edge, "
+        "isoline), and the directions of isolines, hidden at first.",
+        map_steps,
+        _isoline_layers,
+    ),
+    "nl_means_pixelwise": Offer(
+        "pixels_averaged",
+        "show",
+        "Show pixels averaged",
+        "After a run, add a layer beside the result: how many pixels were averaged for each. It "
+        "shows where similar pixels were found; it is not an error bar.",
+        count_steps,
+        _count_layers,
+    ),
+    "swnlm": Offer(
+        "similar_pixels",
+        "show",
+        "Show pixels averaged",
+        "After a run, add a layer beside the result: how many pixels were averaged for each, 1 "
+        "where none was similar. It is not an error bar.",
+        count_steps,
+        _count_layers,
+    ),
+}
+
+
+def offer_of(kind: Any) -> Offer | None:
+    """Return the maps that a filter offers; None for none."""
+    return OFFERS.get(kind.name)
+
+
+def map_layers(
+    request: Request, image: np.ndarray | None, result: Result, folder: Path | str | None
+) -> Generator[Stage, None, tuple[list[NewLayer], str]]:
+    """Return the layers of a filter's maps after a run, or why there are none.
+
+    `image` is the input, if it was read whole; `folder` that of a result too large for memory.
+    """
+    source, run, frame = request.source, request.run, request.frame
+    data, names = source.data, run.axes.upper()
+    shape = (*data.shape[:-1], 3) if source.alpha else tuple(data.shape)
+    joined = "C" in run.filter.for_array(names, shape).joint
+    channels = channel_axis(names)
+    rgb = channels is not None and names[channels] == "S"
+    if rgb and not joined:
+        if "channels" not in {field.name for field in setting_fields(run.filter)}:
+            return [], "This filter makes no maps of colours: split the layer into channels"
+        return [], "Maps of colours need Channels set to joint or opponent"
+    of_all = image is None and frame is None
+    if folder or (of_all and 4 * math.prod(shape) >= arrays.LARGEST_IN_MEMORY):
+        return [], "Maps are not made for stacks this large: try Only the frame shown"
+    # As given or measured: of all frames, where one is filtered.
+    models = tuple(NoiseModel.from_dict(each) for each in result.record.noise)
+    given = 1.0 if models else result.record.sigma or 1.0
+    sigma = place(np.array(given), shape, names)
+    if image is None and frame is not None:
+        one = at(request.time, slice(frame, frame + 1))
+        image = np.asarray(data[one])
+        if sigma.shape[request.time] > 1:
+            sigma = sigma[one]
+        frame = 0
+    elif image is None:
+        image = yield from arrays.load(data)
+    if source.alpha:
+        image = image[..., :3]
+    offer = offer_of(run.filter)
+    known = {"sigma": None, "noise": models} if models else {"sigma": sigma, "noise": None}
+    steps = offer.steps(image, replace(run, **known), frame, request.slice)
+    layers = offer.layers((yield from as_stages(steps, "Making maps")))
+    if joined and not rgb:
+        layers = [_spread(layer, channels, shape[channels]) for layer in layers]
+    return layers, ""
+
+
+def _spread(layer: NewLayer, axis: int, count: int) -> NewLayer:
+    """Repeat the map of joined channels for each channel, without copying pixels."""
+    data = np.expand_dims(layer.data, axis)
+    shape = (*data.shape[:axis], count, *data.shape[axis + 1 :])
+    return replace(layer, data=np.broadcast_to(data, shape))
 
 
 @dataclass(frozen=True)
@@ -55,8 +280,8 @@ def steps(
     layers = [], ""
     try:
         load_bundled_drivers()
-        if not lazy.is_read_by_parts(data, t):
-            image = yield from lazy.load(data)
+        if not arrays.is_read_by_parts(data, t):
+            image = yield from arrays.load(data)
         yield Stage("Preparing")
         # Alpha, the last of four colour samples, passes as it is.
         colours = np.s_[..., :3] if alpha else np.s_[...]
@@ -68,7 +293,7 @@ def steps(
 
         def allocate(_: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
             nonlocal out, folder
-            out, folder = storage.allocate(tuple(data.shape), dtype)
+            out, folder = arrays.allocate(tuple(data.shape), dtype)
             return out[colours]
 
         into = allocate if image is None and not request.places else None
@@ -76,14 +301,14 @@ def steps(
         if request.memory is not None:
             wanted = replace(wanted, noise=request.memory)
         if request.target is not None:
-            result = yield from in_file.written(request, source, wanted)
+            result = yield from _written(request, source, wanted)
         else:
-            running = run.denoise_steps(source, wanted, request.frame, into, request.slice)
+            running = denoise.denoise_steps(source, wanted, request.frame, into, request.slice)
             result = yield from as_stages(running, "Denoising")
         if alpha:
             result = Result(_with_alpha(request, result.image, out, image), result.record)
         if request.maps:
-            layers = yield from maps.map_layers(request, image, result, folder or request.target)
+            layers = yield from map_layers(request, image, result, folder or request.target)
     except Exception as error:
         return Outcome(request, time.perf_counter() - started, error=error)
     return Outcome(request, time.perf_counter() - started, result, None, folder, *layers)
@@ -97,15 +322,15 @@ def _with_alpha(
     if out is not None:
         t = request.run.axes.find("T")
         frames = (slice(k, k + 1) for k in range(data.shape[t]))
-        for some in frames if t >= 0 else lazy.cuts(data, 0):
+        for some in frames if t >= 0 else arrays.cuts(data, 0):
             where = at(max(t, 0), some)
             convert(np.asarray(data[where])[..., 3:], out[where][..., 3:])
         return out
     out = np.empty((*colours.shape[:-1], 4), colours.dtype)
     out[..., :3] = colours
     given = data if image is None else image
-    for axis, place in request.places.items():
-        given = given[at(axis, slice(place, place + 1))]
+    for axis, index in request.places.items():
+        given = given[at(axis, slice(index, index + 1))]
     convert(np.asarray(given[..., 3:]), out[..., 3:])
     return out
 
@@ -131,7 +356,7 @@ def report(outcome: Outcome) -> str:
     if outcome.request.target is not None:
         sentences.append(f"The result is in {outcome.request.target}.")
     if outcome.folder is not None:
-        size = storage.gigabytes(outcome.result.image.nbytes)
+        size = arrays.gigabytes(outcome.result.image.nbytes)
         sentences.append(
             f"The result, {size}, is kept in a temporary file in {outcome.folder} until its layer "
             "is removed or napari is closed: save it to keep it."

@@ -7,11 +7,11 @@ from typing import Any
 from napari.viewer import Viewer
 from qtpy.QtWidgets import QProgressBar, QPushButton
 
-from napari_gpu_denoise._napari.denoise.afterwards import Afterwards
+from napari_gpu_denoise._napari.denoise.results import Afterwards
 from napari_gpu_denoise._napari.denoise.run import Outcome, report
 from napari_gpu_denoise._napari.denoise.runs import Runs
 from napari_gpu_denoise._napari.layer_panel import LayerPanel
-from napari_gpu_denoise._napari.stage import Stage, TimeLeft
+from napari_gpu_denoise._napari.tasks import Stage, TimeLeft
 
 
 class RunningPanel(LayerPanel):

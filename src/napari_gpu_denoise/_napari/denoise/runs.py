@@ -8,10 +8,8 @@ from functools import partial
 from napari.qt.threading import create_worker
 from qtpy.QtCore import QObject, Signal
 
-from napari_gpu_denoise._napari.denoise.request import Request
-from napari_gpu_denoise._napari.denoise.run import Outcome, steps
-from napari_gpu_denoise._napari.stage import Stage
-from napari_gpu_denoise._napari.worker import ActivityBar, Task, Worker
+from napari_gpu_denoise._napari.denoise.run import Outcome, Request, steps
+from napari_gpu_denoise._napari.tasks import ActivityBar, Stage, Task, Worker
 
 
 class Runs(QObject):

@@ -7,9 +7,8 @@ import shlex
 import subprocess
 from typing import Any
 
-from napari_gpu_denoise._napari.denoise.adding import differences
-from napari_gpu_denoise._napari.denoise.maps import offer_of
-from napari_gpu_denoise._napari.denoise.request import Request
+from napari_gpu_denoise._napari.denoise.results import differences
+from napari_gpu_denoise._napari.denoise.run import Request, offer_of
 from napari_gpu_denoise._napari.layers.results import at_places
 from napari_gpu_denoise._napari.layers.source import PLACE, Source
 from napari_gpu_denoise._napari.noise import snippets as code

@@ -8,21 +8,21 @@ import napari.viewer
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout
 from superqt import QCollapsible
 
-from napari_gpu_denoise._napari.assess.section import AssessSection
-from napari_gpu_denoise._napari.denoise.afterwards import Afterwards
-from napari_gpu_denoise._napari.denoise.device_input import DeviceInput
+from napari_gpu_denoise._napari.denoise.assess import AssessSection
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
-from napari_gpu_denoise._napari.denoise.maps import offer_of
 from napari_gpu_denoise._napari.denoise.noise_input import NoiseInput
 from napari_gpu_denoise._napari.denoise.options import (
+    DeviceInput,
+    PlacesInput,
+    StrengthInput,
     correction_input,
     nonfinite_input,
     type_input,
 )
-from napari_gpu_denoise._napari.denoise.places_input import PlacesInput
+from napari_gpu_denoise._napari.denoise.results import Afterwards
+from napari_gpu_denoise._napari.denoise.run import offer_of
 from napari_gpu_denoise._napari.denoise.running import RunningPanel
 from napari_gpu_denoise._napari.denoise.runs import Runs
-from napari_gpu_denoise._napari.denoise.strength_input import StrengthInput
 from napari_gpu_denoise._napari.guide import page_of, with_guide
 from napari_gpu_denoise._napari.parts import (
     Caption,
@@ -33,7 +33,7 @@ from napari_gpu_denoise._napari.parts import (
     ruler,
     wrapped,
 )
-from napari_gpu_denoise._napari.preview.box import PreviewBox
+from napari_gpu_denoise._napari.preview.live import PreviewBox
 
 
 class DenoiseView(RunningPanel):

@@ -16,7 +16,13 @@ from weakref import finalize
 
 import numpy as np
 
-from napari_gpu_denoise._napari.layers.origin import KEY, Origin, is_rgb, split_axis, stamp_of
+from napari_gpu_denoise._napari.layers.provenance import (
+    FILE_KEY,
+    Origin,
+    is_rgb,
+    split_axis,
+    stamp_of,
+)
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.tiff import Picture
@@ -103,8 +109,7 @@ def _samples(axes: str) -> list[int]:
 
 def _layers(picture: Picture, levels: list[Any]) -> Iterator[LayerData]:
     """Yield the layers of an image."""
-    from napari_gpu_denoise._napari.layers.results import HISTORY
-    from napari_gpu_denoise._napari.layers.source import METADATA_KEY
+    from napari_gpu_denoise._napari.layers.provenance import HISTORY, METADATA_KEY
 
     shape, axes = tuple(levels[0].shape), picture.axes
     split = split_axis(axes, shape)
@@ -144,7 +149,7 @@ def _layers(picture: Picture, levels: list[Any]) -> Iterator[LayerData]:
             "axis_labels": labels,
             "rgb": rgb,
             "multiscale": len(levels) > 1,
-            "metadata": {**metadata, KEY: origin.as_dict()},
+            "metadata": {**metadata, FILE_KEY: origin.as_dict()},
             **place,
         }
         if not rgb:

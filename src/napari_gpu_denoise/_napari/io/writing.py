@@ -1,35 +1,144 @@
-"""Image layers as a file: *Save with record*.
-
-napari calls `write_images` in the GUI thread, with the name that the user chose and agreed to
-replace. Layers that are the channels of one file are written as the command line writes its result:
-under all that the file says. Any others become an OME-TIFF.
-"""
+"""Image layers as a file."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, TypeVar
 
 import numpy as np
+from qtpy.QtCore import QEventLoop, QObject, Qt, QThread, Signal
+from qtpy.QtWidgets import QApplication, QProgressDialog
 
-from napari_gpu_denoise._napari.io.apart import apart
-from napari_gpu_denoise._napari.io.pixels import Pixels, channels_of, in_order
-from napari_gpu_denoise._napari.layers.origin import Origin, is_rgb, origin_of, stamp_of
-from napari_gpu_denoise._napari.layers.results import HISTORY
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY, TEMPORARY, letters_of
+from napari_gpu_denoise._napari.layers.provenance import (
+    HISTORY,
+    METADATA_KEY,
+    TEMPORARY,
+    Origin,
+    file_origin,
+    is_rgb,
+    stamp_of,
+)
+from napari_gpu_denoise._napari.layers.source import letters_of
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError, FileError, ImageError, LayerError, OutputError
 from napari_gpu_denoise.files import formats, fresh, nifti, zarr
 from napari_gpu_denoise.files.tiff import Picture
 from napari_gpu_denoise.files.tiff.looks import Channel, Looks, unit_named
 
+_PATIENCE = 400  # milliseconds until the user is told
+T = TypeVar("T")
+
 LayerData = tuple[Any, dict[str, Any], str]
 
 _DEFAULT = ".ome.tif"
 _LARGE = 1 << 24  # bytes from which napari stands still if it writes itself
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """What a layer that is written holds: its data at the finest level, and what is known of them.
+
+    `record` says how they were made, if that is known.
+    """
+
+    name: str
+    data: Any = field(repr=False)
+    axes: str
+    attributes: dict[str, Any] = field(repr=False)
+    origin: Origin | None
+    record: dict[str, Any] | None
+
+
+def channels_of(layers: list[Pixels], axis: int | None) -> Any:
+    """Return the pixels of layers, along a new axis, as numbers of one type.
+
+    Those in memory are not copied, and those of files not read: they are taken page by page.
+    """
+    if axis is None:
+        (one,) = layers
+        return _as_numbers(one.data)
+    import dask.array as da
+
+    arrays = [_as_numbers(one.data) for one in layers]
+    dtype = np.result_type(*(one.dtype for one in arrays))
+    return da.stack([_lazily(one).astype(dtype) for one in arrays], axis)
+
+
+def _lazily(data: Any) -> Any:
+    """Return any array as a dask array of planes, without reading it."""
+    import dask.array as da
+
+    if isinstance(data, da.Array):
+        return data
+    return da.from_array(data, chunks=_planes(data.shape), name=False, asarray=False)
+
+
+def in_order(data: Any, order: list[int]) -> Any:
+    """Return an array with its axes in another order, without reading it."""
+    if order == list(range(len(order))):
+        return data
+    return (data if isinstance(data, np.ndarray) else _lazily(data)).transpose(order)
+
+
+def _as_numbers(data: Any) -> Any:
+    """Return data that are not booleans; those become 0 and 1."""
+    if np.dtype(data.dtype).kind != "b":
+        return data
+    return data.view(np.uint8) if isinstance(data, np.ndarray) else data.astype(np.uint8)
+
+
+def _planes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return chunks of one plane, and the colours of its pixels."""
+    kept = 3 if shape[-1] in (3, 4) else 2
+    return tuple(1 if i < len(shape) - kept else n for i, n in enumerate(shape))
+
+
+class _Waiting(QProgressDialog):
+    """Says what is waited for; the key Escape does not close it."""
+
+    def reject(self) -> None:
+        """Stay."""
+
+
+class _Ended(QObject):
+    now = Signal()
+
+
+def apart(work: Callable[[], T], text: str) -> T:
+    """Return what `work` returns, or raise what it raises; without a window it is just called."""
+    app = QApplication.instance()
+    if not isinstance(app, QApplication) or QThread.currentThread() is not app.thread():
+        return work()
+    found: list[T] = []
+    errors: list[BaseException] = []
+    loop, ended = QEventLoop(), _Ended()
+    ended.now.connect(loop.quit, Qt.ConnectionType.QueuedConnection)
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            ended.now.emit()
+
+    dialog = _Waiting(text, "", 0, 0, app.activeWindow())
+    dialog.setCancelButton(None)
+    dialog.setWindowModality(Qt.WindowModality.ApplicationModal)
+    dialog.setMinimumDuration(_PATIENCE)
+    thread = Thread(target=run)
+    thread.start()
+    loop.exec()
+    thread.join()
+    dialog.hide()
+    dialog.deleteLater()
+    if errors:
+        raise errors[0]
+    return found[0]
 
 
 def write_images(path: str, layers: list[LayerData]) -> list[str]:
@@ -103,7 +212,7 @@ def _pixels(data: Any, attributes: dict[str, Any]) -> Pixels:
     if dtype.kind not in "biuf":
         raise LayerError(f"{name!r} holds {dtype}, which is not saved: save real numbers.")
     metadata = attributes.get("metadata", {})
-    origin = origin_of(metadata)
+    origin = file_origin(metadata)
     record = metadata.get(METADATA_KEY)
     rgb, ndim = bool(attributes.get("rgb")), len(data.shape)
     axes = str(record.get("axes", "")) if isinstance(record, dict) else ""

@@ -1,17 +1,94 @@
-"""Which layer was made from which: what the metadata of results say of it."""
+"""Metadata of layers: the file a layer was read from, and the layer it was made from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from napari.layers import Layer
 
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY, TEMPORARY, is_temporary
+from napari_gpu_denoise.files.tiff import Picture
+
+METADATA_KEY = "napari-gpu-denoise"  # of the record of a result
+FILE_KEY = "napari-gpu-denoise file"  # in the metadata of a layer
 
 HISTORY = "history"  # in a record: those of the source, a result itself
 SOURCE, SOURCE_ID = "source", "source_id"  # name and identity of the layer it was made from
+TEMPORARY = "temporary"  # what a panel shows the layer for
 MAP = "map"  # title of a map beside a result
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The file that a layer was read from.
+
+    `axes` and `shape` are those of the whole image there, `place` is that of the layer along the
+    axis of channels that was taken apart (-1 if none was), `name` that channel's own. `stamp` tells
+    whether the file has changed since; `scale` and `units` are what the layer was given.
+    """
+
+    path: str
+    axes: str
+    shape: tuple[int, ...]
+    place: int
+    name: str
+    colour: str
+    stamp: tuple[int, ...]
+    scale: tuple[float, ...]
+    units: tuple[str, ...]
+
+    @property
+    def split(self) -> int | None:
+        """The axis of channels that was taken apart, in the file; None if none was."""
+        return None if self.place < 0 else split_axis(self.axes, self.shape)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, to be kept in the metadata of a layer."""
+        return asdict(self)
+
+
+def file_origin(metadata: Mapping[str, Any]) -> Origin | None:
+    """Return the file that a layer with these metadata was made from; None if of none."""
+    try:
+        found = dict(metadata[FILE_KEY])
+        lists = ("shape", "stamp", "scale", "units")
+        return Origin(**{**found, **{name: tuple(found[name]) for name in lists}})
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def split_axis(axes: str, shape: Sequence[int]) -> int | None:
+    """Return the axis whose places become layers: channels, or samples that are no colours."""
+    if "C" in axes:
+        return axes.index("C")
+    if "S" in axes and not is_rgb(axes, shape):
+        return axes.index("S")
+    return None
+
+
+def is_rgb(axes: str, shape: Sequence[int]) -> bool:
+    """Return whether napari can show the samples of pixels as colours."""
+    return axes.endswith("S") and shape[-1] in (3, 4)
+
+
+def stamp_of(picture: Picture) -> tuple[int, ...]:
+    """Return numbers that change when a file of an image is written anew."""
+    found: list[int] = []
+    for path in picture.files or (Path(picture.path),):
+        try:
+            status = os.stat(path)
+        except OSError:
+            continue
+        found += [status.st_size, status.st_mtime_ns]
+    return tuple(found)
+
+
+def is_temporary(layer: Layer) -> bool:
+    """Return whether a panel shows a layer for a while only, such as a preview: it is no input."""
+    return TEMPORARY in record_of(layer)
 
 
 def record_of(layer: Layer) -> dict[str, Any]:

@@ -11,17 +11,18 @@ import numpy as np
 from napari.layers import Layer
 from napari.viewer import Viewer
 
-from napari_gpu_denoise._napari.layers import storage
+from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise._napari.layers.provenance import (
     HISTORY,
     MAP,
+    METADATA_KEY,
     SOURCE,
     SOURCE_ID,
     identity,
     made_from,
     record_of,
 )
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY, PLACE, Source
+from napari_gpu_denoise._napari.layers.source import PLACE, Source
 
 _SAME = ("filter", "frame", "slice", MAP, SOURCE_ID)  # of records whose result is made anew
 _COVERING = ("opaque", "translucent", "translucent_no_depth")
@@ -160,7 +161,7 @@ def _replace(
     if not new.title:
         layer.visible = True
         viewer.layers.selection.active = layer
-    large = getattr(was["data"], "nbytes", 0) >= storage.LARGEST_IN_MEMORY
+    large = getattr(was["data"], "nbytes", 0) >= arrays.LARGEST_IN_MEMORY
     return None if large else Replaced(ref(layer), was)
 
 

@@ -10,14 +10,11 @@ import numpy as np
 from napari.components import Dims
 from napari.layers import Image, Layer
 
-from napari_gpu_denoise._napari.layers.lazy import AsNumbers
-from napari_gpu_denoise._napari.layers.origin import origin_of
+from napari_gpu_denoise._napari.layers.arrays import AsNumbers
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, file_origin, is_temporary
 from napari_gpu_denoise.errors import LayerError
 from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.image.axes import check_axes
-
-METADATA_KEY = "napari-gpu-denoise"
-TEMPORARY = "temporary"  # in the record of a layer: what a panel shows it for
 
 # One place along an axis, in words.
 AXIS_WORDS = {"T": "time point", "Z": "slice", "C": "channel", "S": "colour sample"}
@@ -77,12 +74,6 @@ def reason_unusable(layer: Layer) -> str | None:
     return f"{layer.name!r} is a {kind} layer: only image layers can be used."
 
 
-def is_temporary(layer: Layer) -> bool:
-    """Return whether a panel shows a layer for a while only, such as a preview: it is no input."""
-    record = layer.metadata.get(METADATA_KEY)
-    return isinstance(record, dict) and TEMPORARY in record
-
-
 def finest(layer: Image) -> Any:
     """Return the data of an image layer; for a multiscale layer, its finest level."""
     return layer.data[0] if layer.multiscale else layer.data
@@ -125,7 +116,7 @@ def capture(layer: Layer | None) -> Source:
     data, boolean = finest(layer), np.dtype(finest(layer).dtype).kind == "b"
     if boolean:
         data = data.view(np.uint8) if isinstance(data, np.ndarray) else AsNumbers(data)
-    path, origin = file_of(layer), origin_of(layer.metadata)
+    path, origin = file_of(layer), file_origin(layer.metadata)
     split = origin.split if path is not None and origin is not None else None
     known = has_alpha(layer), layer.multiscale, path, boolean, split, str(layer.unique_id)
     return Source(layer.name, data, kept, *known)

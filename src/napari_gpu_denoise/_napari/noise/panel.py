@@ -12,9 +12,9 @@ from qtpy.QtCore import QSignalBlocker, QTimer
 
 from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.layers import regions
-from napari_gpu_denoise._napari.layers.source import METADATA_KEY, PLACE, finest, has_alpha
-from napari_gpu_denoise._napari.noise.measuring import Measuring, NoiseRequest, Outcome
-from napari_gpu_denoise._napari.noise.memory import memory_of
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
+from napari_gpu_denoise._napari.layers.source import PLACE, finest, has_alpha
+from napari_gpu_denoise._napari.noise.measuring import Measuring, NoiseRequest, Outcome, memory_of
 from napari_gpu_denoise._napari.noise.snippets import noise_call
 from napari_gpu_denoise._napari.noise.view import FLAT, RECTANGLE, VIEW, WHOLE, NoiseView
 from napari_gpu_denoise._napari.panel import PYTHON_COPIED

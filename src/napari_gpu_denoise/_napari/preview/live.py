@@ -1,4 +1,4 @@
-"""The live preview of a panel: when it is made again, and of what."""
+"""The live preview of a panel: its tick box, its layer, and when it is made again."""
 
 from __future__ import annotations
 
@@ -6,31 +6,167 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from napari.layers import Image
 from napari.viewer import Viewer
 from qtpy.QtCore import QObject, QTimer
+from qtpy.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
-from napari_gpu_denoise._napari.layers.source import Source
-from napari_gpu_denoise._napari.noise.memory import memory_of
-from napari_gpu_denoise._napari.preview.box import PreviewBox
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, TEMPORARY
+from napari_gpu_denoise._napari.layers.regions import Region, region_shown
+from napari_gpu_denoise._napari.layers.results import at_places
+from napari_gpu_denoise._napari.layers.source import PLACE, Source
+from napari_gpu_denoise._napari.noise.measuring import memory_of
+from napari_gpu_denoise._napari.parts import Caption, stack, wrapped
 from napari_gpu_denoise._napari.preview.compute import (
     Outcome,
     PreviewRequest,
     filter_region,
     measure_noise,
+    quick_settings,
 )
-from napari_gpu_denoise._napari.preview.layer import PreviewLayer
-from napari_gpu_denoise._napari.preview.quick import quick_settings
-from napari_gpu_denoise._napari.preview.region import region_shown
 from napari_gpu_denoise._napari.preview.working import Working
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.request import Run
 
+_TIP = (
+    "Filter the visible part of the slice whenever settings, view or sliders change. The preview "
+    "is a layer above the source, removed when this is unticked. Its pixels are those of a full "
+    "run; while you drag, those of a faster profile."
+)
+
+_LOOKS = ("colormap", "contrast_limits", "gamma", "opacity", "blending", "interpolation2d")
+# Drawn over its source, a preview would be added to it, or hidden by it.
+_MIXED = ("additive", "minimum", "multiplicative")
+
 REST = 250  # ms without a change after which the settings of the panel are used
 _SOON = 15  # ms in which changes are taken together, and the view is drawn
 _PLACED = ("scale", "translate", "rotate", "shear", "affine", "data")
+
+
+class PreviewBox(QWidget):
+    """A tick box, and below it a caption, empty unless it is ticked."""
+
+    def __init__(self):
+        super().__init__()
+        self.box = QCheckBox("Live preview")
+        self.box.setToolTip(wrapped(_TIP))
+        self.caption = Caption()
+        stack(QVBoxLayout(self), (self.box, self.caption), spacing=2)
+        self.say("")
+
+    def say(self, text: str) -> None:
+        """Show what is previewed, or why nothing is."""
+        if text != self.caption.text() or self.caption.isHidden() == bool(text):
+            self.caption.setText(text)
+            self.caption.setVisible(bool(text))
+
+
+class PreviewLayer:
+    """Shows filtered regions of one source; `title` is that of the filter.
+
+    Where the colours of the source are mixed with those of what lies above it, it is hidden
+    meanwhile.
+    """
+
+    def __init__(self, viewer: Viewer, title: str):
+        self._viewer, self._title = viewer, title
+        self._layer: Image | None = None
+        self._source: Image | None = None
+        self._hidden = False  # the source
+        self._away = False  # the preview
+
+    @property
+    def layer(self) -> Image | None:
+        """The layer, while there is one in the viewer."""
+        return self._layer if self._layer in self._viewer.layers else None
+
+    def show(self, layer: Image, source: Source, region: Region, pixels: np.ndarray) -> None:
+        """Show pixels of a region of a layer; `source` is the layer as it was filtered."""
+        placed = at_places(source, region.starts).attributes
+        place = {name: placed[name] for name in PLACE if name in placed}
+        shown = self.layer
+        if shown is not None and (layer is not self._source or shown.ndim != layer.ndim):
+            self.remove()
+            shown = None
+        if shown is None:
+            self._add(layer, source, pixels, place)
+            return
+        shown.data = pixels
+        for name, value in place.items():
+            if not _equal(getattr(shown, name), value):
+                setattr(shown, name, value)
+        self.come_back()
+
+    def go_away(self) -> None:
+        """Hide the layer, where the sliders move to a place that it does not show.
+
+        napari would hide it, too, but the software renderer of Mesa may crash on what is left.
+        """
+        if (shown := self.layer) is not None and shown.visible:
+            shown.visible, self._away = False, True
+
+    def come_back(self) -> None:
+        """Show the layer again."""
+        if (shown := self.layer) is not None and self._away:
+            shown.visible = True
+        self._away = False
+
+    def remove(self) -> None:
+        """Remove the layer, and show its source again."""
+        shown, self._layer = self.layer, None
+        if self._source is not None:
+            for event in _events(self._source):
+                event.disconnect(self._follow)
+            if self._hidden:
+                self._source.visible = True
+        self._source, self._hidden, self._away = None, False, False
+        if shown is not None:
+            self._viewer.layers.remove(shown)
+
+    def _add(self, layer: Image, source: Source, pixels: np.ndarray, place: dict[str, Any]) -> None:
+        # multiscale=False: napari would otherwise guess from the shape.
+        self._layer = Image(
+            pixels,
+            name=f"Preview of {source.name} ({self._title})",
+            rgb=layer.rgb,
+            multiscale=False,
+            metadata={METADATA_KEY: {TEMPORARY: "preview"}},
+            **place,
+        )
+        self._source = layer
+        self._follow()
+        layers, chosen = self._viewer.layers, set(self._viewer.layers.selection)
+        active = layers.selection.active
+        layers.insert(layers.index(layer) + 1, self._layer)
+        # napari selects new layers.
+        layers.selection = chosen
+        layers.selection.active = active
+        for event in _events(layer):
+            event.connect(self._follow)
+        if layer.visible and str(layer.blending) in _MIXED:
+            layer.visible, self._hidden = False, True
+
+    def _follow(self, event: object = None) -> None:
+        """Look like the source."""
+        for name in _LOOKS:
+            if not (self._source.rgb and name in ("colormap", "contrast_limits")):
+                value = getattr(self._source, name)
+                if not _equal(getattr(self._layer, name), value):
+                    setattr(self._layer, name, value)
+
+
+def _events(layer: Image) -> list[Any]:
+    return [getattr(layer.events, name) for name in _LOOKS]
+
+
+def _equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(np.all(np.asarray(one) == np.asarray(other)))
+    except (TypeError, ValueError):
+        return False
 
 
 class LivePreview(QObject):

@@ -9,7 +9,7 @@ from typing import Any
 from napari.qt.threading import create_worker
 from qtpy.QtCore import QObject, Signal
 
-from napari_gpu_denoise._napari.worker import Task, Worker
+from napari_gpu_denoise._napari.tasks import Task, Worker
 
 
 class Working(QObject):

@@ -1,29 +1,182 @@
-"""The panel "Denoise": looks at layers, recommends, and runs."""
+"""The panel "Denoise": looks at layers, recommends a filter, and runs it."""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+import html
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import napari.viewer
+import numpy as np
 from napari.layers import Image
 from napari.utils.notifications import show_error
 from qtpy.QtCore import QTimer
+from qtpy.QtWidgets import QFrame, QVBoxLayout
 
 from napari_gpu_denoise._napari import docks, preferences
-from napari_gpu_denoise._napari.denoise.naming import with_files
-from napari_gpu_denoise._napari.denoise.request import Request
-from napari_gpu_denoise._napari.layers.groups import same_axes
-from napari_gpu_denoise._napari.layers.source import voxel_of
-from napari_gpu_denoise._napari.noise.measuring import Measuring
-from napari_gpu_denoise._napari.stage import Stage
-from napari_gpu_denoise._napari.start.looking import Looked, look_at, looking
-from napari_gpu_denoise._napari.start.view import StartView
-from napari_gpu_denoise.errors import DenoiseError
-from napari_gpu_denoise.filters.advice.recommend import Advice
+from napari_gpu_denoise._napari.denoise.results import Afterwards, with_files
+from napari_gpu_denoise._napari.denoise.run import Request
+from napari_gpu_denoise._napari.denoise.running import RunningPanel
+from napari_gpu_denoise._napari.guide import with_guide
+from napari_gpu_denoise._napari.layers.arrays import LazyArray, is_lazy
+from napari_gpu_denoise._napari.layers.layer_input import same_axes
+from napari_gpu_denoise._napari.layers.source import Source, capture, voxel_of
+from napari_gpu_denoise._napari.noise.measuring import Measuring, memory_of
+from napari_gpu_denoise._napari.parts import (
+    Caption,
+    button,
+    choice,
+    form_layout,
+    progress_bar,
+    stack,
+)
+from napari_gpu_denoise._napari.tasks import Stage
+from napari_gpu_denoise.errors import Cancelled, DenoiseError
+from napari_gpu_denoise.filters.advice import cost
+from napari_gpu_denoise.filters.advice.recommend import Advice, recommend
+from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
+from napari_gpu_denoise.opencl.several import choose_devices
+from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.request import Run
 
+_TIP = (
+    "Image layers to denoise: one layer, the selected layers, or all layers of a file, such as its "
+    "channels. They are never changed."
+)
+
 _SETTLED = 150  # milliseconds without a change before a layer is looked at
+
+
+@dataclass(frozen=True)
+class Look:
+    """A layer to look at; `memory` is what is known of its noise. It holds no napari objects."""
+
+    source: Source
+    axes: str
+    nonfinite: str
+    memory: NoiseMemory
+    device: int | str | None
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What was found: advice for each layer, or the error that ended it."""
+
+    looks: tuple[Look, ...]
+    advice: tuple[Advice, ...] = ()
+    error: Exception | None = None
+
+
+def look_at(layer: Image, axes: str) -> Look:
+    """Return what is needed to look at a layer; raises `LayerError` if it cannot be used."""
+    source, device = capture(layer), preferences.read().device
+    nonfinite = "keep" if np.dtype(source.data.dtype).kind == "f" else "raise"
+    memory = memory_of(layer, axes, None, nonfinite, device)
+    return Look(source, axes, nonfinite, memory, device)
+
+
+def looking(
+    looks: tuple[Look, ...], stopped: Callable[[], bool] = lambda: False
+) -> Generator[Stage, None, Looked | None]:
+    """Find advice on layers, one after another; return None if stopped."""
+    found = []
+    try:
+        load_bundled_drivers()
+        for number, look in enumerate(looks):
+            text = f"Looking at {look.source.name}"
+            yield Stage(text, number + 1, len(looks)) if len(looks) > 1 else Stage(text)
+            found.append(_advice(look, stopped))
+    except Cancelled:
+        return None
+    except Exception as error:
+        return Looked(looks, error=error)
+    return Looked(looks, tuple(found))
+
+
+def _advice(look: Look, stopped: Callable[[], bool]) -> Advice:
+    data, alpha = look.source.data, look.source.alpha
+    if is_lazy(data):
+        whole = (slice(None),) * (len(data.shape) - 1)
+        data = LazyArray(data, stopped, (*whole, slice(3 if alpha else None)))
+    elif alpha:
+        data = data[..., :3]
+    first, *_ = choose_devices(look.device)
+    noise = look.memory.measured(data, look.axes, first)
+    return recommend(data, look.axes, noise=noise, device=look.device)
+
+
+class StartView(RunningPanel):
+    """Layer and axes, the advice in words, one button to run it, and one for more settings."""
+
+    def __init__(self, viewer: napari.viewer.Viewer):
+        super().__init__(viewer, _TIP, whole_files=True)
+        self.advice = Caption(rich=True)
+        self.effort = choice(
+            {"As recommended": None, "Faster": "fast", "Best quality": "high"},
+            "Profile of the filter. Best quality takes much longer and gains little.",
+        )
+        self.effort.setAccessibleName("Effort")
+        self.afterwards = Afterwards(viewer)
+        self.run_button = button("Denoise", "Denoise as recommended. Results are new layers.")
+        self.cancel_button = button("Cancel", "Stop; add no layer.")
+        self.more_button = button(
+            "More settings …", "Open the panel of this filter, with the layer and these settings."
+        )
+        self.progress = progress_bar()
+        self._lay_out()
+        self.show_running(False)
+
+    def _lay_out(self) -> None:
+        frame = QFrame()
+        frame.setFrameShape(QFrame.Shape.StyledPanel)
+        stack(inside := QVBoxLayout(frame), (self.advice,), spacing=0)
+        inside.setContentsMargins(8, 8, 8, 8)
+        effort = with_guide(self.effort, "guide/choosing_settings.md#what-is-recommended")
+        self.arrange(
+            (
+                form_layout({"Image": self.layer, "Axes": self.axes}),
+                frame,
+                form_layout({"Effort": effort}),
+            ),
+            (
+                (self.progress,),
+                (self.status,),
+                (self.afterwards,),
+                (self.run_button,),
+                (self.cancel_button, self.more_button),
+            ),
+        )
+
+    def show_advice(self, names: Sequence[str], found: Sequence[Advice]) -> None:
+        """Show the advice on layers; once where it is the same for all."""
+        self.more_button.setEnabled(bool(found))
+        if not found:
+            self.advice.setText("")
+            return
+        same = len({(each.choice, each.reason) for each in found}) == 1
+        time = cost.in_words(sum(each.seconds for each in found))
+        if same:
+            noise = " / ".join(dict.fromkeys(each.noise for each in found))
+            parts = [_of_one(found[0], noise)]
+        else:
+            parts = [
+                f"<b>{html.escape(name)}</b><br>{_of_one(each, each.noise)}"
+                for name, each in zip(names, found, strict=True)
+            ]
+        hints = dict.fromkeys(hint for each in found for hint in each.hints)
+        parts += [html.escape(hint) for hint in hints]
+        parts.append(f"Takes {time}.")
+        self.advice.setText("".join(f"<p style='margin: 0 0 6px 0'>{each}</p>" for each in parts))
+
+
+def _of_one(advice: Advice, noise: str) -> str:
+    image, reason, chosen = map(html.escape, (advice.image, advice.reason, advice.choice))
+    name, _, rest = chosen.partition(", ")
+    return (
+        f"{image}; {html.escape(noise)}.</p><p style='margin: 0 0 6px 0'>"
+        f"<b>{name}</b>{', ' + rest if rest else ''}, because {reason}."
+    )
 
 
 class StartPanel(StartView):

@@ -1,1 +1,0 @@
-"""The section "How good is this?" of a filter's panel."""
