@@ -76,7 +76,7 @@ class Figure:
 
 _ALL = "**device time**"
 FIGURES = (
-    Figure(gd.NLMeans(), _IMAGE, "## NL-means on a GPU", _ALL, 2),
+    Figure(gd.NLMeans(), _IMAGE, "## NL-means on a GPU", _ALL),
     Figure(gd.NLMeansPixelwise(), _IMAGE, "## Pixelwise NL-means", "default: patch 5, window 13"),
     Figure(
         gd.NLMeans.of(profile="video"),
