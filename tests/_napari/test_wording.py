@@ -8,7 +8,7 @@ pytest.importorskip("napari", reason="napari is not installed")
 import napari_gpu_denoise as gd
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError
-from napari_gpu_denoise.noise.sigma_estimate import estimate_sigma
+from napari_gpu_denoise.noise.patches.white import estimate_sigma
 
 IMAGE = np.random.default_rng(0).normal(100, 5, (6, 2, 24, 32)).astype(np.float32)
 # What belongs to scripts alone.

@@ -20,14 +20,11 @@ import nibabel
 import numpy as np
 from scipy.ndimage import convolve1d
 
-from napari_gpu_denoise.noise.correlation.channels import channel_covariance
-from napari_gpu_denoise.noise.correlation.spectrum import noise_spectrum
-from napari_gpu_denoise.noise.magnitude.piesno import piesno
-from napari_gpu_denoise.noise.magnitude.rician import rician_noise
-from napari_gpu_denoise.noise.magnitude.speckle import speckle_noise
+from napari_gpu_denoise.noise.correlation import channel_covariance, noise_spectrum
+from napari_gpu_denoise.noise.magnitude import piesno, rician_noise, speckle_noise
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
-from napari_gpu_denoise.noise.photon.pairs import photon_transfer, temporal_noise
-from napari_gpu_denoise.noise.photon.single_image import single_image_noise
+from napari_gpu_denoise.noise.photon import single_image_noise
+from napari_gpu_denoise.noise.photon_pairs import photon_transfer, temporal_noise
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference.data import REASON, data_folder, pictures

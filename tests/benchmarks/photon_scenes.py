@@ -26,7 +26,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.noise.photon.single_image import single_image_noise
+from napari_gpu_denoise.noise.photon import single_image_noise
 
 SIDE = 256
 

@@ -29,7 +29,7 @@ from scipy.optimize import brentq
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.filters import BM3D
-from napari_gpu_denoise.noise.correlation.spectrum import noise_spectrum
+from napari_gpu_denoise.noise.correlation import noise_spectrum
 from napari_gpu_denoise.noise.models import Correlated
 from napari_gpu_denoise.noise.patches.white import plane_noise
 from reference.data import data_folder, microscopy_pairs, pictures

@@ -31,7 +31,7 @@ from skimage.restoration import estimate_sigma as scikit_sigma
 from tables import print_tables, show
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.noise.photon.single_image import single_image_noise
+from napari_gpu_denoise.noise.photon import single_image_noise
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference.data import data_folder

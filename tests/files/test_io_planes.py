@@ -18,7 +18,7 @@ from napari_gpu_denoise.errors import Cancelled, FileError, OutputError
 from napari_gpu_denoise.files import tiff
 from napari_gpu_denoise.files.tiff import imagej, writing
 from napari_gpu_denoise.files.tiff import planes as planes_module
-from napari_gpu_denoise.noise.sigma_estimate import estimate_sigma
+from napari_gpu_denoise.noise.patches.white import estimate_sigma
 
 GREY = {"photometric": "minisblack"}
 PLAIN = GREY | {"metadata": None}

@@ -9,7 +9,7 @@ from scipy.ndimage import shift
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.noise import sampling
-from napari_gpu_denoise.noise.along import first_positions, plane_axis, plane_factors
+from napari_gpu_denoise.noise.series import first_positions, plane_axis, plane_factors
 from scenes import noisy
 
 SETTINGS = gd.NLMeans(window=7, neighbours=4)

@@ -8,16 +8,14 @@ from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import estimate_noise
-from napari_gpu_denoise.noise.correlation.channels import channel_covariance
-from napari_gpu_denoise.noise.correlation.spectrum import noise_spectrum
-from napari_gpu_denoise.noise.magnitude.rician import rician_noise
-from napari_gpu_denoise.noise.magnitude.speckle import speckle_noise
-from napari_gpu_denoise.noise.patches.blank import blank_area, not_image
+from napari_gpu_denoise.noise.correlation import channel_covariance, noise_spectrum
+from napari_gpu_denoise.noise.magnitude import rician_noise, speckle_noise
+from napari_gpu_denoise.noise.patches.selection import blank_area, not_image
 from napari_gpu_denoise.noise.patches.statistics import read_statistics
-from napari_gpu_denoise.noise.photon.pairs import temporal_noise
-from napari_gpu_denoise.noise.photon.single_image import single_image_noise
+from napari_gpu_denoise.noise.patches.white import estimate_sigma
+from napari_gpu_denoise.noise.photon import single_image_noise
+from napari_gpu_denoise.noise.photon_pairs import temporal_noise
 from napari_gpu_denoise.noise.sampling import PlaneStack
-from napari_gpu_denoise.noise.sigma_estimate import estimate_sigma
 
 SIDE = 144
 

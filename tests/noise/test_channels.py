@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
-from napari_gpu_denoise.noise.correlation.channels import channel_covariance
+from napari_gpu_denoise.noise.correlation import channel_covariance
 
 MIX = np.array([[2, 0, 0], [1, 2, 0], [0, -1, 3.0]])
 

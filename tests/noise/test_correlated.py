@@ -9,7 +9,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.noise.correlation.spectrum import noise_spectrum
+from napari_gpu_denoise.noise.correlation import noise_spectrum
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
 from scenes import scene
 

@@ -10,7 +10,7 @@ from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.noise.correlation.spectrum import noise_spectrum
+from napari_gpu_denoise.noise.correlation import noise_spectrum
 from napari_gpu_denoise.noise.models import Correlated, CorrelatedPhotons, NoiseModel
 
 TABLE = np.exp(-np.add.outer(np.arange(5) ** 2, np.arange(5) ** 2) / 4)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import convolve1d
 
-from napari_gpu_denoise.noise.correlation.fit import (
+from napari_gpu_denoise.noise.correlation import (
     PatchPower,
     autocovariance,
     fit_correlation,

@@ -17,10 +17,10 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError, SettingsError
 from napari_gpu_denoise.files import samples
-from napari_gpu_denoise.noise.magnitude.rician import rayleigh_background
+from napari_gpu_denoise.noise.magnitude import rayleigh_background
 from napari_gpu_denoise.noise.models.rician import BACKGROUND
 from napari_gpu_denoise.noise.patches import statistics as patch_statistics
-from napari_gpu_denoise.noise.sigma_estimate import estimate_sigma
+from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from reference.data import REASON, data_folder, microscopy_pairs, pictures
 
 DATA = pytest.mark.skipif(data_folder() is None, reason=REASON)

@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 from scipy.ndimage import uniform_filter
 
-from napari_gpu_denoise.noise.patches import blank
+from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import ranked, smallest
-from napari_gpu_denoise.noise.patches.parts import brightness_levels, grouped
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
-from napari_gpu_denoise.noise.patches.variance import medians, pooled_variance
+from napari_gpu_denoise.noise.patches.variance import (
+    brightness_levels,
+    grouped,
+    medians,
+    pooled_variance,
+)
 from napari_gpu_denoise.noise.structure import outliers
 
 
@@ -70,8 +74,8 @@ def test_no_constant_square_is_missed():
         height, width = rng.integers(3, 13, 2)
         y, x = rng.integers(-4, shape)
         plane[max(y, 0) : max(y + height, 0), max(x, 0) : max(x + width, 0)] = 3
-        if blank.constant_squares(plane, blank.WIDTHS[0]) is not None:
-            assert blank._has_runs(plane)
+        if selection.constant_squares(plane, selection.WIDTHS[0]) is not None:
+            assert selection._has_runs(plane)
 
 
 @pytest.mark.parametrize("shape", [(16, 33), (64, 40)])

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.errors import AxesError, NonFiniteError
-from napari_gpu_denoise.noise.photon.curve import robust_line, weighted_line
-from napari_gpu_denoise.noise.photon.single_image import single_image_noise
+from napari_gpu_denoise.noise.photon import robust_line, single_image_noise, weighted_line
 from reference.data import REASON, data_folder, pictures
 
 

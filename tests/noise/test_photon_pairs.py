@@ -8,7 +8,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
-from napari_gpu_denoise.noise.photon.pairs import photon_transfer, temporal_noise
+from napari_gpu_denoise.noise.photon_pairs import photon_transfer, temporal_noise
 from reference.data import REASON, data_folder
 
 

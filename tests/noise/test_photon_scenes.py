@@ -8,8 +8,8 @@ from scipy.ndimage import gaussian_filter
 
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.noise.patches.selection import clipping_levels, photon_step
-from napari_gpu_denoise.noise.photon.pairs import still_noise
-from napari_gpu_denoise.noise.photon.single_image import single_image_noise
+from napari_gpu_denoise.noise.photon import single_image_noise
+from napari_gpu_denoise.noise.photon_pairs import still_noise
 from napari_gpu_denoise.noise.sampling import PlaneStack
 
 

@@ -6,14 +6,19 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from napari_gpu_denoise.noise.patches.parts import grouped
+from napari_gpu_denoise.noise import photon as photon_readings
+from napari_gpu_denoise.noise import photon as photon_texture
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, frequency_sets
+from napari_gpu_denoise.noise.patches.variance import grouped
 from napari_gpu_denoise.noise.patches.white import PATCH, frequencies, frequency_order
-from napari_gpu_denoise.noise.photon import readings as photon_readings
-from napari_gpu_denoise.noise.photon import texture as photon_texture
-from napari_gpu_denoise.noise.photon.readings import COEFFICIENTS, Readings, read_levels
-from napari_gpu_denoise.noise.photon.single_image import single_image_noise
-from napari_gpu_denoise.noise.photon.texture import level_variances, texture_spectrum
+from napari_gpu_denoise.noise.photon import (
+    COEFFICIENTS,
+    Readings,
+    level_variances,
+    read_levels,
+    single_image_noise,
+    texture_spectrum,
+)
 from reference.data import REASON, data_folder, pictures
 
 

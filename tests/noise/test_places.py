@@ -10,8 +10,8 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.noise.places import SigmaPlaces
-from napari_gpu_denoise.noise.unlike import unlike
+from napari_gpu_denoise.noise.patches.white import planes_differ
+from napari_gpu_denoise.noise.places import SigmaSurface
 from napari_gpu_denoise.run.job import prepare
 from napari_gpu_denoise.run.request import Run
 
@@ -119,14 +119,14 @@ def test_an_estimate_with_a_map_survives_json_and_is_for_one_shape():
 )
 def test_a_map_that_is_none_is_refused(changes):
     image = (scene() + 10 * noise()).astype(np.float32)
-    places = replace(SigmaPlaces((0.0,) * 6, 1.0, 1.0), **changes)
+    places = replace(SigmaSurface((0.0,) * 6, 1.0, 1.0), **changes)
     told = replace(gd.estimate_noise(image, "YX"), places=places)
     with pytest.raises(SettingsError, match="places does not fit"):
         gd.NoiseEstimate.from_dict(told.as_dict())
 
 
 def test_planes_that_differ_need_a_factor_and_certainty():
-    assert unlike([1, 1, 2, 2], [0.01] * 4)
-    assert not unlike([1, 1, 1.1, 1.1], [0.01] * 4)
-    assert not unlike([1, 1, 2, 2], [0.5] * 4)
-    assert not unlike([1, np.nan, 0], [0.01] * 3)
+    assert planes_differ([1, 1, 2, 2], [0.01] * 4)
+    assert not planes_differ([1, 1, 1.1, 1.1], [0.01] * 4)
+    assert not planes_differ([1, 1, 2, 2], [0.5] * 4)
+    assert not planes_differ([1, np.nan, 0], [0.01] * 3)

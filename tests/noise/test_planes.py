@@ -14,8 +14,8 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d.filter import CorrelatedBM3D
 from napari_gpu_denoise.noise.models import Correlated
-from napari_gpu_denoise.noise.planes import MOST, PlaneNoise, plane_noise_of
 from napari_gpu_denoise.noise.record import SigmaSeries
+from napari_gpu_denoise.noise.series import MOST_KINDS, PlaneSpectra, plane_noise_of
 from scenes import small
 
 PARTS = (0.0, 0.5, 0.25, 0.5, 0.4, 0.5)  # of a pixel, along both axes
@@ -70,7 +70,7 @@ def test_many_spectra_are_of_few_kinds():
     estimate = replace(estimate, frames=series)
     found = plane_noise_of(estimate, (120, 9, 9))
     assert plane_noise_of(replace(estimate, models=(gd.Gaussian(3.0),)), (120, 9, 9)) is None
-    assert 2 < len(found.models) <= MOST
+    assert 2 < len(found.models) <= MOST_KINDS
     kinds = found.kinds.ravel()
     assert len(kinds) == 120 and np.all(np.diff(kinds) >= 0)
     near = [found.models[kind][0].autocorrelation[0][1] for kind in kinds[::2]]
@@ -132,7 +132,7 @@ def test_every_way_in_gives_the_same(device, stack, filter):
 
 def test_videos_beside_each_other_have_their_spectra(device):
     models = tuple((Correlated(20.0, np.outer(*2 * [[1, r, 0, 0, 0]])),) for r in (0.4, 0.1))
-    kinds = PlaneNoise(np.array([0, 1, 0]).reshape(3, 1, 1, 1), models)
+    kinds = PlaneSpectra(np.array([0, 1, 0]).reshape(3, 1, 1, 1), models)
     assert kinds.axis == 0
     assert kinds.without(1, 5).axis == 0 and kinds.without(0, 1).axis is None
     np.testing.assert_array_equal(kinds.at((slice(1, 3), *[slice(0, 9)] * 3)), [1, 0])
@@ -141,7 +141,7 @@ def test_videos_beside_each_other_have_their_spectra(device):
 def test_filters_for_white_noise_see_more_where_it_is_more_correlated(device, stack):
     estimate = gd.estimate_noise(stack, ".YX")
     found = plane_noise_of(estimate, stack.shape)
-    ratio = found.whiter(estimate.models).ravel()
+    ratio = found.white_sigma_ratio(estimate.models).ravel()
     assert ratio[1] > 1.05 > 1 > ratio[0]
     sigma = ratio * estimate.others.factor[0] * estimate.models[0].white_sigma
     told = gd.denoise(stack, small(gd.NLMeans), sigma, axes=".YX", device=device).image

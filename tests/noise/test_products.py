@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from napari_gpu_denoise.noise.patches.products import ROWS, times
+from napari_gpu_denoise.noise.patches.coefficients import ROWS, matmul_in_blocks
 
 
 @pytest.mark.parametrize("count", [0, 1, ROWS - 1, ROWS, ROWS + 1, 3 * ROWS, 3 * ROWS + 5])
@@ -14,4 +14,4 @@ def test_every_row_is_multiplied(count, columns):
     rng = np.random.default_rng(0)
     rows, matrix = rng.normal(size=(count, 16)), rng.normal(size=(columns, 16)).T
     expected = (rows[:, :, None] * matrix).sum(axis=1)
-    np.testing.assert_allclose(times(rows, matrix), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(matmul_in_blocks(rows, matrix), expected, rtol=0, atol=1e-12)

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError, SettingsError
-from napari_gpu_denoise.noise.magnitude.piesno import _Quantiles, piesno
-from napari_gpu_denoise.noise.magnitude.rician import koay_factor, rician_noise
+from napari_gpu_denoise.noise.magnitude import _Quantiles, koay_factor, piesno, rician_noise
 from reference.data import REASON, data_folder, pictures
 
 

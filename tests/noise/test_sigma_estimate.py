@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError
-from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate, estimate_sigma
+from napari_gpu_denoise.noise.patches.white import SigmaEstimate, estimate_sigma
 from reference.data import REASON, data_folder, microscopy_pairs, pictures
 
 

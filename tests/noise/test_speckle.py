@@ -12,7 +12,7 @@ from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import AxesError, NonFiniteError
-from napari_gpu_denoise.noise.magnitude.speckle import speckle_noise
+from napari_gpu_denoise.noise.magnitude import speckle_noise
 from reference.data import REASON, data_folder, pictures
 
 

@@ -11,7 +11,7 @@ import pytest
 from scipy.ndimage import convolve1d, gaussian_filter
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
-from napari_gpu_denoise.noise.correlation.spectrum import noise_spectrum
+from napari_gpu_denoise.noise.correlation import noise_spectrum
 from napari_gpu_denoise.noise.models import Correlated
 from reference.data import REASON, data_folder, pictures
 

@@ -12,7 +12,7 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.noise.sigma_estimate import estimate_sigma
+from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from scenes import noisy, small
 
 KIND = FILTERS[0]

@@ -14,7 +14,7 @@ from napari_gpu_denoise import cli
 from napari_gpu_denoise.cli.noise import named_noise
 from napari_gpu_denoise.errors import FileError, NonFiniteError, SettingsError, SigmaError
 from napari_gpu_denoise.noise.models import choices
-from napari_gpu_denoise.noise.sigma_estimate import estimate_sigma
+from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from napari_gpu_denoise.run.noise import resolve_noise
 from scenes import noisy, scene, small
 

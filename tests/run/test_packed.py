@@ -9,7 +9,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import Note
-from napari_gpu_denoise.noise.planes import PlaneNoise
+from napari_gpu_denoise.noise.series import PlaneSpectra
 from napari_gpu_denoise.run.packed import packed, unpacked
 
 ROW = (0.1, 1 / 30, 0.0, 0.0, 0.0)
@@ -18,7 +18,7 @@ VALUES = {
     "numbers": (1, 0.1 + 0.2, True, None, "text", np.inf),
     "mapping": {"a": [1, 2], 3: frozenset({"x", "y"})},
     "model": MODEL,
-    "planes": PlaneNoise(np.arange(3).reshape(3, 1, 1), ((MODEL,),) * 3),
+    "planes": PlaneSpectra(np.arange(3).reshape(3, 1, 1), ((MODEL,),) * 3),
     "filter": gd.BM3D().for_noise([MODEL]),
 }
 

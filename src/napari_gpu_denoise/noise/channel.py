@@ -13,25 +13,30 @@ from functools import cached_property
 import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
-from napari_gpu_denoise.noise.correlation.over_time import FramesInARow
-from napari_gpu_denoise.noise.correlation.spectrum import (
+from napari_gpu_denoise.noise.correlation import (
     NoiseSpectrum,
     mean_spectrum,
     spectrum_later,
     spectrum_of_patches,
 )
-from napari_gpu_denoise.noise.neighbours import Comparisons, comparisons, repeated_planes
-from napari_gpu_denoise.noise.patches.blank import blank_area, blank_width, not_image
-from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
-from napari_gpu_denoise.noise.patches.selection import clipping_levels, photon_counts
+from napari_gpu_denoise.noise.frames import Comparisons, FramesInARow, comparisons, repeated_planes
+from napari_gpu_denoise.noise.patches.selection import (
+    blank_area,
+    blank_width,
+    clipping_levels,
+    not_image,
+    photon_counts,
+)
 from napari_gpu_denoise.noise.patches.spectra import PatchReader, PatchSpectra, read_spectra
-from napari_gpu_denoise.noise.patches.variance import VarianceCurve
-from napari_gpu_denoise.noise.patches.white import PlaneNoise, plane_noise
-from napari_gpu_denoise.noise.photon.curve import PhotonNoise
-from napari_gpu_denoise.noise.photon.single_image import single_image_noise
+from napari_gpu_denoise.noise.patches.variance import VarianceCurve, VarianceLaws, variance_laws
+from napari_gpu_denoise.noise.patches.white import (
+    PlaneNoise,
+    combined_sigma,
+    plane_noise,
+    planes_differ,
+)
+from napari_gpu_denoise.noise.photon import PhotonNoise, single_image_noise
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack
-from napari_gpu_denoise.noise.sigma_estimate import combined_sigma
-from napari_gpu_denoise.noise.unlike import unlike
 
 MOST_COUNTED = 1 << 20  # pixels of a plane in which clipped ones are counted, about
 EXTREME = 2.0**200  # grey levels whose squares are beyond what is computed here
@@ -253,7 +258,7 @@ def _level(
     known = [each for each in measured if each is not None and each.sigma > 0]
     if len(known) < 2:
         return None
-    if not unlike(*zip(*((each.sigma, each.error / each.sigma) for each in known), strict=True)):
+    if not planes_differ([m.sigma for m in known], [m.error / m.sigma for m in known]):
         return None
     scaled = [
         (plane * np.float64(sigma / each.sigma), blank)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,10 +19,9 @@ from napari_gpu_denoise.errors import (
     Note,
     SettingsError,
 )
-from napari_gpu_denoise.noise.along import differ, plane_axis, read_first, sigma_series
+from napari_gpu_denoise.noise import models
 from napari_gpu_denoise.noise.channel import ChannelNoise, read_channel
-from napari_gpu_denoise.noise.choice import chosen_model
-from napari_gpu_denoise.noise.correlation.channels import ChannelCovariance, channel_covariance
+from napari_gpu_denoise.noise.correlation import ChannelCovariance, channel_covariance
 from napari_gpu_denoise.noise.models import AUTO, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.patches.on_device import patches_on
@@ -29,6 +29,67 @@ from napari_gpu_denoise.noise.patches.spectra import PatchReader
 from napari_gpu_denoise.noise.places import noise_surface
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack
+from napari_gpu_denoise.noise.series import differ, plane_axis, read_first, sigma_series
+
+
+# The noise model that most channels of an image call for.
+def chosen_model(channels: list[ChannelNoise], name: str) -> tuple[type[NoiseModel], str]:
+    """Return the model that is named or that most channels call for, and why it is that one.
+
+    Each channel votes for the last model in `MODELS` that it has evidence for, and a majority
+    decides. A model that also describes additive noise is chosen even by one channel, where no
+    other calls for a third model and the noise of those that do not call for it is white. Then a
+    model that refines the chosen or named one replaces it where most channels have evidence for
+    that.
+    """
+    simplest = models.MODELS[0]
+    noisy = [each for each in channels if each.sigma > 0 or each.spectra is not None]
+    if name != AUTO:
+        chosen = next(model for model in models.MODELS if model.name == name)
+        reason = "this model was requested"
+    elif not any(each.sigma for each in channels):
+        chosen, reason = simplest, "no noise was found"
+    else:
+        votes = [_vote(each) for each in noisy]
+        chosen, count = Counter(model for model, _ in votes).most_common(1)[0]
+        if 2 * count <= len(votes) and len(votes) > 1:
+            chosen = simplest
+        rarer = {model for model, _ in votes} - {simplest}
+        if chosen is simplest and len(rarer) == 1:
+            chosen = _beside(rarer.pop(), noisy, votes)
+        reasons = [why for model, why in votes if model is chosen]
+        reason = reasons[0] if reasons else "the channels do not agree on a model"
+    known = [each for each in noisy if each.spectra is not None]
+    for model in models.MODELS:
+        if model.refines is chosen:
+            found = [why for each in known if (why := model.evidence(each))]
+            if 2 * len(found) > len(known):
+                return model, f"{reason}, and {found[0]}"
+    return chosen, reason
+
+
+def _beside(
+    model: type[NoiseModel],
+    channels: list[ChannelNoise],
+    votes: list[tuple[type[NoiseModel], str]],
+) -> type[NoiseModel]:
+    """Return the model that some channels call for, if it does no harm to the others."""
+    simplest = models.MODELS[0]
+    others = [each for each, (vote, _) in zip(channels, votes, strict=True) if vote is simplest]
+    white = all(each.spectrum is None or each.spectrum.white for each in others)
+    return model if model.includes_additive and white else simplest
+
+
+def _vote(channel: ChannelNoise) -> tuple[type[NoiseModel], str]:
+    """Return the model that one channel calls for, and why."""
+    for model in reversed(models.MODELS[1:]):
+        if channel.spectra is not None and model.refines is None:
+            reason = model.evidence(channel)
+            if reason:
+                return model, reason
+    simplest = models.MODELS[0]
+    return simplest, simplest.evidence(channel) or ""
+
 
 ENOUGH = 1 << 16  # pixels from which a device is used without being asked for
 NOTED = 0.01  # share of the pixels in constant areas from which a note says so
@@ -171,7 +232,7 @@ def _measured(
                 first[name] = pool.submit(read_first, source, number, device)
         channels = [read_channel(source, channel, place) for channel in source.channels]
     kind, reason = chosen_model(channels, model)
-    fits = [(kind.fit_beside if model == AUTO else kind.fit)(each) for each in channels]
+    fits = list(map(kind.fit_with_other_channels if model == AUTO else kind.fit, channels))
     covariance = _covariance([each.planes for each in channels])
     if kind.models_correlation and "S" in source.axes and covariance is not None:
         shared = covariance.shared

@@ -93,7 +93,7 @@ def keep_blank(
     """
     if not width:
         return
-    from napari_gpu_denoise.noise.patches.blank import constant_squares
+    from napari_gpu_denoise.noise.patches.selection import constant_squares
 
     results = arrange(out, names)
     y, x = (inner[names.index(axis)] for axis in "YX")

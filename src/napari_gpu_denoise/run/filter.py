@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate
+from napari_gpu_denoise.noise.patches.white import SigmaEstimate
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.plan import FramePlan, TilePlan
 from napari_gpu_denoise.run.settings import Settings

@@ -13,14 +13,14 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, choices
+from napari_gpu_denoise.noise.patches.white import SigmaEstimate, estimate_sigma
 from napari_gpu_denoise.noise.sampling import LARGEST_PLANE, PlaneReader
-from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate, estimate_sigma
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.sigma import Sigma, estimated, place, resolve_sigma
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.estimate import NoiseEstimate
-    from napari_gpu_denoise.noise.planes import PlaneNoise
+    from napari_gpu_denoise.noise.series import PlaneSpectra
 
 # Numbers between these can be squared in float32.
 _SMALLEST, _LARGEST = 1e-15, 1e15
@@ -126,9 +126,9 @@ def resolve_noise(
         width = estimate.blank_width
     applied, found = _applied(filter, models, image, names)
     if own and not applied.sigma_unused:
-        found = _unlike(found, estimate, names)
+        found = _per_plane_or_position(found, estimate, names)
         if planes is not None and applied is filter:
-            excess = planes.whiter([model.spectral for model in models])
+            excess = planes.white_sigma_ratio([model.spectral for model in models])
             found = replace(found, array=found.array * excess)
     notes = (*notes, *found.notes)
     found = replace(found, source=source, notes=notes, models=models, blank_width=width)
@@ -136,10 +136,10 @@ def resolve_noise(
     return applied, found if applied is filter else replace(found, planes=planes)
 
 
-def _unlike(found: Sigma, estimate: NoiseEstimate, names: str) -> Sigma:
+def _per_plane_or_position(found: Sigma, estimate: NoiseEstimate, names: str) -> Sigma:
     """Return the sigma of an image whose planes or places differ in their noise."""
     # Imported only when needed: it takes long to load.
-    from napari_gpu_denoise.noise.along import plane_factors
+    from napari_gpu_denoise.noise.series import plane_factors
 
     factors = plane_factors(estimate, estimate.shape)
     if factors is not None:
@@ -163,9 +163,9 @@ def _unlike(found: Sigma, estimate: NoiseEstimate, names: str) -> Sigma:
     return replace(found, array=found.array * factors, notes=(note, *found.notes))
 
 
-def _plane_noise(estimate: NoiseEstimate) -> PlaneNoise | None:
+def _plane_noise(estimate: NoiseEstimate) -> PlaneSpectra | None:
     """Return the spectra of planes that differ in theirs."""
-    from napari_gpu_denoise.noise.planes import plane_noise_of
+    from napari_gpu_denoise.noise.series import plane_noise_of
 
     return plane_noise_of(estimate, estimate.shape)
 

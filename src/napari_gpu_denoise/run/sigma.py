@@ -11,11 +11,11 @@ import numpy as np
 from napari_gpu_denoise.errors import SigmaError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate, estimate_sigma
+from napari_gpu_denoise.noise.patches.white import SigmaEstimate, estimate_sigma
 from napari_gpu_denoise.run.filter import Filter
 
 if TYPE_CHECKING:
-    from napari_gpu_denoise.noise.planes import PlaneNoise
+    from napari_gpu_denoise.noise.series import PlaneSpectra
 
 # Largest sigma used, in units of the range of an image; and of one of many frames, where the others
 # may have a larger range.
@@ -38,7 +38,7 @@ class Sigma:
         One per channel or one for all; empty if sigma alone describes the noise.
     numbers : ndarray of int, or None
         Index of the model of each pixel, broadcast as `array` is; None if one is for all.
-    planes : PlaneNoise or None
+    planes : PlaneSpectra or None
         Spectra of planes that differ in theirs; None if `models` are for all.
     stabilised : bool
         Whether `array` is in units of stabilised values instead of grey levels.
@@ -53,7 +53,7 @@ class Sigma:
     notes: tuple[str, ...] = ()
     models: tuple[NoiseModel, ...] = ()
     numbers: np.ndarray | None = None
-    planes: PlaneNoise | None = None
+    planes: PlaneSpectra | None = None
     stabilised: bool = False
     blank_width: int = 0
 

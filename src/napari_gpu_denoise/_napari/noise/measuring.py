@@ -22,7 +22,7 @@ from napari_gpu_denoise._napari.noise.plots import load_library
 from napari_gpu_denoise._napari.tasks import Stage, Task, Worker
 from napari_gpu_denoise.errors import Cancelled, DenoiseError, LayerError
 from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum, noise_spectrum
+from napari_gpu_denoise.noise.correlation import NoiseSpectrum, noise_spectrum
 from napari_gpu_denoise.noise.estimate import estimate_noise
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, NoiseModel, Rician, Speckle
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve

@@ -9,7 +9,7 @@ import numpy as np
 
 from napari_gpu_denoise.filters.bm3d.patch_noise import extended_autocorrelation
 from napari_gpu_denoise.filters.channels import OPPONENT
-from napari_gpu_denoise.noise.correlation.fit import LAGS
+from napari_gpu_denoise.noise.correlation import LAGS
 from napari_gpu_denoise.noise.models import Correlated
 
 # If neighbouring pixels are correlated by more than this, along the axis that has more, patches are

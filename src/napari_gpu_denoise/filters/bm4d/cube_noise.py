@@ -12,7 +12,7 @@ from napari_gpu_denoise.filters.bm3d.patch_noise import (
     transform_matrix,
 )
 from napari_gpu_denoise.filters.bm4d.cube_settings import CUBE, CubeSpectrum
-from napari_gpu_denoise.noise.correlation.fit import LAGS
+from napari_gpu_denoise.noise.correlation import LAGS
 
 
 def share_sides(cube: tuple[int, int, int], spectra: tuple[CubeSpectrum, ...]) -> tuple[int, ...]:

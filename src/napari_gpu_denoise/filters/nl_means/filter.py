@@ -20,7 +20,7 @@ from napari_gpu_denoise.filters.search.frame_links import (
 )
 from napari_gpu_denoise.filters.search.patch_search import SearchSettings, Variant
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
-from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate
+from napari_gpu_denoise.noise.patches.white import SigmaEstimate
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.run.frame_notes import FrameNote
 from napari_gpu_denoise.run.public import filter_function

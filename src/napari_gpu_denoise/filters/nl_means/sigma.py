@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.noise.correlation.spectrum import noise_spectrum
-from napari_gpu_denoise.noise.magnitude.rician import rician_noise
-from napari_gpu_denoise.noise.patches.blank import blank_area, blank_width, not_image
+from napari_gpu_denoise.noise.correlation import noise_spectrum
+from napari_gpu_denoise.noise.magnitude import rician_noise
+from napari_gpu_denoise.noise.patches.selection import blank_area, blank_width, not_image
+from napari_gpu_denoise.noise.patches.white import SigmaEstimate, estimate_sigma
 from napari_gpu_denoise.noise.sampling import PlaneReader
-from napari_gpu_denoise.noise.sigma_estimate import SigmaEstimate, estimate_sigma
 
 MAGNITUDES = "Rician noise, from the background if there is one"
 ROOTS = "square root of variance over mean, from the smoothest patches"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.noise.correlation.channels import channel_covariance
+from napari_gpu_denoise.noise.correlation import channel_covariance
 
 # Least variance of a mixture, relative to that of the channels: less would be guesswork.
 _LEAST = 0.02

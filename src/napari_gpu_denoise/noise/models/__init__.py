@@ -1,10 +1,8 @@
 """Noise models, one module each. `MODELS` lists them; nothing else in the program does."""
 
 from napari_gpu_denoise.noise.models.base import NoiseModel
-from napari_gpu_denoise.noise.models.correlated import Correlated
-from napari_gpu_denoise.noise.models.correlated_photons import CorrelatedPhotons
-from napari_gpu_denoise.noise.models.gaussian import Gaussian
-from napari_gpu_denoise.noise.models.poisson_gaussian import PoissonGaussian
+from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
+from napari_gpu_denoise.noise.models.poisson_gaussian import CorrelatedPhotons, PoissonGaussian
 from napari_gpu_denoise.noise.models.rician import Rician
 from napari_gpu_denoise.noise.models.speckle import Speckle
 

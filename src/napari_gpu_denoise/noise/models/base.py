@@ -5,19 +5,143 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.levels import check_numbers
-from napari_gpu_denoise.noise.models.parameters import Parameter, checked
+from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.noise.patches.variance import pooled_variance
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
-    from napari_gpu_denoise.noise.models.curves import Table
     from napari_gpu_denoise.noise.patches.variance import PatchStatistics, VarianceCurve
+
+
+# Parameters of noise models: how they are shown, and what their values may be.
+ANY, POSITIVE, NOT_NEGATIVE, TABLE = "any", "positive", "not negative", "table"
+SHARE, LINE = "share", "line"
+_WANTED: dict[str, tuple[str, Callable[[float], bool]]] = {
+    ANY: ("a finite number", math.isfinite),
+    POSITIVE: ("a finite number above 0", lambda value: value > 0),
+    NOT_NEGATIVE: ("a finite number of at least 0", lambda value: value >= 0),
+    SHARE: ("a number from 0 to 1", lambda value: 0 <= value <= 1),
+}
+
+
+class Parameter(NamedTuple):
+    """A parameter as it is shown to people."""
+
+    name: str  # of the field
+    label: str  # its name in words
+    unit: str  # such as "grey levels", or empty
+    optional: bool  # not shown where it is 0
+    squared: bool  # by kernels, so that it has to be of moderate size
+
+
+def parameter(
+    limit: str,
+    label: str = "",
+    unit: str = "",
+    *,
+    default: Any = dataclasses.MISSING,
+    optional: bool = False,
+    squared: bool = False,
+) -> Any:
+    """Return the dataclass field of a parameter.
+
+    `limit` is `ANY`, `POSITIVE` or `NOT_NEGATIVE` number, a `SHARE`, a `TABLE` of numbers, or a
+    `LINE` of them; the rest is as in `Parameter`. A parameter without a label is not shown.
+    """
+    shown = {"label": label, "unit": unit, "optional": optional, "squared": squared}
+    return dataclasses.field(default=default, metadata={"limit": limit, "shown": shown})
+
+
+def checked(field: dataclasses.Field, given: Any, model: str) -> Any:
+    """Return a field as a float, or numbers as tuples; SettingsError if it is invalid."""
+    limit = field.metadata.get("limit", ANY)
+    try:
+        value = np.array(given, np.float64) if limit in (TABLE, LINE) else float(given)
+    except (TypeError, ValueError, OverflowError):
+        value = math.nan
+    if limit == TABLE:
+        if np.ndim(value) == 2 and value.size and np.isfinite(value).all():
+            return tuple(map(tuple, value.tolist()))
+        raise SettingsError(
+            f"{field.name} does not fit {model} noise: give rows of finite numbers, all of the "
+            "same length."
+        )
+    if limit == LINE:
+        if np.ndim(value) == 1 and value.size and np.isfinite(value).all():
+            return tuple(value.tolist())
+        raise SettingsError(f"{field.name} does not fit {model} noise: give finite numbers.")
+    wanted, fits = _WANTED[limit]
+    if not (math.isfinite(value) and fits(value)):
+        raise SettingsError(f"{field.name}={given!r} does not fit {model} noise: give {wanted}.")
+    return value
+
+
+# Functions as tables, for the host and the device, and their use on images.
+TABLE_ENTRIES = 4096
+REACH = 9.0  # standard deviations beyond which a normal distribution is cut off
+
+_BLOCK = 1 << 16  # values worked on at once: float64 of a few of them fit a cache
+
+
+@cache
+def quadrature() -> tuple[np.ndarray, np.ndarray]:
+    """Return nodes and weights of a Gauss-Legendre quadrature on -1 to 1, for expected values."""
+    from numpy.polynomial.legendre import leggauss  # slow to import, and rarely needed
+
+    return leggauss(128)
+
+
+class Curve(NamedTuple):
+    """A function tabulated at rising places `at`, linear in between."""
+
+    at: np.ndarray
+    value: np.ndarray
+
+
+class Table(NamedTuple):
+    """A function at even steps from `start`, `steps` per unit, for kernels/noise/table.h."""
+
+    values: np.ndarray
+    start: float
+    steps: float
+
+
+def tabulated(function: Callable[[np.ndarray], np.ndarray], start: float, end: float) -> Table:
+    """Return a function from start to end as a table for the device."""
+    values = function(np.linspace(start, end, TABLE_ENTRIES))
+    return Table(values.astype(np.float32), start, (len(values) - 1) / (end - start))
+
+
+def pointwise(function: Callable[[np.ndarray], np.ndarray], image: np.ndarray) -> np.ndarray:
+    """Apply a function of float64 values (n,) to an image; the result is float32.
+
+    It runs in several threads, and on blocks, so that it takes little memory.
+    """
+    result = np.empty(image.shape, np.float32)
+
+    def fill(source: np.ndarray, target: np.ndarray) -> None:
+        blocks = np.nditer(
+            [source, target],
+            flags=["external_loop", "buffered", "zerosize_ok"],
+            op_flags=[["readonly"], ["writeonly"]],
+            op_dtypes=[np.float64, np.float32],
+            casting="same_kind",
+            buffersize=_BLOCK,
+        )
+        with blocks:
+            for values, changed in blocks:
+                changed[...] = function(values)
+
+    in_bands(fill, image, result)
+    return result
 
 
 class Transform(NamedTuple):
@@ -186,7 +310,7 @@ class NoiseModel(ABC):
         """Measure the parameters of the model on a channel."""
 
     @classmethod
-    def fit_beside(cls, channel: ChannelNoise) -> Fit:
+    def fit_with_other_channels(cls, channel: ChannelNoise) -> Fit:
         """Return the model of a channel that others of the image called for it."""
         return cls.fit(channel)
 

@@ -1,21 +1,33 @@
-"""White Gaussian noise."""
+"""Gaussian noise, white or correlated between neighbouring pixels."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from napari_gpu_denoise.noise.models.base import Fit, NoiseModel, numbers
-from napari_gpu_denoise.noise.models.parameters import NOT_NEGATIVE, parameter
-from napari_gpu_denoise.noise.patches.white import METHOD
-from napari_gpu_denoise.noise.sigma_estimate import MIXED_METHOD, uneven_note
+from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.noise.correlation import LAGS, autocovariance, power_of_lags
+from napari_gpu_denoise.noise.models.base import (
+    LINE,
+    NOT_NEGATIVE,
+    SHARE,
+    TABLE,
+    Fit,
+    NoiseModel,
+    numbers,
+    parameter,
+)
+from napari_gpu_denoise.noise.patches.white import METHOD, MIXED_METHOD, uneven_note
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
+    from napari_gpu_denoise.noise.correlation import NoiseSpectrum
 
 
+# White Gaussian noise.
 class Additive:
     """Mixin for models of additive noise of one `sigma`: there is nothing to stabilise."""
 
@@ -101,3 +113,126 @@ class Gaussian(Additive, NoiseModel):
 
     def summary(self) -> str:
         return f"Gaussian noise, sigma {self.sigma:.4g}"
+
+
+# Gaussian noise that is correlated between neighbouring pixels.
+@dataclass(frozen=True)
+class Correlated(Additive, NoiseModel):
+    """Additive Gaussian noise that is correlated between neighbouring pixels.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation of a pixel, grey levels; 0 for no noise.
+    autocorrelation : sequence, (5, 5)
+        For displacements of 0 to 4 pixels along y and x: 1 at no displacement, between -1 and 1 at
+        others. It is symmetric in both directions, and 0 at larger displacements.
+    shared : float, optional
+        Correlation with the noise of the other colours of an RGB image, 0 to 1, as in image files
+        from a camera. `BM3D` and `VBM3D` in opponent colours take it into account.
+    along_z : sequence of up to 5, optional
+        Correlation of slices 0, 1, ... apart, 0 further apart, such as ``(1, 0.4)``. By default
+        slices are independent; it is not measured by any estimate. The autocorrelation of a volume
+        is its product with that of a plane. `BM4D` takes it into account.
+
+    Notes
+    -----
+    There is nothing to stabilise. `BM3D`, `VBM3D` and `BM4D` take the spectrum into account; other
+    filters treat the noise as white noise of a larger sigma, `white_sigma`.
+    """
+
+    sigma: float = parameter(NOT_NEGATIVE, "sigma", "grey levels", squared=True)
+    autocorrelation: tuple[tuple[float, ...], ...] = parameter(TABLE)
+    shared: float = parameter(SHARE, "shared between colours", default=0.0, optional=True)
+    along_z: tuple[float, ...] = parameter(LINE, default=(1.0,))
+    name: ClassVar[str] = "correlated"
+    title: ClassVar[str] = "Correlated Gaussian"
+    description: ClassVar[str] = (
+        "Noise that is correlated between neighbouring pixels, as after interpolation."
+    )
+    models_correlation: ClassVar[bool] = True
+    refines: ClassVar[type[NoiseModel]] = Gaussian
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        table = np.array(self.autocorrelation)
+        if table.shape != (LAGS + 1, LAGS + 1) or table[0, 0] != 1 or np.abs(table).max() > 1:
+            raise SettingsError(
+                f"An autocorrelation of shape {table.shape} with {table.flat[0]:.4g} at no "
+                f"displacement is not valid: give {LAGS + 1} x {LAGS + 1} values of -1 to 1, the "
+                "first one 1."
+            )
+        line = np.array(self.along_z)
+        if len(line) > LAGS + 1 or line[0] != 1 or np.abs(line).max() > 1:
+            raise SettingsError(
+                f"along_z={self.along_z} is not valid: give up to {LAGS + 1} values of -1 to 1, "
+                "the first one 1."
+            )
+        padded = np.pad(line, (0, LAGS + 1 - len(line)))
+        object.__setattr__(self, "along_z", tuple(padded.tolist()))
+
+    @classmethod
+    def of_spectrum(cls, spectrum: NoiseSpectrum) -> Self:
+        """Return the model of a measured spectrum, as `BM3D` uses it.
+
+        Its variance is that of the autocovariance fitted to all of ``spectrum.power``, not
+        ``spectrum.sigma`` squared: slopes of the image, which the lowest frequencies may hold,
+        raise it less. Where the noise alone was measured, and reaches far, it is that.
+        """
+        if spectrum.any_range:
+            return cls(spectrum.sigma, np.clip(spectrum.autocorrelation, -1.0, 1.0))
+        variance = float(autocovariance(np.array(spectrum.power))[0, 0])
+        # Where hardly anything was measured a fit may not be a valid covariance.
+        table = np.clip(spectrum.autocorrelation, -1.0, 1.0)
+        return cls(math.sqrt(variance) if variance > 0 else spectrum.sigma, table)
+
+    @property
+    def white_sigma(self) -> float:
+        """Sigma for filters that assume white noise: above `sigma`, so that blotches are removed.
+
+        It is halfway, on a logarithmic scale, from sigma to the root of the largest power at any
+        frequency of a patch, where white noise of this power would leave nothing.
+        """
+        power = power_of_lags(LAGS + 1, LAGS + 1) @ np.ravel(self.autocorrelation)
+        return self.sigma * max(float(power[1:].max()), 1.0) ** 0.25
+
+    @property
+    def white(self) -> bool:
+        """Whether the noise of different pixels of a plane is independent after all."""
+        return not any(map(any, self.autocorrelation[1:])) and not any(self.autocorrelation[0][1:])
+
+    @classmethod
+    def evidence(cls, channel: ChannelNoise) -> str | None:
+        correlated = channel.spectrum is not None and not channel.spectrum.white
+        return "the noise of neighbouring pixels is correlated" if correlated else None
+
+    @classmethod
+    def fit(cls, channel: ChannelNoise) -> Fit:
+        """Read sigma and autocorrelation from the spectrum of the noise."""
+        spectrum, error = channel.spectrum, channel.error
+        if spectrum is None or not spectrum.sigma:
+            model = cls(channel.sigma, np.pad([[1.0]], ((0, LAGS), (0, LAGS))))
+        else:
+            model = cls.of_spectrum(spectrum)
+            power = np.array(spectrum.power)
+            # Few frequencies hold most of the noise, so that it is known from fewer numbers.
+            count = power.sum() ** 2 / np.square(power).sum()
+            independent = max(spectrum.patches / channel.spectra.overlap, 1.0) * count
+            error = model.sigma * math.sqrt(0.5 / independent)
+        sigma, method, curve = model.sigma, channel.spectrum_of, channel.curve
+        if curve is not None and spectrum is not None:
+            curve = spectrum.at_all_frequencies(curve)
+        return Fit(model, {"sigma": error}, sigma, error, method, curve)
+
+    @classmethod
+    def suggestion(cls, video: bool, volume: bool = False) -> str:
+        """Return a filter that takes the spectrum into account."""
+        name = "VBM3D" if video else "BM4D" if volume else "BM3D"
+        return f"{name} with this noise spectrum"
+
+    def summary(self) -> str:
+        x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]
+        return (
+            f"correlated noise, sigma {self.sigma:.4g}, correlation of neighbours {x:.2f} along x, "
+            f"{y:.2f} along y"
+        )

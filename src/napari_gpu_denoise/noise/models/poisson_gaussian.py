@@ -1,31 +1,43 @@
-"""Photon noise and read noise of a camera or a detector."""
+"""Photon noise and read noise of a camera or a detector, white or correlated."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.noise.models.base import Fit, NoiseModel, Transform, numbers
-from napari_gpu_denoise.noise.models.curves import (
+from napari_gpu_denoise.noise.models.base import (
+    ANY,
+    LINE,
+    NOT_NEGATIVE,
+    POSITIVE,
     REACH,
+    SHARE,
+    TABLE,
     Curve,
+    Fit,
+    NoiseModel,
     Table,
+    Transform,
+    numbers,
+    parameter,
     pointwise,
     quadrature,
     tabulated,
 )
-from napari_gpu_denoise.noise.models.parameters import ANY, NOT_NEGATIVE, POSITIVE, parameter
+from napari_gpu_denoise.noise.models.gaussian import Correlated
 from napari_gpu_denoise.noise.patches.white import METHOD
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
-    from napari_gpu_denoise.noise.photon.curve import PhotonNoise
+    from napari_gpu_denoise.noise.photon import PhotonNoise
 
+
+# Photon noise and read noise of a camera or a detector.
 _MOST_READ_NOISE = 1e5  # electrons; float32 of stabilised values resolves 0.01 there
 _LEAST_READ_NOISE = 1e-5  # electrons; less changes no result
 _SMALLEST_GAIN = 1e-6  # of a channel without photon noise, relative to its sigma
@@ -143,7 +155,7 @@ class PoissonGaussian(NoiseModel):
         )
 
     @classmethod
-    def fit_beside(cls, channel: ChannelNoise) -> Fit:
+    def fit_with_other_channels(cls, channel: ChannelNoise) -> Fit:
         """Return the gain where it is clear, else one that hardly matters, beside sigma."""
         found = channel.temporal or channel.single
         if cls.evidence(channel) or (found.significant and found.grows):
@@ -243,3 +255,99 @@ def correction_table(read_noise: float) -> Table:
         return np.where(at < end, values, 0)
 
     return tabulated(lacking, dark, end)
+
+
+# Photon noise and read noise that is correlated between neighbouring pixels.
+@dataclass(frozen=True)
+class CorrelatedPhotons(PoissonGaussian, NoiseModel):
+    """Photon noise and read noise, correlated between neighbouring pixels.
+
+    As in images that a camera or software has interpolated, registered or filtered.
+
+    Parameters
+    ----------
+    gain, read_noise, offset : float
+        As in `PoissonGaussian`: variance of a pixel = gain (mean - offset) + read_noise².
+    autocorrelation : sequence, (5, 5)
+        As in `Correlated`; the same at every brightness.
+    shared, along_z : optional
+        As in `Correlated`.
+
+    Notes
+    -----
+    Noise is stabilised as that of `PoissonGaussian`. `BM3D`, `VBM3D` and `BM4D` then take the
+    spectrum into account; other filters treat stabilised noise as white noise that is strong enough
+    to cover it.
+    """
+
+    _: KW_ONLY
+    autocorrelation: tuple[tuple[float, ...], ...] = parameter(TABLE)
+    shared: float = parameter(SHARE, "shared between colours", default=0.0, optional=True)
+    along_z: tuple[float, ...] = parameter(LINE, default=(1.0,))
+    name: ClassVar[str] = "correlated-photons"
+    title: ClassVar[str] = "Correlated Poisson-Gaussian"
+    description: ClassVar[str] = "Photon noise that is correlated between neighbouring pixels."
+    models_correlation: ClassVar[bool] = True
+    refines: ClassVar[type[NoiseModel]] = PoissonGaussian
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "along_z", self.spectral.along_z)
+
+    @property
+    def spectral(self) -> Correlated:
+        """The noise after stabilisation."""
+        return Correlated(1.0, self.autocorrelation, self.shared, self.along_z)
+
+    @classmethod
+    def evidence(cls, channel: ChannelNoise) -> str | None:
+        # Frames only pass as still if their differences are white.
+        return None if channel.temporal is not None else Correlated.evidence(channel)
+
+    @classmethod
+    def fit(cls, channel: ChannelNoise) -> Fit:
+        """Read how noise grows with brightness at the high frequencies, its strength at all."""
+        from napari_gpu_denoise.noise.correlation import noise_spectrum
+
+        photons = PoissonGaussian.fit(channel)
+        model, planes = photons.model, channel.planes
+        stable = np.stack([model.stabilise(plane) for plane in planes])
+        spectrum = noise_spectrum(stable)
+        if channel.frames is not None:
+            spectrum = channel.frames.changed(model.stabilise).spectrum(spectrum) or spectrum
+        found = Correlated.of_spectrum(spectrum)
+        # Noise has this standard deviation after stabilisation, where it should have 1.
+        factor = found.sigma
+        fitted = cls(
+            model.gain * factor**2,
+            model.read_noise * factor,
+            model.offset,
+            autocorrelation=found.autocorrelation,
+        )
+        errors = dict(photons.errors)
+        errors["gain"] *= factor**2
+        errors["read_noise"] *= factor
+        sigma = math.sqrt(float(fitted.variance(channel.spectra.mean).mean()))
+        relative = photons.error / photons.sigma if photons.sigma else math.nan
+        curve = photons.curve
+        if curve is not None and channel.spectrum is not None:
+            curve = channel.spectrum.at_all_frequencies(curve)
+        return photons._replace(
+            model=fitted,
+            curve=curve,
+            errors=errors,
+            sigma=sigma,
+            error=relative * sigma,
+            method=f"{photons.method}, and {channel.spectrum_of}",
+        )
+
+    @classmethod
+    def suggestion(cls, video: bool, volume: bool = False) -> str:
+        """Return a filter that takes the spectrum into account."""
+        name = "VBM3D" if video else "BM4D" if volume else "BM3D"
+        return f"{name} with variance stabilisation and this noise spectrum"
+
+    def summary(self) -> str:
+        x, y = self.autocorrelation[0][1], self.autocorrelation[1][0]
+        text = super().summary()
+        return f"{text}, correlation of neighbours {x:.2f} along x, {y:.2f} along y"

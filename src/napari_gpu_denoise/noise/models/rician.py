@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from napari_gpu_denoise.noise.models.base import Fit, NoiseModel, Transform, numbers
-from napari_gpu_denoise.noise.models.curves import (
+from napari_gpu_denoise.noise.models.base import (
+    POSITIVE,
     REACH,
     Curve,
+    Fit,
+    NoiseModel,
     Table,
+    Transform,
+    numbers,
+    parameter,
     pointwise,
     quadrature,
     tabulated,
 )
-from napari_gpu_denoise.noise.models.parameters import POSITIVE, parameter
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
@@ -127,8 +131,8 @@ class Rician(NoiseModel):
 
     @classmethod
     def evidence(cls, channel: ChannelNoise) -> str | None:
-        from napari_gpu_denoise.noise.magnitude.rician import rayleigh_background
-        from napari_gpu_denoise.noise.patches.laws import CLEARLY
+        from napari_gpu_denoise.noise.magnitude import rayleigh_background
+        from napari_gpu_denoise.noise.patches.variance import CLEARLY
 
         laws = channel.laws
         if laws is not None and laws.is_linear and laws.growth > MAGNITUDE_GROWTH:
@@ -150,8 +154,7 @@ class Rician(NoiseModel):
     @classmethod
     def fit(cls, channel: ChannelNoise) -> Fit:
         """Measure sigma by PIESNO on repetitions of a slice, else on single images."""
-        from napari_gpu_denoise.noise.magnitude.piesno import piesno_any_coils
-        from napari_gpu_denoise.noise.magnitude.rician import rician_noise
+        from napari_gpu_denoise.noise.magnitude import piesno_any_coils, rician_noise
 
         notes: tuple[str, ...] = ()
         sigma, error, method = 0.0, 0.0, ""

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from napari_gpu_denoise.noise.models.base import Fit, NoiseModel, Transform, numbers
-from napari_gpu_denoise.noise.models.curves import pointwise
-from napari_gpu_denoise.noise.models.parameters import NOT_NEGATIVE, POSITIVE, parameter
+from napari_gpu_denoise.noise.models.base import (
+    NOT_NEGATIVE,
+    POSITIVE,
+    Fit,
+    NoiseModel,
+    Transform,
+    numbers,
+    parameter,
+    pointwise,
+)
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise
@@ -86,7 +93,7 @@ class Speckle(NoiseModel):
     @classmethod
     def fit(cls, channel: ChannelNoise) -> Fit:
         """Measure the number of looks on windows of 8 x 8 pixels."""
-        from napari_gpu_denoise.noise.magnitude.speckle import speckle_noise
+        from napari_gpu_denoise.noise.magnitude import speckle_noise
 
         found = speckle_noise(channel.planes)
         looks = found.looks if math.isfinite(found.looks) else _NO_SPECKLE

@@ -16,7 +16,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from napari_gpu_denoise.errors import NoDeviceError
 from napari_gpu_denoise.image.threads import in_bands
-from napari_gpu_denoise.noise.patches.blank import clear_patches
 from napari_gpu_denoise.noise.patches.coefficients import suit_float32
 from napari_gpu_denoise.noise.patches.device_coefficients import (
     COEFFICIENTS,
@@ -24,7 +23,7 @@ from napari_gpu_denoise.noise.patches.device_coefficients import (
     CoefficientStore,
     coefficient_order,
 )
-from napari_gpu_denoise.noise.patches.selection import grid_steps
+from napari_gpu_denoise.noise.patches.selection import clear_patches, grid_steps
 from napari_gpu_denoise.noise.patches.spectra import (
     SETS,
     PatchSpectra,

@@ -1,15 +1,240 @@
-"""Patches of a plane as rows of numbers, and clipping."""
+"""Which pixels and patches of a plane noise is read from: no constant areas, no clipped values."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from napari_gpu_denoise.noise.patches.blank import clear_patches
+# Constant areas of a plane: padding, masks, borders of a field of view, saturation.
+#
+# They are not image and say nothing about its noise. But where noise is weak next to the steps of
+# grey levels, or photons are rare, parts of a true image are constant by chance. So squares of one
+# value count only where chance would hardly make one. That follows from how often neighbours are
+# equal in the rest of the plane: two equal neighbours of a share q are pixels that take their most
+# frequent value with a probability of at most sqrt(q). Squares of 8 x 8 pixels are looked for
+# first, then larger ones, as long as smaller ones are to be expected.
+#
+# - An area of its own has a border: where most pixels beside it have its value too, as around the
+#   dark parts of an image of few photons, it is image.
+# - Float noise has no equal neighbours, noise of some grey levels few: every constant square
+#   counts.
+# - Of photon counts with a mean of 0.05, 90 % of the neighbours are equal: squares of 32 x 32
+#   count.
+# - Drawings, label images, and images that are constant but for rare values leave too little, or a
+#   rest as full of equal neighbours: nothing of them is left out, and their noise is 0.
+WIDTHS = (8, 16, 32, 64)  # of constant squares, in pixels
+RIM = 2  # pixels around an area that interpolation may have mixed with it
+PATCH = 8
+SAMPLE = 4096  # squares of 8 x 8 pixels that show how often neighbours are equal, about
+BESIDE = 6  # pixels beside an area, this far away, show whether its value goes on there
+ALIKE = 0.75  # share of them that have its value, above which it is no area of its own
+TYPICAL = 0.75  # quantile of that share: in most, but not all, of the rest
+CHANCE = 1e-3  # constant squares that chance may make in a plane, at most
+LEAST_SHARE = 0.01  # of the patches, that has to remain
+LEAST = 64  # patches that have to remain
 
+
+class Blank(NamedTuple):
+    """What is not image in a plane, and the width of the constant squares that told so."""
+
+    pixels: np.ndarray  # bool, (y, x)
+    width: int
+
+
+def blank_area(plane: np.ndarray) -> Blank | None:
+    """Return the constant areas of a plane that are not image; None where there are none.
+
+    Areas hold a constant square, half of which may lie beyond the border of the plane, and what of
+    the same value is joined to it. Of a plane of one value all is blank.
+    """
+    if min(plane.shape) < PATCH or not _has_runs(plane):
+        return None
+    nothing_else = None
+    for width in WIDTHS:
+        seeds = constant_squares(plane, width)
+        if seeds is None:
+            break
+        area = Blank(_distinct(plane, seeds, constant_squares(plane, width // 2)), width)
+        if not area.pixels.any():
+            break
+        share = _equal_neighbours(plane, area)
+        if share is None:
+            nothing_else = nothing_else or area
+            continue
+        nothing_else = None
+        # At the border of the plane half the square is enough.
+        if share == 0 or -math.log(share) / 2 * width**2 / 2 >= math.log(plane.size / CHANCE):
+            return area
+    return nothing_else
+
+
+def not_image(
+    planes: Sequence[np.ndarray], areas: Sequence[Blank | None] | None = None
+) -> list[np.ndarray | None]:
+    """Return for each of several planes a mask of what to leave out; None for nothing.
+
+    `areas` is what `blank_area` returned for them, if known. Masks have a rim, for pixels that
+    interpolation has mixed with an area. Planes with hardly anything else are left out as a whole;
+    where that holds for all together, nothing is left out: a drawing, or a blank image.
+    """
+    areas = [blank_area(plane) for plane in planes] if areas is None else areas
+    if not any(areas):
+        return [None] * len(planes)
+    masks, remaining, total = [], 0, 0
+    for plane, area in zip(planes, areas, strict=True):
+        clear = math.prod(max(length - PATCH + 1, 1) for length in plane.shape)
+        total += clear
+        mask = None if area is None else _with_rim(area.pixels)
+        if mask is not None:
+            bad = mask if plane.dtype.kind != "f" else mask | ~np.isfinite(plane)
+            clear = int(np.count_nonzero(clear_patches(bad, (PATCH, PATCH))))
+            if clear < LEAST:
+                mask, clear = np.ones(plane.shape, bool), 0
+        masks.append(mask)
+        remaining += clear
+    few = remaining < max(LEAST, LEAST_SHARE * total)
+    return [None] * len(planes) if few else masks
+
+
+def blank_width(areas: Sequence[Blank | None], masks: Sequence[np.ndarray | None]) -> int:
+    """Return the width of constant squares that are not image; 0 where nothing was left out.
+
+    `masks` is what `not_image` returned for the `areas`.
+    """
+    left_out = any(mask is not None for mask in masks)
+    return max((each.width for each in areas if each is not None), default=0) if left_out else 0
+
+
+def constant_squares(plane: np.ndarray, width: int) -> np.ndarray | None:
+    """Return which pixels are in a square of one value; None where there is no such square.
+
+    Half of a square may lie beyond the border of the plane.
+    """
+    if min(plane.shape) < width:
+        return None
+    margin = width // 2
+    wide = np.pad(plane, margin, mode="edge")
+    rows = _all_of(wide[:, 1:] == wide[:, :-1], width - 1, 1)
+    columns = _all_of(wide[1:] == wide[:-1], width - 1, 0)
+    squares = _all_of(rows, width, 0) & columns[:, : rows.shape[1]]
+    if not squares.any():
+        return None
+    inside = tuple(slice(margin, margin + length) for length in plane.shape)
+    return _spread(squares, width)[inside]
+
+
+def number_of_patches(wanted: int, blanks: Sequence[np.ndarray | None]) -> int:
+    """Return how many patches to spread over planes so that about `wanted` touch no blank."""
+    shares = [1.0 if blank is None else float(np.mean(~blank)) for blank in blanks]
+    return round(wanted / max(float(np.mean(shares)), LEAST_SHARE))
+
+
+def clear_patches(
+    blank: np.ndarray, shape: tuple[int, int], down: int = 1, across: int = 1
+) -> np.ndarray:
+    """Return which patches of a shape, at every `down`-th and `across`-th place, touch no blank."""
+    rows = _all_of(~blank, shape[1], 1)[:, ::across]
+    return _all_of(rows, shape[0], 0)[::down]
+
+
+def _with_rim(pixels: np.ndarray) -> np.ndarray:
+    """Return an area with the pixels around it that may have been mixed with it."""
+    inside = tuple(slice(RIM, RIM + length) for length in pixels.shape)
+    return _spread(pixels, 2 * RIM + 1)[inside]
+
+
+def _has_runs(plane: np.ndarray) -> bool:
+    """Return whether there may be a constant square; some of the rows tell.
+
+    One of eight rows goes through every square, and two of every fourth pixels of it are in the
+    square: these are compared first, then with the pixels four rows above and below, and all of a
+    row only where they are equal.
+    """
+    last, margin = len(plane) - 1, WIDTHS[0] // 2
+    found = []
+    for first, step in ((0, 2 * margin), (last, 1)):
+        rows = plane[first::step]
+        # Half of a square may lie beyond the border, where its first or last four pixels tell.
+        inside = rows[:, :-margin:margin] == rows[:, margin::margin]
+        pairs = ((0, margin - 1), (-1, -margin))
+        equal = np.column_stack([inside, *(rows[:, one] == rows[:, other] for one, other in pairs)])
+        y, which = np.divmod(np.flatnonzero(equal), equal.shape[1])
+        y, x = first + step * y, np.append(margin * np.arange(inside.shape[1]), (0, -1))[which]
+        level = plane[y, x]
+        above, below = plane[np.maximum(y - margin, 0), x], plane[np.minimum(y + margin, last), x]
+        found.append(y[(above == level) | (below == level)])
+    if not any(map(len, found)):
+        return False
+    rows = np.unique(np.concatenate(found))
+    wide = np.pad(plane[rows], ((0, 0), (margin, margin)), mode="edge")
+    return bool(_all_of(wide[:, 1:] == wide[:, :-1], WIDTHS[0] - 1, 1).any())
+
+
+def _equal_neighbours(plane: np.ndarray, area: Blank) -> float | None:
+    """Return the share of neighbours that are equal beside an area; None if nothing is there."""
+    blank, size = _with_rim(area.pixels), area.width
+    while True:  # squares of the same size tell best, if there is room for them beside the areas
+        rows, columns = (length - size + 1 for length in plane.shape)
+        step = math.ceil(math.sqrt(rows * columns / SAMPLE) * size / PATCH)
+        clear = clear_patches(blank, (size, size), step, step)
+        if clear.any():
+            break
+        size //= 2
+        if size < PATCH:
+            return None
+    equal = sliding_window_view(plane[:, 1:] == plane[:, :-1], (size, size - 1))[::step, ::step]
+    return float(np.quantile(equal[clear].mean(axis=(1, 2)), TYPICAL))
+
+
+def _distinct(plane: np.ndarray, seeds: np.ndarray, area: np.ndarray) -> np.ndarray:
+    """Return the connected parts of an area that hold seeds and differ from what is beside them."""
+    from scipy.ndimage import label
+
+    # Areas of two values that touch are two areas.
+    parts = area.copy()
+    parts[:-1] &= ~area[1:] | (plane[1:] == plane[:-1])
+    parts[:, :-1] &= ~area[:, 1:] | (plane[:, 1:] == plane[:, :-1])
+    numbers, count = label(parts)
+    kept = np.zeros(count + 1, bool)
+    kept[numbers[seeds]] = True
+    same, beside = np.zeros(count + 1), np.zeros(count + 1)
+    for axis in range(2):
+        one, other = [slice(None)] * 2, [slice(None)] * 2
+        one[axis], other[axis] = slice(None, -BESIDE), slice(BESIDE, None)
+        for first, second in ((tuple(one), tuple(other)), (tuple(other), tuple(one))):
+            outside = (numbers[second] == 0) & (numbers[first] > 0)
+            which = numbers[first][outside]
+            equal = plane[first][outside] == plane[second][outside]
+            beside += np.bincount(which, minlength=count + 1)
+            same += np.bincount(which, equal, count + 1)
+    kept &= same <= ALIKE * beside
+    kept[0] = False
+    return kept[numbers]
+
+
+def _all_of(flags: np.ndarray, length: int, axis: int) -> np.ndarray:
+    """Return where `length` flags in a row along an axis, from here on, are all set."""
+    done = 1
+    while done < length:
+        step = min(done, length - done)
+        before, after = [slice(None)] * 2, [slice(None)] * 2
+        before[axis], after[axis] = slice(None, max(flags.shape[axis] - step, 0)), slice(step, None)
+        flags = flags[tuple(before)] & flags[tuple(after)]
+        done += step
+    return flags
+
+
+def _spread(flags: np.ndarray, width: int) -> np.ndarray:
+    """Return the pixels of squares of a width, given which squares are set by their first pixel."""
+    wide = np.pad(~flags, width - 1, constant_values=True)
+    return ~_all_of(_all_of(wide, width, 1), width, 0)
+
+
+# Patches of a plane as rows of numbers, and clipping.
 CLIPPING_SAMPLE = 250_000  # pixels looked at to find clipped values
 SPARSE = 6  # one of so many rows and columns of these is looked at first
 CLIPPED_PIXELS = 16  # an extreme value found in fewer of them is left alone

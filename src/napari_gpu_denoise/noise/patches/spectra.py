@@ -13,15 +13,24 @@ from typing import Protocol
 import numpy as np
 
 from napari_gpu_denoise.errors import NonFiniteError
-from napari_gpu_denoise.noise.patches.blank import not_image, number_of_patches
-from napari_gpu_denoise.noise.patches.coefficients import Elsewhere, Squares, transformed
-from napari_gpu_denoise.noise.patches.parts import Parts, brightness_levels
-from napari_gpu_denoise.noise.patches.products import times
-from napari_gpu_denoise.noise.patches.selection import clipping_levels, read_patches
+from napari_gpu_denoise.noise.patches.coefficients import (
+    Elsewhere,
+    Squares,
+    matmul_in_blocks,
+    transformed,
+)
+from napari_gpu_denoise.noise.patches.selection import (
+    clipping_levels,
+    not_image,
+    number_of_patches,
+    read_patches,
+)
 from napari_gpu_denoise.noise.patches.variance import (
     LevelNoise,
+    Parts,
     PatchStatistics,
     Pooled,
+    brightness_levels,
     level_noise,
     pooled_variances,
 )
@@ -106,7 +115,7 @@ class PatchSpectra:
     def changed(self, coefficients: np.ndarray, clipped: np.ndarray) -> PatchSpectra:
         """Return patches with other coefficients."""
         sets = frequency_sets(self.lows, coefficients.shape[1]).T.astype(coefficients.dtype)
-        energy = np.ascontiguousarray(times(np.square(coefficients), sets).T)
+        energy = np.ascontiguousarray(matmul_in_blocks(np.square(coefficients), sets).T)
         return replace(self, coefficients=coefficients, energy=energy, clipped=clipped)
 
 

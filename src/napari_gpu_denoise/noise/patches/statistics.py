@@ -19,8 +19,12 @@ from napari_gpu_denoise.errors import (
     NoDeviceError,
     NonFiniteError,
 )
-from napari_gpu_denoise.noise.patches.blank import clear_patches, not_image
-from napari_gpu_denoise.noise.patches.selection import clipping_levels, grid_steps
+from napari_gpu_denoise.noise.patches.selection import (
+    clear_patches,
+    clipping_levels,
+    grid_steps,
+    not_image,
+)
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
 from napari_gpu_denoise.noise.patches.white import (

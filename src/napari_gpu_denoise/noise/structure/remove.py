@@ -27,7 +27,7 @@ from napari_gpu_denoise.image.levels import (
     nonfinite_error,
     output_dtype,
 )
-from napari_gpu_denoise.noise.patches.blank import constant_squares
+from napari_gpu_denoise.noise.patches.selection import constant_squares
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.find import finite_plane, first_middle_last, structure_of

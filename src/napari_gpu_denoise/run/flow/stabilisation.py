@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.noise.models.curves import Table
+from napari_gpu_denoise.noise.models.base import Table
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.work_items import value_grid, values_per_item
 from napari_gpu_denoise.run.frame_notes import FrameNote

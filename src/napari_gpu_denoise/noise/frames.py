@@ -1,29 +1,74 @@
-"""The spectrum of the noise from differences of neighbouring frames, where little moves.
-
-Frames of one scene share the scene, so that hardly any texture is left in their difference. Where
-everything moves no more is left than in a single frame.
-"""
+"""Planes that show the same, and so tell more of the noise than each alone: frames, and repeats."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.flicker import block_means, block_pixels, brightness_change
-from napari_gpu_denoise.noise.correlation.any_range import covariance_of_any_range
-from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum, spectrum_of_patches
-from napari_gpu_denoise.noise.patches.blank import not_image
+from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, spectrum_of_patches
+from napari_gpu_denoise.noise.patches.selection import not_image
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra, together
-from napari_gpu_denoise.noise.sampling import PlaneStack, spread
+from napari_gpu_denoise.noise.patches.white import PATCH, cosine_transform
+from napari_gpu_denoise.noise.photon import PhotonNoise
+from napari_gpu_denoise.noise.photon_pairs import still_noise
+from napari_gpu_denoise.noise.sampling import PlaneReader, PlaneStack, spread
 
+# The autocovariance of noise of any range, from its power in patches of 8 x 8 pixels.
+#
+# A patch sees noise that reaches beyond it at its lowest frequencies only, where single images have
+# slopes: what is fitted here must hold noise alone, as differences of frames do.
+FREQUENCIES = 16  # of the spectrum, besides 0, along each axis
+ROUNDS = 30  # iterations; with more, what is not noise makes it peak at the lowest frequency
+
+
+def covariance_of_any_range(power: np.ndarray) -> np.ndarray:
+    """Return the autocovariance, (5, 5), of noise with this power of coefficients, (8, 8).
+
+    The first coefficient is ignored. The spectrum, nowhere negative, is found from a flat one by
+    multiplicative updates (C. Févotte, N. Bertin, J.-L. Durrieu, Neural Computation 21 (2009),
+    :doi:`10.1162/neco.2008.04-08-771`), which suit variances: errors are relative to the power.
+    """
+    seen, cosines = _responses()
+    known = np.ones(power.shape)
+    known[0, 0] = 0
+    floor = 1e-6 * float(power.max())
+    if not floor > 0:
+        return np.zeros((LAGS + 1, LAGS + 1))
+    power = np.maximum(power, floor)
+    spectrum = np.full((FREQUENCIES + 1,) * 2, power[1:, 1:].mean())
+    for _ in range(ROUNDS):
+        found = seen @ spectrum @ seen.T
+        more = seen.T @ (known * power / found**2) @ seen
+        spectrum = spectrum * more / (seen.T @ (known / found) @ seen)
+    return cosines @ spectrum @ cosines.T
+
+
+@cache
+def _responses() -> tuple[np.ndarray, np.ndarray]:
+    """Return how much coefficients, and displacements, see of each frequency along an axis."""
+    number = np.arange(FREQUENCIES + 1)
+    turns = np.pi * number / FREQUENCIES
+    waves = np.exp(-1j * np.outer(np.arange(PATCH), turns))
+    # All frequencies but the ends are there twice.
+    share = np.where(number % FREQUENCIES, 2.0, 1.0) / (2 * FREQUENCIES)
+    seen = np.square(np.abs(cosine_transform(PATCH) @ waves)) * share
+    return seen, np.cos(np.outer(np.arange(LAGS + 1), turns)) * share
+
+
+# The spectrum of the noise from differences of neighbouring frames, where little moves.
+#
+# Frames of one scene share the scene, so that hardly any texture is left in their difference. Where
+# everything moves no more is left than in a single frame.
 PLACES = 4  # along time at which three frames in a row are read
 PATCHES = 20_000  # read of each of the three, over all places
 # Noise of neighbouring frames that is this much weaker than that of frames further apart, or of
@@ -143,3 +188,57 @@ def _difference(before: PatchSpectra, after: PatchSpectra, gain: float) -> Patch
     found = (found if gain == 1 else found / gain) - np.asarray(before.coefficients)
     found *= 1 / math.hypot(1, 1 / gain)
     return before.changed(found, np.maximum(before.clipped, after.clipped))
+
+
+REPEATS = 8  # positions along an axis from which they count as repetitions of one slice
+MOST_REPEATS = 64  # repetitions read
+
+
+class Comparisons(NamedTuple):
+    """What is told by neighbouring frames of a time-lapse; each waits until it is known."""
+
+    still: Callable[[], PhotonNoise | None]  # noise if hardly anything moves, else None
+    in_a_row: Callable[[], FramesInARow | None]  # some frames with those that follow, else None
+
+
+@contextmanager
+def comparisons(source: PlaneReader, channel: tuple[int, int] | None) -> Iterator[Comparisons]:
+    """Compare frames of a channel, in threads of their own where they are large."""
+    each = [partial(one, source, channel) for one in (_still, _in_a_row)]
+    if source.threads == 1 or "T" not in source.axes:
+        yield Comparisons(*each)
+        return
+    with ThreadPoolExecutor(len(each)) as pool:
+        yield Comparisons(*(pool.submit(one).result for one in each))
+
+
+def repeated_planes(source: PlaneReader, channel: tuple[int, int] | None) -> PlaneStack | None:
+    """Return the planes of a slice that was measured many times, if an axis may hold repeats."""
+    taken = "ZYX" if channel is None else "ZYX" + source.axes[channel[0]]
+    found = [k for k, letter in enumerate(source.axes) if letter not in taken]
+    longest = max(found, key=lambda k: source.shape[k], default=None)
+    if longest is None or source.shape[longest] < REPEATS:
+        return None
+    return source.along(longest, channel, spread(source.shape[longest], MOST_REPEATS))
+
+
+def _still(source: PlaneReader, channel: tuple[int, int] | None) -> PhotonNoise | None:
+    """Return the noise of a time-lapse in which hardly anything moves, else None."""
+    axis = source.axes.find("T")
+    if axis < 0:
+        return None
+    try:
+        return still_noise(source.along(axis, channel, range(source.shape[axis])))
+    except NonFiniteError:
+        return None
+
+
+def _in_a_row(source: PlaneReader, channel: tuple[int, int] | None) -> FramesInARow | None:
+    """Return some frames of a time-lapse with those that follow, else None."""
+    axis = source.axes.find("T")
+    if axis < 0:
+        return None
+    found = FramesInARow.of(source.along(axis, channel, range(source.shape[axis])), source.threads)
+    if found is not None and source.threads > 1:
+        found.read()  # in this thread
+    return found

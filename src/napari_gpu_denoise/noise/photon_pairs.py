@@ -17,20 +17,18 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.levels import check_numbers
-from napari_gpu_denoise.noise.patches.blank import not_image
-from napari_gpu_denoise.noise.patches.parts import brightness_levels
-from napari_gpu_denoise.noise.patches.products import times
-from napari_gpu_denoise.noise.patches.selection import clipping_levels, grid_steps
+from napari_gpu_denoise.noise.patches.coefficients import matmul_in_blocks
+from napari_gpu_denoise.noise.patches.selection import clipping_levels, grid_steps, not_image
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra, weights
-from napari_gpu_denoise.noise.patches.variance import CLIPPED, VarianceCurve
-from napari_gpu_denoise.noise.photon.curve import (
+from napari_gpu_denoise.noise.patches.variance import CLIPPED, VarianceCurve, brightness_levels
+from napari_gpu_denoise.noise.photon import (
+    COEFFICIENTS,
     SYSTEMATIC,
     PhotonNoise,
     photon_noise,
     robust_line,
     weighted_line,
 )
-from napari_gpu_denoise.noise.photon.readings import COEFFICIENTS
 from napari_gpu_denoise.noise.sampling import MAX_PLANES, PlaneStack, readable, spread
 
 BLOCK = 8
@@ -115,7 +113,7 @@ def still_noise(frames: PlaneStack) -> PhotonNoise | None:
     split = before.lows
     expected = [
         np.maximum(
-            found.gain * (means + times(offsets, part.mean(axis=0)[:, None])[:, 0])
+            found.gain * (means + matmul_in_blocks(offsets, part.mean(axis=0)[:, None])[:, 0])
             + found.intercept,
             floor,
         )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -15,16 +16,15 @@ import numpy as np
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.channel import ChannelNoise
-from napari_gpu_denoise.noise.correlation.fit import LAGS
-from napari_gpu_denoise.noise.correlation.spectrum import NoiseSpectrum, spectrum_of_patches
+from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, spectrum_of_patches
 from napari_gpu_denoise.noise.models.base import Fit
-from napari_gpu_denoise.noise.models.correlated import Correlated
+from napari_gpu_denoise.noise.models.gaussian import Correlated
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.statistics import read_statistics
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
+from napari_gpu_denoise.noise.patches.white import planes_differ
 from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
 from napari_gpu_denoise.noise.sampling import PlaneReader, spread
-from napari_gpu_denoise.noise.unlike import unlike
 
 Table = tuple[tuple[float, ...], ...]
 WHITE: Table = tuple(tuple(float(y == x == 0) for x in range(LAGS + 1)) for y in range(LAGS + 1))
@@ -149,7 +149,8 @@ def first_positions(index: list[int]) -> list[int]:
 def _agree(factor: np.ndarray) -> bool:
     """Return whether planes agree so well in their noise that others would hardly differ.
 
-    `unlike` needs a tenth of them on either side: `FEW` miss all of one side in 3 % of such cases.
+    `planes_differ` needs a tenth of them on either side: `FEW` miss all of one side in 3 % of such
+    cases.
     """
     known = factor[np.isfinite(factor) & (factor > 0)]
     return 2 * len(known) > len(factor) and bool(known.max() <= AGREE * known.min())
@@ -248,7 +249,7 @@ def differ(series: SigmaSeries) -> bool:
 
 def _row_differs(sigma: Sequence[float], error: Sequence[float], factor: Sequence[float]) -> bool:
     """Return whether the planes of a channel clearly differ in their noise."""
-    return unlike(factor, np.array(error) / np.maximum(sigma, 1e-300))
+    return planes_differ(factor, np.array(error) / np.maximum(sigma, 1e-300))
 
 
 def _curve(series: SigmaSeries, factor: Sequence[float], length: int) -> np.ndarray:
@@ -258,3 +259,97 @@ def _curve(series: SigmaSeries, factor: Sequence[float], length: int) -> np.ndar
     if not known.any():
         return np.ones(length)
     return np.interp(np.arange(length), index[known], values[known])
+
+
+# Planes whose noise differs in its spectrum, such as images that were registered.
+MOST_KINDS = 12  # kinds of spectra that are told apart
+ALIKE = 0.06  # correlations that differ by no more are of one kind, if that leaves few kinds
+
+
+@dataclass(frozen=True)
+class PlaneSpectra:
+    """Which planes of an image have which spectrum of the noise.
+
+    `kinds` has the axes of the image, each with the length there or 1: the index in `models` of
+    every plane. These are one for all channels, or one for each.
+    """
+
+    kinds: np.ndarray
+    models: tuple[tuple[Correlated, ...], ...]
+
+    @property
+    def axis(self) -> int | None:
+        """The axis along which kinds differ, None of a single plane."""
+        return next((k for k, length in enumerate(self.kinds.shape) if length > 1), None)
+
+    def at(self, region: Sequence[slice]) -> np.ndarray:
+        """Return the kinds of the planes in a region of the image, along `axis`."""
+        axis = self.axis
+        return self.kinds.ravel() if axis is None else self.kinds.ravel()[region[axis]]
+
+    def white_sigma_ratio(self, models: Sequence[Correlated]) -> np.ndarray:
+        """Return how much more `white_sigma` exceeds sigma in each plane than it does in `models`.
+
+        The array has the shape of `kinds`.
+        """
+
+        def excess(models: Sequence[Correlated]) -> float:
+            return float(np.mean([m.white_sigma / m.sigma for m in models if m.sigma] or [1.0]))
+
+        return np.array([excess(each) for each in self.models])[self.kinds] / excess(models)
+
+    def without(self, axis: int, position: int) -> PlaneSpectra:
+        """Return the same for one position along an axis."""
+        length = self.kinds.shape[axis]
+        return replace(self, kinds=self.kinds.take(position if length > 1 else 0, axis=axis))
+
+
+def plane_noise_of(estimate: NoiseEstimate, shape: Sequence[int]) -> PlaneSpectra | None:
+    """Return the spectra of planes along the first axis along which they differ, if any."""
+    if not estimate.models[0].models_correlation:
+        return None
+    axes = estimate.axes
+    numbers = {"T": axes.find("T"), "Z": axes.find("Z")}
+    for series in estimate.series:
+        number = numbers.get(series.axis, plane_axis(axes, shape))
+        if series.autocorrelation and number is not None:
+            kinds, models = _kinds(series)
+            index, length = np.array(series.index), shape[number]
+            # Planes that were not measured are as the nearest one that was.
+            nearest = np.abs(np.arange(length)[:, None] - index).argmin(axis=1)
+            placed = [length if k == number else 1 for k in range(len(shape))]
+            shared = [model.shared for model in estimate.models]
+            told = tuple(
+                tuple(replace(m, shared=s) for m, s in zip(row, shared, strict=True))
+                for row in models
+            )
+            return PlaneSpectra(kinds[nearest].reshape(placed), told)
+    return None
+
+
+def _kinds(series: SigmaSeries) -> tuple[np.ndarray, list[list[Correlated]]]:
+    """Return the kind of each measured plane, and the models of each kind, one a channel."""
+    tables = np.array(series.autocorrelation).swapaxes(0, 1)  # planes first
+    sigma = np.nan_to_num(np.array(series.sigma).T)
+    first = _first_of_kinds(tables, ALIKE)
+    apart = np.abs(tables[:, None] - tables[first]).max(axis=(2, 3, 4))
+    kinds = apart.argmin(axis=1)
+    models = []
+    for kind in range(len(first)):
+        members = kinds == kind
+        power = np.square(sigma[members])
+        total = np.maximum(power.sum(axis=0), 1e-300)
+        mean = (power[..., None, None] * tables[members]).sum(axis=0) / total[:, None, None]
+        mean[:, 0, 0] = 1.0
+        strengths = np.sqrt(power.mean(axis=0))
+        models.append([Correlated(float(s), t) for s, t in zip(strengths, mean, strict=True)])
+    return kinds, models
+
+
+def _first_of_kinds(tables: np.ndarray, limit: float) -> list[int]:
+    """Return the first plane of each kind: those before it differ by more than the limit."""
+    first: list[int] = []
+    for number, table in enumerate(tables):
+        if all(np.abs(table - tables[k]).max() > limit for k in first):
+            first.append(number)
+    return first if len(first) <= MOST_KINDS else _first_of_kinds(tables, 1.25 * limit)

@@ -1,1 +1,0 @@
-"""Correlated noise, of pixels or channels: autocovariance, spectrum, covariance."""

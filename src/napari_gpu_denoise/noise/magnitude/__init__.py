@@ -1,1 +1,0 @@
-"""Noise of magnitude and intensity images: Rician noise (MRI) and speckle (ultrasound)."""

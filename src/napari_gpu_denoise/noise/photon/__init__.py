@@ -1,1 +1,0 @@
-"""Photon and read noise of a sensor: gain, offset and read noise."""
