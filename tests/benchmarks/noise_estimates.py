@@ -190,10 +190,10 @@ class _WithoutDevice:
     """Keeps `estimate_noise` from using a device that it was not asked to use."""
 
     def __init__(self, wanted: bool):
-        from napari_gpu_denoise.noise.patches import statistics as patch_statistics
+        from napari_gpu_denoise.noise.patches import device as device_patches
 
-        self._module, self._wanted = patch_statistics, wanted
-        self._kept = patch_statistics.WORTHWHILE
+        self._module, self._wanted = device_patches, wanted
+        self._kept = device_patches.WORTHWHILE
 
     def __enter__(self) -> None:
         if self._wanted:

@@ -10,8 +10,8 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.noise.correlation import channel_covariance, noise_spectrum
 from napari_gpu_denoise.noise.magnitude import rician_noise, speckle_noise
+from napari_gpu_denoise.noise.patches.device import read_statistics
 from napari_gpu_denoise.noise.patches.selection import blank_area, not_image
-from napari_gpu_denoise.noise.patches.statistics import read_statistics
 from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from napari_gpu_denoise.noise.photon import single_image_noise
 from napari_gpu_denoise.noise.photon_pairs import temporal_noise

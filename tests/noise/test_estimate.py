@@ -19,7 +19,7 @@ from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError, Set
 from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.noise.magnitude import rayleigh_background
 from napari_gpu_denoise.noise.models.rician import BACKGROUND
-from napari_gpu_denoise.noise.patches import statistics as patch_statistics
+from napari_gpu_denoise.noise.patches import device as device_patches
 from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from reference.data import REASON, data_folder, microscopy_pairs, pictures
 
@@ -240,7 +240,7 @@ def test_a_lazy_stack_is_sampled():
 
 def test_long_stacks_are_sampled(monkeypatch):
     stack = np.broadcast_to(noise((40, 40)), (600, 40, 40)).copy()
-    monkeypatch.setattr(patch_statistics, "WORTHWHILE", 10**9)
+    monkeypatch.setattr(device_patches, "WORTHWHILE", 10**9)
     found = estimate_noise(stack, "TYX").frames
     assert len(found.index) == 32
     assert np.all(np.diff(found.index) > 0)

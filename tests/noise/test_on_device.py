@@ -12,14 +12,14 @@ import pytest
 
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import KernelError
-from napari_gpu_denoise.noise.patches import on_device
+from napari_gpu_denoise.noise.patches import device as device_patches
 from napari_gpu_denoise.noise.patches.coefficients import (
     Squares,
     range_moments,
     span_sums,
     sums_later,
 )
-from napari_gpu_denoise.noise.patches.on_device import patches_on
+from napari_gpu_denoise.noise.patches.device import patches_on
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from opencl.simulate import CHECKS
 
@@ -149,7 +149,7 @@ def test_memory_of_patches_is_used_again(device, monkeypatch):
         first = place.read(stack, LIMIT, [None] * 2, [[]] * 2)
         held = first.coefficients.buffer
         assert place.read(stack, LIMIT, [None] * 2, [[]] * 2).coefficients.buffer is not held
-        monkeypatch.setattr(on_device, "MOST_BYTES", 1)
+        monkeypatch.setattr(device_patches, "MOST_BYTES", 1)
         assert place.read(stack, LIMIT, [None] * 2, [[]] * 2) is None
         monkeypatch.undo()
         del first
@@ -162,7 +162,7 @@ def test_a_device_that_fails_is_done_without(monkeypatch):
             raise KernelError("It is broken.")
 
     image = np.random.default_rng(3).normal(100, 10, (256, 256)).astype(np.float32)
-    monkeypatch.setattr(on_device, "DevicePatches", Broken)
+    monkeypatch.setattr(device_patches, "DevicePatches", Broken)
     assert estimate_noise(image).sigma[0] == pytest.approx(10, rel=0.03)
     with pytest.raises(KernelError):
         estimate_noise(image, device=0)
@@ -174,7 +174,7 @@ import numpy as np
 sys.path.insert(0, sys.argv[1])
 from opencl.simulate import simulator, suit_oclgrind
 from napari_gpu_denoise.noise.patches.coefficients import range_moments, range_sums, Squares
-from napari_gpu_denoise.noise.patches.on_device import patches_on
+from napari_gpu_denoise.noise.patches.device import patches_on
 suit_oclgrind()
 planes = list(np.load(sys.argv[2]))
 device = dataclasses.replace(simulator(), kind=sys.argv[3])

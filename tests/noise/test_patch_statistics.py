@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.errors import NoDeviceError
-from napari_gpu_denoise.noise.patches import statistics as patch_statistics
-from napari_gpu_denoise.noise.patches.statistics import read_statistics
+from napari_gpu_denoise.noise.patches import device as device_patches
+from napari_gpu_denoise.noise.patches.device import read_statistics
 from napari_gpu_denoise.noise.sampling import PlaneStack
 from opencl.simulate import CHECKS
 from reference.patch_statistics import patch_statistics as slow
@@ -85,7 +85,7 @@ def test_clipped_levels_of_each_plane(device):
 def test_several_batches(device, monkeypatch):
     stack = PlaneStack.held(planes(shape=(5, 64, 64)))
     whole = read_statistics(stack, 500, device)
-    monkeypatch.setattr(patch_statistics, "BATCH_BYTES", 2 * 64 * 64 * 2)
+    monkeypatch.setattr(device_patches, "BATCH_BYTES", 2 * 64 * 64 * 2)
     for one, other in zip(read_statistics(stack, 500, device), whole, strict=True):
         np.testing.assert_array_equal(one.energy, other.energy)
 
@@ -97,7 +97,7 @@ def test_which_device(monkeypatch):
         raise NoDeviceError("There is none.")
 
     monkeypatch.setattr("napari_gpu_denoise.opencl.device.choose", none)
-    monkeypatch.setattr(patch_statistics, "WORTHWHILE", 0)
+    monkeypatch.setattr(device_patches, "WORTHWHILE", 0)
     assert len(read_statistics(stack, 100)) == 3
     with pytest.raises(NoDeviceError):
         read_statistics(stack, 100, "gpu")
@@ -108,7 +108,7 @@ import dataclasses, sys
 import numpy as np
 sys.path.insert(0, sys.argv[1])
 from opencl.simulate import simulator, suit_oclgrind
-from napari_gpu_denoise.noise.patches.statistics import read_statistics
+from napari_gpu_denoise.noise.patches.device import read_statistics
 from napari_gpu_denoise.noise.sampling import PlaneStack
 suit_oclgrind()
 planes = np.load(sys.argv[2])

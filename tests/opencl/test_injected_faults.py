@@ -22,7 +22,7 @@ from filters.one_pass import Plain
 from frames_over_time import posing_as_gpu
 from napari_gpu_denoise.errors import DenoiseError, DeviceMemoryError, KernelError, NoDeviceError
 from napari_gpu_denoise.files import one_file
-from napari_gpu_denoise.noise.patches import statistics
+from napari_gpu_denoise.noise.patches import device as device_patches
 from napari_gpu_denoise.opencl import program
 from napari_gpu_denoise.opencl.memory import borrow, device_errors, release_memory
 from opencl.faults import Fault, Faults, opencl_error
@@ -223,7 +223,7 @@ def test_a_call_that_fails_is_an_error_or_tried_again(
 def test_noise_is_measured_without_a_device_that_fails(faults, monkeypatch):
     image = noisy(6, *SHAPE)
     expected = gd.estimate_noise(image, axes="TYX").frames.sigma
-    monkeypatch.setattr(statistics, "WORTHWHILE", 0)
+    monkeypatch.setattr(device_patches, "WORTHWHILE", 0)
     for kind, code in ("context", "INVALID_DEVICE"), ("buffer", "OUT_OF_RESOURCES"):
         faults.begin(Fault(kind, 0, code))
         assert gd.estimate_noise(image, axes="TYX").frames.sigma == expected

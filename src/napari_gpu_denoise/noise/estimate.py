@@ -24,7 +24,7 @@ from napari_gpu_denoise.noise.channel import ChannelNoise, read_channel
 from napari_gpu_denoise.noise.correlation import ChannelCovariance, channel_covariance
 from napari_gpu_denoise.noise.models import AUTO, NoiseModel, choices
 from napari_gpu_denoise.noise.models.base import Fit
-from napari_gpu_denoise.noise.patches.on_device import patches_on
+from napari_gpu_denoise.noise.patches.device import patches_on
 from napari_gpu_denoise.noise.patches.spectra import PatchReader
 from napari_gpu_denoise.noise.places import noise_surface
 from napari_gpu_denoise.noise.record import NoiseEstimate

@@ -19,8 +19,8 @@ from napari_gpu_denoise.noise.channel import ChannelNoise
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, spectrum_of_patches
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.models.gaussian import Correlated
+from napari_gpu_denoise.noise.patches.device import read_statistics
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
-from napari_gpu_denoise.noise.patches.statistics import read_statistics
 from napari_gpu_denoise.noise.patches.variance import PatchStatistics
 from napari_gpu_denoise.noise.patches.white import planes_differ
 from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
