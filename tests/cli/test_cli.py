@@ -20,8 +20,8 @@ from napari_gpu_denoise import cli, errors
 from napari_gpu_denoise.cli import commands
 from napari_gpu_denoise.cli.failures import EXIT_CODES, exit_code
 from napari_gpu_denoise.files import batch, one_file
-from napari_gpu_denoise.opencl import answers
 from napari_gpu_denoise.opencl import device as opencl
+from napari_gpu_denoise.opencl import device_test
 from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.record import Progress, Record, Result
 from napari_gpu_denoise.run.request import Run
@@ -551,7 +551,7 @@ def test_devices(capsys, device):
 
 def test_devices_are_tested_again_on_request(capsys, device, monkeypatch):
     forgotten = []
-    monkeypatch.setattr(answers, "forget_answers", lambda: forgotten.append(True))
+    monkeypatch.setattr(device_test, "forget_answers", lambda: forgotten.append(True))
     assert run(capsys, "devices")[0] == 0 and not forgotten
     assert run(capsys, "devices", "--again")[0] == 0 and forgotten
 

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from napari_gpu_denoise.opencl import ahead, builder, program
-from napari_gpu_denoise.opencl.ahead import Ahead, Task
+from napari_gpu_denoise.opencl.ahead import BuildQueue, Task
 from napari_gpu_denoise.opencl.isolation import loader
 from napari_gpu_denoise.opencl.program import program_key
 
@@ -83,7 +83,7 @@ def test_a_builder_is_a_script_that_needs_no_package(device):
 
 def test_whoever_is_free_builds_the_longest_and_others_wait_for_it(device, built_in_steps):
     begun, go = built_in_steps
-    held = Ahead(device)
+    held = BuildQueue(device)
     held.wait("first")  # nobody has begun it
     held.add(tasks("a", "ccc", "bb", "dddd", "eeee"), 1)
     with held.next() as task:
@@ -112,28 +112,28 @@ def test_what_was_built_on_this_machine_is_not_built_ahead(device, built_in_step
     begun, go = built_in_steps
     go.release(10)
     for task in tasks("a", "bb"):
-        Ahead(device).built.add(task)
-        Ahead(device).built.add(task)
-    held = Ahead(device)
+        BuildQueue(device).built.add(task)
+        BuildQueue(device).built.add(task)
+    held = BuildQueue(device)
     assert all(task in held.built for task in tasks("a", "bb"))
     held.add(tasks("a", "bb"))
     with held.next() as task:
         assert task is None and not begun
-    other = Ahead(dataclasses.replace(device, driver="a newer one"))
+    other = BuildQueue(dataclasses.replace(device, driver="a newer one"))
     assert not any(task in other.built for task in tasks("a", "bb"))
 
 
 def test_a_cache_that_cannot_be_used_is_done_without(device, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(ahead, "cache_folder", lambda: tmp_path / "file")
-    held, (task,) = Ahead(device), tasks("a")
+    held, (task,) = BuildQueue(device), tasks("a")
     held.built.add(task)
-    assert task in held.built and task not in Ahead(device).built
+    assert task in held.built and task not in BuildQueue(device).built
 
 
 def test_builders_that_do_not_start_are_done_without(device, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nowhere")
-    held = Ahead(device)
+    held = BuildQueue(device)
     held.add(tasks("a", "bb", "ccc"))
     for key in ("ccc", "bb", "a"):
         with held.next() as task:
@@ -144,7 +144,7 @@ def test_builders_that_do_not_start_are_done_without(device, monkeypatch):
 def with_builders(device):
     """A session of the device that builds ahead."""
     kept = program.session(device)
-    return program.Session(kept.device, kept.context, ahead=Ahead(device))
+    return program.Session(kept.device, kept.context, ahead=BuildQueue(device))
 
 
 def test_all_programs_are_built_once(with_builders):

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from napari_gpu_denoise.opencl import claims
 from napari_gpu_denoise.opencl import device as devices
+from napari_gpu_denoise.opencl import several
 
 
 class Card:
@@ -28,7 +28,7 @@ def cards(device, monkeypatch, tmp_path):
     ]
     monkeypatch.setattr(devices, "_devices", lambda: tuple(found))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(claims, "_claims", {})
+    monkeypatch.setattr(several, "_claims", {})
     return found
 
 
@@ -39,8 +39,8 @@ class Process:
         self._claims, self._patch = {}, monkeypatch
 
     def device(self, wanted=None):
-        self._patch.setattr(claims, "_claims", self._claims)
-        return claims.own_device(wanted)
+        self._patch.setattr(several, "_claims", self._claims)
+        return several.own_device(wanted)
 
     def end(self):
         for handle in self._claims.values():
@@ -111,7 +111,7 @@ def test_locks_that_others_can_hold_are_not_used(cards, monkeypatch, tmp_path, t
             pytest.skip("needs root")
         os.chown(folder, 4711, 4711)
     if trap == "lock is a link":
-        names = {claims._physical(card): card for card in cards}
+        names = {several._physical(card): card for card in cards}
         for name in names:
             digest = hashlib.sha256(name.encode()).hexdigest()[:16]
             (folder / f"device-{digest}-0.lock").symlink_to(elsewhere / "made")

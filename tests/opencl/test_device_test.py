@@ -16,10 +16,9 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import locks
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError
 from napari_gpu_denoise.filters import self_test
-from napari_gpu_denoise.opencl import answers, device_test
 from napari_gpu_denoise.opencl import device as devices
-from napari_gpu_denoise.opencl.answers import Answer, answer_file
-from napari_gpu_denoise.opencl.device_test import answers_for, outcome_of
+from napari_gpu_denoise.opencl import device_test
+from napari_gpu_denoise.opencl.device_test import Answer, answer_file, answers_for, outcome_of
 from reference.bm3d import bm3d
 from reference.nl_means import nl_means
 from reference.vbm3d import vbm3d
@@ -39,7 +38,7 @@ PASSES = "report(outcome=['', True])"
 def folder(tmp_path, monkeypatch):
     """A cache folder of this test alone, and devices that no setting chooses from."""
     monkeypatch.delenv("GPU_DENOISE_DEVICE", raising=False)
-    monkeypatch.setattr(answers, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(device_test, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(devices, "_known", {})
     device_test._say_here.cache_clear()
     return tmp_path / "cache"
@@ -192,7 +191,7 @@ def test_a_process_that_computes_does_not_hang(untested, child, monkeypatch):
     monkeypatch.setattr(device_test, "_seconds_used", lambda _: time.monotonic() / 4)
     child("time.sleep(1.5)\n" + PASSES)
     assert only(untested).problem == ""
-    answers.forget_answers()
+    device_test.forget_answers()
     monkeypatch.setattr(device_test, "_COMPUTING", 0.2)
     assert "it did not finish a test within" in only(untested).problem
 
@@ -297,12 +296,12 @@ def test_another_process_uses_the_answer(device, tmp_path):
     """So do workers, however they are started."""
     script = (
         "import napari_gpu_denoise as gd\n"
-        "from napari_gpu_denoise.opencl import answers\n"
+        "from napari_gpu_denoise.opencl import device_test\n"
         "from napari_gpu_denoise.opencl.device import listed\n"
         f"found = listed()[{device.index}]\n"
-        "file = answers.answer_file(found)\n"
+        "file = device_test.answer_file(found)\n"
         "file.parent.mkdir(parents=True)\n"
-        "answers.keep_answer(file, found, answers.Answer('it is broken', 1))\n"
+        "device_test.keep_answer(file, found, device_test.Answer('it is broken', 1))\n"
         "try:\n"
         f"    gd.choose({device.index})\n"
         "except gd.errors.NoDeviceError as error:\n"
@@ -346,9 +345,9 @@ def test_an_answer_is_that_of_driver_processor_and_version(untested, monkeypatch
     file, other = answer_file(untested), answer_file(gpu)
     for change in ({"driver": "2"}, {"version": "3"}, {"name": "B"}, {"float_lanes": 4}):
         assert answer_file(replace(untested, **change)) != file
-    monkeypatch.setattr(answers, "_processor", lambda: "another one")
+    monkeypatch.setattr(device_test, "_processor", lambda: "another one")
     assert answer_file(untested) != file and answer_file(gpu) == other
-    monkeypatch.setattr(answers, "package_version", lambda: "99")
+    monkeypatch.setattr(device_test, "package_version", lambda: "99")
     assert answer_file(gpu) != other
 
 
@@ -357,9 +356,9 @@ def test_a_device_that_failed_is_tested_again_with_other_kernels(untested, child
     assert only(untested).problem == "it is wrong"
     child(PASSES)
     assert only(untested).problem == "it is wrong"
-    monkeypatch.setattr(answers, "_kernels", lambda: "mended")
+    monkeypatch.setattr(device_test, "_kernels", lambda: "mended")
     assert only(untested).problem == ""
-    monkeypatch.setattr(answers, "_kernels", lambda: "edited")
+    monkeypatch.setattr(device_test, "_kernels", lambda: "edited")
     child("sys.exit(1)")
     assert only(untested).problem == ""  # whoever edits kernels need not wait
 
@@ -373,10 +372,10 @@ def test_who_comes_second_waits_for_the_answer(untested, child, folder):
 
 
 def test_answers_are_forgotten_on_request(untested, child, folder):
-    answers.forget_answers()  # there is no folder
+    device_test.forget_answers()  # there is no folder
     requests = child(PASSES)
     only(untested)
-    answers.forget_answers()
+    device_test.forget_answers()
     only(untested)
     assert len(requests) == 2 * device_test._PARTS
 

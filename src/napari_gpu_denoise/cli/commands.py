@@ -112,7 +112,7 @@ def chosen_settings(args: argparse.Namespace) -> Any:
 def devices(args: argparse.Namespace) -> int:
     """List the OpenCL devices and say which one is used."""
     from napari_gpu_denoise.opencl import device as opencl
-    from napari_gpu_denoise.opencl.answers import forget_answers
+    from napari_gpu_denoise.opencl.device_test import forget_answers
 
     if args.again:
         forget_answers()

@@ -31,8 +31,7 @@ from napari_gpu_denoise.files import formats, unfinished, zarr
 from napari_gpu_denoise.files.inputs import check_target, find_files, identity, pair
 from napari_gpu_denoise.files.one_file import check_result, denoise_file, read_whole
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.opencl.claims import own_device
-from napari_gpu_denoise.opencl.several import choose_devices
+from napari_gpu_denoise.opencl.several import choose_devices, own_device
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.record import Record, finish

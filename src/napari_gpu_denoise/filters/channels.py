@@ -11,8 +11,8 @@ import numpy as np
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.pixels import Noisy, Pixels
 from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.plan import Buffers, Sizes
 from napari_gpu_denoise.run.settings import setting

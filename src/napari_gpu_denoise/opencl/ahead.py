@@ -90,7 +90,7 @@ def _digest(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode("utf-8")).hexdigest()[:32]
 
 
-class Ahead:
+class BuildQueue:
     """The programs of one device that are to be built, by builders and by this process.
 
     Thread-safe. Whoever is free builds the longest that is left: source and time go together.

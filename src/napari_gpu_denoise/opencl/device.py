@@ -13,8 +13,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import NoDeviceError
 from napari_gpu_denoise.opencl.device_test import answers_for
-from napari_gpu_denoise.opencl.isolation import open_platforms
-from napari_gpu_denoise.opencl.process import check_process
+from napari_gpu_denoise.opencl.isolation import check_process, open_platforms
 
 ENVIRONMENT_VARIABLE = "GPU_DENOISE_DEVICE"
 ALL = "all"  # every device of the kind of the best one, see `choose_devices`

@@ -12,8 +12,34 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from napari_gpu_denoise.errors import ForkedProcessError
 from napari_gpu_denoise.opencl.caches import refuse_shared_caches
-from napari_gpu_denoise.opencl.process import claim_process
+
+_owner: int | None = None
+
+
+def claim_process() -> None:
+    """Remember that this process loads the drivers."""
+    global _owner
+    _owner = os.getpid()
+
+
+def check_process() -> None:
+    """Refuse a process that was forked from the one that loaded the drivers.
+
+    The threads of the drivers are not in the child, and their locks stay as they were at the fork:
+    calls would never return.
+
+    Raises
+    ------
+    ForkedProcessError
+    """
+    if _owner not in (None, os.getpid()):
+        raise ForkedProcessError(
+            "This process was forked after OpenCL had been used, which OpenCL does not support: "
+            "start processes with 'spawn' or 'forkserver', such as "
+            "multiprocessing.get_context('spawn'), or use threads."
+        )
 
 
 @cache

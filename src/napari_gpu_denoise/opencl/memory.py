@@ -11,8 +11,14 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.opencl.failures import ends_context, lacks_memory, running_error
-from napari_gpu_denoise.opencl.program import ProgramKey, Session, forget
+from napari_gpu_denoise.opencl.program import (
+    ProgramKey,
+    Session,
+    ends_context,
+    forget,
+    lacks_memory,
+    running_error,
+)
 
 
 @contextmanager

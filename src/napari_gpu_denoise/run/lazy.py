@@ -20,9 +20,8 @@ from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import as_array, check_numbers
 from napari_gpu_denoise.noise.structure.remove import Correction
-from napari_gpu_denoise.opencl.claims import own_device
 from napari_gpu_denoise.opencl.device import Device, find
-from napari_gpu_denoise.opencl.several import choose_devices
+from napari_gpu_denoise.opencl.several import choose_devices, own_device
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.input import Input, is_lazy

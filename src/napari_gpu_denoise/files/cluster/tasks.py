@@ -18,7 +18,7 @@ from napari_gpu_denoise.files.zarr.naming import zarr_package
 from napari_gpu_denoise.files.zarr.writing import Finest
 from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
-from napari_gpu_denoise.opencl.claims import own_device
+from napari_gpu_denoise.opencl.several import own_device
 from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.by_parts import Seen, size_of
 from napari_gpu_denoise.run.input import Input

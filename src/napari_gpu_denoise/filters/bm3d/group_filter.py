@@ -23,8 +23,8 @@ from napari_gpu_denoise.filters.search.patch_search import (
     SearchLayout,
     Variant,
 )
+from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, allocated
 from napari_gpu_denoise.run.tiles import Span, Tile
 

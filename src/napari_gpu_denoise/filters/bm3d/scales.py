@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma, together
 from napari_gpu_denoise.run.tiles import Span, Tile
 

@@ -12,8 +12,8 @@ from napari_gpu_denoise.filters.bm4d.cube_search import CubeSearch, Volumes
 from napari_gpu_denoise.filters.bm4d.cube_settings import CUBE, CubePass, choose_shrinkage
 from napari_gpu_denoise.filters.pixels import restrict_to, spread
 from napari_gpu_denoise.filters.search.patch_search import Variant
+from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, TileSigma
 from napari_gpu_denoise.run.tiles import Tile
 

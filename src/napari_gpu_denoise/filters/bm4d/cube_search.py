@@ -11,8 +11,8 @@ import numpy as np
 
 from napari_gpu_denoise.filters.bm4d.cube_settings import CubePass, choose_search
 from napari_gpu_denoise.filters.search.patch_search import Grid, Variant
+from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes
 from napari_gpu_denoise.run.tiles import Tile
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.filters.isoline.margins import Padded
+from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers, Launches
 
 

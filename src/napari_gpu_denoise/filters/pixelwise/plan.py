@@ -9,8 +9,8 @@ import numpy as np
 
 from napari_gpu_denoise.filters.pixelwise.blocks import Blocks
 from napari_gpu_denoise.filters.pixelwise.settings import PixelwiseSettings
+from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.run.tiles import Tile
 

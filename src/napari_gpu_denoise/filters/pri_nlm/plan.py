@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from napari_gpu_denoise.filters.dct3d.plan import Plan as GuidePlan
+from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.run.tiles import Span, Tile
 

@@ -11,8 +11,8 @@ import numpy as np
 from napari_gpu_denoise.filters.pixelwise.plan import Plan as ExactPlan
 from napari_gpu_denoise.filters.swnlm import royston
 from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.opencl.work_items import pixel_grid
 from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.run.tiles import Tile
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.image.levels import Levels
+from napari_gpu_denoise.opencl.kernel import value_grid
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.opencl.work_items import value_grid
 from napari_gpu_denoise.run.flow.transfer import level_constants, pinned_of, transfer_dtype
 from napari_gpu_denoise.run.flow.work import Work
 from napari_gpu_denoise.run.plan import Launches

@@ -11,8 +11,8 @@ import numpy as np
 
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.models.base import Table
+from napari_gpu_denoise.opencl.kernel import value_grid, values_per_item
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.opencl.work_items import value_grid, values_per_item
 from napari_gpu_denoise.run.frame_notes import FrameNote
 from napari_gpu_denoise.run.plan import Launches
 from napari_gpu_denoise.run.tiles import Tile

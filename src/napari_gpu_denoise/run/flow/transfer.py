@@ -16,8 +16,8 @@ from napari_gpu_denoise.image.axes import Frames
 from napari_gpu_denoise.image.levels import Levels, is_plain
 from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.kernel import value_grid, values_per_item
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.opencl.work_items import value_grid, values_per_item
 from napari_gpu_denoise.run.flow.stabilisation import Stabilisation
 from napari_gpu_denoise.run.flow.work import Work
 from napari_gpu_denoise.run.plan import Launches

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from napari_gpu_denoise.opencl.work_items import pixel_grid, value_grid, values_per_item
+from napari_gpu_denoise.opencl.kernel import pixel_grid, value_grid, values_per_item
 
 
 @pytest.mark.parametrize("lanes", [1, 16])
