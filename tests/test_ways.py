@@ -18,7 +18,7 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from flows import finish
-from napari_gpu_denoise.files import one_file, unfinished
+from napari_gpu_denoise.files import one_file, resuming
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run import by_parts, several
 from napari_gpu_denoise.run.block import Block
@@ -79,8 +79,8 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(by_parts, "PART_BYTES", 1)
     monkeypatch.setattr(by_parts, "_FRAMES_PER_MARGIN", 1)
     monkeypatch.setattr(several, "_SMALLEST_PART", 1 << 10)
-    monkeypatch.setattr(unfinished, "_SECONDS", 0)
-    monkeypatch.setattr(unfinished, "_SHARE", float("inf"))
+    monkeypatch.setattr(resuming, "_SECONDS", 0)
+    monkeypatch.setattr(resuming, "_SHARE", float("inf"))
 
 
 def by_function(case: Case, folder) -> np.ndarray:
@@ -171,14 +171,14 @@ def resumed(case: Case, folder) -> np.ndarray:
     """Stop after the first part, and go on."""
     path, target, cancel = written(case, folder), folder / "out.tif", threading.Event()
     named = case.named() | {"output": target}
-    plain = unfinished.ResumeLedger.wrote
+    plain = resuming.ResumeLedger.wrote
 
     def stop(self, *given):
         plain(self, *given)
         cancel.set()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unfinished.ResumeLedger, "wrote", stop)
+        patch.setattr(resuming.ResumeLedger, "wrote", stop)
         report = gd.run_batch(path, case.filter, case.sigma, cancel=cancel, **named)
         assert report.cancelled and not target.exists()
     report = gd.run_batch(path, case.filter, case.sigma, resume=True, **named)

@@ -16,7 +16,7 @@ from qtpy.QtGui import QDropEvent
 
 import napari_gpu_denoise as gd
 from _napari.noise_records import estimate
-from napari_gpu_denoise.files import one_file, unfinished
+from napari_gpu_denoise.files import one_file, resuming
 from napari_gpu_denoise.noise.models import Gaussian
 from napari_gpu_denoise.noise.structure.record import parse_correction
 from napari_gpu_denoise.run import by_parts
@@ -207,8 +207,8 @@ def test_a_large_file_is_gone_on_with(batch, tmp_path, click, qtbot, done, monke
         (one_file, "STREAMED_BYTES", 0),
         (by_parts, "PART_BYTES", 1),
         (by_parts, "_FRAMES_PER_MARGIN", 1),
-        (unfinished, "_SECONDS", 0),
-        (unfinished, "_SHARE", float("inf")),
+        (resuming, "_SECONDS", 0),
+        (resuming, "_SHARE", float("inf")),
     ):
         monkeypatch.setattr(module, name, value)
     path = tmp_path / "stack.tif"

@@ -35,7 +35,7 @@ import napari_gpu_denoise as gd
 _CALL = """
 import os, sys
 from napari_gpu_denoise.cli import main
-from napari_gpu_denoise.files import unfinished
+from napari_gpu_denoise.files import resuming
 from napari_gpu_denoise.run import several
 
 log = os.open(sys.argv.pop(1), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -46,12 +46,12 @@ def told(word, call):
         return call(*given)
     return called
 
-def wrote(self, *given, plain=unfinished.ResumeLedger.wrote):
+def wrote(self, *given, plain=resuming.ResumeLedger.wrote):
     plain(self, *given)
     os.write(log, b"w")
 
 several.filter_part = told(b"b", several.filter_part)
-unfinished.ResumeLedger.wrote = wrote
+resuming.ResumeLedger.wrote = wrote
 sys.exit(main())
 """
 

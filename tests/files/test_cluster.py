@@ -20,7 +20,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import ClusterError, FileError, KernelError, NonFiniteError
-from napari_gpu_denoise.files import batch, one_file, unfinished
+from napari_gpu_denoise.files import batch, one_file, resuming
 from napari_gpu_denoise.files.cluster import connected, results, tasks
 from napari_gpu_denoise.files.cluster.results import Found, Patience, Results, result_of
 from napari_gpu_denoise.files.cluster.steps import groups_of
@@ -83,8 +83,8 @@ def in_parts(monkeypatch):
     monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
     monkeypatch.setattr(by_parts, "PART_BYTES", 1)
     monkeypatch.setattr(by_parts, "_FRAMES_PER_MARGIN", 1)
-    monkeypatch.setattr(unfinished, "_SECONDS", 0)
-    monkeypatch.setattr(unfinished, "_SHARE", float("inf"))
+    monkeypatch.setattr(resuming, "_SECONDS", 0)
+    monkeypatch.setattr(resuming, "_SHARE", float("inf"))
 
 
 def written(folder, image, axes, kind="zarr", chunks=None):

@@ -15,7 +15,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import formats, inputs
-from napari_gpu_denoise.files.zarr import Address, heads, located
+from napari_gpu_denoise.files.zarr import Address, as_path, metadata
 from scenes import noisy, small
 from zarr_stores import write_store
 
@@ -63,7 +63,7 @@ def test_plates_with_names_of_places_elsewhere_are_refused_before_they_are_read(
 
 @pytest.mark.parametrize("name", [each for each in OUTSIDE if each is not None])
 def test_levels_elsewhere_are_neither_read_nor_written(place, name):
-    path = located(write_store(place / "data" / "a" / "in.zarr", IMAGE, "YX"))
+    path = as_path(write_store(place / "data" / "a" / "in.zarr", IMAGE, "YX"))
     secret = write_store(place / "secret", IMAGE, "YX") / "0"
     held = zarr.open_group(str(path), mode="a")
     ome = held.attrs["ome"]
@@ -304,7 +304,7 @@ def test_more_than_any_image_has_is_refused_before_it_is_opened(tmp_path, monkey
     elif part == "images":
         several *= 20_000
     else:
-        monkeypatch.setattr(heads, "_LARGEST", 100)
+        monkeypatch.setattr(metadata, "_LARGEST", 100)
     file.write_text(json.dumps(told))
     with pytest.raises(FileError, match=r"name\w? 20000|is longer than"):
         gd.read(path)
@@ -362,6 +362,17 @@ def test_what_is_no_file_in_an_image_is_refused_at_once(tmp_path, version, part,
     with pytest.raises(FileError, match=r"in\.zarr"):
         for file in gd.run_batch(path, SETTINGS, 8, output=tmp_path / "out.zarr").failed:
             raise file.error
+
+
+def test_chunks_behind_a_link_within_the_image_are_not_missing(tmp_path):
+    """Nor are links that lead in circles followed for ever."""
+    path = write_store(tmp_path / "in.zarr", IMAGE, "YX")
+    linked(path / "0" / "c", (path / "0" / "c").rename(path / "moved"))
+    linked(path / "0" / "circle", path / "0")
+    linked(path / "moved" / "circle", path)
+    picture = gd.read(path)
+    np.testing.assert_array_equal(picture.data, IMAGE)
+    assert not picture.notes
 
 
 def test_links_that_lead_nowhere_beside_the_pixels_are_left_alone(tmp_path):

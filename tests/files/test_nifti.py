@@ -18,8 +18,8 @@ from napari_gpu_denoise import cli
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, nifti, one_file
 from napari_gpu_denoise.files.nifti import reading
-from napari_gpu_denoise.files.nifti.header import pack_extensions, unpack_extensions
-from napari_gpu_denoise.files.nifti.voxels import type_of_levels
+from napari_gpu_denoise.files.nifti.reading import type_of_levels, unpack_extensions
+from napari_gpu_denoise.files.nifti.writing import pack_extensions
 from napari_gpu_denoise.files.tiff import checks
 from napari_gpu_denoise.run import long_series
 from scenes import noisy, small

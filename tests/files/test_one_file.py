@@ -10,7 +10,7 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.files import one_file, unfinished
+from napari_gpu_denoise.files import one_file, resuming
 from napari_gpu_denoise.files.tiff import Picture
 from napari_gpu_denoise.run import by_parts, long_series
 from scenes import bytes_per_pixel, noisy, small
@@ -115,7 +115,7 @@ def test_nan_is_refused_or_kept(streamed, tmp_path):
 
 def test_a_cancelled_run_leaves_nothing(streamed, tmp_path, monkeypatch):
     """After a moment; what lasted longer can be resumed (test_unfinished.py)."""
-    monkeypatch.setattr(unfinished, "_SECONDS", 1e9)
+    monkeypatch.setattr(resuming, "_SECONDS", 1e9)
     path = written(tmp_path, noisy(9, 33, 37, dtype="uint16"), "TYX")
     cancel, seen = threading.Event(), []
 

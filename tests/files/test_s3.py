@@ -13,7 +13,7 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import inputs, unfinished
+from napari_gpu_denoise.files import inputs, resuming
 from napari_gpu_denoise.files.checkpoint import RemoteCheckpoint, notes_on
 from napari_gpu_denoise.files.zarr import Address
 from napari_gpu_denoise.run import by_parts
@@ -100,7 +100,7 @@ def test_results_that_exist_and_inputs_are_kept(bucket):
 
 
 def test_a_run_that_is_stopped_leaves_nothing(bucket, monkeypatch):
-    monkeypatch.setattr(unfinished, "_SECONDS", 600)  # of shorter runs nothing is kept
+    monkeypatch.setattr(resuming, "_SECONDS", 600)  # of shorter runs nothing is kept
     cancel = threading.Event()
 
     def stop(state):
@@ -118,10 +118,10 @@ def test_a_killed_run_is_resumed(bucket):
     script = (
         "import os, signal\n"
         "import napari_gpu_denoise as gd\n"
-        "from napari_gpu_denoise.files import unfinished\n"
+        "from napari_gpu_denoise.files import resuming\n"
         "from napari_gpu_denoise.run import by_parts\n"
         "from scenes import small\n"
-        "by_parts.PART_BYTES, unfinished._SHARE_OF_REPLACING = 1, float('inf')\n"
+        "by_parts.PART_BYTES, resuming._SHARE_OF_REPLACING = 1, float('inf')\n"
         "def progress(step):\n"
         "    if step.done == 4:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -19,8 +19,8 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli.failures import on_command_line
 from napari_gpu_denoise.errors import OutputError
-from napari_gpu_denoise.files import checkpoint, one_file, unfinished
-from napari_gpu_denoise.files.resume_fingerprint import digest_of
+from napari_gpu_denoise.files import checkpoint, one_file, resuming
+from napari_gpu_denoise.files.resuming import digest_of
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run import by_parts, job
 from scenes import needs_volume, noisy, small
@@ -37,8 +37,8 @@ def in_parts(monkeypatch):
     monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
     monkeypatch.setattr(by_parts, "PART_BYTES", 1)
     monkeypatch.setattr(by_parts, "_FRAMES_PER_MARGIN", 1)
-    monkeypatch.setattr(unfinished, "_SECONDS", 0)
-    monkeypatch.setattr(unfinished, "_SHARE", float("inf"))
+    monkeypatch.setattr(resuming, "_SECONDS", 0)
+    monkeypatch.setattr(resuming, "_SHARE", float("inf"))
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def denoise(path, settings=PLAIN, sigma=20.0, *, stop_at=None, name="out", **opt
     Return the report, the target, and the numbers of the parts that were written.
     """
     cancel, wrote = threading.Event(), []
-    plain = unfinished.ResumeLedger.wrote
+    plain = resuming.ResumeLedger.wrote
 
     def counted(self, number, *given):
         if cancel.is_set():
@@ -83,7 +83,7 @@ def denoise(path, settings=PLAIN, sigma=20.0, *, stop_at=None, name="out", **opt
     target = path.with_name(name + "".join(path.suffixes))
     options = {"output": target, "cancel": cancel, **options}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(unfinished.ResumeLedger, "wrote", counted)
+        patched.setattr(resuming.ResumeLedger, "wrote", counted)
         report = gd.run_batch(path, settings, sigma, **options)
     return report, target, wrote
 
@@ -213,11 +213,11 @@ def test_a_killed_run_is_resumed(tmp_path, kind):
     script = (
         "import os, signal, sys, pathlib\n"
         "import napari_gpu_denoise as gd\n"
-        "from napari_gpu_denoise.files import checkpoint, one_file, unfinished\n"
+        "from napari_gpu_denoise.files import checkpoint, one_file, resuming\n"
         "from napari_gpu_denoise.run import by_parts\n"
         "from scenes import small\n"
-        "one_file.STREAMED_BYTES, by_parts.PART_BYTES, unfinished._SECONDS = 0, 1, 0\n"
-        "unfinished._SHARE = float('inf')\n"
+        "one_file.STREAMED_BYTES, by_parts.PART_BYTES, resuming._SECONDS = 0, 1, 0\n"
+        "resuming._SHARE = float('inf')\n"
         "def progress(step):\n"
         "    if step.done == 4:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -232,7 +232,7 @@ def test_a_killed_run_is_resumed(tmp_path, kind):
     assert ended.returncode == -9 and not target.exists()
     assert len(hidden(path)) == 1
     _, data, wrote = resumed(path)
-    if unfinished.on_disk.boot():
+    if resuming.boot_id():
         assert min(wrote) >= 3
     np.testing.assert_array_equal(data, uninterrupted(path)[1])
     assert not hidden(path)
@@ -240,12 +240,12 @@ def test_a_killed_run_is_resumed(tmp_path, kind):
 
 def test_after_a_power_cut_only_what_reached_the_disk_counts(tmp_path, monkeypatch):
     path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
-    monkeypatch.setattr(unfinished.ResumeLedger, "__exit__", lambda self, *error: self.notes.free())
+    monkeypatch.setattr(resuming.ResumeLedger, "__exit__", lambda self, *error: self.notes.free())
     denoise(path, stop_at=3)
     monkeypatch.undo()
     monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
     monkeypatch.setattr(by_parts, "PART_BYTES", 1)
-    monkeypatch.setattr(unfinished.on_disk, "boot", lambda: "another")
+    monkeypatch.setattr(resuming, "boot_id", lambda: "another")
     _, data, wrote = resumed(path)
     assert wrote[0] == 0
     np.testing.assert_array_equal(data, uninterrupted(path)[1])
@@ -322,13 +322,15 @@ DAMAGE |= {
     "ledger without numbers": ("ledger", ledger_with(done=[["a", 0, 0, 0]])),
     "ledger without parts": ("ledger", ledger_with(done=5)),
     "lines of random bytes": ("written", lambda text: bytes(range(256))),
+    "a job without an end": ("job", lambda text: b'["' + b"0" * (1 << 17)),
     "many lines": ("written", lambda text: text + b"0 0 0 0\n" * (1 << 14)),
 }
 
 
 @pytest.mark.parametrize(("name", "damage"), DAMAGE.values(), ids=list(DAMAGE))
 def test_damaged_notes_are_refused(tmp_path, monkeypatch, name, damage):
-    monkeypatch.setattr(unfinished, "_MOST_BYTES", 1 << 16)
+    monkeypatch.setattr(resuming, "_MOST_BYTES", 1 << 16)
+    monkeypatch.setattr(resuming, "_MOST_BYTES_MEASURED", 1 << 16)
     path = written(tmp_path, noisy(6, 33, 37, dtype="uint16"), "ZYX")
     denoise(path, stop_at=3)
     file = hidden(path)[0] / (name if name == "written" else f"{name}.json")

@@ -19,8 +19,8 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import checkpoint, remote_lock, unfinished
-from napari_gpu_denoise.files.zarr import Address, steady, writing
+from napari_gpu_denoise.files import checkpoint, resuming
+from napari_gpu_denoise.files.zarr import Address, places, writing
 from napari_gpu_denoise.run import by_parts
 from scenes import noisy, small
 from zarr_stores import write_store
@@ -53,9 +53,9 @@ fsspec.register_implementation("disk", Disk)
 def lab(monkeypatch):
     """Return a file system in memory with an image of six parts; each is noted at once."""
     monkeypatch.setattr(by_parts, "PART_BYTES", 1)
-    monkeypatch.setattr(unfinished, "_SECONDS", 0)
-    monkeypatch.setattr(unfinished, "_SHARE_OF_REPLACING", float("inf"))
-    monkeypatch.setattr(steady, "_PAUSES", ())
+    monkeypatch.setattr(resuming, "_SECONDS", 0)
+    monkeypatch.setattr(resuming, "_SHARE_OF_REPLACING", float("inf"))
+    monkeypatch.setattr(places, "_PAUSES", ())
     system = fsspec.filesystem("memory")
     write_store(PLACE, IMAGE, "ZYX", chunks=(1, 33, 37))
     yield system
@@ -64,7 +64,7 @@ def lab(monkeypatch):
 
 def run(stop_at=None, **options):
     """Run, or stop when so many parts are done; return the report and the parts written."""
-    cancel, wrote, plain = threading.Event(), [], unfinished.ResumeLedger.wrote
+    cancel, wrote, plain = threading.Event(), [], resuming.ResumeLedger.wrote
 
     def counted(self, number, *given):
         if cancel.is_set():
@@ -76,7 +76,7 @@ def run(stop_at=None, **options):
 
     options = {"sigma": 20.0, "output": OUT, "cancel": cancel, **options}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(unfinished.ResumeLedger, "wrote", counted)
+        patched.setattr(resuming.ResumeLedger, "wrote", counted)
         return gd.run_batch(PLACE, SETTINGS, **options), wrote
 
 
@@ -146,7 +146,7 @@ def test_another_run_begins_anew_or_is_refused(lab):
 
 def test_a_result_whose_notes_were_not_removed_is_complete(lab, monkeypatch):
     with monkeypatch.context() as killed:
-        killed.setattr(unfinished.ResumeLedger, "__exit__", lambda self, *_: self.notes.free())
+        killed.setattr(resuming.ResumeLedger, "__exit__", lambda self, *_: self.notes.free())
         run()
     assert heads(lab) == (["zarr.json"], True)
     assert "exists and was kept" in run()[0].skipped[0].skipped
@@ -245,10 +245,10 @@ def test_a_killed_run_is_resumed(lab, tmp_path, monkeypatch):
         "import os, signal, sys\n"
         "import files.test_unfinished_at_addresses\n"
         "import napari_gpu_denoise as gd\n"
-        "from napari_gpu_denoise.files import unfinished\n"
+        "from napari_gpu_denoise.files import resuming\n"
         "from napari_gpu_denoise.run import by_parts\n"
         "from scenes import small\n"
-        "by_parts.PART_BYTES, unfinished._SHARE_OF_REPLACING = 1, float('inf')\n"
+        "by_parts.PART_BYTES, resuming._SHARE_OF_REPLACING = 1, float('inf')\n"
         "def progress(step):\n"
         "    if step.done == 4:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -258,9 +258,9 @@ def test_a_killed_run_is_resumed(lab, tmp_path, monkeypatch):
     command = [sys.executable, "-c", script, place, target]
     assert subprocess.run(command, env=known, check=False).returncode == -signal.SIGKILL
     assert not (tmp_path / "out.ome.zarr" / "zarr.json").exists()
-    wrote, plain = [], unfinished.ResumeLedger.wrote
+    wrote, plain = [], resuming.ResumeLedger.wrote
     monkeypatch.setattr(
-        unfinished.ResumeLedger, "wrote", lambda *given: (wrote.append(given[1]), plain(*given))
+        resuming.ResumeLedger, "wrote", lambda *given: (wrote.append(given[1]), plain(*given))
     )
     report = gd.run_batch(place, SETTINGS, 20.0, output=target, resume=True)
     assert report.done and min(wrote) >= 3
@@ -309,68 +309,68 @@ class Store(dict):
 @pytest.fixture
 def store(monkeypatch):
     """Return notes in memory; locks are renewed and expire fast."""
-    monkeypatch.setattr(remote_lock, "_RENEWED", 0.02)
-    monkeypatch.setattr(remote_lock, "_WATCHED", 0.3)
-    monkeypatch.setattr(remote_lock, "_SETTLED", 0.3)
+    monkeypatch.setattr(checkpoint, "_RENEWED", 0.02)
+    monkeypatch.setattr(checkpoint, "_WATCHED", 0.3)
+    monkeypatch.setattr(checkpoint, "_SETTLED", 0.3)
     return Store()
 
 
 def seen_by_another_machine(monkeypatch):
-    monkeypatch.setattr(remote_lock, "_held", set())
-    monkeypatch.setattr(remote_lock, "_machine", lambda: "another")
+    monkeypatch.setattr(checkpoint, "_held", set())
+    monkeypatch.setattr(checkpoint, "_machine", lambda: "another")
 
 
 def test_a_lock_keeps_others_out_while_it_is_renewed(store, monkeypatch):
-    first = remote_lock.RemoteLock(store)
-    assert first.acquire() and not remote_lock.RemoteLock(store).acquire()
-    told = json.loads(store[remote_lock.NAME])
+    first = checkpoint.RemoteLock(store)
+    assert first.acquire() and not checkpoint.RemoteLock(store).acquire()
+    told = json.loads(store[checkpoint.LOCK])
     seen_by_another_machine(monkeypatch)
-    assert not remote_lock.RemoteLock(store).acquire()
+    assert not checkpoint.RemoteLock(store).acquire()
     first.stop_renewing()
-    second = remote_lock.RemoteLock(store)
+    second = checkpoint.RemoteLock(store)
     assert second.acquire()
     # Nothing that the first does now ends the lock of the second.
-    remote_lock._held.add(first._run)
+    checkpoint._held.add(first._run)
     first.release()
     assert second.holds() and first.lost == "taken"
     second.release()
-    assert remote_lock.NAME not in store
+    assert checkpoint.LOCK not in store
     # Of a process of this machine that is gone.
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     gone = json.dumps({**told, "machine": "another", "process": ended.pid})
-    monkeypatch.setattr(remote_lock, "_WATCHED", 60)
-    assert os.name == "nt" or remote_lock.RemoteLock(store)._is_free(gone)
+    monkeypatch.setattr(checkpoint, "_WATCHED", 60)
+    assert os.name == "nt" or checkpoint.RemoteLock(store)._is_free(gone)
     # Windows does not tell whether it is.
-    monkeypatch.setattr(remote_lock, "_WATCHED", 0.1)
-    monkeypatch.setattr(remote_lock, "is_alive", lambda process: pytest.fail("asked on Windows"))
-    monkeypatch.setattr(remote_lock, "os", SimpleNamespace(name="nt", getpid=os.getpid))
-    remote_lock.RemoteLock(store)._is_free(gone)
+    monkeypatch.setattr(checkpoint, "_WATCHED", 0.1)
+    monkeypatch.setattr(checkpoint, "is_alive", lambda process: pytest.fail("asked on Windows"))
+    monkeypatch.setattr(checkpoint, "os", SimpleNamespace(name="nt", getpid=os.getpid))
+    checkpoint.RemoteLock(store)._is_free(gone)
 
 
 @pytest.mark.parametrize("expired", [False, True])
 @pytest.mark.parametrize("knows", ["knows", "ignores", "does not know"])
 def test_of_runs_started_together_one_goes_ahead(store, monkeypatch, knows, expired):
     if expired:
-        store[remote_lock.NAME] = json.dumps({"run": "", "machine": "gone", "process": 1})
+        store[checkpoint.LOCK] = json.dumps({"run": "", "machine": "gone", "process": 1})
     store.knows = knows
     together, first = threading.Barrier(3), [True] * 3
 
     def text(name):
         """Let all find the same before any of them writes."""
         found = store.get(name)
-        if name == remote_lock.NAME and first:
+        if name == checkpoint.LOCK and first:
             first.pop()
             together.wait(60)
         return found
 
     monkeypatch.setattr(store, "text", text, raising=False)
-    locks = [remote_lock.RemoteLock(store) for _ in range(3)]
+    locks = [checkpoint.RemoteLock(store) for _ in range(3)]
     with ThreadPoolExecutor(3) as pool:
-        assert sum(pool.map(remote_lock.RemoteLock.acquire, locks)) == 1
+        assert sum(pool.map(checkpoint.RemoteLock.acquire, locks)) == 1
     for lock in locks:
         lock.release()
-    assert remote_lock.NAME not in store
+    assert checkpoint.LOCK not in store
 
 
 def test_notes_that_cannot_be_reached(lab, monkeypatch):
@@ -381,6 +381,6 @@ def test_notes_that_cannot_be_reached(lab, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(MemoryFileSystem, "exists", gone)
-        assert unfinished.kept_note(Address(OUT)).startswith("If parts of")
+        assert resuming.kept_note(Address(OUT)).startswith("If parts of")
         with pytest.raises(OutputError, match="cannot be reached: the network is gone"):
             checkpoint.notes_on(Address(OUT)).has("ledger.json")

@@ -12,10 +12,10 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
-from napari_gpu_denoise.files import formats, inputs, unfinished
+from napari_gpu_denoise.files import formats, inputs, resuming
 from napari_gpu_denoise.files.tiff import messages, output
-from napari_gpu_denoise.files.zarr import Address, naming, pyramid, steady
-from napari_gpu_denoise.files.zarr.pyramid import block_means
+from napari_gpu_denoise.files.zarr import Address, places, writing
+from napari_gpu_denoise.files.zarr.writing import block_means
 from napari_gpu_denoise.run import by_parts
 from scenes import small
 from zarr_stores import write_store
@@ -158,7 +158,7 @@ class Stop(Exception):
 def test_half_a_result_never_has_the_name(tmp_path, monkeypatch):
     path = write_store(tmp_path / "in.ome.zarr", IMAGES["TCZYX"], "TCZYX", chunks=(1, 1, 1, 40, 50))
     monkeypatch.setattr(by_parts, "PART_BYTES", 1)
-    monkeypatch.setattr(unfinished, "_SECONDS", 600)  # of shorter runs nothing is kept
+    monkeypatch.setattr(resuming, "_SECONDS", 600)  # of shorter runs nothing is kept
     out = tmp_path / "out.ome.zarr"
     seen = []
 
@@ -175,7 +175,7 @@ def test_half_a_result_never_has_the_name(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pyramid, "fill", fail)
+    monkeypatch.setattr(writing, "fill", fail)
     report = gd.run_batch(path, SETTINGS, 8, output=out)
     assert "No space left on device" in str(report.failed[0].error)
     assert isinstance(report.failed[0].error, OutputError)
@@ -190,7 +190,7 @@ def test_an_old_result_stays_until_the_new_one_is_complete(tmp_path, monkeypatch
     (report,) = gd.run_batch(path, SETTINGS, 3, output=out).skipped
     assert "exists and was kept" in report.skipped
     with monkeypatch.context() as context:
-        context.setattr(pyramid, "fill", lambda *_: (_ for _ in ()).throw(OSError(5, "broken")))
+        context.setattr(writing, "fill", lambda *_: (_ for _ in ()).throw(OSError(5, "broken")))
         gd.run_batch(path, SETTINGS, 3, output=out, overwrite=True)
     np.testing.assert_array_equal(gd.read(out).data, before)
     assert not gd.run_batch(path, SETTINGS, 3, output=out, overwrite=True).failed
@@ -312,7 +312,7 @@ def test_without_zarr_an_error_says_what_to_install(tmp_path, monkeypatch):
     with pytest.raises(FileError, match=r"pip install 'napari-gpu-denoise\[zarr\]'"):
         gd.read(path)
     with pytest.raises(FileError, match="zarr"):
-        naming.zarr_package()
+        places.zarr_package()
 
 
 def test_folders_and_patterns_find_stores(tmp_path):
@@ -358,7 +358,7 @@ def test_a_plate_gives_a_plate(tmp_path, version):
     # As long as an image is missing it is none.
     (plate / "B" / "2" / "0" / "0").rename(tmp_path / "away")
     assert len(gd.run_batch(plate, SETTINGS, 8, output=out).failed) == 1
-    assert not naming.is_zarr(out)
+    assert not places.is_zarr(out)
     (tmp_path / "away").rename(plate / "B" / "2" / "0" / "0")
     report = gd.run_batch(plate, SETTINGS, 8, output=out, resume=True)
     assert (len(report.done), len(report.skipped)) == (1, 2)
@@ -483,10 +483,10 @@ def test_other_places_hold_no_half_result(bucket, monkeypatch):
         seen.append(True)
         raise OSError(5, "the network is gone")
 
-    monkeypatch.setattr(pyramid, "fill", fail)
+    monkeypatch.setattr(writing, "fill", fail)
     report = gd.run_batch(url, SETTINGS, 8, output=out)
     assert "the network is gone" in str(report.failed[0].error) and seen
-    assert not naming.is_zarr(out)
+    assert not places.is_zarr(out)
 
 
 def test_places_that_are_not_there(bucket):
@@ -504,7 +504,7 @@ def test_a_network_that_drops_is_one_sentence(bucket, monkeypatch):
     def gone(*_, **__):
         raise ConnectionError("the network is gone")
 
-    monkeypatch.setattr(steady, "_PAUSES", (0, 0, 0))
+    monkeypatch.setattr(places, "_PAUSES", (0, 0, 0))
     url = f"{bucket}/in.ome.zarr"
     write_store(url, IMAGES["YX"], "YX", levels=1)
     with monkeypatch.context() as context:
@@ -578,7 +578,7 @@ def drops(monkeypatch):
     """Return a function that lets so many readings of pixels fail, after those before."""
     from fsspec.implementations.memory import MemoryFileSystem
 
-    monkeypatch.setattr(steady, "_PAUSES", (0, 0, 0))
+    monkeypatch.setattr(places, "_PAUSES", (0, 0, 0))
     plain, failing = MemoryFileSystem.cat_file, []
 
     def cat(self, path, *given, **options):
@@ -607,7 +607,7 @@ def test_a_network_that_comes_back_costs_nothing(bucket, drops, tmp_path, monkey
 
 def test_a_network_that_stays_away_leaves_what_is_done(bucket, drops, tmp_path, monkeypatch):
     monkeypatch.setattr(by_parts, "PART_BYTES", 1)
-    monkeypatch.setattr(unfinished, "_SECONDS", 0)
+    monkeypatch.setattr(resuming, "_SECONDS", 0)
     url, out = f"{bucket}/in.ome.zarr", tmp_path / "out.ome.zarr"
     write_store(url, IMAGES["ZYX"], "ZYX", levels=1, chunks=(1, 40, 50))
     samples, parts = 16, 2
@@ -617,9 +617,9 @@ def test_a_network_that_stays_away_leaves_what_is_done(bucket, drops, tmp_path, 
     assert "repeat the run with resume" in file.notes[0] and not out.exists()
     drops(before=0, count=0)
     written = []
-    plain = unfinished.ResumeLedger.wrote
+    plain = resuming.ResumeLedger.wrote
     monkeypatch.setattr(
-        unfinished.ResumeLedger, "wrote", lambda *given: (written.append(given[1]), plain(*given))
+        resuming.ResumeLedger, "wrote", lambda *given: (written.append(given[1]), plain(*given))
     )
     (file,) = gd.run_batch(url, SETTINGS, 8, output=out, resume=True).files
     assert file.error is None and 0 < len(written) < 3

@@ -27,9 +27,10 @@ from napari_gpu_denoise.errors import (
     Note,
     OutputError,
 )
-from napari_gpu_denoise.files import formats, unfinished, zarr
+from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.files.inputs import check_target, find_files, identity, pair
 from napari_gpu_denoise.files.one_file import check_result, denoise_file, read_whole
+from napari_gpu_denoise.files.resuming import has_result, kept_note, remove_checkpoint
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.several import choose_devices, own_device
 from napari_gpu_denoise.run.filter import Filter
@@ -450,11 +451,11 @@ class _Work:
                 "folders."
             )
         check_target(target, list(batch.found), self._written)
-        if not unfinished.is_there(target) or batch.overwrite:
+        if not has_result(target) or batch.overwrite:
             return None
         if batch.resume:
             check_result(target, batch.run)
-            unfinished.remove(target)
+            remove_checkpoint(target)
         # The other files of a set are then not denoised as images of their own.
         opened = formats.open_stack(path, companions_anywhere=batch.companions_anywhere)
         with contextlib.suppress(FileError, ImageError), opened as picture:
@@ -505,10 +506,10 @@ def _real(path: Path) -> Path:
 def _plate(batch: Batch) -> tuple[str, ...]:
     """Describe the plate of which the results are images, once all are there."""
     images, targets = list(batch.targets), list(batch.targets.values())
-    if not images or zarr.has_suffix(targets[0]) or not zarr.is_named(targets[0]):
+    if not images or zarr.has_suffix(targets[0]) or not zarr.is_zarr_path(targets[0]):
         return ()
     plate = zarr.plate_of(images)
-    if plate is None or not all(map(unfinished.is_there, targets)):
+    if plate is None or not all(map(has_result, targets)):
         return ()
     place, inside = targets[0], zarr.within(plate, images[0])
     for _ in inside.split("/"):
@@ -525,7 +526,7 @@ def _let_go(error: BaseException | None) -> None:
 
 def _left(target: Path | None, error: Exception | None = None) -> tuple[str, ...]:
     """Say where an unfinished result is kept, if there is one."""
-    note = unfinished.kept_note(target, error) if target is not None else ""
+    note = kept_note(target, error) if target is not None else ""
     return (note,) if note else ()
 
 

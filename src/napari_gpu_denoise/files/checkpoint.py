@@ -1,28 +1,37 @@
-"""Where an unfinished result and the notes about it are kept.
+"""Where an unfinished result and the notes about it are kept, and the lock of the run that writes.
 
 Beside a local result, in a hidden folder. At an address nothing can be renamed: there the pixels
-lie where they will be, without the metadata that make them an image, and the notes among them.
+lie where they will be, without the metadata that make them an image, and the notes among them; no
+lock ends there with its process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
+import platform
 import shutil
+import threading
+import time
+import uuid
 from pathlib import Path
 from typing import Any
 
 from napari_gpu_denoise.errors import DenoiseError, OutputError
-from napari_gpu_denoise.files import on_disk
-from napari_gpu_denoise.files.remote_lock import NAME, RemoteLock
 from napari_gpu_denoise.files.tiff.messages import brief
 from napari_gpu_denoise.files.zarr import Address
-from napari_gpu_denoise.files.zarr.naming import UNFINISHED
-from napari_gpu_denoise.files.zarr.steady import steadily
-from napari_gpu_denoise.locks import locked
+from napari_gpu_denoise.files.zarr.places import UNFINISHED, with_retries
+from napari_gpu_denoise.locks import is_alive, locked
 
 _SINCE = "written"  # a line for each part that was written since the notes were replaced
+LOCK = "lock.json"
+_RENEWED = 10.0  # seconds between two renewals
+_WATCHED = 35.0  # seconds after which a lock that was not renewed has expired
+_SETTLED = 1.0  # seconds in which all who found a lock free at the same moment have written theirs
+
+_held: set[str] = set()  # runs of this process
 
 
 def notes_on(target: Path | Address) -> LocalCheckpoint | RemoteCheckpoint:
@@ -98,7 +107,7 @@ class LocalCheckpoint:
 
     def replace(self, name: str, text: str) -> None:
         """Write a note, which is whole at any moment."""
-        on_disk.replace(self.folder / name, text)
+        write_whole(self.folder / name, text)
 
     def remove(self, name: str) -> None:
         """Remove a note, if it is there."""
@@ -192,12 +201,13 @@ class RemoteCheckpoint:
 
     def text(self, name: str, most: int | None = None) -> str | None:
         """Return a note, or None; ValueError if it is longer than `most`."""
+        end = None if most is None else most + 1
         try:
-            if most is not None:
-                _check_size(self._done(self.folder / name, "size"), most)
-            return self._done(self.folder / name, "cat_file").decode()
+            content = self._done(self.folder / name, "cat_file", end=end)
         except FileNotFoundError:
             return None
+        _check_size(len(content), most)
+        return content.decode()
 
     def create(self, name: str, text: str) -> None:
         """Write a note that is new: `FileExistsError` if it is not, where the store tells that."""
@@ -251,7 +261,7 @@ class RemoteCheckpoint:
 
     def _remove_notes(self) -> None:
         for each in self.folder.inside():
-            if each.name != NAME:
+            if each.name != LOCK:
                 self._done(each, "rm_file")
 
     def _remove_pixels(self) -> None:
@@ -263,7 +273,7 @@ class RemoteCheckpoint:
         """Call a method of the file system; `OutputError` if it fails for good."""
         system, name = place.system()
         try:
-            return steadily(place, lambda: getattr(system, method)(name, *given, **options))
+            return with_retries(place, lambda: getattr(system, method)(name, *given, **options))
         except (FileNotFoundError, DenoiseError):
             raise
         except Exception as error:
@@ -272,8 +282,151 @@ class RemoteCheckpoint:
 
 def _check_size(size: int, most: int | None) -> None:
     if most is not None and size > most:
-        raise ValueError(f"it has {size} bytes")
+        raise ValueError(f"it has more than {most} bytes")
 
 
 def _reason(error: Exception) -> str:
     return brief(str(error).strip() or type(error).__name__)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that is whole at any moment."""
+    new = path.with_suffix(".new")
+    with open(new, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
+
+
+def boot_id() -> str:
+    """Return the boot ID, or ''."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+class RemoteLock:
+    """The lock of one run on a result at an address.
+
+    `lock.json` among the notes on the result names the run and is written once. A run that lives
+    writes a number into a file of its own every few seconds: it never overwrites the lock of
+    another.
+    """
+
+    def __init__(self, notes: RemoteCheckpoint) -> None:
+        self._notes, self._run, self._renewals = notes, uuid.uuid4().hex, 0
+        told = {"run": self._run, "machine": _machine(), "process": os.getpid()}
+        self._text = json.dumps(told)
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        #: Why this run has it no more, as far as that is known: "taken" by another, or "removed".
+        self.lost = ""
+
+    def acquire(self) -> bool:
+        """Lock, and return True; False if a run that lives has."""
+        _held.add(self._run)
+        found = self._notes.text(LOCK)
+        if not (self._is_free(found) and self._take(found)):
+            _held.discard(self._run)
+            return False
+        self._thread = threading.Thread(target=self._renew, name="renews a lock", daemon=True)
+        self._thread.start()
+        return True
+
+    def holds(self) -> bool:
+        """Read the lock again, and return whether it is still that of this run."""
+        found = self._notes.text(LOCK)
+        if found != self._text and not self.lost:
+            self.lost = "removed" if found is None else "taken"
+        return not self.lost
+
+    def stop_renewing(self) -> None:
+        """Keep the lock for a moment more, in which it is removed with what it stands for."""
+        if self._thread is not None:
+            self._ended.set()
+            self._thread.join()
+
+    def release(self) -> None:
+        """Give it up, if it was acquired."""
+        if self._run not in _held:
+            return
+        self.stop_renewing()
+        _held.discard(self._run)
+        if self.holds():
+            self._notes.remove(_renewals_of(self._run))
+            self._notes.remove(LOCK)
+
+    def _is_free(self, found: str | None) -> bool:
+        """Return whether there is no lock, or one of a run that does not live any more.
+
+        That of another machine is watched, as the clocks of two machines may differ.
+        """
+        if found is None:
+            return True
+        run = ""
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            told = json.loads(found)
+            run, process = str(told["run"]), int(told["process"])
+            if run in _held:
+                return False
+            if told["machine"] == _machine() and _has_ended(process):
+                return True
+        renewals = self._notes.text(_renewals_of(run))
+        until = time.monotonic() + _WATCHED
+        while time.monotonic() < until:
+            time.sleep(_RENEWED / 10)
+            now = self._notes.text(LOCK)
+            if now != found:
+                return now is None
+            if self._notes.text(_renewals_of(run)) != renewals:
+                return False
+        return True
+
+    def _take(self, found: str | None) -> bool:
+        """Write the lock; return False if another run that found it free did so, too."""
+        if found is None:
+            try:
+                self._notes.create(LOCK, self._text)
+                # Some servers overwrite in spite of the condition: this is refused by all others.
+                self._notes.create(LOCK, self._text)
+            except FileExistsError:
+                return self.holds()
+            except Exception:
+                pass  # A store that knows no such condition, or `replace` will say what is wrong.
+        begun = time.monotonic()
+        if self._notes.text(LOCK) not in (found, self._text):
+            return False
+        self._notes.replace(LOCK, self._text)
+        # A slow write may overwrite the lock of a run that has begun: it reads that in this time.
+        time.sleep(_SETTLED if time.monotonic() < begun + _SETTLED / 2 else _WATCHED)
+        return self.holds()
+
+    def _renew(self) -> None:
+        while not self._ended.wait(_RENEWED):
+            # If the network stays away the run itself says so.
+            with contextlib.suppress(Exception):
+                if not self.holds():
+                    return
+                self._renewals += 1
+                self._notes.replace(_renewals_of(self._run), str(self._renewals))
+
+
+def _renewals_of(run: str) -> str:
+    """Return the name of the file that counts the renewals of a run."""
+    return f"renewals-{run}.json"
+
+
+def _has_ended(process: int) -> bool:
+    """Return whether a run of this machine that is not in `_held` is known to have ended."""
+    # Windows does not tell which other processes live.
+    return process == os.getpid() or (os.name != "nt" and not is_alive(process))
+
+
+def _machine() -> str:
+    """Return an ID unique to this host and PID namespace."""
+    space = ""
+    with contextlib.suppress(OSError, AttributeError):
+        space = os.readlink("/proc/self/ns/pid")
+    return f"{platform.node()} {boot_id() or uuid.getnode()} {space}"

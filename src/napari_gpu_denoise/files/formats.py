@@ -26,7 +26,7 @@ def has_suffix(path: str | os.PathLike) -> bool:
 
 def is_image(path: str | os.PathLike) -> bool:
     """Return whether a file starts like one that can be read; False also if it cannot be opened."""
-    path = zarr.located(path)
+    path = zarr.as_path(path)
     return tiff.is_tiff(path) or nifti.is_nifti(path) or zarr.is_zarr(path)
 
 
@@ -66,7 +66,7 @@ def open_stack(
 
     Its context is what `read` returns, but with ``data`` in the file until the context ends.
     """
-    path = zarr.located(path)
+    path = zarr.as_path(path)
     if isinstance(path, zarr.Address) or zarr.is_zarr(path):
         return zarr.open_stack(path, companions_anywhere=companions_anywhere)
     if tiff.is_tiff(path) or not os.path.isfile(path):
@@ -121,7 +121,7 @@ def write(
         If the file exists, is the input, or cannot be written, its name is that of another format,
         or the kind of file cannot hold this type of pixels; nothing is left behind.
     """
-    path = zarr.located(path)
+    path = zarr.as_path(path)
     check_name(path, like)
     return _of(like).write(path, data, like, record, overwrite=overwrite)
 
@@ -129,7 +129,7 @@ def write(
 def check_name(path: str | os.PathLike, like: tiff.Picture) -> None:
     """Refuse a name for a result that is not one of the format of its input."""
     forms = {"nifti": ("a NIfTI file", ".nii or .nii.gz"), "zarr": ("an OME-Zarr", ".ome.zarr")}
-    named = "nifti" if nifti.has_suffix(path) else "zarr" if zarr.is_named(path) else ""
+    named = "nifti" if nifti.has_suffix(path) else "zarr" if zarr.is_zarr_path(path) else ""
     if named == (like.kind if like.kind in forms else ""):
         return
     form, endings = forms.get(like.kind, ("a TIFF file", ".tif"))
@@ -141,7 +141,7 @@ def check_name(path: str | os.PathLike, like: tiff.Picture) -> None:
 
 def check_target(path: str | os.PathLike, keep: Sequence[str | os.PathLike]) -> None:
     """Refuse a name at which no result can be written, before the work starts."""
-    check = tiff.check_folder if zarr.is_named(path) else tiff.check_output
+    check = tiff.check_folder if zarr.is_zarr_path(path) else tiff.check_output
     check(path, overwrite=True, keep=keep)
 
 

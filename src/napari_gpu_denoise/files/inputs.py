@@ -28,7 +28,7 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
         except FileError:
             if len(names) == 1:
                 raise
-            members = [zarr.located(name)]
+            members = [zarr.as_path(name)]
         for path in members:
             found.setdefault(os.path.realpath(path), path)
     if not found:
@@ -40,7 +40,7 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
 
 def _members(name: str) -> list[Path]:
     """Return the files that one name stands for."""
-    if isinstance(place := zarr.located(name), zarr.Address):
+    if isinstance(place := zarr.as_path(name), zarr.Address):
         return _at_address(place)
     if zarr.is_zarr(place):
         return zarr.images_of(place)
@@ -89,7 +89,7 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
             if formats.has_suffix(path) or not path.is_file() or formats.is_image(path)
         ]
     name = os.fspath(output)
-    folder = zarr.located(name)
+    folder = zarr.as_path(name)
     is_folder = folder.is_dir() and not zarr.has_suffix(folder)
     if folder.suffix and not is_folder and not name.endswith(("/", os.sep)):
         if not formats.has_suffix(folder):

@@ -14,9 +14,8 @@ import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, nifti, tiff, zarr
-from napari_gpu_denoise.files.resume_fingerprint import resume_fingerprint, unchanged
+from napari_gpu_denoise.files.resuming import ResumeLedger, resume_fingerprint, unchanged
 from napari_gpu_denoise.files.tiff.checks import free_memory
-from napari_gpu_denoise.files.unfinished import ResumeLedger
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
 from napari_gpu_denoise.run.denoise import denoise_steps

@@ -13,9 +13,8 @@ import numpy as np
 
 from napari_gpu_denoise.errors import ClusterError, DenoiseError
 from napari_gpu_denoise.files import formats
-from napari_gpu_denoise.files.zarr.address import Address, located
-from napari_gpu_denoise.files.zarr.naming import zarr_package
-from napari_gpu_denoise.files.zarr.writing import Finest
+from napari_gpu_denoise.files.zarr.places import Address, as_path, zarr_package
+from napari_gpu_denoise.files.zarr.writing import FullResolutionArray
 from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
 from napari_gpu_denoise.opencl.several import own_device
@@ -53,11 +52,11 @@ class Place:
 
         A worker may still be at a part when a run has been stopped, and another one begun.
         """
-        return located(self.target[0]) / f".run-{self.run}"
+        return as_path(self.target[0]) / f".run-{self.run}"
 
     def marks(self) -> list[Path | Address]:
         """Return the marks of all runs, also of those that were killed."""
-        folder = located(self.target[0])
+        folder = as_path(self.target[0])
         if isinstance(folder, Address):
             return (folder / ".run-*").matching()
         return list(folder.glob(".run-*"))
@@ -170,6 +169,6 @@ def _opened(run: str, path: str, companions_anywhere: bool) -> tuple[Any, Any]:
 
 
 @lru_cache(maxsize=4)
-def _result(run: str, folder: str, name: str) -> Finest:
+def _result(run: str, folder: str, name: str) -> FullResolutionArray:
     place = f"{folder}/{name}"
-    return Finest(zarr_package().open_array(place, mode="r+"), located(folder), place)
+    return FullResolutionArray(zarr_package().open_array(place, mode="r+"), as_path(folder), place)

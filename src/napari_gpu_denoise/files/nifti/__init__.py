@@ -5,10 +5,8 @@ are (…, T, Z, Y, X), in the order in which NumPy lays arrays out, so that noth
 copied. nibabel knows the header; it is imported when a NIfTI file is read or written.
 """
 
-from napari_gpu_denoise.files.nifti.header import SUFFIXES, has_suffix, is_nifti
-from napari_gpu_denoise.files.nifti.reading import open_stack
-from napari_gpu_denoise.files.nifti.stored import as_stored
-from napari_gpu_denoise.files.nifti.writing import check_writable, write
+from napari_gpu_denoise.files.nifti.reading import SUFFIXES, has_suffix, is_nifti, open_stack
+from napari_gpu_denoise.files.nifti.writing import as_stored, check_writable, write
 
 __all__ = [
     "SUFFIXES",

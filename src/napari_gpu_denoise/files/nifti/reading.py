@@ -1,4 +1,8 @@
-"""Reading NIfTI."""
+"""Reading NIfTI: header, extensions with our records in them, and voxels on demand.
+
+Files are read and not mapped: mapped pages count as memory of the process, and reading one of a
+file that was cut short meanwhile would end it.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +11,22 @@ import gzip
 import logging
 import math
 import os
-from collections.abc import Iterator
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError
-from napari_gpu_denoise.files.nifti.header import (
-    GZIP,
-    LENGTHS,
-    LONGEST,
-    header_of,
-    in_two_files,
-    records_in,
-    unpack_extensions,
-    version_of,
-)
-from napari_gpu_denoise.files.nifti.voxels import Voxels, size_of
 from napari_gpu_denoise.files.regular import open_regular
 from napari_gpu_denoise.files.tiff.checks import check_declared
 from napari_gpu_denoise.files.tiff.looks import Looks, kept_steps
 from napari_gpu_denoise.files.tiff.messages import brief, reading
-from napari_gpu_denoise.files.tiff.picture import Picture
+from napari_gpu_denoise.files.tiff.ome_xml import parsed_record
+from napari_gpu_denoise.files.tiff.picture import MARK, Picture
+from napari_gpu_denoise.files.tiff.planes import Blocks
 
 # The standard calls the axes x, y, z, t, u, v, w; the fifth is of unknown meaning, or of vectors.
 _AXES = "XYZTQVW"
@@ -43,6 +40,20 @@ _UNITS = {1: "m", 2: "mm", 3: "µm"}
 _TIMES = {8: "s", 16: "ms", 24: "µs"}
 _MOST_EXTENSIONS = 1 << 26  # bytes
 _FAULTY = 40  # level from which on nibabel refuses a header itself
+
+SUFFIXES = (".nii", ".nii.gz")
+GZIP = b"\x1f\x8b"
+COMMENT = 6  # code of extensions that hold plain text
+# By version: length of the header, and where the word is that names the version.
+LENGTHS = {1: 348, 2: 540}
+_PLACES = {1: 344, 2: 4}
+LONGEST = max(LENGTHS.values()) + 4
+
+_AT_ONCE = 1 << 20  # values that are read and scaled at a time
+_REST = 1 << 20  # bytes behind the voxels that are read for the checksum of a gzip file
+
+# Stored whole numbers up to this, counted in steps of the slope, are told apart by float32.
+_EXACT = 2.0**22
 
 
 @contextlib.contextmanager
@@ -196,3 +207,169 @@ def _looks(header: Any, ndim: int) -> Looks:
     units = {**dict.fromkeys("XYZ", _UNITS.get(code % 8, "")), "T": _TIMES.get(code & 0x38, "")}
     steps = zip("XYZT"[:ndim], header["pixdim"][1:], strict=False)
     return Looks(kept_steps({a: (float(f"{float(step):.7g}"), units[a]) for a, step in steps}))
+
+
+def has_suffix(path: str | os.PathLike) -> bool:
+    """Return whether a name ends like that of a NIfTI file."""
+    return os.fspath(path).lower().endswith(SUFFIXES)
+
+
+def is_nifti(path: str | os.PathLike) -> bool:
+    """Return whether a file starts like a NIfTI file; False also if it cannot be opened."""
+    try:
+        with open_regular(path) as file:
+            start = file.read(LONGEST)
+            if start.startswith(GZIP):
+                file.seek(0)
+                with gzip.open(file) as unpacked:
+                    start = unpacked.read(LONGEST)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return version_of(start) is not None
+
+
+def version_of(start: bytes) -> int | None:
+    """Return the version of a file that starts like this, of one part or two; None if of none."""
+    found = (n for n, at in _PLACES.items() if start[at : at + 3] in (b"n+%d" % n, b"ni%d" % n))
+    return next(found, None)
+
+
+def in_two_files(start: bytes, version: int) -> bool:
+    """Return whether a header says that its voxels are in a file of their own."""
+    return start[_PLACES[version] :].startswith(b"ni")
+
+
+def header_of(block: bytes, version: int, byteorder: str | None = None) -> Any:
+    """Return the header in some bytes as nibabel has it, without changing what is unusual in it."""
+    from nibabel.nifti1 import Nifti1Header
+    from nibabel.nifti2 import Nifti2Header
+
+    kind = Nifti1Header if version == 1 else Nifti2Header
+    return kind(block, byteorder, check=False)
+
+
+def unpack_extensions(held: bytes, byteorder: str) -> tuple[list[tuple[int, bytes]], bool]:
+    """Return codes and contents of the extensions behind a header, and whether all are whole.
+
+    `held` are the bytes between header and voxels, four of which say whether there is any.
+    """
+    found: list[tuple[int, bytes]] = []
+    at = 4
+    if not held[:1].strip(b"\0"):
+        return found, True
+    while len(held) - at >= 16:
+        size, code = struct.unpack_from(byteorder + "ii", held, at)
+        if size < 8 or at + size > len(held):
+            return found, False
+        found.append((code, held[at + 8 : at + size]))
+        at += size
+    return found, True
+
+
+def records_in(extensions: Iterable[tuple[int, bytes]]) -> tuple[dict, ...]:
+    """Return the records in extensions, oldest first."""
+    found = []
+    for code, content in extensions:
+        text = content.rstrip(b"\0").decode("ascii", "replace")
+        if code == COMMENT and text.startswith(MARK):
+            found += parsed_record(text[len(MARK) :])
+    return tuple(found)
+
+
+def type_of_levels(stored: np.dtype, scaling: tuple[float, float] | None) -> np.dtype:
+    """Return the type of grey levels: float32 for scaled values, float64 where it holds too little.
+
+    Values that are not scaled keep their type.
+    """
+    if scaling is None:
+        return stored.newbyteorder("=")
+    slope, inter = map(abs, scaling)
+    if stored.kind == "f":
+        return np.dtype(np.float32 if stored.itemsize <= 4 and not inter else np.float64)
+    largest = max(abs(int(end)) for end in (np.iinfo(stored).min, np.iinfo(stored).max))
+    fits = largest + inter / slope <= _EXACT and largest * slope + inter < 1e37 and slope > 1e-30
+    return np.dtype(np.float32 if fits else np.float64)
+
+
+class Voxels(Blocks):
+    """The voxels of a NIfTI file; indexing reads only the planes required.
+
+    NumPy's basic indexing, by whole numbers, slices and ``...``, gives arrays in memory; so does
+    ``numpy.asarray`` for the whole. Several threads may read. What is compressed, and cannot be
+    entered in the middle, is read completely when any of it is indexed, and kept.
+    """
+
+    def __init__(
+        self,
+        handle: Any,
+        path: Path,
+        shape: tuple[int, ...],
+        stored: np.dtype,
+        offset: int,
+        scaling: tuple[float, float] | None,
+        *,
+        packed: bool,
+        by_plane: bool,
+    ) -> None:
+        outer = len(shape) - 2 if by_plane else 0
+        super().__init__(shape, type_of_levels(stored, scaling), outer)
+        self._handle, self._path, self._packed = handle, path, packed
+        self._stored, self._offset, self._scaling = stored, offset, scaling
+        self._kept: np.ndarray | None = None
+
+    def reads_by_plane(self, *axes: int) -> bool:
+        """Return whether a plane of these two axes can be read without reading the whole file."""
+        return self._outer <= min(axes) and self._numbers.size > 1
+
+    def close(self) -> None:
+        """End reading; `open_stack` closes the file."""
+        with self._lock:
+            self._handle = self._kept = None
+
+    def _block(self, number: int) -> np.ndarray:
+        with self._lock:
+            if self._outer == 0:
+                if self._kept is None:
+                    self._kept = self._whole()
+                return self._kept
+            block = np.empty(self._block_shape, self.dtype)
+            self._fill(block.reshape(-1), number * block.size)
+            return block
+
+    def _whole(self) -> np.ndarray:
+        with self._lock:
+            whole = np.empty(self.shape, self.dtype)
+            self._fill(whole.reshape(-1), 0)
+            if self._packed:
+                with reading(self._path):
+                    self._handle.read(_REST)  # gzip compares its checksum at the end
+            return whole
+
+    def _fill(self, out: np.ndarray, first: int) -> None:
+        """Read the values from a number on into a flat array."""
+        if self._handle is None:
+            raise FileError(f"{self._path} is closed: read its planes within open_stack().")
+        with reading(self._path):
+            self._handle.seek(self._offset + first * self._stored.itemsize)
+            for start in range(0, out.size, _AT_ONCE):
+                part = out[start : start + _AT_ONCE]
+                values = np.empty(part.shape, self._stored)
+                rest = memoryview(values.view(np.uint8))
+                while rest:
+                    count = self._handle.readinto(rest)
+                    if not count:
+                        raise FileError(
+                            f"{self._path} is cut short or damaged: copy it again from its source."
+                        )
+                    rest = rest[count:]
+                if self._scaling is None:
+                    part[...] = values
+                    continue
+                slope, inter = self._scaling
+                with np.errstate(over="ignore", invalid="ignore"):
+                    part[...] = values.astype(np.float64) * slope + inter
+
+
+def size_of(shape: tuple[int, ...], stored: np.dtype) -> int:
+    """Return the bytes that voxels take as they are stored, without compression."""
+    return math.prod(shape) * stored.itemsize

@@ -4,14 +4,15 @@ Images are read and written part by part, whatever their size. zarr is imported 
 an extra of this package.
 """
 
-from napari_gpu_denoise.files.zarr.address import Address, located
-from napari_gpu_denoise.files.zarr.naming import (
+from napari_gpu_denoise.files.zarr.places import (
     HEADS,
     SUFFIXES,
+    Address,
+    as_path,
     has_suffix,
-    is_named,
     is_unfinished,
     is_zarr,
+    is_zarr_path,
     leads_out,
 )
 from napari_gpu_denoise.files.zarr.plates import (
@@ -36,16 +37,16 @@ __all__ = [
     "SUFFIXES",
     "Address",
     "NewImage",
+    "as_path",
     "check_place",
     "check_writable",
     "describe_plate",
     "has_suffix",
     "images_of",
-    "is_named",
     "is_unfinished",
     "is_zarr",
+    "is_zarr_path",
     "leads_out",
-    "located",
     "name_of",
     "new_image",
     "new_picture",

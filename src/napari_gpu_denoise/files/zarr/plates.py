@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from napari_gpu_denoise.errors import FileError
-from napari_gpu_denoise.files.zarr.address import Address
-from napari_gpu_denoise.files.zarr.heads import node_at
-from napari_gpu_denoise.files.zarr.metadata import at_most, ome_of
-from napari_gpu_denoise.files.zarr.naming import (
+from napari_gpu_denoise.files.zarr.metadata import at_most, node_at, ome_of
+from napari_gpu_denoise.files.zarr.places import (
     HEADS,
+    Address,
     has_suffix,
     is_zarr,
     leads_out,

@@ -5,25 +5,36 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError
 from napari_gpu_denoise.files.tiff import voxel
-from napari_gpu_denoise.files.tiff.checks import check_memory
+from napari_gpu_denoise.files.tiff.checks import check_declared, check_memory, enough_stored
 from napari_gpu_denoise.files.tiff.looks import SYMBOLS, Looks
 from napari_gpu_denoise.files.tiff.messages import reading
 from napari_gpu_denoise.files.tiff.picture import Picture
-from napari_gpu_denoise.files.zarr.address import Address, located
-from napari_gpu_denoise.files.zarr.chunks import check_stored
-from napari_gpu_denoise.files.zarr.heads import Node, node_at
-from napari_gpu_denoise.files.zarr.metadata import described, ome_of
-from napari_gpu_denoise.files.zarr.naming import is_zarr, zarr_package
-from napari_gpu_denoise.files.zarr.pixels import ZarrPixels
+from napari_gpu_denoise.files.tiff.planes import Blocks, index_parts
+from napari_gpu_denoise.files.zarr.metadata import Node, described, node_at, ome_of
+from napari_gpu_denoise.files.zarr.places import (
+    HEADS,
+    Address,
+    as_path,
+    is_zarr,
+    with_retries,
+    zarr_package,
+)
 
 _LARGE_CHUNK = 1 << 28  # bytes from which on there must be memory for a chunk
+
+# Chunks up to which any number may be missing, of which zarr fills 5000 in a second; of more at
+# least one of so many must be stored.
+_MISSING, _ONE_OF = 1 << 18, 500
+_LISTED = 1 << 16  # chunks up to which those at an address are listed, a thousand by each request
 
 
 @contextlib.contextmanager
@@ -32,7 +43,7 @@ def open_stack(path: str | os.PathLike, *, companions_anywhere: bool = False) ->
 
     Links that lead out of its folder are followed with `companions_anywhere` only.
     """
-    path = located(path)
+    path = as_path(path)
     zarr_package()
     if not is_zarr(path):
         raise FileError(f"{path} is not there, or holds no zarr: check the name.")
@@ -48,7 +59,7 @@ def open_stack(path: str | os.PathLike, *, companions_anywhere: bool = False) ->
 
 def _picture(path: Path | Address, within: str | None) -> Picture:
     # It needs zarr.
-    from napari_gpu_denoise.files.zarr.codecs import open_arrays
+    from napari_gpu_denoise.files.zarr.arrays import open_arrays
 
     place, node = path, _node(path, within)
     if node.array:
@@ -77,7 +88,7 @@ def _picture(path: Path | Address, within: str | None) -> Picture:
         held = math.prod(level.shards or level.chunks) * np.dtype(level.dtype).itemsize
         if held >= _LARGE_CHUNK:
             check_memory(2 * held, path)
-    notes += check_stored(finest, place / found.paths[0], path)
+    notes += check_stored(finest, place / found.paths[0], path, within)
     if is_zarr(place / "labels"):
         notes.append("The labels beside the image are not part of the result.")
     pixels = [ZarrPixels(read, path) for read, _ in opened]
@@ -128,3 +139,137 @@ def _voxel(looks: Looks) -> voxel.Voxel:
         return voxel.NONE
     size, unit = voxel.sized([step for step, _ in steps], [unit for _, unit in steps])
     return size, SYMBOLS.get(unit, unit)
+
+
+class ZarrPixels(Blocks):
+    """The pixels of an array of zarr; indexing reads only the chunks required.
+
+    NumPy's basic indexing, by whole numbers, slices and ``...``, gives arrays in memory; so does
+    ``numpy.asarray`` for the whole. Several threads may read. `chunks` is what is best read and
+    written at once: shards, if there are.
+    """
+
+    def __init__(self, array: Any, path: Path) -> None:
+        # Without numbers of planes, which would fill the memory where shapes lie.
+        super().__init__((1,) * len(array.shape), np.dtype(array.dtype).newbyteorder("="), 0)
+        self.shape = tuple(int(length) for length in array.shape)
+        self.size = math.prod(self.shape)
+        self.nbytes = self.size * self.dtype.itemsize
+        self._array, self._path = array, path
+        self.chunks = tuple(array.shards or array.chunks)
+
+    def reads_by_plane(self, *axes: int) -> bool:
+        """Return whether a plane of these two axes can be read without reading the whole."""
+        return True
+
+    def close(self) -> None:
+        """End reading."""
+        self._array = None
+
+    def __getitem__(self, index: Any) -> Any:
+        parts = tuple(index_parts(index, self.shape))
+        if self._array is None:
+            raise FileError(f"{self._path} is closed: read its planes within open_stack().")
+        with reading(self._path, "damaged"):
+            # zarr takes no negative steps.
+            read = with_retries(self._path, lambda: np.asarray(self._array[parts]))
+            return read.astype(self.dtype, copy=False)[()]
+
+    def _block(self, number: int) -> np.ndarray:
+        return self[...]
+
+
+def check_stored(
+    array: Any, place: Path | Address, path: Path | Address, within: str | None
+) -> list[str]:
+    """Return a note of what is missing; `FileError` if nearly all of a huge image is.
+
+    Files are listed, not the chunks that the metadata declare, which may be any number.
+    """
+    unit, kind = array.shards or array.chunks, "shards" if array.shards else "chunks"
+    grid = [-(-n // u) for n, u in zip(array.shape, unit, strict=True)]
+    total, read_as = math.prod(grid), f"read as {array.fill_value}"
+    listed = (
+        _at_address(place, total)
+        if isinstance(place, Address)
+        else _in_folder(place, within, len(grid))
+    )
+    files = dict(listed)
+    if isinstance(place, Address) and not any(name in files for name in HEADS):
+        return [f"Of {total} {kind} those that are not at the address, if any, are {read_as}."]
+    named = _named(array, grid)
+    there = [size for name, size in files.items() if named(name)]
+    stored, enough = 0, enough_stored(array.nbytes)
+    for size in there:
+        if stored >= enough:
+            break
+        stored += size()
+    check_declared(array.nbytes, stored, path, "zarr")
+    if total > _MISSING and total > _ONE_OF * len(there):
+        raise FileError(
+            f"{path} declares {total} {kind} but holds {len(there)}: it is damaged or blank. If it "
+            "is correct, read it with zarr and pass the array."
+        )
+    if len(there) == total:
+        return []
+    return [f"{total - len(there)} of {total} {kind} are not in the folder and were {read_as}."]
+
+
+def _named(array: Any, grid: list[int]) -> Callable[[str], bool]:
+    """Return what tells whether a file has the name of a chunk."""
+    if array.metadata.zarr_format == 2:
+        start, between = "", array.metadata.dimension_separator
+    else:
+        encoding = array.metadata.chunk_key_encoding
+        start, between = "", encoding.separator
+        if encoding.name == "default":
+            start = f"c{between}"
+
+    def named(name: str) -> bool:
+        parts = name.removeprefix(start).split(between)
+        return (
+            name.startswith(start)
+            and len(parts) == len(grid)
+            and all(p.isdecimal() and str(int(p)) == p for p in parts)
+            and all(int(p) < n for p, n in zip(parts, grid, strict=True))
+        )
+
+    return named
+
+
+def _in_folder(
+    place: Path, within: str | None, depth: int
+) -> Iterator[tuple[str, Callable[[], int]]]:
+    """Yield the names of all files, and what returns the size of each.
+
+    Links to folders are followed as when chunks are read: `within` a real folder only. Each is
+    followed once, as they may lead in circles; chunks lie at most `depth` folders deep.
+    """
+    followed: set[str] = set()
+
+    def is_walked(folder: str) -> bool:
+        if not os.path.islink(folder):
+            return True
+        real = os.path.realpath(folder)
+        new = real not in followed and (within is None or Path(within) in Path(real).parents)
+        followed.add(real)
+        return new
+
+    for folder, folders, names in os.walk(place, followlinks=True):
+        inside = os.path.relpath(folder, place).replace(os.sep, "/")
+        below = 0 if inside == "." else inside.count("/") + 1
+        folders[:] = [
+            name for name in folders if below < depth and is_walked(os.path.join(folder, name))
+        ]
+        for name in names:
+            size = partial(os.path.getsize, os.path.join(folder, name))
+            yield name if inside == "." else f"{inside}/{name}", size
+
+
+def _at_address(place: Address, total: int) -> Iterator[tuple[str, Callable[[], int]]]:
+    """Yield the same at an address; nothing where there are too many, or cannot be listed."""
+    if total > _LISTED:
+        return
+    system, inside = place.system()
+    for name, told in system.find(inside, detail=True).items():
+        yield name.partition(inside.strip("/"))[2].strip("/"), lambda size=told["size"]: size

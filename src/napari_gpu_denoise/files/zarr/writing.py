@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,18 +21,17 @@ from napari_gpu_denoise.files.tiff.looks import Looks
 from napari_gpu_denoise.files.tiff.messages import brief
 from napari_gpu_denoise.files.tiff.output import new_folder
 from napari_gpu_denoise.files.tiff.picture import Picture, records_of
-from napari_gpu_denoise.files.zarr import pyramid
-from napari_gpu_denoise.files.zarr.address import Address, located
 from napari_gpu_denoise.files.zarr.metadata import VERSIONS, new_attributes, ome_of, revised
-from napari_gpu_denoise.files.zarr.naming import (
+from napari_gpu_denoise.files.zarr.places import (
     HEADS,
     UNFINISHED,
+    Address,
+    as_path,
     is_unfinished,
     is_zarr,
+    with_retries,
     zarr_package,
 )
-from napari_gpu_denoise.files.zarr.steady import steadily
-from napari_gpu_denoise.files.zarr.stored import stored_like, stored_new
 from napari_gpu_denoise.image.threads import shared_executor
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 _HELD = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 _HELD |= {"float16", "float32", "float64"}
 _REQUESTS = 16  # at a time
+
+_SMALLEST = 512  # pixels along Y and X up to which a new image gets no coarser level
+_AT_ONCE = 1 << 22  # pixels of a finer level that are read at a time, at least a chunk
 
 
 class NewImage:
@@ -59,18 +62,18 @@ class NewImage:
         self._levels: list[Any] = []
         self._resumed = resumed
 
-    def finest(self, shape: tuple[int, ...], dtype: np.dtype) -> Finest:
+    def finest(self, shape: tuple[int, ...], dtype: np.dtype) -> FullResolutionArray:
         """Return the array that takes the pixels."""
         check_writable(self._like, dtype)
         if self._resumed:
             # Its chunks stay, and its metadata are written again: they may be lost, or changed.
             with writing(self._folder):
                 for head in HEADS:
-                    place = located(_inside(self.folder, f"{self.name}/{head}"))
+                    place = as_path(_inside(self.folder, f"{self.name}/{head}"))
                     if place.exists():
                         place.unlink()
         array = self._added(0, tuple(shape), np.dtype(dtype))
-        return Finest(array, self._folder, _inside(self.folder, self.name))
+        return FullResolutionArray(array, self._folder, _inside(self.folder, self.name))
 
     def finish(
         self, record: Record | Sequence[dict] | None, check: Callable[[], None] = lambda: None
@@ -82,19 +85,15 @@ class NewImage:
         like = self._like
         arrays = like.metadata.get("arrays")
         shapes = [tuple(one.shape) for one in arrays] if arrays else []
-        factors = (
-            pyramid.factors_like(shapes)
-            if arrays
-            else pyramid.new_factors(like.axes, tuple(like.data.shape))
-        )
+        factors = factors_like(shapes) if arrays else new_factors(like.axes, tuple(like.data.shape))
         total = [(1,) * len(like.axes)]
         with writing(self._folder):
             for number, factor in enumerate(factors, 1):
                 finer = self._levels[-1]
                 wanted = shapes[number] if arrays else None
-                shape = pyramid.coarser_shape(tuple(finer.shape), factor, wanted)
+                shape = coarser_shape(tuple(finer.shape), factor, wanted)
                 coarser = self._added(number, shape, np.dtype(finer.dtype))
-                for _ in pyramid.fill(finer, coarser, factor):
+                for _ in fill(finer, coarser, factor):
                     pass
                 total.append(tuple(a * b for a, b in zip(total[-1], factor, strict=True)))
             paths = [self._path(number) for number in range(len(total))]
@@ -111,7 +110,7 @@ class NewImage:
                 within = _inside(self.folder, path.rpartition("/")[0])
                 self._zarr.open_group(within, mode="a", zarr_format=form)
         options = {"mode": "a", "zarr_format": form, "attributes": attributes}
-        steadily(self._folder, lambda: self._zarr.open_group(place, **options))
+        with_retries(self._folder, lambda: self._zarr.open_group(place, **options))
 
     @property
     def name(self) -> str:
@@ -138,7 +137,7 @@ class NewImage:
         options |= {"zarr_format": self._like.metadata["format"], "overwrite": overwrite}
         place = _inside(self.folder, self._path(number))
         with writing(self._folder):
-            made = steadily(
+            made = with_retries(
                 self._folder,
                 lambda: self._zarr.create_array(place, shape=shape, dtype=dtype, **options),
             )
@@ -146,24 +145,24 @@ class NewImage:
         return made
 
 
-class Finest:
+class FullResolutionArray:
     """The finest level, as an array that is written part by part; errors are named.
 
     `folder` is the image in errors, `place` the array itself.
     """
 
     def __init__(self, array: Any, folder: Path | Address, place: str) -> None:
-        self._array, self._folder, self._place = array, folder, located(place)
+        self._array, self._folder, self._place = array, folder, as_path(place)
         self.shape, self.dtype, self.ndim = tuple(array.shape), np.dtype(array.dtype), array.ndim
         self.chunks = tuple(array.shards or array.chunks)
 
     def __getitem__(self, index: Any) -> np.ndarray:
         with writing(self._folder):
-            return steadily(self._folder, lambda: np.asarray(self._array[index]))
+            return with_retries(self._folder, lambda: np.asarray(self._array[index]))
 
     def __setitem__(self, index: Any, values: Any) -> None:
         with writing(self._folder):
-            steadily(self._folder, lambda: self._array.__setitem__(index, values))
+            with_retries(self._folder, lambda: self._array.__setitem__(index, values))
 
     def stored_bytes(self, where: tuple[slice, ...]) -> int | None:
         """Return the size of the chunks of a region; None if it shares a chunk with others."""
@@ -191,7 +190,7 @@ def _size(place: Path) -> int:
 def _size_at_address(place: Address) -> int:
     system, name = place.system()
     try:
-        return steadily(place, lambda: int(system.size(name)))
+        return with_retries(place, lambda: int(system.size(name)))
     except FileNotFoundError:
         return 0
 
@@ -236,7 +235,7 @@ def new_image(
     `part` is where it is written until then, and is kept if the block raises: an unfinished folder
     as of `new_folder`, or the address itself. With `resumed` its finest level is there.
     """
-    place = located(path)
+    place = as_path(path)
     if isinstance(place, Address):
         if part is None:
             with _in_place(place, like, overwrite):
@@ -251,11 +250,11 @@ def new_image(
 
 def check_place(path: str | os.PathLike, like: Picture, *, overwrite: bool) -> None:
     """Refuse an address at which no image can be written; folders are checked by `new_image`."""
-    place = located(path)
+    place = as_path(path)
     if not isinstance(place, Address):
         return
     for other in (like.path, *like.files):
-        if located(other) == place or place in located(other).parents:
+        if as_path(other) == place or place in as_path(other).parents:
             raise OutputError(f"{place} is, or holds, an input: choose another place.")
     if not place.exists() or is_unfinished(place):
         return
@@ -329,3 +328,110 @@ def writing(path: Path | Address) -> Iterator[None]:
     except Exception as error:
         reason = brief(str(error).strip() or type(error).__name__)
         raise OutputError(f"{path} cannot be written as OME-Zarr: {reason}.") from error
+
+
+def stored_like(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
+    """Return how an array is stored, for another of this shape and type."""
+    same = np.dtype(array.dtype).newbyteorder("=") == dtype
+    chunks = tuple(max(1, min(c, n)) for c, n in zip(array.chunks, shape, strict=True))
+    options: dict[str, Any] = {"chunks": chunks, "compressors": array.compressors or None}
+    if array.metadata.zarr_format == 2:
+        options["chunk_key_encoding"] = {
+            "name": "v2",
+            "separator": array.metadata.dimension_separator,
+        }
+        if not same:
+            options["compressors"] = "auto"
+    else:
+        options["chunk_key_encoding"] = array.metadata.chunk_key_encoding
+        options["dimension_names"] = array.metadata.dimension_names
+        if array.shards:
+            # A shard is a whole number of chunks.
+            options["shards"] = tuple(
+                c * max(1, min(s // d, -(-n // c)))
+                for c, s, d, n in zip(chunks, array.shards, array.chunks, shape, strict=True)
+            )
+    # Filters such as differences are of the type of the pixels.
+    if same and array.filters:
+        options["filters"] = array.filters
+    return options
+
+
+def stored_new(like: Picture, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Return how the pixels of a picture are stored that comes from no OME-Zarr."""
+    planes = "YX"
+    chunks = tuple(
+        min(n, 1024) if a in planes else 1 for a, n in zip(like.axes, shape, strict=True)
+    )
+    axes = ome_of(like.metadata["attributes"])[1]["multiscales"][0]["axes"]
+    return {"chunks": chunks, "dimension_names": [each["name"] for each in axes]}
+
+
+def factors_like(shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Return by how much each level of a pyramid is coarser than the one before it."""
+    return [
+        tuple(max(1, round(a / max(b, 1))) for a, b in zip(finer, coarser, strict=True))
+        for finer, coarser in itertools.pairwise(shapes)
+    ]
+
+
+def new_factors(axes: str, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return the factors of a new pyramid: halves along Y and X while the plane is large."""
+    factors = []
+    lengths = {a: n for a, n in zip(axes, shape, strict=True) if a in "YX"}
+    while max(lengths.values()) > _SMALLEST:
+        factors.append(tuple(2 if a in "YX" else 1 for a in axes))
+        lengths = {a: math.ceil(n / 2) for a, n in lengths.items()}
+    return factors
+
+
+def coarser_shape(
+    shape: tuple[int, ...], factor: tuple[int, ...], wanted: tuple[int, ...] | None
+) -> tuple[int, ...]:
+    """Return the shape of the next level: as wanted, if blocks of these factors fill it."""
+    filled = tuple(math.ceil(n / f) for n, f in zip(shape, factor, strict=True))
+    if wanted is None or any(n > m or n < m - 1 for n, m in zip(wanted, filled, strict=True)):
+        return filled
+    return wanted
+
+
+def fill(finer: Any, coarser: Any, factor: tuple[int, ...]) -> Iterator[None]:
+    """Write a level part by part; yields after each."""
+    unit = tuple(coarser.shards or coarser.chunks)
+    size = _grown(unit, coarser.shape, math.prod(factor))
+    starts = (range(0, n, s) for n, s in zip(coarser.shape, size, strict=True))
+    for start in itertools.product(*starts):
+        where = tuple(
+            slice(a, min(a + s, n)) for a, s, n in zip(start, size, coarser.shape, strict=True)
+        )
+        read = tuple(
+            slice(w.start * f, min(w.stop * f, n))
+            for w, f, n in zip(where, factor, finer.shape, strict=True)
+        )
+        coarser[where] = block_means(np.asarray(finer[read]), factor).astype(coarser.dtype)
+        yield
+
+
+def _grown(unit: tuple[int, ...], shape: tuple[int, ...], finer: int) -> tuple[int, ...]:
+    """Return chunks joined along the last axes, as many as are worth reading at once."""
+    size = [min(u, n) for u, n in zip(unit, shape, strict=True)]
+    for axis in reversed(range(len(size))):
+        room = _AT_ONCE // max(math.prod(size) * finer, 1)
+        if room > 1:
+            size[axis] = min(shape[axis], size[axis] * room)
+    return tuple(size)
+
+
+def block_means(pixels: np.ndarray, factor: Sequence[int]) -> np.ndarray:
+    """Return means of blocks, smaller at the ends of axes; of integers, rounded to nearest."""
+    dtype = pixels.dtype
+    wide = np.float64 if dtype.itemsize > 2 else np.float32
+    means = pixels
+    for axis, step in enumerate(factor):
+        if step == 1:
+            continue
+        starts = np.arange(0, means.shape[axis], step)
+        counts = np.diff([*starts, means.shape[axis]])
+        sums = np.add.reduceat(means, starts, axis=axis, dtype=wide)
+        means = sums / counts.reshape([-1 if i == axis else 1 for i in range(means.ndim)])
+    return (np.rint(means) if dtype.kind in "iu" else means).astype(dtype)

@@ -8,8 +8,10 @@ checksum: parts that are not stored any more as they were written are done again
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import json
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -17,13 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import DenoiseError, Note, OutputError
-from napari_gpu_denoise.files import on_disk, zarr
-from napari_gpu_denoise.files.checkpoint import notes_on
-from napari_gpu_denoise.files.resume_fingerprint import digest_of
+from napari_gpu_denoise.errors import DenoiseError, FileError, Note, OutputError
+from napari_gpu_denoise.files import zarr
+from napari_gpu_denoise.files.checkpoint import boot_id, notes_on
+from napari_gpu_denoise.files.tiff.picture import Picture
+from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.ledger import Ledger, Written, mark_of
 from napari_gpu_denoise.run.packed import packed, unpacked
 from napari_gpu_denoise.run.record import Tally
+from napari_gpu_denoise.run.request import Run
+from napari_gpu_denoise.version import package_version
 
 # Seconds between two times that the ledger is written, and that the disk is waited for; and of the
 # time of a run, the largest share that this may take.
@@ -32,9 +37,12 @@ _SECONDS, _SECONDS_TO_DISK, _SHARE = 2.0, 60.0, 0.01
 _SHARE_OF_REPLACING = 0.05
 _LEDGER = "ledger.json"
 _MOST_BYTES = 1 << 26  # of the ledger: more than as many parts take as a run may have
+_MOST_BYTES_MEASURED = 1 << 28  # of any other note
+_PLACES = 16  # in the pixels of an input, where samples are read,
+_SIDE = 64  # of this width
 
 
-def is_there(target: Path | zarr.Address) -> bool:
+def has_result(target: Path | zarr.Address) -> bool:
     """Return whether anything has the name of a target, other than an unfinished result."""
     return target.exists() and not zarr.is_unfinished(target)
 
@@ -57,7 +65,7 @@ def kept_note(target: Path | zarr.Address, error: Exception | None = None) -> st
     return Note(fact, "repeat the run with resume=True", code="kept")
 
 
-def remove(target: Path | zarr.Address) -> None:
+def remove_checkpoint(target: Path | zarr.Address) -> None:
     """Remove what is left of the work on a complete result, unless another run writes it."""
     notes = notes_on(target)
     if notes.folder.exists() and notes.acquire():
@@ -159,18 +167,19 @@ class ResumeLedger(Ledger):
         if not self.done:
             return None
         with self._errors(), self._refusing_damage():
-            text = self.notes.text(f"{name}.json")
+            text = self.notes.text(f"{name}.json", _MOST_BYTES_MEASURED)
             return None if text is None else unpacked(_opened(text))
 
     def keep(self, name: str, value: Any) -> None:
         try:
             text = _sealed(packed(value))
         except TypeError:
-            # Noise of a class of the user's own: such a run cannot be gone on with.
-            self._usable = False
-        else:
+            text = ""  # noise of a class of the user's own
+        if text and len(text) <= _MOST_BYTES_MEASURED:
             with self._errors():
                 self.notes.replace(f"{name}.json", text)
+        else:
+            self._usable = False  # such a run cannot be continued
 
     def planned(self, plan: Sequence[Any]) -> None:
         digest = digest_of(json.dumps(plan))
@@ -211,7 +220,7 @@ class ResumeLedger(Ledger):
             "done": [(number, *written) for number, written in self.done.items()],
             # As many of them count after a power cut, which ends the time that `boot` names.
             "safe": self._safe,
-            "boot": on_disk.boot(),
+            "boot": boot_id(),
         }
         self.notes.replace(_LEDGER, _sealed(values))
         self.notes.drop_lines()
@@ -230,7 +239,7 @@ class ResumeLedger(Ledger):
             raise self._other(names)
         with self._refusing_damage():
             self._plan = values["plan"]
-            same = self.notes.lasting or values["boot"] == on_disk.boot() != ""
+            same = self.notes.lasting or values["boot"] == boot_id() != ""
             parts = values["done"] if same else itertools.islice(values["done"], values["safe"])
             # Those that were written after the ledger was.
             lines = (line.split() for line in self.notes.lines(_MOST_BYTES) if same)
@@ -298,3 +307,106 @@ def _opened(sealed: str) -> Any:
     if digest != digest_of(text):
         raise ValueError("it was changed")
     return json.loads(text)
+
+
+def resume_fingerprint(
+    picture: Picture, run: Run, same: bool, devices: Sequence[tuple[str, ...]] | None = None
+) -> dict[str, str]:
+    """Return what a result depends on: a digest for each kind of thing that may change.
+
+    `devices` are name, platform, version and driver of those that are used, if they are not the
+    devices of this process.
+    """
+    if devices is None:
+        used = choose_devices(run.device)
+        devices = [(each.name, each.platform, each.version, each.driver) for each in used]
+    given = np.asarray(run.sigma) if isinstance(run.sigma, (list, tuple)) else run.sigma
+    parts: dict[str, Any] = {
+        "input": _identity(picture),
+        "version of this package": package_version(),
+        "filter or setting": _told(run.filter),
+        "sigma": [_told(given), run.sigma_factor],
+        "noise": _told(run.noise),
+        "order of axes": run.axes,
+        "type of the result": [str(run.dtype), same],
+        "handling of NaN": run.nonfinite,
+        "correction": _told(run.correct),
+        "device": sorted(devices),
+    }
+    return {name: digest_of(json.dumps(value)) for name, value in parts.items()}
+
+
+def _told(value: Any) -> Any:
+    """Encode a value as JSON; user-defined classes cannot be resumed."""
+    try:
+        return packed(value)
+    except TypeError:
+        return repr(value)
+
+
+def _identity(picture: Picture) -> list[Any]:
+    """Return shape and type of an input, size and time of its files, and a digest of samples."""
+    data, found = picture.data, _stamps(picture)
+    samples = hashlib.sha256()
+    y, x = (picture.axes.index(axis) for axis in "YX")
+    outer = [n for axis, n in enumerate(data.shape) if axis not in (y, x)]
+    for share in np.linspace(0, 1, _PLACES):
+        place = iter(np.unravel_index(round(share * (int(np.prod(outer)) - 1)), outer or (1,)))
+        index = []
+        for axis, n in enumerate(data.shape):
+            if axis in (y, x):
+                first = round(share * max(n - _SIDE, 0))
+                index.append(slice(first, first + _SIDE))
+            else:
+                index.append(int(next(place)))
+        samples.update(np.ascontiguousarray(data[tuple(index)]).tobytes())
+    return [list(data.shape), str(data.dtype), found, samples.hexdigest()]
+
+
+def _stamps(picture: Picture) -> list[list[Any]]:
+    """Return name, size and time of all files of an input; at an address, of its metadata."""
+    found = []
+    for path in picture.files or (picture.path,):
+        if not isinstance(path, zarr.Address):
+            found += _files_below(Path(path))
+            continue
+        # To list all chunks would take long, and memory.
+        finest = picture.metadata["arrays"][0].path.strip("/")
+        places = (path / name for name in (*zarr.HEADS, *(f"{finest}/{n}" for n in zarr.HEADS)))
+        found += [[str(place), *place.stamp()] for place in places]
+    return found
+
+
+@contextlib.contextmanager
+def unchanged(picture: Picture) -> Iterator[None]:
+    """Raise if the input files change while the block runs."""
+    before = _stamps(picture)
+    yield
+    if _stamps(picture) != before:
+        raise FileError(
+            f"{picture.path} was changed during the run, so no result was written: repeat the run "
+            "when the file is complete.",
+            resumable=False,
+        )
+
+
+def _files_below(path: Path) -> list[list[Any]]:
+    """Return name, size and time of a file, or of each file of a folder."""
+    if not path.is_dir():
+        status = path.stat() if path.exists() else None
+        return [[path.name, *((status.st_size, status.st_mtime_ns) if status else ())]]
+    found = []
+    for folder, _, names in os.walk(path):
+        for name in names:
+            inside = os.path.relpath(os.path.join(folder, name), path)
+            try:
+                status = os.stat(os.path.join(folder, name))
+            except OSError:  # a link that leads nowhere, or in a circle
+                status = os.lstat(os.path.join(folder, name))
+            found.append([inside, status.st_size, status.st_mtime_ns])
+    return sorted(found)
+
+
+def digest_of(text: str) -> str:
+    """Return the SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
