@@ -19,8 +19,9 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import cli, errors
-from napari_gpu_denoise.files import formats, tiff
-from napari_gpu_denoise.files.tiff import large_planes
+from napari_gpu_denoise.files import formats
+from napari_gpu_denoise.files.blocks import PlaneStore
+from napari_gpu_denoise.files.tiff import planes
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run.record import COMPILING
@@ -494,7 +495,7 @@ def opened(kind: str, folder, image: np.ndarray, held: contextlib.ExitStack):
         np.save(folder / "in.npy", image)
         return np.load(folder / "in.npy", mmap_mode="r")
     if kind == "temporary file":
-        store = held.enter_context(tiff.PlaneStore(image.shape, image.dtype, folder))
+        store = held.enter_context(PlaneStore(image.shape, image.dtype, folder))
         store[...] = image
         return store
     if kind.startswith("zarr"):
@@ -519,10 +520,10 @@ def taken(kind: str, folder, like: np.ndarray, held: contextlib.ExitStack):
     if kind == "memory map":
         return np.lib.format.open_memmap(folder / "out.npy", "w+", like.dtype, like.shape)
     if kind == "temporary file":
-        return held.enter_context(tiff.PlaneStore(like.shape, like.dtype, folder))
+        return held.enter_context(PlaneStore(like.shape, like.dtype, folder))
     if kind == "rows":
         options = {"axes_of_plane": 1}
-        return held.enter_context(tiff.PlaneStore(like.shape, like.dtype, folder, **options))
+        return held.enter_context(PlaneStore(like.shape, like.dtype, folder, **options))
     zarr = pytest.importorskip("zarr", reason="zarr is not installed")
     return zarr.create_array(
         str(folder / "out.zarr"), shape=like.shape, dtype=like.dtype, chunks=(1, 16, 16)
@@ -544,7 +545,7 @@ def test_sources_and_sinks(kind, device, tmp_path, monkeypatch, source, sink):
     """From any source to any sink, in parts, the result is that in memory."""
     monkeypatch.setattr(by_parts, "PART_BYTES", 1)
     if source.startswith("large"):
-        monkeypatch.setattr(large_planes, "LARGE_PLANE", 1)
+        monkeypatch.setattr(planes, "LARGE_PLANE", 1)
     image = noisy(5, 24, 26, dtype="uint16")
     settings = small(kind)
     expected = gd.denoise(image, settings, 20.0, axes="ZYX", device=device, dtype="same").image

@@ -180,7 +180,7 @@ def test_a_run_is_saved_as_the_command_line_writes_it(kind, viewer, open_panel, 
     assert not report.failed
     ours, theirs = gd.read(saved), gd.read(expected)
     np.testing.assert_array_equal(ours.data, theirs.data)
-    for name in ("axes", "kind", "voxel", "voxel_unit", "looks"):
+    for name in ("axes", "kind", "voxel", "voxel_unit", "pixel_metadata"):
         assert getattr(ours, name) == getattr(theirs, name), name
     assert len(ours.history) == channels
     for record in ours.history:
@@ -238,8 +238,11 @@ def test_layers_of_no_file_become_ome_tiff(tmp_path, shape, labels, axes):
     order = [labels.index(each.lower()) for each in axes]
     np.testing.assert_array_equal(found.data, data.transpose(order))
     wanted = {a: (scale[a.lower()], units[a.lower()]) for a in axes}
-    assert found.looks.steps == wanted
-    assert (found.looks.channels[0].name, found.looks.channels[0].colour) == ("cells", "#00ff00")
+    assert found.pixel_metadata.steps == wanted
+    assert (found.pixel_metadata.channels[0].name, found.pixel_metadata.channels[0].colour) == (
+        "cells",
+        "#00ff00",
+    )
     ((_, attributes, _),) = read(str(out))
     assert attributes["scale"] == tuple(scale[a.lower()] for a in axes)
 
@@ -255,7 +258,7 @@ def test_layers_of_one_shape_become_channels(tmp_path):
     found = gd.read(tmp_path / "both.ome.tif")
     assert (found.axes, found.data.dtype) == ("TCYX", np.float32)
     np.testing.assert_array_equal(found.data, np.stack([one, two], 1))
-    assert [(each.name, each.colour) for each in found.looks.channels] == [
+    assert [(each.name, each.colour) for each in found.pixel_metadata.channels] == [
         ("red", "#ff0000"),
         ("blue", "#0000ff"),
     ]
@@ -272,7 +275,7 @@ def test_unnamed_axes_and_other_types_become_plain_tiff(tmp_path, told):
     found = gd.read(out)
     assert (found.kind, found.filter_axes, found.data.dtype) == ("plain", ".YX", np.int64)
     np.testing.assert_array_equal(found.data, data)
-    assert found.looks.steps == {"Y": (0.5, "micrometer"), "X": (0.5, "micrometer")}
+    assert found.pixel_metadata.steps == {"Y": (0.5, "micrometer"), "X": (0.5, "micrometer")}
     assert any("do not fit OME-TIFF" in each for each in told())
 
 
@@ -296,8 +299,8 @@ def test_a_layer_that_was_moved_keeps_its_new_scale(viewer, five_d, tmp_path, to
     out = tmp_path / "moved.ome.tif"
     viewer.layers.save(str(out), plugin=PLUGIN)
     found = gd.read(out)
-    assert found.looks.steps["Z"] == (3000.0, "nanometer")
-    assert [each.name for each in found.looks.channels] == ["DAPI", "GFP"]
+    assert found.pixel_metadata.steps["Z"] == (3000.0, "nanometer")
+    assert [each.name for each in found.pixel_metadata.channels] == ["DAPI", "GFP"]
     np.testing.assert_array_equal(
         found.data, np.moveaxis(tifffile.imread(five_d), 2, found.axes.index("C"))
     )
@@ -405,7 +408,11 @@ def test_ome_zarr_is_opened_filtered_and_saved(
     assert not gd.run_batch(path, gd.NLMeans(), 8, output=expected).failed
     ours, theirs = gd.read(saved), gd.read(expected)
     np.testing.assert_array_equal(ours.data, theirs.data)
-    assert (ours.axes, ours.looks, len(ours.history)) == (theirs.axes, theirs.looks, 2)
+    assert (ours.axes, ours.pixel_metadata, len(ours.history)) == (
+        theirs.axes,
+        theirs.pixel_metadata,
+        2,
+    )
     layers.clear(), viewer.layers.clear()
 
 
@@ -418,7 +425,7 @@ def test_layers_of_no_file_become_ome_zarr(tmp_path):
     found = gd.read(out)
     np.testing.assert_array_equal(found.data, data)
     assert (found.axes, found.voxel, found.voxel_unit) == ("ZYX", (1.5, 0.25, 0.2), "µm")
-    assert found.looks.channels[0].name == "cells"
+    assert found.pixel_metadata.channels[0].name == "cells"
     import zarr
 
     assert zarr.open_group(str(out), mode="r")["1"].shape == (4, 350, 12)

@@ -14,6 +14,7 @@ import napari_gpu_denoise as gd
 from cli.test_cli import here, one_sentence, run  # noqa: F401
 from files.test_io import handmade
 from napari_gpu_denoise.files import one_file, tiff
+from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.noise.estimate import estimate_noise
 from napari_gpu_denoise.noise.sampling import plane_indices
 
@@ -273,7 +274,7 @@ def test_pixels_of_a_file_that_failed_are_let_go(here, capsys, monkeypatch):  # 
     for name in ("a.tif", "b.tif", "c.tif"):
         tifffile.imwrite(name, bad)
     tifffile.imwrite("good.tif", scene((3, 16, 24), "f4"))
-    held, loaded = [], tiff.Picture.loaded
+    held, loaded = [], ImageFile.loaded
 
     def watched(self):
         assert [each() for each in held] == [None] * len(held)
@@ -281,7 +282,7 @@ def test_pixels_of_a_file_that_failed_are_let_go(here, capsys, monkeypatch):  # 
         held.append(weakref.ref(picture.data))
         return picture
 
-    monkeypatch.setattr(tiff.Picture, "loaded", watched)
+    monkeypatch.setattr(ImageFile, "loaded", watched)
     code, out, err = run(capsys, "estimate", "a.tif", "b.tif", "good.tif", "c.tif")
     assert code == 6
     assert len(err.splitlines()) == 3

@@ -22,8 +22,9 @@ from napari_gpu_denoise.errors import (
     NonFiniteError,
     OutputError,
 )
-from napari_gpu_denoise.files import batch, one_file, tiff
+from napari_gpu_denoise.files import batch, formats, one_file
 from napari_gpu_denoise.files.batch import BatchProgress, run_batch
+from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.inputs import find_files
 from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.record import COMPILING, Progress, Record, Result
@@ -412,7 +413,7 @@ def test_one_image_in_memory_at_a_time(folder, calls, monkeypatch):
     import weakref
 
     alive: list[weakref.ref] = []
-    read = tiff.Picture.loaded
+    read = ImageFile.loaded
 
     def watched(lazy, **options):
         gc.collect()
@@ -421,7 +422,7 @@ def test_one_image_in_memory_at_a_time(folder, calls, monkeypatch):
         alive.append(weakref.ref(picture))
         return picture
 
-    monkeypatch.setattr(tiff.Picture, "loaded", watched)
+    monkeypatch.setattr(ImageFile, "loaded", watched)
     assert len(run_batch("raw", SETTINGS, output="out").done) == 3
     assert len(alive) == 3
 
@@ -470,4 +471,4 @@ def test_a_type_that_is_asked_for_is_that_of_a_palette_image_too(tmp_path, dtype
     tifffile.imwrite(path, image(), photometric="palette", colormap=table)
     run_batch(path, SETTINGS, 3, output=tmp_path / "out.tif", dtype=dtype)
     wanted = np.uint8 if dtype in (None, "auto") else dtype
-    assert tiff.read(tmp_path / "out.tif").data.dtype == wanted
+    assert formats.read(tmp_path / "out.tif").data.dtype == wanted

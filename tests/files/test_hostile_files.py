@@ -18,9 +18,10 @@ from files.test_io import ONE, TIFFDATA, TWO, handmade, noise
 from napari_gpu_denoise.cli.bench import record as bench
 from napari_gpu_denoise.cli.noise import named_noise
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import regular, tiff
-from napari_gpu_denoise.files.tiff import checks, large_planes, ome_xml, reading
-from napari_gpu_denoise.files.tiff.output import new_file
+from napari_gpu_denoise.files import formats, input_checks, tiff
+from napari_gpu_denoise.files.image_file import ImageFile
+from napari_gpu_denoise.files.output import new_file
+from napari_gpu_denoise.files.tiff import ome_xml, planes, reading
 
 needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 
@@ -62,19 +63,19 @@ def test_companions_elsewhere_are_not_read(tmp_path, way):
     if way == "link":
         (folder / name).symlink_to(kept)
     path = pointing_to(folder, name)
-    picture = tiff.read(path)
+    picture = formats.read(path)
     assert not picture.data[2:].any()
     assert picture.files == (path,)
     assert any(name in note and "was not read" in note for note in picture.notes)
     assert any("2 of 4 planes" in note for note in picture.notes)
-    allowed = tiff.read(path, companions_anywhere=True)
+    allowed = formats.read(path, companions_anywhere=True)
     np.testing.assert_array_equal(allowed.data[2:], noise(2, 20, 30, seed=1))
 
 
 def test_companions_below_are_read(tmp_path):
     (tmp_path / "below").mkdir()
     handmade(tmp_path / "below")
-    picture = tiff.read(pointing_to(tmp_path, "below/1.ome.tif"))
+    picture = formats.read(pointing_to(tmp_path, "below/1.ome.tif"))
     np.testing.assert_array_equal(picture.data[2:], noise(2, 20, 30, seed=1))
 
 
@@ -83,7 +84,7 @@ def test_companions_below_are_read(tmp_path):
 def test_a_companion_that_is_a_pipe_does_not_hang(tmp_path, in_time, anywhere):
     os.mkfifo(tmp_path / "pipe.ome.tif")
     path = pointing_to(tmp_path, "pipe.ome.tif")
-    picture = tiff.read(path, companions_anywhere=anywhere)
+    picture = formats.read(path, companions_anywhere=anywhere)
     assert any("pipe.ome.tif" in note for note in picture.notes)
 
 
@@ -135,9 +136,9 @@ def test_a_pipe_in_place_of_a_file_that_was_looked_at_is_not_waited_for(
         os.mkfifo(path)
         return real(name)
 
-    monkeypatch.setattr(regular.os.path, "realpath", realpath)
+    monkeypatch.setattr(input_checks.os.path, "realpath", realpath)
     with pytest.raises(OSError, match="it is a pipe or a device"):
-        regular.open_regular(path)
+        input_checks.open_regular(path)
 
 
 @needs_pipes
@@ -158,7 +159,7 @@ def test_a_result_never_takes_the_place_of_a_pipe(tmp_path, in_time, kind):
 def test_blocks_that_are_not_stored_are_counted(tmp_path, compression, layout, spoilt):
     path, image = tmp_path / "in.tif", noise(64, 32) + np.uint8(1)
     tifffile.imwrite(path, image, compression=compression, photometric="minisblack", **layout)
-    assert not tiff.read(path).notes
+    assert not formats.read(path).notes
     with tifffile.TiffFile(path, mode="r+") as tif:
         page = tif.pages.first
         block = "Tile" if "tile" in layout else "Strip"
@@ -166,7 +167,7 @@ def test_blocks_that_are_not_stored_are_counted(tmp_path, compression, layout, s
         held = page.databytecounts if spoilt == "lengths" else page.dataoffsets
         count = len(held)
         page.tags[block + name].overwrite([0] * (count // 2) + list(held[count // 2 :]))
-    picture = tiff.read(path)
+    picture = formats.read(path)
     (note,) = (note for note in picture.notes if "not in the file" in note)
     assert note.startswith(f"{count // 2} of {count} strips or tiles (50 %)")
     np.testing.assert_array_equal(picture.data[32:], image[32:])
@@ -183,7 +184,7 @@ def test_a_single_sample_that_is_called_alpha_is_filtered(tmp_path):
         photometric="minisblack",
         extrasamples=["unassalpha"],
     )
-    picture = tiff.read(path)
+    picture = formats.read(path)
     assert picture.axes == "YXS" and picture.alpha is not None
     single = dataclasses.replace(picture, data=picture.data[..., :1])
     assert single.alpha is None
@@ -195,15 +196,15 @@ def test_a_single_sample_that_is_called_alpha_is_filtered(tmp_path):
 def test_colours_of_a_single_sample_are_grey(tmp_path, monkeypatch, options, large):
     """They had an axis that the result, which holds the same pixels, was read without."""
     path, target, image = tmp_path / "in.tif", tmp_path / "out.tif", noise(12, 14)
-    monkeypatch.setattr(large_planes, "LARGE_PLANE", 1 if large else 1 << 27)
+    monkeypatch.setattr(planes, "LARGE_PLANE", 1 if large else 1 << 27)
     tifffile.imwrite(path, image, **options)
     with tifffile.TiffFile(path, mode="r+") as tif:
         tif.pages.first.tags["PhotometricInterpretation"].overwrite(2)
-    picture = tiff.read(path)
+    picture = formats.read(path)
     np.testing.assert_array_equal(picture.data, image)
     assert picture.axes == "YX"
     tiff.write(target, picture.data, picture)
-    np.testing.assert_array_equal(tiff.read(target).data, image)
+    np.testing.assert_array_equal(formats.read(target).data, image)
 
 
 def test_counts_that_do_not_fit_the_page_are_damage(tmp_path):
@@ -212,7 +213,7 @@ def test_counts_that_do_not_fit_the_page_are_damage(tmp_path):
     with tifffile.TiffFile(path, mode="r+") as tif:
         tif.pages.first.tags["ImageLength"].overwrite(128)
     with pytest.raises(FileError, match="damaged"):
-        tiff.read(path)
+        formats.read(path)
 
 
 @pytest.mark.parametrize("text", ["not JSON", "[1, 2]", "7", '{"a":' * 9999 + "1" + "}" * 9999])
@@ -224,7 +225,7 @@ def test_annotations_of_others_in_our_namespace_are_no_records(tmp_path, text):
         "</StructuredAnnotations>"
     )
     path = handmade(tmp_path, refs='<AnnotationRef ID="Annotation:0"/>', annotations=annotation)
-    assert tiff.read(path).history == ()
+    assert formats.read(path).history == ()
 
 
 def test_text_that_is_no_xml_is_left_to_tifffile(tmp_path):
@@ -236,7 +237,7 @@ def test_unfinished_files_of_processes_that_are_gone_are_removed(tmp_path):
     """As kill -9 leaves them; those of living processes, and of other machines, stay."""
     script = (
         "import os, signal, sys\n"
-        "from napari_gpu_denoise.files.tiff.output import new_file\n"
+        "from napari_gpu_denoise.files.output import new_file\n"
         "with new_file(sys.argv[1]) as file:\n"
         "    file.write(b'half')\n"
         "    file.flush()\n"
@@ -263,7 +264,7 @@ def test_far_more_pixels_than_a_file_holds_are_refused_before_they_are_read(tmp_
         for name in ("ImageWidth", "ImageLength", "TileWidth", "TileLength"):
             tags[name].overwrite(1 << 15)
     with pytest.raises(FileError, match=r"declares 1\.07 GB of pixels but holds \d+ bytes"):
-        tiff.read(path)
+        formats.read(path)
 
 
 def test_more_planes_than_could_be_listed_are_refused(tmp_path):
@@ -272,21 +273,21 @@ def test_more_planes_than_could_be_listed_are_refused(tmp_path):
     xml = tifffile.tiffcomment(path)
     tifffile.tiffcomment(path, xml.replace('SizeT="2"', 'SizeT="20000000"').encode())
     with pytest.raises(FileError, match="declares 20000000 planes, but the file holds 2"):
-        tiff.read(path)
+        formats.read(path)
 
 
 def test_an_image_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
     path, target = tmp_path / "in.tif", tmp_path / "out.tif"
     tifffile.imwrite(path, noise(64, 64), photometric="minisblack")
-    monkeypatch.setattr(checks, "free_memory", lambda: 10_000)
-    assert tiff.read(path).data.nbytes == 4096
+    monkeypatch.setattr(input_checks, "free_memory", lambda: 10_000)
+    assert formats.read(path).data.nbytes == 4096
     report = gd.run_batch(path, gd.NLMeans(), output=target, dtype="float32")
     assert "needs 20.5 kB of memory" in str(report.files[0].error)
     assert not target.exists()
 
 
 def test_free_memory_is_that_of_the_control_group(tmp_path, monkeypatch):
-    free = checks.free_memory()
+    free = input_checks.free_memory()
     assert 0 < free < 1 << 60
     group = tmp_path / "cgroup" / "job" / "step"
     group.mkdir(parents=True)
@@ -295,9 +296,9 @@ def test_free_memory_is_that_of_the_control_group(tmp_path, monkeypatch):
         (folder / "memory.current").write_text("4000\n")
         (folder / "memory.stat").write_text("anon 3000\ninactive_file 700\n")
     (tmp_path / "self").write_text("0::/job/step\n")
-    monkeypatch.setattr(checks, "_CGROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(checks, "_OWN_CGROUP", tmp_path / "self")
-    assert checks.free_memory() == 1700
+    monkeypatch.setattr(input_checks, "_CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(input_checks, "_OWN_CGROUP", tmp_path / "self")
+    assert input_checks.free_memory() == 1700
 
 
 @pytest.mark.parametrize("unit", [0, 99])
@@ -306,8 +307,8 @@ def test_a_unit_of_resolution_that_does_not_exist_is_left_out(tmp_path, unit):
     tifffile.imwrite(path, noise(20, 30), resolution=(10, 10), resolutionunit=2)
     with tifffile.TiffFile(path, mode="r+") as tif:
         tif.pages.first.tags["ResolutionUnit"].overwrite(unit)
-    picture = tiff.read(path)
-    tiff.check_writable(picture, picture.data.dtype)
+    picture = formats.read(path)
+    formats.check_writable(picture, picture.data.dtype)
     (note,) = tiff.write(target, picture.data, picture)
     assert str(unit) in note and "left out" in note
     with tifffile.TiffFile(target) as tif:
@@ -322,7 +323,7 @@ def test_what_cannot_be_written_is_refused_before_the_work(tmp_path, monkeypatch
     def odd(self, **options):
         raise AssertionError("the pixels were read")
 
-    monkeypatch.setattr(tiff.Picture, "loaded", odd)
+    monkeypatch.setattr(ImageFile, "loaded", odd)
     monkeypatch.setattr(reading, "_carried", lambda *_: [(700, 250, 4, b"abcd", True)])
     report = gd.run_batch(path, gd.NLMeans(), output=target)
     assert "cannot be written as TIFF" in str(report.files[0].error)

@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
-from napari_gpu_denoise.files import tiff
+from napari_gpu_denoise.files import formats, tiff
+from napari_gpu_denoise.files.output import new_file
 from napari_gpu_denoise.files.tiff import writing
 from napari_gpu_denoise.run.record import Record
 
@@ -44,12 +45,12 @@ def noise(*shape: int, dtype: str = "uint8", seed: int = 0) -> np.ndarray:
 
 def again(path: Path, dtype: str | None = None, record: Record | None = RECORD):
     """Read a file, write other pixels like it, and read that; return input, output and notes."""
-    picture = tiff.read(path)
+    picture = formats.read(path)
     data = picture.data[..., ::-1, :] if picture.axes.endswith("YX") else picture.data
     data = np.ascontiguousarray(data if dtype is None else data.astype(dtype))
     target = path.with_name("written.tif")
     notes = tiff.write(target, data, picture, record, overwrite=True)
-    result = tiff.read(target)
+    result = formats.read(target)
     np.testing.assert_array_equal(result.data, data)
     assert result.data.dtype == data.dtype
     assert (result.axes, result.kind) == (picture.axes, picture.kind)
@@ -205,7 +206,7 @@ def test_imagej_signed_16_bit(tmp_path):
     calibration = {"cf": 0, "c0": -32768.0, "c1": 1.0, "vunit": "gray value", "axes": "ZYX"}
     stored = (shown.astype(np.int32) + 32768).astype(np.uint16)
     tifffile.imwrite(path, stored, imagej=True, metadata=calibration)
-    picture = tiff.read(path)
+    picture = formats.read(path)
     np.testing.assert_array_equal(picture.data, shown)
     again(path)
     np.testing.assert_array_equal(tifffile.imread(tmp_path / "written.tif"), stored[:, ::-1])
@@ -234,7 +235,7 @@ def test_imagej_types(tmp_path):
     with pytest.raises(OutputError, match=r"cannot hold int64.*dtype=.float32"):
         again(path, "int64")
     with pytest.raises(OutputError, match="cannot hold int64"):
-        tiff.check_writable(tiff.read(path), np.dtype("int64"))
+        formats.check_writable(formats.read(path), np.dtype("int64"))
 
 
 def test_imagej_colours(tmp_path):
@@ -427,7 +428,7 @@ def test_ome_set_of_files_becomes_one(tmp_path):
 def test_ome_with_a_file_of_the_set_missing(tmp_path):
     path = handmade(tmp_path)
     (tmp_path / "1.ome.tif").unlink()
-    picture = tiff.read(path)
+    picture = formats.read(path)
     assert any("2 of 4 planes" in note for note in picture.notes)
     assert not picture.data[2:].any()
 
@@ -616,7 +617,7 @@ def test_without_record(tmp_path):
 
 def refused(path: Path, error: type[Exception] = FileError) -> str:
     with pytest.raises(error) as caught:
-        tiff.read(path)
+        formats.read(path)
     text = str(caught.value)
     assert str(path) in text
     assert "\n" not in text
@@ -665,7 +666,7 @@ def test_cut_short(tmp_path, layout):
     for size in np.linspace(1, len(raw) - 1, 60).astype(int):
         path.write_bytes(raw[:size])
         try:
-            np.testing.assert_array_equal(tiff.read(path).data, stored)
+            np.testing.assert_array_equal(formats.read(path).data, stored)
         except FileError as error:
             assert str(path) in str(error)
             refusals += 1
@@ -735,7 +736,7 @@ def test_reading_changes_nothing(tmp_path, caplog):
     path = tmp_path / "in.tif"
     tifffile.imwrite(path, noise(20, 30))
     raw, handlers = path.read_bytes(), list(logging.getLogger("tifffile").handlers)
-    tiff.read(path)
+    formats.read(path)
     assert path.read_bytes() == raw
     assert logging.getLogger("tifffile").handlers == handlers
     assert caplog.records == []
@@ -744,10 +745,10 @@ def test_reading_changes_nothing(tmp_path, caplog):
 def test_is_tiff(tmp_path):
     for name, options in {"a": {}, "b": {"byteorder": ">"}, "c": {"bigtiff": True}}.items():
         tifffile.imwrite(tmp_path / name, noise(2, 2), **options)
-        assert tiff.is_tiff(tmp_path / name)
+        assert formats.is_image(tmp_path / name)
     (tmp_path / "d").write_bytes(b"\x89PNG")
-    assert not tiff.is_tiff(tmp_path / "d")
-    assert not tiff.is_tiff(tmp_path / "none")
+    assert not formats.is_image(tmp_path / "d")
+    assert not formats.is_image(tmp_path / "none")
 
 
 # --- writing never destroys -----------------------------------------------------------------------
@@ -757,7 +758,7 @@ def test_is_tiff(tmp_path):
 def picture(tmp_path):
     path = tmp_path / "in.tif"
     tifffile.imwrite(path, noise(20, 30))
-    return tiff.read(path)
+    return formats.read(path)
 
 
 def test_input_is_never_replaced(tmp_path, picture):
@@ -774,7 +775,7 @@ def test_input_is_never_replaced(tmp_path, picture):
 
 
 def test_no_file_of_a_set_is_replaced(tmp_path):
-    picture = tiff.read(handmade(tmp_path))
+    picture = formats.read(handmade(tmp_path))
     with pytest.raises(OutputError, match="never replaced"):
         tiff.write(tmp_path / "1.ome.tif", picture.data, picture, overwrite=True)
 
@@ -787,7 +788,7 @@ def test_existing_output(tmp_path, picture):
     assert target.read_text() == "precious"
     (tmp_path / "backup.tif").hardlink_to(target)
     tiff.write(target, picture.data, picture, overwrite=True)
-    np.testing.assert_array_equal(tiff.read(target).data, picture.data)
+    np.testing.assert_array_equal(formats.read(target).data, picture.data)
     # The old file was not written into: the new one took its name.
     assert (tmp_path / "backup.tif").read_text() == "precious"
 
@@ -845,7 +846,7 @@ def test_failure_in_the_middle_of_a_write(tmp_path, picture, monkeypatch, failur
 
 def test_file_that_appears_while_we_write(tmp_path):
     target = tmp_path / "out.tif"
-    with pytest.raises(OutputError, match="exists"), tiff.new_file(target) as file:
+    with pytest.raises(OutputError, match="exists"), new_file(target) as file:
         file.write(b"ours")
         target.write_text("theirs")
     assert target.read_text() == "theirs"
@@ -854,7 +855,7 @@ def test_file_that_appears_while_we_write(tmp_path):
 
 def test_nothing_under_the_name_until_complete(tmp_path):
     target = tmp_path / "out.tif"
-    with tiff.new_file(target) as file:
+    with new_file(target) as file:
         file.write(b"bytes")
         assert not target.exists()
     assert target.read_bytes() == b"bytes"

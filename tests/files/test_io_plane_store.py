@@ -14,7 +14,7 @@ import pytest
 from files.test_io import noise
 from files.test_io_planes import INDICES, run_together
 from napari_gpu_denoise.errors import OutputError
-from napari_gpu_denoise.files import tiff
+from napari_gpu_denoise.files.blocks import PlaneStore
 
 
 @pytest.fixture(params=["without a name", "with a name"])
@@ -29,7 +29,7 @@ def test_store_is_an_array(tmp_path, named, axes_of_plane):
     shape = (4, 3, 5, 6)
     expected = np.zeros(shape, "int16")
     rng = np.random.default_rng(0)
-    with tiff.PlaneStore(shape, "int16", tmp_path, axes_of_plane=axes_of_plane) as store:
+    with PlaneStore(shape, "int16", tmp_path, axes_of_plane=axes_of_plane) as store:
         assert (store.shape, store.dtype, store.ndim) == (shape, np.dtype("int16"), 4)
         assert (store.size, store.nbytes, len(store)) == (360, 720, 4)
         for index in (*rng.permutation(4).tolist(), *INDICES):
@@ -52,7 +52,7 @@ def test_store_is_an_array(tmp_path, named, axes_of_plane):
 
 def test_store_of_channels_one_by_one(tmp_path):
     image = noise(3, 20, 30, 3)
-    with tiff.PlaneStore(image.shape, image.dtype, tmp_path, axes_of_plane=3) as store:
+    with PlaneStore(image.shape, image.dtype, tmp_path, axes_of_plane=3) as store:
         for channel, t in product((2, 0, 1), (1, 2, 0)):
             store[t, ..., channel] = image[t, ..., channel]
         np.testing.assert_array_equal(store, image)
@@ -63,7 +63,7 @@ def test_store_of_channels_one_by_one(tmp_path):
 
 def test_store_of_other_byte_order_and_memory_layout(tmp_path):
     image = noise(3, 20, 30, dtype="uint16")
-    with tiff.PlaneStore(image.shape, ">u2", tmp_path) as store:
+    with PlaneStore(image.shape, ">u2", tmp_path) as store:
         assert store.dtype.isnative
         store[0] = image[0].astype(">u2")
         store[1:] = image.transpose(0, 2, 1).copy().transpose(0, 2, 1)[1:]
@@ -73,7 +73,7 @@ def test_store_of_other_byte_order_and_memory_layout(tmp_path):
 def test_store_leaves_nothing(tmp_path, named):
     for error in (KeyboardInterrupt, ValueError, None):
         try:
-            with tiff.PlaneStore((3, 20, 30), "u2", tmp_path) as store:
+            with PlaneStore((3, 20, 30), "u2", tmp_path) as store:
                 store[1] = 5
                 if os.name == "posix":
                     assert os.listdir(tmp_path) == []
@@ -115,7 +115,7 @@ class Full:
 def test_disk_that_gets_full(tmp_path, named, monkeypatch):
     make = tempfile.TemporaryFile
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **o: Full(make(**o), room=1500))
-    with tiff.PlaneStore((3, 20, 30), "u1", tmp_path) as store:
+    with PlaneStore((3, 20, 30), "u1", tmp_path) as store:
         store[1] = store[2] = 5
         assert (store[1:] == 5).all()  # read in pieces
         with pytest.raises(OutputError, match=r"temporary file .*No space left on device\.$"):
@@ -139,7 +139,7 @@ def test_disk_that_is_too_small_from_the_start(tmp_path, named, monkeypatch):
     monkeypatch.setattr(tempfile, "TemporaryFile", without_room)
     with (
         pytest.raises(OutputError, match="File too large"),
-        tiff.PlaneStore((3, 4), "u1", tmp_path),
+        PlaneStore((3, 4), "u1", tmp_path),
     ):
         pass
     assert made[0].file.closed
@@ -149,13 +149,13 @@ def test_disk_that_is_too_small_from_the_start(tmp_path, named, monkeypatch):
 def test_folder_that_is_not_there(tmp_path):
     with (
         pytest.raises(OutputError, match=r"none cannot be used: No such file or directory\.$"),
-        tiff.PlaneStore((3, 20, 30), "u2", tmp_path / "none"),
+        PlaneStore((3, 20, 30), "u2", tmp_path / "none"),
     ):
         pass
 
 
 def test_file_that_lost_its_end(tmp_path):
-    with tiff.PlaneStore((3, 20, 30), "u2", tmp_path) as store:
+    with PlaneStore((3, 20, 30), "u2", tmp_path) as store:
         store._file.truncate(3000)
         with pytest.raises(OutputError, match="shorter than what was written"):
             store[2]
@@ -163,14 +163,14 @@ def test_file_that_lost_its_end(tmp_path):
 
 def test_threads_that_set_channels_of_one_plane(tmp_path, monkeypatch):
     image = noise(10, 20, 30, 4)
-    write = tiff.PlaneStore._write
+    write = PlaneStore._write
 
     def late(self, number, first, block):
         time.sleep(0.001)  # after it was read
         write(self, number, first, block)
 
-    monkeypatch.setattr(tiff.PlaneStore, "_write", late)
-    with tiff.PlaneStore(image.shape, image.dtype, tmp_path, axes_of_plane=3) as store:
+    monkeypatch.setattr(PlaneStore, "_write", late)
+    with PlaneStore(image.shape, image.dtype, tmp_path, axes_of_plane=3) as store:
 
         def work(channel: int) -> None:
             for t in range(10):
@@ -182,7 +182,7 @@ def test_threads_that_set_channels_of_one_plane(tmp_path, monkeypatch):
 
 def test_large_offsets(tmp_path):
     """Beyond 4 GB, in a file of holes."""
-    with tiff.PlaneStore((5000, 1000, 1000), "u1", tmp_path) as store:
+    with PlaneStore((5000, 1000, 1000), "u1", tmp_path) as store:
         store[4999, 999] = 3
         store[0] = 1
         assert store[4999, 999, 999] == 3

@@ -15,7 +15,9 @@ import tifffile
 
 from files.test_io import COLOURS, HANDMADE, ONE, RECORD, TIFFDATA, handmade, noise
 from napari_gpu_denoise.errors import Cancelled, FileError, OutputError
-from napari_gpu_denoise.files import tiff
+from napari_gpu_denoise.files import formats, tiff
+from napari_gpu_denoise.files.blocks import PlaneStore
+from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.tiff import imagej, writing
 from napari_gpu_denoise.files.tiff import planes as planes_module
 from napari_gpu_denoise.noise.patches.white import estimate_sigma
@@ -125,7 +127,7 @@ def pages(monkeypatch):
 # --- reading --------------------------------------------------------------------------------------
 
 
-def same(a: tiff.Picture, b: tiff.Picture) -> None:
+def same(a: ImageFile, b: ImageFile) -> None:
     """Compare all but the pixels."""
     assert (a.axes, a.kind, a.path, a.files) == (b.axes, b.kind, b.path, b.files)
     assert (a.notes, a.history) == (b.notes, b.history)
@@ -135,7 +137,7 @@ def same(a: tiff.Picture, b: tiff.Picture) -> None:
 
 
 def test_same_as_read(path):
-    whole = tiff.read(path)
+    whole = formats.read(path)
     with tiff.open_stack(path) as picture:
         same(picture, whole)
         planes = picture.data
@@ -153,7 +155,7 @@ def test_same_as_read(path):
             assert got.dtype.isnative
 
 
-def tifffile_says(path: Path, picture: tiff.Picture) -> np.ndarray:
+def tifffile_says(path: Path, picture: ImageFile) -> np.ndarray:
     data = tifffile.imread(path).reshape(picture.data.shape)
     return (data.astype(int) - 32768) if picture.metadata["signed16"] else data
 
@@ -185,7 +187,7 @@ def test_indexing(tmp_path, index, compression):
     tifffile.imwrite(tmp_path / "a.tif", stored, compression=compression, **GREY)
     with (
         tiff.open_stack(tmp_path / "a.tif") as picture,
-        tiff.PlaneStore((5, 3, 12, 14), "u2", tmp_path) as s,
+        PlaneStore((5, 3, 12, 14), "u2", tmp_path) as s,
     ):
         s[...] = stored
         for planes in (picture.data, s):
@@ -284,7 +286,7 @@ def test_noise_is_estimated_from_few_pages(tmp_path, pages, kind):
     shape, dtype, options = FILES[kind]
     shape = (100, *shape[1:])
     tifffile.imwrite(path, noise(*shape, dtype=dtype), **options)
-    whole = tiff.read(path)
+    whole = formats.read(path)
     expected = estimate_sigma(whole.data, whole.filter_axes)
     pages.clear()
     with tiff.open_stack(path) as picture:
@@ -380,7 +382,7 @@ def test_pixels_where_there_is_no_alpha(tmp_path, kind):
 
 def test_set_of_files(tmp_path, pages):
     path = handmade(tmp_path)
-    whole = tiff.read(path)
+    whole = formats.read(path)
     pages.clear()
     with tiff.open_stack(path) as picture:
         same(picture, whole)
@@ -480,7 +482,7 @@ def test_refused_as_by_read(tmp_path):
     (tmp_path / "cut.tif").write_bytes(raw[:9000])
     for name in ("none.tif", "text.tif", "cut.tif", "."):
         messages = []
-        for function in (tiff.read, lambda path: tiff.open_stack(path).__enter__()):
+        for function in (formats.read, lambda path: tiff.open_stack(path).__enter__()):
             with pytest.raises(FileError) as caught:
                 function(tmp_path / name)
             messages.append(str(caught.value))
@@ -549,7 +551,7 @@ def in_memory(monkeypatch):
     """Let tifffile write an array in memory instead of pages one by one: what files should be."""
     by_pages = tifffile.TiffWriter.write
 
-    def write(path: Path, data: np.ndarray, picture: tiff.Picture, **options) -> tuple[str, ...]:
+    def write(path: Path, data: np.ndarray, picture: ImageFile, **options) -> tuple[str, ...]:
         def whole(self, pages, *, shape, dtype, **arguments):
             pixels = imagej.swap_sign16(data) if data.dtype != dtype else data
             return by_pages(self, pixels.reshape(shape), **arguments)
@@ -583,12 +585,12 @@ def without_tile_lengths(path: Path, raw: bytes) -> bytes:
 def check_same_file(path: Path, in_memory, dtype: str | None = None) -> None:
     folder = path.parent
     with tiff.open_stack(path) as picture:
-        data = tiff.read(path).data
+        data = formats.read(path).data
         data = data if dtype is None else data.astype(dtype)
         notes = in_memory(folder / "expected.tif", data, picture)
         expected = (folder / "expected.tif").read_bytes()
         expected = without_tile_lengths(folder / "expected.tif", expected)
-        with tiff.PlaneStore(data.shape, data.dtype, folder) as store:
+        with PlaneStore(data.shape, data.dtype, folder) as store:
             store[...] = data
             sources = [data, store] + ([picture.data] if dtype is None else [])
             for source in sources:
@@ -597,7 +599,7 @@ def check_same_file(path: Path, in_memory, dtype: str | None = None) -> None:
                 )
                 written = (folder / "out.tif").read_bytes()
                 assert without_tile_lengths(folder / "out.tif", written) == expected
-        np.testing.assert_array_equal(tiff.read(folder / "out.tif").data, data)
+        np.testing.assert_array_equal(formats.read(folder / "out.tif").data, data)
     assert set(os.listdir(folder)) == {path.name, "expected.tif", "out.tif"}
 
 
@@ -625,7 +627,7 @@ def test_same_file_of_large_stacks(tmp_path, in_memory, monkeypatch, kind):
 
 def test_size_from_which_on_files_are_large(tmp_path, monkeypatch):
     tifffile.imwrite(tmp_path / "in.tif", noise(5, 20, 30, dtype="uint16"), **PLAIN)
-    picture = tiff.read(tmp_path / "in.tif")
+    picture = formats.read(tmp_path / "in.tif")
     size = 5 * (20 * 30 * 2 + 512)
     for limit, large in ((size, False), (size - 1, True)):
         monkeypatch.setattr(writing, "CLASSIC_LIMIT", limit)
@@ -672,7 +674,7 @@ class Counted:
 def test_pages_are_asked_for_one_by_one(tmp_path, kind):
     shape, dtype, options = FILES[kind]
     tifffile.imwrite(tmp_path / "in.tif", noise(*shape, dtype=dtype), **options)
-    picture = tiff.read(tmp_path / "in.tif")
+    picture = formats.read(tmp_path / "in.tif")
     source = Counted(picture.data)
     tiff.write(tmp_path / "out.tif", source, picture)
     size = np.prod(picture.metadata["stored"])
@@ -684,9 +686,9 @@ def test_pages_that_no_axis_ends(tmp_path):
     """An image of another shape than its pages put together is written from memory."""
     path = tmp_path / "in.tif"
     tifffile.imwrite(path, noise(6, 20, 7), **PLAIN)
-    picture = tiff.read(path)
+    picture = formats.read(path)
     like = replace(picture, data=picture.data.reshape(7, 20, 6))
-    with tiff.PlaneStore((7, 20, 6), "u1", tmp_path) as store:
+    with PlaneStore((7, 20, 6), "u1", tmp_path) as store:
         store[...] = like.data
         tiff.write(tmp_path / "out.tif", store, like)
     np.testing.assert_array_equal(tifffile.imread(tmp_path / "out.tif"), picture.data)
@@ -696,7 +698,7 @@ def test_pages_that_no_axis_ends(tmp_path):
 def test_failure_of_the_source_in_the_middle(tmp_path, compression):
     path = tmp_path / "in.tif"
     tifffile.imwrite(path, noise(3, 40, 48), compression=compression, **PLAIN)
-    picture = tiff.read(path)
+    picture = formats.read(path)
 
     class Broken(Counted):
         def __getitem__(self, index):

@@ -9,8 +9,9 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import FileError, HostMemoryError
 from napari_gpu_denoise.files import formats, one_file
-from napari_gpu_denoise.files.tiff import LargePlanes, PlaneStore, large_planes
-from napari_gpu_denoise.files.tiff.picture import Picture
+from napari_gpu_denoise.files.blocks import PlaneStore
+from napari_gpu_denoise.files.image_file import ImageFile
+from napari_gpu_denoise.files.tiff import LargePlanes, planes
 from napari_gpu_denoise.noise import sampling
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.run import by_parts, long_series
@@ -22,10 +23,10 @@ SETTINGS = small(gd.NLMeans)
 @pytest.fixture(autouse=True)
 def large(monkeypatch):
     """Take every plane for a large one, and every part for a small one."""
-    monkeypatch.setattr(large_planes, "LARGE_PLANE", 1)
+    monkeypatch.setattr(planes, "LARGE_PLANE", 1)
     monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
     monkeypatch.setattr(by_parts, "PART_BYTES", 1 << 12)
-    monkeypatch.setattr(Picture, "loaded", None)  # nothing is read whole
+    monkeypatch.setattr(ImageFile, "loaded", None)  # nothing is read whole
 
 
 TILES = {"tile": (32, 16)}

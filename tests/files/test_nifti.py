@@ -16,11 +16,10 @@ import napari_gpu_denoise as gd
 from files.test_io import RECORD
 from napari_gpu_denoise import cli
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
-from napari_gpu_denoise.files import formats, nifti, one_file
+from napari_gpu_denoise.files import formats, input_checks, nifti, one_file
 from napari_gpu_denoise.files.nifti import reading
 from napari_gpu_denoise.files.nifti.reading import type_of_levels, unpack_extensions
 from napari_gpu_denoise.files.nifti.writing import pack_extensions
-from napari_gpu_denoise.files.tiff import checks
 from napari_gpu_denoise.run import long_series
 from scenes import noisy, small
 
@@ -393,7 +392,7 @@ def test_far_more_voxels_than_a_file_holds_are_refused_before_they_are_read(tmp_
 
 def test_a_volume_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
     path = saved(tmp_path / "in.nii.gz", voxels(4, 9, 10))
-    monkeypatch.setattr(checks, "free_memory", lambda: 500)
+    monkeypatch.setattr(input_checks, "free_memory", lambda: 500)
     with pytest.raises(FileError, match="needs 720 bytes of memory for pixels and result"):
         gd.read(path)
 

@@ -11,7 +11,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.files import one_file, resuming
-from napari_gpu_denoise.files.tiff import Picture
+from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.run import by_parts, long_series
 from scenes import bytes_per_pixel, noisy, small
 
@@ -172,7 +172,7 @@ def test_stacks_without_time_are_filtered_in_parts(
     image = noisy(*shape, dtype="uint8" if axes.endswith("S") else "uint16")
     path = written(tmp_path, image, axes, **options)
     with monkeypatch.context() as context:
-        context.setattr(Picture, "loaded", None)  # nothing is read whole
+        context.setattr(ImageFile, "loaded", None)  # nothing is read whole
         for sigma in (20.0, None):
             out, file = run(path, settings, sigma, axes=axes)
             expected = gd.denoise(image, settings, sigma, axes=axes)

@@ -74,7 +74,7 @@ def test_from_a_server_to_a_server(bucket, tmp_path):
     picture = gd.read("s3://lab/out.ome.zarr")
     np.testing.assert_array_equal(picture.data, expected)
     assert picture.history[-1]["filter"] == "nl_means"
-    assert picture.looks.steps["X"] == (0.2, "micrometer")
+    assert picture.pixel_metadata.steps["X"] == (0.2, "micrometer")
     for source, target in (
         ("s3://lab/in.ome.zarr", tmp_path / "here.ome.zarr"),
         (tmp_path / "in.ome.zarr", "s3://lab/there.ome.zarr"),

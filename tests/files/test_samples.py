@@ -11,8 +11,8 @@ import tifffile
 
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import FileError
-from napari_gpu_denoise.files import samples, tiff
 from napari_gpu_denoise.noise.patches.white import estimate_sigma
+from napari_gpu_denoise.files import formats, samples
 
 FOLDER = Path(__file__).parents[2] / "sample_data"
 
@@ -29,7 +29,7 @@ def made():
 @pytest.mark.parametrize("name", samples.names())
 def test_file_is_as_described(name):
     known = samples.info(name)
-    picture = tiff.read(samples.path(name))
+    picture = formats.read(samples.path(name))
     assert picture.axes == known.axes
     assert picture.data.ndim == len(known.scale) == len(known.units)
     assert samples.title(name) == known.title

@@ -105,7 +105,7 @@ def test_a_cancelled_run_is_resumed(lab, version):
     assert heads(lab) == (["zarr.json"] if version == "0.5" else [".zattrs", ".zgroup"], False)
     found = gd.read(OUT)
     np.testing.assert_array_equal(found.data, expected())
-    assert found.looks == gd.read(PLACE).looks
+    assert found.pixel_metadata == gd.read(PLACE).pixel_metadata
     (whole,) = run(output="memory://lab/whole.ome.zarr")[0].done
     assert replace(report.done[0].record, date="") == replace(whole.record, date="")
     assert "complete" in run(resume=True)[0].skipped[0].skipped

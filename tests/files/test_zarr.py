@@ -12,8 +12,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
-from napari_gpu_denoise.files import formats, inputs, resuming
-from napari_gpu_denoise.files.tiff import messages, output
+from napari_gpu_denoise.files import formats, input_checks, inputs, output, resuming
 from napari_gpu_denoise.files.zarr import Address, places, writing
 from napari_gpu_denoise.files.zarr.writing import block_means
 from napari_gpu_denoise.run import by_parts
@@ -53,12 +52,12 @@ def test_read(tmp_path, axes, version):
     picture = gd.read(path)
     np.testing.assert_array_equal(picture.data, IMAGES[axes])
     assert (picture.axes, picture.kind, picture.notes) == (axes, "zarr", ())
-    assert picture.looks.steps["X"] == (0.2, "micrometer")
-    assert picture.looks.steps.get("T") == ((2.0, "second") if "T" in axes else None)
+    assert picture.pixel_metadata.steps["X"] == (0.2, "micrometer")
+    assert picture.pixel_metadata.steps.get("T") == ((2.0, "second") if "T" in axes else None)
     assert (picture.voxel == (1.5, 0.25, 0.2)) == ("Z" in axes)
     assert picture.voxel_unit == ("µm" if "Z" in axes else "")
     if "C" in axes:
-        first, second = picture.looks.channels
+        first, second = picture.pixel_metadata.channels
         assert (first.name, first.colour, first.limits) == ("dye 0", "#0000ff", (10.0, 240.0))
         assert (second.name, second.colour) == ("dye 1", "#00ff00")
 
@@ -81,7 +80,7 @@ def test_results_part_by_part_are_those_in_memory(tmp_path, monkeypatch, axes, v
     found = gd.read(out)
     np.testing.assert_array_equal(found.data, expected.image)
     assert found.history[-1]["settings"] == SETTINGS.as_dict()
-    assert found.looks == gd.read(path).looks
+    assert found.pixel_metadata == gd.read(path).pixel_metadata
     for level in ("0", "1"):
         before, after = (zarr.open_group(str(p), mode="r")[level] for p in (path, out))
         assert (after.shape, after.shards) == (before.shape, before.shards)
@@ -411,7 +410,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path):
 
     path = write_store(tmp_path / "in.zarr", IMAGES["YX"], "YX")
     code = (
-        "import os, sys; from napari_gpu_denoise.files.tiff.output import new_folder\n"
+        "import os, sys; from napari_gpu_denoise.files.output import new_folder\n"
         "with new_folder(sys.argv[1]) as f: (f / 'half').write_text('x'); os._exit(9)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path / "out.zarr")]).returncode == 9
@@ -443,7 +442,7 @@ def test_other_places_than_folders(bucket, tmp_path, monkeypatch):
         assert file.error is None and str(file.output) == str(target)
         found = gd.read(target)
         np.testing.assert_array_equal(found.data, expected)
-        assert found.looks == gd.read(url).looks
+        assert found.pixel_metadata == gd.read(url).pixel_metadata
     (file,) = gd.run_batch(url, SETTINGS, 8, output=f"{bucket}/out.ome.zarr").files
     assert "exists and was kept" in file.skipped
     (file,) = gd.run_batch(url, SETTINGS, 8, output=f"{bucket}/made").files
@@ -545,7 +544,7 @@ def test_secrets_in_addresses_are_refused_and_not_repeated(address, tmp_path, ca
     ):
         assert main(arguments) == 4
         assert "ReT" not in "".join(capsys.readouterr())
-    with pytest.raises(FileError) as failed, messages.reading(store):
+    with pytest.raises(FileError) as failed, input_checks.reading(store):
         raise ValueError(f"cannot reach {address}")  # such as a proxy or server of the environment
     assert "ReT" not in str(failed.value)
 
@@ -559,7 +558,7 @@ def test_secrets_in_addresses_are_refused_and_not_repeated(address, tmp_path, ca
     ],
 )
 def test_addresses_without_secrets_are_left_as_they_are(address):
-    assert str(Address(address)) == messages.without_secrets(address) == address
+    assert str(Address(address)) == input_checks.without_secrets(address) == address
 
 
 def test_means_of_blocks():

@@ -20,7 +20,7 @@ from fuzz.tiff_seeds import DECLARED, NAMES, TWIN, layout, seed
 from fuzz.watching import Case, Loss
 from napari_gpu_denoise import cli
 from napari_gpu_denoise.files import one_file
-from napari_gpu_denoise.files.tiff import large_planes
+from napari_gpu_denoise.files.tiff import planes
 from zarr_stores import write_store
 
 NUMBERS = (
@@ -294,12 +294,12 @@ def reading(
 @contextlib.contextmanager
 def as_large() -> Iterator[None]:
     """Read and write each plane in regions, and each file part by part, however small it is."""
-    before = large_planes.LARGE_PLANE, one_file.STREAMED_BYTES
-    large_planes.LARGE_PLANE, one_file.STREAMED_BYTES = 1, 0
+    before = planes.LARGE_PLANE, one_file.STREAMED_BYTES
+    planes.LARGE_PLANE, one_file.STREAMED_BYTES = 1, 0
     try:
         yield
     finally:
-        large_planes.LARGE_PLANE, one_file.STREAMED_BYTES = before
+        planes.LARGE_PLANE, one_file.STREAMED_BYTES = before
 
 
 def result(path: Path, out: Path) -> Path:

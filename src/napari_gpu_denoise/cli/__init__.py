@@ -30,7 +30,7 @@ def _run(argv: Sequence[str] | None) -> int:
         return 0
     try:
         for address in (each for each in argv if "://" in each):
-            from napari_gpu_denoise.files.tiff.messages import check_no_secrets
+            from napari_gpu_denoise.files.input_checks import check_no_secrets
 
             check_no_secrets(address)  # argparse repeats what it does not expect
         args = build_parser(argv).parse_args(argv)

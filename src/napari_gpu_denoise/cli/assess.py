@@ -67,8 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def assess(args: argparse.Namespace) -> int:
     """Assess the result for each input."""
+    from napari_gpu_denoise.assessment.report import check_report_name, report_text
     from napari_gpu_denoise.files.inputs import find_files
-    from napari_gpu_denoise.files.report import check_report, write_report
+    from napari_gpu_denoise.files.output import check_output, new_file
 
     settings, paths = chosen_settings(args), find_files(args.inputs)
     sigma = args.sigma if args.sigma_map is None else sigma_map(args.sigma_map)
@@ -79,7 +80,8 @@ def assess(args: argparse.Namespace) -> int:
                 f"--report {args.report} is a single file, but there are {len(paths)} "
                 "inputs: give one input."
             )
-        check_report(args.report, overwrite=args.overwrite)
+        check_report_name(args.report)
+        check_output(args.report, overwrite=args.overwrite, keep=())
     codes, found = [], []
     for path in paths:
         try:
@@ -93,7 +95,8 @@ def assess(args: argparse.Namespace) -> int:
             print(path)
             print("\n".join(f"  {line}" for line in made.summary(_said).splitlines()))
         if args.report is not None:
-            write_report(args.report, made, str(path), overwrite=args.overwrite, said=_said)
+            with new_file(args.report, overwrite=args.overwrite) as file:
+                file.write(report_text(args.report, made, str(path), _said).encode())
     if args.json:
         print(json.dumps(found, indent=2))
     return codes[0] if codes else 0

@@ -159,7 +159,7 @@ def devices(args: argparse.Namespace) -> int:
 def sample(args: argparse.Namespace) -> int:
     """Write a sample stack, or list them."""
     from napari_gpu_denoise.files import samples
-    from napari_gpu_denoise.files.tiff.output import new_file
+    from napari_gpu_denoise.files.output import new_file
 
     if args.name is None:
         for name in samples.names():

@@ -14,7 +14,7 @@ from napari_gpu_denoise.cli.failures import complain, exit_code, on_command_line
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from napari_gpu_denoise.files.tiff import Picture
+    from napari_gpu_denoise.files.image_file import ImageFile
     from napari_gpu_denoise.noise.record import NoiseEstimate
 
 HELD = 24  # planes of a channel up to which a file is read whole: an estimate may hold as many
@@ -49,7 +49,7 @@ def estimate(args: argparse.Namespace) -> int:
     return codes[0] if codes else 0
 
 
-def _measure(path: Path, axes: str | None, model: str) -> tuple[Picture, NoiseEstimate, int]:
+def _measure(path: Path, axes: str | None, model: str) -> tuple[ImageFile, NoiseEstimate, int]:
     """Return the description of a file, its noise, and its number of planes."""
     from napari_gpu_denoise.files import formats
     from napari_gpu_denoise.noise.estimate import estimate_noise
@@ -59,7 +59,7 @@ def _measure(path: Path, axes: str | None, model: str) -> tuple[Picture, NoiseEs
         return picture, estimate_noise(held.pixels, names, model), planes
 
 
-def to_measure(picture: Picture, axes: str | None) -> tuple[Picture, str, int]:
+def to_measure(picture: ImageFile, axes: str | None) -> tuple[ImageFile, str, int]:
     """Return a picture to measure its noise, its axes, and its number of planes.
 
     Of a large file only the planes are read that an estimate needs. What counts as large does not
@@ -102,7 +102,7 @@ def named_noise(named: str) -> Any:
 
     if named in choices():
         return named
-    from napari_gpu_denoise.files.regular import open_regular
+    from napari_gpu_denoise.files.input_checks import open_regular
     from napari_gpu_denoise.noise.record import NoiseEstimate
 
     try:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from napari_gpu_denoise.errors import DenoiseError, OutputError
-from napari_gpu_denoise.files.tiff.messages import brief
+from napari_gpu_denoise.files.input_checks import brief
 from napari_gpu_denoise.files.zarr import Address
 from napari_gpu_denoise.files.zarr.places import UNFINISHED, with_retries
 from napari_gpu_denoise.locks import is_alive, locked

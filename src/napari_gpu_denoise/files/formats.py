@@ -1,36 +1,41 @@
-"""TIFF, NIfTI and OME-Zarr by one name: which format a file has, and what reads and writes it."""
+"""The formats of image files: which one a file has, and what reads and writes it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import nifti, tiff, zarr
+from napari_gpu_denoise.files.blocks import Blocks
+from napari_gpu_denoise.files.image_file import Format, ImageFile
+from napari_gpu_denoise.files.output import check_folder, check_output
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.run.record import Record
 
-SUFFIXES = (*tiff.SUFFIXES, *nifti.SUFFIXES, *zarr.SUFFIXES)
+
+#: In the order in which they are tried; the first reads, or refuses, what none recognises.
+FORMATS = (tiff.FORMAT, nifti.FORMAT, zarr.FORMAT)
+SUFFIXES = tuple(suffix for each in FORMATS for suffix in each.suffixes)
 
 
 def has_suffix(path: str | os.PathLike) -> bool:
     """Return whether a name ends like that of a file that can be read and written."""
-    return os.fspath(path).lower().endswith(SUFFIXES) or zarr.has_suffix(path)
+    return os.fspath(path).lower().rstrip("/\\").endswith(SUFFIXES)
 
 
 def is_image(path: str | os.PathLike) -> bool:
     """Return whether a file starts like one that can be read; False also if it cannot be opened."""
     path = zarr.as_path(path)
-    return tiff.is_tiff(path) or nifti.is_nifti(path) or zarr.is_zarr(path)
+    return any(each.is_format(path) for each in FORMATS)
 
 
-def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> tiff.Picture:
+def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> ImageFile:
     """Read a NIfTI file, an OME-Zarr folder, or the first image of a TIFF file.
 
     Parameters
@@ -45,7 +50,7 @@ def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> tiff.
 
     Returns
     -------
-    Picture
+    ImageFile
 
     Raises
     ------
@@ -61,25 +66,29 @@ def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> tiff.
 
 def open_stack(
     path: str | os.PathLike, *, companions_anywhere: bool = False
-) -> AbstractContextManager[tiff.Picture]:
+) -> AbstractContextManager[ImageFile]:
     """Open a NIfTI file, an OME-Zarr, or the first image of a TIFF file, to read it on demand.
 
     Its context is what `read` returns, but with ``data`` in the file until the context ends.
     """
     path = zarr.as_path(path)
-    if isinstance(path, zarr.Address) or zarr.is_zarr(path):
-        return zarr.open_stack(path, companions_anywhere=companions_anywhere)
-    if tiff.is_tiff(path) or not os.path.isfile(path):
-        return tiff.open_stack(path, companions_anywhere=companions_anywhere)
-    if nifti.has_suffix(path) or nifti.is_nifti(path):
-        return nifti.open_stack(path)
-    return tiff.open_stack(path, companions_anywhere=companions_anywhere)
+    return _format_of(path).open_stack(path, companions_anywhere=companions_anywhere)
+
+
+def _format_of(path: Any) -> Format:
+    """Return the format of a file: as it starts, else as its name says."""
+    if isinstance(path, zarr.Address):
+        return zarr.FORMAT
+    found = [each for each in FORMATS if each.is_format(path)]
+    if not found and os.path.isfile(path):
+        found = [each for each in FORMATS if each.is_path(path)]
+    return (found or FORMATS)[0]
 
 
 def write(
     path: str | os.PathLike,
-    data: np.ndarray | tiff.Planes | tiff.PlaneStore,
-    like: tiff.Picture,
+    data: np.ndarray | Blocks,
+    like: ImageFile,
     record: Record | Sequence[dict] | None = None,
     *,
     overwrite: bool = False,
@@ -94,10 +103,10 @@ def write(
     path : path-like
         The new file. The name of a NIfTI image ends with ``.nii``, or with ``.nii.gz`` to
         compress it, the name of an OME-Zarr with ``.zarr``.
-    data : ndarray, Planes or PlaneStore
+    data : ndarray, or array that is read in blocks
         Pixels of the shape of ``like.data``, of any real type. If they are not in memory, they are
         read page by page.
-    like : Picture
+    like : ImageFile
         Source of the metadata. Of a TIFF file: axes, voxel size, units, time interval, channel
         names, byte order, tiles and compression; lossy compression becomes deflate. Of a NIfTI
         file: the header, with affine and units, its extensions, and byte order; slope and intercept
@@ -123,33 +132,30 @@ def write(
     """
     path = zarr.as_path(path)
     check_name(path, like)
-    return _of(like).write(path, data, like, record, overwrite=overwrite)
+    return _writer(like).write(path, data, like, record, overwrite=overwrite)
 
 
-def check_name(path: str | os.PathLike, like: tiff.Picture) -> None:
+def check_name(path: str | os.PathLike, like: ImageFile) -> None:
     """Refuse a name for a result that is not one of the format of its input."""
-    forms = {"nifti": ("a NIfTI file", ".nii or .nii.gz"), "zarr": ("an OME-Zarr", ".ome.zarr")}
-    named = "nifti" if nifti.has_suffix(path) else "zarr" if zarr.is_zarr_path(path) else ""
-    if named == (like.kind if like.kind in forms else ""):
-        return
-    form, endings = forms.get(like.kind, ("a TIFF file", ".tif"))
-    raise OutputError(
-        f"{path} cannot be the result of {like.path}, which is written as {form}: end it with "
-        f"{endings}."
-    )
+    wanted = _writer(like)
+    if next((each for each in FORMATS if each.is_path(path)), FORMATS[0]) is not wanted:
+        raise OutputError(
+            f"{path} cannot be the result of {like.path}, which is written as {wanted.name}: end "
+            f"it with {wanted.new_suffix}."
+        )
 
 
 def check_target(path: str | os.PathLike, keep: Sequence[str | os.PathLike]) -> None:
     """Refuse a name at which no result can be written, before the work starts."""
-    check = tiff.check_folder if zarr.is_zarr_path(path) else tiff.check_output
+    check = check_folder if zarr.is_zarr_path(path) else check_output
     check(path, overwrite=True, keep=keep)
 
 
-def check_writable(like: tiff.Picture, dtype: np.dtype) -> None:
+def check_writable(like: ImageFile, dtype: np.dtype) -> None:
     """Refuse pixels of a type, before they are computed, that cannot be written like an image."""
-    _of(like).check_writable(like, dtype)
+    _writer(like).check_writable(like, dtype)
 
 
-def _of(like: tiff.Picture) -> ModuleType:
-    """Return the package that writes images of the format of another."""
-    return {"nifti": nifti, "zarr": zarr}.get(like.kind, tiff)
+def _writer(like: ImageFile) -> Format:
+    """Return the format in which an image is written."""
+    return next(each for each in FORMATS if like.kind in each.kinds)

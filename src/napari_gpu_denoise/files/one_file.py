@@ -14,8 +14,10 @@ import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, nifti, tiff, zarr
+from napari_gpu_denoise.files.blocks import PlaneStore
+from napari_gpu_denoise.files.image_file import ImageFile
+from napari_gpu_denoise.files.input_checks import free_memory
 from napari_gpu_denoise.files.resuming import ResumeLedger, resume_fingerprint, unchanged
-from napari_gpu_denoise.files.tiff.checks import free_memory
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
 from napari_gpu_denoise.run.denoise import denoise_steps
@@ -38,7 +40,7 @@ def denoise_file(
     companions_anywhere: bool,
     resume: bool = False,
     client: Any = None,
-) -> Generator[Progress, None, tuple[tiff.Picture, Record, tuple[str, ...]]]:
+) -> Generator[Progress, None, tuple[ImageFile, Record, tuple[str, ...]]]:
     """Denoise a file step by step into a new one, which appears when it is complete.
 
     Yields as `denoise_steps` does; closing the generator leaves what a later run can go on with. A
@@ -92,9 +94,9 @@ def denoise_file(
                 ledger = yield from _ledger(target, picture, run, same, resume, client)
                 held.enter_context(ledger)
 
-                def store(shape: tuple[int, ...], dtype: np.dtype) -> tiff.PlaneStore:
+                def store(shape: tuple[int, ...], dtype: np.dtype) -> PlaneStore:
                     options = {"axes_of_plane": planes, "path": ledger.notes.pixels}
-                    made = tiff.PlaneStore(shape, dtype, target.parent, **options)
+                    made = PlaneStore(shape, dtype, target.parent, **options)
                     return held.enter_context(made)
 
                 with unchanged(picture), run.host_memory.of_buffers(run.memory_limit):
@@ -121,7 +123,7 @@ def denoise_file(
 
 
 def _on_workers(
-    client: Any, picture: tiff.Picture, run: Run, out: Any, *options: Any
+    client: Any, picture: ImageFile, run: Run, out: Any, *options: Any
 ) -> Generator[Progress, None, Result]:
     """Denoise as `cluster_steps` does, imported for those who have workers."""
     from napari_gpu_denoise.files.cluster import cluster_steps
@@ -130,7 +132,7 @@ def _on_workers(
 
 
 def _ledger(
-    target: Path, picture: tiff.Picture, run: Run, same: bool, resume: bool, client: Any
+    target: Path, picture: ImageFile, run: Run, same: bool, resume: bool, client: Any
 ) -> Generator[Progress, None, ResumeLedger]:
     """Return the ledger of a result, once a worker has told its device."""
     devices = None
@@ -142,8 +144,8 @@ def _ledger(
 
 
 def _written(
-    target: Path, image: Any, like: tiff.Picture, record: Record, same: bool, overwrite: bool
-) -> tuple[tiff.Picture, Record, tuple[str, ...]]:
+    target: Path, image: Any, like: ImageFile, record: Record, same: bool, overwrite: bool
+) -> tuple[ImageFile, Record, tuple[str, ...]]:
     """Write a result, in the stored type of its input if it is to have the `same`."""
     if same:
         image, like, record = nifti.as_stored(image, like, record)
@@ -151,7 +153,7 @@ def _written(
     return like, record, notes
 
 
-def with_voxel(filter: Filter, picture: tiff.Picture) -> Filter:
+def with_voxel(filter: Filter, picture: ImageFile) -> Filter:
     """Return a filter with the voxel size of a file, if it has that setting and it is empty."""
     known = {spec.name for spec in fields(filter)}
     if "voxel" not in known or filter.voxel or picture.voxel is None:
@@ -171,7 +173,7 @@ def read_whole(path: Path, run: Run, companions_anywhere: bool) -> tuple[Path, .
         return () if large else tuple(picture.files or (path,))
 
 
-def _is_long(picture: tiff.Picture, run: Run) -> bool:
+def _is_long(picture: ImageFile, run: Run) -> bool:
     """Return whether a stack is read and filtered frame by frame, or in parts of some planes."""
     data = picture.data
     if data.nbytes < min(STREAMED_BYTES, run.host_memory.limit // 16):

@@ -22,7 +22,7 @@ import numpy as np
 from napari_gpu_denoise.errors import DenoiseError, FileError, Note, OutputError
 from napari_gpu_denoise.files import zarr
 from napari_gpu_denoise.files.checkpoint import boot_id, notes_on
-from napari_gpu_denoise.files.tiff.picture import Picture
+from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.run.ledger import Ledger, Written, mark_of
 from napari_gpu_denoise.run.packed import packed, unpacked
@@ -310,7 +310,7 @@ def _opened(sealed: str) -> Any:
 
 
 def resume_fingerprint(
-    picture: Picture, run: Run, same: bool, devices: Sequence[tuple[str, ...]] | None = None
+    picture: ImageFile, run: Run, same: bool, devices: Sequence[tuple[str, ...]] | None = None
 ) -> dict[str, str]:
     """Return what a result depends on: a digest for each kind of thing that may change.
 
@@ -344,7 +344,7 @@ def _told(value: Any) -> Any:
         return repr(value)
 
 
-def _identity(picture: Picture) -> list[Any]:
+def _identity(picture: ImageFile) -> list[Any]:
     """Return shape and type of an input, size and time of its files, and a digest of samples."""
     data, found = picture.data, _stamps(picture)
     samples = hashlib.sha256()
@@ -363,7 +363,7 @@ def _identity(picture: Picture) -> list[Any]:
     return [list(data.shape), str(data.dtype), found, samples.hexdigest()]
 
 
-def _stamps(picture: Picture) -> list[list[Any]]:
+def _stamps(picture: ImageFile) -> list[list[Any]]:
     """Return name, size and time of all files of an input; at an address, of its metadata."""
     found = []
     for path in picture.files or (picture.path,):
@@ -378,7 +378,7 @@ def _stamps(picture: Picture) -> list[list[Any]]:
 
 
 @contextlib.contextmanager
-def unchanged(picture: Picture) -> Iterator[None]:
+def unchanged(picture: ImageFile) -> Iterator[None]:
     """Raise if the input files change while the block runs."""
     before = _stamps(picture)
     yield

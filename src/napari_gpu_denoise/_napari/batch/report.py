@@ -22,7 +22,7 @@ from napari_gpu_denoise._napari.batch.rows import error_words, in_batch
 from napari_gpu_denoise._napari.parts import Caption, button
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files.batch import BatchReport, lines_on
-from napari_gpu_denoise.files.tiff.output import new_file
+from napari_gpu_denoise.files.output import new_file
 
 _SIZE = (820, 560)  # pixels
 

@@ -27,8 +27,9 @@ from napari_gpu_denoise._napari.tasks import Stage, as_stages
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.assessment.assess import Options, assess_steps
 from napari_gpu_denoise.assessment.record import Assessment
+from napari_gpu_denoise.assessment.report import report_text
 from napari_gpu_denoise.errors import DenoiseError
-from napari_gpu_denoise.files.report import write_report
+from napari_gpu_denoise.files.output import new_file
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 
@@ -287,7 +288,9 @@ class AssessSection(Section):
         """Write the report; a file of this name is replaced, as the user was asked."""
         name = self._judging.request.source.name
         try:
-            write_report(path, self.assessment, name, overwrite=True, said=in_panel)
+            text = report_text(path, self.assessment, name, in_panel)
+            with new_file(path, overwrite=True) as file:
+                file.write(text.encode())
         except DenoiseError as error:
             self.status.setText(in_panel(error))
             return

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.files.regular import open_regular
+from napari_gpu_denoise.files.input_checks import open_regular
 
 # Settings that describe an image, and belong to no preset.
 OF_IMAGE = ("voxel",)

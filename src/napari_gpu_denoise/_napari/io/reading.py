@@ -25,8 +25,7 @@ from napari_gpu_denoise._napari.layers.provenance import (
 )
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files import formats
-from napari_gpu_denoise.files.tiff import Picture
-from napari_gpu_denoise.files.tiff.looks import Channel
+from napari_gpu_denoise.files.image_file import Channel, ImageFile
 
 LayerData = tuple[Any, dict[str, Any], str]
 
@@ -87,7 +86,7 @@ class _Held:
         return self._pixels[index]
 
 
-def _lazily(picture: Picture, opened: contextlib.ExitStack) -> list[Any]:
+def _lazily(picture: ImageFile, opened: contextlib.ExitStack) -> list[Any]:
     """Return the pixels of a file, and those of its pyramid, as dask arrays in its chunks."""
     import dask.array as da
 
@@ -107,7 +106,7 @@ def _samples(axes: str) -> list[int]:
     return [axes.index("S")] if axes.endswith("S") else []
 
 
-def _layers(picture: Picture, levels: list[Any]) -> Iterator[LayerData]:
+def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
     """Yield the layers of an image."""
     from napari_gpu_denoise._napari.layers.provenance import HISTORY, METADATA_KEY
 
@@ -121,14 +120,14 @@ def _layers(picture: Picture, levels: list[Any]) -> Iterator[LayerData]:
     rgb = is_rgb(axes, shape)
     count = 1 if split is None else shape[split]
     left = "".join(a for i, a in enumerate(axes) if i != split and not (rgb and a == "S"))
-    steps = [picture.looks.steps.get(a, (1.0, "")) for a in left]
+    steps = [picture.pixel_metadata.steps.get(a, (1.0, "")) for a in left]
     place = {
         "scale": tuple(step for step, _ in steps),
         "units": tuple(unit or "pixel" for _, unit in steps),
     }
     labels = _labels(left)
     for number in range(count):
-        known = picture.looks.channels
+        known = picture.pixel_metadata.channels
         channel = known[number] if number < len(known) else Channel()
         data = levels
         if split is not None:

@@ -25,9 +25,8 @@ from napari_gpu_denoise._napari.layers.provenance import (
 from napari_gpu_denoise._napari.layers.source import letters_of
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError, FileError, ImageError, LayerError, OutputError
-from napari_gpu_denoise.files import formats, fresh, nifti, zarr
-from napari_gpu_denoise.files.tiff import Picture
-from napari_gpu_denoise.files.tiff.looks import Channel, Looks, unit_named
+from napari_gpu_denoise.files import formats, nifti, tiff, zarr
+from napari_gpu_denoise.files.image_file import Channel, ImageFile, PixelMetadata, unit_named
 
 _PATIENCE = 400  # milliseconds until the user is told
 T = TypeVar("T")
@@ -190,7 +189,7 @@ def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
 
 def described(
     path: str | os.PathLike, data: Any, attributes: dict[str, Any], axes: str
-) -> tuple[Picture, list[dict]]:
+) -> tuple[ImageFile, list[dict]]:
     """Return the description of a layer as which `path` is written, and how it was made."""
     name, notes = os.fspath(path), []
     whole = [replace(_pixels(data, attributes), axes=axes.upper())]
@@ -221,7 +220,7 @@ def _pixels(data: Any, attributes: dict[str, Any]) -> Pixels:
     return Pixels(name, data, axes, attributes, origin, record)
 
 
-def _as_file(path: str, whole: list[Pixels], notes: list[str]) -> tuple[Picture, Any] | None:
+def _as_file(path: str, whole: list[Pixels], notes: list[str]) -> tuple[ImageFile, Any] | None:
     """Return the description of the file that layers are all of, and their pixels as it has them.
 
     None if they are not, if the file is gone or another by now, if their scale was changed, or if
@@ -281,7 +280,7 @@ def _is_placed(one: Pixels, origin: Origin) -> bool:
     return bool(np.allclose(scale, origin.scale, 1e-9, 0)) and _is_upright(one.attributes)
 
 
-def _fresh(path: str, whole: list[Pixels], notes: list[str]) -> tuple[Picture, Any]:
+def _fresh(path: str, whole: list[Pixels], notes: list[str]) -> tuple[ImageFile, Any]:
     """Return a description of layers that are no whole file, and their pixels."""
     first = whole[0]
     rgb = bool(first.attributes.get("rgb"))
@@ -302,7 +301,7 @@ def _fresh(path: str, whole: list[Pixels], notes: list[str]) -> tuple[Picture, A
     end = "YXS" if rgb and is_rgb(first.axes, first.data.shape) else "YX"
     order = [i for i, a in enumerate(axes) if a not in end] + [axes.index(a) for a in end]
     data, axes = in_order(data, order), "".join(axes[i] for i in order)
-    looks = Looks(_steps(first), tuple(map(_channel, whole)))
+    pixel_metadata = PixelMetadata(_steps(first), tuple(map(_channel, whole)))
     inputs = [Path(one.origin.path) for one in whole if one.origin is not None]
     if any(np.any(one.attributes.get("translate", 0)) for one in whole):
         notes.append("The position (translate) of the layer is not kept in the file.")
@@ -316,8 +315,8 @@ def _fresh(path: str, whole: list[Pixels], notes: list[str]) -> tuple[Picture, A
                 f"{first.name!r} is RGB, which OME-Zarr has no axis for: end its name with "
                 ".ome.tif, or split it into channels."
             )
-        return zarr.new_picture(data, axes, looks, first.name, inputs), data
-    like = fresh.new_picture(data, axes, looks, name, inputs)
+        return zarr.default_metadata(data, axes, pixel_metadata, first.name, inputs), data
+    like = tiff.default_metadata(data, axes, pixel_metadata, name, inputs)
     if like.kind == "plain":
         notes.append(
             f"Axes {axes} of type {data.dtype} do not fit OME-TIFF: they are saved as plain TIFF, "
@@ -378,7 +377,7 @@ def _records(whole: list[Pixels]) -> list[dict]:
     return found
 
 
-def _new_records(whole: list[Pixels], like: Picture) -> list[dict]:
+def _new_records(whole: list[Pixels], like: ImageFile) -> list[dict]:
     """Return how layers were made, but for what their file says."""
     known = [_without_channel(one) for one in like.history]
     return [one for one in _records(whole) if _without_channel(one) not in known]

@@ -10,7 +10,7 @@ from typing import Any
 
 from napari.layers import Layer
 
-from napari_gpu_denoise.files.tiff import Picture
+from napari_gpu_denoise.files.image_file import ImageFile
 
 METADATA_KEY = "napari-gpu-denoise"  # of the record of a result
 FILE_KEY = "napari-gpu-denoise file"  # in the metadata of a layer
@@ -74,7 +74,7 @@ def is_rgb(axes: str, shape: Sequence[int]) -> bool:
     return axes.endswith("S") and shape[-1] in (3, 4)
 
 
-def stamp_of(picture: Picture) -> tuple[int, ...]:
+def stamp_of(picture: ImageFile) -> tuple[int, ...]:
     """Return numbers that change when a file of an image is written anew."""
     found: list[int] = []
     for path in picture.files or (Path(picture.path),):

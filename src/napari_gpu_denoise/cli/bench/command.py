@@ -10,7 +10,7 @@ from pathlib import Path
 from napari_gpu_denoise.cli.bench import report
 from napari_gpu_denoise.cli.bench.record import Speed, as_dict, measure_all, read
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.files.tiff.output import check_output, new_file
+from napari_gpu_denoise.files.output import check_output, new_file
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.run.filter import Filter

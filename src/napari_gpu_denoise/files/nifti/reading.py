@@ -20,13 +20,21 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError
-from napari_gpu_denoise.files.regular import open_regular
-from napari_gpu_denoise.files.tiff.checks import check_declared
-from napari_gpu_denoise.files.tiff.looks import Looks, kept_steps
-from napari_gpu_denoise.files.tiff.messages import brief, reading
-from napari_gpu_denoise.files.tiff.ome_xml import parsed_record
-from napari_gpu_denoise.files.tiff.picture import MARK, Picture
-from napari_gpu_denoise.files.tiff.planes import Blocks
+from napari_gpu_denoise.files.blocks import Blocks
+from napari_gpu_denoise.files.image_file import (
+    MARK,
+    ImageFile,
+    PixelMetadata,
+    kept_steps,
+    parsed_record,
+)
+from napari_gpu_denoise.files.input_checks import (
+    brief,
+    check_declared,
+    open_image,
+    open_regular,
+    reading,
+)
 
 # The standard calls the axes x, y, z, t, u, v, w; the fifth is of unknown meaning, or of vectors.
 _AXES = "XYZTQVW"
@@ -57,23 +65,19 @@ _EXACT = 2.0**22
 
 
 @contextlib.contextmanager
-def open_stack(path: str | os.PathLike) -> Iterator[Picture]:
-    """Open a NIfTI file, to read its planes on demand, as `files.tiff.open_stack` does for TIFF.
+def open_stack(
+    path: str | os.PathLike, *, companions_anywhere: bool = False
+) -> Iterator[ImageFile]:
+    """Open a NIfTI file, to read its planes on demand.
 
-    Grey levels are what slope and intercept of the header make of the stored values.
+    Grey levels are what slope and intercept of the header make of the stored values. It has no
+    companions.
     """
     path = Path(path)
-    if path.is_dir():
-        raise FileError(
-            f"{path} is a folder, not an image: choose a file, or a folder with TIFF, NIfTI or "
-            "OME-Zarr in it."
-        )
     with contextlib.ExitStack() as held:
         with reading(path):
-            file = held.enter_context(open_regular(path))
+            file = held.enter_context(open_image(path))
             size = os.fstat(file.fileno()).st_size
-            if size == 0:
-                raise FileError(f"{path} is empty: copy it again from its source.")
             packed = file.read(2) == GZIP
             file.seek(0)
             handle = held.enter_context(_unpacked(file)) if packed else file
@@ -91,7 +95,7 @@ def _unpacked(file: BinaryIO) -> Any:
     return IndexedGzipFile(fileobj=file)
 
 
-def _picture(handle: Any, path: Path, size: int, packed: bool) -> Picture:
+def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
     start = handle.read(LONGEST)
     version = version_of(start)
     if version is None:
@@ -155,7 +159,7 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> Picture:
     history = records_in(extensions)
     size, unit = _voxel(header, len(shape))
     kept = (path, (path,), tuple(notes), history, size, unit, _looks(header, len(shape)))
-    return Picture(voxels, axes, "nifti", metadata, *kept)
+    return ImageFile(voxels, axes, "nifti", metadata, *kept)
 
 
 def _reports(header: Any) -> list[str]:
@@ -201,12 +205,14 @@ def _voxel(header: Any, ndim: int) -> tuple[tuple[float, float, float] | None, s
     return (z, y, x), _UNITS.get(int(header["xyzt_units"]) % 8, "")
 
 
-def _looks(header: Any, ndim: int) -> Looks:
+def _looks(header: Any, ndim: int) -> PixelMetadata:
     """Return the steps along the axes and their units."""
     code = int(header["xyzt_units"])
     units = {**dict.fromkeys("XYZ", _UNITS.get(code % 8, "")), "T": _TIMES.get(code & 0x38, "")}
     steps = zip("XYZT"[:ndim], header["pixdim"][1:], strict=False)
-    return Looks(kept_steps({a: (float(f"{float(step):.7g}"), units[a]) for a, step in steps}))
+    return PixelMetadata(
+        kept_steps({a: (float(f"{float(step):.7g}"), units[a]) for a, step in steps})
+    )
 
 
 def has_suffix(path: str | os.PathLike) -> bool:

@@ -15,13 +15,9 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import OutputError
-from napari_gpu_denoise.files.nifti.reading import (
-    COMMENT,
-    LENGTHS,
-    header_of,
-)
-from napari_gpu_denoise.files.tiff.output import new_file
-from napari_gpu_denoise.files.tiff.picture import MARK, Picture, records_of
+from napari_gpu_denoise.files.image_file import MARK, ImageFile, records_of
+from napari_gpu_denoise.files.nifti.reading import COMMENT, LENGTHS, header_of
+from napari_gpu_denoise.files.output import new_file
 from napari_gpu_denoise.run.record import Record
 
 _HELD = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
@@ -32,12 +28,12 @@ _COMPRESSION = 1  # as nibabel: higher levels take several times as long for a f
 def write(
     path: str | os.PathLike,
     data: Any,
-    like: Picture,
+    like: ImageFile,
     record: Record | Sequence[dict] | None = None,
     *,
     overwrite: bool = False,
 ) -> tuple[str, ...]:
-    """Write new voxels with the header of another NIfTI file, as `files.tiff.write` does for TIFF.
+    """Write new voxels with the header of another NIfTI file, as `formats.write` does.
 
     The name says whether the file is compressed. The record becomes an extension of the header.
     """
@@ -61,7 +57,7 @@ def write(
     return ()
 
 
-def check_writable(like: Picture, dtype: np.dtype) -> None:
+def check_writable(like: ImageFile, dtype: np.dtype) -> None:
     """Refuse pixels of a type that NIfTI files cannot hold."""
     if np.dtype(dtype).name not in _HELD:
         raise OutputError(
@@ -71,7 +67,7 @@ def check_writable(like: Picture, dtype: np.dtype) -> None:
         )
 
 
-def _head(dtype: np.dtype, like: Picture, record: Record | Sequence[dict] | None) -> bytes:
+def _head(dtype: np.dtype, like: ImageFile, record: Record | Sequence[dict] | None) -> bytes:
     """Return all that precedes the voxels."""
     kept = like.metadata
     header = header_of(kept["header"], kept["version"], kept["byteorder"])
@@ -128,7 +124,7 @@ class StoredValues:
         return out, int(np.count_nonzero(below | above))
 
 
-def as_stored(image: Any, like: Picture, record: Record) -> tuple[Any, Picture, Record]:
+def as_stored(image: Any, like: ImageFile, record: Record) -> tuple[Any, ImageFile, Record]:
     """Return a result in the stored type of its input, with its slope and intercept.
 
     All three are as they came if the input is not scaled, of whatever format.

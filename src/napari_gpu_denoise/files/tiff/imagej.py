@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import tifffile
+
+from napari_gpu_denoise.files.image_file import (
+    Channel,
+    PixelMetadata,
+    Steps,
+    Voxel,
+    kept_steps,
+    number,
+    sized,
+)
 
 HOLDS = frozenset({"uint8", "uint16", "int16", "float32"})
 CONVERTS = frozenset({"int32", "uint32", "float64"})  # opened as float32
@@ -100,3 +113,37 @@ class Blocks:
         data = head + b"".join(entries)
         lengths = (len(head), *map(len, entries))
         return [(BLOCKS, 1, len(data), data, True), (LENGTHS, 4, len(lengths), lengths, True)]
+
+
+def voxel_size(description: Mapping[str, Any], page: tifffile.TiffPage) -> Voxel:
+    """Return the voxel size of a stack, which has the distance of planes in a text."""
+    told = _steps(description, page)
+    return sized([told[a][0] for a in "ZYX"], [told[a][1] for a in "ZYX"])
+
+
+def _steps(description: Mapping[str, Any], page: tifffile.TiffPage) -> Steps:
+    """Return the steps along Z, Y and X and their units as told; 0 for what is not."""
+    unit = str(description.get("unit", "")).replace("\\u00B5", "µ").replace("\\u00b5", "µ")
+    found = {"Z": (number(description.get("spacing")), str(description.get("zunit", unit)))}
+    for letter, code in (("Y", 283), ("X", 282)):  # pixels in a unit
+        tag = page.tags.get(code)
+        value = tag.value if tag is not None else None
+        pixels, length = value if isinstance(value, tuple) and len(value) == 2 else (value, 1)
+        own = str(description.get("yunit", unit)) if letter == "Y" else unit
+        found[letter] = number(length) / (number(pixels) or math.inf), own
+    return found
+
+
+def pixel_metadata(
+    description: Mapping[str, Any], page: tifffile.TiffPage, blocks: Blocks
+) -> PixelMetadata:
+    """Return steps, units and channels of a stack."""
+    found: dict[str, tuple[Any, Any]] = dict(_steps(description, page))
+    found["T"] = description.get("finterval"), description.get("tunit", "s")
+    shown = blocks.colours()
+    count = description.get("channels", 1)
+    colours = shown[:count] if len(shown) >= count > 1 else [""] * count
+    ends = blocks.ranges()
+    limits = ends[:count] if len(ends) >= count else [None] * count
+    channels = (Channel("", a, b) for a, b in zip(colours, limits, strict=True))
+    return PixelMetadata(kept_steps(found), tuple(channels))

@@ -8,9 +8,19 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.files.image_file import (
+    Channel,
+    PixelMetadata,
+    Voxel,
+    kept_steps,
+    number,
+    parsed_record,
+    sized,
+)
 
 NAMESPACE = "napari-gpu-denoise"  # of our annotations, by which they are found again
 _TYPES = {"float32": "float", "float64": "double"}  # other types have the same name in NumPy
@@ -50,17 +60,38 @@ def find_image(xml: str, name: str, size: int) -> int:
     )
 
 
-def physical_sizes(xml: str, index: int) -> dict[str, str]:
-    """Return lengths of a pixel of image `index` as told, as under ``X`` and ``XUnit``."""
-    _, pixels = list(_images(ElementTree.fromstring(xml)))[index]
-    names = [axis + unit for axis in "XYZ" for unit in ("", "Unit")]
-    return {name: held for name in names if (held := pixels.get("PhysicalSize" + name))}
-
-
-def described(xml: str, index: int) -> tuple[dict[str, str], list[dict[str, str]]]:
+def _described(xml: str, index: int) -> tuple[dict[str, str], list[dict[str, str]]]:
     """Return the attributes of image `index`, and those of each of its channels."""
     _, pixels = list(_images(ElementTree.fromstring(xml)))[index]
     return dict(pixels.attrib), [dict(each.attrib) for each in _children(pixels, "Channel")]
+
+
+def voxel_size(xml: str, image: int) -> Voxel:
+    """Return the voxel size of an image."""
+    told, _ = _described(xml, image)
+    steps = [number(told.get(f"PhysicalSize{a}")) for a in "ZYX"]
+    return sized(steps, [told.get(f"PhysicalSize{a}Unit") or "µm" for a in "ZYX"])
+
+
+def pixel_metadata(xml: str, image: int) -> PixelMetadata:
+    """Return steps, units and channels of an image."""
+    told, channels = _described(xml, image)
+    found = {
+        a: (told.get(f"PhysicalSize{a}"), told.get(f"PhysicalSize{a}Unit", "µm")) for a in "XYZ"
+    }
+    found["T"] = told.get("TimeIncrement"), told.get("TimeIncrementUnit", "s")
+    if not any(number(value) for value, _ in found.values()):
+        found = {}
+    shown = tuple(Channel(each.get("Name", ""), _colour(each.get("Color"))) for each in channels)
+    return PixelMetadata(kept_steps(found), shown)
+
+
+def _colour(told: Any) -> str:
+    """Return the colour that OME-XML holds as a signed number, red first, alpha last."""
+    try:
+        return f"#{(int(told) >> 8) & 0xFFFFFF:06x}"
+    except (TypeError, ValueError):
+        return ""
 
 
 def declared_planes(xml: str) -> tuple[int, int]:
@@ -117,15 +148,6 @@ def history(xml: str, index: int) -> tuple[dict, ...]:
             if _name(value) == "Value" and value.text:
                 found += parsed_record(value.text)
     return tuple(found)
-
-
-def parsed_record(text: str) -> list[dict]:
-    """Return the record in a text; nothing if it is something else, as of another program."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return []
-    return [found] if isinstance(found, dict) else []
 
 
 def revise(

@@ -6,92 +6,35 @@ Files are read and not mapped, since mapped pages count as memory of the process
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
-import operator
+import os
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tifffile
-from numpy.typing import DTypeLike
 
 from napari_gpu_denoise.errors import FileError
+from napari_gpu_denoise.files.blocks import Blocks, PartOfBlocks
+from napari_gpu_denoise.files.input_checks import reading
 from napari_gpu_denoise.files.tiff import imagej
-from napari_gpu_denoise.files.tiff.messages import listening
 
 _CACHED = 4  # decoded blocks kept in memory,
 _CACHED_BYTES = 2**25  # as long as they do not exceed this; one is always kept
 
+_lock = threading.Lock()
+_handlers: list[logging.Handler] = []
+_muted: list[tuple[int, bool, bool]] = []
 
-def index_parts(index: Any, shape: tuple[int, ...]) -> list[int | slice]:
-    """Return one number, not below 0, or slice for each axis."""
-    parts = list(index) if isinstance(index, tuple) else [index]
-    gaps = [i for i, part in enumerate(parts) if part is Ellipsis]
-    missing = len(shape) - len(parts) + len(gaps)
-    if missing < 0 or len(gaps) > 1:
-        raise IndexError(f"The index {index} does not fit {len(shape)} axes.")
-    gap = gaps[0] if gaps else len(parts)
-    parts[gap : gap + len(gaps)] = [slice(None)] * missing
-    for axis, (part, length) in enumerate(zip(parts, shape, strict=True)):
-        if isinstance(part, slice):
-            continue
-        try:
-            number = operator.index(part)
-        except TypeError:
-            number = None
-        if number is None or isinstance(part, bool):
-            raise IndexError(f"Planes are chosen by whole numbers and slices, not by {part!r}.")
-        if not -length <= number < length:
-            raise IndexError(f"Index {number} is outside of axis {axis} of length {length}.")
-        parts[axis] = number % length
-    return parts
-
-
-class Blocks(ABC):
-    """An array that is read in blocks, each of which holds all but the first `outer` axes."""
-
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, outer: int) -> None:
-        self.shape = tuple(int(length) for length in shape)
-        self.dtype = dtype
-        self.ndim, self.size = len(self.shape), math.prod(self.shape)
-        self.nbytes = self.size * dtype.itemsize
-        self._outer = outer
-        self._block_shape = self.shape[outer:]
-        self._block_bytes = math.prod(self._block_shape) * dtype.itemsize
-        self._numbers = np.arange(math.prod(self.shape[:outer])).reshape(self.shape[:outer])
-        self._lock = threading.RLock()
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, index: Any) -> Any:
-        numbers, part, shape = self._select(index)
-        result = np.empty(numbers.shape + shape, self.dtype)
-        for place in np.ndindex(numbers.shape):
-            result[place] = self._block(int(numbers[place]))[part]
-        return result[()]
-
-    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> np.ndarray:
-        if copy is False:
-            raise ValueError("Planes come into memory as a copy.")
-        whole = self._whole()
-        return whole if dtype is None else whole.astype(dtype, copy=False)
-
-    def _select(self, index: Any) -> tuple[np.ndarray, tuple[int | slice, ...], tuple[int, ...]]:
-        """Return the numbers of the blocks wanted, the index into each, and the shape it gives."""
-        parts = tuple(index_parts(index, self.shape))
-        numbers, part = np.asarray(self._numbers[parts[: self._outer]]), parts[self._outer :]
-        return numbers, part, np.broadcast_to(False, self._block_shape)[part].shape
-
-    def _whole(self) -> np.ndarray:
-        return self[...]
-
-    @abstractmethod
-    def _block(self, number: int) -> np.ndarray:
-        """Read one block, which the caller does not change."""
+LARGE_PLANE = 1 << 27  # bytes from which on a plane is read in regions
+# Rows and columns that are best read at once where rows are stored as they are.
+_ROWS, _COLUMNS = 256, 1024
+_AT_ONCE = 64  # segments that are in memory
+_THREADS = min(4, os.cpu_count() or 1)
 
 
 def page_axis(shape: tuple[int, ...], size: int) -> int | None:
@@ -204,14 +147,194 @@ class Planes(Blocks):
         return imagej.swap_sign16(pixels) if self._signed16 else pixels
 
 
-class PartOfPlanes(Blocks):
-    """Part of each plane of an image, such as its colours without alpha, read as `Planes` are."""
+@contextlib.contextmanager
+def listening(path: Path) -> Iterator[list[str]]:
+    """Yield what tifffile logs, as it comes, and turn what it raises into a `FileError`.
 
-    def __init__(self, planes: Planes, kept: tuple[slice, ...]) -> None:
-        shape = np.broadcast_to(False, planes.shape)[kept].shape
-        super().__init__(shape, planes.dtype, planes._outer)
-        self._numbers = planes._numbers[kept[: self._outer]]
-        self._planes, self._kept = planes, kept[self._outer :]
+    Much of what is wrong with a file is only logged.
+    """
+    with _log_of_tifffile() as log, reading(path):
+        try:
+            yield log
+        except Exception as error:
+            if "requires the 'imagecodecs'" not in str(error):
+                raise
+            raise FileError(
+                f"{path} is compressed in a way that needs another package: "
+                "pip install imagecodecs."
+            ) from error
 
-    def _block(self, number: int) -> np.ndarray:
-        return self._planes._block(number)[self._kept]
+
+@contextlib.contextmanager
+def _log_of_tifffile() -> Iterator[list[str]]:
+    """Collect what tifffile logs in this thread, even if a program has muted its logger."""
+    logger, thread = logging.getLogger("tifffile"), threading.get_ident()
+    messages: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    # Two files may be read at once, each in its thread.
+    handler.addFilter(lambda record: record.thread == thread)
+    handler.emit = lambda record: messages.append(record.getMessage())
+    with _lock:
+        if not _handlers and not logger.isEnabledFor(logging.WARNING):
+            _muted.append((logger.level, logger.disabled, logger.propagate))
+            logger.setLevel(logging.WARNING)
+            # Messages stay hidden from the program's own handlers.
+            logger.disabled, logger.propagate = False, False
+        _handlers.append(handler)
+        logger.addHandler(handler)
+    try:
+        yield messages
+    finally:
+        with _lock:
+            _handlers.remove(handler)
+            logger.removeHandler(handler)
+            if not _handlers and _muted:
+                level, logger.disabled, logger.propagate = _muted.pop()
+                logger.setLevel(level)
+
+
+def is_large(series: tifffile.TiffPageSeries) -> bool:
+    """Return whether the planes of an image are large, and stored so that regions can be read."""
+    page = series.keyframe
+    if math.prod(page.shape) * page.dtype.itemsize < LARGE_PLANE or series.transform is not None:
+        return False
+    shape, axes = grey(series)
+    outer = page_axis(shape, math.prod(page.shape))
+    whole = outer is not None and axes[outer:] in ("YX", "YXS")
+    separate = page.planarconfig == 2 and page.samplesperpixel > 1
+    return whole and page.imagedepth == 1 and not separate and page.shape == shape[outer:]
+
+
+class LargePlanes(Planes):
+    """Planes that are read in regions: `chunks` are the tiles, strips or rows they are stored in.
+
+    Whole planes can be read as well, if there is memory for them.
+    """
+
+    def __init__(self, series: tifffile.TiffPageSeries, path: Path, *, signed16: bool) -> None:
+        super().__init__(series, path, signed16=signed16)
+        page = series.keyframe
+        ny, nx = page.shape[:2]
+        if self._contiguous or self._by_rows(page):
+            unit = min(_ROWS, ny), min(_COLUMNS, nx)
+        elif page.is_tiled:
+            unit = min(page.tilelength, ny), min(page.tilewidth, nx)
+        else:
+            unit = min(page.rowsperstrip, ny), nx
+        self.chunks = (1,) * self._outer + unit + page.shape[2:]
+
+    @staticmethod
+    def _by_rows(page: tifffile.TiffPage | tifffile.TiffFrame) -> bool:
+        keyframe = page.keyframe
+        return not keyframe.is_tiled and keyframe.is_final and page.is_contiguous
+
+    def reads_by_plane(self, *axes: int) -> bool:
+        """Return whether a plane of these two axes can be read without reading the whole file."""
+        return True
+
+    def as_planes(self) -> PartOfBlocks:
+        """Return the same pixels, for who reads whole planes."""
+        return PartOfBlocks(self, (slice(None),) * self.ndim)
+
+    def __getitem__(self, index: Any) -> Any:
+        numbers, part, shape = self._select(index)
+        result = np.empty(numbers.shape + shape, self.dtype)
+        region, inner = _region_of(part, self._block_shape)
+        for place in np.ndindex(numbers.shape):
+            result[place] = self._region(int(numbers[place]), region)[inner]
+        return result[()]
+
+    def _region(self, number: int, region: tuple[slice, ...]) -> np.ndarray:
+        """Read a region of a plane, of at least a pixel."""
+        shape = tuple(one.stop - one.start for one in region)
+        if 0 in shape:
+            return np.empty(shape, self.dtype)
+        with self._lock, self._reading() as series:
+            if self._contiguous:
+                start = series.dataoffset + number * self._block_bytes
+                return self._shown(self._rows(series, start, region, shape), shape)
+            with self._opened(series, number) as page:
+                if page is None:
+                    pixels = np.zeros(shape, self._stored)
+                elif self._by_rows(page):
+                    pixels = self._rows(page, page.dataoffsets[0], region, shape)
+                else:
+                    pixels = self._segments(page, region, shape)
+                return self._shown(pixels, shape)
+
+    def _rows(
+        self, page: Any, start: int, region: tuple[slice, ...], shape: tuple[int, ...]
+    ) -> np.ndarray:
+        handle, dtype = page.parent.filehandle, self._stored.newbyteorder(page.parent.byteorder)
+        pixels = np.empty(shape, dtype)
+        samples = math.prod(shape[2:])
+        width = self._block_shape[1] * samples
+        first, row = region[0].start * width + region[1].start * samples, shape[1] * samples
+        if row == width:
+            row *= shape[0]  # at once
+        flat = pixels.reshape(-1, row)
+        for number in range(len(flat)):
+            handle.seek(start + (first + number * width) * dtype.itemsize)
+            if handle.readinto(memoryview(flat[number]).cast("B")) != flat[number].nbytes:
+                raise FileError(
+                    f"{self._path} is cut short or damaged: copy it again from its source."
+                )
+        return pixels
+
+    def _segments(
+        self, page: tifffile.TiffPage, region: tuple[slice, ...], shape: tuple[int, ...]
+    ) -> np.ndarray:
+        handle, keyframe = page.parent.filehandle, page.keyframe
+        ny, nx = self.chunks[self._outer : self._outer + 2]
+        if keyframe.is_tiled:
+            ny, nx = keyframe.tilelength, keyframe.tilewidth
+        across = -(-self._block_shape[1] // nx)
+        numbers = [
+            y * across + x
+            for y in range(region[0].start // ny, -(-region[0].stop // ny))
+            for x in range(region[1].start // nx, -(-region[1].stop // nx))
+        ]
+        options: dict[str, Any] = {"_fullsize": False}
+        if keyframe.compression in (6, 7, 33007, 34892):
+            options |= {"jpegtables": page.jpegtables, "jpegheader": keyframe.jpegheader}
+        pixels = np.zeros(shape, self._stored)
+
+        def place(segment: tuple[bytes | None, int]) -> None:
+            decoded, (_, _, y, x, _), _ = keyframe.decode(*segment, **options)
+            if decoded is None:
+                return
+            decoded = decoded[0].reshape(*decoded.shape[1:3], *shape[2:])
+            into, outof = [], []
+            for start, n, one in zip((y, x), decoded.shape, region, strict=False):
+                low, high = max(start, one.start), min(start + n, one.stop)
+                into.append(slice(low - one.start, high - one.start))
+                outof.append(slice(low - start, high - start))
+            pixels[tuple(into)] = decoded[tuple(outof)]
+
+        with ThreadPoolExecutor(_THREADS) as threads:
+            for start in range(0, len(numbers), _AT_ONCE):
+                read = []
+                for number in numbers[start : start + _AT_ONCE]:
+                    offset, length = page.dataoffsets[number], page.databytecounts[number]
+                    handle.seek(offset)
+                    read.append((handle.read(length) if offset and length else None, number))
+                list(threads.map(place, read))
+        return pixels
+
+
+def _region_of(
+    part: tuple[int | slice, ...], shape: tuple[int, ...]
+) -> tuple[tuple[slice, ...], tuple[int | slice, ...]]:
+    """Return the region that holds what an index selects, and the index into that region.
+
+    Samples of a pixel lie side by side, and are all read.
+    """
+    region, inner = [slice(0, n) for n in shape], list(part)
+    for axis, (one, length) in enumerate(zip(part[:2], shape[:2], strict=True)):
+        if not isinstance(one, slice):
+            region[axis], inner[axis] = slice(one, one + 1), 0
+            continue
+        chosen = range(length)[one]
+        low, high = sorted((chosen[0], chosen[-1])) if chosen else (0, -1)
+        region[axis], inner[axis] = slice(low, high + 1), slice(None, None, chosen.step)
+    return tuple(region), tuple(inner)

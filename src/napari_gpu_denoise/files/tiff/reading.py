@@ -7,74 +7,67 @@ import json
 import math
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import tifffile
 
 from napari_gpu_denoise.errors import FileError, ImageError
-from napari_gpu_denoise.files.regular import open_regular
-from napari_gpu_denoise.files.tiff import checks, imagej, looks, ome_xml, voxel
-from napari_gpu_denoise.files.tiff.large_planes import LargePlanes, is_large
-from napari_gpu_denoise.files.tiff.messages import brief, listening
-from napari_gpu_denoise.files.tiff.picture import MARK, Picture, is_tiff
-from napari_gpu_denoise.files.tiff.planes import Planes, grey
+from napari_gpu_denoise.files.image_file import (
+    MARK,
+    NO_VOXEL,
+    Channel,
+    ImageFile,
+    PixelMetadata,
+    kept_steps,
+)
+from napari_gpu_denoise.files.input_checks import brief, check_declared, open_image, open_regular
+from napari_gpu_denoise.files.tiff import imagej, ome_xml
+from napari_gpu_denoise.files.tiff.planes import LargePlanes, Planes, grey, is_large, listening
 
 # Tags that are copied, since they hold no offsets into the file: texts, origin, ICC profile, XMP,
 # georeference. ImageDescription and Software are handled separately: they may hold records.
 _CARRIED = (269, 271, 272, 274, 285, 286, 287, 306, 315, 316, 333, 700, 33432, 33550, 33922, 34264)
 _CARRIED += (34675, 34735, 34736, 34737, 42112, 42113)
 _RATIONALS = {5, 10}
+SUFFIXES = (".tif", ".tiff", ".btf", ".tf8")
+_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+# Planes that OME-XML may declare whatever the file holds, and per plane that its files hold.
+_PLANES = 1 << 17
+_PLANES_EACH = 100
 
 
-def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> Picture:
-    """Read the first image of a TIFF file.
+def has_suffix(path: str | os.PathLike) -> bool:
+    """Return whether a name ends like that of a TIFF file."""
+    return os.fspath(path).lower().endswith(SUFFIXES)
 
-    Parameters
-    ----------
-    path : path-like
-        A TIFF, BigTIFF, ImageJ or OME-TIFF file.
-    companions_anywhere : bool, default False
-        Read the other files of an OME-TIFF set wherever its XML says they are. By default only
-        those in the folder of `path`, or below.
 
-    Returns
-    -------
-    Picture
-
-    Raises
-    ------
-    FileError
-        If the file is missing, not a TIFF, cut short, or needs a codec that is not installed; if it
-        declares far more pixels than it holds, or more than fit into memory.
-    ImageError
-        If it has no pixels.
-    """
-    with open_stack(path, companions_anywhere=companions_anywhere) as picture:
-        return picture.loaded()
+def is_tiff(path: str | os.PathLike) -> bool:
+    """Return whether a file starts like a TIFF file; False also if it cannot be opened."""
+    try:
+        with open_regular(path) as file:
+            return file.read(4) in _MAGIC
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager
-def open_stack(path: str | os.PathLike, *, companions_anywhere: bool = False) -> Iterator[Picture]:
+def open_stack(
+    path: str | os.PathLike, *, companions_anywhere: bool = False
+) -> Iterator[ImageFile]:
     """Open the first image of a TIFF file, to read its planes on demand.
 
-    Yields what `read` returns, but ``data`` is a `Planes`. It can be indexed until the block ends,
-    and raises `FileError` for a plane that turns out to be damaged. The rest stays valid, so that
-    `write` still takes the picture for its metadata. Raises what `read` raises.
+    Yields what `formats.read` returns, but ``data`` is a `Planes`. It can be indexed until the
+    block ends, and raises `FileError` for a plane that turns out to be damaged. The rest stays
+    valid, so that `write` still takes the image for its metadata.
     """
     path = Path(path)
-    if path.is_dir():
-        raise FileError(
-            f"{path} is a folder, not an image: choose a file, or a folder with TIFF, NIfTI or "
-            "OME-Zarr in it."
-        )
     with contextlib.ExitStack() as held:
         # Errors that the caller raises in its block are not about reading this file.
         with listening(path) as log:
-            file = held.enter_context(open_regular(path))
-            if os.fstat(file.fileno()).st_size == 0:
-                raise FileError(f"{path} is empty: copy it again from its source.")
+            file = held.enter_context(open_image(path))
             if not is_tiff(path):
                 raise FileError(
                     f"{path} is not a TIFF, NIfTI or OME-Zarr file: only these can be read."
@@ -84,7 +77,7 @@ def open_stack(path: str | os.PathLike, *, companions_anywhere: bool = False) ->
             tif = held.enter_context(tifffile.TiffFile(file, **options))
             outside: tuple[str, ...] = ()
             if tif.ome_metadata:
-                checks.check_planes(tif, path)
+                check_planes(tif, path)
                 where = path.parent, companions_anywhere
                 xml, outside = ome_xml.keep_inside(tif.ome_metadata, *where)
                 if outside:
@@ -96,7 +89,7 @@ def open_stack(path: str | os.PathLike, *, companions_anywhere: bool = False) ->
 
 def _picture(
     tif: tifffile.TiffFile, path: Path, log: list[str], outside: tuple[str, ...]
-) -> Picture:
+) -> ImageFile:
     if not tif.series:
         raise ImageError(f"{path} holds no image: choose another file.")
     series, page = tif.series[0], tif.series[0].keyframe
@@ -108,7 +101,7 @@ def _picture(
             f"The OME-XML names {outside[0]!r}, which is not an ordinary file in the folder of "
             f"{path} or below, and was not read."
         )
-    files = checks.stored_files(tif, path, series, log, notes)
+    files = stored_files(tif, path, series, log, notes)
     kind = series.kind if series.kind in ("ome", "imagej") else "plain"
     metadata = {
         "byteorder": tif.byteorder,
@@ -132,13 +125,13 @@ def _picture(
         "descriptions": [_raw(tif, t) for i in (0, 1) if (t := page.tags.get(270, index=i))],
     }
     history: tuple[dict, ...] = ()
-    size, shown = voxel.NONE, looks.Looks({})
+    size, shown = NO_VOXEL, PixelMetadata({})
     if kind == "ome":
         xml = metadata["xml"] = tif.ome_metadata
         metadata["image"] = ome_xml.find_image(xml, series.name, math.prod(series.shape))
         history = ome_xml.history(xml, metadata["image"])
-        size = voxel.of_ome(xml, metadata["image"])
-        shown = looks.of_ome(xml, metadata["image"])
+        size = ome_xml.voxel_size(xml, metadata["image"])
+        shown = ome_xml.pixel_metadata(xml, metadata["image"])
     elif kind == "imagej":
         blocks = _raw(tif, page.tags.get(imagej.BLOCKS)) or b""
         lengths = page.tags.valueof(imagej.LENGTHS, default=())
@@ -148,11 +141,11 @@ def _picture(
             metadata["imagej"] = imagej.Blocks(b"", (), tif.byteorder)
             notes.append("The labels, overlays and Info of the file are damaged and not kept.")
         history = _records(metadata["imagej"].info)
-        size = voxel.of_imagej(tif.imagej_metadata, page)
-        shown = looks.of_imagej(tif.imagej_metadata, page, metadata["imagej"])
+        size = imagej.voxel_size(tif.imagej_metadata, page)
+        shown = imagej.pixel_metadata(tif.imagej_metadata, page, metadata["imagej"])
     else:
         history = _records((metadata["software"] or b"").decode("ascii", "replace"))
-        shown = looks.of_description(metadata["descriptions"])
+        shown = _described(metadata["descriptions"])
         if series.kind not in ("shaped", "uniform", "generic"):
             _foreign(series, metadata, notes)
         elif tif.is_ome:
@@ -172,7 +165,7 @@ def _picture(
     kind_of = LargePlanes if is_large(series) else Planes
     planes = kind_of(series, path, signed16=metadata["signed16"])
     kept = (path, files, tuple(notes), history, *size, shown)
-    return Picture(planes, grey(series)[1], kind, metadata, *kept)
+    return ImageFile(planes, grey(series)[1], kind, metadata, *kept)
 
 
 def _raw(tif: tifffile.TiffFile, tag: tifffile.TiffTag | None) -> bytes | None:
@@ -218,3 +211,79 @@ def _records(text: str) -> tuple[dict, ...]:
         if line.startswith(MARK):
             found += ome_xml.parsed_record(line[len(MARK) :].rstrip("\0"))
     return tuple(found)
+
+
+def check_planes(tif: tifffile.TiffFile, path: Path) -> None:
+    """Refuse OME-XML that declares so many planes that listing them would fill the memory."""
+    declared, files = ome_xml.declared_planes(tif.ome_metadata)
+    held = len(tif.pages) * files
+    if declared > max(_PLANES, _PLANES_EACH * held):
+        raise FileError(
+            f"The OME-XML of {path} declares {declared} planes, but the file holds "
+            f"{len(tif.pages)}: it is damaged; save the image again as OME-TIFF."
+        )
+
+
+def stored_files(
+    tif: tifffile.TiffFile,
+    path: Path,
+    series: tifffile.TiffPageSeries,
+    log: list[str],
+    notes: list[str],
+) -> tuple[Path, ...]:
+    """Refuse a file that is cut short or declares far more than it holds; return all its files."""
+    len(tif.pages)  # walks to the end of the chain of pages
+    cut = FileError(f"{path} is cut short or damaged: copy it again from its source.")
+    if any("TiffPages @" in message for message in log):
+        raise cut
+    # tifffile reads what is left if ImageJ's single page declares more than the file holds.
+    declared = tif.imagej_metadata.get("images", 1) if tif.is_imagej else 1
+    if declared > len(series) and series.kind in ("generic", "uniform"):
+        raise cut
+    if series.is_truncated:
+        start = series.dataoffset
+        if start is not None and start + series.nbytes > tif.filehandle.size:
+            raise cut
+        return (path,)
+    files: dict[Path, None] = {}
+    missing = blank = blocks = stored_bytes = 0
+    for page in series:
+        if page is None:
+            missing += 1
+            continue
+        stored = len(page.dataoffsets)
+        if not page.is_contiguous and stored < math.prod(page.chunked):
+            raise cut
+        blocks += stored
+        # tifffile reads blocks without a place as 0 as well.
+        places = [*zip(page.dataoffsets, page.databytecounts, strict=False)]
+        blank += sum(not (offset and length) for offset, length in places)
+        stored_bytes += sum(page.databytecounts)
+        handle = page.parent.filehandle
+        files[Path(handle.path)] = None
+        if max(map(sum, places), default=0) > handle.size:
+            raise cut
+    check_declared(series.nbytes, stored_bytes, path, "tifffile")
+    if missing:
+        notes.append(f"{missing} of {len(series)} planes are missing and were read as 0.")
+    if blank:
+        notes.append(
+            f"{blank} of {blocks} strips or tiles ({100 * blank / blocks:.3g} %) are not in the "
+            "file and were read as 0."
+        )
+    if len(files) > 1:
+        notes.append(f"The image spans {len(files)} files, all of which were read.")
+    return tuple(files)
+
+
+def _described(texts: Iterable[bytes]) -> PixelMetadata:
+    """Return what descriptions in JSON of tifffile's kind tell, as `writing` makes them."""
+    for text in texts:
+        try:
+            found = json.loads(text.rstrip(b"\0"))
+            steps = {a: (float(s), str(u)) for a, (s, u) in found["steps"].items()}
+            channels = tuple(Channel(str(n), str(c)) for n, c in found.get("channels", ()))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            continue
+        return PixelMetadata(kept_steps(steps), channels)
+    return PixelMetadata({})

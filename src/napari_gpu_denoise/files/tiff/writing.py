@@ -6,21 +6,22 @@ import io
 import json
 import math
 import os
-from collections.abc import Sequence
+import string
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
+from xml.etree import ElementTree
 
 import numpy as np
 import tifffile
 
 from napari_gpu_denoise.errors import DenoiseError, OutputError
-from napari_gpu_denoise.files.tiff import imagej, ome_xml
-from napari_gpu_denoise.files.tiff.output import new_file
-from napari_gpu_denoise.files.tiff.pages import is_banded, pages_of
-from napari_gpu_denoise.files.tiff.picture import MARK, Picture, records_of
-from napari_gpu_denoise.files.tiff.plane_store import PlaneStore
-from napari_gpu_denoise.files.tiff.planes import Planes
+from napari_gpu_denoise.files.blocks import PlaneStore
+from napari_gpu_denoise.files.image_file import MARK, SYMBOLS, ImageFile, PixelMetadata, records_of
+from napari_gpu_denoise.files.output import new_file
+from napari_gpu_denoise.files.tiff import imagej, ome_xml, planes
+from napari_gpu_denoise.files.tiff.planes import Planes, page_axis
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.run.record import Record
@@ -36,48 +37,22 @@ _RESOLUTION_UNITS = {_NO_UNIT, 2, 3, 4, 5}
 _SAMPLES = {2: 3, 5: 4, 8: 3}  # colours of a pixel, without alpha, at least
 _ENCODED_AT_ONCE = 2**24  # bytes of pixels that are compressed in several threads
 
+_AT_ONCE = 1 << 24  # bytes of uncompressed rows that are written at once
+_PACKBITS = 32773
+
+_SCHEMA = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
+_UNASSOCIATED_ALPHA = 2
+
 
 def write(
     path: str | os.PathLike,
     data: np.ndarray | Planes | PlaneStore,
-    like: Picture,
+    like: ImageFile,
     record: Record | Sequence[dict] | None = None,
     *,
     overwrite: bool = False,
 ) -> tuple[str, ...]:
-    """Write new pixels with the metadata of another image.
-
-    The file is either complete or absent: it is written under a temporary name in the same folder,
-    flushed to disk and renamed.
-
-    Parameters
-    ----------
-    path : path-like
-        The new file.
-    data : ndarray, Planes or PlaneStore
-        Pixels of the shape of ``like.data``, of any real type. If they are not in memory, they are
-        read page by page.
-    like : Picture
-        Source of axes, voxel size, units, time interval, channel names, byte order, tiles and
-        compression. Lossy compression becomes deflate.
-    record : Record or sequence of dict, optional
-        How the pixels were made; several as `Record.as_dict` returns them. It is stored as JSON:
-        in the Info of an ImageJ file, as an annotation of an OME image, otherwise as a line of
-        the Software tag; `read` finds it.
-    overwrite : bool, default False
-        Replace an existing file. The input itself is never replaced.
-
-    Returns
-    -------
-    tuple of str
-        What could not be preserved, one sentence each.
-
-    Raises
-    ------
-    OutputError
-        If the file exists, is the input, or cannot be written, or the kind of file cannot hold
-        this type of pixels; nothing is left behind.
-    """
+    """Write new pixels with the metadata of another TIFF file, as `formats.write` does."""
     path = Path(path)
     if data.shape != like.data.shape:
         raise OutputError(
@@ -91,7 +66,7 @@ def write(
     return tuple(notes)
 
 
-def check_writable(like: Picture, dtype: np.dtype) -> None:
+def check_writable(like: ImageFile, dtype: np.dtype) -> None:
     """Refuse pixels of a type, before they are computed, that cannot be written like an image."""
     _check_dtype(like, dtype)
     # A small image with all the tags of the large one.
@@ -106,7 +81,7 @@ def _encode(
     file: BinaryIO,
     path: Path,
     data: np.ndarray | Planes | PlaneStore,
-    like: Picture,
+    like: ImageFile,
     record: Record | Sequence[dict] | None,
     notes: list[str],
 ) -> None:
@@ -123,7 +98,7 @@ def _encode(
         raise OutputError(f"{path} cannot be written as TIFF: {error}.") from error
 
 
-def _check_dtype(like: Picture, dtype: np.dtype) -> None:
+def _check_dtype(like: ImageFile, dtype: np.dtype) -> None:
     """Refuse an output type that the kind of file of the input cannot hold."""
     imagej_types = imagej.HOLDS | imagej.CONVERTS
     kinds = {"ome": ("an OME-TIFF", ome_xml.HELD), "imagej": ("an ImageJ", imagej_types)}
@@ -137,7 +112,7 @@ def _check_dtype(like: Picture, dtype: np.dtype) -> None:
 
 
 def _prepare(
-    dtype: np.dtype, like: Picture, record: Record | Sequence[dict] | None, notes: list[str]
+    dtype: np.dtype, like: ImageFile, record: Record | Sequence[dict] | None, notes: list[str]
 ) -> dict[str, Any]:
     """Return the arguments of ``TiffWriter.write`` for pixels of a type."""
     kept = like.metadata
@@ -210,7 +185,7 @@ def _is_number(resolution: Any) -> bool:
 
 
 def _colour(
-    options: dict[str, Any], dtype: np.dtype, samples: int, like: Picture, notes: list[str]
+    options: dict[str, Any], dtype: np.dtype, samples: int, like: ImageFile, notes: list[str]
 ) -> None:
     kept = like.metadata
     photometric = kept["photometric"]
@@ -252,7 +227,7 @@ def _imagej(
     options: dict[str, Any],
     descriptions: list[bytes],
     dtype: str,
-    like: Picture,
+    like: ImageFile,
     lines: list[str],
     notes: list[str],
 ) -> None:
@@ -268,3 +243,194 @@ def _imagej(
             notes.append(f"The calibration of grey levels is left out: {dtype} cannot have one.")
         descriptions[0] = uncalibrated
     options["extratags"] += kept["imagej"].with_lines(lines).tags()
+
+
+def is_banded(stored: tuple[int, ...], dtype: np.dtype) -> bool:
+    """Return whether pages are too large to be in memory, and can be written in bands of rows.
+
+    `stored` is the shape of a page: separate samples, z, y, x, joint samples.
+    """
+    separate, depth, *plane = stored
+    size = math.prod(plane) * np.dtype(dtype).itemsize
+    return separate == depth == 1 and size >= planes.LARGE_PLANE
+
+
+def pages_of(
+    data: np.ndarray | Planes | PlaneStore, kept: dict[str, Any], options: dict[str, Any]
+) -> Iterator[np.ndarray | bytes]:
+    """Yield pages, or their tiles or strips, as ``TiffWriter.write`` takes them one by one.
+
+    `kept` is the metadata of the picture, `options` are those of ``TiffWriter.write``.
+    """
+    tile, stored = options.get("tile"), kept["stored"]
+    outer = page_axis(data.shape, math.prod(stored))
+    if outer is None:
+        data, outer = np.asarray(data).reshape(-1, *stored), 1
+
+    def shown(pixels: np.ndarray) -> np.ndarray:
+        swapped = kept["signed16"] and pixels.dtype == np.int16
+        return imagej.swap_sign16(pixels) if swapped else pixels
+
+    banded = is_banded(stored, data.dtype) and data.shape[outer : outer + 2] == stored[2:4]
+    for index in np.ndindex(data.shape[:outer]):
+        if banded:
+            yield from _of_bands(data, index, shown, stored, options, kept["byteorder"])
+            continue
+        page = shown(np.asarray(data[index])).reshape(stored)
+        if tile is None:
+            yield page
+        else:
+            yield from _tiles(page.reshape(-1, *page.shape[2:]), tile)
+
+
+def _of_bands(
+    data: Any,
+    index: tuple[int, ...],
+    shown: Any,
+    stored: tuple[int, ...],
+    options: dict[str, Any],
+    byteorder: str,
+) -> Iterator[np.ndarray | bytes]:
+    """Yield the tiles or strips of a page that is read in bands of rows."""
+    _, _, ny, nx, samples = stored
+    tile, rows = options.get("tile"), options.get("rowsperstrip")
+    if tile is not None:
+        size = tile[0]
+    elif "compression" in options:
+        # As tifffile chooses where it is not told.
+        size = rows or max((1 << 18) // (nx * samples * data.dtype.itemsize), 1)
+    else:
+        size = max(_AT_ONCE // (nx * samples * data.dtype.itemsize), 1)
+    for y in range(0, ny, size):
+        band = shown(np.asarray(data[(*index, slice(y, min(y + size, ny)))]))
+        band = band.reshape(-1, nx, samples)
+        if tile is not None:
+            yield from _tiles(band[None], tile)
+        elif "compression" in options:
+            yield _packed(band.astype(band.dtype.newbyteorder(byteorder), copy=False), options)
+        else:
+            yield band.astype(band.dtype.newbyteorder(byteorder), copy=False).tobytes()
+
+
+def _packed(strip: np.ndarray, options: dict[str, Any]) -> bytes:
+    """Return a compressed strip (y, x, samples): tifffile takes whole pages only, or bytes."""
+    code = options["compression"]
+    if options.get("predictor"):
+        number = 3 if strip.dtype.kind == "f" else 2
+        strip = tifffile.TIFF.PREDICTORS[number](strip, axis=-2)
+    axis = {"axis": -2} if code == _PACKBITS else {}
+    return bytes(tifffile.TIFF.COMPRESSORS[code](np.ascontiguousarray(strip), **axis))
+
+
+def _tiles(planes: np.ndarray, tile: tuple[int, int]) -> Iterator[np.ndarray]:
+    """Cut planes (n, y, x, joint samples) into tiles (y, x, joint samples)."""
+    ny, nx = tile
+    for plane in planes:
+        for y in range(0, plane.shape[0], ny):
+            for x in range(0, plane.shape[1], nx):
+                part = plane[y : y + ny, x : x + nx]
+                missing = (ny - part.shape[0], nx - part.shape[1])
+                if any(missing):
+                    part = np.pad(part, [*((0, n) for n in missing), (0, 0)])
+                yield part
+
+
+def default_metadata(
+    data: object, axes: str, pixel_metadata: PixelMetadata, name: str, inputs: Iterable[Path] = ()
+) -> ImageFile:
+    """Return the description of pixels as which `formats.write` makes a new TIFF file.
+
+    Their axes end with Y, X or Y, X, S; others may be unnamed. The file is an OME-TIFF, or where
+    that cannot hold axes or type, a plain one with a description in JSON. `inputs` are files that
+    the new one must not replace.
+    """
+    samples = data.shape[-1] if axes.endswith("S") else 1
+    y, x = data.shape[axes.index("Y")], data.shape[axes.index("X")]
+    dtype = np.dtype(data.dtype)
+    named = len(set(axes)) == len(axes) and set(axes) <= set("TZCYXS")
+    kind = "ome" if named and dtype.name in ome_xml.HELD else "plain"
+    metadata = {
+        "byteorder": "<",
+        "bigtiff": False,
+        "dtype": dtype.name,
+        "photometric": _RGB if samples >= 3 else _MINISBLACK,
+        "extrasamples": (_UNASSOCIATED_ALPHA,) if samples == 4 else (),
+        "compression": 1,
+        "predictor": 1,
+        "tile": None,
+        "truncate": False,
+        "resolution": (None, None),
+        "resolutionunit": None,
+        "colormap": None,
+        "software": None,
+        "tags": [],
+        "stored": (1, 1, y, x, samples),
+        "signed16": False,
+        "descriptions": [],
+    }
+    if kind == "ome":
+        metadata |= {"xml": _xml(data.shape, axes, pixel_metadata, name), "image": 0}
+    else:
+        axes = _lettered(axes)
+        metadata["descriptions"] = [_json(data.shape, axes, pixel_metadata)]
+    inputs = tuple(inputs)
+    path = inputs[0] if inputs else Path(name)
+    return ImageFile(data, axes, kind, metadata, path, inputs, pixel_metadata=pixel_metadata)
+
+
+def _lettered(axes: str) -> str:
+    """Return axes with a letter of its own for each that has no name."""
+    free = iter("Q" + "".join(a for a in string.ascii_uppercase if a not in "QTZCYXS" + axes))
+    taken: set[str] = set()
+    out = ""
+    for letter in axes:
+        if letter in taken or not letter.isalpha():
+            letter = next(free)
+        taken.add(letter)
+        out += letter
+    return out
+
+
+def _json(shape: tuple[int, ...], axes: str, pixel_metadata: PixelMetadata) -> bytes:
+    """Return a description as tifffile has it, with steps and channels."""
+    channels = [(each.name, each.colour) for each in pixel_metadata.channels]
+    kept = {"shape": list(shape), "axes": axes, "steps": pixel_metadata.steps, "channels": channels}
+    return json.dumps(kept).encode("ascii")
+
+
+def _xml(shape: tuple[int, ...], axes: str, pixel_metadata: PixelMetadata, name: str) -> str:
+    """Return OME-XML of one image; type and data of the pixels are entered when it is written."""
+    lengths = dict(zip(axes, shape, strict=True))
+    samples, channels = lengths.get("S", 1), lengths.get("C", 1)
+    outer = "".join(a for a in axes if a in "TZC")[::-1]
+    order = "XY" + outer + "".join(a for a in "ZCT" if a not in outer)
+    root = ElementTree.Element("OME", {"xmlns": _SCHEMA, "Creator": "napari-gpu-denoise"})
+    image = ElementTree.SubElement(root, "Image", {"ID": "Image:0", "Name": name})
+    pixels = {"ID": "Pixels:0", "DimensionOrder": order, "Type": "uint8"}
+    pixels |= {f"Size{a}": str(lengths.get(a, 1)) for a in "XYZT"}
+    pixels["SizeC"] = str(samples * channels)
+    for letter in "XYZ":
+        if letter in pixel_metadata.steps:
+            value, unit = pixel_metadata.steps[letter]
+            pixels[f"PhysicalSize{letter}"] = repr(float(value))
+            pixels[f"PhysicalSize{letter}Unit"] = SYMBOLS.get(unit, "pixel")
+    if "T" in pixel_metadata.steps:
+        value, unit = pixel_metadata.steps["T"]
+        pixels["TimeIncrement"] = repr(float(value))
+        pixels["TimeIncrementUnit"] = SYMBOLS.get(unit, "s")
+    held = ElementTree.SubElement(image, "Pixels", pixels)
+    for number in range(channels):
+        told = {"ID": f"Channel:0:{number}", "SamplesPerPixel": str(samples)}
+        if number < len(pixel_metadata.channels):
+            channel = pixel_metadata.channels[number]
+            if channel.name:
+                told["Name"] = channel.name
+            if channel.colour:
+                told["Color"] = str(_signed32(int(channel.colour[1:], 16) << 8 | 255))
+        ElementTree.SubElement(held, "Channel", told)
+    return ElementTree.tostring(root, "unicode")
+
+
+def _signed32(value: int) -> int:
+    """Return 32 bits as OME-XML has them: a signed number."""
+    return value - (1 << 32) if value >= 1 << 31 else value

@@ -4,6 +4,7 @@ Images are read and written part by part, whatever their size. zarr is imported 
 an extra of this package.
 """
 
+from napari_gpu_denoise.files.image_file import Format
 from napari_gpu_denoise.files.zarr.places import (
     HEADS,
     SUFFIXES,
@@ -27,19 +28,31 @@ from napari_gpu_denoise.files.zarr.writing import (
     NewImage,
     check_place,
     check_writable,
+    default_metadata,
     new_image,
-    new_picture,
     write,
 )
 
+FORMAT = Format(
+    name="an OME-Zarr",
+    suffixes=SUFFIXES,
+    kinds=("zarr",),
+    new_suffix=".ome.zarr",
+    is_path=is_zarr_path,
+    is_format=is_zarr,
+    open_stack=open_stack,
+    check_writable=check_writable,
+    write=write,
+)
+
 __all__ = [
+    "FORMAT",
     "HEADS",
-    "SUFFIXES",
     "Address",
     "NewImage",
     "as_path",
     "check_place",
-    "check_writable",
+    "default_metadata",
     "describe_plate",
     "has_suffix",
     "images_of",
@@ -49,9 +62,6 @@ __all__ = [
     "leads_out",
     "name_of",
     "new_image",
-    "new_picture",
-    "open_stack",
     "plate_of",
     "within",
-    "write",
 ]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from napari_gpu_denoise.errors import FileError
-from napari_gpu_denoise.files.tiff.looks import Channel, Looks, kept_steps
+from napari_gpu_denoise.files.image_file import Channel, PixelMetadata, kept_steps
 from napari_gpu_denoise.files.zarr.places import Address, member, open_inside, with_retries
 
 _LARGEST = 1 << 26  # bytes of JSON; with the metadata of all its images a plate may have 10 MB
@@ -79,7 +79,7 @@ def _mapping(told: Any, place: Path | Address) -> Mapping[str, Any]:
 class Described:
     """What the attributes of an image say.
 
-    `axes` are letters as of a `Picture`; `paths` and `scales` are those of the levels of the
+    `axes` are letters as of a `ImageFile`; `paths` and `scales` are those of the levels of the
     pyramid, the finest first, with `moves` where they begin.
     """
 
@@ -88,7 +88,7 @@ class Described:
     paths: tuple[str, ...]
     scales: tuple[tuple[float, ...], ...]
     moves: tuple[tuple[float, ...], ...]
-    looks: Looks
+    pixel_metadata: PixelMetadata
     history: tuple[dict, ...]
 
 
@@ -151,11 +151,11 @@ def described(attributes: Mapping[str, Any], path: Path) -> Described:
         {a: (s, u) for a, s, u in zip(axes, scales[0], units, strict=True) if a in "TZYX"}
     )
     steps = {a: both for a, both in steps.items() if both != (1.0, "")}
-    looks = Looks(steps, _channels(ome.get("omero")))
+    pixel_metadata = PixelMetadata(steps, _channels(ome.get("omero")))
     ours = attributes.get(OURS)
     history = ours.get("history", ()) if isinstance(ours, Mapping) else ()
     history = tuple(dict(each) for each in history if isinstance(each, Mapping))
-    return Described(version, axes, paths, scales, moves, looks, history)
+    return Described(version, axes, paths, scales, moves, pixel_metadata, history)
 
 
 def _letters(axes: Sequence[Mapping[str, Any]]) -> str:
@@ -254,22 +254,24 @@ def _placed(
     return placed
 
 
-def new_attributes(axes: str, looks: Looks, name: str, version: str = "0.5") -> dict[str, Any]:
+def new_attributes(
+    axes: str, pixel_metadata: PixelMetadata, name: str, version: str = "0.5"
+) -> dict[str, Any]:
     """Return the attributes of an image that comes from no OME-Zarr; its levels are to follow."""
     held = []
     for number, letter in enumerate(axes):
         one = {"name": letter.lower() if letter.isalpha() else f"axis{number}"}
         if letter in _TYPES:
             one["type"] = _TYPES[letter]
-        if letter in "TZYX" and looks.steps.get(letter, (0, ""))[1]:
-            one["unit"] = looks.steps[letter][1]
+        if letter in "TZYX" and pixel_metadata.steps.get(letter, (0, ""))[1]:
+            one["unit"] = pixel_metadata.steps[letter][1]
         held.append(one)
-    scale = [looks.steps.get(a, (1.0, ""))[0] for a in axes]
+    scale = [pixel_metadata.steps.get(a, (1.0, ""))[0] for a in axes]
     dataset = {"path": "0", "coordinateTransformations": [{"type": "scale", "scale": scale}]}
     image = {"axes": held, "datasets": [dataset], "name": name}
     ome: dict[str, Any] = {"version": version, "multiscales": [image]}
-    if looks.channels:
-        ome["omero"] = {"channels": [_told(each) for each in looks.channels]}
+    if pixel_metadata.channels:
+        ome["omero"] = {"channels": [_told(each) for each in pixel_metadata.channels]}
     return {"ome": ome}
 
 

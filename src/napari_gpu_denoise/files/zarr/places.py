@@ -12,8 +12,7 @@ from typing import Any, BinaryIO, TypeVar
 from urllib.request import url2pathname
 
 from napari_gpu_denoise.errors import DenoiseError, FileError
-from napari_gpu_denoise.files.regular import open_real, open_regular
-from napari_gpu_denoise.files.tiff.messages import brief, check_no_secrets
+from napari_gpu_denoise.files.input_checks import brief, check_no_secrets, open_real, open_regular
 
 _LOCAL = ("file", "local")  # which fsspec has for files of this machine
 # What file systems name that tells one version of a file from another.

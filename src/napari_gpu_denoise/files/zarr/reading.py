@@ -13,12 +13,21 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError
-from napari_gpu_denoise.files.tiff import voxel
-from napari_gpu_denoise.files.tiff.checks import check_declared, check_memory, enough_stored
-from napari_gpu_denoise.files.tiff.looks import SYMBOLS, Looks
-from napari_gpu_denoise.files.tiff.messages import reading
-from napari_gpu_denoise.files.tiff.picture import Picture
-from napari_gpu_denoise.files.tiff.planes import Blocks, index_parts
+from napari_gpu_denoise.files.blocks import Blocks, index_parts
+from napari_gpu_denoise.files.image_file import (
+    NO_VOXEL,
+    SYMBOLS,
+    ImageFile,
+    PixelMetadata,
+    Voxel,
+    sized,
+)
+from napari_gpu_denoise.files.input_checks import (
+    check_declared,
+    check_memory,
+    enough_stored,
+    reading,
+)
 from napari_gpu_denoise.files.zarr.metadata import Node, described, node_at, ome_of
 from napari_gpu_denoise.files.zarr.places import (
     HEADS,
@@ -38,8 +47,10 @@ _LISTED = 1 << 16  # chunks up to which those at an address are listed, a thousa
 
 
 @contextlib.contextmanager
-def open_stack(path: str | os.PathLike, *, companions_anywhere: bool = False) -> Iterator[Picture]:
-    """Open an image of OME-Zarr, to read it part by part, as `files.tiff.open_stack` does TIFF.
+def open_stack(
+    path: str | os.PathLike, *, companions_anywhere: bool = False
+) -> Iterator[ImageFile]:
+    """Open an image of OME-Zarr, to read it part by part.
 
     Links that lead out of its folder are followed with `companions_anywhere` only.
     """
@@ -57,7 +68,7 @@ def open_stack(path: str | os.PathLike, *, companions_anywhere: bool = False) ->
             level.close()
 
 
-def _picture(path: Path | Address, within: str | None) -> Picture:
+def _picture(path: Path | Address, within: str | None) -> ImageFile:
     # It needs zarr.
     from napari_gpu_denoise.files.zarr.arrays import open_arrays
 
@@ -98,9 +109,9 @@ def _picture(path: Path | Address, within: str | None) -> Picture:
         "levels": pixels[1:],
         "format": node.form,
     }
-    size = _voxel(found.looks)
-    kept = (path, (path,), tuple(notes), found.history, *size, found.looks)
-    return Picture(pixels[0], found.axes, "zarr", metadata, *kept)
+    size = _voxel(found.pixel_metadata)
+    kept = (path, (path,), tuple(notes), found.history, *size, found.pixel_metadata)
+    return ImageFile(pixels[0], found.axes, "zarr", metadata, *kept)
 
 
 def _node(place: Path | Address, within: str | None) -> Node:
@@ -132,12 +143,12 @@ def _first_image(
     return path / "0", first
 
 
-def _voxel(looks: Looks) -> voxel.Voxel:
+def _voxel(pixel_metadata: PixelMetadata) -> Voxel:
     """Return the voxel size (z, y, x), if all three steps and units are known."""
-    steps = [looks.steps.get(letter, (0.0, "")) for letter in "ZYX"]
+    steps = [pixel_metadata.steps.get(letter, (0.0, "")) for letter in "ZYX"]
     if not all(unit for _, unit in steps):
-        return voxel.NONE
-    size, unit = voxel.sized([step for step, _ in steps], [unit for _, unit in steps])
+        return NO_VOXEL
+    size, unit = sized([step for step, _ in steps], [unit for _, unit in steps])
     return size, SYMBOLS.get(unit, unit)
 
 

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from napari_gpu_denoise.errors import DenoiseError, OutputError
-from napari_gpu_denoise.files.tiff.looks import Looks
-from napari_gpu_denoise.files.tiff.messages import brief
-from napari_gpu_denoise.files.tiff.output import new_folder
-from napari_gpu_denoise.files.tiff.picture import Picture, records_of
+from napari_gpu_denoise.files.image_file import ImageFile, PixelMetadata, records_of
+from napari_gpu_denoise.files.input_checks import brief
+from napari_gpu_denoise.files.output import new_folder
 from napari_gpu_denoise.files.zarr.metadata import VERSIONS, new_attributes, ome_of, revised
 from napari_gpu_denoise.files.zarr.places import (
     HEADS,
@@ -51,7 +50,7 @@ class NewImage:
     def __init__(
         self,
         folder: Path | Address,
-        like: Picture,
+        like: ImageFile,
         named: Path | Address,
         resumed: bool = False,
     ) -> None:
@@ -200,7 +199,7 @@ def _inside(folder: Path | Address, name: str) -> str:
     return f"{os.fspath(folder)}/{name}"
 
 
-def check_writable(like: Picture, dtype: np.dtype) -> None:
+def check_writable(like: ImageFile, dtype: np.dtype) -> None:
     """Refuse pixels of a type that OME-Zarr is not written with."""
     if np.dtype(dtype).name not in _HELD:
         raise OutputError(
@@ -210,21 +209,21 @@ def check_writable(like: Picture, dtype: np.dtype) -> None:
         )
 
 
-def new_picture(
-    data: Any, axes: str, looks: Looks, name: str, inputs: Iterable[Path] = ()
-) -> Picture:
+def default_metadata(
+    data: Any, axes: str, pixel_metadata: PixelMetadata, name: str, inputs: Iterable[Path] = ()
+) -> ImageFile:
     """Return the description of pixels from no OME-Zarr, as which `write` makes one of 0.5."""
     inputs = tuple(inputs)
-    attributes = new_attributes(axes, looks, name)
+    attributes = new_attributes(axes, pixel_metadata, name)
     metadata = {"attributes": attributes, "levels": [], "format": VERSIONS["0.5"]}
     path = inputs[0] if inputs else Path(name)
-    return Picture(data, axes, "zarr", metadata, path, inputs, looks=looks)
+    return ImageFile(data, axes, "zarr", metadata, path, inputs, pixel_metadata=pixel_metadata)
 
 
 @contextlib.contextmanager
 def new_image(
     path: str | os.PathLike,
-    like: Picture,
+    like: ImageFile,
     *,
     overwrite: bool,
     part: Path | Address | None = None,
@@ -248,7 +247,7 @@ def new_image(
         yield NewImage(folder, like, place, resumed)
 
 
-def check_place(path: str | os.PathLike, like: Picture, *, overwrite: bool) -> None:
+def check_place(path: str | os.PathLike, like: ImageFile, *, overwrite: bool) -> None:
     """Refuse an address at which no image can be written; folders are checked by `new_image`."""
     place = as_path(path)
     if not isinstance(place, Address):
@@ -269,7 +268,7 @@ def check_place(path: str | os.PathLike, like: Picture, *, overwrite: bool) -> N
 
 
 @contextlib.contextmanager
-def _in_place(place: Address, like: Picture, overwrite: bool) -> Iterator[None]:
+def _in_place(place: Address, like: ImageFile, overwrite: bool) -> Iterator[None]:
     """Replace what is there; if anything is raised, remove what the block has written."""
     check_place(place, like, overwrite=overwrite)
     with writing(place):
@@ -288,12 +287,12 @@ def _in_place(place: Address, like: Picture, overwrite: bool) -> Iterator[None]:
 def write(
     path: str | os.PathLike,
     data: Any,
-    like: Picture,
+    like: ImageFile,
     record: Record | Sequence[dict] | None = None,
     *,
     overwrite: bool = False,
 ) -> tuple[str, ...]:
-    """Write new pixels with the metadata of another OME-Zarr, as `files.tiff.write` does TIFF."""
+    """Write new pixels with the metadata of another OME-Zarr, as `formats.write` does."""
     if tuple(data.shape) != tuple(like.data.shape):
         raise OutputError(
             f"Pixels of shape {tuple(data.shape)} cannot take the metadata of an image of shape "
@@ -357,7 +356,7 @@ def stored_like(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> dict[str
     return options
 
 
-def stored_new(like: Picture, shape: tuple[int, ...]) -> dict[str, Any]:
+def stored_new(like: ImageFile, shape: tuple[int, ...]) -> dict[str, Any]:
     """Return how the pixels of a picture are stored that comes from no OME-Zarr."""
     planes = "YX"
     chunks = tuple(

@@ -1,10 +1,14 @@
-"""A temporary file for the planes of a result, until it is complete."""
+"""Arrays that are read in blocks, such as planes of a file, and a temporary file of that kind."""
 
 from __future__ import annotations
 
 import contextlib
+import math
+import operator
 import os
 import tempfile
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +17,87 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from napari_gpu_denoise.errors import OutputError
-from napari_gpu_denoise.files.tiff.planes import Blocks
+
+
+def index_parts(index: Any, shape: tuple[int, ...]) -> list[int | slice]:
+    """Return one number, not below 0, or slice for each axis."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    gaps = [i for i, part in enumerate(parts) if part is Ellipsis]
+    missing = len(shape) - len(parts) + len(gaps)
+    if missing < 0 or len(gaps) > 1:
+        raise IndexError(f"The index {index} does not fit {len(shape)} axes.")
+    gap = gaps[0] if gaps else len(parts)
+    parts[gap : gap + len(gaps)] = [slice(None)] * missing
+    for axis, (part, length) in enumerate(zip(parts, shape, strict=True)):
+        if isinstance(part, slice):
+            continue
+        try:
+            number = operator.index(part)
+        except TypeError:
+            number = None
+        if number is None or isinstance(part, bool):
+            raise IndexError(f"Indices must be integers or slices, got {part!r}.")
+        if not -length <= number < length:
+            raise IndexError(f"Index {number} is outside of axis {axis} of length {length}.")
+        parts[axis] = number % length
+    return parts
+
+
+class Blocks(ABC):
+    """An array that is read in blocks, each of which holds all but the first `outer` axes."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, outer: int) -> None:
+        self.shape = tuple(int(length) for length in shape)
+        self.dtype = dtype
+        self.ndim, self.size = len(self.shape), math.prod(self.shape)
+        self.nbytes = self.size * dtype.itemsize
+        self._outer = outer
+        self._block_shape = self.shape[outer:]
+        self._block_bytes = math.prod(self._block_shape) * dtype.itemsize
+        self._numbers = np.arange(math.prod(self.shape[:outer])).reshape(self.shape[:outer])
+        self._lock = threading.RLock()
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> Any:
+        numbers, part, shape = self._select(index)
+        result = np.empty(numbers.shape + shape, self.dtype)
+        for place in np.ndindex(numbers.shape):
+            result[place] = self._block(int(numbers[place]))[part]
+        return result[()]
+
+    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("copy=False is not possible: planes are read from disk.")
+        whole = self._whole()
+        return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def _select(self, index: Any) -> tuple[np.ndarray, tuple[int | slice, ...], tuple[int, ...]]:
+        """Return the numbers of the blocks wanted, the index into each, and the shape it gives."""
+        parts = tuple(index_parts(index, self.shape))
+        numbers, part = np.asarray(self._numbers[parts[: self._outer]]), parts[self._outer :]
+        return numbers, part, np.broadcast_to(False, self._block_shape)[part].shape
+
+    def _whole(self) -> np.ndarray:
+        return self[...]
+
+    @abstractmethod
+    def _block(self, number: int) -> np.ndarray:
+        """Read one block, which the caller does not change."""
+
+
+class PartOfBlocks(Blocks):
+    """Part of each block of an array, such as the colours of an image without alpha."""
+
+    def __init__(self, blocks: Blocks, kept: tuple[slice, ...]) -> None:
+        shape = np.broadcast_to(False, blocks.shape)[kept].shape
+        super().__init__(shape, blocks.dtype, blocks._outer)
+        self._numbers = blocks._numbers[kept[: self._outer]]
+        self._blocks, self._kept = blocks, kept[self._outer :]
+
+    def _block(self, number: int) -> np.ndarray:
+        return self._blocks._block(number)[self._kept]
 
 
 class PlaneStore(Blocks):

@@ -1,4 +1,4 @@
-"""An assessment as a file: a page with pictures, text, or JSON."""
+"""An assessment as a report: a page with pictures, text, or JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from napari_gpu_denoise.errors import OutputError
-from napari_gpu_denoise.files.tiff.output import check_output, new_file
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.assessment.record import Assessment
@@ -28,35 +27,29 @@ _STYLE = (
 )
 
 
-def check_report(path: str | os.PathLike, *, overwrite: bool = False) -> None:
-    """Refuse a name that no report can have, before any work is done."""
+def check_report_name(path: str | os.PathLike) -> None:
+    """Refuse a name that no report can have."""
     if not os.fspath(path).lower().endswith(SUFFIXES):
         raise OutputError(f"{path} is not the name of a report: end it with {', '.join(SUFFIXES)}.")
-    check_output(path, overwrite=overwrite, keep=())
 
 
-def write_report(
+def report_text(
     path: str | os.PathLike,
     assessment: Assessment,
     name: str,
-    *,
-    overwrite: bool = False,
     said: Callable[[str], str] = str,
-) -> None:
-    """Write an assessment of an image of a name; the ending of the file decides how.
+) -> str:
+    """Return the report on an image of a name; the ending of its own path decides how it looks.
 
     `said` returns a warning as a front end words it.
     """
-    check_report(path, overwrite=overwrite)
+    check_report_name(path)
     ending = os.fspath(path).lower()
     if ending.endswith(".json"):
-        text = json.dumps({"input": name, **assessment.as_dict()}, indent=2)
-    elif ending.endswith(".txt"):
-        text = f"{name}\n{assessment.summary(said)}\n"
-    else:
-        text = page(assessment, name, said)
-    with new_file(path, overwrite=overwrite) as file:
-        file.write(text.encode())
+        return json.dumps({"input": name, **assessment.as_dict()}, indent=2)
+    if ending.endswith(".txt"):
+        return f"{name}\n{assessment.summary(said)}\n"
+    return page(assessment, name, said)
 
 
 def page(assessment: Assessment, name: str, said: Callable[[str], str] = str) -> str:

@@ -1,0 +1,251 @@
+"""One image and the metadata of its file, whatever its format."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from napari_gpu_denoise.files.blocks import Blocks, PartOfBlocks
+from napari_gpu_denoise.files.input_checks import check_memory
+
+if TYPE_CHECKING:
+    from napari_gpu_denoise.run.record import Record
+
+MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON
+_ALPHA = (1, 2)  # kinds of extra sample, premultiplied or not
+
+# Units by the names and symbols that files have for them: those of OME-Zarr, which pint knows too.
+UNITS = {
+    **dict.fromkeys(("m", "metre"), "meter"),
+    "cm": "centimeter",
+    "mm": "millimeter",
+    **dict.fromkeys(("µm", "μm", "um", "micron", "microns"), "micrometer"),
+    "nm": "nanometer",
+    "pm": "picometer",
+    **dict.fromkeys(("Å", "Å"), "angstrom"),
+    **dict.fromkeys(("in", "inches"), "inch"),
+    **dict.fromkeys(("s", "sec", "secs", "seconds"), "second"),
+    **dict.fromkeys(("ms", "msec"), "millisecond"),
+    **dict.fromkeys(("µs", "μs", "us", "usec"), "microsecond"),
+    "ns": "nanosecond",
+    **dict.fromkeys(("min", "minutes"), "minute"),
+    **dict.fromkeys(("h", "hr", "hours"), "hour"),
+    **dict.fromkeys(("d", "days"), "day"),
+}
+#: Symbols that OME-XML has for lengths and times.
+SYMBOLS = {
+    **{"meter": "m", "centimeter": "cm", "millimeter": "mm", "micrometer": "µm"},
+    **{"nanometer": "nm", "picometer": "pm", "angstrom": "Å", "inch": "in"},
+    **{"second": "s", "millisecond": "ms", "microsecond": "µs", "nanosecond": "ns"},
+    **{"minute": "min", "hour": "h", "day": "d"},
+}
+_KNOWN = set(SYMBOLS)
+
+Steps = dict[str, tuple[float, str]]
+
+_METRES = {
+    **{"meter": 1.0, "centimeter": 1e-2, "millimeter": 1e-3, "micrometer": 1e-6},
+    **{"nanometer": 1e-9, "picometer": 1e-12, "angstrom": 1e-10, "inch": 0.0254},
+}
+
+Voxel = tuple[tuple[float, float, float] | None, str]  # (z, y, x), and the unit of all three
+NO_VOXEL: Voxel = (None, "")
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A channel: its name, its colour as ``"#rrggbb"``, the grey levels shown black and white."""
+
+    name: str = ""
+    colour: str = ""
+    limits: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class PixelMetadata:
+    """How an image is shown.
+
+    `steps` hold, by the letter of an axis, the distance of neighbours and its unit, such as
+    ``"micrometer"``; the unit is empty where it is not known. `channels` are those along C.
+    """
+
+    steps: Steps
+    channels: tuple[Channel, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFile:
+    """One image of a file, and what is needed to write another with the same metadata.
+
+    Attributes
+    ----------
+    data : ndarray or Blocks
+        The pixels, in native byte order: in memory after `read`, in the file after `open_stack`.
+        16-bit signed images of ImageJ, which that program stores with an offset of 32768, are
+        int16 here.
+    axes : str
+        One letter an axis, as tifffile names them: T Z C Y X, S colour samples, Q or I unknown.
+    kind : str
+        ``"ome"``, ``"imagej"`` or ``"plain"`` for a TIFF file, ``"nifti"`` or ``"zarr"``.
+    metadata : dict
+        Tags and layout of the file, for `write`.
+    path : Path
+        Where it was read from.
+    files : tuple of Path
+        All files that hold its pixels: several for an OME-TIFF set.
+    notes : tuple of str
+        What a user should know about how it was read, one sentence each.
+    history : tuple of dict
+        Records of earlier denoising found in the file, oldest first.
+    voxel : tuple of float or None
+        Voxel size (z, y, x), if the file tells all three.
+    voxel_unit : str
+        Its unit, such as ``"µm"``; empty if the file does not tell it.
+    pixel_metadata : PixelMetadata
+        Steps along the axes with their units, and names and colours of channels, as far as the
+        file tells them.
+    """
+
+    data: np.ndarray | Blocks
+    axes: str
+    kind: str
+    metadata: dict[str, Any]
+    path: Path
+    files: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
+    history: tuple[dict, ...] = field(default=(), repr=False)
+    voxel: tuple[float, float, float] | None = None
+    voxel_unit: str = ""
+    pixel_metadata: PixelMetadata = field(default=PixelMetadata({}), repr=False)
+
+    @property
+    def filter_axes(self) -> str:
+        """The axes, unknown ones as ``.``, which may occur more than once."""
+        return "".join(a if a in "TZCSYX" else "." for a in self.axes)
+
+    @property
+    def alpha(self) -> tuple[slice, ...] | None:
+        """Index of the alpha channel, which is not denoised; None if there is none."""
+        extra = self.metadata.get("extrasamples", ())
+        if "S" not in self.axes or len(extra) != 1 or extra[0] not in _ALPHA:
+            return None
+        if self.data.shape[self.axes.index("S")] < 2:
+            return None  # a damaged file says that its only sample is alpha
+        return tuple(slice(-1, None) if a == "S" else slice(None) for a in self.axes)
+
+    @property
+    def has_palette(self) -> bool:
+        """Whether the pixels are indices of a colour table, which only integers can have."""
+        return self.kind == "plain" and self.metadata.get("colormap") is not None
+
+    @property
+    def colours(self) -> tuple[slice, ...]:
+        """Index of what is filtered: all but alpha."""
+        kept = slice(None) if self.alpha is None else slice(-1)
+        return tuple(kept if a == "S" else slice(None) for a in self.axes)
+
+    @property
+    def pixels(self) -> np.ndarray | Blocks:
+        """What is filtered: `data` without alpha, still in the file if `data` is."""
+        if self.alpha is None:
+            return self.data
+        if isinstance(self.data, Blocks):
+            return PartOfBlocks(self.data, self.colours)
+        return self.data[self.colours]
+
+    def loaded(self, result: int = 0) -> ImageFile:
+        """Return the same picture with its pixels in memory, beside `result` bytes to come.
+
+        FileError if the machine has not enough memory for both.
+        """
+        if isinstance(self.data, Blocks):
+            check_memory(self.data.nbytes + result, self.path)
+        return replace(self, data=np.asarray(self.data))
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of image files: what the package for it offers to `formats`.
+
+    `suffixes` end the names of its files, `kinds` are those of an `ImageFile` that it writes.
+    `name` and `new_suffix` are for messages. `is_path` judges a path by its name, `is_format` a
+    file by how it starts, False if it cannot be opened. The others do what functions of these
+    names in `formats` do.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    kinds: tuple[str, ...]
+    new_suffix: str
+    is_path: Callable[[Any], bool]
+    is_format: Callable[[Any], bool]
+    open_stack: Callable[..., AbstractContextManager[ImageFile]]
+    check_writable: Callable[[ImageFile, np.dtype], None]
+    write: Callable[..., tuple[str, ...]]
+
+
+def records_of(record: Record | Sequence[dict] | None) -> list[dict]:
+    """Return the records that a writer is given: of one run, of several, or none."""
+    if record is None:
+        return []
+    return [record.as_dict()] if hasattr(record, "as_dict") else list(record)
+
+
+def parsed_record(text: str) -> list[dict]:
+    """Return the record in a text; nothing if it is something else, as of another program."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    return [found] if isinstance(found, dict) else []
+
+
+def unit_named(told: Any) -> str:
+    """Return the full name of a unit; empty for one that is no length and no time."""
+    text = str(told).strip()
+    if text in UNITS:  # capitals count: M is no metre
+        return UNITS[text]
+    text = text.lower()
+    text = UNITS.get(text, text) if len(text) > 2 else text
+    return text if text in _KNOWN else ""
+
+
+def kept_steps(found: Mapping[str, tuple[Any, Any]]) -> Steps:
+    """Return the steps that are distances, with the full names of their units."""
+    return {
+        letter: (value, unit_named(unit))
+        for letter, (told, unit) in found.items()
+        if (value := number(told))
+    }
+
+
+def number(told: Any) -> float:
+    """Return a length; 0 for what is none."""
+    try:
+        step = abs(float(told))
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+    return step if math.isfinite(step) else 0.0
+
+
+def sized(steps: list[float], units: list[str]) -> Voxel:
+    """Return the size in the unit of x; none if a length is missing or units do not compare."""
+    factors = [_METRES.get(unit_named(unit)) for unit in units]
+    if not all(steps):
+        return NO_VOXEL
+    unit = "µm" if factors[2] == 1e-6 else units[2]
+    if len(set(units)) > 1:
+        if None in factors:
+            return NO_VOXEL
+        steps = [
+            step if own == factors[2] else step * own / factors[2]
+            for step, own in zip(steps, factors, strict=True)
+        ]
+    return (steps[0], steps[1], steps[2]), unit

@@ -1,0 +1,176 @@
+"""Checks of input files before and while they are read: kind of file, sizes, memory, secrets.
+
+What other packages raise becomes one sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import psutil
+
+from napari_gpu_denoise.errors import DenoiseError, FileError
+
+# Images of at least so many bytes are refused if they are compressed more than so many times: even
+# counts of photons, in one of three hundred pixels, are not.
+_LARGE = 1 << 28
+_MOST_COMPRESSED = 500
+
+_CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+# Keys of S3 may hold slashes. A number before a slash is that of a port.
+_PASSWORD = re.compile(r"(?<=://)[^/@\s]*:(?!\d+/)[^@\s]*(?=@)")
+_SIGNATURE = re.compile(
+    r"(?<=[?&])(sig|x-amz-[\w-]+|[\w-]*(?:token|password|secret))=[^&\s]*", re.I
+)
+
+
+def open_regular(path: str | os.PathLike) -> BinaryIO:
+    """Open a file to read it, by its real name; `OSError` at once if it is a pipe or a device.
+
+    Those may keep their reader for ever.
+    That is looked at before it is opened, because opening a device can do something, and again
+    when it is open, because the name may be given to something else in between.
+    """
+    _check(path, os.stat(path))
+    return open_real(os.path.realpath(path))
+
+
+def open_image(path: Path) -> BinaryIO:
+    """Open a file that should hold an image; `FileError` if it is a folder, or empty."""
+    if path.is_dir():
+        raise FileError(
+            f"{path} is a folder, not an image: choose a file, or a folder with TIFF, NIfTI or "
+            "OME-Zarr in it."
+        )
+    file = open_regular(path)
+    if os.fstat(file.fileno()).st_size == 0:
+        file.close()
+        raise FileError(f"{path} is empty: copy it again from its source.")
+    return file
+
+
+def open_real(path: str) -> BinaryIO:
+    """Do the same for a real name, and look at it when it is open only."""
+    return open(path, "rb", opener=_checked)
+
+
+def _checked(path: str, flags: int) -> int:
+    """Open as `open` does, but without waiting for whoever writes to a pipe."""
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    try:
+        _check(path, os.fstat(handle))
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _check(path: str | os.PathLike, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+        raise OSError(errno.EINVAL, "it is a pipe or a device", os.fspath(path))
+
+
+def check_declared(declared: int, stored: int, path: Path, reader: str) -> None:
+    """Refuse a large image of far more bytes than are stored; `reader` names another reader."""
+    if stored < enough_stored(declared):
+        raise FileError(
+            f"{path} declares {_size(declared)} of pixels but holds {_size(stored)}: it is damaged "
+            f"or blank. If it is correct, read it with {reader} and pass the array."
+        )
+
+
+def enough_stored(declared: int) -> int:
+    """Return the least bytes that must be stored of an image of so many; 0 if it is small."""
+    return -(-declared // _MOST_COMPRESSED) if declared >= _LARGE else 0
+
+
+def check_memory(needed: int, path: Path) -> None:
+    """Refuse an image that does not fit into the memory that is free."""
+    free = free_memory()
+    if needed > free:
+        raise FileError(
+            f"{path} needs {_size(needed)} of memory for pixels and result, but only {_size(free)} "
+            "are free: close other programs, or crop or split the image."
+        )
+
+
+def free_memory() -> int:
+    """Return the bytes of memory this process may still take, of the machine or its control group.
+
+    A job of a cluster or a container has the limit of its group.
+    """
+    free = psutil.virtual_memory().available
+    # Where there are no groups, or of version 1, nothing is found.
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        name = _OWN_CGROUP.read_text().split("::", 1)[1].splitlines()[0]
+        group = _CGROUPS / name.lstrip("/")
+        for folder in (group, *group.parents):
+            if folder == _CGROUPS.parent:
+                break
+            with contextlib.suppress(OSError, ValueError):
+                limit = int((folder / "memory.max").read_text())
+                used = int((folder / "memory.current").read_text())
+                told = (folder / "memory.stat").read_text().split()
+                # Files kept in memory give way to programs.
+                cached = int(told[told.index("inactive_file") + 1])
+                free = min(free, limit - used + cached)
+    return max(free, 0)
+
+
+def _size(count: float) -> str:
+    """Return a number of bytes in words."""
+    units = ["bytes", "kB", "MB", "GB", "TB"]
+    while count >= 1000 and len(units) > 1:
+        count /= 1000
+        del units[0]
+    return f"{count:.3g} {units[0]}"
+
+
+@contextlib.contextmanager
+def reading(path: Path, state: str = "cut short or damaged") -> Iterator[None]:
+    """Turn what is raised while an image is read into a `FileError`; `state` is what it may be."""
+    try:
+        yield
+    except DenoiseError:
+        raise
+    except MemoryError as error:
+        raise FileError(f"{path} does not fit into the memory of this machine.") from error
+    except Exception as error:
+        if isinstance(error, OSError) and error.strerror:
+            raise FileError(f"{path} cannot be read: {error.strerror}.") from error
+        reason = brief(str(error).strip() or type(error).__name__)
+        if isinstance(error, (ConnectionError, TimeoutError)):
+            raise FileError(f"{path} cannot be reached: {reason}.") from error
+        if "://" in str(path):  # it may as well be the network
+            raise FileError(
+                f"{path} could not be read ({reason}): repeat the run, or copy it again from its "
+                "source."
+            ) from error
+        raise FileError(f"{path} is {state} ({reason}): copy it again from its source.") from error
+
+
+def brief(text: str) -> str:
+    """Return the first line of another package's message, short enough for a sentence."""
+    return "".join(without_secrets(text).strip().splitlines()[:1])[:160].rstrip(". ")
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without the passwords, keys and signatures of addresses in it."""
+    return _SIGNATURE.sub(r"\1=***", _PASSWORD.sub("***", text))
+
+
+def check_no_secrets(address: str) -> None:
+    """Refuse an address with a password or key, which records, logs and messages would repeat."""
+    if (masked := without_secrets(address)) != address:
+        raise FileError(
+            f"{masked} holds a password or key: leave it out and give it as the package for such "
+            "addresses wants it, for s3:// in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        )
