@@ -11,6 +11,7 @@ import sys
 import threading
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import fsspec
 import numpy as np
@@ -22,7 +23,7 @@ from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import ClusterError, FileError, KernelError, NonFiniteError
 from napari_gpu_denoise.files import batch, one_file, resuming
 from napari_gpu_denoise.files.cluster import connected, results, tasks
-from napari_gpu_denoise.files.cluster.results import Found, Patience, Results, result_of
+from napari_gpu_denoise.files.cluster.results import ClusterReport, Patience, Results, result_of
 from napari_gpu_denoise.files.cluster.steps import groups_of
 from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run.job import Part
@@ -327,12 +328,25 @@ def test_what_dask_raises_is_told_in_words():
         pass
 
     told = {CancelledError(): "scheduler", ImportError("no x"): "no x", KilledWorker(): "memory"}
-    told[AttributeError("Can't get attribute 'seen' on")] = "install the same version"
+    told[AttributeError("Can't get attribute 'seen' on")] = (
+        "cannot load a module .*: install version .* there, as here"
+    )
     told[RuntimeError("\nError during deserialization of the task graph.")] = "scheduler cannot"
     for error, words in told.items():
         future = Future()
         future.set_exception(error)
         with pytest.raises(ClusterError, match=words):
+            result_of(future)
+    for version, words in (
+        ("0.1", "has version 0.1"),
+        (ImportError(), "has no napari-gpu-denoise"),
+    ):
+        future = Future()
+        future.set_exception(ImportError("no x"))
+        future.client = SimpleNamespace(run=lambda *_, version=version, **__: {"tcp://a": version})
+        with pytest.raises(
+            ClusterError, match=f"worker tcp://a {words}.*: install version .* there"
+        ):
             result_of(future)
     other = Future()
     other.set_exception(FileError("it is gone."))
@@ -441,7 +455,7 @@ def test_a_result_that_is_lost_with_its_worker_blocks_nothing(client):
             threading.Thread(target=call, args=(self,), daemon=True).start()
 
     client.submit = lambda *_, **__: Lost()
-    made = Results(client, iter([("x", print)]), 1, Found(), patience=Patience(look=0.01))
+    made = Results(client, iter([("x", print)]), 1, ClusterReport(), patience=Patience(look=0.01))
     assert next(made.arriving()) == (-1, None)
     end.set()
 
@@ -480,7 +494,7 @@ def test_workers_are_silent_about_what_a_failed_write_leaves():
     """A full disk was told in one sentence, below ten tracebacks of the workers."""
     script = """if True:
         import asyncio, gc
-        from napari_gpu_denoise.files.cluster.worker import dask_setup
+        from napari_gpu_denoise.files.cluster.connect import dask_setup
 
         class Odd:
             def __del__(self):

@@ -23,6 +23,7 @@ REMEDIES = {
     "link-outside": "copy what it leads to into the folder, or add --companions-anywhere",
     "memory-limit": "allow at least --memory-limit {needed}",
     "memory-limit-host": "allow at least --memory-limit-host {needed}",
+    "no-scheduler": "start it again, and repeat the run with --resume",
     "no-workers": "start some, and repeat the run with --resume",
     "noise-estimate": "give the output of 'gpu-denoise estimate --json'",
     "nonfinite": "add --nonfinite keep to leave them unchanged and filter the others",

@@ -361,7 +361,7 @@ def _by_workers(
 
     Returns what is left: large files, of which all workers filter parts.
     """
-    from napari_gpu_denoise.files.cluster.results import Found, Results
+    from napari_gpu_denoise.files.cluster.results import ClusterReport, Results
     from napari_gpu_denoise.files.cluster.tasks import Failed
 
     rest: list[Path] = []
@@ -385,7 +385,7 @@ def _by_workers(
 
     count = len(todo)
     ahead = _AHEAD * max(1, sum(batch.client.nthreads().values()))
-    running = Results(batch.client, small(), ahead, Found(), raises=False)
+    running = Results(batch.client, small(), ahead, ClusterReport(), raises=False)
     with contextlib.closing(running) as results:
         yield BatchProgress(todo[0], 0, count, 0, count, "file")
         for number, outcome in itertools.chain(results.arriving(), [(-1, None)]):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,8 +16,6 @@ from napari_gpu_denoise.opencl.several import choose_devices
 _SECONDS = 30  # to wait for a scheduler, and for its first worker
 # Threads of PoCL: its versions have two names for their number.
 THREADS_OF_POCL = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
-
-_WORKER = f"{__package__}.worker"
 
 
 @contextlib.contextmanager
@@ -39,7 +39,7 @@ def connected(scheduler: str | None = None, workers: int = 0, device: Any = None
             client = _client_of(distributed, scheduler)
         else:
             held.callback(_quietened())
-            options = {"n_workers": workers, "preload": [_WORKER], **_shared_out(workers, device)}
+            options = {"n_workers": workers, "preload": [__name__], **_shared_out(workers, device)}
             # Whoever can reach the dashboard sees names of files, and more.
             options["dashboard_address"] = "127.0.0.1:8787"
             try:
@@ -118,3 +118,16 @@ def _quietened() -> Any:
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
     return lambda: [one.setLevel(level) for one, level in zip(loggers, before, strict=True)]
+
+
+def dask_setup(worker: Any) -> None:
+    """Leave Ctrl-C to the command, which the terminal sends to all of its processes.
+
+    Called by each worker that `connected` starts, before any work.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # It warns of each task that is given up when a run is stopped.
+    logging.getLogger("distributed.worker.state_machine").setLevel(logging.ERROR)
+    # Where a write fails, zarr leaves the other chunks that it is writing; Python tells of each.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    sys.unraisablehook = lambda _: None

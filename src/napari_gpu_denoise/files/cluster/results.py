@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
 import logging
 import time
 import uuid
@@ -24,10 +26,12 @@ from napari_gpu_denoise.errors import (
 from napari_gpu_denoise.files.cluster.tasks import Failed
 from napari_gpu_denoise.opencl.several import names_of
 from napari_gpu_denoise.run.record import MEASURING, Progress, Record, Tally
+from napari_gpu_denoise.version import package_version
 
 # Errors after which a task is tried again, on another worker if there is one.
 _TRANSIENT = (DeviceMemoryError, KernelError, NoDeviceError, FileError, OutputError)
 _TRIES = 3
+_SAME_VERSION = f"install version {package_version()} there, as here"
 _logger = logging.getLogger(__name__)
 
 
@@ -41,7 +45,7 @@ class Patience:
 
 
 @dataclass
-class Found:
+class ClusterReport:
     """What was counted, the devices of the workers by their address, and what failed."""
 
     tally: Tally = field(default_factory=Tally)
@@ -83,11 +87,11 @@ class Results:
         client: Any,
         work: Iterator[tuple],
         ahead: int,
-        found: Found,
+        report: ClusterReport,
         raises: bool = True,
         patience: Patience | None = None,
     ) -> None:
-        self._client, self._ahead, self._found, self._raises = client, ahead, found, raises
+        self._client, self._ahead, self._report, self._raises = client, ahead, report, raises
         self._waiting = enumerate(work)
         self._given: dict[str, _Task] = {}
         self._ended: SimpleQueue = SimpleQueue()
@@ -116,7 +120,7 @@ class Results:
             if isinstance(outcome, Failed) and self._again(task, outcome):
                 continue
             if getattr(outcome, "worker", ""):
-                self._found.devices[outcome.worker] = outcome.device
+                self._report.devices[outcome.worker] = outcome.device
             self._fill()
             yield task.number, outcome
 
@@ -164,7 +168,7 @@ class Results:
             if self._raises:
                 raise failed.error
             return False
-        self._found.failed.append(failed)
+        self._report.failed.append(failed)
         self._avoided.add(failed.worker)
         self._give(task)
         return True
@@ -176,13 +180,13 @@ def submit(client: Any, name: str, function: Callable, *given: Any, **options: A
     return client.submit(function, *given, key=key, pure=False, **options)
 
 
-def one(client: Any, *work: Any) -> Generator[Progress, None, Any]:
+def run_task(client: Any, *work: Any) -> Generator[Progress, None, Any]:
     """Have one task done; yields `MEASURING` meanwhile, and returns its outcome."""
-    with closing(Results(client, iter([work]), 1, Found())) as results:
+    with closing(Results(client, iter([work]), 1, ClusterReport())) as results:
         for _, outcome in results.arriving():
             yield MEASURING
-            found = outcome
-    return found
+            result = outcome
+    return result
 
 
 def _ended(future: Any) -> Any:
@@ -202,24 +206,35 @@ def result_of(future: Any) -> Any:
         return future.result()
     except CancelledError as error:
         raise ClusterError(
-            "The dask scheduler was lost: start it again, and repeat the run with resume=True."
+            "The dask scheduler was lost",
+            "start it again, and repeat the run with resume=True",
+            code="no-scheduler",
         ) from error
     except (ImportError, AttributeError) as error:
         if isinstance(error, AttributeError) and "Can't get attribute" not in str(error):
             raise
-        raise ClusterError(
-            f"A dask worker cannot load a module ({error}): install the same version of "
-            "napari-gpu-denoise there as here."
-        ) from error
+        problem = _other_version(future) or f"A dask worker cannot load a module ({error})"
+        raise ClusterError(f"{problem}: {_SAME_VERSION}.") from error
     except Exception as error:
         if "deserialization of the task graph" in str(error):
-            raise ClusterError(
-                "The dask scheduler cannot load this package: install the same version of "
-                "napari-gpu-denoise there as here."
-            ) from error
+            problem = _other_version(future) or "The dask scheduler cannot load this package"
+            raise ClusterError(f"{problem}: {_SAME_VERSION}.") from error
         if type(error).__name__ != "KilledWorker":
             raise
         raise ClusterError(
             "Several dask workers ended while filtering the same part, perhaps for lack of memory: "
             "give each more memory, or start fewer."
         ) from error
+
+
+def _other_version(future: Any) -> str:
+    """Name a worker that lacks this package, or has another version of it; '' if none is found."""
+    with contextlib.suppress(Exception):
+        # A function of Python, which each worker has.
+        asked = importlib.metadata.version, "napari-gpu-denoise"
+        for worker, found in future.client.run(*asked, on_error="return").items():
+            if isinstance(found, Exception):
+                return f"The dask worker {worker} has no napari-gpu-denoise"
+            if found != package_version():
+                return f"The dask worker {worker} has version {found} of napari-gpu-denoise"
+    return ""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.files.cluster import tasks
-from napari_gpu_denoise.files.cluster.results import Found, Results, one
+from napari_gpu_denoise.files.cluster.results import ClusterReport, Results, run_task
 from napari_gpu_denoise.files.cluster.tasks import Place
 from napari_gpu_denoise.files.zarr import Address, NewImage
 from napari_gpu_denoise.image.axes import check_axes
@@ -36,7 +36,7 @@ def device_of_workers(
     client: Any, wanted: Any
 ) -> Generator[Progress, None, list[tuple[str, str, str, str]]]:
     """Return what tells the device of a worker from those of other models."""
-    return [(yield from one(client, "device", tasks.described, wanted, package_version()))]
+    return [(yield from run_task(client, "device", tasks.described, wanted, package_version()))]
 
 
 def cluster_steps(
@@ -65,7 +65,7 @@ def cluster_steps(
     yield MEASURING
     if known is None or (run.correct is not None and correction is None):
         asked = "noise", tasks.prepared, place, run, correction
-        job, correction = yield from one(client, *asked)
+        job, correction = yield from run_task(client, *asked)
         if correction is not None:
             ledger.keep("correction", correction)
         ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels, job.notes))
@@ -81,7 +81,7 @@ def cluster_steps(
         if host is None:
             size = size_of(job, unit, [None])  # devices are only counted
         else:
-            size = yield from one(client, "size", tasks.size_of_parts, place, job, unit)
+            size = yield from run_task(client, "size", tasks.size_of_parts, place, job, unit)
         ledger.keep("parts", size)
     parts = [Part.of(job, region) for region in regions_of(job, size)]
     if job.levels is None and not is_plain(job.dtypes[0]):
@@ -93,11 +93,11 @@ def cluster_steps(
     rest, wrote = yield from parts_left(parts, ledger, made)
     before, done = ledger.tally, len(parts) - len(rest)
     groups = groups_of(rest, unit) if place.target else [[part] for part in rest]
-    found = Found()
+    report = ClusterReport()
     yield Progress(done, len(parts), "part")
     work = ((job.filter.name, tasks.filtered, place, job, group) for group in groups)
     ahead = _GIVEN if place.target else _AHEAD * max(1, sum(client.nthreads().values()))
-    with _marked(place), closing(Results(client, work, ahead, found)) as results:
+    with _marked(place), closing(Results(client, work, ahead, report)) as results:
         for number, outcome in results.arriving():
             if outcome is not None:
                 group = groups[number]
@@ -106,13 +106,13 @@ def cluster_steps(
                     if outcome.made is not None:
                         made[part.yields] = outcome.made[k]
                     wrote(part, tally, mark)
-                    found.tally += tally
+                    report.tally += tally
                 done += len(group)
             yield Progress(done, len(parts), "part")
     yield from check_whole(ledger, made, [part.yields for part in parts])
     image = Input(picture.data, job.names, correction)
     change = change_in_the_middle(image.array, made, job, parts)
-    record = found.noted(job.record(before + found.tally, change, found.names))
+    record = report.noted(job.record(before + report.tally, change, report.names))
     return Result(made, image.noted(record))
 
 
@@ -141,7 +141,7 @@ def _levels(
     """Choose the mapping of grey levels from the range of all pixels."""
     total, done = Seen(), 0
     work = (("range", tasks.seen, place, part) for part in parts)
-    with closing(Results(client, work, _GIVEN, Found())) as results:
+    with closing(Results(client, work, _GIVEN, ClusterReport())) as results:
         for _, outcome in results.arriving():
             if outcome is not None:
                 total += outcome

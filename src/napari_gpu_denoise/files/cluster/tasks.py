@@ -149,8 +149,8 @@ def check_version(version: str) -> None:
     """Refuse work of a program that has another version of this package than the worker."""
     if version != package_version():
         raise ClusterError(
-            f"A worker has version {package_version()} of napari-gpu-denoise, but this program "
-            f"{version}: install the same version."
+            f"The dask worker {address()} has version {package_version()} of napari-gpu-denoise: "
+            f"install version {version} there, as here."
         )
 
 
