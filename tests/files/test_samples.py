@@ -11,8 +11,8 @@ import tifffile
 
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import FileError
-from napari_gpu_denoise.noise.patches.white import estimate_sigma
 from napari_gpu_denoise.files import formats, samples
+from napari_gpu_denoise.noise.patches.white import estimate_sigma
 
 FOLDER = Path(__file__).parents[2] / "sample_data"
 
