@@ -316,7 +316,7 @@ def enlarge(image: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
 
 def test_two_scales_replace_the_coarse_part(device):
     model = Correlated(SIGMA, BLURRED)
-    image = np.rint(scene(75, 94) + blur((75, 94), (0.9, 1.3))).astype(np.float32)
+    image = np.rint(scene(75, 95) + blur((75, 95), (0.9, 1.3))).astype(np.float32)
     one = BM3D(**SMALL).for_noise((model,))
     fine = gd.denoise(image, one, SIGMA, device=device).image.astype(float)
     half = replace(one, models=(halved(model),))

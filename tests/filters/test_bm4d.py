@@ -60,6 +60,15 @@ def test_it_is_the_reference(flowing, cube, changes):
         assert error.max() < 4
 
 
+def test_a_wide_window_ends_at_its_edge(flowing):
+    """It is searched in pieces along x; what is most similar repeats just outside."""
+    rng = np.random.default_rng(0)
+    image = np.tile(rng.integers(0, 60, (5, 9, 8)), 3) + rng.integers(0, 20, (5, 9, 24))
+    settings = gd.BM4D(**{**SMALL, "window_basic": 15}, cube="4x4x4", stages="basic")
+    out = filtered(image.astype(np.float32), settings, flowing, SIGMA, "ZYX")
+    assert_close(out, reference.bm4d(image, SIGMA, settings, exact=False))
+
+
 def test_the_filter_is_that_of_the_reference(optimised, device):
     image, settings = whole_numbers(6, 13, 15), gd.BM4D(**SMALL, cube="4x4x4")
     out = gd.denoise(image, settings, SIGMA, axes="ZYX", device=device).image
