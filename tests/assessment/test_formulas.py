@@ -127,3 +127,5 @@ def test_the_residual_of_white_noise_is_white():
     assert abs(found.along_x) < 0.03
     shared = uniform_filter(noise, (0, 0, 2))
     assert Statistics.of(shared, np.ones(noise.shape, bool)).along_x == pytest.approx(0.5, abs=0.05)
+    seen = np.random.default_rng(2).random(noise.shape) > 0.3
+    assert Statistics.of(shared, seen).along_x == pytest.approx(0.5, abs=0.05)

@@ -216,12 +216,14 @@ def test_imagej_signed_16_bit(tmp_path):
     assert notes == ()
 
 
-def test_imagej_calibration_cannot_follow_to_float(tmp_path):
-    path = tmp_path / "in.tif"
-    metadata = {"cf": 0, "c0": 1.5, "c1": 2.0, "vunit": "OD", "axes": "ZYX"}
-    tifffile.imwrite(path, noise(3, 10, 12), imagej=True, metadata=metadata)
+@pytest.mark.parametrize("offset", [1.5, -32768.0])
+def test_imagej_calibration_cannot_follow_to_float(tmp_path, offset):
+    path, stored = tmp_path / "in.tif", noise(3, 10, 12, dtype="uint16")
+    metadata = {"cf": 0, "c0": offset, "c1": 2.0, "vunit": "OD", "axes": "ZYX"}
+    tifffile.imwrite(path, stored, imagej=True, metadata=metadata)
+    np.testing.assert_array_equal(tiff.read(path).data, stored)
     again(path)
-    assert "c0=1.5" in tags(tmp_path / "written.tif")["ImageDescription"]
+    assert f"c0={offset}" in tags(tmp_path / "written.tif")["ImageDescription"]
     _, _, notes = again(path, "float32")
     assert "calibration" in notes[0]
 

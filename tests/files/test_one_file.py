@@ -146,6 +146,15 @@ def test_what_does_not_fit_frame_by_frame_is_read_whole(streamed, tmp_path):
     assert len(streamed) == 1
 
 
+def test_alpha_of_a_long_stack_passes_as_it_is(streamed, tmp_path):
+    image = noisy(5, 33, 37, 4, dtype="uint8")
+    path = written(tmp_path, image, "TYXS", photometric="rgb", extrasamples=["unassalpha"])
+    out, _ = run(path, VIDEO, 20.0)
+    np.testing.assert_array_equal(out[..., 3], image[..., 3])
+    expected = gd.denoise(image[..., :3], VIDEO, 20.0, axes="TYXS")
+    np.testing.assert_array_equal(out[..., :3], expected.image)
+
+
 def test_one_plane_is_read_whole(streamed, tmp_path):
     image = noisy(33, 37, dtype="uint16")
     out, _ = run(written(tmp_path, image, "YX"), small(gd.BM3D), 20.0)

@@ -377,6 +377,23 @@ def test_a_plate_gives_a_plate(tmp_path, version):
         inputs.pair(inputs.find_files(plate / "A" / "1"), tmp_path / "well.ome.zarr")
 
 
+def test_the_image_of_a_plate_with_one_is_a_result_like_others(tmp_path):
+    plate = tmp_path / "plate.zarr"
+    write_store(plate / "A/1/0", IMAGES["YX"], "YX")
+    zarr.open_group(str(plate), mode="a").attrs["ome"] = {
+        "version": "0.5",
+        "plate": {"wells": [{"path": "A/1"}]},
+    }
+    zarr.open_group(str(plate / "A/1"), mode="a").attrs["ome"] = {
+        "version": "0.5",
+        "well": {"images": [{"path": "0"}]},
+    }
+    report = gd.run_batch(plate, SETTINGS, 8, output=tmp_path / "out.ome.zarr")
+    assert len(report.done) == 1
+    expected = gd.denoise(IMAGES["YX"], SETTINGS, 8, axes="YX").image
+    np.testing.assert_array_equal(gd.read(tmp_path / "out.ome.zarr").data, expected)
+
+
 def test_plates_name_only_what_is_in_them(tmp_path):
     plate = tmp_path / "plate.zarr"
     group = zarr.open_group(str(plate), mode="w")
@@ -559,6 +576,20 @@ def test_secrets_in_addresses_are_refused_and_not_repeated(address, tmp_path, ca
 )
 def test_addresses_without_secrets_are_left_as_they_are(address):
     assert str(Address(address)) == input_checks.without_secrets(address) == address
+
+
+def test_scales_of_three_levels(tmp_path):
+    path = write_store(tmp_path / "in.ome.zarr", IMAGES["YX"], "YX", levels=3)
+    gd.run_batch(path, SETTINGS, 8, output=tmp_path / "out.ome.zarr")
+    scales, expected = (
+        [
+            each["coordinateTransformations"][0]["scale"]
+            for each in one["multiscales"][0]["datasets"]
+        ]
+        for one in (attributes(tmp_path / f"{name}.ome.zarr")["ome"] for name in ("out", "in"))
+    )
+    assert len(expected) == 3
+    np.testing.assert_allclose(scales, expected)
 
 
 def test_means_of_blocks():
