@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 import napari_gpu_denoise as gd
+from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run import by_parts
-from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import Part, prepare
 from napari_gpu_denoise.run.request import Run
 

@@ -10,16 +10,15 @@ import numpy as np
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.memory import Arena, borrow
-from napari_gpu_denoise.run.block import Block
-from napari_gpu_denoise.run.flow.array_frames import ArrayFrameFlow
-from napari_gpu_denoise.run.flow.frame_sigma import FrameSigma
+from napari_gpu_denoise.protocol.tiles import split
+from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
 from napari_gpu_denoise.run.flow.tile_flow import TileFlow
-from napari_gpu_denoise.run.flow.work import Work
+from napari_gpu_denoise.run.flow.work import FrameSigma, Work
+from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Part, prepare
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import Progress, Tally
 from napari_gpu_denoise.run.request import Run
-from napari_gpu_denoise.run.tiles import split
 
 
 def part_steps(image, settings, device, out, sigma=20.0, axes="YX", part=None, **options):

@@ -11,7 +11,7 @@ from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run.flow import tile_sizes
+from napari_gpu_denoise.run.flow import tile_flow
 
 # Settings small enough for quick tests; those of a filter that is not listed keep their defaults.
 SMALL = {
@@ -86,7 +86,7 @@ def frame(settings) -> tuple[int, int]:
 def bytes_per_pixel(settings, is_map: bool = False, channels: int = 1) -> float:
     """Return the device memory that a pixel of a tile takes on the device that is chosen."""
     arena = Arena(session(choose(None)))
-    return tile_sizes.bytes_per_pixel(settings.plan(arena), settings, channels, is_map)
+    return tile_flow.bytes_per_pixel(settings.plan(arena), settings, channels, is_map)
 
 
 def cut(settings, is_map: bool = False, slices: int = 1) -> int:

@@ -73,7 +73,7 @@ def test_a_run_imports_what_it_needs(tmp_path):
     )
     ours = {name.removeprefix("napari_gpu_denoise.") for name in found}
     assert {name for name in ours if name.endswith(".filter")} == {
-        *("run.filter", "filters.nl_means.filter")
+        *("protocol.filter", "filters.nl_means.filter")
     }
     assert not ours & {
         "files.cluster",

@@ -21,7 +21,7 @@ from flows import finish
 from napari_gpu_denoise.files import one_file, resuming
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run import by_parts, several
-from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Part, prepare
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.request import Run

@@ -22,9 +22,9 @@ from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.filters import FILTERS, VBM3D, NLMeans
 from napari_gpu_denoise.noise.models import PoissonGaussian
+from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run import denoise as runs
 from napari_gpu_denoise.run.request import Run
-from napari_gpu_denoise.run.settings import setting_fields
 
 pytestmark = pytest.mark.gui
 

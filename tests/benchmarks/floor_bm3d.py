@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from napari_gpu_denoise.filters.bm3d.filter import BM3D
 from napari_gpu_denoise.filters.search.patch_search import Grid
-from napari_gpu_denoise.run.tiles import Span
+from napari_gpu_denoise.protocol.tiles import Span
 
 PATCH = 8
 # Instructions a transform of eight values takes in its quickest common form.

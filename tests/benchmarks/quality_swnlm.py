@@ -119,8 +119,8 @@ def _times(noisy, chosen, sigma, name) -> tuple[float, dict[str, float]]:
     """Return ms of a whole call, and of each kernel on the device."""
     from napari_gpu_denoise.opencl.memory import borrow
     from napari_gpu_denoise.opencl.program import session
-    from napari_gpu_denoise.run.plan import TileSigma
-    from napari_gpu_denoise.run.tiles import Span, Tile
+    from napari_gpu_denoise.protocol.plan import TileSigma
+    from napari_gpu_denoise.protocol.tiles import Span, Tile
 
     device = gd.choose(name)
     calls = []

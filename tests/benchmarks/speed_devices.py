@@ -18,7 +18,7 @@ from tables import show
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.opencl.several import choose_devices, names_of
 from napari_gpu_denoise.run import part
-from napari_gpu_denoise.run.flow import array_frames
+from napari_gpu_denoise.run.flow import frame_flow
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow
 from napari_gpu_denoise.run.flow.tile_flow import TileFlow
 
@@ -98,7 +98,7 @@ def busy(filter, image: np.ndarray, axes: str, device) -> float:
 
     with (
         mock.patch.object(part, "TileFlow", recording(TileFlow)),
-        mock.patch.object(array_frames, "FrameFlow", recording(FrameFlow)),
+        mock.patch.object(frame_flow, "FrameFlow", recording(FrameFlow)),
     ):
         start = time.perf_counter()
         gd.denoise(image, filter, SIGMA, axes=axes, device=device)

@@ -25,7 +25,7 @@ from napari_gpu_denoise.filters.search.patch_search import (
 from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.opencl.memory import borrow
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 SETTINGS = {"default": NLMeans(), "P5,S1": NLMeans(patch=5, step=1)}
 

@@ -21,7 +21,7 @@ from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.device import choose
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run.flow.stabilisation import Stabilisation
+from napari_gpu_denoise.run.flow.work import Stabilisation
 
 MODELS = (gd.PoissonGaussian(2.0, 4.0, 10.0), gd.Rician(10.0), gd.Speckle(4.0, least=0.2))
 

@@ -22,11 +22,11 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.filters.search.patch_search import Variant
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.protocol.plan import FrameNote
+from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow
-from napari_gpu_denoise.run.flow.tile_sizes import frames_at_once
+from napari_gpu_denoise.run.flow.tile_flow import frames_at_once
 from napari_gpu_denoise.run.flow.work import Stages
-from napari_gpu_denoise.run.frame_notes import FrameNote
-from napari_gpu_denoise.run.tiles import Span, Tile
 from scenes import scene
 
 SIGMA = 20.0

@@ -12,7 +12,7 @@ from typing import Any
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli.bench import measure
-from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.protocol.filter import Filter
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reference.data import REASON, data_folder

@@ -26,14 +26,13 @@ from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors, release_memory
 from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.plan import TilePlan
+from napari_gpu_denoise.protocol.settings import setting
+from napari_gpu_denoise.protocol.tiles import Tile
 from napari_gpu_denoise.run.denoise import denoise
-from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.flow.frame_sigma import FrameSigma
 from napari_gpu_denoise.run.flow.tile_flow import TileFlow
-from napari_gpu_denoise.run.flow.work import Work
-from napari_gpu_denoise.run.plan import TilePlan
-from napari_gpu_denoise.run.settings import setting
-from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.run.flow.work import FrameSigma, Work
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ from napari_gpu_denoise.files import batch, one_file, resuming
 from napari_gpu_denoise.files.cluster import connected, results, tasks
 from napari_gpu_denoise.files.cluster.results import ClusterReport, Patience, Results, result_of
 from napari_gpu_denoise.files.cluster.steps import groups_of
+from napari_gpu_denoise.protocol.tiles import Span
 from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run.job import Part
-from napari_gpu_denoise.run.tiles import Span
 from scenes import noisy, small
 from zarr_stores import write_store
 

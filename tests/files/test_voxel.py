@@ -15,7 +15,7 @@ from files.test_io import noise
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import formats, one_file
 from napari_gpu_denoise.files.one_file import check_result, with_voxel
-from napari_gpu_denoise.run.settings import setting
+from napari_gpu_denoise.protocol.settings import setting
 
 STACK = noise(4, 20, 24)
 MICRONS = (1.5, 0.25, 0.2)

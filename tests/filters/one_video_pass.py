@@ -32,8 +32,8 @@ from napari_gpu_denoise.filters.vbm3d.video_pass import VideoPass
 from napari_gpu_denoise.opencl import source
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
-from napari_gpu_denoise.run.plan import allocated
-from napari_gpu_denoise.run.tiles import Span
+from napari_gpu_denoise.protocol.plan import allocated
+from napari_gpu_denoise.protocol.tiles import Span
 from opencl.simulate import CHECKS, simulator, suit_oclgrind
 from reference import vbm3d as reference
 from reference.block_matching import reference_positions

@@ -11,8 +11,8 @@ import napari_gpu_denoise as gd
 from flows import filtered, finish, work_of
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.flow.array_frames import ArrayFrameFlow
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.protocol.tiles import Span, Tile
+from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
 from reference import bm4d_series as reference
 from reference.bm4d_series import follow
 from scenes import psnr, scene

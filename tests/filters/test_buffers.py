@@ -14,9 +14,9 @@ from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.noise.models import Correlated
 from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run import plan as plans
-from napari_gpu_denoise.run.flow.tile_sizes import bytes_per_pixel
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.protocol import plan as plans
+from napari_gpu_denoise.protocol.tiles import Span, Tile
+from napari_gpu_denoise.run.flow.tile_flow import bytes_per_pixel
 
 # Used only where frames differ in brightness or in noise.
 OPTIONAL = {"frame links"}

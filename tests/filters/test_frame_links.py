@@ -17,7 +17,7 @@ from napari_gpu_denoise.image.flicker import (
     block_pixels,
     brightness_change,
 )
-from napari_gpu_denoise.run.frame_notes import FrameNote
+from napari_gpu_denoise.protocol.plan import FrameNote
 from scenes import scene
 
 SHAPE = (96, 128)

@@ -9,8 +9,8 @@ from napari_gpu_denoise.filters.pixels import Pixels
 from napari_gpu_denoise.filters.vbm3d.frame_rings import FrameRings, RingShape, ring_buffers
 from napari_gpu_denoise.opencl.memory import borrow
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run.plan import allocated
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.protocol.plan import allocated
+from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 IMAGES, SUMS, MARGIN = 5, 3, 4
 # What is read begins at row 6 and column 10 of the frames, what is yielded a little later.

@@ -6,7 +6,7 @@ import pytest
 
 from napari_gpu_denoise.filters.isoline.filter import Isoline
 from napari_gpu_denoise.filters.isoline.margins import SMOOTHED, Margins, Padded
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 SETTINGS = {
     "weighted": Isoline(),

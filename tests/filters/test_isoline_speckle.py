@@ -13,7 +13,7 @@ from napari_gpu_denoise.errors import SigmaError
 from napari_gpu_denoise.files import one_file
 from napari_gpu_denoise.filters.isoline.filter import Isoline
 from napari_gpu_denoise.noise import estimate
-from napari_gpu_denoise.run import sigma
+from napari_gpu_denoise.run import noise as run_noise
 from napari_gpu_denoise.run.record import finish
 from napari_gpu_denoise.run.request import Run
 from scenes import psnr, scene
@@ -191,7 +191,7 @@ def test_nothing_is_estimated(device, monkeypatch, tmp_path):
     def fail(*given, **named):
         pytest.fail("noise was estimated")
 
-    monkeypatch.setattr(sigma, "estimate_sigma", fail)
+    monkeypatch.setattr(run_noise, "estimate_sigma", fail)
     monkeypatch.setattr(estimate, "measure_noise", fail)
     with pytest.raises(pytest.fail.Exception, match="estimated"):
         gd.denoise(image, Isoline(), axes="TYX", device=device)

@@ -12,7 +12,7 @@ import napari_gpu_denoise as gd
 from flows import run_work, work_of
 from napari_gpu_denoise.filters.isoline.filter import Isoline
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run.tiles import Span, Tile, split_span
+from napari_gpu_denoise.protocol.tiles import Span, Tile, split_span
 from scenes import bytes_per_pixel, noisy
 
 SIGMA = 20.37

@@ -21,8 +21,8 @@ from napari_gpu_denoise.filters.search.patch_search import (
 )
 from napari_gpu_denoise.opencl.memory import borrow
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run.plan import TileSigma
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.protocol.plan import TileSigma
+from napari_gpu_denoise.protocol.tiles import Span, Tile
 from reference import nl_means as reference
 from scenes import noisy, scene
 

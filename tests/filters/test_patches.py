@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from napari_gpu_denoise.filters.search.patch_search import Grid, offset_table
-from napari_gpu_denoise.run.tiles import Span
+from napari_gpu_denoise.protocol.tiles import Span
 from reference import nl_means as reference
 
 

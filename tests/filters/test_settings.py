@@ -7,7 +7,7 @@ import pytest
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.run.settings import Settings, setting
+from napari_gpu_denoise.protocol.settings import Settings, setting
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from napari_gpu_denoise.filters.vbm3d.filter import VBM3D
 from napari_gpu_denoise.filters.vbm3d.predictive_search import VideoSearch
 from napari_gpu_denoise.filters.vbm3d.video_pass import choose_video_group_variant
 from napari_gpu_denoise.image.levels import Levels
-from napari_gpu_denoise.run.frame_notes import note_frame
+from napari_gpu_denoise.run.flow.frame_flow import note_frame
 from reference import vbm3d as reference
 from reference.video_links import Link
 from scenes import noisy, scene

@@ -31,8 +31,8 @@ from napari_gpu_denoise.opencl import source
 from napari_gpu_denoise.opencl.device import listed
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
-from napari_gpu_denoise.run.flow.array_frames import ArrayFrameFlow
-from napari_gpu_denoise.run.flow.stabilisation import Stabilisation
+from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
+from napari_gpu_denoise.run.flow.work import Stabilisation
 from scenes import joining, noisy
 
 # Oclgrind's checks for uninitialised values do not know an instruction of optimised code.

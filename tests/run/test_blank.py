@@ -8,7 +8,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.run.block import keep_blank
+from napari_gpu_denoise.run.input import keep_blank
 from napari_gpu_denoise.run.job import prepare
 from napari_gpu_denoise.run.request import Run
 

@@ -7,7 +7,7 @@ import pytest
 
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.image.levels import fill_nonfinite
-from napari_gpu_denoise.run.block import Block, extend, extend_sigma, keep_noiseless
+from napari_gpu_denoise.run.input import Block, extend, extend_sigma, keep_noiseless
 from scenes import noisy
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import UnchangedWarning
-from napari_gpu_denoise.run.change import change_note
+from napari_gpu_denoise.run.record import change_note
 from scenes import noisy
 
 SETTINGS = gd.NLMeans(window=5, neighbours=4)

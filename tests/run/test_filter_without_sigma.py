@@ -17,13 +17,13 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.files import one_file
 from napari_gpu_denoise.noise import estimate
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run import sigma
-from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.plan import TilePlan
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.plan import TilePlan
+from napari_gpu_denoise.protocol.settings import setting
+from napari_gpu_denoise.protocol.tiles import Reach
+from napari_gpu_denoise.run import noise as run_noise
 from napari_gpu_denoise.run.request import Run
-from napari_gpu_denoise.run.settings import setting
 from napari_gpu_denoise.run.stream import FrameStream
-from napari_gpu_denoise.run.tiles import Reach
 from scenes import noisy
 
 SOURCE = """
@@ -84,7 +84,7 @@ def unmeasured(monkeypatch):
     def fail(*given, **options):
         pytest.fail("sigma was estimated")
 
-    monkeypatch.setattr(sigma, "estimate_sigma", fail)
+    monkeypatch.setattr(run_noise, "estimate_sigma", fail)
     monkeypatch.setattr(estimate, "measure_noise", fail)
 
 

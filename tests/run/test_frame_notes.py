@@ -7,7 +7,8 @@ import pytest
 
 from napari_gpu_denoise.image.flicker import block_pixels
 from napari_gpu_denoise.image.levels import Levels
-from napari_gpu_denoise.run.frame_notes import FrameNote, note_frame
+from napari_gpu_denoise.protocol.plan import FrameNote
+from napari_gpu_denoise.run.flow.frame_flow import note_frame
 from scenes import noisy
 
 SIGMA = np.array([12.0])

@@ -20,7 +20,7 @@ from napari_gpu_denoise.errors import (
     SigmaError,
 )
 from napari_gpu_denoise.image.levels import Levels
-from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Part, prepare, reach_along
 from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run

@@ -14,10 +14,10 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.opencl import source
-from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.plan import TilePlan
-from napari_gpu_denoise.run.settings import setting
-from napari_gpu_denoise.run.tiles import Reach
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.plan import TilePlan
+from napari_gpu_denoise.protocol.settings import setting
+from napari_gpu_denoise.protocol.tiles import Reach
 from scenes import bytes_per_pixel, noisy
 
 KERNEL = """

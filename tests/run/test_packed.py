@@ -10,7 +10,7 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.noise.series import PlaneSpectra
-from napari_gpu_denoise.run.packed import packed, unpacked
+from napari_gpu_denoise.run.ledger import packed, unpacked
 
 ROW = (0.1, 1 / 30, 0.0, 0.0, 0.0)
 MODEL = gd.Correlated(3.0000000000000004, ((1.0, *ROW[1:]), *(ROW,) * 4))
@@ -55,6 +55,6 @@ def test_notes_keep_their_remedy():
 def test_what_is_not_known_is_refused():
     with pytest.raises(TypeError, match="cannot be stored"):
         packed(object())
-    for kind in (["os", "system"], ["napari_gpu_denoise.run.packed", "importlib"]):
+    for kind in (["os", "system"], ["napari_gpu_denoise.run.ledger", "importlib"]):
         with pytest.raises(ValueError, match="is not"):
             unpacked({"kind": kind, "fields": {}})

@@ -13,7 +13,7 @@ import pytest
 import napari_gpu_denoise as gd
 from flows import filter_pickled, finish, part_steps
 from napari_gpu_denoise.errors import NonFiniteError
-from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Part, prepare
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import Tally

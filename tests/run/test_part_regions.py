@@ -7,12 +7,12 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.run.block import Block
+from napari_gpu_denoise.protocol.settings import setting_fields
+from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Part, prepare
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import finish
 from napari_gpu_denoise.run.request import Run
-from napari_gpu_denoise.run.settings import setting_fields
 from scenes import joining, needs_volume, noisy
 
 SPANS = {"T": slice(2, 3), "Z": slice(4, 5), "C": slice(0, 2), "Y": slice(19, 40)}

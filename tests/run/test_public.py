@@ -6,7 +6,7 @@ import re
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.run.settings import setting_fields
+from napari_gpu_denoise.protocol.settings import setting_fields
 
 FUNCTIONS = {
     "nl_means": gd.NLMeans,

@@ -7,9 +7,9 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SigmaError
-from napari_gpu_denoise.run.flow.frame_sigma import FrameSigma
-from napari_gpu_denoise.run.sigma import Sigma, clamp_sigma, resolve_sigma
-from napari_gpu_denoise.run.tiles import Reach, Span, split
+from napari_gpu_denoise.protocol.tiles import Reach, Span, split
+from napari_gpu_denoise.run.flow.work import FrameSigma
+from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_sigma
 from scenes import noisy
 
 LENGTHS = {"T": 4, "Z": 3, "C": 2, "S": 3, "Y": 5, "X": 7, ".": 6, "Q": 1}

@@ -15,8 +15,8 @@ from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.filters import VBM3D, NLMeans
 from napari_gpu_denoise.opencl.memory import Arena, release_memory
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run import stream_feed
-from napari_gpu_denoise.run.stream_feed import StreamFrame
+from napari_gpu_denoise.run import stream as streams
+from napari_gpu_denoise.run.stream import StreamFrame
 from scenes import noisy, small
 from streams import SETTINGS, SHAPES, streamed, whole
 
@@ -185,7 +185,7 @@ def test_nothing_is_asked_for_before_the_first_frame_is(device):
 
 @pytest.mark.parametrize("cause", ["the source", "a frame"])
 def test_nobody_looks_at_frames_whose_memory_is_gone(streaming_device, monkeypatch, cause):
-    look, free, freed, late = stream_feed.note_frame, Arena.free, [], []
+    look, free, freed, late = streams.note_frame, Arena.free, [], []
 
     def slow(*given, **named):
         time.sleep(0.05)
@@ -204,7 +204,7 @@ def test_nobody_looks_at_frames_whose_memory_is_gone(streaming_device, monkeypat
                 one = np.full_like(one, np.nan)
             yield one
 
-    monkeypatch.setattr(stream_feed, "note_frame", slow)
+    monkeypatch.setattr(streams, "note_frame", slow)
     monkeypatch.setattr(Arena, "free", let_go)
     with pytest.raises((KeyError, NonFiniteError)):
         list(gd.stream(SETTINGS["vbm3d 2+1"], source(), 20.0, device=streaming_device))

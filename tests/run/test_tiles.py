@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from napari_gpu_denoise.run.tiles import Reach, Span, split, split_span
+from napari_gpu_denoise.protocol.tiles import Reach, Span, split, split_span
 
 lengths = st.integers(1, 60)
 margins = st.tuples(st.integers(0, 9), st.integers(0, 9))

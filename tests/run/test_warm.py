@@ -10,9 +10,8 @@ import pytest
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.opencl.program import Session, session
 from napari_gpu_denoise.run.job import prepare
-from napari_gpu_denoise.run.part import programs_of
+from napari_gpu_denoise.run.part import programs_of, warm_up
 from napari_gpu_denoise.run.request import Run
-from napari_gpu_denoise.run.warm import warm_up
 
 
 @pytest.fixture

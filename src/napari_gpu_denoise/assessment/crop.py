@@ -13,11 +13,10 @@ from napari_gpu_denoise.errors import ImageError, SettingsError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, PoissonGaussian, Rician
-from napari_gpu_denoise.run.block import Block
-from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Job, Part, reach_along, sigma_over
-from napari_gpu_denoise.run.noise import NoiseMemory, resolve_noise
-from napari_gpu_denoise.run.sigma import Sigma
+from napari_gpu_denoise.run.noise import NoiseMemory, Sigma, resolve_noise
 
 MOST = 1 << 20  # pixels of a channel that are filtered at once
 _SLICES = 8  # of a volume that are judged

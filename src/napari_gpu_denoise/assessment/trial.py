@@ -22,11 +22,11 @@ from napari_gpu_denoise.assessment.formulas import (
     told_factor,
     without_hidden,
 )
-from napari_gpu_denoise.run.block import Block, keep_blank
+from napari_gpu_denoise.run.input import Block, keep_blank
 from napari_gpu_denoise.run.job import Job, Part
+from napari_gpu_denoise.run.noise import scaled
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.record import Progress
-from napari_gpu_denoise.run.sigma import scaled
 
 Steps = Generator[Progress, None, np.ndarray]
 

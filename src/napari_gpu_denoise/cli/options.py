@@ -8,7 +8,7 @@ import textwrap
 from typing import Any
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.run.settings import checked_factor, number_of_bytes
+from napari_gpu_denoise.protocol.settings import checked_factor, number_of_bytes
 
 
 def add_noise(parser: argparse.ArgumentParser) -> None:

@@ -53,7 +53,7 @@ def recommend(args: argparse.Namespace) -> int:
 def command(path: Path, advice: Advice, axes: str | None = None) -> str:
     """Return the command line that follows the advice; its result lies beside the file."""
     from napari_gpu_denoise.files.inputs import beside
-    from napari_gpu_denoise.run.settings import as_options
+    from napari_gpu_denoise.protocol.settings import as_options
 
     name = advice.filter.name.replace("_", "-")
     words = ["gpu-denoise", name, str(path), "-o", beside(path, name)]

@@ -19,10 +19,10 @@ from napari_gpu_denoise.filters.nl_means.filter import NLMeans
 from napari_gpu_denoise.noise.models import PoissonGaussian, Rician, Speckle
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.program import ProgramKey, session
+from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.denoise import denoise
-from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.run.part import SIGMA, builders, programs_for, tiny_image
 from napari_gpu_denoise.run.request import Run
-from napari_gpu_denoise.run.warm import SIGMA, builders, programs_for, tiny_image
 
 MODELS = (PoissonGaussian(2.0, 3.0), Rician(10.0), Speckle(4.0))
 TYPES = ("uint8", "int16", "uint16")  # that devices convert

@@ -33,7 +33,7 @@ from napari_gpu_denoise.files.one_file import check_result, denoise_file, read_w
 from napari_gpu_denoise.files.resuming import has_result, kept_note, remove_checkpoint
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.several import choose_devices, own_device
-from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.record import Record, finish
 from napari_gpu_denoise.run.request import Run, takes_options

@@ -20,8 +20,8 @@ from napari_gpu_denoise.files.input_checks import free_memory
 from napari_gpu_denoise.files.resuming import ResumeLedger, resume_fingerprint, unchanged
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import check_numbers, output_dtype, put_together
+from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.denoise import denoise_steps
-from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.host_memory import HostMemory
 from napari_gpu_denoise.run.record import Progress, Record, Result
 from napari_gpu_denoise.run.request import Run

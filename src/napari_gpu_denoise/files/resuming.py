@@ -24,8 +24,7 @@ from napari_gpu_denoise.files import zarr
 from napari_gpu_denoise.files.checkpoint import boot_id, notes_on
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.opencl.several import choose_devices
-from napari_gpu_denoise.run.ledger import Ledger, Written, mark_of
-from napari_gpu_denoise.run.packed import packed, unpacked
+from napari_gpu_denoise.run.ledger import Ledger, Written, mark_of, packed, unpacked
 from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version

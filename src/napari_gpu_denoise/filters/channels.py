@@ -13,10 +13,10 @@ from napari_gpu_denoise.filters.pixels import Noisy, Pixels
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.plan import Buffers, Sizes
-from napari_gpu_denoise.run.settings import setting
-from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.plan import Buffers, Sizes
+from napari_gpu_denoise.protocol.settings import setting
+from napari_gpu_denoise.protocol.tiles import Tile
 
 JOINED = ("opponent", "joint")  # the choices of `channels` that filter channels together
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.run.plan import Launches
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.protocol.plan import Launches
+from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import numpy as np
 from napari_gpu_denoise.errors import AxesError, SettingsError
 from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.noise.sampling import spread
-from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.settings import setting
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.settings import setting
 
 AUTO = "auto"
 CUBES = {"4x4x4": (4, 4, 4), "2x4x8": (2, 4, 8), "1x8x8": (1, 8, 8)}

@@ -21,11 +21,10 @@ from napari_gpu_denoise.image.levels import (
     value_range,
 )
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.run.block import Block
-from napari_gpu_denoise.run.change import change_note
+from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Job, Part
 from napari_gpu_denoise.run.ledger import Ledger, check_whole, parts_left
-from napari_gpu_denoise.run.record import COMPILING, Progress, Result, Tally
+from napari_gpu_denoise.run.record import COMPILING, Progress, Result, Tally, change_note
 from napari_gpu_denoise.run.several import filter_parts
 
 # Bytes of pixels and result that a part holds. Larger parts read fewer margins.

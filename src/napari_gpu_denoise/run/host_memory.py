@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from napari_gpu_denoise.errors import DeviceMemoryError, HostMemoryError
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.run.settings import number_of_bytes
+from napari_gpu_denoise.protocol.settings import number_of_bytes
 
 # Taken by Python, libraries, drivers and compilers before the first pixel is read: 220 to 330 MB.
 BASE = 340 << 20

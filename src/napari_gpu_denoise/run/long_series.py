@@ -12,14 +12,13 @@ import numpy as np
 
 from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.image.levels import as_array, is_plain
-from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.by_parts import range_of_levels
-from napari_gpu_denoise.run.change import change_note
+from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Job, Part
 from napari_gpu_denoise.run.ledger import Ledger, check_written
+from napari_gpu_denoise.run.noise import Sigma
 from napari_gpu_denoise.run.part import filter_part
-from napari_gpu_denoise.run.record import COMPILING, Progress, Result
-from napari_gpu_denoise.run.sigma import Sigma
+from napari_gpu_denoise.run.record import COMPILING, Progress, Result, change_note
 from napari_gpu_denoise.run.stream import FrameStream
 
 

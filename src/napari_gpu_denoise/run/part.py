@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import os
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import cache, partial
 from itertools import count
+from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import Levels, convert
-from napari_gpu_denoise.opencl.memory import borrow, device_errors
-from napari_gpu_denoise.opencl.program import ProgramKey, session
-from napari_gpu_denoise.run.block import Block, extend, extend_sigma, keep_blank, keep_noiseless
-from napari_gpu_denoise.run.flow.array_frames import ArrayFrameFlow
-from napari_gpu_denoise.run.flow.frame_sigma import FrameSigma
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.memory import Arena, borrow, device_errors
+from napari_gpu_denoise.opencl.program import ProgramKey, program_key, session
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.tiles import Span
+from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
 from napari_gpu_denoise.run.flow.tile_flow import TileFlow
-from napari_gpu_denoise.run.flow.work import Work
-from napari_gpu_denoise.run.job import Job, Part, check_kept, sigma_over
+from napari_gpu_denoise.run.flow.work import FrameSigma, Work
+from napari_gpu_denoise.run.input import Block, extend, extend_sigma, keep_blank, keep_noiseless
+from napari_gpu_denoise.run.job import Job, Part, check_kept, prepare, sigma_over
+from napari_gpu_denoise.run.noise import clamp_sigma
 from napari_gpu_denoise.run.record import Progress, Tally
-from napari_gpu_denoise.run.rehearsal import rehearse
-from napari_gpu_denoise.run.sigma import clamp_sigma
-from napari_gpu_denoise.run.tiles import Span
+from napari_gpu_denoise.run.request import Run
 
 
 def filter_part(
@@ -159,3 +162,96 @@ def arrange_part(job: Job, part: Part, pixels: np.ndarray, out: np.ndarray) -> W
         job.dtypes[1].kind != "u",
         job.run.memory_limit,
     )
+
+
+# Lengths of axes that a filter joins: all that a plan does at its borders and between them.
+_FEW = {"T": 5, "Z": 9, "Y": 48, "X": 48}
+
+
+class _Recorder(Arena):
+    """Buffers of a rehearsal, and kernels that are only noted."""
+
+    def __init__(self, session: Any):
+        super().__init__(session)
+        self.programs: dict[ProgramKey, None] = {}
+
+    def buffer(self, name: str, nbytes: int):
+        """Return a buffer of zeros: what is in it may be converted on the host."""
+        import pyopencl as cl
+
+        held = self._buffers.get(name)
+        if held is None or held.size < nbytes:
+            flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+            zeros = np.zeros(max(int(nbytes), 4), np.uint8)
+            held = self._buffers[name] = cl.Buffer(self.session.context, flags, hostbuf=zeros)
+        return held
+
+    def kernel(self, name: str, constants: Mapping[str, int], standard: str = "CL1.2"):
+        """Note a kernel; what is returned enqueues nothing but a marker."""
+        import pyopencl as cl
+
+        self.programs[program_key(name, constants, standard)] = None
+        return lambda queue, *_: cl.enqueue_marker(queue)
+
+
+def rehearse(
+    job: Job, dtypes: tuple[Any, Any], arrange: Callable[..., Work], flow_of: Callable[..., Any]
+) -> list[ProgramKey]:
+    """Return the programs of a job for pixels and results of these types, in the order of use.
+
+    `arrange` makes the work of a part, `flow_of` what runs it.
+    """
+    joint = job.filter.joint + "YX"
+    few = [
+        min(n, _FEW.get(axis, n)) if axis in joint else 1
+        for axis, n in zip(job.names, job.shape, strict=True)
+    ]
+    pixels, out = (np.zeros(few, dtype) for dtype in dtypes)
+    work = arrange(job, Part(tuple(map(Span.whole, few))), pixels, out)
+    recorder = _Recorder(work.session)
+    try:
+        with closing(flow_of(work, recorder)) as flow:
+            for _ in flow.run():
+                pass
+    finally:
+        recorder.free()
+    return list(recorder.programs)
+
+
+SIGMA = 10.0
+BUILDERS = 8  # processes at most, each of which has a context: some 0.3 GB of the device
+_LENGTHS = {"T": 5, "Z": 9, "Y": 40, "X": 48}
+
+
+def tiny_image(settings: Filter, dtype: Any = np.float32) -> tuple[np.ndarray, str]:
+    """Return an image with the axes that a filter needs, and their names."""
+    axes = "T" * settings.over_time + "Z" * ("Z" in settings.joint) + "YX"
+    values = np.random.default_rng(0).normal(100, SIGMA, [_LENGTHS[axis] for axis in axes])
+    return np.clip(values, 1, 200).astype(dtype), axes
+
+
+def programs_for(run: Run, image: np.ndarray) -> list[ProgramKey]:
+    """Return the programs of a run on images like this one."""
+    job = prepare(run, image)
+    return programs_of(job, image.dtype, job.dtypes[1])
+
+
+def warm_up(settings: Filter, device: Device) -> None:
+    """Build the programs of a filter for images of float32 and uint16.
+
+    The drivers of CPUs build in the first run whatever is done here: for them nothing is.
+    """
+    if device.shares_cores:
+        return
+    needed: dict[ProgramKey, None] = {}
+    for dtype in (np.float32, np.uint16):
+        image, axes = tiny_image(settings, dtype)
+        run = Run(settings, SIGMA, axes=axes, device=device)
+        needed.update(dict.fromkeys(programs_for(run, image)))
+    for _ in session(device).build_all(needed, builders()):
+        pass
+
+
+def builders() -> int:
+    """Return how many processes may build while a user waits for nothing else."""
+    return min(BUILDERS, (os.cpu_count() or 1) - 1)

@@ -15,12 +15,12 @@ from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.docstrings import PARAGRAPHS, Function, filled
 from napari_gpu_denoise.errors import SaturationWarning, SettingsError, UnchangedWarning
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.settings import Settings, setting_fields
 from napari_gpu_denoise.run.denoise import drive
-from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.job import NO_NOISE
 from napari_gpu_denoise.run.record import Record
 from napari_gpu_denoise.run.request import Run, with_options
-from napari_gpu_denoise.run.settings import Settings, setting_fields
 
 _WIDTH = 92  # of the text of a setting, which is indented twice
 

@@ -13,9 +13,9 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.levels import check_policy
 from napari_gpu_denoise.noise.structure.record import CorrectionRequest, parse_correction
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.settings import checked_factor, number_of_bytes
 from napari_gpu_denoise.run.host_memory import HostMemory
-from napari_gpu_denoise.run.settings import checked_factor, number_of_bytes
 
 
 @dataclass(frozen=True)

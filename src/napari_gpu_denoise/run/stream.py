@@ -2,33 +2,273 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import count
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import DeviceMemoryError, ImageError, SettingsError
-from napari_gpu_denoise.image.levels import Levels, as_array
+from napari_gpu_denoise.errors import (
+    AxesError,
+    DeviceMemoryError,
+    ImageError,
+    SettingsError,
+    SigmaError,
+)
+from napari_gpu_denoise.image.axes import arrange, check_axes
+from napari_gpu_denoise.image.levels import (
+    LARGEST_VALUE,
+    Levels,
+    as_array,
+    convert,
+    is_plain,
+    nonfinite_error,
+)
+from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.opencl.several import choose_devices
-from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.flow.frame_flow import FrameFlow
-from napari_gpu_denoise.run.flow.frame_transfer import FrameTypes
-from napari_gpu_denoise.run.flow.tile_sizes import frame_budget, frames_at_once
-from napari_gpu_denoise.run.flow.work import Stages
-from napari_gpu_denoise.run.input import Input
-from napari_gpu_denoise.run.job import Part
-from napari_gpu_denoise.run.part import filter_part
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.plan import FrameNote
+from napari_gpu_denoise.protocol.tiles import Span, Tile
+from napari_gpu_denoise.run.flow.frame_flow import FrameFlow, note_frame
+from napari_gpu_denoise.run.flow.tile_flow import frame_budget, frames_at_once
+from napari_gpu_denoise.run.flow.transfer import FrameTypes
+from napari_gpu_denoise.run.flow.work import Stages, Work
+from napari_gpu_denoise.run.input import Block, Input, keep_blank, keep_noiseless
+from napari_gpu_denoise.run.job import Job, Part, check_kept, prepare
+from napari_gpu_denoise.run.noise import (
+    Sigma,
+    clamp_sigma,
+    resolve_sigma,
+    scaled,
+    varies_within,
+)
+from napari_gpu_denoise.run.part import arrange_part, filter_part
 from napari_gpu_denoise.run.record import Record, Tally, finish
 from napari_gpu_denoise.run.request import Run, takes_options
-from napari_gpu_denoise.run.sigma import Sigma
-from napari_gpu_denoise.run.stream_feed import FrameFeed
-from napari_gpu_denoise.run.tiles import Span, Tile
+
+
+@dataclass(eq=False)
+class StreamFrame:
+    """One frame of a stream on its way: its pixels, its result, and the run with its noise.
+
+    `clipped` counts values clipped to the range of the output by video, as each may have a thread;
+    `constant` has the level of each channel for videos of only one grey level in this frame.
+    """
+
+    job: Job
+    block: Block
+    out: np.ndarray
+    clipped: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    constant: dict[int, list] = field(default_factory=dict)
+
+    @cached_property
+    def work(self) -> Work:
+        """Pixels and result as frames; slices and the like are frames of videos of their own."""
+        return arrange_part(self.job, Part.of(self.job), self.block.finite, self.out)
+
+    @cached_property
+    def noiseless(self) -> bool:
+        """Whether there is nothing to filter."""
+        return not self.job.sigma.array.any()
+
+    @property
+    def tally(self) -> Tally:
+        """What was counted; complete once the frame is finished."""
+        return Tally(sum(self.clipped.values()), self.block.nonfinite)
+
+    def finished(self) -> np.ndarray:
+        """Return the result, with the pixels that are not filtered as they were given."""
+        unfiltered = self.job.unfiltered(self.block.finite)
+        if self.noiseless:
+            self.clipped[0] += convert(unfiltered, self.out)
+        else:
+            job, given = self.job, self.block.given
+            keep_noiseless(unfiltered, self.out, job.names, job.sigma.array)
+            whole = tuple(map(slice, given.shape))
+            keep_blank(given, self.out, whole, job.names, job.blank_width)
+        self.block.restore(self.out)
+        return self.out
+
+
+class FrameFeed:
+    """The frames of a stream that are still in use; the videos of a frame read them in step.
+
+    The first frame, or `like`, decides what all have in common, `source` yields the others.
+    `levels` is given if the range of all frames is known, `series_sigma` if the strength of the
+    noise of each is. The noise of `job` is that of the last frame taken, and differs between frames
+    if `sigma_varies`; `known` frames have been taken so far. `note_thread`, if there is one, makes
+    notes of frames while others are read. It must be shut down before the buffers that frames are
+    read into are freed.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        first: np.ndarray,
+        source: Iterator,
+        levels: Levels | None,
+        series_sigma: Callable[[int], Sigma] | None = None,
+        like: np.ndarray | None = None,
+    ):
+        names = check_axes(run.axes, first.shape)
+        if "T" in names:
+            raise AxesError(
+                f"axes={run.axes!r} names T within a frame: frames follow each other in time, "
+                "name the axes of one."
+            )
+        self.sigma_varies = callable(run.sigma)
+        if self.sigma_varies:
+            self._sigma_of, self._first_sigma = run.sigma, run.sigma(0)
+            run = replace(run, sigma=self._first_sigma, noise=None)
+        self._given_dtype, self._series_sigma = first.dtype, series_sigma
+        block = Block.of(first if like is None else like, names, run.nonfinite)
+        self.job = prepare(run, block, levels=levels, one_of_many=True)
+        videos = arrange(first, names, self.job.filter.joint).shape[1]
+        self._reads_again = self.job.filter.over_time and videos > 1
+        self._source, self._ended = source, False
+        self._held = {0: self._checked(0, first)}
+        self.known = 1
+        self.note_thread: ThreadPoolExecutor | None = None
+        # Of each video the sigma of the last frame, and what `FrameSigma.of_frame` made of it.
+        self._noise: dict[int, tuple[Sigma, tuple[np.ndarray, np.ndarray]]] = {}
+
+    def get(self, number: int) -> StreamFrame | None:
+        """Return a frame; None beyond the last one."""
+        while number >= self.known and not self._ended:
+            try:
+                given = next(self._source)
+            except StopIteration:
+                self._ended = True
+                break
+            self._held[self.known] = self._checked(self.known, given)
+            self.known += 1
+        return self._held.get(number)
+
+    def forget(self, before: int) -> None:
+        """Let go of frames."""
+        for number in [n for n in self._held if n < before]:
+            del self._held[number]
+
+    def check_values(self, number: int, values: np.ndarray, levels: Levels) -> None:
+        """Refuse a frame with values that kernels cannot take once `levels` have mapped them."""
+        if is_plain(self._given_dtype):
+            return
+        if self.job.stabilised:
+            levels = Levels(0, np.finfo(np.float32).max / LARGEST_VALUE)  # any float32 is taken
+        if levels.takes(values):
+            return
+        # Finite grey levels may have become infinite when they were scaled, but not NaN.
+        scaled = not self.job.levels.plain
+        if np.isnan(values).any() or not (scaled or np.isfinite(values).all()):
+            raise nonfinite_error(f"Frame {number} holds NaN or infinity")
+        raise ImageError(
+            f"Frame {number} has grey levels far beyond those of the first frame: give frames of "
+            "one scale, without infinite values."
+        )
+
+    def read(self, video: int, first: int, host: np.ndarray) -> list[FrameNote]:
+        """Read frames of a video, as `FrameFlow.run` does."""
+        pending, corners = [], []
+        for k in range(host.shape[1]):
+            frame = self.get(first + k)
+            if frame is None:
+                break
+            planes = [frame.work.source.frame(0, video, c) for c in range(host.shape[0])]
+            for plane, values in zip(planes, host[:, k], strict=True):
+                in_bands(frame.work.levels.load, plane, values)
+            noise = self._noise_of(frame, video)
+            make = partial(self._note, first + k, host[:, k], *noise)
+            if self.note_thread is not None:
+                make = self.note_thread.submit(make).result
+            pending.append(make)
+            # When the notes are made, the pixels may be those of the next frame.
+            corners.append((noise[0].any(), [plane[0, 0, 0] for plane in planes]))
+        notes = [note() for note in pending]
+        for k, (note, (noisy, levels)) in enumerate(zip(notes, corners, strict=True)):
+            if note.empty and noisy:
+                self._held[first + k].constant[video] = levels
+        return notes
+
+    def write(self, video: int, first: int, values: np.ndarray, counts: np.ndarray | None) -> None:
+        """Write results of a video, as `FrameFlow.run` does."""
+        for k in range(values.shape[1]):
+            frame = self._held[first + k]
+            if frame.noiseless:
+                continue  # `finished` copies it
+            for c in range(values.shape[0]):
+                out = frame.work.out.frame(0, video, c)
+                if video in frame.constant:
+                    # As it was given: the channels on the device may have been mixed.
+                    clipped = convert(np.full(out.shape, frame.constant[video][c]), out)
+                elif counts is not None:
+                    in_bands(np.copyto, out, values[c, k])
+                    clipped = int(counts[c, k])
+                else:
+                    ny, nx = out.shape[-2:]
+                    kept = values[c, k, :, :ny, :nx]
+                    store = partial(frame.work.levels.store, spare=True)
+                    clipped = sum(in_bands(store, kept, out))
+                frame.clipped[video] += clipped
+
+    def _checked(self, number: int, given) -> StreamFrame:
+        """Check a frame and prepare it.
+
+        Its pixels may be overwritten by those of the next one. They are copied if they are needed
+        again: by several videos, or where they are returned as they are.
+        """
+        given, job = as_array(given), self.job
+        if given.shape != job.shape or given.dtype != self._given_dtype:
+            raise ImageError(
+                f"Frame {number} has the shape {given.shape} and type {given.dtype}, the first one "
+                f"{job.shape} and {self._given_dtype}: give frames of one shape and type."
+            )
+        block = Block.of(given, job.names, job.run.nonfinite)
+        check_kept(block, job.dtypes[1])
+        if self.sigma_varies:
+            told = self._sigma_of(number) if number else self._first_sigma
+            sigma = resolve_sigma(told, block.finite, job.names, job.filter)
+            sigma = scaled(sigma, job.filter.stronger(job.run.sigma_factor)[1])
+            if varies_within(sigma.array, job.names) and job.filter.over_time:
+                raise SigmaError(
+                    "A function that gives the sigma of each frame cannot give a map: give one "
+                    "value or one per channel, or one map for all frames."
+                )
+            array = clamp_sigma(sigma, block.finite, job.filter, one_of_many=True)
+            self.job = job = replace(job, sigma=replace(sigma, array=array))
+        if self._series_sigma is not None:
+            sigma = self._series_sigma(number)
+            array = clamp_sigma(sigma, block.finite, job.filter, one_of_many=True)
+            clamped = sigma if array is sigma.array else replace(sigma, array=array)
+            self.job = job = replace(job, sigma=clamped)
+        holes = block.nonfinite_mask is not None
+        kept_as_given = holes or job.blank_width or not job.sigma.array.all()
+        if self._reads_again or kept_as_given:
+            kept = np.array(given)
+            block = Block(kept, block.finite if holes else kept, block.nonfinite_mask)
+        return StreamFrame(job, block, np.empty(job.shape, job.dtypes[1]))
+
+    def _noise_of(self, frame: StreamFrame, video: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return sigma in units of the pixels and the models, kept while sigma does not change."""
+        sigma, work = frame.job.sigma, frame.work
+        if video not in self._noise or self._noise[video][0] is not sigma:
+            self._noise[video] = sigma, work.sigma.of_frame(0, video, work.sigma_unit)
+        return self._noise[video][1]
+
+    def _note(
+        self, number: int, values: np.ndarray, sigma: np.ndarray, models: np.ndarray
+    ) -> FrameNote:
+        """Make the note of a frame from what is uploaded: its own pixels may be others by now."""
+        self.check_values(number, values, Levels(0, 1.0))
+        compares, whole = self.job.filter.compares_brightness, self.job.filter.whole_volumes
+        levels = Levels(0, 1.0)
+        note = note_frame(list(values), sigma, levels, brightness=compares, whole=whole)
+        return replace(note, models=models)
 
 
 @takes_options()

@@ -14,9 +14,9 @@ from flows import finish
 from frames_over_time import SETTINGS, eventful, executed, steps_of
 from napari_gpu_denoise.filters import VBM3D
 from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
-from napari_gpu_denoise.run.flow import array_frames
+from napari_gpu_denoise.protocol.tiles import Span, Tile
+from napari_gpu_denoise.run.flow import frame_flow
 from napari_gpu_denoise.run.record import Progress
-from napari_gpu_denoise.run.tiles import Span, Tile
 from scenes import bytes_per_pixel, noisy, small
 
 
@@ -34,7 +34,7 @@ def part_limit(settings, columns: int) -> int:
 def test_batches_of_any_size_give_the_same_bits(flowing, monkeypatch, name):
     image, settings, found = eventful(11, 64, 72), SETTINGS[name], []
     for batch in (1, 2, 5, 16):
-        monkeypatch.setattr(array_frames, "frames_at_once", lambda *_, batch=batch: batch)
+        monkeypatch.setattr(frame_flow, "frames_at_once", lambda *_, batch=batch: batch)
         found.append(executed(image, settings, flowing, 10.0))
     for other in found[1:]:
         np.testing.assert_array_equal(other, found[0])
@@ -49,7 +49,7 @@ def test_batches_of_joined_channels(flowing, monkeypatch, channels):
     settings = small(VBM3D, frames_before=2, frames_after=1, channels=channels)
     sigma = 10 + np.arange(21.0).reshape(7, 3) / 7
     for batch in (1, 2, 5):
-        monkeypatch.setattr(array_frames, "frames_at_once", lambda *_, batch=batch: batch)
+        monkeypatch.setattr(frame_flow, "frames_at_once", lambda *_, batch=batch: batch)
         found.append(executed(image, settings, flowing, sigma, "TCYX"))
         np.testing.assert_array_equal(found[-1], found[0])
 
@@ -131,7 +131,7 @@ def test_progress_counts_frames(flowing, monkeypatch, name):
     image = noisy(5, 2, ny, 60)
     limit = part_limit(settings, 60)
     for batch, memory_limit, parts in ((1, None, 1), (2, None, 1), (1, limit, 2)):
-        monkeypatch.setattr(array_frames, "frames_at_once", lambda *_, batch=batch: batch)
+        monkeypatch.setattr(frame_flow, "frames_at_once", lambda *_, batch=batch: batch)
         out = np.empty_like(image)
         steps = list(
             steps_of(image, settings, flowing, out, axes="TZYX", memory_limit=memory_limit)
@@ -151,7 +151,7 @@ def test_progress_counts_frames(flowing, monkeypatch, name):
 
 @pytest.mark.parametrize("name", ["vbm3d 1+1", "vbm3d 4+4", "nl_means 2+1"])
 def test_leaving_early_frees_the_device(flowing, arenas, monkeypatch, name):
-    monkeypatch.setattr(array_frames, "frames_at_once", lambda *_: 2)
+    monkeypatch.setattr(frame_flow, "frames_at_once", lambda *_: 2)
     image, settings = eventful(12, 2, 48, 52), SETTINGS[name]
     threads = set(threading.enumerate())
     expected = executed(image, settings, flowing, axes="TZYX")

@@ -12,10 +12,9 @@ from frames_over_time import SETTINGS, eventful, executed, posing_as_gpu
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.memory import borrow
 from napari_gpu_denoise.opencl.program import Session
-from napari_gpu_denoise.run.flow.frame_flow import FrameFlow
+from napari_gpu_denoise.protocol.tiles import Span, Tile
+from napari_gpu_denoise.run.flow.frame_flow import FrameFlow, note_frame
 from napari_gpu_denoise.run.flow.work import Stages
-from napari_gpu_denoise.run.frame_notes import note_frame
-from napari_gpu_denoise.run.tiles import Span, Tile
 
 
 def flow_over(stack, settings, held, arena, batch, **options):

@@ -13,14 +13,14 @@ from napari_gpu_denoise.filters import VBM3D, NLMeans
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run.flow.tile_sizes import (
+from napari_gpu_denoise.protocol.tiles import Span, Tile
+from napari_gpu_denoise.run.flow.tile_flow import (
     bytes_per_pixel,
     frame_budget,
     frames_at_once,
     smallest_tile,
     spatial_tiles,
 )
-from napari_gpu_denoise.run.tiles import Span, Tile
 
 SETTINGS = {"vbm3d": VBM3D(), "nl_means": NLMeans(frames_before=2, frames_after=1)}
 GB = 1 << 30

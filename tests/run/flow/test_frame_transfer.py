@@ -7,11 +7,11 @@ import pytest
 
 from frames_over_time import SETTINGS, eventful, executed
 from napari_gpu_denoise.opencl.memory import borrow
+from napari_gpu_denoise.protocol.plan import FrameNote
+from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow
-from napari_gpu_denoise.run.flow.frame_transfer import FrameTypes
+from napari_gpu_denoise.run.flow.transfer import FrameTypes
 from napari_gpu_denoise.run.flow.work import Stages
-from napari_gpu_denoise.run.frame_notes import FrameNote
-from napari_gpu_denoise.run.tiles import Span, Tile
 
 NAME = "vbm3d 1+1"
 

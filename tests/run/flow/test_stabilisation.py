@@ -13,12 +13,12 @@ from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.opencl.source import kernel_folder
-from napari_gpu_denoise.run.block import Block
-from napari_gpu_denoise.run.flow.stabilisation import Stabilisation
-from napari_gpu_denoise.run.frame_notes import FrameNote
+from napari_gpu_denoise.protocol.plan import FrameNote
+from napari_gpu_denoise.protocol.tiles import Span, Tile
+from napari_gpu_denoise.run.flow.work import Stabilisation
+from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import prepare
 from napari_gpu_denoise.run.request import Run
-from napari_gpu_denoise.run.tiles import Span, Tile
 from scenes import IMAGE_FILTERS, cut, follows_time, frame, joining, scene, small
 
 PHOTONS = [

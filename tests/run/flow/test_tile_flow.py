@@ -17,8 +17,8 @@ from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl import memory
 from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run.flow.frame_sigma import FrameSigma
 from napari_gpu_denoise.run.flow.transfer import Receiver
+from napari_gpu_denoise.run.flow.work import FrameSigma
 from napari_gpu_denoise.run.record import Progress
 from scenes import bytes_per_pixel, joining, noisy, small
 

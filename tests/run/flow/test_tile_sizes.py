@@ -14,10 +14,10 @@ from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.flow.tile_sizes import check_limit, tile_pixels, tile_yield
-from napari_gpu_denoise.run.plan import TilePlan
-from napari_gpu_denoise.run.tiles import Reach, Tile, split
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.plan import TilePlan
+from napari_gpu_denoise.protocol.tiles import Reach, Tile, split
+from napari_gpu_denoise.run.flow.tile_flow import check_limit, tile_pixels, tile_yield
 from scenes import joining
 
 KIND = FILTERS[0]

@@ -23,13 +23,13 @@ from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
 from napari_gpu_denoise.opencl.program import Session
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.plan import TilePlan
+from napari_gpu_denoise.protocol.settings import setting
+from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile, split
 from napari_gpu_denoise.run.denoise import denoise
-from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.flow import transfer
 from napari_gpu_denoise.run.flow.transfer import frame_blocks
-from napari_gpu_denoise.run.plan import TilePlan
-from napari_gpu_denoise.run.settings import setting
-from napari_gpu_denoise.run.tiles import Reach, Span, Tile, split
 from scenes import bytes_per_pixel
 
 INTEGERS = ("uint8", "int8", "uint16", "int16")

@@ -21,7 +21,7 @@ from napari_gpu_denoise.errors import DenoiseError, FileError, Note
 from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.files.batch import Batch, BatchProgress, FileReport, is_expected
 from napari_gpu_denoise.files.inputs import find_files
-from napari_gpu_denoise.run.settings import as_options
+from napari_gpu_denoise.protocol.settings import as_options
 
 # States of a file.
 WAITING, RUNNING, STOPPED, DONE, SKIPPED, FAILED = (

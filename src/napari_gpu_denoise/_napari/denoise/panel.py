@@ -29,8 +29,8 @@ from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.run.noise import NoiseMemory
+from napari_gpu_denoise.run.part import warm_up
 from napari_gpu_denoise.run.request import Run
-from napari_gpu_denoise.run.warm import warm_up
 
 
 class DenoisePanel(DenoiseView):

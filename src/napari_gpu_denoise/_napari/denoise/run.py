@@ -29,12 +29,11 @@ from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import convert, output_dtype
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
+from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run import denoise
-from napari_gpu_denoise.run.noise import NoiseMemory
+from napari_gpu_denoise.run.noise import NoiseMemory, place
 from napari_gpu_denoise.run.record import Record, Result
 from napari_gpu_denoise.run.request import Run
-from napari_gpu_denoise.run.settings import setting_fields
-from napari_gpu_denoise.run.sigma import place
 
 ONE_SIGMA = "gaussian"  # the noise that is one sigma for each channel
 

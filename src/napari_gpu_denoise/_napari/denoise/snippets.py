@@ -15,8 +15,8 @@ from napari_gpu_denoise._napari.noise import snippets as code
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files import formats, samples
 from napari_gpu_denoise.files.inputs import beside
+from napari_gpu_denoise.protocol.settings import as_options
 from napari_gpu_denoise.run.request import Run
-from napari_gpu_denoise.run.settings import as_options
 
 _LOOKS = ("colormap", "contrast_limits", "blending")
 

@@ -19,14 +19,13 @@ from napari_gpu_denoise.errors import LayerError, SettingsError
 from napari_gpu_denoise.image.levels import convert
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.opencl.several import choose_devices
-from napari_gpu_denoise.run.block import Block
-from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.input import Input
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.settings import setting_fields
+from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.job import Job, Part, prepare
 from napari_gpu_denoise.run.noise import NoiseMemory, is_measured
 from napari_gpu_denoise.run.part import filter_part
 from napari_gpu_denoise.run.request import Run
-from napari_gpu_denoise.run.settings import setting_fields
 
 _MOST = 1 << 28  # pixels read at once
 _MOST_CORRECTED = 1 << 24  # pixels in memory that are corrected at once, not where they are read

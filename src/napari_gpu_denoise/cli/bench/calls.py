@@ -10,8 +10,8 @@ import numpy as np
 from napari_gpu_denoise.cli.bench.inputs import SIGMA, stack_for, synthetic
 from napari_gpu_denoise.cli.bench.kernels import median_time, profiled
 from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.denoise import denoise
-from napari_gpu_denoise.run.filter import Filter
 
 # Stacks have as many frames as are filtered in about this time, in seconds, within these bounds.
 _STACK_TIME = 0.5

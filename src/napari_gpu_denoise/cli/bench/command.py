@@ -13,7 +13,7 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.files.output import check_output, new_file
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.device import choose
-from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.protocol.filter import Filter
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

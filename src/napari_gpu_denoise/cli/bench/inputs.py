@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.protocol.filter import Filter
 
 SIGMA = 20.0
 

@@ -17,15 +17,13 @@ from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.plan import FrameNote
+from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.denoise import denoise
-from napari_gpu_denoise.run.filter import Filter
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow
-from napari_gpu_denoise.run.flow.frame_sigma import FrameSigma
-from napari_gpu_denoise.run.flow.tile_flow import TileFlow
-from napari_gpu_denoise.run.flow.tile_sizes import frames_at_once
-from napari_gpu_denoise.run.flow.work import Stages, Work
-from napari_gpu_denoise.run.frame_notes import FrameNote
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.run.flow.tile_flow import TileFlow, frames_at_once
+from napari_gpu_denoise.run.flow.work import FrameSigma, Stages, Work
 
 
 @dataclass(frozen=True)

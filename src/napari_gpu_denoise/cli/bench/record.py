@@ -15,7 +15,7 @@ from napari_gpu_denoise.cli.bench.kernels import Timing, measure
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.input_checks import open_regular
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.version import package_version
 
 FORMAT = 1  # of stored runs

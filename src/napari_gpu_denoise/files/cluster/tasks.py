@@ -18,9 +18,8 @@ from napari_gpu_denoise.files.zarr.writing import FullResolutionArray
 from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
 from napari_gpu_denoise.opencl.several import own_device
-from napari_gpu_denoise.run.block import Block
 from napari_gpu_denoise.run.by_parts import Seen, size_of
-from napari_gpu_denoise.run.input import Input
+from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.job import Job, Part, prepare
 from napari_gpu_denoise.run.ledger import mark_of
 from napari_gpu_denoise.run.part import filter_part

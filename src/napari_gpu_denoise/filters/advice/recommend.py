@@ -22,7 +22,7 @@ from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader, spread
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices
-from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.protocol.filter import Filter
 
 EFFORTS = ("fast", "normal", "high")
 SLICES = 4  # of a volume, from which a filter of volumes gains by them

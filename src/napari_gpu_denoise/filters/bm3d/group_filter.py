@@ -25,8 +25,8 @@ from napari_gpu_denoise.filters.search.patch_search import (
 )
 from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, allocated
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, allocated
+from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 
 class GroupFilter(GroupKernels):

@@ -18,7 +18,7 @@ from napari_gpu_denoise.filters.bm3d.patch_noise import correlations, covariance
 from napari_gpu_denoise.filters.pixels import spread
 from napari_gpu_denoise.filters.search.patch_search import Variant
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.protocol.tiles import Tile
 
 # What a patch takes away from a pixel, times its weight, is clipped at this many sigma, so that
 # sums cannot overflow. With Haar stacks a pixel that is further off, about 8 sigma, leaves some

@@ -14,8 +14,8 @@ from napari_gpu_denoise.filters.bm3d.group_settings import (
     GroupSettings,
 )
 from napari_gpu_denoise.filters.channels import JOINED, decide_channels
-from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.settings import setting
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.settings import setting
 
 GROUPS = (1, 2, 4, 8, 16, 32)
 

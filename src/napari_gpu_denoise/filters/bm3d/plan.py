@@ -11,8 +11,8 @@ from napari_gpu_denoise.filters.bm3d.group_settings import GroupSettings
 from napari_gpu_denoise.filters.channels import JOINED, ChannelMix
 from napari_gpu_denoise.filters.pixels import Noisy, Pixels, including_margins
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma, together
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.protocol.plan import Launches, Sizes, TilePlan, TileSigma, together
+from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 
 class Plan(TilePlan):

@@ -10,8 +10,8 @@ import numpy as np
 
 from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma, together
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.protocol.plan import Launches, Sizes, TilePlan, TileSigma, together
+from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 _AROUND = 6  # pixels around a tile that its coarse part depends on, besides the reach of the filter
 

@@ -12,7 +12,7 @@ from napari_gpu_denoise.filters.bm3d.pass_fields import CollaborativeFilter
 from napari_gpu_denoise.filters.bm3d.spectra import spectra
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
-from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.protocol.filter import Filter
 
 
 def spectral_models(

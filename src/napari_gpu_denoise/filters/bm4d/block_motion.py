@@ -10,8 +10,8 @@ import numpy as np
 from napari_gpu_denoise.filters.bm4d.cube_search import CubeLayout
 from napari_gpu_denoise.filters.bm4d.cube_settings import CubePass
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes
-from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes
+from napari_gpu_denoise.protocol.tiles import Tile
 
 _TEAM = 64  # work-items that try the displacements of a block
 

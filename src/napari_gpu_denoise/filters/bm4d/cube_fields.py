@@ -6,7 +6,7 @@ from typing import Any
 
 from napari_gpu_denoise.filters.bm3d.group_settings import STACK_TRANSFORMS, TRANSFORMS
 from napari_gpu_denoise.filters.bm3d.pass_fields import GROUPS
-from napari_gpu_denoise.run.settings import setting
+from napari_gpu_denoise.protocol.settings import setting
 
 
 def step(default: int, of: str) -> Any:

@@ -14,8 +14,8 @@ from napari_gpu_denoise.filters.pixels import restrict_to, spread
 from napari_gpu_denoise.filters.search.patch_search import Variant
 from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, TileSigma
-from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TileSigma
+from napari_gpu_denoise.protocol.tiles import Tile
 
 # So many cubes cover a voxel only if all cubes around match it: a smaller range suffices.
 _LARGEST_SIGMAS = 12

@@ -13,8 +13,8 @@ from napari_gpu_denoise.filters.bm4d.cube_settings import CubePass, choose_searc
 from napari_gpu_denoise.filters.search.patch_search import Grid, Variant
 from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes
-from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes
+from napari_gpu_denoise.protocol.tiles import Tile
 
 
 def box_offsets(windows: tuple[int, int, int]) -> np.ndarray:

@@ -10,8 +10,8 @@ from napari_gpu_denoise.filters.bm4d.cube_search import Volumes
 from napari_gpu_denoise.filters.bm4d.cube_settings import CubePass
 from napari_gpu_denoise.filters.pixels import including_margins
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma, together
-from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.protocol.plan import Launches, Sizes, TilePlan, TileSigma, together
+from napari_gpu_denoise.protocol.tiles import Tile
 
 
 class Plan(TilePlan):

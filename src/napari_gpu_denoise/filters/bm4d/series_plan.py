@@ -15,9 +15,15 @@ from napari_gpu_denoise.filters.bm4d.cube_settings import CubePass
 from napari_gpu_denoise.filters.pixels import including_margins, send_table
 from napari_gpu_denoise.filters.search.frame_links import FrameLinks
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.frame_notes import FrameNote
-from napari_gpu_denoise.run.plan import FramePlan, Launches, Sizes, TileSigma, together
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.protocol.plan import (
+    FrameNote,
+    FramePlan,
+    Launches,
+    Sizes,
+    TileSigma,
+    together,
+)
+from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import numpy as np
 from napari_gpu_denoise.filters.dct3d.plan import Plan
 from napari_gpu_denoise.filters.volumes import VolumeFilter, cube_setting, voxel_setting
 from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.protocol.settings import setting
+from napari_gpu_denoise.protocol.tiles import Reach
 from napari_gpu_denoise.run.public import filter_function
-from napari_gpu_denoise.run.settings import setting
-from napari_gpu_denoise.run.tiles import Reach
 
 # Of a cube, with what is filtered twice at the borders of work-groups.
 OPERATIONS = 1600.0

@@ -10,8 +10,8 @@ import numpy as np
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
-from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
+from napari_gpu_denoise.protocol.tiles import Tile
 
 # Rows and slices that a work-item filters on a CPU, and slices on a GPU: more of them filter fewer
 # voxels twice.

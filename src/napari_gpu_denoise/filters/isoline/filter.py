@@ -10,8 +10,8 @@ from napari_gpu_denoise.filters.isoline.margins import Margins
 from napari_gpu_denoise.filters.isoline.plan import Plan
 from napari_gpu_denoise.filters.isoline.settings import IsolineSettings
 from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.protocol.tiles import Reach
 from napari_gpu_denoise.run.public import filter_function
-from napari_gpu_denoise.run.tiles import Reach
 
 
 @dataclass(frozen=True)

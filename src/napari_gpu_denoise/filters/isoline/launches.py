@@ -10,7 +10,7 @@ import numpy as np
 from napari_gpu_denoise.filters.isoline.margins import Padded
 from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.plan import Buffers, Launches
+from napari_gpu_denoise.protocol.plan import Buffers, Launches
 
 
 @dataclass(frozen=True)

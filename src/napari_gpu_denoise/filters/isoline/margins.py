@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from napari_gpu_denoise.filters.isoline.settings import IsolineSettings
-from napari_gpu_denoise.run.tiles import Reach, Tile
+from napari_gpu_denoise.protocol.tiles import Reach, Tile
 
 # Radius of the smoothing of residuals, in blocks of 2 x 2 pixels.
 SMOOTHED = 2

@@ -13,8 +13,8 @@ from napari_gpu_denoise.filters.isoline.margins import SMOOTHED, Margins, Padded
 from napari_gpu_denoise.filters.isoline.settings import IsolineSettings
 from napari_gpu_denoise.filters.pixels import Noisy, Pixels
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.protocol.plan import Launches, Sizes, TilePlan, TileSigma
+from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 # Averages that may replace a pixel: 16 lines and a window.
 _CANDIDATES = 17

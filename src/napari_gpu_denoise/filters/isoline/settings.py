@@ -14,8 +14,8 @@ from napari_gpu_denoise.filters.channels import (
     guide_setting,
 )
 from napari_gpu_denoise.noise.models import NoiseModel, Speckle
-from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.settings import setting
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.settings import setting
 
 DIRECTIONS = 32  # of segments, 11.25 degrees apart
 

@@ -22,10 +22,10 @@ from napari_gpu_denoise.filters.search.patch_search import SearchSettings, Varia
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
 from napari_gpu_denoise.noise.patches.white import SigmaEstimate
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.frame_notes import FrameNote
+from napari_gpu_denoise.protocol.plan import FrameNote
+from napari_gpu_denoise.protocol.settings import setting
+from napari_gpu_denoise.protocol.tiles import Reach
 from napari_gpu_denoise.run.public import filter_function
-from napari_gpu_denoise.run.settings import setting
-from napari_gpu_denoise.run.tiles import Reach
 
 LARGEST_TABLE = 1 << 16
 

@@ -16,8 +16,8 @@ from napari_gpu_denoise.filters.search.patch_search import (
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
-from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
+from napari_gpu_denoise.protocol.tiles import Tile
 
 
 class Plan(TilePlan):

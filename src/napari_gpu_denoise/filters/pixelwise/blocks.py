@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from napari_gpu_denoise.filters.pixelwise.settings import PixelwiseSettings
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.protocol.tiles import Tile
 
 # Vectors of a block on a CPU; work-items of a row of a group on a GPU, and most rows of them.
 _VECTORS = 8

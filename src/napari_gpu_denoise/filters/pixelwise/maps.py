@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.filters.pixelwise.filter import NLMeansPixelwise
-from napari_gpu_denoise.run.maps import shown_maps
+from napari_gpu_denoise.run.denoise import shown_maps
 from napari_gpu_denoise.run.public import with_settings
 from napari_gpu_denoise.run.record import Progress, finish
 from napari_gpu_denoise.run.request import Run

@@ -11,8 +11,8 @@ from napari_gpu_denoise.filters.pixelwise.blocks import Blocks
 from napari_gpu_denoise.filters.pixelwise.settings import PixelwiseSettings
 from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
-from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
+from napari_gpu_denoise.protocol.tiles import Tile
 
 _WEIGHTS = ("exp", "plain", "bisquare")
 

@@ -15,8 +15,8 @@ from napari_gpu_denoise.filters.search.frame_links import (
 )
 from napari_gpu_denoise.filters.volumes import distance_of, voxel_setting, voxel_text
 from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.run.settings import setting
-from napari_gpu_denoise.run.tiles import Reach
+from napari_gpu_denoise.protocol.settings import setting
+from napari_gpu_denoise.protocol.tiles import Reach
 
 
 @dataclass(frozen=True)

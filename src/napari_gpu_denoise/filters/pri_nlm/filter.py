@@ -12,9 +12,9 @@ from napari_gpu_denoise.filters.dct3d.plan import Plan as GuidePlan
 from napari_gpu_denoise.filters.pri_nlm.plan import DEPTH, MEAN_RADIUS, Plan, Window
 from napari_gpu_denoise.filters.volumes import VolumeFilter, cube_setting, voxel_setting
 from napari_gpu_denoise.opencl.memory import Arena
+from napari_gpu_denoise.protocol.settings import setting
+from napari_gpu_denoise.protocol.tiles import Reach
 from napari_gpu_denoise.run.public import filter_function
-from napari_gpu_denoise.run.settings import setting
-from napari_gpu_denoise.run.tiles import Reach
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import numpy as np
 from napari_gpu_denoise.filters.dct3d.plan import Plan as GuidePlan
 from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.protocol.plan import Launches, Sizes, TilePlan, TileSigma
+from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 # Voxels along z that a work-item averages for; on a CPU as many as fit into its registers. Blocks
 # of them begin at multiples of their depth.

@@ -11,11 +11,17 @@ import numpy as np
 
 from napari_gpu_denoise.filters.pixels import send_table
 from napari_gpu_denoise.image.flicker import brightness_changes
-from napari_gpu_denoise.run.filter import Filter
-from napari_gpu_denoise.run.frame_notes import FrameNote
-from napari_gpu_denoise.run.plan import FramePlan, Launches, Sizes, TilePlan, TileSigma
-from napari_gpu_denoise.run.settings import setting
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.plan import (
+    FrameNote,
+    FramePlan,
+    Launches,
+    Sizes,
+    TilePlan,
+    TileSigma,
+)
+from napari_gpu_denoise.protocol.settings import setting
+from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 
 def frames_setting(default: int, help: str) -> Any:

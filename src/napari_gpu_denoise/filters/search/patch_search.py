@@ -12,8 +12,8 @@ import numpy as np
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, allocated
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, allocated
+from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 
 def offset_table(window: int, frames: tuple[int, int] = (0, 0), slices: int = 0) -> np.ndarray:

@@ -11,10 +11,10 @@ from napari_gpu_denoise.filters.pixelwise.plan import Plan as ExactPlan
 from napari_gpu_denoise.filters.pixelwise.settings import PixelwiseSettings
 from napari_gpu_denoise.filters.swnlm.plan import Plan, Similarity
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.filter import Filter
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.settings import setting
+from napari_gpu_denoise.protocol.tiles import Reach
 from napari_gpu_denoise.run.public import filter_function
-from napari_gpu_denoise.run.settings import setting
-from napari_gpu_denoise.run.tiles import Reach
 
 # What lonely pixels fall back to.
 _EXACT = PixelwiseSettings(channels="separate")

@@ -13,8 +13,8 @@ from napari_gpu_denoise.filters.swnlm import royston
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.run.plan import Launches, Sizes, TilePlan, TileSigma
-from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.protocol.plan import Launches, Sizes, TilePlan, TileSigma
+from napari_gpu_denoise.protocol.tiles import Tile
 
 # Work-items of a group on a GPU, fewest along x, and the local memory that it may take.
 _ACROSS, _DOWN, _FEWEST = 32, 4, 8

@@ -9,7 +9,7 @@ import numpy as np
 
 from napari_gpu_denoise.filters.vbm3d.frame_rings import RingShape
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, allocated
+from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, allocated
 
 BLOCK = 8
 AROUND = BLOCK  # pixels around a block that are compared with it

@@ -13,8 +13,8 @@ import numpy as np
 from napari_gpu_denoise.filters.pixels import Pixels
 from napari_gpu_denoise.opencl.kernel import pixel_grid
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes
-from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes
+from napari_gpu_denoise.protocol.tiles import Tile
 
 
 @dataclass(frozen=True)

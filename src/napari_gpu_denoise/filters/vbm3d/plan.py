@@ -18,9 +18,8 @@ from napari_gpu_denoise.filters.vbm3d.frame_rings import FrameRings, RingShape, 
 from napari_gpu_denoise.filters.vbm3d.predictive_search import margin_of
 from napari_gpu_denoise.filters.vbm3d.video_pass import VideoPass
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.frame_notes import FrameNote
-from napari_gpu_denoise.run.plan import FramePlan, Launches, Sizes, together
-from napari_gpu_denoise.run.tiles import Span, Tile
+from napari_gpu_denoise.protocol.plan import FrameNote, FramePlan, Launches, Sizes, together
+from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 
 @dataclass

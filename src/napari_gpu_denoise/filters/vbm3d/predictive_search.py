@@ -13,7 +13,7 @@ from napari_gpu_denoise.filters.vbm3d.block_motion import AROUND, BLOCK, Motions
 from napari_gpu_denoise.filters.vbm3d.frame_rings import RingShape
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.plan import Buffers, Launches, Sizes, allocated
+from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, allocated
 
 FURTHEST = 32  # largest displacement of a match, in pixels, however fast the motion
 

@@ -14,8 +14,8 @@ from napari_gpu_denoise.filters.vbm3d.frame_rings import RingShape
 from napari_gpu_denoise.filters.vbm3d.predictive_search import PredictiveSearch, VideoMatches
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.plan import Launches
-from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.protocol.plan import Launches
+from napari_gpu_denoise.protocol.tiles import Tile
 
 
 def choose_video_group_variant(settings: GroupSettings, device: Device) -> Variant:

@@ -1,4 +1,4 @@
-"""Move frames tile by tile through a device: upload, compute and download overlap."""
+"""Move frames tile by tile through a device, in tiles that suit its memory, time and margins."""
 
 from __future__ import annotations
 
@@ -12,18 +12,234 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.flow.tile_sizes import (
-    check_limit,
-    smallest_tile,
-    tile_pixels,
-    tile_yield,
-)
+from napari_gpu_denoise.errors import DeviceMemoryError
+from napari_gpu_denoise.image.axes import Frames
+from napari_gpu_denoise.opencl.device import Device
+from napari_gpu_denoise.opencl.memory import Arena, kept_bytes
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.plan import FramePlan, Sizes, TilePlan, TileSigma
+from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile, split
 from napari_gpu_denoise.run.flow.transfer import Receiver, Sender
 from napari_gpu_denoise.run.flow.work import Queues, Stages, Work
-from napari_gpu_denoise.run.plan import TileSigma
 from napari_gpu_denoise.run.record import Progress
-from napari_gpu_denoise.run.tiles import Span, Tile, split
+
+# Most pixels that a tile reads, on a GPU of each joined channel: what keeps it busy is the pixels
+# that launches go over. There, a few tiles per image let transfers and kernels overlap; on a CPU,
+# progress is reported and a cancel noticed after each tile.
+_LARGEST_TILE = {"CPU": 1 << 18, "simulator": 1 << 16}
+# With less memory, the first number.
+_BUSY_GPU_TILE, _LARGEST_GPU_TILE = 1 << 22, 1 << 23
+# Of a long stack tiles are larger, as each costs the host about a millisecond: this many in all.
+_FEW_TILES, _LARGEST_STACK_TILE = 16, 1 << 24
+_SMALLEST_TILE = 1 << 12
+
+# A filter with a long reach gets larger tiles, up to a limit, so that at most this share of the
+# pixels read are margins; it is larger on a CPU, where a tile takes long.
+_MARGIN_SHARE = {"CPU": 0.4}
+_GPU_MARGIN_SHARE = 0.06
+_LARGEST_WIDE_TILE, _LARGEST_SHARE = 1 << 25, 0.6
+
+# Longest time of a launch in seconds, far below the time limit of display drivers.
+_LAUNCH_SECONDS = 0.06
+# Operations per clock cycle and compute unit: a tenth of the peak, as with a poor driver. NVIDIA's
+# keeps at least four times that pace; Intel's GPUs count small units.
+_PER_CLOCK, _PER_CLOCK_OF = 12.8, {"nvidia": 51.2, "intel": 1.6}
+
+# Longest time of a tile on a CPU in seconds, and so the longest delay of a cancel.
+_TILE_SECONDS = 0.25
+
+# Side of the tile that the bytes per pixel are taken from, and its frames or slices if the filter
+# looks at several: large enough for padding to matter little.
+_SIDE, _DEEP = 1024, 16
+
+# Pixels that a launch should have, to be efficient for small frames, and most frames at once.
+_BUSY = {"CPU": 1 << 16, "simulator": 1 << 14}
+_BUSY_GPU = 1 << 25
+_MOST_FRAMES = 16
+
+
+def bytes_per_pixel(
+    plan: TilePlan | FramePlan, settings: Filter, channels: int = 1, is_map: bool = False
+) -> float:
+    """Return how many bytes of device memory a pixel of a tile needs, with input and output.
+
+    It is what the plan declares for a large tile (over time, for one frame at once). Two tiles are
+    in flight, with their part of sigma if that is a map.
+    """
+    buffers, pixels = _large(plan, settings, channels, is_map)
+    return sum(buffers.values()) / pixels + (24 if is_map else 16)
+
+
+def _large(plan, settings: Filter, channels: int, is_map: bool) -> tuple[Sizes, int]:
+    """Return the buffers that a plan declares for a large tile, and the tile's pixels."""
+    known, key = plan.arena.declared, (settings, channels, is_map)
+    if key not in known:
+        deep = any(settings.reach.t) and not settings.over_time, any(settings.reach.z)
+        lengths = (_DEEP if one else 1 for one in deep)
+        tile = Tile(0, *map(Span.whole, (*lengths, _SIDE, _SIDE)), channels)
+        batch = (1,) if settings.over_time else ()
+        buffers = plan.buffers(tile, *batch, is_map=is_map)
+        known[key] = buffers, channels * math.prod(tile.source_shape)
+    return known[key]
+
+
+def tile_pixels(
+    plan: TilePlan,
+    settings: Filter,
+    device: Device,
+    pixels: int,
+    memory_limit: int | None = None,
+    channels: int = 1,
+    is_map: bool = False,
+) -> int:
+    """Return how many pixels a tile of an array of so many `pixels` may read.
+
+    `memory_limit` is in bytes; the pixels of all joined `channels` count.
+    """
+    each = bytes_per_pixel(plan, settings, channels, is_map)
+    buffers, size = _large(plan, settings, channels, is_map)
+    largest_buffer = max(*buffers.values(), 4 * size) / size if buffers else 4.0
+    wanted = max(channels * _LARGEST_GPU_TILE, min(pixels // _FEW_TILES, _LARGEST_STACK_TILE))
+    modest = min(wanted, int(kept_bytes(device) / each))
+    busy = min(max(channels * _BUSY_GPU_TILE, modest), _LARGEST_WIDE_TILE)
+    largest = _LARGEST_TILE.get(device.kind, busy)
+    # Six float32 images besides the two copies in flight, and never a large share of the device:
+    # other programs, and above all the display, need memory too.
+    budget = max(24 * pixels, 1 << 26)
+    if device.kind != "simulator":
+        share = _MARGIN_SHARE.get(device.kind, _GPU_MARGIN_SHARE)
+        wide = _wide_tile(settings.reach, channels, share)
+        if device.kind not in _MARGIN_SHARE:
+            wide = max(wide, channels * _wide_block(settings.reach, share))
+            # Of a large image there are at least two, so that transfers overlap with kernels.
+            wide = min(wide, max(channels * _BUSY_GPU_TILE, int(_LARGEST_SHARE * pixels)))
+        wide = min(wide, _LARGEST_WIDE_TILE)
+        largest = max(largest, wide)
+        budget = max(budget, min(min(wide, pixels) * each, device.memory // 4))
+    budget = min(budget, device.memory // 2)
+    if memory_limit is not None:
+        budget = min(budget, memory_limit)
+    limit = min(budget / each, device.max_alloc / largest_buffer, largest)
+    return max(int(limit), 1)
+
+
+def check_limit(
+    plan: TilePlan | FramePlan,
+    settings: Filter,
+    memory_limit: int | None,
+    source: Frames,
+    is_map: bool,
+    videos: int = 1,
+) -> None:
+    """Refuse a memory limit that is too small for the smallest tile of an array.
+
+    `videos` are filtered at once; the other arguments are those of `tile_pixels`.
+    """
+    each = bytes_per_pixel(plan, settings, source.joined, is_map)
+    needed = math.ceil(smallest_tile(settings, source) * each) * videos
+    if memory_limit is not None and memory_limit < needed:
+        part = "part" if settings.over_time else "tile"
+        raise DeviceMemoryError(
+            f"A memory limit of {memory_limit} bytes is too small for a {part} of this run",
+            f"allow at least {needed}",
+            code="memory-limit",
+            needed=needed,
+        )
+
+
+def smallest_tile(settings: Filter, source: Frames) -> int:
+    """Return how many pixels the smallest tile of an array reads, over all joined channels.
+
+    Along y and x it yields at least half as many as its margins, so that no pixel is read more than
+    nine times: with still smaller tiles, a run would take minutes instead of seconds.
+    """
+    reach = settings.reach
+    frames = 1 if settings.over_time else 1 + sum(reach.t)
+    wanted = (frames, 1 + sum(reach.z), 1.5 * sum(reach.y), 1.5 * sum(reach.x))
+    shape = (min(frames, source.shape[1]), *source.shape[2:])
+    tile = math.prod(min(math.ceil(one), n) for one, n in zip(wanted, shape, strict=True))
+    return max(source.joined * tile, min(_SMALLEST_TILE, source.joined * math.prod(shape)))
+
+
+def _wide_tile(reach: Reach, channels: int, share: float) -> int:
+    """Return how many pixels a tile has to read for its margins to be at most a share of them."""
+    # Without its margins, a square of this size keeps all but the allowed share of its pixels.
+    shrink = 1 - math.sqrt(1 - share)
+    square = sum(reach.y) * sum(reach.x) / shrink**2
+    return math.ceil(channels * (1 + sum(reach.t)) * (1 + sum(reach.z)) * square)
+
+
+def _wide_block(reach: Reach, share: float) -> int:
+    """Return the same for a filter of volumes, which looks about as far along z; else 0."""
+    if 2 * sum(reach.z) < sum(reach.y):
+        return 0
+    shrink = 1 - (1 - share) ** (1 / 3)
+    return math.ceil(sum(reach.z) * sum(reach.y) * sum(reach.x) / shrink**3)
+
+
+def tile_yield(settings: Filter, device: Device) -> int:
+    """Return how many pixels a tile may yield for its launches to stay within the time limit."""
+    seconds, vendor = _LAUNCH_SECONDS, device.vendor.lower()
+    per_clock = next((n for name, n in _PER_CLOCK_OF.items() if name in vendor), _PER_CLOCK)
+    operations, least = settings.operations_per_launch, _SMALLEST_TILE
+    if device.kind in _LARGEST_TILE:
+        # No display waits: the usual number.
+        seconds, per_clock = _TILE_SECONDS, 4.0
+        operations = settings.operations_per_pixel
+    if device.kind in _MARGIN_SHARE:
+        share = _MARGIN_SHARE[device.kind]
+        least = max(least, int(_wide_tile(settings.reach, 1, share) * (1 - share)))
+    speed = per_clock * device.compute_units * max(device.clock, 500) * 1e6
+    return max(int(seconds * speed / operations), least)
+
+
+def frame_budget(
+    plan: FramePlan,
+    settings: Filter,
+    device: Device,
+    source: Frames,
+    memory_limit: int | None,
+    is_map: bool,
+    videos: int = 1,
+) -> tuple[int, int]:
+    """Return how many bytes of device memory may be used, and how many pixels of a frame fit.
+
+    `videos` are filtered at once.
+    """
+    frame = source.joined * math.prod(source.shape[2:])
+    each = bytes_per_pixel(plan, settings, source.joined, is_map)
+    budget = device.memory // 2
+    if memory_limit is not None:
+        check_limit(plan, settings, memory_limit, source, is_map, videos)
+        budget = min(budget, memory_limit)
+    # No buffer is more than half of what a filter needs.
+    pixels = min(budget / videos / each, 2 * device.max_alloc / each, frame)
+    return budget, int(pixels)
+
+
+def spatial_tiles(
+    settings: Filter, device: Device, whole: tuple[Span, Span, Span], channels: int, pixels: int
+) -> list[Tile]:
+    """Cut frames into parts, each of which is filtered through all frames before the next."""
+    reach = Reach((0, 0), settings.reach.z, settings.reach.y, settings.reach.x)
+    lengths = (1, 1, *(span.length for span in whole))
+    one = (Span.whole(1), *whole)
+    return split(lengths, reach, pixels, one, tile_yield(settings, device), channels)
+
+
+def frames_at_once(plan: FramePlan, device: Device, tile: Tile, budget: int) -> int:
+    """Return how many frames of this size are taken at once: small ones together."""
+    pixels = tile.channels * math.prod(tile.source_shape[1:])
+    busy = _BUSY.get(device.kind, _BUSY_GPU)
+    batch = max(1, min(busy // pixels, _MOST_FRAMES))
+    while batch > 1:
+        buffers = plan.buffers(tile, batch).values()
+        needed = sum(buffers) + 16 * batch * pixels
+        if needed <= min(budget, kept_bytes(device)) and max(buffers) <= device.max_alloc:
+            break
+        batch -= 1
+    return batch
+
 
 # Tiles whose results may be on their way to the output, besides the two on the device.
 _MOST_DOWNLOADS = 3

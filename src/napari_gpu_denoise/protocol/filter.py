@@ -10,9 +10,9 @@ from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.patches.white import SigmaEstimate
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.plan import FramePlan, TilePlan
-from napari_gpu_denoise.run.settings import Settings
-from napari_gpu_denoise.run.tiles import Reach
+from napari_gpu_denoise.protocol.plan import FramePlan, TilePlan
+from napari_gpu_denoise.protocol.settings import Settings
+from napari_gpu_denoise.protocol.tiles import Reach
 
 
 class Filter(Settings):

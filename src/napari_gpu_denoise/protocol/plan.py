@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.frame_notes import FrameNote
-from napari_gpu_denoise.run.tiles import Tile
+from napari_gpu_denoise.protocol.tiles import Tile
 
 Launches = list[tuple[str, Any]]
 """Names and events of what was enqueued, in order."""
@@ -101,6 +100,30 @@ class TilePlan(ABC):
         sigma : TileSigma
             Noise of the frames, or of every pixel.
         """
+
+
+@dataclass(frozen=True)
+class FrameNote:
+    """What is known about a frame before it is filtered.
+
+    `sigma`, float64 of shape (channels * nz,), is in units of the pixels, 0 if there is nothing to
+    filter; `first_slice` is the slice of the volume that it begins with. `means`, (channels,
+    blocks), are averages over `block_pixels`, None if brightness is not compared. `models` has the
+    index of the noise model of each channel. Of frames that are stored twice the `digest` is the
+    same; None if it would tell nothing.
+    """
+
+    sigma: np.ndarray
+    means: np.ndarray | None = None
+    block_pixels: float = 1.0
+    first_slice: int = 0
+    models: np.ndarray | None = None
+    digest: bytes | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether the frame is returned as it is, and no other frame uses it."""
+        return not np.any(self.sigma > 0)
 
 
 class FramePlan(ABC):

@@ -1,0 +1,1 @@
+"""The protocol of filters: their settings, the base class, plans, and tiles."""
