@@ -136,6 +136,21 @@ def test_a_cancelled_run_is_resumed(tmp_path, prepared, case, kind):
     assert_resumed_as_uninterrupted(path, settings, sigma)
 
 
+def test_a_series_with_a_sigma_for_each_frame_is_resumed(tmp_path):
+    path = written(tmp_path, noisy(50, 24, 26, dtype="uint16"), "TYX")
+    assert_resumed_as_uninterrupted(path, PLAIN, np.linspace(5, 40, 50))
+
+
+def test_a_result_of_another_map_of_equal_extremes_is_another(tmp_path):
+    path = written(tmp_path, noisy(33, 37, dtype="uint8"), "YX")
+    first, other = (np.where(np.arange(33)[:, None] < rows, 10.0, 30.0) for rows in (5, 20))
+    first, other = (np.broadcast_to(one, (33, 37)) for one in (first, other))
+    assert denoise(path, PLAIN, first)[0].done
+    assert denoise(path, PLAIN, first, resume=True)[0].skipped
+    (failed,) = denoise(path, PLAIN, other, resume=True)[0].failed
+    assert "another noise" in str(failed.error)
+
+
 @pytest.mark.parametrize("kind", FILTERS, ids=lambda kind: kind.name)
 def test_each_filter_is_resumed(tmp_path, kind):
     axes = "TZYX" if needs_volume(kind) else "TYX"
