@@ -1,11 +1,12 @@
 """Run filters, or single kernel files, on Oclgrind with all its checks; called by test_simulator.
 
-    python simulate.py filter NAME FOLDER         every case of a filter; results go to FOLDER
+    python simulate.py filter NAME WHICH FOLDER   cases of a filter; results go to FOLDER
     python simulate.py case NAME CASE KERNELS     one case of it, with the kernels of another folder
-    python simulate.py nan NAME                  the first cases, of images with NaN and infinity
+    python simulate.py nan NAME WHICH            the first cases, of images with NaN and infinity
     python simulate.py noise FOLDER              the transforms of every model of noise
     python simulate.py kernel FILE                one kernel: (global const float *, global float *)
 
+WHICH is "thorough" for all cases, or "brief" for some that use every kernel, and all settings once.
 Oclgrind writes what it finds to the standard error, where a line ``== case`` goes before each case.
 """
 
@@ -57,7 +58,7 @@ PROFILES["sliding"] = PROFILES["GPU"]
 LOCAL_MEMORY = {"bm3d": 5 << 10}
 # Work-items of a group that compare for nothing take long, too: here half as many do.
 MAX_GROUP = dict.fromkeys(
-    [("nl_means_pixelwise", "ZYX"), ("vbm3d", "TYX")]
+    [("nl_means_pixelwise", "ZYX"), ("vbm3d", "TYX"), ("vbm3d", "TCYX")]
     + [("bm4d", axes) for axes in ("ZYX", "CZYX", "TZYX")],
     32,
 )
@@ -195,6 +196,26 @@ CASES = {
     "pri_nlm": ((0, "ZYX"), (1, "TZYX"), (2, "ZYX")),
     "swnlm": ((0, "YX"), (1, "TYX"), (2, "ZYX")),
 }
+# Cases that are enough day by day: each kernel and each of the settings in one profile.
+BRIEF = {
+    "nl_means": (
+        *("plain 0 ZYX", "CPU 0 YX map", "sliding 0 YX map", "GPU 0 TYX"),
+        *("GPU 1 YX", "GPU 2 YX", "GPU 3 YX", "CPU 4 YX"),
+    ),
+    "bm3d": (
+        *("CPU 0 YX map", "plain 0 TYX", "CPU 1 CYX", "GPU 2 CYX", "CPU 3 YX", "CPU 4 CYX"),
+        "CPU 5 ZYX",
+    ),
+    "vbm3d": ("CPU 0 TYX", "GPU 1 TCYX", "GPU 2 TYX"),
+    "isoline": ("GPU 0 YX map", "GPU 3 ZYX", "GPU 4 TYX", "GPU 6 CYX", "GPU 9 CYX", "GPU 10 SYX"),
+    "nl_means_pixelwise": (
+        *("plain 0 ZYX", "CPU 0 YX map", "GPU 1 CYX", "CPU 2 YX", "GPU 3 CYX", "GPU 4 TYX"),
+    ),
+    "bm4d": ("CPU 0 ZYX", "GPU 1 CZYX", "CPU 2 TZYX", "CPU 3 CZYX"),
+    "dct3d": ("GPU 0 ZYX", "CPU 1 TZYX", "GPU 2 ZYX map"),
+    "pri_nlm": ("CPU 0 ZYX", "GPU 1 TZYX", "CPU 2 ZYX map"),
+    "swnlm": ("CPU 0 YX map", "GPU 1 TYX", "CPU 2 ZYX map"),
+}
 # Models of noise, grey levels from no light on, and how many of them have another model.
 MODELS = (PoissonGaussian(2.0, 3.0, 10.0), Rician(8.0), Speckle(4.0, least=0.5))
 OTHERS = (MODELS[-1], *MODELS[:-1])
@@ -239,8 +260,17 @@ def shape_of(name: str, number: int, axes: str) -> tuple[tuple[int, ...], int]:
     return shapes.get((number, axes)) or shapes[axes]
 
 
-def cases(filter_class) -> Iterator[tuple[str, str, object, np.ndarray, str, float | np.ndarray]]:
-    """Yield (name, profile, settings, image, axes, sigma) of all cases of a filter."""
+Case = tuple[str, str, object, np.ndarray, str, float | np.ndarray]
+
+
+def cases(filter_class, which: str = "thorough") -> Iterator[Case]:
+    """Yield (name, profile, settings, image, axes, sigma) of the cases of a filter."""
+    for case in every_case(filter_class):
+        if which == "thorough" or case[0] in BRIEF[filter_class.name]:
+            yield case
+
+
+def every_case(filter_class) -> Iterator[Case]:
     filter_name = filter_class.name
     for number, axes in CASES[filter_name]:
         image = noisy(*shape_of(filter_name, number, axes)[0], seed=number)
@@ -344,10 +374,10 @@ def chosen(name: str):
     return next(one for one in FILTERS if one.name == name)
 
 
-def run_filter(name: str, folder: Path) -> None:
+def run_filter(name: str, which: str, folder: Path) -> None:
     suit_oclgrind()
     results, kernels = {}, set()
-    for case in cases(chosen(name)):
+    for case in cases(chosen(name), which):
         results[case[0]], used = run_case(*case)
         kernels |= used
     np.savez(folder / "results.npz", **results)
@@ -360,10 +390,12 @@ def run_one(name: str, which: str, kernels: Path) -> None:
     run_case(*next(case for case in cases(chosen(name)) if case[0] == which))
 
 
-def run_nan(name: str) -> None:
+def run_nan(name: str, which: str) -> None:
     """Filter what never gets there: kernels must not go astray even then."""
     suit_oclgrind()
     for case, profile, settings, image, axes, _ in cases(chosen(name)):
+        if which == "brief" and profile != "GPU":
+            continue
         if case.split()[1] == "0" and case.split()[2] == CASES[name][0][1]:
             spoilt = image[: SPOILT.get(name)].copy()
             spoilt[..., 3:5, :] = np.nan
@@ -416,9 +448,9 @@ def run_kernel(file: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "filter":
-        run_filter(sys.argv[2], Path(sys.argv[3]))
+        run_filter(sys.argv[2], sys.argv[3], Path(sys.argv[4]))
     elif sys.argv[1] == "nan":
-        run_nan(sys.argv[2])
+        run_nan(*sys.argv[2:])
     elif sys.argv[1] == "noise":
         run_noise(Path(sys.argv[2]))
     elif sys.argv[1] == "case":

@@ -1,7 +1,8 @@
 """Any OpenCL call may fail: a named error or the same result, nothing leaks, the next run is right.
 
-Every filter runs in every way in, each kind of call fails at its first, a middle and its last
-call, with each code that drivers give for it.
+Every filter runs in every way in with ``--thorough``, otherwise every third of these runs, so that
+all filters and all ways are there. Each kind of call fails at its first, a middle and its last one,
+with each code that drivers give for it.
 """
 
 from __future__ import annotations
@@ -182,7 +183,22 @@ def problem(found, expected, fault, last: bool, way) -> str:
     return f"not tried again: {found}" if again else ""
 
 
-@pytest.mark.parametrize("name, way, posing", RUNS, ids=lambda one: getattr(one, "__name__", one))
+def marked(number: int, run: tuple):
+    marks = () if number % 3 == 2 else pytest.mark.thorough
+    return pytest.param(*run, marks=marks)
+
+
+def test_a_third_of_the_runs_has_all_filters_and_all_ways():
+    few = RUNS[2::3]
+    assert {name for name, *_ in few} == set(FILTERS)
+    assert {run[1:] for run in few} == {run[1:] for run in RUNS}
+
+
+@pytest.mark.parametrize(
+    "name, way, posing",
+    [marked(number, run) for number, run in enumerate(RUNS)],
+    ids=lambda one: getattr(one, "__name__", one),
+)
 def test_a_call_that_fails_is_an_error_or_tried_again(
     faults, device, name, way, posing, tmp_path, monkeypatch
 ):
@@ -196,6 +212,7 @@ def test_a_call_that_fails_is_an_error_or_tried_again(
     faults.begin()
     expected, problems = way(*given), []
     counts = dict(faults.counts)
+    assert counts["launch"], "nothing ran here that could fail"
     for fault in faults_of(counts, RUNS.index((name, way, posing))):
         threads = set(threading.enumerate())
         faults.begin(fault)
