@@ -2,14 +2,18 @@
 // mean as its high frequencies see it, energies over sets of frequencies, and the share of clipped pixels.
 //
 // Reference: noise/patches/coefficients.py and noise/patches/spectra.py; transforms as matrices. The coefficients stay on the
-//   device, where noise/patch_sums adds up their squares.
-// Grid: (patches of a plane / PER, rounded up to whole work-groups), a work-item for PER patches in a row.
-// Constants: BITS = 8 or 16 and SIGNED, see common/level_type.h, or BITS = 32 for float; PER, 1 on a GPU.
+//   device, where noise/patch_sums adds up their squares; or only the squares of those at high frequencies are kept.
+// Grid: (patches / PER, rounded up to whole work-groups), a work-item for PER patches in a row.
+// Constants: BITS = 8 or 16 and SIGNED, see common/level_type.h, or BITS = 32 for float; PER, 1 on a GPU; HIGHS, how many
+//   squares are kept of a patch, 0 for all coefficients.
 // Shapes: pixels: patch (row, column) begins at row * apart + column * across; its rows are nx apart.
-//   tables (3 + SETS, 8, 8): the cosine transform (position, frequency), so that a row holds all frequencies; the same
-//   transposed; then for each of the SETS of frequencies which belong to it, 1 or 0; then how coefficients add to the mean.
-//   coefficients (patch, 8, 8): frequency along y, along x. told (3 + SETS, number): mean, seen mean, clipped share, energies;
-//   the mean of a patch with pixels that are not finite is NaN. The plane begins at patch `first` of both.
+//   ends (planes, 2): levels at which values are clipped, NaN for none, of planes of `each` patches.
+//   tables (4 + SETS, 8, 8): the cosine transform (position, frequency), so that a row holds all frequencies; the same
+//   transposed; then for each of the SETS of frequencies which belong to it, 1 or 0; then how coefficients add to the mean; then
+//   at each high frequency its number, elsewhere -1.
+//   kept (patch, 8, 8): coefficients, frequency along y, along x; or (patch, HIGHS): squares.
+//   told (3 + SETS, number): mean, seen mean, clipped share, energies; the mean of a patch with pixels that are not finite is
+//   NaN. With HIGHS only the first energy is told, (4, number). The first patch is patch `first` of kept, told and planes.
 // Cost: 1024 multiplications and additions a patch for the transform, 384 for the rest.
 
 #if BITS == 32
@@ -20,6 +24,7 @@ typedef float Level;
 
 #define WIDTH 8
 #define SETS 5
+#define TOLD_SETS (HIGHS ? 1 : SETS)
 
 static inline float sum_of(const float8 v)
 {
@@ -29,9 +34,9 @@ static inline float sum_of(const float8 v)
 }
 
 __kernel void patch_coefficients(__global const Level *pixels, const int nx, const int columns, const int count,
-                                 const int across, const int apart, const float dark, const float bright,
-                                 __global const float *tables, __global float *coefficients, __global float *told,
-                                 const int first, const int number)
+                                 const int across, const int apart, __global const float *ends, const int each,
+                                 __global const float *tables, __global float *kept, __global float *told, const int first,
+                                 const int number)
 {
     for (int n = 0; n < PER; ++n) {
         const int patch = (int)get_global_id(0) * PER + n;
@@ -41,6 +46,8 @@ __kernel void patch_coefficients(__global const Level *pixels, const int nx, con
 
         // Differences from one pixel are small numbers, whatever the level of the patch.
         const float level = (float)source[0];
+        const int plane = (first + patch) / each;
+        const float dark = ends[2 * plane], bright = ends[2 * plane + 1];
         float8 rows[WIDTH]; // transformed along x
         float8 sum = (float8)(0.0f), clipped = (float8)(0.0f);
         for (int y = 0; y < WIDTH; ++y) {
@@ -59,19 +66,29 @@ __kernel void patch_coefficients(__global const Level *pixels, const int nx, con
             rows[y] = along;
         }
 
-        float8 energies[SETS], sight = (float8)(0.0f);
-        for (int s = 0; s < SETS; ++s)
+        float8 energies[TOLD_SETS], sight = (float8)(0.0f);
+        for (int s = 0; s < TOLD_SETS; ++s)
             energies[s] = (float8)(0.0f);
         __global const float *sets = tables + 2 * WIDTH * WIDTH;
-        __global float *out = coefficients + (size_t)(first + patch) * WIDTH * WIDTH;
+        __global float *out = kept + (size_t)(first + patch) * (HIGHS ? HIGHS : WIDTH * WIDTH);
         for (int j = 0; j < WIDTH; ++j) {
             float8 value = (float8)(0.0f);
             for (int y = 0; y < WIDTH; ++y)
                 value = fma((float8)(tables[WIDTH * WIDTH + j * WIDTH + y]), rows[y], value);
-            vstore8(value, j, out);
+            if (!HIGHS)
+                vstore8(value, j, out);
             sight = fma(vload8(SETS * WIDTH + j, sets), value, sight);
             value *= value;
-            for (int s = 0; s < SETS; ++s)
+#if HIGHS
+            float squares[WIDTH];
+            vstore8(value, 0, squares);
+            for (int k = 0; k < WIDTH; ++k) {
+                const int role = (int)sets[(SETS + 1) * WIDTH * WIDTH + j * WIDTH + k];
+                if (role >= 0)
+                    out[role] = squares[k];
+            }
+#endif
+            for (int s = 0; s < TOLD_SETS; ++s)
                 energies[s] = fma(vload8(s * WIDTH + j, sets), value, energies[s]);
         }
         const float total = sum_of(sum), mean = level + total / (WIDTH * WIDTH);
@@ -79,7 +96,7 @@ __kernel void patch_coefficients(__global const Level *pixels, const int nx, con
         told[0] = isfinite(total) ? mean : NAN;
         told[number] = mean + sum_of(sight);
         told[2 * (size_t)number] = sum_of(clipped) / (WIDTH * WIDTH);
-        for (int s = 0; s < SETS; ++s)
+        for (int s = 0; s < TOLD_SETS; ++s)
             told[(3 + s) * (size_t)number] = sum_of(energies[s]);
         told -= first + patch;
     }

@@ -1,7 +1,8 @@
-"""Patches of planes whose cosine coefficients stay on a device.
+"""Patches of planes whose cosine coefficients are computed on a device.
 
-Planes are uploaded once. What decides which patches are read comes back, eight numbers of each; the
-coefficients themselves, sixty-four, are summed up where they are.
+Of planes that are analysed (`DevicePatches`), what decides which patches are read comes back, eight
+numbers of each; the coefficients themselves, sixty-four, stay there, and are summed up there. Of
+planes that are only compared (`read_statistics`), the squares of the high frequencies come back.
 """
 
 from __future__ import annotations
@@ -45,10 +46,96 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.opencl.memory import Arena
 
 
-# Cosine coefficients of patches on a device, which sums them up there.
+TYPES = ("u1", "i1", "u2", "i2", "f4")  # that travel to a device as they are
 GROUP = 64  # work-items of a work-group on a GPU
+BLOCK = 32  # patches that a work-item of a CPU transforms
 CHUNK, CPU_CHUNK = 256, 512  # patches that a work-item sums up, at most
 COEFFICIENTS = PATCH**2
+MOST_BYTES = 1 << 29  # of coefficients; more channels than that are left to NumPy
+WORTHWHILE = 100_000  # patches from which a device is used without being requested
+BATCH_BYTES = 1 << 26  # of planes that are compared, sent at once
+
+
+class _Grid(NamedTuple):
+    """Places of the patches of a plane, as `read_patches` has them."""
+
+    rows: int
+    columns: int
+    down: int
+    across: int
+
+    @classmethod
+    def of(cls, shape: Sequence[int], limit: int) -> _Grid:
+        """Return the places of about `limit` patches of a plane (y, x)."""
+        rows, columns = (n - PATCH + 1 for n in shape)
+        down, across = grid_steps(rows, columns, limit)
+        return cls(-(-rows // down), -(-columns // across), down, across)
+
+    @property
+    def count(self) -> int:
+        return self.rows * self.columns
+
+    @property
+    def overlap(self) -> float:
+        return max(1.0, PATCH / self.down) * max(1.0, PATCH / self.across)
+
+
+class _Transform:
+    """The kernel that transforms the patches of planes with rows of `nx` pixels.
+
+    All coefficients are kept, or with `highs` the squares of those at so many high frequencies.
+    """
+
+    def __init__(
+        self, arena: Arena, queue: Any, dtype: np.dtype, nx: int, grid: _Grid, highs: int = 0
+    ) -> None:
+        cpu = arena.session.device.shares_cores
+        # A CPU compiles a kernel anew for every shape of its groups.
+        self._group, self._per = (1, BLOCK) if cpu else (GROUP, 1)
+        constants = {"BITS": 8 * dtype.itemsize, "SIGNED": int(dtype.kind == "i")}
+        constants |= {"PER": self._per, "HIGHS": highs}
+        self._kernel = arena.kernel("noise/patch_coefficients", constants)
+        self._tables = arena.constant("patch tables", _tables)
+        self._queue, self._nx, self._grid = queue, nx, grid
+
+    def __call__(
+        self, pixels: Any, apart: int, ends: Any, kept: Any, told: Any, planes: range, total: int
+    ) -> None:
+        """Begin to transform some planes of all that make `total` patches, given their pixels.
+
+        Rows of patches begin `apart` pixels after each other.
+        """
+        each, count = self._grid.count, len(planes) * self._grid.count
+        items = -(-count // self._per)
+        sizes = self._nx, self._grid.columns, count, self._grid.across, apart
+        self._kernel(
+            self._queue,
+            (-(-items // self._group) * self._group,),
+            (self._group,),
+            pixels,
+            *map(np.int32, sizes),
+            ends,
+            np.int32(each),
+            self._tables,
+            kept,
+            told,
+            np.int32(planes.start * each),
+            np.int32(total),
+        )
+
+
+@cache
+def _tables() -> np.ndarray:
+    """Return the tables of the kernel: transforms, sets of frequencies, sight, and numbers."""
+    transform, order = cosine_transform(PATCH), coefficient_order()
+    low, high = frequency_order((PATCH, PATCH))
+    sets = np.zeros((len(SETS) + 2, COEFFICIENTS))
+    sets[:-2, order] = frequency_sets(len(low), len(order))
+    sets[-2, order] = weights()[len(low) :].mean(axis=0)
+    sets[-1] = -1
+    sets[-1, high] = np.arange(len(high))
+    both = np.stack([transform.T, transform]).reshape(2, COEFFICIENTS)
+    return np.concatenate([both, sets]).astype(np.float32)
 
 
 class CoefficientStore:
@@ -142,7 +229,7 @@ class DeviceCoefficients:
         self._store, self._name, self._total = store, name, total
         self.buffer = store.arena.buffer(name, 4 * COEFFICIENTS * total)
         self.which: np.ndarray | None = None  # places of the patches there; None for all
-        self._waiting: list[_Later] = []
+        self._waiting: list[_PendingSum] = []
 
     def __del__(self) -> None:
         self._store.give_back(self._name, self._total)
@@ -167,7 +254,7 @@ class DeviceCoefficients:
         first: int = 0,
     ) -> np.ndarray:
         """Return sums of squares of the coefficients from the first on, as `span_sums`."""
-        asked = _Later(self, order, np.asarray(starts), np.asarray(stops), first)
+        asked = _PendingSum(self, order, np.asarray(starts), np.asarray(stops), first)
         if weight is None:
             self._waiting.append(asked)
             return asked()
@@ -178,11 +265,11 @@ class DeviceCoefficients:
         self, order: np.ndarray, starts: np.ndarray, stops: np.ndarray, first: int
     ) -> Callable[[], np.ndarray]:
         """Return a function that returns sums of squares; the next call of `sums` finds them."""
-        asked = _Later(self, order, np.asarray(starts), np.asarray(stops), first)
+        asked = _PendingSum(self, order, np.asarray(starts), np.asarray(stops), first)
         self._waiting.append(asked)
         return asked
 
-    def find_waiting(self) -> None:
+    def flush(self) -> None:
         """Find all sums of squares that were asked for, in one go."""
         waiting, self._waiting = self._waiting, []
         sizes = [len(each.order) for each in waiting]
@@ -220,7 +307,7 @@ class DeviceCoefficients:
 
 
 @dataclass
-class _Later:
+class _PendingSum:
     """Sums of squares that are found together with others."""
 
     coefficients: DeviceCoefficients
@@ -232,7 +319,7 @@ class _Later:
 
     def __call__(self) -> np.ndarray:
         if self.found is None:
-            self.coefficients.find_waiting()
+            self.coefficients.flush()
         return self.found.take(coefficient_order()[self.first :], 1)
 
 
@@ -242,30 +329,11 @@ def coefficient_order() -> np.ndarray:
     return np.concatenate(frequency_order((PATCH, PATCH)))
 
 
-TYPES = ("u1", "i1", "u2", "i2", "f4")  # that travel to a device as they are
-BLOCK = 32  # patches that a work-item of a CPU transforms
-MOST_BYTES = 1 << 29  # of coefficients; more channels than that are left to NumPy
-
-
-class _Grid(NamedTuple):
-    """Places of the patches of a plane, as `read_patches` has them."""
-
-    rows: int
-    columns: int
-    down: int
-    across: int
-
-    @property
-    def overlap(self) -> float:
-        return max(1.0, PATCH / self.down) * max(1.0, PATCH / self.across)
-
-
 class DevicePatches:
     """Reads patches on one device, for as long as its memory is borrowed."""
 
     def __init__(self, arena: Arena) -> None:
         self._store = CoefficientStore(arena)
-        self._tables = arena.constant("patch tables", _tables)
 
     def read(
         self,
@@ -282,11 +350,8 @@ class DevicePatches:
         dtype = plane.dtype.newbyteorder("=")
         if min(plane.shape) < PATCH or dtype.str[1:] not in TYPES:
             return None
-        ny, nx = plane.shape
-        rows, columns = ny - PATCH + 1, nx - PATCH + 1
-        down, across = grid_steps(rows, columns, limit // len(planes))
-        grid = _Grid(-(-rows // down), -(-columns // across), down, across)
-        count = grid.rows * grid.columns
+        grid = _Grid.of(plane.shape, limit // len(planes))
+        count = grid.count
         total = count * len(planes)
         if self._store.nbytes + 4 * COEFFICIENTS * total > MOST_BYTES:
             return None
@@ -295,7 +360,7 @@ class DevicePatches:
         kept = np.isfinite(told[0])
         for k, blank in enumerate(blanks):
             if blank is not None:
-                clear = clear_patches(blank, (PATCH, PATCH), down, across).ravel()
+                clear = clear_patches(blank, (PATCH, PATCH), grid.down, grid.across).ravel()
                 kept[k * count : (k + 1) * count] &= clear
         which = None if kept.all() else np.flatnonzero(kept)
         # The memory is used again.
@@ -325,40 +390,23 @@ class DevicePatches:
 
         store, arena, queue = self._store, self._store.arena, self._store.queue
         dtype = planes[0].dtype.newbyteorder("=")
-        nx = planes[0].shape[1]
-        per = BLOCK if store.cpu else 1
-        constants = {"BITS": 8 * dtype.itemsize, "SIGNED": int(dtype.kind == "i"), "PER": per}
-        kernel = arena.kernel("noise/patch_coefficients", constants)
-        count = grid.rows * grid.columns
-        total = count * len(planes)
-        out = arena.buffer("patches told", 4 * (3 + len(SETS)) * total)
-        host = arena.pinned("patches told", (3 + len(SETS)) * total, queue)
-        items = -(-count // per)
-        group = 1 if store.cpu else GROUP
+        transform = _Transform(arena, queue, dtype, planes[0].shape[1], grid)
+        total, told = grid.count * len(planes), 3 + len(SETS)
+        out = arena.buffer("patches told", 4 * told * total)
+        host = arena.pinned("patches told", told * total, queue)
+        ends = np.full((len(planes), 2), np.nan, np.float32)
+        for row, level in zip(ends, levels, strict=True):
+            row[: len(level)] = level
+        clipped = arena.buffer("patch ends", ends.nbytes)
         with store.turn:
-            for k, (plane, ends) in enumerate(zip(planes, levels, strict=True)):
-                plane = np.ascontiguousarray(plane, dtype)
-                pixels, apart = self._sent(plane, grid)
-                dark, bright = ([float(each) for each in ends] + [np.nan] * 2)[:2]
-                numbers = (nx, grid.columns, count, grid.across, apart)
-                kernel(
-                    queue,
-                    (-(-items // group) * group,),
-                    (group,),
-                    pixels,
-                    *map(np.int32, numbers),
-                    np.float32(dark),
-                    np.float32(bright),
-                    self._tables,
-                    into.buffer,
-                    out,
-                    np.int32(k * count),
-                    np.int32(total),
-                )
+            cl.enqueue_copy(queue, clipped, ends, is_blocking=False)
+            for k, plane in enumerate(planes):
+                pixels, apart = self._sent(np.ascontiguousarray(plane, dtype), grid)
+                transform(pixels, apart, clipped, into.buffer, out, range(k, k + 1), total)
                 if k + 1 < len(planes):
                     queue.finish()  # the next plane takes its place
             cl.enqueue_copy(queue, host, out)
-        return host.reshape(3 + len(SETS), total)
+        return host.reshape(told, total)
 
     def _sent(self, plane: np.ndarray, grid: _Grid) -> tuple[Any, int]:
         """Upload the rows of a plane that hold patches; return these, and how far apart they are.
@@ -414,18 +462,6 @@ def patches_on(device: Any) -> Iterator[DevicePatches | None]:
         yield DevicePatches(arena)
 
 
-@cache
-def _tables() -> np.ndarray:
-    """Return the tables of the kernel: transforms, sets of frequencies, and their sight."""
-    transform, order = cosine_transform(PATCH), coefficient_order()
-    lows = len(frequency_order((PATCH, PATCH))[0])
-    sets = np.zeros((len(SETS) + 1, COEFFICIENTS))
-    sets[:-1, order] = frequency_sets(lows, len(order))
-    sets[-1, order] = weights()[lows:].mean(axis=0)
-    both = np.stack([transform.T, transform]).reshape(2, COEFFICIENTS)
-    return np.concatenate([both, sets]).astype(np.float32)
-
-
 @lru_cache(maxsize=1)
 def _middles(grid: _Grid, planes: int, shape: tuple[int, int]) -> np.ndarray:
     """Return y and x of the middle of each patch, from 0 to 1 over the plane; not to be changed."""
@@ -435,16 +471,6 @@ def _middles(grid: _Grid, planes: int, shape: tuple[int, int]) -> np.ndarray:
     found = found.reshape(2, -1)
     found.flags.writeable = False
     return found
-
-
-# Statistics of the patches of many planes, computed on a device where that is worthwhile.
-#
-# Every frame of a time-lapse and every slice of a volume is read. Only the rows of pixels that hold
-# patches are sent to the device, and some thirty numbers per patch come back.
-WORTHWHILE = 100_000  # patches from which a device is used without being requested
-BATCH_GROUP = 32  # work-items of a work-group on a GPU
-BATCH_BYTES = 1 << 26  # sent to the device at once
-BATCH_TYPES = ("u1", "i1", "u2", "i2", "f4")  # that travel to the device as they are
 
 
 def read_statistics(
@@ -464,7 +490,7 @@ def read_statistics(
     clipped.
     """
     shape = planes.shape[1:]
-    suited = min(shape) >= PATCH and planes.dtype.newbyteorder("=").str[1:] in BATCH_TYPES
+    suited = min(shape) >= PATCH and planes.dtype.newbyteorder("=").str[1:] in TYPES
     patches = len(planes) * min(limit, math.prod(shape))
     if suited and (device is not None or patches >= WORTHWHILE):
         from napari_gpu_denoise.opencl.device import choose
@@ -489,27 +515,27 @@ def _device_statistics(
     planes: PlaneStack, limit: int, device: Any, each: Callable, plain: bool
 ) -> Iterator[PatchStatistics | None]:
     """Yield the patches of each plane, spread as `read_patches` does."""
+    import pyopencl as cl
+
     from napari_gpu_denoise.opencl.memory import borrow, device_errors
     from napari_gpu_denoise.opencl.program import session
 
-    ny, nx = planes.shape[1:]
-    rows, columns = ny - PATCH + 1, nx - PATCH + 1
-    down, across = grid_steps(rows, columns, limit)
-    grid = -(-columns // across), -(-rows // down)
-    overlap = max(1.0, PATCH / down) * max(1.0, PATCH / across)
+    nx = planes.shape[2]
+    grid = _Grid.of(planes.shape[1:], limit)
     dtype = planes.dtype.newbyteorder("=")
-    nbytes = grid[1] * PATCH * nx * dtype.itemsize
+    nbytes = grid.rows * PATCH * nx * dtype.itemsize
     batch = max(1, min(len(planes), BATCH_BYTES // nbytes))
     opened = session(device)
     *_, upper = frequencies((PATCH, PATCH))
     with device_errors(opened), borrow(opened, "series") as arena:
-        kernel = _StatisticsKernel(arena, dtype, grid, nx, across)
-        host = np.empty((batch, grid[1], PATCH, nx), dtype)
+        queue, turn = arena.session.queue(), arena.session.exclusive()
+        transform = _Transform(arena, queue, dtype, nx, grid, len(upper))
+        host = np.empty((batch, grid.rows, PATCH, nx), dtype)
         ends = np.empty((batch, 2), np.float32)
 
         def read(k: int, plane: np.ndarray) -> np.ndarray | None:
             """Copy what is sent of a plane; return which patches touch no blank, None for all."""
-            bands = sliding_window_view(plane, PATCH, axis=0)[::down]
+            bands = sliding_window_view(plane, PATCH, axis=0)[:: grid.down]
             np.copyto(host[k], bands.transpose(0, 2, 1))
             ends[k] = np.nan
             if plain:
@@ -519,74 +545,44 @@ def _device_statistics(
             ends[k, : len(levels)] = levels
             if blank is None:
                 return None
-            return clear_patches(blank, (PATCH, PATCH), down, across).ravel()
+            return clear_patches(blank, (PATCH, PATCH), grid.down, grid.across).ravel()
 
-        def found(values: np.ndarray, clear: np.ndarray | None) -> PatchStatistics | None:
+        def transformed(count: int) -> tuple[np.ndarray, np.ndarray]:
+            """Return what is told of patches, (plane, 4, patch), and (plane, patch, square)."""
+            told = np.empty((4, count, grid.count), np.float32)
+            squares = np.empty((count, grid.count, len(upper)), np.float32)
+            names = "patch rows", "patch ends", "patch squares", "patches told"
+            arrays = host[:count], ends[:count], squares, told
+            sent, clipped, kept, out = (
+                arena.buffer(name, array.nbytes) for name, array in zip(names, arrays, strict=True)
+            )
+            with turn:
+                cl.enqueue_copy(queue, sent, host[:count], is_blocking=False)
+                cl.enqueue_copy(queue, clipped, ends[:count], is_blocking=False)
+                transform(sent, PATCH * nx, clipped, kept, out, range(count), told[0].size)
+                cl.enqueue_copy(queue, squares, kept, is_blocking=False)
+                cl.enqueue_copy(queue, told, out)
+            return told.swapaxes(0, 1), squares
+
+        def found(
+            told: np.ndarray, squares: np.ndarray, clear: np.ndarray | None
+        ) -> PatchStatistics | None:
             """Return the patches of a plane; None where there are none."""
-            whole = values[:, 3] > 0
+            whole = np.isfinite(told[0])
             if clear is not None:
                 whole &= clear
             if not whole.any():
                 return None
-            kept = (values if whole.all() else values[whole]).astype(np.float64)
-            return PatchStatistics(kept[:, 0], kept[:, 1], kept[:, 4:], upper, kept[:, 2], overlap)
+            if not whole.all():
+                told, squares = told[:, whole], squares[whole]
+            mean, _, clipped, low = told.astype(np.float64)
+            energy = squares.astype(np.float64)
+            return PatchStatistics(mean, low, energy, upper, clipped, grid.overlap)
 
         for start in range(0, len(planes), batch):
             count = min(batch, len(planes) - start)
             # With `map`, one plane is held at a time: they may be large.
             clear = list(each(lambda k, at=start: read(k, planes[at + k]), range(count)))
-            values = kernel(host[:count], ends[:count])
-            for k, one in enumerate(list(each(found, values, clear))):
+            for k, one in enumerate(list(each(found, *transformed(count), clear))):
                 # Smaller patches may be finite.
                 yield one or _plane_statistics(planes[start + k], limit, plain)
-
-
-class _StatisticsKernel:
-    """The kernel for planes of one shape and type on one device."""
-
-    def __init__(
-        self, arena: Any, dtype: np.dtype, grid: tuple[int, int], nx: int, across: int
-    ) -> None:
-        import pyopencl as cl
-
-        basis = cosine_transform(PATCH)
-        _, high = frequency_order((PATCH, PATCH))
-        roles = np.full(PATCH**2, -1, np.int32)
-        roles[high] = np.arange(len(high))
-        self._width = len(high) + 4
-        constants = {
-            "BITS": 8 * dtype.itemsize,
-            "SIGNED": int(dtype.kind == "i"),
-            "HIGHS": len(high),
-        }
-        self._arena, self._grid = arena, grid
-        self._sizes = np.int32(nx), np.int32(grid[0]), np.int32(across)
-        # A CPU compiles a kernel anew for every shape of its groups.
-        cpu = arena.session.device.shares_cores
-        self._group = (1 if cpu else BATCH_GROUP, 1, 1)
-        self._kernel = arena.kernel("noise/patch_statistics", constants)
-        self._queue = arena.session.queue()
-        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-        context = arena.session.context
-        self._tables = [
-            cl.Buffer(context, flags, hostbuf=table) for table in (basis.astype(np.float32), roles)
-        ]
-        self._turn = arena.session.exclusive()
-
-    def __call__(self, pixels: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Return (plane, patch, number) of rows of pixels, given clipping levels (plane, 2)."""
-        import pyopencl as cl
-
-        columns, rows = self._grid
-        found = np.empty((len(pixels), rows * columns, self._width), np.float32)
-        sent = self._arena.buffer("patch rows", pixels.nbytes)
-        levels = self._arena.buffer("patch ends", ends.nbytes)
-        out = self._arena.buffer("patch statistics", found.nbytes)
-        grid = (-(-columns // self._group[0]) * self._group[0], rows, len(pixels))
-        arguments = (sent, *self._sizes, levels, *self._tables, out)
-        with self._turn:
-            cl.enqueue_copy(self._queue, sent, pixels, is_blocking=False)
-            cl.enqueue_copy(self._queue, levels, ends, is_blocking=False)
-            self._kernel(self._queue, grid, self._group, *arguments)
-            cl.enqueue_copy(self._queue, found, out)
-        return found
