@@ -14,9 +14,9 @@ from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from napari_gpu_denoise.noise.patches.variance import (
     brightness_levels,
     grouped,
-    medians,
     pooled_variance,
 )
+from napari_gpu_denoise.noise.robust import medians
 from napari_gpu_denoise.noise.structure import outliers
 
 

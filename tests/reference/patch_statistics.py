@@ -1,4 +1,4 @@
-"""Slow NumPy of the kernel `noise/patch_statistics`, written to be read."""
+"""Slow NumPy of the kernel `noise/patch_coefficients`, which keeps squares, written to be read."""
 
 from __future__ import annotations
 

@@ -29,7 +29,6 @@ from napari_gpu_denoise.noise.patches.spectra import (
 from napari_gpu_denoise.noise.patches.variance import (
     VarianceCurve,
     brightness_levels,
-    medians,
     pooled_variance,
     unclipped,
 )
@@ -39,6 +38,7 @@ from napari_gpu_denoise.noise.patches.white import (
     cosine_transform,
     frequency_order,
 )
+from napari_gpu_denoise.noise.robust import medians
 from napari_gpu_denoise.noise.sampling import sample_planes
 
 # Whether the noise of neighbouring pixels is correlated, separated from texture.

@@ -37,9 +37,9 @@ from napari_gpu_denoise.noise.patches.variance import (
     VarianceCurve,
     brightness_levels,
     level_noise,
-    medians,
 )
 from napari_gpu_denoise.noise.patches.white import MAX_PATCHES, PATCH, frequency_order
+from napari_gpu_denoise.noise.robust import medians
 from napari_gpu_denoise.noise.sampling import sample_planes
 
 # The line of photon and read noise through variances at levels of brightness.
@@ -451,32 +451,14 @@ def _band_powers(
     """
     mean = np.add.reduceat(relative, first, axis=1) / sizes
     # The median of chi-squared variables is below their mean, by nearly this factor.
-    middle = _medians(relative) / ((1 - 2 / (9 * independent)) ** 3)[:, None]
+    bands = [medians(band) for band in np.split(relative, first[1:], axis=1)]
+    middle = np.stack(bands, axis=1) / ((1 - 2 / (9 * independent)) ** 3)[:, None]
     expected = 2 * np.square(np.maximum(middle, LOWEST)) / independent[:, None]
     stands_out = mean - middle > STANDS_OUT * np.sqrt(expected / sizes)
     power = np.where(stands_out, middle, mean)
     spread = np.add.reduceat(np.square(relative), first, axis=1) / sizes - np.square(mean)
     uneven = stands_out | (spread > UNEVEN * expected)
     return power, np.where(uneven, spread / np.maximum(sizes - 1, 1), 0.0)
-
-
-def _medians(values: np.ndarray) -> np.ndarray:
-    """Return the median of each band of values (set, frequency)."""
-    table, sizes = _table_of_bands()
-    padded = np.full((len(values), values.shape[1] + 1), np.inf)
-    padded[:, :-1] = values
-    ordered = np.sort(padded[:, table], axis=2)
-    bands = np.arange(len(sizes))
-    return (ordered[:, bands, (sizes - 1) // 2] + ordered[:, bands, sizes // 2]) / 2
-
-
-@lru_cache(maxsize=1)
-def _table_of_bands() -> tuple[np.ndarray, np.ndarray]:
-    """Return the frequencies of each band, (band, number), filled up with one too many; sizes."""
-    *_, first = frequency_bands()
-    sizes = _bands_of()[1]
-    table = first[:, None] + np.arange(sizes.max())
-    return np.where(table < (first + sizes)[:, None], table, sizes.sum()), sizes
 
 
 def _strength(

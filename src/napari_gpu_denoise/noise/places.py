@@ -21,10 +21,10 @@ from napari_gpu_denoise.noise.patches.variance import (
     Parts,
     capped_cost,
     grouped,
-    medians,
 )
 from napari_gpu_denoise.noise.patches.white import RATIO
 from napari_gpu_denoise.noise.photon import LEAST, LevelVariances, level_variances, read_levels
+from napari_gpu_denoise.noise.robust import medians
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.channel import ChannelNoise

@@ -12,6 +12,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import Cancelled, Note, SettingsError
 from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.noise.robust import medians
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ def change_note(before: np.ndarray, after: np.ndarray, names: str) -> Note | Non
         known = differences[np.isfinite(differences)]
         if not known.size:
             return None
-        ends.append((_median(known), float(known.mean())))
+        ends.append((float(medians(known)), float(known.mean())))
     (median, mean), (median_after, mean_after) = ends
     share = 1 - median_after / median if median > 0 else 1 - mean_after / mean if mean > 0 else 1.0
     if share >= _LEAST:
@@ -205,9 +206,3 @@ def change_note(before: np.ndarray, after: np.ndarray, names: str) -> Note | Non
         "noise='correlated', or give sigma",
         code="unchanged",
     )
-
-
-def _median(values: np.ndarray) -> float:
-    """Return the median; `numpy.median` imports numpy.ma, which takes as long as a whole call."""
-    middle = [(values.size - 1) // 2, values.size // 2]
-    return float(np.partition(values, middle)[middle].mean())

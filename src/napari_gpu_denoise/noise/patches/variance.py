@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from napari_gpu_denoise.noise.patches.coefficients import Squares, nested, range_sums, ranked
+from napari_gpu_denoise.noise.robust import medians
 
 # Parts of the patches, such as levels of brightness, as lists of patches one after another.
 LEVELS = 16  # of brightness, at most
@@ -199,12 +200,6 @@ def _largest_alike(found: np.ndarray, upper: np.ndarray, sizes: np.ndarray) -> n
     alike[:, 1:] &= value[:, 1:] <= np.fmin.accumulate(bound, axis=1)[:, :-1]
     last = there.shape[1] - 1 - alike[:, ::-1].argmax(axis=1)
     return np.cumsum(sizes) - sizes + last
-
-
-def medians(values: np.ndarray) -> np.ndarray:
-    """Return the median of each row of values; of few, `numpy.median` takes thrice as long."""
-    ordered, count = np.sort(values, axis=-1), values.shape[-1]
-    return (ordered[..., (count - 1) // 2] + ordered[..., count // 2]) / 2
 
 
 def unclipped(clipped: np.ndarray) -> np.ndarray:

@@ -28,13 +28,13 @@ from napari_gpu_denoise.image.levels import (
     output_dtype,
 )
 from napari_gpu_denoise.noise.patches.selection import constant_squares
+from napari_gpu_denoise.noise.robust import deviation
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.noise.structure import hum, outliers, rows
 from napari_gpu_denoise.noise.structure.find import finite_plane, first_middle_last, structure_of
 from napari_gpu_denoise.noise.structure.record import CHOICES, STRIPES, CorrectionRequest, Finding
 from napari_gpu_denoise.noise.structure.rows import (
     Segments,
-    deviation,
     differences,
     location,
     segments,

@@ -11,6 +11,7 @@ from itertools import combinations
 import numpy as np
 
 from napari_gpu_denoise.image.threads import in_threads, number_of_workers
+from napari_gpu_denoise.noise.robust import deviation, finite_medians, medians
 
 SHORTEST, NARROWEST = 16, 48  # rows and columns of the smallest plane that is looked at
 _WIDTH = 16  # columns of a segment, about
@@ -183,10 +184,10 @@ def location(values: np.ndarray) -> np.ndarray:
     """Return a robust mean along the second axis, Tukey's biweight; NaN where nothing is known."""
     known = np.isfinite(values)
     whole = bool(known.all())
-    medians = _medians if whole else _nanmedian
+    centres = medians if whole else finite_medians
     with np.errstate(all="ignore"):
-        middle = medians(values)
-        spread = 1.4826 * medians(np.abs(values - middle[:, None]))
+        middle = centres(values)
+        spread = 1.4826 * centres(np.abs(values - middle[:, None]))
         typical = np.median(spread[np.isfinite(spread)]) if np.isfinite(spread).any() else 0.0
         scale = 1 / (_TUNING * np.maximum(spread, 0.5 * typical))[:, None]
         held = values if whole else np.where(known, values, 0.0)
@@ -203,33 +204,6 @@ def location(values: np.ndarray) -> np.ndarray:
             mean = np.einsum("ij,ij->i", weight, held) / total
             middle = np.where(total > 0, mean, middle)
     return middle
-
-
-def _medians(values: np.ndarray) -> np.ndarray:
-    """Return medians of finite values along the second axis; `numpy.median` takes far longer."""
-    half, odd = divmod(values.shape[1], 2)
-    if odd:
-        return np.partition(values, half, axis=1)[:, half]
-    both = np.partition(values, (half - 1, half), axis=1)[:, half - 1 : half + 1]
-    return (both[:, 0] + both[:, 1]) / 2
-
-
-def _nanmedian(values: np.ndarray) -> np.ndarray:
-    """Return medians along the second axis; NaN without a warning where nothing is known."""
-    ordered = np.sort(values, axis=1)  # NaN comes last
-    count = np.count_nonzero(np.isfinite(values), axis=1)
-    rows = np.arange(len(values))
-    low, high = np.maximum(count - 1, 0) // 2, count // 2
-    found = (ordered[rows, low] + ordered[rows, np.minimum(high, values.shape[1] - 1)]) / 2
-    return np.where(count > 0, found, np.nan)
-
-
-def deviation(values: np.ndarray) -> float:
-    """Return a robust standard deviation of all values that are known."""
-    known = values[np.isfinite(values)]
-    if not known.size:
-        return 0.0
-    return float(1.4826 * np.median(np.abs(known - np.median(known))))
 
 
 def _shared(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
