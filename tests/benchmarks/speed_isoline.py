@@ -13,9 +13,10 @@ import argparse
 import time
 
 import numpy as np
+from tables import kernel_times
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.cli.bench import measure, synthetic, table
+from napari_gpu_denoise.cli.bench import measure, synthetic
 from napari_gpu_denoise.filters.isoline.filter import Isoline
 from napari_gpu_denoise.opencl.device import Device, choose
 
@@ -60,7 +61,11 @@ def main() -> None:
         lengths = tuple(int(n) for n in shape.split("x"))
         for name, settings in wanted.items():
             print(f"== {name}, {shape}")
-            print(table(measure(settings, lengths, device, args.repeats)), end="\n\n", flush=True)
+            print(
+                kernel_times(measure(settings, lengths, device, args.repeats)),
+                end="\n\n",
+                flush=True,
+            )
     if args.stack:
         for name in ("normal", "paper: hybrid to the letter"):
             first, *more = stack_times(SETTINGS[name], args.stack, device, 4)

@@ -12,8 +12,9 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+from tables import kernel_times
 
-from napari_gpu_denoise.cli.bench import measure, synthetic, table
+from napari_gpu_denoise.cli.bench import measure, synthetic
 from napari_gpu_denoise.filters.nl_means.filter import NLMeans
 from napari_gpu_denoise.filters.search.patch_search import (
     PatchSearch,
@@ -67,7 +68,7 @@ def main() -> None:
     shape = tuple(int(n) for n in args.shape.split("x"))
     for title, settings in SETTINGS.items():
         print(f"== {title}")
-        print(table(measure(settings, shape, device, args.repeats)), end="\n\n")
+        print(kernel_times(measure(settings, shape, device, args.repeats)), end="\n\n")
         if not args.searches:
             continue
         wanted = SearchSettings(

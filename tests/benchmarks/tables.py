@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.cli.bench import measure
+from napari_gpu_denoise.cli.bench import Timing, measure
 from napari_gpu_denoise.protocol.filter import Filter
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -37,6 +37,26 @@ def print_tables(description: str, tables: Sequence[Callable[[argparse.Namespace
     for name in options.tables:
         print(f"\n{inspect.cleandoc(named[name].__doc__)}\n")
         named[name](options)
+
+
+def kernel_times(timing: Timing) -> str:
+    """Return the times of the kernels of a filter as text."""
+    lines = [
+        f"{timing.filter} ({', '.join(f'{k}={v}' for k, v in timing.settings.items())})",
+        f"on {timing.device}",
+        f"{'x'.join(map(str, timing.shape))} float32, {math.prod(timing.shape) / 1e6:.2f} "
+        f"megapixels, {timing.tiles} tile{'s' * (timing.tiles > 1)}",
+    ]
+    rows = [
+        *((f"  {name}", value) for name, value in timing.kernels.items()),
+        ("device time", timing.device_time),
+        ("upload", timing.upload),
+        ("download", timing.download),
+        ("whole call", timing.whole_call),
+    ]
+    lines += [f"{name:<14}{1e3 * value:10.3f} ms" for name, value in rows]
+    memory, images = timing.memory / 2**20, timing.images_of_memory
+    return "\n".join([*lines, f"{'device memory':<14}{memory:10.1f} MiB ({images:.1f} images)"])
 
 
 def show(head: list[str], body: list[list[str]]) -> None:

@@ -234,7 +234,7 @@ def test_pyramid(here, capsys, read, large):  # noqa: F811
 
 
 def test_set_of_files(tmp_path, capsys, read, large, monkeypatch):
-    monkeypatch.setattr("napari_gpu_denoise.cli.noise.HELD", 1)
+    monkeypatch.setattr("napari_gpu_denoise.cli.commands.HELD", 1)
     path = handmade(tmp_path)
     found = report(capsys, str(path))
     picture = gd.read(path)

@@ -15,8 +15,8 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from files.test_io import ONE, TIFFDATA, TWO, handmade, noise
-from napari_gpu_denoise.cli.bench import record as bench
-from napari_gpu_denoise.cli.noise import named_noise
+from napari_gpu_denoise.cli.bench import read_run
+from napari_gpu_denoise.cli.commands import named_noise
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import formats, input_checks, tiff
 from napari_gpu_denoise.files.image_file import ImageFile
@@ -118,7 +118,7 @@ def test_what_is_no_file_is_not_read(tmp_path, in_time, kind, name):
 
 @needs_pipes
 @pytest.mark.parametrize("kind", ["pipe", "device"])
-@pytest.mark.parametrize("read", [named_noise, lambda path: bench.read(Path(path))])
+@pytest.mark.parametrize("read", [named_noise, lambda path: read_run(Path(path))])
 def test_text_is_read_from_files_only(tmp_path, in_time, kind, read):
     with pytest.raises(FileError, match="it is a pipe or a device"):
         read(str(odd(tmp_path / "noise.json", kind)))

@@ -11,7 +11,7 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import cli
-from napari_gpu_denoise.cli.noise import named_noise
+from napari_gpu_denoise.cli.commands import named_noise
 from napari_gpu_denoise.errors import FileError, NonFiniteError, SettingsError, SigmaError
 from napari_gpu_denoise.noise.models import choices
 from napari_gpu_denoise.noise.patches.white import estimate_sigma

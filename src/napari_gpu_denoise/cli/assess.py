@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.cli.commands import chosen_settings
-from napari_gpu_denoise.cli.failures import complain, exit_code, on_command_line, sentence
-from napari_gpu_denoise.cli.noise import named_noise, sigma_map
-from napari_gpu_denoise.cli.options import (
+from napari_gpu_denoise.cli.arguments import (
     add_axes,
     add_inputs,
     add_json,
@@ -19,6 +16,8 @@ from napari_gpu_denoise.cli.options import (
     add_run,
     add_settings,
 )
+from napari_gpu_denoise.cli.commands import chosen_settings, named_noise, sigma_map
+from napari_gpu_denoise.cli.failures import complain, exit_code, on_command_line, sentence
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.assessment.record import Assessment

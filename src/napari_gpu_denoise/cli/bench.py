@@ -1,0 +1,514 @@
+"""Time filters on a device, on synthetic input: ``gpu-denoise bench``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from napari_gpu_denoise.errors import FileError, KernelError, SettingsError
+from napari_gpu_denoise.files.input_checks import open_regular
+from napari_gpu_denoise.files.output import check_output, new_file
+from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.image.axes import arrange
+from napari_gpu_denoise.image.levels import Levels
+from napari_gpu_denoise.opencl.device import Device, choose
+from napari_gpu_denoise.opencl.memory import borrow, device_errors
+from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.protocol.plan import FrameNote
+from napari_gpu_denoise.protocol.tiles import Span, Tile
+from napari_gpu_denoise.run.denoise import denoise
+from napari_gpu_denoise.run.flow.frame_flow import FrameFlow
+from napari_gpu_denoise.run.flow.tile_flow import TileFlow, frames_at_once
+from napari_gpu_denoise.run.flow.work import FrameSigma, Stages, Work
+from napari_gpu_denoise.version import package_version
+
+SIGMA = 20.0
+_FORMAT = 1  # of stored runs
+_ENOUGH = 1.0  # seconds, after which no call is repeated once more
+# Stacks have as many frames as are filtered in about this time, in seconds, within these bounds.
+_STACK_SECONDS, _FEWEST_FRAMES, _MOST_FRAMES = 0.5, 4, 64
+# Where drivers, pyopencl and this package keep what was compiled.
+_CACHES = (
+    *("XDG_CACHE_HOME", "CUDA_CACHE_PATH", "POCL_CACHE_DIR", "NEO_CACHE_DIR"),
+    *("AMD_COMGR_CACHE_DIR", "MESA_SHADER_CACHE_DIR"),
+)
+
+
+# Input.
+
+
+def synthetic(shape: tuple[int, ...], sigma: float = SIGMA, seed: int = 0) -> np.ndarray:
+    """Return a noisy test image: smooth shading, edges and texture, levels 0 to 255, float32."""
+    ny, nx = shape[-2:]
+    y, x = np.mgrid[:ny, :nx].astype(np.float32)
+    clean = 110 + 50 * np.sin(x / 97) * np.cos(y / 71)
+    clean += 40 * (((x // 64) + (y // 48)) % 2)
+    clean += 15 * np.sin(x * 0.7 + y * 0.3) * (np.sin(x / 200) > 0)
+    noise = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+    return (clean + sigma * noise).astype(np.float32)
+
+
+def shape_for(settings: Filter, shape: tuple[int, ...]) -> tuple[tuple[int, ...], str]:
+    """Return the shape of an input, with the axes that a filter needs, and their names.
+
+    `shape` is (y, x) or (planes, y, x). A filter over time takes planes as frames, one of volumes
+    as slices; both make 16 of (y, x). A filter of volumes over time takes (t, z, y, x), and makes
+    four volumes of one. One of joint channels takes them as channels, and makes three.
+    """
+    axes = "T" * settings.over_time + "Z" * ("Z" in settings.joint)
+    axes = axes or "C" * ("C" in settings.joint)
+    while len(shape) < len(axes) + 2:
+        shape = (3 if axes == "C" else 4 if len(shape) == 3 else 16, *shape)
+    return tuple(shape), "." * (len(shape) - 2 - len(axes)) + axes + "YX"
+
+
+def stack_for(settings: Filter, shape: tuple[int, ...], frames: int) -> tuple[tuple[int, ...], str]:
+    """Return the shape of a stack of frames, or volumes, and the names of its axes."""
+    shape, axes = shape_for(settings, shape[-2:])
+    if settings.over_time:
+        return (frames, *shape[1:]), axes
+    return (frames, *shape), "T" + axes
+
+
+# Measurements.
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Times of one filter on one device: medians over repeats, in seconds."""
+
+    filter: str
+    settings: dict
+    device: str
+    shape: tuple[int, ...]  # of the float32 input
+    tiles: int
+    kernels: dict[str, float]  # device time of each, summed over tiles
+    device_time: float  # of all kernels
+    upload: float  # device time
+    download: float
+    whole_call: float  # wall time of `denoise`, from NumPy array to NumPy array
+    memory: int  # held on the device, in bytes
+    images_of_memory: float  # the same in units of the input's size
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Throughput of a stack, from uint16 in memory to uint16 in memory, sigma given."""
+
+    shape: tuple[int, ...]
+    planes_per_second: float
+    device_share: float  # of the time in which the device computes
+
+
+@dataclass(frozen=True)
+class Speed:
+    """All measurements of one filter; `first` has the parts of first calls, in seconds."""
+
+    name: str  # filter and profile
+    timing: Timing
+    default_call: float  # seconds
+    stack: Stack
+    first: dict[str, dict[str, float]]
+
+    def numbers(self) -> dict[str, float]:
+        """Return what can be compared with another run, in milliseconds, and planes a second."""
+        times = {
+            "device": self.timing.device_time,
+            "whole call": self.timing.whole_call,
+            "default call": self.default_call,
+            **{f"first, {name}": sum(call.values()) for name, call in self.first.items()},
+        }
+        return {name: 1e3 * value for name, value in times.items()} | {
+            "planes/s": self.stack.planes_per_second
+        }
+
+
+def measure(settings: Filter, shape: tuple[int, ...], device: Device, repeats: int = 5) -> Timing:
+    """Time a filter on an input of a shape that `shape_for` completes."""
+    shape, axes = shape_for(settings, shape)
+    image = synthetic(shape)
+    kernels, tiles, memory = _profile(settings, image, axes, device, repeats)
+    upload, download = kernels.pop("upload"), kernels.pop("download")
+    return Timing(
+        *(settings.name, asdict(settings), str(device), shape, tiles, kernels),
+        device_time=sum(kernels.values()),
+        upload=upload,
+        download=download,
+        whole_call=_call(image, settings, SIGMA, axes, device, repeats),
+        memory=memory,
+        images_of_memory=memory / image.nbytes,
+    )
+
+
+def _measure_all(
+    settings: Filter,
+    shape: tuple[int, ...],
+    device: Device,
+    repeats: int,
+    frames: int | None,
+    first: bool,
+) -> Speed:
+    shape, axes = shape_for(settings, shape)
+    timing = measure(settings, shape, device, 1)
+    repeats = min(repeats, max(1, round(_ENOUGH / timing.whole_call)))
+    if repeats > 1:
+        timing = measure(settings, shape, device, repeats)
+    # Filters over time take many frames in one call.
+    one = timing.whole_call / (shape[0] if settings.over_time else 1)
+    return Speed(
+        f"{settings.name}, {settings.profile_name()}",
+        timing,
+        _call(synthetic(shape), settings, None, axes, device, repeats),
+        _stack(settings, shape, device, one, frames),
+        _first_calls(settings, shape, axes, device) if first else {},
+    )
+
+
+def _call(
+    image: np.ndarray, settings: Filter, sigma: float | None, axes: str, device: Device, count: int
+) -> float:
+    """Return the median seconds of some calls; one more comes first, which may compile."""
+    times = []
+    for _ in range(count + 1):
+        start = time.perf_counter()
+        denoise(image, settings, sigma, axes=axes, device=device)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[1:])
+
+
+def _profile(
+    settings: Filter, image: np.ndarray, axes: str, device: Device, repeats: int
+) -> tuple[dict[str, float], int, int]:
+    """Return the device time of each kernel and copy, the number of tiles, and bytes of memory.
+
+    The first run does not count.
+    """
+    chosen = session(device)
+    applied, _ = settings.for_array(axes, image.shape).for_pixels(image, axes)
+    source, out = (arrange(a, axes, applied.joint) for a in (image, np.empty_like(image)))
+    sigma = FrameSigma.of(SIGMA, image.shape, axes, applied.joint)
+    work = Work(applied, source, out, Levels.of(image), sigma, chosen)
+
+    def read(t: int, host: np.ndarray) -> list[FrameNote]:
+        count = min(host.shape[1], len(image) - t)
+        host[0, :count] = image[t : t + count].reshape(count, *host.shape[2:])
+        return [FrameNote(np.full(host.shape[2], SIGMA))] * count
+
+    runs = []
+    with device_errors(chosen), borrow(chosen) as arena:
+        for _ in range(repeats + 1):
+            if settings.over_time:
+                tiles = [Tile(0, *map(Span.whole, source.shape[1:]))]
+                stages = Stages(applied.plan(arena))
+                batch = frames_at_once(stages.plan, device, tiles[0], device.memory // 2)
+                flow = FrameFlow(chosen, arena, stages, tiles[0], batch, profiling=True)
+                steps = flow.run(read, lambda t, frames, clipped: None, stop=len(image))
+            else:
+                flow = TileFlow(work, arena, profiling=True)
+                tiles, steps = flow.tiles, flow.run()
+            for _ in steps:
+                pass
+            flow.close()
+            sums: dict[str, float] = defaultdict(float)
+            for name, event in flow.events:
+                sums[name] += (event.profile.end - event.profile.start) * 1e-9
+            runs.append(dict(sums))
+        arena.trim()
+        memory = arena.nbytes
+    medians = {name: statistics.median(run[name] for run in runs[1:]) for name in runs[0]}
+    return medians, len(tiles), memory
+
+
+def _stack(
+    settings: Filter, shape: tuple[int, ...], device: Device, one: float, frames: int | None
+) -> Stack:
+    """Time a stack of frames, or volumes, of which a call alone takes `one` seconds."""
+    frames = frames or min(max(int(_STACK_SECONDS / one), _FEWEST_FRAMES), _MOST_FRAMES)
+    whole, axes = stack_for(settings, shape, frames)
+    image = synthetic(whole)
+    pixels = np.clip(image, 0, None).astype(np.uint16)
+    call = _call(pixels, settings, SIGMA, axes, device, 2)
+    kernels, *_ = _profile(settings, image, axes, device, 1)
+    busy = sum(kernels.values()) - kernels["upload"] - kernels["download"]
+    return Stack(whole, math.prod(whole[:-2]) / call, busy / call)
+
+
+def _first_calls(
+    settings: Filter, shape: tuple[int, ...], axes: str, device: Device
+) -> dict[str, dict[str, float]]:
+    """Return the parts of the first call ever on a machine, and of that of a second process."""
+    task = {
+        "filter": settings.name,
+        "settings": settings.as_dict(),
+        "shape": shape,
+        "axes": axes,
+        "sigma": SIGMA,
+        "device": [device.name, device.platform, device.index],
+    }
+    with tempfile.TemporaryDirectory(prefix="gpu-denoise-bench-") as folder:
+        places = {name: os.path.join(folder, name) for name in _CACHES}
+        for place in places.values():
+            os.mkdir(place)
+        return {name: time_process(task, places) for name in ("nothing cached", "kernels cached")}
+
+
+def time_process(task: dict[str, Any], places: dict[str, str]) -> dict[str, float]:
+    """Return the parts of the first call of a new process, with its caches in `places`."""
+    script = str(Path(__file__).with_name("first_call.py"))
+    start = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-P", script, json.dumps(task)],
+        env=os.environ | places,
+        capture_output=True,
+        text=True,
+    )
+    whole = time.perf_counter() - start
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise KernelError(f"The process that times a first call failed ({last}).")
+    parts = json.loads(done.stdout.splitlines()[-1])
+    return {"python": whole - sum(parts.values()), **parts}  # start of the interpreter, and its end
+
+
+# Stored runs.
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A stored run: the numbers of each filter, by name and shape."""
+
+    device: str
+    driver: str
+    package: str
+    numbers: dict[tuple[str, tuple[int, ...]], dict[str, float]]
+
+
+def _as_dict(device: Device, speeds: list[Speed]) -> dict[str, Any]:
+    return {
+        "gpu-denoise bench": _FORMAT,
+        "package": package_version(),
+        "device": str(device),
+        "driver": device.driver,
+        "filters": [{**asdict(each), "numbers": each.numbers()} for each in speeds],
+    }
+
+
+def read_run(path: Path) -> _Stored:
+    """Read a stored run; FileError if it is not one."""
+    try:
+        with open_regular(path) as file:
+            held = json.load(file)
+        if held["gpu-denoise bench"] != _FORMAT:
+            raise ValueError("another version")
+        numbers = {
+            (str(each["name"]), tuple(map(int, each["timing"]["shape"]))): {
+                str(name): float(value) for name, value in each["numbers"].items()
+            }
+            for each in held["filters"]
+        }
+        return _Stored(*(str(held[key]) for key in ("device", "driver", "package")), numbers)
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise FileError(
+            f"{path} is not a run stored by this version: make one with gpu-denoise bench --save."
+        ) from error
+
+
+# Words.
+
+
+def _by(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _details(speed: Speed) -> str:
+    """Return all parts of all times of a filter."""
+    timing, stack = speed.timing, speed.stack
+    lines = [
+        speed.name,
+        "  " + ", ".join(f"{name}={value}" for name, value in timing.settings.items()),
+        f"  {_by(timing.shape)} float32, {timing.tiles} tile{'s' * (timing.tiles > 1)}, "
+        f"{timing.memory / 2**20:.1f} MiB on the device ({timing.images_of_memory:.1f} images)",
+    ]
+    call, device, copies = timing.whole_call, timing.device_time, timing.upload + timing.download
+    host, noise = max(call - device - copies, 0.0), max(speed.default_call - call, 0.0)
+    lines += _parts("device time", device, timing.kernels)
+    lines += _parts("whole call", call, {"kernels": device, "copies": copies, "host": host})
+    lines += _parts("default call", speed.default_call, {"whole call": call, "noise": noise})
+    for name, first in speed.first.items():
+        lines += _parts(f"first call, {name}", sum(first.values()), first)
+    lines.append(f"  {'stack of ' + _by(stack.shape):<30}{stack.planes_per_second:10.1f} planes/s")
+    lines.append(f"    {'device busy':<28}{'':10}{stack.device_share:5.0%}")
+    return "\n".join(lines)
+
+
+def _parts(name: str, whole: float, parts: Mapping[str, float]) -> Iterator[str]:
+    yield f"  {name:<30}{1e3 * whole:10.3f} ms"
+    for part, value in parts.items():
+        yield f"    {part:<28}{1e3 * value:10.3f}    {value / whole:5.0%}"
+
+
+def _summary(speed: Speed) -> str:
+    """Return the row of a filter in the table of all."""
+    timing, stack = speed.timing, speed.stack
+    call, default = timing.whole_call, speed.default_call
+    return _row(
+        speed.name,
+        _by(timing.shape),
+        _ms(timing.device_time),
+        f"{_ms(call)} (device {timing.device_time / call:.0%})",
+        f"{_ms(default)} (noise {max(default - call, 0.0) / default:.0%})",
+        f"{stack.planes_per_second:.1f} (device {stack.device_share:.0%})",
+        *(_ms(sum(first.values())) for first in speed.first.values()),
+    )
+
+
+def _row(first: str, *cells: str) -> str:
+    widths = zip(cells, (14, 9, 21, 21, 21, 11, 13), strict=False)
+    return (f"{first:<28}" + "".join(f"{cell:>{width}}" for cell, width in widths)).rstrip()
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.4g}" if seconds < 1 else f"{1e3 * seconds:.0f}"
+
+
+def _compared(speeds: list[Speed], stored: _Stored, device: Device) -> str:
+    """Return stored and new numbers side by side."""
+    same = (stored.device, stored.driver) == (str(device), device.driver)
+    end = "; now:" if same else ": another device or driver than now."
+    lines = [f"Stored by version {stored.package} on {stored.device}, driver {stored.driver}{end}"]
+    for speed in speeds:
+        title = f"{speed.name}, {_by(speed.timing.shape)}"
+        before = stored.numbers.get((speed.name, speed.timing.shape))
+        lines.append(title if before is not None else f"{title}: not in the stored run")
+        for name, now in speed.numbers().items():
+            then = 0.0 if before is None else before.get(name, 0.0)
+            if min(then, now) > 0:
+                faster = now / then if name == "planes/s" else then / now
+                unit = "" if name == "planes/s" else " ms"
+                lines.append(
+                    f"  {name:<24}{then:12.4g} ->{now:12.4g}{unit:<3}  {faster:5.2f} times as fast"
+                )
+    return "\n".join(lines)
+
+
+# The command.
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``gpu-denoise bench`` to a parser."""
+    names = [kind.name.replace("_", "-") for kind in FILTERS]
+    parser.add_argument(
+        "--filter",
+        choices=names,
+        action="append",
+        help="filter to time in detail; can be repeated (default: one line for every filter)",
+    )
+    parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="change a setting of the filter, such as patch=5; can be repeated",
+    )
+    parser.add_argument(
+        "--shape",
+        default="512x512",
+        help="shape of the input, YxX, PLANESxYxX or TxZxYxX (default 512x512)",
+    )
+    parser.add_argument(
+        "--frames", type=int, help="frames of the stack (default: about half a second of work)"
+    )
+    parser.add_argument(
+        "--first",
+        action="store_true",
+        help="also time first calls in new processes: with an empty cache, and with kernels cached",
+    )
+    parser.add_argument("--device", default=None, help="number or name of the device")
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="maximum number of runs for a median"
+    )
+    parser.add_argument("--save", metavar="FILE", type=Path, help="store the run, as JSON")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    parser.add_argument("--compare", metavar="FILE", type=Path, help="compare with a stored run")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run ``gpu-denoise bench``."""
+    shape = _shape(args)
+    changes = dict(item.split("=", 1) if "=" in item else (item, "") for item in args.set)
+    kinds = [k for k in FILTERS if args.filter is None or k.name.replace("_", "-") in args.filter]
+    chosen = [_settings(kind, changes) for kind in kinds]
+    stored = read_run(args.compare) if args.compare else None
+    if args.save:
+        check_output(args.save, overwrite=args.overwrite, keep=())
+    device = choose(args.device)
+    if not args.json:
+        print(f"{device}, driver {device.driver}")
+        print(
+            f"Times in ms, medians of up to {args.repeats} calls; in brackets, shares of that time."
+        )
+        if args.filter is None:
+            columns = ("filter", "shape", "device", "whole call", "default call", "planes/s")
+            print(_row(*columns, *(("first ever", "first cached") if args.first else ())))
+    speeds: list[Speed] = []
+    for settings in chosen:
+        speeds.append(_measure_all(settings, shape, device, args.repeats, args.frames, args.first))
+        if not args.json:
+            words = _summary if args.filter is None else _details
+            print(words(speeds[-1]), flush=True)
+    text = json.dumps(_as_dict(device, speeds), indent=2)
+    if args.json:
+        print(text)
+    elif stored:
+        print(_compared(speeds, stored, device))
+    if args.save:
+        with new_file(args.save, overwrite=args.overwrite) as file:
+            file.write(text.encode("utf-8"))
+    return 0
+
+
+def _shape(args: argparse.Namespace) -> tuple[int, ...]:
+    try:
+        shape = tuple(int(n) for n in args.shape.lower().split("x"))
+    except ValueError:
+        shape = ()
+    wrong = len(shape) not in (2, 3, 4) or min(shape, default=0) < 1
+    if wrong or min(args.repeats, args.frames or 1) < 1:
+        raise SettingsError(
+            f"--shape {args.shape} --repeats {args.repeats} cannot be timed: give a shape such as "
+            "512x512 or 20x512x512, and at least one repeat and frame."
+        )
+    return shape
+
+
+def _settings(kind: type[Filter], changes: Mapping[str, str]) -> Filter:
+    """Return settings with changes given as text."""
+    types = {spec.name: type(spec.default) for spec in fields(kind)}
+    typed = {}
+    for name, text in changes.items():
+        wanted = types.get(name, str)
+        try:
+            typed[name] = text.lower() in ("1", "true", "yes") if wanted is bool else wanted(text)
+        except ValueError as error:
+            raise SettingsError(
+                f"{name}={text} is not {wanted.__name__}: give a number."
+            ) from error
+    return kind.of(**typed)
