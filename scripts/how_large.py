@@ -19,8 +19,10 @@ import numpy as np
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.run import by_parts
-from napari_gpu_denoise.run.job import Part, prepare
+from napari_gpu_denoise.run.job import (
+    prepare,
+)
+from napari_gpu_denoise.run.parts import Part, regions_of, size_of
 from napari_gpu_denoise.run.request import Run
 
 _DOCS = Path(__file__).parents[1] / "docs"
@@ -116,8 +118,8 @@ def read_again(filter: Filter) -> float:
     shape, chunks = (40, 40, 2048, 2048), (1, 1, 1024, 1024)
     run = Run(filter, 20.0, axes="TZYX", dtype="same")
     job = prepare(run, Large(shape, chunks))
-    size = by_parts.size_of(job, chunks, [None])
-    parts = [Part.of(job, region) for region in by_parts.regions_of(job, size)]
+    size = size_of(job, chunks, [None])
+    parts = [Part.of(job, region) for region in regions_of(job, size)]
     read = sum(math.prod(s.stop - s.start for s in part.reads) for part in parts)
     return read / math.prod(shape)
 

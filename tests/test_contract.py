@@ -23,7 +23,7 @@ from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.blocks import PlaneStore
 from napari_gpu_denoise.files.tiff import planes
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.run import by_parts
+from napari_gpu_denoise.run import parts as parts_of_images
 from napari_gpu_denoise.run.record import COMPILING
 from scenes import (
     cut,
@@ -543,7 +543,7 @@ SOURCES += ("large planes in strips", "large planes in tiles")
 )
 def test_sources_and_sinks(kind, device, tmp_path, monkeypatch, source, sink):
     """From any source to any sink, in parts, the result is that in memory."""
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
     if source.startswith("large"):
         monkeypatch.setattr(planes, "LARGE_PLANE", 1)
     image = noisy(5, 24, 26, dtype="uint16")

@@ -53,7 +53,7 @@ def test_importing_the_package_loads_nothing_heavy():
             "files.samples",
             "noise",
         ),
-        *("run.denoise", "run.stream", "run.long_series", "image.flicker", "opencl.device"),
+        *("run.denoise", "run.stream", "run.by_parts", "image.flicker", "opencl.device"),
     ],
 )
 def test_importing_a_module_touches_no_device_and_no_gui(module):

@@ -20,10 +20,13 @@ import napari_gpu_denoise as gd
 from flows import finish
 from napari_gpu_denoise.files import one_file, resuming
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.run import by_parts, several
+from napari_gpu_denoise.run import parts as parts_of_images
 from napari_gpu_denoise.run.input import Block
-from napari_gpu_denoise.run.job import Part, prepare
+from napari_gpu_denoise.run.job import (
+    prepare,
+)
 from napari_gpu_denoise.run.part import filter_part
+from napari_gpu_denoise.run.parts import Part
 from napari_gpu_denoise.run.request import Run
 from scenes import cut, joining, needs_volume, noisy
 
@@ -76,9 +79,9 @@ def case(request, device) -> Case:
 def small_parts(monkeypatch):
     """Divide even small images, and note each part at once."""
     monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
-    monkeypatch.setattr(by_parts, "_FRAMES_PER_MARGIN", 1)
-    monkeypatch.setattr(several, "_SMALLEST_PART", 1 << 10)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
+    monkeypatch.setattr(parts_of_images, "_FRAMES_PER_MARGIN", 1)
+    monkeypatch.setattr(parts_of_images, "_SMALLEST_PART", 1 << 10)
     monkeypatch.setattr(resuming, "_SECONDS", 0)
     monkeypatch.setattr(resuming, "_SHARE", float("inf"))
 

@@ -19,7 +19,7 @@ from _napari.noise_records import estimate
 from napari_gpu_denoise.files import one_file, resuming
 from napari_gpu_denoise.noise.models import Gaussian
 from napari_gpu_denoise.noise.structure.record import parse_correction
-from napari_gpu_denoise.run import by_parts
+from napari_gpu_denoise.run import parts as parts_of_images
 from napari_gpu_denoise.run.record import Progress, Record, Result
 from zarr_stores import write_store
 
@@ -205,8 +205,8 @@ def test_a_large_file_is_gone_on_with(batch, tmp_path, click, qtbot, done, monke
     """It is stopped half way; the result is that of one run."""
     for module, name, value in (
         (one_file, "STREAMED_BYTES", 0),
-        (by_parts, "PART_BYTES", 1),
-        (by_parts, "_FRAMES_PER_MARGIN", 1),
+        (parts_of_images, "PART_BYTES", 1),
+        (parts_of_images, "_FRAMES_PER_MARGIN", 1),
         (resuming, "_SECONDS", 0),
         (resuming, "_SHARE", float("inf")),
     ):

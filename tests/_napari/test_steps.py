@@ -12,8 +12,8 @@ from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, NonFiniteError
 from napari_gpu_denoise.filters import VBM3D, NLMeans
-from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run import denoise as runs
+from napari_gpu_denoise.run import parts as parts_of_images
 from napari_gpu_denoise.run import stream as streaming
 from napari_gpu_denoise.run.record import Progress
 from napari_gpu_denoise.run.request import Run
@@ -95,7 +95,7 @@ def test_lazy_frames_give_the_pixels_of_the_array(movie, kind, sigma):
 def in_parts(monkeypatch):
     """Take all data for large, and make parts of one chunk."""
     monkeypatch.setattr(arrays, "_LOADED", 0)
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
 
 
 @pytest.mark.parametrize("chunks", [(2, 30, 40), ((2, 2, 2), (30, 30), (40, 40)), None])

@@ -402,7 +402,7 @@ def test_a_mistake_of_ours_is_told_whole(here, capsys, calls, monkeypatch):
     assert "in.tif: ZeroDivisionError: a mistake" in err
     assert "Traceback" in err
     assert "please report" in err
-    monkeypatch.setattr(cli.noise, "estimate", fail)
+    monkeypatch.setattr(cli.commands, "estimate", fail)
     assert run(capsys, "estimate", "in.tif")[0] == 1
 
 

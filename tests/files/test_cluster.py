@@ -27,7 +27,8 @@ from napari_gpu_denoise.files.cluster.results import ClusterReport, Patience, Re
 from napari_gpu_denoise.files.cluster.steps import groups_of
 from napari_gpu_denoise.protocol.tiles import Span
 from napari_gpu_denoise.run import by_parts
-from napari_gpu_denoise.run.job import Part
+from napari_gpu_denoise.run import parts as parts_of_images
+from napari_gpu_denoise.run.parts import Part
 from scenes import noisy, small
 from zarr_stores import write_store
 
@@ -82,8 +83,8 @@ def client(monkeypatch):
 @pytest.fixture(autouse=True)
 def in_parts(monkeypatch):
     monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
-    monkeypatch.setattr(by_parts, "_FRAMES_PER_MARGIN", 1)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
+    monkeypatch.setattr(parts_of_images, "_FRAMES_PER_MARGIN", 1)
     monkeypatch.setattr(resuming, "_SECONDS", 0)
     monkeypatch.setattr(resuming, "_SHARE", float("inf"))
 

@@ -14,7 +14,8 @@ from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.tiff import LargePlanes, planes
 from napari_gpu_denoise.noise import sampling
 from napari_gpu_denoise.noise.sampling import PlaneReader
-from napari_gpu_denoise.run import by_parts, long_series
+from napari_gpu_denoise.run import by_parts
+from napari_gpu_denoise.run import parts as parts_of_images
 from scenes import noisy, small
 
 SETTINGS = small(gd.NLMeans)
@@ -25,7 +26,7 @@ def large(monkeypatch):
     """Take every plane for a large one, and every part for a small one."""
     monkeypatch.setattr(planes, "LARGE_PLANE", 1)
     monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1 << 12)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1 << 12)
     monkeypatch.setattr(ImageFile, "loaded", None)  # nothing is read whole
 
 
@@ -98,9 +99,9 @@ def test_regions(tmp_path, kind):
 
 def test_a_video_is_filtered_frame_by_frame(tmp_path, monkeypatch):
     frames = []
-    plain = long_series.FrameStream
+    plain = by_parts.FrameStream
     monkeypatch.setattr(
-        long_series, "FrameStream", lambda *given, **more: frames.append(1) or plain(*given, **more)
+        by_parts, "FrameStream", lambda *given, **more: frames.append(1) or plain(*given, **more)
     )
     path, image = written(tmp_path, "frames")
     settings = small(gd.VBM3D, frames_before=1, frames_after=1)

@@ -20,7 +20,7 @@ from napari_gpu_denoise.files import formats, input_checks, nifti, one_file
 from napari_gpu_denoise.files.nifti import reading
 from napari_gpu_denoise.files.nifti.reading import type_of_levels, unpack_extensions
 from napari_gpu_denoise.files.nifti.writing import pack_extensions
-from napari_gpu_denoise.run import long_series
+from napari_gpu_denoise.run import by_parts
 from scenes import noisy, small
 
 KINDS = {1: nibabel.Nifti1Image, 2: nibabel.Nifti2Image}
@@ -238,13 +238,13 @@ def streamed(monkeypatch):
     """Take every series for a long one, and tell how often one was streamed."""
     monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
     seen = []
-    original = long_series.FrameStream
+    original = by_parts.FrameStream
 
     def counted(*given, **named):
         seen.append(given)
         return original(*given, **named)
 
-    monkeypatch.setattr(long_series, "FrameStream", counted)
+    monkeypatch.setattr(by_parts, "FrameStream", counted)
     return seen
 
 

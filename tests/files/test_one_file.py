@@ -12,7 +12,8 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.files import one_file, resuming
 from napari_gpu_denoise.files.image_file import ImageFile
-from napari_gpu_denoise.run import by_parts, long_series
+from napari_gpu_denoise.run import by_parts
+from napari_gpu_denoise.run import parts as parts_of_images
 from scenes import bytes_per_pixel, noisy, small
 
 VIDEO = small(gd.VBM3D, frames_before=2, frames_after=1)
@@ -29,13 +30,13 @@ def streamed(monkeypatch):
     """Take every stack for a large one, and tell how often one was streamed."""
     monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
     seen = []
-    original = long_series.FrameStream
+    original = by_parts.FrameStream
 
     def counted(*given, **named):
         seen.append(given)
         return original(*given, **named)
 
-    monkeypatch.setattr(long_series, "FrameStream", counted)
+    monkeypatch.setattr(by_parts, "FrameStream", counted)
     return seen
 
 
@@ -177,7 +178,7 @@ def test_one_plane_is_read_whole(streamed, tmp_path):
 def test_stacks_without_time_are_filtered_in_parts(
     streamed, tmp_path, monkeypatch, settings, axes, shape, options
 ):
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
     image = noisy(*shape, dtype="uint8" if axes.endswith("S") else "uint16")
     path = written(tmp_path, image, axes, **options)
     with monkeypatch.context() as context:
@@ -192,7 +193,7 @@ def test_stacks_without_time_are_filtered_in_parts(
 
 
 def test_small_stacks_are_read_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(long_series, "FrameStream", None)
+    monkeypatch.setattr(by_parts, "FrameStream", None)
     path = written(tmp_path, noisy(4, 33, 37, dtype="uint16"), "TYX")
     run(path, VIDEO, 20.0)
 

@@ -16,7 +16,7 @@ from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import inputs, resuming
 from napari_gpu_denoise.files.checkpoint import RemoteCheckpoint, notes_on
 from napari_gpu_denoise.files.zarr import Address
-from napari_gpu_denoise.run import by_parts
+from napari_gpu_denoise.run import parts as parts_of_images
 from scenes import noisy, small
 from zarr_stores import write_store
 
@@ -44,7 +44,7 @@ def bucket(address, monkeypatch, tmp_path):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
     s3fs.S3FileSystem.clear_instance_cache()
     system = s3fs.S3FileSystem()
     if system.exists("lab"):
@@ -119,9 +119,9 @@ def test_a_killed_run_is_resumed(bucket):
         "import os, signal\n"
         "import napari_gpu_denoise as gd\n"
         "from napari_gpu_denoise.files import resuming\n"
-        "from napari_gpu_denoise.run import by_parts\n"
+        "from napari_gpu_denoise.run import parts as parts_of_images\n"
         "from scenes import small\n"
-        "by_parts.PART_BYTES, resuming._SHARE_OF_REPLACING = 1, float('inf')\n"
+        "parts_of_images.PART_BYTES, resuming._SHARE_OF_REPLACING = 1, float('inf')\n"
         "def progress(step):\n"
         "    if step.done == 4:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -23,6 +23,7 @@ from napari_gpu_denoise.files import checkpoint, one_file, resuming
 from napari_gpu_denoise.files.resuming import digest_of
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run import by_parts, job
+from napari_gpu_denoise.run import parts as parts_of_images
 from scenes import needs_volume, noisy, small
 from zarr_stores import write_store
 
@@ -35,8 +36,8 @@ needs_zarr = pytest.mark.skipif(find_spec("zarr") is None, reason="zarr is not i
 def in_parts(monkeypatch):
     """Take every file for a large one, of small parts, and note each part at once."""
     monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
-    monkeypatch.setattr(by_parts, "_FRAMES_PER_MARGIN", 1)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
+    monkeypatch.setattr(parts_of_images, "_FRAMES_PER_MARGIN", 1)
     monkeypatch.setattr(resuming, "_SECONDS", 0)
     monkeypatch.setattr(resuming, "_SHARE", float("inf"))
 
@@ -161,8 +162,8 @@ def test_each_filter_is_resumed(tmp_path, kind):
 
 @pytest.mark.parametrize("settings", [VIDEO, PLAIN], ids=["video", "frames"])
 def test_a_run_on_two_devices_is_resumed(tmp_path, monkeypatch, device, settings):
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
-    monkeypatch.setattr(by_parts, "_FRAMES_PER_MARGIN", 1)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
+    monkeypatch.setattr(parts_of_images, "_FRAMES_PER_MARGIN", 1)
     path = written(tmp_path, noisy(60, 24, 26, dtype="uint16"), "TYX")
     pair = device, replace(device, index=device.index + 100)
     assert_resumed_as_uninterrupted(path, settings, 20.0, device=pair)
@@ -229,9 +230,9 @@ def test_a_killed_run_is_resumed(tmp_path, kind):
         "import os, signal, sys, pathlib\n"
         "import napari_gpu_denoise as gd\n"
         "from napari_gpu_denoise.files import checkpoint, one_file, resuming\n"
-        "from napari_gpu_denoise.run import by_parts\n"
+        "from napari_gpu_denoise.run import parts as parts_of_images\n"
         "from scenes import small\n"
-        "one_file.STREAMED_BYTES, by_parts.PART_BYTES, resuming._SECONDS = 0, 1, 0\n"
+        "one_file.STREAMED_BYTES, parts_of_images.PART_BYTES, resuming._SECONDS = 0, 1, 0\n"
         "resuming._SHARE = float('inf')\n"
         "def progress(step):\n"
         "    if step.done == 4:\n"
@@ -259,7 +260,7 @@ def test_after_a_power_cut_only_what_reached_the_disk_counts(tmp_path, monkeypat
     denoise(path, stop_at=3)
     monkeypatch.undo()
     monkeypatch.setattr(one_file, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
     monkeypatch.setattr(resuming, "boot_id", lambda: "another")
     _, data, wrote = resumed(path)
     assert wrote[0] == 0

@@ -21,7 +21,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import checkpoint, resuming
 from napari_gpu_denoise.files.zarr import Address, places, writing
-from napari_gpu_denoise.run import by_parts
+from napari_gpu_denoise.run import parts as parts_of_images
 from scenes import noisy, small
 from zarr_stores import write_store
 
@@ -52,7 +52,7 @@ fsspec.register_implementation("disk", Disk)
 @pytest.fixture
 def lab(monkeypatch):
     """Return a file system in memory with an image of six parts; each is noted at once."""
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
     monkeypatch.setattr(resuming, "_SECONDS", 0)
     monkeypatch.setattr(resuming, "_SHARE_OF_REPLACING", float("inf"))
     monkeypatch.setattr(places, "_PAUSES", ())
@@ -246,9 +246,9 @@ def test_a_killed_run_is_resumed(lab, tmp_path, monkeypatch):
         "import files.test_unfinished_at_addresses\n"
         "import napari_gpu_denoise as gd\n"
         "from napari_gpu_denoise.files import resuming\n"
-        "from napari_gpu_denoise.run import by_parts\n"
+        "from napari_gpu_denoise.run import parts as parts_of_images\n"
         "from scenes import small\n"
-        "by_parts.PART_BYTES, resuming._SHARE_OF_REPLACING = 1, float('inf')\n"
+        "parts_of_images.PART_BYTES, resuming._SHARE_OF_REPLACING = 1, float('inf')\n"
         "def progress(step):\n"
         "    if step.done == 4:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"

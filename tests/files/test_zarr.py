@@ -15,7 +15,7 @@ from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, input_checks, inputs, output, resuming
 from napari_gpu_denoise.files.zarr import Address, places, writing
 from napari_gpu_denoise.files.zarr.writing import block_means
-from napari_gpu_denoise.run import by_parts
+from napari_gpu_denoise.run import parts as parts_of_images
 from scenes import small
 from zarr_stores import write_store
 
@@ -65,7 +65,7 @@ def test_read(tmp_path, axes, version):
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("axes", IMAGES)
 def test_results_part_by_part_are_those_in_memory(tmp_path, monkeypatch, axes, version):
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
     image = IMAGES[axes]
     options = {"chunks": (*(1,) * (image.ndim - 2), 16, 16)}
     if version == "0.5":
@@ -156,7 +156,7 @@ class Stop(Exception):
 
 def test_half_a_result_never_has_the_name(tmp_path, monkeypatch):
     path = write_store(tmp_path / "in.ome.zarr", IMAGES["TCZYX"], "TCZYX", chunks=(1, 1, 1, 40, 50))
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
     monkeypatch.setattr(resuming, "_SECONDS", 600)  # of shorter runs nothing is kept
     out = tmp_path / "out.ome.zarr"
     seen = []
@@ -448,7 +448,7 @@ def bucket():
 
 
 def test_other_places_than_folders(bucket, tmp_path, monkeypatch):
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
     image = IMAGES["TCZYX"]
     url = f"{bucket}/in.ome.zarr"
     write_store(url, image, "TCZYX", chunks=(1, 1, 1, 40, 50))
@@ -625,7 +625,7 @@ def drops(monkeypatch):
 
 
 def test_a_network_that_comes_back_costs_nothing(bucket, drops, tmp_path, monkeypatch):
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
     url = f"{bucket}/in.ome.zarr"
     write_store(url, IMAGES["ZYX"], "ZYX", levels=1, chunks=(1, 40, 50))
     drops(before=1, count=3)
@@ -636,7 +636,7 @@ def test_a_network_that_comes_back_costs_nothing(bucket, drops, tmp_path, monkey
 
 
 def test_a_network_that_stays_away_leaves_what_is_done(bucket, drops, tmp_path, monkeypatch):
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
     monkeypatch.setattr(resuming, "_SECONDS", 0)
     url, out = f"{bucket}/in.ome.zarr", tmp_path / "out.ome.zarr"
     write_store(url, IMAGES["ZYX"], "ZYX", levels=1, chunks=(1, 40, 50))

@@ -9,10 +9,12 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import DeviceMemoryError, HostMemoryError, NonFiniteError
-from napari_gpu_denoise.run import by_parts
-from napari_gpu_denoise.run.by_parts import regions_of, size_of
+from napari_gpu_denoise.run import parts as parts_of_images
 from napari_gpu_denoise.run.host_memory import BASE, HostMemory
-from napari_gpu_denoise.run.job import prepare
+from napari_gpu_denoise.run.job import (
+    prepare,
+)
+from napari_gpu_denoise.run.parts import regions_of, size_of
 from napari_gpu_denoise.run.request import Run
 from scenes import noisy, small
 
@@ -39,7 +41,7 @@ class Chunked:
 @pytest.fixture(autouse=True)
 def many_parts(monkeypatch):
     """Divide even the smallest image."""
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
 
 
 VIDEO = small(gd.VBM3D, frames_before=1, frames_after=1)
@@ -112,9 +114,9 @@ def regions(job, unit):
 def test_parts_are_whole_chunks_as_many_as_fit(monkeypatch):
     job = job_of(small(gd.NLMeans), (4, 3, 256, 256), "TCYX")
     assert len(regions(job, (1, 1, 128, 128))) == 4 * 3 * 4
-    monkeypatch.setattr(by_parts, "PART_BYTES", 4 * 256 * 256)  # a plane and its result
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 4 * 256 * 256)  # a plane and its result
     assert len(regions(job, (1, 1, 128, 128))) == 4 * 3
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1 << 40)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1 << 40)
     assert regions(job, (1, 1, 128, 128)) == [tuple(slice(0, n) for n in job.shape)]
 
 
@@ -131,7 +133,7 @@ def in_memory(limit, given=True):
 
 
 def test_parts_stay_within_the_memory_of_the_machine(monkeypatch):
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1 << 40)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1 << 40)
     job = job_of(small(gd.NLMeans), (4, 3, 256, 256), "TCYX")
     limited = replace(job, run=replace(job.run, host_memory=in_memory(1 << 22)))
     found = regions(limited, (1, 1, 64, 64))

@@ -21,7 +21,10 @@ from napari_gpu_denoise.errors import (
 )
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.run.input import Block
-from napari_gpu_denoise.run.job import Part, prepare, reach_along
+from napari_gpu_denoise.run.job import (
+    prepare,
+)
+from napari_gpu_denoise.run.parts import Part
 from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run
 from scenes import IMAGE_FILTERS, joining, noisy, small
@@ -72,7 +75,7 @@ def test_parts_yield_every_pixel_once_and_read_within_the_image(data):
         seen[part.yields] += 1
         np.testing.assert_array_equal(where[part.reads][part.inner], where[part.yields])
         for axis, span in zip(axes, part.spans, strict=True):
-            before, after = reach_along(job.filter, axis)
+            before, after = job.filter.reach_along(axis)
             if axis in job.read_whole:
                 before = after = span.length
             assert span.source_start == max(span.start - before, 0)
@@ -143,12 +146,12 @@ def test_the_first_of_many_frames_is_in_time():
     run = Run(small(gd.NLMeans, frames_before=1), 1e5)
     with pytest.raises(AxesError, match="needs an axis T"):
         prepare(run, frame)
-    job = prepare(run, frame, one_of_many=True)
+    job = prepare(run, frame, is_stream_frame=True)
     assert job.filter.over_time
     # The others may be of a larger range, but not of any.
     assert job.sigma.array.max() == 1e5
     assert prepare(Run(small(gd.NLMeans), 1e5), frame).sigma.array.max() < 1e4
-    assert prepare(replace(run, sigma=1e9), frame, one_of_many=True).sigma.array.max() < 1e7
+    assert prepare(replace(run, sigma=1e9), frame, is_stream_frame=True).sigma.array.max() < 1e7
 
 
 WRONG = {

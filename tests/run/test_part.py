@@ -14,8 +14,11 @@ import napari_gpu_denoise as gd
 from flows import filter_pickled, finish, part_steps
 from napari_gpu_denoise.errors import NonFiniteError
 from napari_gpu_denoise.run.input import Block
-from napari_gpu_denoise.run.job import Part, prepare
+from napari_gpu_denoise.run.job import (
+    prepare,
+)
 from napari_gpu_denoise.run.part import filter_part
+from napari_gpu_denoise.run.parts import Part
 from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run
 from scenes import IMAGE_FILTERS, joining, noisy

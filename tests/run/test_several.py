@@ -14,9 +14,13 @@ from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceEr
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl import several as choosing
 from napari_gpu_denoise.opencl.device import choose
-from napari_gpu_denoise.run import by_parts, several
+from napari_gpu_denoise.run import parts as parts_of_images
+from napari_gpu_denoise.run import several
 from napari_gpu_denoise.run.denoise import denoise_steps
-from napari_gpu_denoise.run.job import Part, prepare
+from napari_gpu_denoise.run.job import (
+    prepare,
+)
+from napari_gpu_denoise.run.parts import Part
 from napari_gpu_denoise.run.request import Run
 from scenes import follows_time, joining, needs_volume, noisy, small
 
@@ -26,9 +30,9 @@ SIGMA = 20.0
 @pytest.fixture
 def pair(device, monkeypatch):
     """One device twice, in contexts of its own, and images that are large enough to be divided."""
-    monkeypatch.setattr(several, "_SMALLEST_PART", 1 << 10)
-    monkeypatch.setattr(by_parts, "PART_BYTES", 1)
-    monkeypatch.setattr(by_parts, "_FRAMES_PER_MARGIN", 1)
+    monkeypatch.setattr(parts_of_images, "_SMALLEST_PART", 1 << 10)
+    monkeypatch.setattr(parts_of_images, "PART_BYTES", 1)
+    monkeypatch.setattr(parts_of_images, "_FRAMES_PER_MARGIN", 1)
     return device, replace(device, index=device.index + 100)
 
 
@@ -104,7 +108,7 @@ def test_a_device_that_fails_is_left_out(pair, failing, error, after):
 def test_a_part_that_comes_back_when_the_others_have_ended_is_done(pair, monkeypatch):
     image, settings = noisy(61, 157), small(gd.NLMeans)
     expected = gd.denoise(image, settings, SIGMA, device=pair[0])
-    plain, ended = several.filter_part, several._Crew._work
+    plain, ended = several.filter_part, several._DeviceThreads._work
     last = threading.Event()
 
     def work(crew, device):
@@ -118,7 +122,7 @@ def test_a_part_that_comes_back_when_the_others_have_ended_is_done(pair, monkeyp
             raise KernelError("Broken.")
         return plain(job, part, block, out)
 
-    monkeypatch.setattr(several._Crew, "_work", work)
+    monkeypatch.setattr(several._DeviceThreads, "_work", work)
     monkeypatch.setattr(several, "filter_part", filter_part)
     # Begin with the one that fails: it has a part before the other has taken all.
     made = gd.denoise(image, settings, SIGMA, device=pair[::-1])
@@ -202,7 +206,7 @@ def test_dask_chunks_take_the_device_that_does_least(pair):
 def test_parts_cover_the_whole(pair):
     settings = joining(gd.VBM3D, "TYX")
     job = prepare(Run(settings, SIGMA, axes="TYX", device=pair[0]), noisy(40, 61, 57))
-    parts = several.divide(job, Part.of(job), 3)
+    parts = parts_of_images.divide(job, Part.of(job), 3)
     ends = [(part.spans[0].start, part.spans[0].stop) for part in parts]
     assert len(parts) >= 3 and len(parts) % 3 == 0
     assert [a for a, _ in ends] == [0, *(b for _, b in ends)][:-1] and ends[-1][1] == 40
@@ -212,7 +216,7 @@ def test_parts_cover_the_whole(pair):
 
 def test_small_images_stay_whole(device):
     job = prepare(Run(small(gd.NLMeans), SIGMA, device=device), noisy(64, 64))
-    assert len(several.divide(job, Part.of(job), 2)) == 1
+    assert len(parts_of_images.divide(job, Part.of(job), 2)) == 1
 
 
 def test_all_are_those_of_the_best_kind(device, monkeypatch):

@@ -15,8 +15,12 @@ from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, PoissonGaussian, Rician
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Block
-from napari_gpu_denoise.run.job import Job, Part, reach_along, sigma_over
+from napari_gpu_denoise.run.job import (
+    Job,
+    sigma_over,
+)
 from napari_gpu_denoise.run.noise import NoiseMemory, Sigma, resolve_noise
+from napari_gpu_denoise.run.parts import Part
 
 MOST = 1 << 20  # pixels of a channel that are filtered at once
 _SLICES = 8  # of a volume that are judged
@@ -89,7 +93,7 @@ def choose_crop(job: Job, region: Sequence[Any] | None, most: int = MOST) -> Cro
         joined = axis in "TZ" and axis in job.filter.joint
         count = _SLICES if joined and axis == "Z" else 1
         yields[k] = _middle(wanted[k], count)
-        before, after = reach_along(job.filter, axis) if joined else (0, 0)
+        before, after = job.filter.reach_along(axis) if joined else (0, 0)
         if axis == "Z":
             before, after = min(before, _SLICES // 2), min(after, _SLICES // 2)
         reads[k] = _wider(yields[k], before, after, n)

@@ -23,9 +23,12 @@ from napari_gpu_denoise.assessment.formulas import (
     without_hidden,
 )
 from napari_gpu_denoise.run.input import Block, keep_blank
-from napari_gpu_denoise.run.job import Job, Part
+from napari_gpu_denoise.run.job import (
+    Job,
+)
 from napari_gpu_denoise.run.noise import scaled
 from napari_gpu_denoise.run.part import filter_part
+from napari_gpu_denoise.run.parts import Part
 from napari_gpu_denoise.run.record import Progress
 
 Steps = Generator[Progress, None, np.ndarray]
@@ -75,7 +78,7 @@ class Trial:
 
         Where the mean of the noise is not 0, as of magnitudes, they are as pixels are measured.
         """
-        applied, factor = self.job.filter.stronger(factor)
+        applied, factor = self.job.filter.with_strength(factor)
         job = replace(self.job, filter=applied, sigma=scaled(self.job.sigma, factor))
         block = Block(values, values, None)
         made = np.empty(tuple(one.stop - one.start for one in self.inner), values.dtype)

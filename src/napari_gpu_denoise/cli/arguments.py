@@ -295,9 +295,7 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
 
     judge = added.add_parser("assess", help="estimate the quality of a filter's result")
     if "assess" in argv:
-        from napari_gpu_denoise.cli import assess
-
-        assess.add_arguments(judge)
+        _add_assess(judge)
 
     bench = added.add_parser("bench", help="time the filters on a device")
     if "bench" in argv:
@@ -315,6 +313,47 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
         warming.add_arguments(warm)
         warm.set_defaults(run=warming.run)
     return parser
+
+
+def _add_assess(parser: argparse.ArgumentParser) -> None:
+    """Add a command for each filter to ``gpu-denoise assess``."""
+    from napari_gpu_denoise.filters import FILTERS
+
+    added = parser.add_subparsers(title="filters", metavar="FILTER", required=True)
+    for settings in FILTERS:
+        each = added.add_parser(
+            settings.name.replace("_", "-"),
+            help=settings.summary,
+            description=f"Estimate the quality of a result, without writing it: {settings.summary}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        add_inputs(each)
+        add_noise(each)
+        add_axes(each)
+        add_run(each)
+        each.add_argument(
+            "--region",
+            type=_region,
+            metavar="PLACES",
+            help="region to assess: a range or a number for each axis, or ranges of Y and X, such "
+            "as 0:512,100:612 (default: the middle)",
+        )
+        each.add_argument(
+            "--pixel-size",
+            type=float,
+            metavar="NUMBER",
+            help="pixel size (default: the voxel size in the file)",
+        )
+        each.add_argument("--unit", default="", help="unit of --pixel-size, such as um")
+        each.add_argument(
+            "--report",
+            metavar="FILE",
+            help="also write a report: .html with pictures, .json, or .txt; for one input only",
+        )
+        each.add_argument("--overwrite", action="store_true", help="replace an existing report")
+        add_json(each)
+        add_settings(each, settings)
+        each.set_defaults(run=commands.assess, settings=settings)
 
 
 def _add_filter(added: Any, settings: type) -> None:
@@ -362,3 +401,19 @@ def _add_filter(added: Any, settings: type) -> None:
     add_json(parser)
     add_settings(parser, settings)
     parser.set_defaults(run=commands.denoise, settings=settings)
+
+
+def _region(text: str) -> tuple[Any, ...]:
+    try:
+        return tuple(_place(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a region: give ranges and numbers, such as 0:512,100:612"
+        ) from None
+
+
+def _place(text: str) -> Any:
+    ends = [int(part) if part.strip() else None for part in text.split(":")]
+    if len(ends) > 2 or (len(ends) == 1 and ends[0] is None):
+        raise ValueError(text)
+    return slice(*ends) if len(ends) == 2 else ends[0]

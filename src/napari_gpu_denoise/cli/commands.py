@@ -23,8 +23,7 @@ from napari_gpu_denoise import errors
 from napari_gpu_denoise.cli.failures import complain, exit_code, on_command_line, sentence
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from napari_gpu_denoise.assessment.record import Assessment
     from napari_gpu_denoise.files.image_file import ImageFile
     from napari_gpu_denoise.filters.advice.recommend import Advice
     from napari_gpu_denoise.noise.record import NoiseEstimate
@@ -226,6 +225,76 @@ def chosen_settings(args: argparse.Namespace) -> Any:
     known = {spec.name for spec in dataclasses.fields(args.settings)}
     given = {name: value for name, value in vars(args).items() if name in known}
     return args.settings.of(profile=args.profile, **given)
+
+
+def assess(args: argparse.Namespace) -> int:
+    """Assess the result for each input."""
+    from napari_gpu_denoise.assessment.report import check_report_name, report_text
+    from napari_gpu_denoise.files.inputs import find_files
+    from napari_gpu_denoise.files.output import check_output, new_file
+
+    settings, paths = chosen_settings(args), find_files(args.inputs)
+    sigma = args.sigma if args.sigma_map is None else sigma_map(args.sigma_map)
+    noise = args.noise if args.noise is None else named_noise(args.noise)
+    if args.report is not None:
+        if len(paths) > 1:
+            raise errors.OutputError(
+                f"--report {args.report} is a single file, but there are {len(paths)} "
+                "inputs: give one input."
+            )
+        check_report_name(args.report)
+        check_output(args.report, overwrite=args.overwrite, keep=())
+    codes, found = [], []
+    for path in paths:
+        try:
+            made = _assessed(path, settings, sigma, noise, args)
+        except errors.DenoiseError as error:
+            codes.append(exit_code(error))  # not the error: its traceback holds the pixels
+            complain(sentence(error, path))
+            continue
+        found.append({"input": str(path), **made.as_dict()})
+        if not args.json:
+            print(path)
+            print("\n".join(f"  {line}" for line in made.summary(on_command_line).splitlines()))
+        if args.report is not None:
+            with new_file(args.report, overwrite=args.overwrite) as file:
+                file.write(report_text(args.report, made, str(path), on_command_line).encode())
+    if args.json:
+        print(json.dumps(found, indent=2))
+    return codes[0] if codes else 0
+
+
+def _assessed(path: Path, settings: Any, sigma: Any, noise: Any, args: Any) -> Assessment:
+    from napari_gpu_denoise.assessment.assess import assess as judge
+    from napari_gpu_denoise.files import formats
+    from napari_gpu_denoise.files.one_file import with_voxel
+    from napari_gpu_denoise.image.levels import check_numbers
+
+    with formats.open_stack(path, companions_anywhere=args.companions_anywhere) as picture:
+        check_numbers(picture.data)
+        axes = args.axes or picture.filter_axes
+        spacing, unit = args.pixel_size, args.unit
+        if spacing is None and picture.voxel is not None:
+            spacing, unit = picture.voxel[1:], picture.voxel_unit
+        # Of a file that is not read by plane, one plane is all of it.
+        data = picture.data
+        by_plane = data.reads_by_plane(axes.upper().index("Y"), axes.upper().index("X"))
+        pixels = picture.pixels if by_plane else picture.loaded().pixels
+        return judge(
+            pixels,
+            with_voxel(settings, picture),
+            sigma,
+            noise=noise,
+            axes=axes,
+            region=args.region,
+            spacing=spacing,
+            unit=unit,
+            nonfinite=args.nonfinite,
+            correct=args.correct,
+            sigma_factor=args.sigma_factor,
+            device=args.device,
+            memory_limit=args.memory_limit,
+        )
 
 
 def devices(args: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import Any, ClassVar, Self
 
 from napari_gpu_denoise.errors import AxesError
+from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.patches.white import SigmaEstimate
 from napari_gpu_denoise.opencl.memory import Arena
@@ -60,6 +61,25 @@ class Filter(Settings):
     def smallest(self) -> int:
         """Smallest height and width; smaller planes are extended by mirroring. Default: 1 pixel."""
         return 1
+
+    def reach_along(self, axis: str) -> tuple[int, int]:
+        """Return how far the filter looks before and after a pixel along a named axis."""
+        if axis not in "YX" and not (axis in "TZ" and axis in self.joint):
+            return 0, 0
+        reach = self.reach
+        return {"T": reach.t, "Z": reach.z, "Y": reach.y, "X": reach.x}[axis]
+
+    def uncut_axes(self, names: str) -> set[int]:
+        """Return the axes along which an image is never cut into parts.
+
+        These are channels that are filtered together, and those of frames over time, which are
+        compared in brightness as a whole and checked for being empty.
+        """
+        uncut = {channel_axis(names)} - {None} if "C" in self.joint else set()
+        if self.over_time:
+            whole = "ZYX" if self.whole_volumes else "YX"
+            uncut |= {i for i, letter in enumerate(names) if letter in whole}
+        return uncut
 
     def for_array(self, names: str, shape: tuple[int, ...]) -> Self:
         """Return the settings that apply to an array.
@@ -143,7 +163,7 @@ class Filter(Settings):
         """
         return self
 
-    def stronger(self, factor: float) -> tuple[Self, float]:
+    def with_strength(self, factor: float) -> tuple[Self, float]:
         """Return the filter that treats noise as so many times as strong, and the factor of sigma.
 
         Default: these settings, and all of the factor. Override where sigma is unused, or is needed

@@ -1,18 +1,17 @@
-"""Denoise an array part by part; neither the image nor the result has to be in memory."""
+"""Denoise arrays that are not in memory: part by part, or frame by frame along time."""
 
 from __future__ import annotations
 
 import itertools
-import math
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import ImageError, Note
-from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.errors import DeviceMemoryError, Note
 from napari_gpu_denoise.image.levels import (
     Levels,
     as_array,
@@ -22,18 +21,18 @@ from napari_gpu_denoise.image.levels import (
 )
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.run.input import Block
-from napari_gpu_denoise.run.job import Job, Part
-from napari_gpu_denoise.run.ledger import Ledger, check_whole, parts_left
+from napari_gpu_denoise.run.job import (
+    Job,
+)
+from napari_gpu_denoise.run.ledger import Ledger, check_whole, check_written, parts_left
+from napari_gpu_denoise.run.noise import Sigma
+from napari_gpu_denoise.run.part import filter_part
+from napari_gpu_denoise.run.parts import Part, regions_of, size_of, unit_of
 from napari_gpu_denoise.run.record import COMPILING, Progress, Result, Tally, change_note
-from napari_gpu_denoise.run.several import filter_parts
-
-# Bytes of pixels and result that a part holds. Larger parts read fewer margins.
-PART_BYTES = 1 << 26
-# As many times as much where a part would read half as much again as it yields, along one axis.
-_WIDE = 4
-# Of a filter over time, frames for each one that a part reads beyond them, if they fit.
-_FRAMES_PER_MARGIN = 8
-_MOST_PARTS = 1 << 20  # 64 TB; more are a shape that lies
+from napari_gpu_denoise.run.several import (
+    filter_parts,
+)
+from napari_gpu_denoise.run.stream import FrameStream
 
 
 def denoise_parts(
@@ -94,111 +93,19 @@ def change_in_the_middle(image: Any, out: Any, job: Job, parts: Sequence[Part]) 
     return change_note(pixels.finite, np.asarray(out[middle]), job.names)
 
 
-def unit_of(array: Any) -> tuple[int, ...] | None:
-    """Return what is best read and written at once: the chunks of zarr, if there are any."""
-    chunks = getattr(array, "chunks", None)
-    chunks = getattr(array, "shards", None) or chunks
-    if not chunks or not all(isinstance(one, (int, np.integer)) for one in chunks):
-        return None
-    return tuple(map(int, chunks))
-
-
-def is_chunked(array: Any) -> bool:
-    """Return whether an array, such as one of zarr, is stored in chunks of one shape."""
-    return unit_of(array) is not None
-
-
-def regions_of(job: Job, size: Sequence[int]) -> list[tuple[slice, ...]]:
-    """Cut an image into regions of these lengths."""
-    shape = job.shape
-    starts = [range(0, n, s) for n, s in zip(shape, size, strict=True)]
-    if (count := math.prod(map(len, starts))) > _MOST_PARTS:
-        raise ImageError(
-            f"An image of shape {shape} would be filtered in {count} parts: split it into "
-            "several images."
-        )
-    return [
-        tuple(slice(a, min(a + s, n)) for a, s, n in zip(start, size, shape, strict=True))
-        for start in itertools.product(*starts)
-    ]
-
-
-def size_of(job: Job, unit: Sequence[int] | None, devices: Sequence[Device]) -> tuple[int, ...]:
-    """Return the lengths of regions of whole units, as large as `PART_BYTES` allows.
-
-    Without a unit it is a plane. The margins of volumes are wide: their regions may be larger. Each
-    of several devices gets frames, if there are more than a filter looks at. All stay within the
-    memory that the run may take.
-    """
-    filter, names, shape, host = job.filter, job.names, job.shape, job.run.host_memory
-    whole = {channel_axis(names)} if "C" in filter.joint else set()
-    if filter.over_time:
-        # Whole frames are compared in brightness, and checked for being empty.
-        whole |= {names.index(a) for a in ("YXZ" if filter.whole_volumes else "YX") if a in names}
-    whole |= {i for i, a in enumerate(names) if a in "YX" and shape[i] < 2 * filter.smallest}
-    plane = {names.index("Y"), names.index("X")}
-    plane |= {i for i, a in enumerate(names) if a == "S"}  # colours lie side by side
-    steps = [n if i in plane else 1 for i, n in enumerate(shape)] if unit is None else list(unit)
-    steps = [
-        n if i in whole else min(s, n) for i, (s, n) in enumerate(zip(steps, shape, strict=True))
-    ]
-    margins = [sum(job.margin_along(a)) for a in names]
-    longest = list(shape)
-    if "T" in names:
-        t = names.index("T")
-        longest[t] = min(shape[t], max(math.ceil(shape[t] / len(devices)), margins[t], 1))
-    each = sum(one.itemsize for one in job.dtypes)
-    most = (PART_BYTES if host is None else min(PART_BYTES, host.part_bytes(devices))) // each
-    if filter.over_time and "T" in names:
-        frames = min(longest[t], _FRAMES_PER_MARGIN * max(margins[t], 1))
-        alone = math.prod(s for i, s in enumerate(steps) if i != t)
-        if alone * frames > 4 * most:
-            # Rather reading a chunk several times than margins of many frames with few.
-            steps = [s if i in {t, *whole} else 1 for i, s in enumerate(steps)]
-        if len(devices) == 1:
-            # In whole units: parts that share none can be written by several processes.
-            frames = math.ceil(frames / steps[t]) * steps[t]
-        steps[t] = max(steps[t], frames)
-        least = max(margins[t], 1)
-        while host and steps[t] > least and not host.fits(_held(steps, job), devices):
-            steps[t] = max(steps[t] // 2, least)
-    size = [max(s, 1) for s in steps]
-    while True:
-        # Where the margin is largest beside what is yielded; then the axis that varies fastest.
-        grow = [i for i, n in enumerate(longest) if size[i] < n]
-        axis = max(grow, key=lambda i: (margins[i] / size[i], i), default=None)
-        wide = _WIDE if axis is not None and margins[axis] > size[axis] / 2 else 1
-        if axis is None or 2 * math.prod(size) > most * wide:
-            break
-        size[axis] = min(longest[axis], 2 * size[axis])
-    if host is not None:
-        host.check_part(_held(size, job), devices)
-    return tuple(size)
-
-
-def _held(size: Sequence[int], job: Job) -> int:
-    """Return the bytes of pixels and result of a region of these lengths, with its margins."""
-    read = (
-        n if a in job.read_whole else min(s + sum(job.margin_along(a)), n)
-        for s, a, n in zip(size, job.names, job.shape, strict=True)
-    )
-    given, made = (one.itemsize for one in job.dtypes)
-    return math.prod(read) * given + math.prod(size) * made
-
-
 def range_of_levels(
     blocks: Iterable[np.ndarray], count: int, unit: str, job: Job
 ) -> Generator[Progress, None, Levels]:
     """Choose the mapping of grey levels from the range of all pixels, read in `count` blocks."""
-    found = Seen()
+    found = ValueRange()
     for number, pixels in enumerate(blocks):
         yield Progress(number, count, unit)
-        found += Seen.of(pixels)
+        found += ValueRange.of(pixels)
     return found.levels(job)
 
 
 @dataclass(frozen=True)
-class Seen:
+class ValueRange:
     """Range of the values of some pixels, their number, and how many are NaN or infinite."""
 
     low: Any = None
@@ -207,7 +114,7 @@ class Seen:
     size: int = 0
 
     @classmethod
-    def of(cls, pixels: np.ndarray) -> Seen:
+    def of(cls, pixels: np.ndarray) -> ValueRange:
         """Look at pixels."""
         size, nonfinite = pixels.size, 0
         if pixels.dtype.kind == "f":
@@ -216,12 +123,12 @@ class Seen:
             pixels = pixels[finite]
         return cls(*(value_range(pixels) if pixels.size else (None, None)), nonfinite, size)
 
-    def __add__(self, other: Seen) -> Seen:
+    def __add__(self, other: ValueRange) -> ValueRange:
         ends = [(one.low, one.high) for one in (self, other) if one.low is not None]
         low, high = (
             (min(low for low, _ in ends), max(high for _, high in ends)) if ends else (None,) * 2
         )
-        return Seen(low, high, self.nonfinite + other.nonfinite, self.size + other.size)
+        return ValueRange(low, high, self.nonfinite + other.nonfinite, self.size + other.size)
 
     def levels(self, job: Job) -> Levels:
         """Choose the mapping of grey levels for all of the pixels; refuse NaN."""
@@ -230,3 +137,105 @@ class Seen:
         if self.low is None:
             return Levels(0, 1.0)
         return Levels.spanning(self.low, self.high, job.filter.keeps_zero)
+
+
+def denoise_series(
+    image: Any, job: Job, out: Any, ledger: Ledger | None = None
+) -> Generator[Progress, None, Result]:
+    """Denoise an array along its axis T; `job` is prepared for it. Progress is yielded per frame.
+
+    The image is read by NumPy indexing, once, or twice if the range of its values has to be known
+    first. Frames are written to `out` by NumPy indexing, each once and in order. Frames that
+    `ledger` knows are left as they are.
+    """
+    run, t, ledger = job.run, job.names.index("T"), ledger or Ledger()
+    count = image.shape[t]
+    levels = ledger.known("levels")
+    if levels is None and not is_plain(job.dtypes[0]):
+        levels = yield from range_of_levels(_frames(image, t), count, "frame read", job)
+        ledger.keep("levels", levels)
+    models, array, axes = job.sigma.models, job.sigma.array, job.names[:t] + job.names[t + 1 :]
+    first = None if models else array.take(0, axis=t)
+    one = replace(run, sigma=first, noise=models or None, axes=axes, dtype=job.dtypes[1])
+    ledger.planned(["frames", count])
+    yield from check_written(ledger, out, [_at(t, number) for number in range(count)])
+    done, tally = _frames_done(ledger), ledger.tally
+    # Frames before those that are left are read again, as far back as the filter looks.
+    start = max(done - sum(job.margin_along("T")), 0) if done < count else count
+    middle: list[np.ndarray] = []  # frame in the middle, before and after
+    frames = _kept_at(count // 2 - start, _frames(image, t, start), middle)
+    options = {"levels": levels, "sigma_of": _sigma_of(job.sigma, t, start)}
+    first = as_array(image[_at(t, 0)]) if start else None
+    stream = FrameStream(one, frames, like=first, **options)
+    yield COMPILING
+    yield Progress(done, count, "frame")
+    try:
+        with closing(iter(stream)) as results:
+            seen = stream.tally
+            for number, frame in enumerate(results, start):
+                own, seen = stream.tally - seen, stream.tally
+                if number < done:
+                    continue
+                out[_at(t, number)] = frame
+                tally += own
+                ledger.wrote(number, own, ledger.mark(out, _at(t, number), frame))
+                if number == count // 2:
+                    middle.append(frame)
+                yield Progress(number + 1, count, "frame")
+    except DeviceMemoryError:
+        if stream.count:
+            raise
+        # Whole frames are too large for the device; parts of them may fit.
+        block = Block.of(as_array(image[...]), job.names, run.nonfinite)
+        made = np.empty(job.shape, job.dtypes[1])
+        tally = yield from filter_part(job, Part.of(job), block, made)
+        out[...] = made
+        return Result(out, job.record(tally))
+    if len(middle) < 2:  # written by an earlier run
+        where = _at(t, count // 2)
+        middle = [as_array(image[where]), np.asarray(out[where])]
+    change = change_note(*middle, axes) if job.sigma.array.any() else None
+    return Result(out, job.record(tally, change))
+
+
+def _frames_done(ledger: Ledger) -> int:
+    """Return how many frames from the first on are written; forget those behind a lost one."""
+    done = next(number for number in itertools.count() if number not in ledger.done)
+    ledger.done = {number: ledger.done[number] for number in range(done)}
+    return done
+
+
+def _frames(image: Any, t: int, start: int = 0) -> Iterator[np.ndarray]:
+    for number in range(start, image.shape[t]):
+        yield as_array(image[_at(t, number)])
+
+
+def _kept_at(
+    place: int, frames: Iterator[np.ndarray], kept: list[np.ndarray]
+) -> Iterator[np.ndarray]:
+    """Yield frames, and append a copy of the one at a place to a list."""
+    for number, frame in enumerate(frames):
+        if number == place:
+            kept.append(frame.copy())
+        yield frame
+
+
+def _sigma_of(sigma: Sigma, t: int, start: int) -> Callable[[int], Sigma]:
+    """Return a function that gives the noise of a frame, counted from one of the series."""
+    numbers = None if sigma.numbers is None else sigma.numbers.take(0, axis=t)
+    varies, planes = sigma.array.shape[t] > 1, sigma.planes
+
+    def of_frame(place: int) -> Sigma:
+        number = start + place
+        array = sigma.array.take(number if varies else 0, axis=t)
+        own = None if planes is None else planes.without(t, number)
+        return replace(sigma, array=array, numbers=numbers, planes=own)
+
+    if not varies and planes is None:
+        same = of_frame(0)
+        return lambda _: same
+    return of_frame
+
+
+def _at(t: int, number: int) -> tuple:
+    return (*(slice(None),) * t, number)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import operator
+import sys
+import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -11,30 +14,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from napari_gpu_denoise.errors import AxesError
+from napari_gpu_denoise.errors import AxesError, SaturationWarning, SettingsError, UnchangedWarning
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import output_dtype
 from napari_gpu_denoise.image.threads import new_array
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.run.by_parts import denoise_parts, is_chunked
+from napari_gpu_denoise.run.by_parts import (
+    denoise_parts,
+    denoise_series,
+)
 from napari_gpu_denoise.run.input import Input
-from napari_gpu_denoise.run.job import Job, Part, prepare, type_with
+from napari_gpu_denoise.run.job import (
+    NO_NOISE,
+    Job,
+    prepare,
+    type_with,
+)
 from napari_gpu_denoise.run.ledger import Ledger
-from napari_gpu_denoise.run.long_series import denoise_series
 from napari_gpu_denoise.run.noise import is_measured
 from napari_gpu_denoise.run.part import filter_part
+from napari_gpu_denoise.run.parts import Part, is_chunked
 from napari_gpu_denoise.run.record import (
     COMPILING,
     MEASURING,
     Progress,
+    Record,
     Result,
     change_note,
     finish,
 )
-from napari_gpu_denoise.run.request import Run, takes_options
-from napari_gpu_denoise.run.several import filter_on
+from napari_gpu_denoise.run.request import Run, takes_options, with_settings
+from napari_gpu_denoise.run.several import (
+    filter_on,
+)
 
 
 @takes_options()
@@ -114,12 +128,12 @@ def denoise(
         If `cancel` was set.
     """
     run = Run(filter, sigma, **options)
-    return drive(
+    return run_to_completion(
         image, run, frames=frames, slices=slices, out=out, progress=progress, cancel=cancel
     )
 
 
-def drive(
+def run_to_completion(
     image: Any,
     run: Run,
     *,
@@ -318,3 +332,60 @@ def shown_maps(
         joined = channel_axis(job.names) if "C" in one.filter.joint else None
         maps[show] = values if joined is None else values.max(axis=joined)
     return job, maps
+
+
+def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np.ndarray]]:
+    """Return a decorator that makes the public function of a filter from its name and docstring.
+
+    The function takes an image, sigma, the options of a run and every setting by name, and returns
+    the pixels alone. Of a dask array it makes another, see `denoise_lazy`.
+    """
+
+    def decorate(named: Callable) -> Callable[..., np.ndarray]:
+        @functools.wraps(named)
+        def call(
+            image: ArrayLike,
+            sigma: ArrayLike | None = None,
+            *,
+            progress: Callable[[int, int], None] | None = None,
+            cancel: Any = None,
+            **given: Any,
+        ) -> np.ndarray:
+            run = Run.of(kind, sigma, given)
+            if _is_dask(image):
+                if progress is not None or cancel is not None:
+                    raise SettingsError(
+                        "A dask array is filtered when the result is computed: leave out "
+                        "progress= and cancel=, and use those of dask."
+                    )
+                from napari_gpu_denoise.run.lazy import lazy_result
+
+                return lazy_result(image, run)
+            result = run_to_completion(image, run, progress=progress, cancel=cancel)
+            _warn_of(result.record, measured=sigma is None)
+            return result.image
+
+        del call.__wrapped__  # its signature is not that of the filter
+        return with_settings(kind)(call)
+
+    return decorate
+
+
+def _is_dask(image: Any) -> bool:
+    """Return whether an image is a dask array, which is only then imported."""
+    dask = sys.modules.get("dask.array")
+    return dask is not None and isinstance(image, dask.Array)
+
+
+def _warn_of(record: Record, measured: bool) -> None:
+    """Warn of clipped values, and of noise that was measured and is too weak to filter."""
+    if record.saturated:
+        warnings.warn(
+            f"{record.saturated} values were clipped to the range of {record.output_dtype}: use "
+            "dtype='float32' to keep them.",
+            SaturationWarning,
+            stacklevel=3,
+        )
+    for note in record.notes if measured else ():
+        if note == NO_NOISE or getattr(note, "code", "") == "unchanged":
+            warnings.warn(str(note), UnchangedWarning, stacklevel=3)

@@ -18,7 +18,6 @@ from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.opencl.device import Device, choose, find
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.protocol.tiles import Span
 from napari_gpu_denoise.run.flow.work import largest_in_planes
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.noise import (
@@ -151,7 +150,7 @@ class Job:
 
     def margin_along(self, axis: str) -> tuple[int, int]:
         """Return how many pixels to read before and after those that a part yields."""
-        before, after = reach_along(self.filter, axis)
+        before, after = self.filter.reach_along(axis)
         squares = max(self.blank_width - 1, 0) if axis in "YX" else 0
         return max(before, squares), max(after, squares)
 
@@ -213,61 +212,14 @@ class Job:
         )
 
 
-@dataclass(frozen=True)
-class Part:
-    """A part of an image that is filtered on its own: what it yields and reads along each axis."""
-
-    spans: tuple[Span, ...]
-
-    @classmethod
-    def of(cls, job: Job, yields: Sequence[slice] | None = None) -> Part:
-        """Return the part that yields a region, by default all, and reads the margin around it.
-
-        It must not cut an axis Y or X that has to be extended by mirroring.
-        """
-        noisy = job.sigma.array.any()  # without noise nothing is filtered, and no margin needed
-        spans = []
-        yields = yields or [slice(0, n) for n in job.shape]
-        for axis, one, n in zip(job.names, yields, job.shape, strict=True):
-            if axis in "YX" and n < job.filter.smallest and (one.start, one.stop) != (0, n):
-                raise ValueError(f"the axis {axis} of {n} pixels is too short to be cut")
-            margin = job.margin_along(axis) if noisy else (0, 0)
-            if noisy and axis in job.read_whole:
-                margin = n, n
-            spans.append(Span.whole(n).part(one.start, one.stop, margin))
-        return cls(tuple(spans))
-
-    @property
-    def reads(self) -> tuple[slice, ...]:
-        """What is read, as an index into the image."""
-        return tuple(span.reads for span in self.spans)
-
-    @property
-    def yields(self) -> tuple[slice, ...]:
-        """What is yielded, as an index into the image."""
-        return tuple(span.yields for span in self.spans)
-
-    @property
-    def inner(self) -> tuple[slice, ...]:
-        """What is yielded, as an index into what is read."""
-        return tuple(slice(span.margin, span.margin + span.size) for span in self.spans)
-
-
-def reach_along(filter: Filter, axis: str) -> tuple[int, int]:
-    """Return how far a filter looks before and after a pixel along a named axis."""
-    looks = axis in "YX" or (axis in "TZ" and axis in filter.joint)
-    reach = filter.reach
-    return {"T": reach.t, "Z": reach.z, "Y": reach.y, "X": reach.x}[axis] if looks else (0, 0)
-
-
 def prepare(
-    run: Run, image: Any, *, levels: Levels | None = None, one_of_many: bool = False
+    run: Run, image: Any, *, levels: Levels | None = None, is_stream_frame: bool = False
 ) -> Job:
     """Check everything about a run, and measure the noise if it is not given.
 
     `image` is a block in memory, or anything with ``shape``, ``dtype`` and NumPy indexing, of which
     only planes to measure the noise on are read. `levels` is given if the range of a whole series
-    is known; `one_of_many` says that the image is the first frame of many along T.
+    is known; `is_stream_frame` says that the image is the first frame of many along T.
     """
     block = image if isinstance(image, Block) else None
     pixels = block.finite if block else image
@@ -275,7 +227,7 @@ def prepare(
     names = check_axes(run.axes, shape)
     check_numbers(pixels)
     # A stream has an axis T, of unknown length.
-    along = ("T" + names, (2, *shape)) if one_of_many else (names, shape)
+    along = ("T" + names, (2, *shape)) if is_stream_frame else (names, shape)
     filter = run.filter.for_array(*along)
     given = np.dtype(pixels.dtype)
     device = find(*run.device) if isinstance(run.device, tuple) else run.device
@@ -293,11 +245,11 @@ def prepare(
     if wanted is None:
         # By the noise that there is, not by what the filter is told.
         wanted = type_for_noise(given, sigma, applied, pixels, names)
-    applied, factor = applied.stronger(run.sigma_factor)
+    applied, factor = applied.with_strength(run.sigma_factor)
     sigma = scaled(sigma, factor)
     applied, told = applied.for_pixels(measured, names)
     if block is not None:
-        sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied, one_of_many))
+        sigma = replace(sigma, array=clamp_sigma(sigma, pixels, applied, is_stream_frame))
     if sigma.stabilised:
         levels = Levels(0, 1.0)
     elif levels is None and block is not None:

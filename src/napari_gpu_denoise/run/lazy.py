@@ -25,8 +25,12 @@ from napari_gpu_denoise.opencl.several import choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import number_of_bytes
 from napari_gpu_denoise.run.input import Block, Input, is_lazy
-from napari_gpu_denoise.run.job import Job, Part, prepare, reach_along
+from napari_gpu_denoise.run.job import (
+    Job,
+    prepare,
+)
 from napari_gpu_denoise.run.part import filter_part
+from napari_gpu_denoise.run.parts import Part
 from napari_gpu_denoise.run.record import finish
 from napari_gpu_denoise.run.request import Run, takes_options
 
@@ -174,16 +178,6 @@ def _corrected(array: da.Array, correction: Correction) -> da.Array:
     )
 
 
-def uncut_axes(filter: Filter, names: str) -> set[int]:
-    """Return the axes along which the chunks of a filter are not cut."""
-    uncut = {channel_axis(names)} - {None} if "C" in filter.joint else set()
-    if filter.over_time:
-        # Whole frames are compared in brightness, and checked for being empty.
-        whole = "ZYX" if filter.whole_volumes else "YX"
-        uncut |= {i for i, letter in enumerate(names) if letter in whole}
-    return uncut
-
-
 def joined_chunks(
     chunks: Sequence[tuple[int, ...]],
     names: str,
@@ -191,7 +185,7 @@ def joined_chunks(
     margins: Mapping[int, tuple[int, int]],
 ) -> tuple[tuple[int, ...], ...]:
     """Return chunks at least as large as the margins: those given, if they are."""
-    uncut, joined = uncut_axes(filter, names), []
+    uncut, joined = filter.uncut_axes(names), []
     for i, (letter, own) in enumerate(zip(names, chunks, strict=True)):
         margin, length = max(margins[i]), sum(own)
         short = i in uncut or length < max(margin, filter.smallest if letter in "YX" else 0)
@@ -351,9 +345,9 @@ def propose_chunks(
     shape = tuple(int(n) for n in array.shape)
     names, most = check_axes(axes, shape), number_of_bytes(nbytes)
     filter = filter.for_array(names, shape)
-    uncut = uncut_axes(filter, names)
+    uncut = filter.uncut_axes(names)
     margins = tuple(
-        (0, 0) if i in uncut else reach_along(filter, letter) for i, letter in enumerate(names)
+        (0, 0) if i in uncut else filter.reach_along(letter) for i, letter in enumerate(names)
     )
     own = _own_chunks(array)
     size = []

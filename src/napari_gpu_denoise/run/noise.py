@@ -119,7 +119,7 @@ def resolve_sigma(sigma: Any, image: Any, names: str, filter: Filter | None = No
 
 
 def clamp_sigma(
-    found: Sigma, image: np.ndarray, filter: Filter, one_of_many: bool = False
+    found: Sigma, image: np.ndarray, filter: Filter, is_stream_frame: bool = False
 ) -> np.ndarray:
     """Return ``found.array``, limited to a multiple of the range of the finite `image`.
 
@@ -130,7 +130,7 @@ def clamp_sigma(
     if found.stabilised:
         return sigma
     power = filter.sigma_power
-    ranges = _RANGES_OF_FRAME if one_of_many else _RANGES
+    ranges = _RANGES_OF_FRAME if is_stream_frame else _RANGES
 
     def highest(pixels: np.ndarray) -> float:
         return ranges * (float(pixels.max()) - float(pixels.min())) ** power

@@ -24,8 +24,14 @@ from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
 from napari_gpu_denoise.run.flow.tile_flow import TileFlow
 from napari_gpu_denoise.run.flow.work import FrameSigma, Work
 from napari_gpu_denoise.run.input import Block, extend, extend_sigma, keep_blank, keep_noiseless
-from napari_gpu_denoise.run.job import Job, Part, check_kept, prepare, sigma_over
+from napari_gpu_denoise.run.job import (
+    Job,
+    check_kept,
+    prepare,
+    sigma_over,
+)
 from napari_gpu_denoise.run.noise import clamp_sigma
+from napari_gpu_denoise.run.parts import Part
 from napari_gpu_denoise.run.record import Progress, Tally
 from napari_gpu_denoise.run.request import Run
 
@@ -47,7 +53,7 @@ def filter_part(
             return (yield from _filter_kinds(job, part, block, out))
     if job.levels is None:
         # The range of the whole image is not known, as of one frame of many.
-        array = clamp_sigma(job.sigma, block.finite, job.filter, one_of_many=True)
+        array = clamp_sigma(job.sigma, block.finite, job.filter, is_stream_frame=True)
         job = replace(job, sigma=replace(job.sigma, array=array))
     inner, sigma = block[part.inner], sigma_over(job.sigma.array, part.yields)
     check_kept(block, out.dtype)

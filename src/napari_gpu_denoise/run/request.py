@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import functools
 import inspect
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
-from napari_gpu_denoise.docstrings import Function, documented
+from napari_gpu_denoise.docstrings import PARAGRAPHS, Function, documented, filled
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.levels import check_policy
 from napari_gpu_denoise.noise.structure.record import CorrectionRequest, parse_correction
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.protocol.settings import checked_factor, number_of_bytes
+from napari_gpu_denoise.protocol.settings import (
+    Settings,
+    checked_factor,
+    number_of_bytes,
+    setting_fields,
+)
 from napari_gpu_denoise.run.host_memory import HostMemory
 
 
@@ -110,3 +116,60 @@ def takes_options(*without: str) -> Callable[[Function], Function]:
         return call
 
     return decorate
+
+
+_WIDTH = 92  # of the text of a setting, which is indented twice
+
+
+def with_settings(
+    kind: type[Settings], without: tuple[str, ...] = ()
+) -> Callable[[Function], Function]:
+    """Return a decorator for a function whose ``**`` parameter is given to `Run.of`.
+
+    It shows the options of a run, but for those `without`, and every setting of a filter in
+    ``__signature__``, for help and completion, and fills ``{settings}`` and ``{fields}`` in the
+    docstring, besides the `PARAGRAPHS`.
+    """
+
+    def decorate(function: Function) -> Function:
+        own = {
+            "settings": f"settings : {kind.__name__}, optional\n    Settings to start from instead "
+            "of a profile; settings given as keywords override them.",
+            "fields": "\n".join(_paragraph(spec) for spec in setting_fields(kind)),
+        }
+        start = [
+            _keyword("profile", None, "str | None"),
+            _keyword("settings", None, f"{kind.__name__} | None"),
+        ]
+        settings = [_keyword(one.name, one.default, one.type) for one in setting_fields(kind)]
+        signature = inspect.signature(with_options(function, without))
+        parameters = [*signature.parameters.values(), *start, *settings]
+        function.__signature__ = signature.replace(parameters=parameters)
+        return filled(function, PARAGRAPHS | own)
+
+    return decorate
+
+
+def _keyword(name: str, default: Any, kind: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def _paragraph(spec) -> str:
+    """Return the documentation of a setting."""
+    choices, bounds, unit = (spec.metadata[key] for key in ("choices", "bounds", "unit"))
+    kind = type(spec.default).__name__
+    if choices:
+        kind = "{" + ", ".join(_quoted(choice) for choice in choices) + "}"
+    text = f"{spec.metadata['help']}."
+    if bounds:
+        text += f" Range: {bounds[0]:g} to {bounds[1]:g} {unit}".rstrip() + "."
+    elif unit:
+        text += f" Unit: {unit}."
+    if spec.metadata["needs_axis"]:
+        text += f" Needs an axis {spec.metadata['needs_axis']}."
+    body = textwrap.indent(textwrap.fill(text, _WIDTH, break_on_hyphens=False), "    ")
+    return f"{spec.name} : {kind}, default {_quoted(spec.default)}\n{body}"
+
+
+def _quoted(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from queue import SimpleQueue
 
 import numpy as np
 
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, Note
-from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.several import names_of
 from napari_gpu_denoise.run.input import Block
-from napari_gpu_denoise.run.job import Job, Part
+from napari_gpu_denoise.run.job import (
+    Job,
+)
 from napari_gpu_denoise.run.part import filter_part
+from napari_gpu_denoise.run.parts import Part, divide, within
 from napari_gpu_denoise.run.record import Progress, Record, Tally
-
-# Fewest pixels of a part: for fewer, a second device would not be worth its transfers.
-_SMALLEST_PART = 1 << 18
-# Parts for each device: the more, the less a slow device delays the others at the end.
-_PARTS_EACH = 4
-# What a part costs besides its pixels, as a share of the image.
-_PART_COST = 0.005
 
 _FAILURES = (DeviceMemoryError, KernelError, NoDeviceError)
 
 
 @dataclass
-class Shared:
+class DeviceReport:
     """What was done by several devices: clipped values, devices used, and those that failed."""
 
     tally: Tally = field(default_factory=Tally)
@@ -50,50 +43,20 @@ class Shared:
         return replace(record, device=names_of(self.used), notes=(*record.notes, *notes))
 
 
-def divide(job: Job, part: Part, devices: int) -> list[Part]:
-    """Cut a part for several devices, along the axis where that costs least; or leave it whole.
-
-    The pixels of the parts are those of the whole. Filters over time compare whole frames, so that
-    these are cut along other axes only.
-    """
-    filter, names = job.filter, job.names
-    whole = {channel_axis(names)} if "C" in filter.joint else set()
-    if filter.over_time:
-        whole |= {names.index(a) for a in ("YXZ" if filter.whole_volumes else "YX") if a in names}
-    most = min(_PARTS_EACH * devices, math.prod(s.size for s in part.spans) // _SMALLEST_PART)
-    best, cost = (0, 1), 1.0
-    for axis, (letter, span) in enumerate(zip(names, part.spans, strict=True)):
-        if axis in whole or (letter in "YX" and span.length < filter.smallest):
-            continue
-        margin = sum(job.margin_along(letter)) / span.size
-        for count in range(devices, min(most, span.size) + 1):
-            each = math.ceil(span.size / count) / span.size + margin + _PART_COST
-            taken = math.ceil(count / devices) * each
-            if taken < cost:
-                best, cost = (axis, count), taken
-    axis, count = best
-    span = part.spans[axis]
-    ends = [span.start + span.size * k // count for k in range(count + 1)]
-    regions = (
-        [*part.yields[:axis], slice(*both), *part.yields[axis + 1 :]] for both in pairwise(ends)
-    )
-    return [part] if count == 1 else [Part.of(job, region) for region in regions]
-
-
 def filter_on(
     devices: Sequence[Device], job: Job, part: Part, block: Block, out: np.ndarray
-) -> Generator[Progress, None, Shared]:
+) -> Generator[Progress, None, DeviceReport]:
     """Filter a part of an image, as `filter_part` does, on one device or several."""
     parts = divide(job, part, len(devices)) if len(devices) > 1 else [part]
     if len(parts) == 1:
         one = _on(job, devices[0])
-        return Shared((yield from filter_part(one, part, block, out)), [devices[0]])
+        return DeviceReport((yield from filter_part(one, part, block, out)), [devices[0]])
 
     def read(one: Part) -> Block:
-        return block[_within(one.reads, part.reads)]
+        return block[within(one.reads, part.reads)]
 
     def room(one: Part) -> np.ndarray:
-        return out[_within(one.yields, part.yields)]
+        return out[within(one.yields, part.yields)]
 
     return (yield from filter_parts(devices, job, parts, read, room))
 
@@ -108,7 +71,7 @@ def filter_parts(
     before: int = 0,
     *,
     ahead: bool = False,
-) -> Generator[Progress, None, Shared]:
+) -> Generator[Progress, None, DeviceReport]:
     """Filter parts of an image: each device takes the next part whenever it is free.
 
     `read` returns the pixels of a part, `room` the array for its result, and `write` takes it when
@@ -117,8 +80,8 @@ def filter_parts(
     fails is left out. Progress is yielded after each part, `before` of which an earlier run has
     done. Closing the generator stops the work at the next tiles.
     """
-    crew = _Crew(job, parts, ahead, read, room, write)
-    shared, done = Shared(), 0
+    crew = _DeviceThreads(job, parts, ahead, read, room, write)
+    shared, done = DeviceReport(), 0
     waiting = list(devices)
     yield Progress(before, before + len(parts), "part")
     try:
@@ -148,7 +111,7 @@ def filter_parts(
     return shared
 
 
-class _Crew:
+class _DeviceThreads:
     """Threads, one for each device, that take parts from one list."""
 
     def __init__(self, job: Job, parts: Sequence[Part], ahead: bool, *hands: Callable):
@@ -244,11 +207,3 @@ class _Crew:
 
 def _on(job: Job, device: Device) -> Job:
     return replace(job, run=replace(job.run, device=device))
-
-
-def _within(inner: Sequence[slice], outer: Sequence[slice]) -> tuple[slice, ...]:
-    """Return a region as an index into a larger one that holds it."""
-    return tuple(
-        slice(one.start - all_.start, one.stop - all_.start)
-        for one, all_ in zip(inner, outer, strict=True)
-    )

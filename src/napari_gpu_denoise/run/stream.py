@@ -40,7 +40,11 @@ from napari_gpu_denoise.run.flow.tile_flow import frame_budget, frames_at_once
 from napari_gpu_denoise.run.flow.transfer import FrameTypes
 from napari_gpu_denoise.run.flow.work import Stages, Work
 from napari_gpu_denoise.run.input import Block, Input, keep_blank, keep_noiseless
-from napari_gpu_denoise.run.job import Job, Part, check_kept, prepare
+from napari_gpu_denoise.run.job import (
+    Job,
+    check_kept,
+    prepare,
+)
 from napari_gpu_denoise.run.noise import (
     Sigma,
     clamp_sigma,
@@ -49,6 +53,7 @@ from napari_gpu_denoise.run.noise import (
     varies_within,
 )
 from napari_gpu_denoise.run.part import arrange_part, filter_part
+from napari_gpu_denoise.run.parts import Part
 from napari_gpu_denoise.run.record import Record, Tally, finish
 from napari_gpu_denoise.run.request import Run, takes_options
 
@@ -128,7 +133,7 @@ class FrameFeed:
             run = replace(run, sigma=self._first_sigma, noise=None)
         self._given_dtype, self._series_sigma = first.dtype, series_sigma
         block = Block.of(first if like is None else like, names, run.nonfinite)
-        self.job = prepare(run, block, levels=levels, one_of_many=True)
+        self.job = prepare(run, block, levels=levels, is_stream_frame=True)
         videos = arrange(first, names, self.job.filter.joint).shape[1]
         self._reads_again = self.job.filter.over_time and videos > 1
         self._source, self._ended = source, False
@@ -233,17 +238,17 @@ class FrameFeed:
         if self.sigma_varies:
             told = self._sigma_of(number) if number else self._first_sigma
             sigma = resolve_sigma(told, block.finite, job.names, job.filter)
-            sigma = scaled(sigma, job.filter.stronger(job.run.sigma_factor)[1])
+            sigma = scaled(sigma, job.filter.with_strength(job.run.sigma_factor)[1])
             if varies_within(sigma.array, job.names) and job.filter.over_time:
                 raise SigmaError(
                     "A function that gives the sigma of each frame cannot give a map: give one "
                     "value or one per channel, or one map for all frames."
                 )
-            array = clamp_sigma(sigma, block.finite, job.filter, one_of_many=True)
+            array = clamp_sigma(sigma, block.finite, job.filter, is_stream_frame=True)
             self.job = job = replace(job, sigma=replace(sigma, array=array))
         if self._series_sigma is not None:
             sigma = self._series_sigma(number)
-            array = clamp_sigma(sigma, block.finite, job.filter, one_of_many=True)
+            array = clamp_sigma(sigma, block.finite, job.filter, is_stream_frame=True)
             clamped = sigma if array is sigma.array else replace(sigma, array=array)
             self.job = job = replace(job, sigma=clamped)
         holes = block.nonfinite_mask is not None

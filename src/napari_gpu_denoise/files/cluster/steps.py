@@ -20,10 +20,16 @@ from napari_gpu_denoise.files.cluster.tasks import Place
 from napari_gpu_denoise.files.zarr import Address, NewImage
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.image.levels import is_plain
-from napari_gpu_denoise.run.by_parts import Seen, change_in_the_middle, regions_of, size_of, unit_of
+from napari_gpu_denoise.run.by_parts import (
+    ValueRange,
+    change_in_the_middle,
+)
 from napari_gpu_denoise.run.input import Input
-from napari_gpu_denoise.run.job import Job, Part
+from napari_gpu_denoise.run.job import (
+    Job,
+)
 from napari_gpu_denoise.run.ledger import Ledger, check_whole, parts_left
+from napari_gpu_denoise.run.parts import Part, regions_of, size_of, unit_of
 from napari_gpu_denoise.run.record import MEASURING, Progress, Result
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
@@ -139,7 +145,7 @@ def _levels(
     client: Any, place: Place, job: Job, parts: Sequence[Part]
 ) -> Generator[Progress, None, Any]:
     """Choose the mapping of grey levels from the range of all pixels."""
-    total, done = Seen(), 0
+    total, done = ValueRange(), 0
     work = (("range", tasks.seen, place, part) for part in parts)
     with closing(Results(client, work, _GIVEN, ClusterReport())) as results:
         for _, outcome in results.arriving():

@@ -18,11 +18,17 @@ from napari_gpu_denoise.files.zarr.writing import FullResolutionArray
 from napari_gpu_denoise.image.levels import as_array
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
 from napari_gpu_denoise.opencl.several import own_device
-from napari_gpu_denoise.run.by_parts import Seen, size_of
+from napari_gpu_denoise.run.by_parts import (
+    ValueRange,
+)
 from napari_gpu_denoise.run.input import Block, Input
-from napari_gpu_denoise.run.job import Job, Part, prepare
+from napari_gpu_denoise.run.job import (
+    Job,
+    prepare,
+)
 from napari_gpu_denoise.run.ledger import mark_of
 from napari_gpu_denoise.run.part import filter_part
+from napari_gpu_denoise.run.parts import Part, size_of
 from napari_gpu_denoise.run.record import Tally, finish
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
@@ -115,9 +121,9 @@ def size_of_parts(place: Place, job: Job, unit: Sequence[int] | None) -> tuple[i
     return size_of(job, unit, [own_device(place.device)])
 
 
-def seen(place: Place, part: Part) -> Seen:
+def seen(place: Place, part: Part) -> ValueRange:
     """Return the range of the values of a part."""
-    return Seen.of(as_array(place.source()[part.yields]))
+    return ValueRange.of(as_array(place.source()[part.yields]))
 
 
 def filtered(place: Place, job: Job, parts: Sequence[Part]) -> Done | Failed:

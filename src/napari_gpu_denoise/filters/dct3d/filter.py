@@ -13,7 +13,7 @@ from napari_gpu_denoise.filters.volumes import VolumeFilter, cube_setting, voxel
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach
-from napari_gpu_denoise.run.public import filter_function
+from napari_gpu_denoise.run.denoise import filter_function
 
 # Of a cube, with what is filtered twice at the borders of work-groups.
 OPERATIONS = 1600.0

@@ -11,7 +11,7 @@ from napari_gpu_denoise.filters.isoline.plan import Plan
 from napari_gpu_denoise.filters.isoline.settings import IsolineSettings
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.tiles import Reach
-from napari_gpu_denoise.run.public import filter_function
+from napari_gpu_denoise.run.denoise import filter_function
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from napari_gpu_denoise.filters.isoline.filter import Isoline
 from napari_gpu_denoise.filters.isoline.settings import DIRECTIONS
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.denoise import shown_maps
-from napari_gpu_denoise.run.public import with_settings
 from napari_gpu_denoise.run.record import Progress, finish
-from napari_gpu_denoise.run.request import Run
+from napari_gpu_denoise.run.request import Run, with_settings
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ class IsolineSettings(Filter):
         channels = "separate" if self.channels == "opponent" else self.channels
         return replace(self, criterion="multiplicative", looks=min(looks), channels=channels)
 
-    def stronger(self, factor: float) -> tuple[Self, float]:
+    def with_strength(self, factor: float) -> tuple[Self, float]:
         """Return settings with the looks of stronger speckle, if they stand for sigma."""
         if self.criterion == "additive":
             return self, factor

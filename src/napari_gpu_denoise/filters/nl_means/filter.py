@@ -25,7 +25,7 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.plan import FrameNote
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach
-from napari_gpu_denoise.run.public import filter_function
+from napari_gpu_denoise.run.denoise import filter_function
 
 LARGEST_TABLE = 1 << 16
 
@@ -131,7 +131,7 @@ class NLMeans(FrameSearch):
             return self
         raise SettingsError(f"rician=True does not fit {told} noise: leave one of them out.")
 
-    def stronger(self, factor: float) -> tuple[NLMeans, float]:
+    def with_strength(self, factor: float) -> tuple[NLMeans, float]:
         """Return settings that average more where sigma is needed as it is, for the Rician bias."""
         if not self.rician:
             return self, factor

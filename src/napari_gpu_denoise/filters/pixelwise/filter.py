@@ -12,7 +12,7 @@ from napari_gpu_denoise.filters.pixelwise.settings import PixelwiseSettings
 from napari_gpu_denoise.filters.pixelwise.whitening import measured_mixing
 from napari_gpu_denoise.filters.search.frame_links import RingPlan
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.run.public import filter_function
+from napari_gpu_denoise.run.denoise import filter_function
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.filters.pixelwise.filter import NLMeansPixelwise
 from napari_gpu_denoise.run.denoise import shown_maps
-from napari_gpu_denoise.run.public import with_settings
 from napari_gpu_denoise.run.record import Progress, finish
-from napari_gpu_denoise.run.request import Run
+from napari_gpu_denoise.run.request import Run, with_settings
 
 
 @with_settings(NLMeansPixelwise, without=("dtype",))

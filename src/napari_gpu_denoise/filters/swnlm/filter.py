@@ -14,7 +14,7 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach
-from napari_gpu_denoise.run.public import filter_function
+from napari_gpu_denoise.run.denoise import filter_function
 
 # What lonely pixels fall back to.
 _EXACT = PixelwiseSettings(channels="separate")

@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.filters.pixelwise.maps import count_steps
 from napari_gpu_denoise.filters.swnlm.filter import SWNLM
-from napari_gpu_denoise.run.public import with_settings
 from napari_gpu_denoise.run.record import finish
-from napari_gpu_denoise.run.request import Run
+from napari_gpu_denoise.run.request import Run, with_settings
 
 
 @with_settings(SWNLM, without=("dtype",))
